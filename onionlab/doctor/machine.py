@@ -5,8 +5,16 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from onionlab.engines.examination import MISSING, OK, SMALLER, WARN, Finding, Need, size_text
-from onionlab.engines.system_limits import cgroup_limit
+from onionlab.engines.examination import (
+    MISSING,
+    OK,
+    SMALLER,
+    WARN,
+    Finding,
+    Need,
+    cgroup_limit,
+    size_text,
+)
 
 BUILD_DISK_BYTES = 1500 * 2**20
 """The disk space for the source, the base tree and the trees of one build (measured: 0.9 GB)."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -38,81 +38,67 @@ longer.
 Say = Callable[[str], None]
 
 
-class Examine(Protocol):
-    """Checks whether the machine can run an engine. needed: whether runs will use this engine."""
-
-    def __call__(self, question: Question, *, needed: bool) -> Iterator[Finding]:
-        """Yield all findings."""
-
-
-@dataclass(frozen=True)
-class EngineKind:
+class EngineKind(Protocol):
     """The operations that are available before an engine is opened.
 
-    open: prepares the engine, given the checkout, a receiver of messages, and the user's paths of
-    Shadow and TGen; raises UserError if something is missing. cpus_per_run: see `Engine`.
+    Their implementations import their modules when they are called, because the guest of the
+    embedded engine imports this package, too, and has only the standard library.
     """
 
-    open: Callable[[Path, Say, str | None, str | None], Engine]
-    examine: Examine
-    cpus_per_run: Callable[[Mapping[str, Any]], int]
+    def open(self, root: Path, say: Say, shadow: str | None, tgen: str | None) -> Engine:
+        """Prepare the engine. Raises UserError if something is missing.
+
+        root: the checkout; shadow, tgen: the user's paths of these programs.
+        """
+
+    def examine(self, question: Question, *, needed: bool) -> Iterator[Finding]:
+        """Check whether the machine can run the engine; needed: whether runs will use it."""
+
+    def cpus_per_run(self, options: Mapping[str, Any]) -> int:
+        """Return the number of CPUs to reserve for a run with an experiment's options."""
 
 
-# The functions below import their modules when they are called. The guest of the embedded engine
-# imports this package, too, and has only the standard library.
+class _Shadow:
+    def open(self, root: Path, say: Say, shadow: str | None, tgen: str | None) -> Engine:
+        from onionlab.engines.shadow.engine import ShadowEngine
+
+        return ShadowEngine(shadow=shadow, tgen=tgen)
+
+    def examine(self, question: Question, *, needed: bool) -> Iterator[Finding]:
+        from onionlab.engines.shadow.examine import examine
+
+        return examine(question, needed=needed)
+
+    def cpus_per_run(self, options: Mapping[str, Any]) -> int:
+        from onionlab.engines.shadow.engine import cpus_per_run
+
+        return cpus_per_run(options)
 
 
-def _open_shadow(root: Path, say: Say, shadow: str | None, tgen: str | None) -> Engine:
-    from onionlab.engines.shadow.engine import ShadowEngine
+class _Uml:
+    def open(self, root: Path, say: Say, shadow: str | None, tgen: str | None) -> Engine:
+        from onionlab.engines.uml.engine import UmlEngine
+        from onionlab.engines.uml.kernel import ensure_kernel
 
-    return ShadowEngine(shadow=shadow, tgen=tgen)
+        kernel = ensure_kernel(root, say=say)
+        if os.environ.get(PTRACE_VARIABLE):
+            kernel = replace(kernel, ptrace_because=f"{PTRACE_VARIABLE} is set")
+        return UmlEngine(kernel)
 
+    def examine(self, question: Question, *, needed: bool) -> Iterator[Finding]:
+        from onionlab.engines.uml.examine import examine
 
-def _examine_shadow(question: Question, *, needed: bool) -> Iterator[Finding]:
-    from onionlab.engines.shadow.examine import examine
+        return examine(question, needed=needed)
 
-    return examine(question, needed=needed)
-
-
-def _cpus_of_shadow(options: Mapping[str, Any]) -> int:
-    from onionlab.engines.shadow.engine import cpus_per_run
-
-    return cpus_per_run(options)
-
-
-def _open_uml(root: Path, say: Say, shadow: str | None, tgen: str | None) -> Engine:
-    from onionlab.engines.uml.engine import UmlEngine
-    from onionlab.engines.uml.kernel import ensure_kernel
-
-    kernel = ensure_kernel(root, say=say)
-    if os.environ.get(PTRACE_VARIABLE):
-        kernel = replace(kernel, ptrace_because=f"{PTRACE_VARIABLE} is set")
-    return UmlEngine(kernel)
+    def cpus_per_run(self, options: Mapping[str, Any]) -> int:
+        return 1  # A guest has a single processor, which its processes share.
 
 
-def _examine_uml(question: Question, *, needed: bool) -> Iterator[Finding]:
-    from onionlab.engines.uml.examine import examine
-
-    return examine(question, needed=needed)
-
-
-def _cpus_of_uml(options: Mapping[str, Any]) -> int:
-    return 1  # A guest has a single processor.
-
-
-ENGINES = {
-    "shadow": EngineKind(_open_shadow, _examine_shadow, _cpus_of_shadow),
-    "uml": EngineKind(_open_uml, _examine_uml, _cpus_of_uml),
-}
+ENGINES: dict[str, EngineKind] = {"shadow": _Shadow(), "uml": _Uml()}
 
 
 def open_engine(
-    name: str,
-    *,
-    root: Path,
-    say: Say,
-    shadow: str | None = None,
-    tgen: str | None = None,
+    name: str, *, root: Path, say: Say, shadow: str | None = None, tgen: str | None = None
 ) -> Engine:
     """Open an engine by name. "auto" selects the first one that this machine has and reports it.
 
@@ -120,21 +106,17 @@ def open_engine(
     installation, by default found on the PATH. Raises UserError if the engine is unknown or
     something that it needs is missing.
     """
-    if name != AUTO:
-        return _kind(name).open(root, say, shadow, tgen)
-    try:
-        engine = _kind(PREFERRED).open(root, say, shadow, tgen)
-    except UserError as missing:
-        if _is_named(shadow, tgen):
-            raise
-        say(f"engine: uml, because Shadow is not available ({missing.message})")
-        return _kind(EMBEDDED).open(root, say, shadow, tgen)
-    say("engine: shadow, which is installed (ENGINE=uml selects the embedded engine)")
-    return engine
+    name = resolve_engine_name(name, root=root, shadow=shadow, tgen=tgen, say=say)
+    return _kind(name).open(root, say, shadow, tgen)
 
 
 def resolve_engine_name(
-    name: str, *, root: Path, shadow: str | None = None, tgen: str | None = None
+    name: str,
+    *,
+    root: Path,
+    shadow: str | None = None,
+    tgen: str | None = None,
+    say: Say = lambda line: None,
 ) -> str:
     """Return the name of the engine that `open_engine` would open, without building it.
 
@@ -143,12 +125,15 @@ def resolve_engine_name(
     if name != AUTO:
         _kind(name)
         return name
-    if _is_named(shadow, tgen):
-        return PREFERRED
     try:
-        _kind(PREFERRED).open(root, lambda _: None, shadow, tgen)
-    except UserError:
+        _kind(PREFERRED).open(root, say, shadow, tgen)
+    except UserError as missing:
+        # A wrong path of Shadow or TGen must not select another engine.
+        if any((shadow, tgen, os.environ.get("SHADOW"), os.environ.get("TGEN"))):
+            return PREFERRED
+        say(f"engine: uml, because Shadow is not available ({missing.message})")
         return EMBEDDED
+    say("engine: shadow, which is installed (ENGINE=uml selects the embedded engine)")
     return PREFERRED
 
 
@@ -156,8 +141,3 @@ def _kind(name: str) -> EngineKind:
     if name not in ENGINES:
         raise UserError(f"unknown engine {name!r}", f"the engines are: {', '.join(ENGINES)}")
     return ENGINES[name]
-
-
-def _is_named(shadow: str | None, tgen: str | None) -> bool:
-    """Return whether the user specified Shadow or TGen: wrong paths must not select "uml"."""
-    return any((shadow, tgen, os.environ.get("SHADOW"), os.environ.get("TGEN")))

@@ -120,9 +120,6 @@ class Engine(Protocol):
         files: content by relative path in the run directory.
         """
 
-    def cpus_per_run(self, options: Mapping[str, Any]) -> int:
-        """Return the number of CPUs to reserve for one run."""
-
     def run(
         self,
         directory: Path,

@@ -1,10 +1,12 @@
-"""The data types of checks that precede a run on a machine.
+"""Checks that precede a run on a machine: their data types, and the limits of the system.
 
 Each engine provides its own checks (`EngineKind.examine`); onionlab.doctor provides the others.
 """
 
 from __future__ import annotations
 
+import re
+import resource
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,11 +29,7 @@ class Finding:
 class Need:
     """The resources that an experiment needs.
 
-    Attributes:
-        name: The experiment.
-        memory_bytes: The memory of its largest run.
-        disk_bytes: The disk space of all its runs together.
-        processes: The number of simulated processes of its largest run.
+    memory_bytes, processes: of its largest run, disk_bytes: of all its runs together.
     """
 
     name: str
@@ -44,12 +42,8 @@ class Need:
 class Question:
     """The subject of an examination.
 
-    Attributes:
-        root: The checkout.
-        engine: The name of the engine that will run.
-        need: The needs of the experiment; None to examine only the machine.
-        shadow: Shadow's executable, if it is specified.
-        tgen: TGen's executable, if it is specified.
+    root: the checkout. engine: the name of the engine that will run. need: the needs of the
+    experiment; None to examine only the machine. shadow, tgen: the user's paths of these programs.
     """
 
     root: Path
@@ -68,3 +62,52 @@ def size_text(count: int) -> str:
     if count < 2**30:
         return f"{count / 2**20:.0f} MiB"
     return f"{count / 2**30:.1f} GiB"
+
+
+def cgroup_limit(controller: str, *files: str) -> int | None:
+    """Return the lowest limit of this process's control groups (v1 or v2), or None without a limit.
+
+    Control groups v1 use a huge number for "unlimited", so a limit beyond any machine is ignored.
+    """
+    found = []
+    for line in Path("/proc/self/cgroup").read_text("utf-8").splitlines():
+        _, controllers, path = line.split(":", 2)
+        mount = Path("/sys/fs/cgroup")
+        if controllers:
+            if controller not in controllers.split(","):
+                continue
+            mount = mount / controller
+        group = mount / path.lstrip("/")
+        for place in (group, *group.parents):
+            if place == mount.parent:
+                break
+            found += [
+                int(text) for file in files for text in _words(place / file) if text.isdecimal()
+            ]
+    return min((value for value in found if value < 2**60), default=None)
+
+
+def _words(path: Path) -> list[str]:
+    try:
+        return path.read_text("utf-8").split()
+    except OSError:
+        return []
+
+
+def hard_limit(which: int) -> int | None:
+    """Return a hard limit such as ``resource.RLIMIT_NOFILE``, or None if it is unlimited."""
+    hard = resource.getrlimit(which)[1]
+    return None if hard == resource.RLIM_INFINITY else hard
+
+
+def kernel_setting(name: str) -> int | None:
+    """Return a number below /proc/sys, such as ``fs/nr_open``, or None if it does not exist."""
+    values = _words(Path("/proc/sys") / name)
+    return int(values[0]) if values else None
+
+
+def process_status(name: str) -> str | None:
+    """Return an entry of this process's status in /proc, or None if it does not exist."""
+    text = Path("/proc/self/status").read_text("utf-8")
+    match = re.search(rf"^{name}:\s+(\S+)", text, re.MULTILINE)
+    return match[1] if match else None

@@ -29,9 +29,8 @@ POLL_INTERVAL_S, so that even the shortest simulation has memory samples before 
 class Command:
     """A command that an engine starts.
 
-    argv: the program and its arguments; log: receives its output; environment: the complete
-    environment; own_session: whether it ignores a terminal's Ctrl-C; shared_bytes: see
-    MemorySampler.
+    log: receives its output; environment: the complete environment; own_session: whether it ignores
+    a terminal's Ctrl-C; shared_bytes: see MemorySampler.
     """
 
     argv: Sequence[str]
@@ -60,9 +59,8 @@ class ExitInfo:
             how = f"ended with status {self.status}"
         else:
             killed = -self.status in (signal.SIGKILL, signal.SIGTERM)
-            how = (
-                f"{'was killed' if killed else 'ended by a signal'} ({_signal_name(-self.status)})"
-            )
+            verb = "was killed" if killed else "ended by a signal"
+            how = f"{verb} ({_signal_name(-self.status)})"
         if self.memory_kills:
             return (
                 f"{how}; meanwhile the system ran out of memory "

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from onionlab.engines.uml.traffic.graphml import MAX_BYTES
 from onionlab.engines.uml.traffic.markov_model import (
     INTERNAL_FLOW_MODEL,
     INTERNAL_STREAM_MODEL,
@@ -67,21 +66,15 @@ def read_markov_model(path: Path, shown: str) -> bytes:
     shown: the file's name in messages. Raises UserError if it cannot be read or played.
     """
     try:
-        with path.open("rb") as stream:
-            content = stream.read(MAX_BYTES + 1)
-    # A path that contains a null byte raises ValueError.
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise UserError(
-            f"{shown}: this Markov model cannot be read: {reason}",
-            "paths of models are relative to the checkout",
-        ) from error
-    try:
+        content = path.read_bytes()
         parse_model(path.name, content)
-    except ValueError as error:
+    # A path that contains a null byte raises ValueError, too.
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
         raise UserError(
-            f"{shown}: not a valid Markov model of TGen: {error}",
-            "the format is described in doc/TGen-Markov-Models.md of TGen; `tornettools generate` "
-            "writes such models to the conf/ of its networks",
+            f"{shown}: not a valid Markov model of TGen: {reason}",
+            "paths of models are relative to the checkout; the format is described in "
+            "doc/TGen-Markov-Models.md of TGen; `tornettools generate` writes such models to the "
+            "conf/ of its networks",
         ) from error
     return content

@@ -5,9 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
-import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import psutil
@@ -15,8 +14,6 @@ import psutil
 SAMPLE_INTERVAL_S = 5.0
 SAMPLE_SHARE = 0.01
 """The maximum share of one CPU's time for samples: one of hundreds of processes takes 0.1 s."""
-
-_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 def with_parent_death_signal(command: Sequence[str]) -> list[str]:
@@ -90,11 +87,12 @@ def kill_processes_below(directory: Path) -> list[int]:
 
     The working directory identifies processes of a simulation that outlived the command.
     """
-    killed = []
-    for pid in _pids_below(directory):
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-            killed.append(pid)
+    root, killed = directory.resolve(), []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            if Path(process.cwd()).is_relative_to(root):
+                process.kill()
+                killed.append(process.pid)
     return killed
 
 
@@ -105,40 +103,22 @@ def end_processes_below(directory: Path, *, timeout_s: float = 10.0) -> None:
         time.sleep(0.01)
 
 
-def _pids_below(directory: Path) -> Iterator[int]:
-    root = str(directory.resolve())
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit():
-            continue
-        with contextlib.suppress(OSError):
-            cwd = str((entry / "cwd").readlink())
-            if cwd == root or cwd.startswith(root + "/"):
-                yield int(entry.name)
-
-
 def _private_bytes(pid: int) -> int:
     """Return resident minus shared memory, summed over a process and its descendants."""
     total = 0
     with contextlib.suppress(psutil.NoSuchProcess):
         tree = psutil.Process(pid)
         for process in [tree, *tree.children(recursive=True)]:
-            with contextlib.suppress(OSError):
-                fields = Path(f"/proc/{process.pid}/statm").read_text().split()
-                total += (int(fields[1]) - int(fields[2])) * _PAGE_BYTES
+            with contextlib.suppress(psutil.NoSuchProcess):
+                memory = process.memory_info()
+                total += memory.rss - memory.shared
     return total
 
 
 def _free_text() -> str:
     memory = psutil.virtual_memory()
-    columns = {
-        "total": memory.total,
-        "used": memory.used,
-        "free": memory.free,
-        "shared": memory.shared,
-        "buffers": memory.buffers,
-        "cache": memory.cached,
-        "available": memory.available,
-    }
+    names = ("total", "used", "free", "shared", "buffers", "cached", "available")
+    columns = {"cache" if name == "cached" else name: getattr(memory, name) for name in names}
     head = " " * 8 + "".join(f"{name:>16}" for name in columns)
     body = "Mem:    " + "".join(f"{value:>16}" for value in columns.values())
     return f"{time.time():.9f} UTC seconds since epoch\n{head}\n{body}\n"

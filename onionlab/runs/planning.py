@@ -13,6 +13,7 @@ from pathlib import Path
 
 from analysis.formats.plan_file import PlannedRun, Request
 from analysis.formats.study import Looks, write_study
+from onionlab.engines import ENGINES
 from onionlab.errors import UserError
 from onionlab.rundir.compose import engine_options
 from onionlab.runs.bench import Bench, open_bench
@@ -58,7 +59,9 @@ def make_plan(
         store=root / "runs",
         out=out or root / "results" / experiment.name,
         cpus_per_run=max(
-            bench.engine.cpus_per_run(engine_options(level.settings, bench.engine.name))
+            ENGINES[bench.engine.name].cpus_per_run(
+                engine_options(level.settings, bench.engine.name)
+            )
             for level in experiment.levels.values()
         ),
         resources=estimate_resources(root, experiment, bench.engine.name),

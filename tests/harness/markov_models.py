@@ -8,10 +8,9 @@ from pathlib import Path
 
 from uml.markov_support import emits, model_graphml, to
 
-from onionlab.engines.uml.traffic.glib_random import GlibRandom
+from onionlab.engines.uml.traffic.draws import GlibRandom
 from onionlab.engines.uml.traffic.markov_model import Event, parse_model
-from onionlab.engines.uml.traffic.markov_walk import MarkovWalk
-from onionlab.engines.uml.traffic.packet_schedule import PACKET_BYTES
+from onionlab.engines.uml.traffic.markov_walk import PACKET_BYTES, MarkovWalk
 
 # A flow every one to three seconds, with one stream each: so its seeds come in one order only.
 FLOW = model_graphml(

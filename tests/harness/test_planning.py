@@ -165,7 +165,7 @@ def test_levels_that_share_runs_are_named(tmp_path: Path, monkeypatch: pytest.Mo
         experiment=SimpleNamespace(
             name="e", warnings=(), levels={"short": SimpleNamespace(settings=None)}
         ),
-        engine=SimpleNamespace(name="shadow", cpus_per_run=lambda options: 1),
+        engine=SimpleNamespace(name="uml"),
     )
     results = {"open_bench": bench, "_name_runs": runs, "estimate_resources": Resources(1, 1, 1)}
     others = ("engine_options", "builds_that_changed", "with_earlier_looks")

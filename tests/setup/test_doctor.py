@@ -312,7 +312,7 @@ def test_the_package_that_the_kernel_comes_from(
 
 
 def test_a_kernel_that_is_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    built = BuiltKernel(tmp_path, "6.12.1", "", "", ("0001-one", "0002-two"), {})
+    built = BuiltKernel(tmp_path, "6.12.1", "", ("0001-one", "0002-two"))
     monkeypatch.setattr(for_uml, "find_kernel", lambda root: built)
     found = embedded(tmp_path)
     assert (found["kernel"].status, found["kernel"].text) == (
@@ -324,7 +324,7 @@ def test_a_kernel_that_is_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_kernel_that_takes_ptrace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    built = BuiltKernel(tmp_path, "6.12.1", "", "", (), {}, "the host is old")
+    built = BuiltKernel(tmp_path, "6.12.1", "", ptrace_because="the host is old")
     monkeypatch.setattr(for_uml, "find_kernel", lambda root: built)
     finding = embedded(tmp_path)["system calls"]
     assert (finding.status, "the host is old" in finding.text) == (WARN, True)

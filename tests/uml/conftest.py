@@ -1,6 +1,6 @@
-"""What several tests of the embedded engine need.
+"""Fixtures for tests of the embedded engine.
 
-A source that builds like Linux's in a second (what it makes plays a kernel that boots), and the
+They are a source that builds like Linux's, but in a second and with a script as its kernel, and the
 engine with its real kernel.
 """
 
@@ -17,8 +17,8 @@ from onionlab.engines.uml.kernel import BuiltKernel
 from onionlab.errors import UserError
 from onionlab.programs.installed import find_tgen
 
-# The `linux` that it builds does what the boot check looks for. Its content depends on the
-# configuration and on file.c, as a real kernel's does.
+# The `linux` that it builds passes the boot check. Like a real kernel, it depends on the
+# configuration and on file.c.
 MAKEFILE = """\
 VERSION = 6
 PATCHLEVEL = 12
@@ -79,7 +79,7 @@ Change two.
 
 
 def tarball_of(files: dict[str, str], path: Path, mode: str = "w:xz") -> Path:
-    """A tarball like a release's: everything below one folder."""
+    """Return a tarball like that of a release, with a single top-level folder."""
     with tarfile.open(path, mode) as tar:  # type: ignore[call-overload]
         for name, text in files.items():
             member = tarfile.TarInfo(f"linux-source-6.12/{name}")
@@ -117,7 +117,7 @@ def uml_engine(uml_kernel: BuiltKernel) -> UmlEngine:
 
 @pytest.fixture(scope="session")
 def tgen() -> Path:
-    """Skips a test, by name, where TGen is missing."""
+    """Skip a test if TGen is missing."""
     try:
         return find_tgen().path
     except UserError as error:

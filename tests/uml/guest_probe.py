@@ -1,4 +1,4 @@
-"""What the tests run inside of the guest, as programs of its hosts. Standard library only.
+"""The programs of hosts in the tests' guests. They need only the standard library.
 
 Each command prints lines of JSON and then sleeps, because every program is expected to run until
 the end.
@@ -25,7 +25,7 @@ WARM_UP_S = 4.0
 
 
 def say(**data: object) -> None:
-    # At once, as several threads do so.
+    # A single write, because several threads print.
     sys.stdout.write(json.dumps(data) + "\n")
     sys.stdout.flush()
 
@@ -38,7 +38,7 @@ def accept_all(serve: Callable[[socket.socket], None], port: int) -> None:
 
 
 def swallow(connection: socket.socket) -> None:
-    """Count what comes in once TCP has had time to find its pace."""
+    """Count the received bytes after TCP has reached its rate."""
     steady_after_s = time.monotonic() + WARM_UP_S
     first_s = last_s = 0.0
     total = 0
@@ -104,7 +104,7 @@ def tcp_info(connection: socket.socket) -> dict[str, int]:
 
 
 def outstanding(connection: socket.socket) -> dict[str, int]:
-    """Bytes that are not acknowledged, and of those the ones that have not left the socket."""
+    """Return the unacknowledged bytes, and how many of them have not left the socket."""
     siocoutqnsd = 0x894B
     queued, unsent = struct.pack("i", 0), struct.pack("i", 0)
     queued = fcntl.ioctl(connection, termios.TIOCOUTQ, queued)
@@ -113,7 +113,7 @@ def outstanding(connection: socket.socket) -> dict[str, int]:
 
 
 def send(host: str, seconds: str, connections: str = "1", name: str = "send") -> None:
-    """Send as much as possible for so long, over so many connections."""
+    """Send as much as possible for a time, over a number of connections."""
 
     def stream(end_s: float) -> None:
         with socket.create_connection((host, PORT)) as connection:
@@ -135,7 +135,7 @@ def send(host: str, seconds: str, connections: str = "1", name: str = "send") ->
 
 
 def fill(host: str, connections: str) -> None:
-    """Fill so many connections whose other ends read nothing; print what each one took."""
+    """Fill connections whose other ends read nothing; print the bytes that each accepted."""
     data = bytes(BUFFER_BYTES)
     opened = [socket.create_connection((host, PORT + 3)) for _ in range(int(connections))]
     taken = dict.fromkeys(opened, 0)
@@ -153,7 +153,7 @@ def fill(host: str, connections: str) -> None:
 
 
 def ping(host: str, count: str, interval_s: str, connections: str = "1") -> None:
-    """Echo a byte so many times over each of so many connections and print each round trip."""
+    """Echo bytes over connections and print each round trip."""
 
     def echoed() -> None:
         with socket.create_connection((host, PORT + 1)) as connection:
@@ -173,7 +173,7 @@ def ping(host: str, count: str, interval_s: str, connections: str = "1") -> None
 
 
 def transfer(host: str, size_bytes: str, count: str) -> None:
-    """Send so much, so many times, and print how long each took."""
+    """Send a size repeatedly, and print the duration of each transfer."""
     with socket.create_connection((host, PORT + 2)) as connection:
         for _ in range(int(count)):
             started_s = time.monotonic()
@@ -183,7 +183,7 @@ def transfer(host: str, size_bytes: str, count: str) -> None:
 
 
 def facts() -> None:
-    """Print what may differ between two guests, and what a program sees of its host."""
+    """Print values that may differ between guests, and a program's view of its host."""
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         port = one.getsockname()[1]
@@ -218,7 +218,7 @@ def spin() -> None:
 
 
 def hoard() -> None:
-    """Take all memory."""
+    """Allocate all memory."""
     held = []
     while True:
         held.append(bytearray(os.urandom(1 << 16) * 64))

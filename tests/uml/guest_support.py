@@ -1,4 +1,4 @@
-"""A guest to try things in: a few hosts that run guest_probe.py, and what they said."""
+"""Run guests with a few hosts that run guest_probe.py, and read their output."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ PROBE = Path(__file__).with_name("guest_probe.py")
 MBIT = 1_000_000
 MEMORY_FILE_NAMES = ("vm_file", "uml", "onionlab")
 OTHER_FOLDERS = tuple(f"onionlab-{name}-" for name in ("attempts", "test-cpus", "boot", "build"))
-"""How folders begin that jobs of a cluster, tests and builds make, which may run meanwhile."""
+"""Prefixes of folders of cluster jobs, tests and builds, which may run at the same time."""
 
 
 @dataclass
 class Net:
-    """Builds a simulation. Every host stands in a place of its own, unless told otherwise."""
+    """Builds a simulation. By default, every host has a separate place."""
 
     packet_loss: float = 0.0
     seed: int = 1
@@ -88,7 +88,7 @@ class Net:
 
 
 def write_directory(directory: Path, engine: Engine, simulation: Simulation) -> None:
-    """Write what the harness writes of a run, as far as the engine needs it."""
+    """Write the part of a run directory that the engine needs."""
     for relative, content in engine.configuration(simulation).items():
         (directory / relative).parent.mkdir(parents=True, exist_ok=True)
         (directory / relative).write_bytes(content)
@@ -115,7 +115,7 @@ def run_guest(
     )
 
 
-def said(directory: Path, host: str, position: int = 0) -> list[dict[str, Any]]:
+def read_output(directory: Path, host: str, position: int = 0) -> list[dict[str, Any]]:
     """Return what a host's program printed."""
     folder = directory / "shadow.data" / "hosts" / host
     lines = (folder / f"python.{1000 + position}.stdout").read_text().splitlines()
@@ -134,10 +134,9 @@ def run_endless_guest(directory: Path, engine: UmlEngine) -> None:
 
 
 def traces() -> set[str]:
-    """Where something of a guest would be left on this machine: mounts, and memory files.
+    """Return mounts and memory files on this machine, where a guest could leave something.
 
-    Named network namespaces are mounts too; other programs make them, and the engine never does.
-    Nor does it make one of ``OTHER_FOLDERS``.
+    Named network namespaces are mounts, too, but the engine does not create them.
     """
     mounts = {
         line.split(" ", 5)[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()

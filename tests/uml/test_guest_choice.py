@@ -1,4 +1,4 @@
-"""Which engine runs, and what the embedded one asks of the machine. No kernel is needed here."""
+"""The choice of the engine, and what the embedded one needs. No kernel is built."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,6 +19,7 @@ from onionlab.engines.uml import memory
 from onionlab.engines.uml.bootcheck import IN_PROCESSES
 from onionlab.engines.uml.engine import CONFIGURATION, UmlEngine
 from onionlab.engines.uml.guest import description
+from onionlab.engines.uml.kernel import BuiltKernel
 from onionlab.errors import UserError
 from onionlab.experiment import load
 from onionlab.network.layout import Link
@@ -28,14 +29,7 @@ from uml.guest_support import Net
 ROOT = working_root()
 
 
-@dataclass(frozen=True)
-class NoKernel:
-    path: Path = Path("/nonexistent/linux")
-    version: str = "6.12.0"
-    sha256: str = "00"
-    ptrace_because: str = ""
-    calls: Path | None = None
-    calls_sha256: str = ""
+NO_KERNEL = BuiltKernel(Path("/nonexistent/linux"), "6.12.0", "00")
 
 
 @pytest.fixture
@@ -51,18 +45,18 @@ def small_net() -> Net:
 
 @pytest.fixture
 def offered(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
-    """Puts other engines in place: each is there, or lacks something."""
+    """Replaces the engines; a value says whether the engine is installed."""
 
     def offer(**there: bool) -> list[str]:
-        def played(name: str) -> engines.EngineKind:
-            def open_it(*_arguments: object) -> Any:
+        def run_driver(name: str) -> SimpleNamespace:
+            def open_it(*_arguments: object) -> SimpleNamespace:
                 if not there[name]:
                     raise UserError(f"{name} is not installed", "install it")
                 return SimpleNamespace(name=name)
 
-            return engines.EngineKind(open_it, lambda *_, **__: iter(()), lambda _: 1)
+            return SimpleNamespace(open=open_it)
 
-        monkeypatch.setattr(engines, "ENGINES", {name: played(name) for name in there})
+        monkeypatch.setattr(engines, "ENGINES", {name: run_driver(name) for name in there})
         return []
 
     for variable in ("SHADOW", "TGEN"):
@@ -74,7 +68,7 @@ def offered(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
     ("shadow", "chosen", "why"),
     [(True, "shadow", "which is installed"), (False, "uml", "shadow is not installed")],
 )
-def test_auto_takes_shadow_where_it_is_and_says_why(
+def test_auto_selects_shadow_if_it_is_installed(
     offered: Callable[..., list[str]], shadow: bool, chosen: str, why: str
 ) -> None:
     said = offered(shadow=shadow, uml=True)
@@ -84,7 +78,7 @@ def test_auto_takes_shadow_where_it_is_and_says_why(
     assert why in said[0]
 
 
-def test_a_shadow_that_was_named_is_never_replaced(
+def test_a_specified_shadow_is_never_replaced(
     offered: Callable[..., list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said = offered(shadow=False, uml=True)
@@ -96,9 +90,7 @@ def test_a_shadow_that_was_named_is_never_replaced(
     assert engines.open_engine("uml", root=ROOT, say=said.append).name == "uml"
 
 
-def test_an_engine_that_is_asked_for_is_never_replaced(
-    offered: Callable[..., list[str]],
-) -> None:
+def test_a_requested_engine_is_never_replaced(offered: Callable[..., list[str]]) -> None:
     said = offered(shadow=True, uml=False)
     with pytest.raises(UserError, match="uml is not installed"):
         engines.open_engine("uml", root=ROOT, say=said.append)
@@ -106,10 +98,10 @@ def test_an_engine_that_is_asked_for_is_never_replaced(
         engines.open_engine("qemu", root=ROOT, say=said.append)
 
 
-def test_the_kernel_takes_ptrace_where_it_is_told_to(
+def test_an_environment_variable_selects_ptrace(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("onionlab.engines.uml.kernel.ensure_kernel", lambda *_, **__: NoKernel())
+    monkeypatch.setattr("onionlab.engines.uml.kernel.ensure_kernel", lambda *_, **__: NO_KERNEL)
     simulation = Net().simulation(stop_ms=1000)
 
     def words() -> list[str]:
@@ -130,19 +122,16 @@ def test_the_guest_needs_nothing_but_the_standard_library() -> None:
         "print([m for m in sys.modules if m.startswith('onionlab')])"
     )
     done = subprocess.run(
-        [sys.executable, "-I", "-S", "-B", "-c", code],
-        capture_output=True,
-        text=True,
-        check=False,
+        [sys.executable, "-I", "-S", "-B", "-c", code], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
     assert "onionlab.engines.uml.engine" not in done.stdout
 
 
 def test_the_description_is_the_simulation_and_nothing_of_the_machine(small_net: Net) -> None:
-    engine = UmlEngine(NoKernel())
+    engine = UmlEngine(NO_KERNEL)
     files = engine.configuration(small_net.simulation(5000))
-    assert files == UmlEngine(NoKernel(Path("/other/linux"))).configuration(
+    assert files == UmlEngine(replace(NO_KERNEL, path=Path("/other/linux"))).configuration(
         small_net.simulation(5000)
     )
     data = json.loads(files["conf/uml.json"])
@@ -158,10 +147,10 @@ def test_the_description_is_the_simulation_and_nothing_of_the_machine(small_net:
     assert data["stop_ms"] == 5000
 
 
-def test_what_decides_results_is_in_the_identity() -> None:
-    one = UmlEngine(NoKernel()).identity
+def test_the_identity_contains_the_kernel() -> None:
+    one = UmlEngine(NO_KERNEL).identity
     assert one["name"] == "uml"
-    assert UmlEngine(NoKernel(sha256="01")).identity != one
+    assert UmlEngine(replace(NO_KERNEL, sha256="01")).identity != one
     assert all(isinstance(value, str) for value in one.values())
 
 
@@ -192,7 +181,7 @@ def test_the_guest_gets_memory_by_the_size_of_its_simulation(small_net: Net) -> 
     assert memory.guest_bytes(small_net.simulation(5000), 2**30) == 2**30
 
 
-def test_a_machine_without_room_is_told_before_the_start(
+def test_too_little_memory_is_an_error_before_the_start(
     small_net: Net, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     simulation = small_net.simulation(5000)
@@ -209,25 +198,23 @@ def test_a_machine_without_room_is_told_before_the_start(
         memory.memory_folder(simulation, 2**30)
 
 
-def test_what_a_simulation_lacks_is_not_in_its_description(small_net: Net) -> None:
-    data = json.loads(
-        UmlEngine(NoKernel()).configuration(small_net.simulation(5000))[CONFIGURATION]
-    )
+def test_the_description_omits_absent_properties(small_net: Net) -> None:
+    data = json.loads(UmlEngine(NO_KERNEL).configuration(small_net.simulation(5000))[CONFIGURATION])
     assert not {"path_loss", "bootstrap_end_ms"} & data.keys()
     assert "runs_to_end" not in data["hosts"][0]["programs"][0]
-    # A loss of its own that is that of all others is none.
+    # A path's own loss is omitted if it equals that of all others.
     small_net.path_loss[frozenset(("place-a",))] = small_net.packet_loss
-    same = UmlEngine(NoKernel()).configuration(small_net.simulation(5000))[CONFIGURATION]
+    same = UmlEngine(NO_KERNEL).configuration(small_net.simulation(5000))[CONFIGURATION]
     assert json.loads(same) == data
 
 
-def test_the_description_has_links_losses_and_ends_of_their_own(small_net: Net) -> None:
+def test_the_description_contains_single_links_losses_and_ends(small_net: Net) -> None:
     small_net.bootstrap_end_ms = 3000
     small_net.path_loss[frozenset(("place-a", "place-c"))] = 0.5
     small_net.path_loss[frozenset(("place-a",))] = 0.0
     small_net.host("d", place="place-c", link=Link(7, 8), address="9.9.9.9")
     small_net.run("d", "fail", "0", runs_to_end=False)
-    files = UmlEngine(NoKernel()).configuration(small_net.simulation(5000))
+    files = UmlEngine(NO_KERNEL).configuration(small_net.simulation(5000))
     data = json.loads(files[CONFIGURATION])
     assert data["path_loss"] == [[0.0, 0.5], [0.5, 0.01]]
     assert data["bootstrap_end_ms"] == 3000
@@ -240,7 +227,7 @@ def test_a_description_is_read_as_it_was_written(small_net: Net, tmp_path: Path)
     small_net.bootstrap_end_ms = 3000
     small_net.path_loss[frozenset(("place-a", "place-c"))] = 0.5
     (tmp_path / "uml.json").write_bytes(
-        UmlEngine(NoKernel()).configuration(small_net.simulation(5000))[CONFIGURATION]
+        UmlEngine(NO_KERNEL).configuration(small_net.simulation(5000))[CONFIGURATION]
     )
     described = description.read_description(tmp_path / "uml.json")
     losses = [[described.loss(one, other) for other in (0, 1)] for one in (0, 1)]
@@ -260,13 +247,13 @@ def test_a_description_is_read_as_it_was_written(small_net: Net, tmp_path: Path)
         ({"runs_to_end": False}, "cannot end before the simulation"),
     ],
 )
-def test_what_the_driver_cannot_do_in_tgens_place_is_refused(
+def test_unsupported_traffic_is_rejected(
     small_net: Net, changes: dict[str, Any], wrong: str
 ) -> None:
     good = Process("tgen", ("graph.graphml",), 1000, {"TGENIP": "127.0.0.1", "OTHER": "x"})
     small_net.processes["c"] = [good]
-    UmlEngine(NoKernel()).configuration(small_net.simulation(5000))
+    UmlEngine(NO_KERNEL).configuration(small_net.simulation(5000))
     small_net.processes["c"] = [replace(good, **changes)]
     with pytest.raises(UserError, match=wrong) as caught:
-        UmlEngine(NoKernel()).configuration(small_net.simulation(5000))
+        UmlEngine(NO_KERNEL).configuration(small_net.simulation(5000))
     assert "host c" in caught.value.message

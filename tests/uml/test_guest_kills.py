@@ -1,4 +1,4 @@
-"""Nothing is left of a guest, whatever is killed, and whenever."""
+"""No process and no file remains of a guest of which a process is killed."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ pytestmark = [pytest.mark.uml, pytest.mark.slow]
 
 KILLS = 20
 LONGEST_S = 2.0
-PATIENCE_S = 20.0
+TIMEOUT_S = 20.0
 
-# They find imported what a simulation imports.
+# The fork server imports the engine only once.
 RUNNERS = multiprocessing.get_context("forkserver")
 RUNNERS.set_forkserver_preload(["onionlab.engines.uml.engine", "onionlab.engines.uml.kernel"])
 
 
 def play_the_runner(directory: Path, engine: UmlEngine, ended: Connection) -> None:
-    """Stands for the command that runs a simulation, and says how the run ended."""
+    """Run a simulation as the command does, and report how it ended."""
     try:
         run_endless_guest(directory, engine)
     except EngineFailureError as error:
@@ -49,7 +49,7 @@ def processes_in(directory: Path) -> dict[int, str]:
     return found
 
 
-def test_nothing_is_left_of_a_guest_that_is_killed(tmp_path: Path, uml_engine: UmlEngine) -> None:
+def test_killing_a_guest_leaves_nothing(tmp_path: Path, uml_engine: UmlEngine) -> None:
     draws = random.Random(20260101)
     before = traces()
     killed_kinds: dict[str, int] = {}
@@ -61,7 +61,7 @@ def test_nothing_is_left_of_a_guest_that_is_killed(tmp_path: Path, uml_engine: U
         runner.start()
         assert runner.pid is not None
         its_end.close()
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while not processes_in(directory):
             assert time.monotonic() < deadline, "the guest does not start"
             assert runner.is_alive()
@@ -72,12 +72,12 @@ def test_nothing_is_left_of_a_guest_that_is_killed(tmp_path: Path, uml_engine: U
         victim = {"runner": runner.pid, "kernel": guest[0]}.get(kind) or draws.choice(guest)
         os.kill(victim, signal.SIGKILL)
         killed_kinds[kind] = killed_kinds.get(kind, 0) + 1
-        runner.join(PATIENCE_S)
+        runner.join(TIMEOUT_S)
         assert runner.exitcode is not None
         if kind != "runner":
             assert ended.recv(), kind
         ended.close()
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while left := processes_in(directory):
             assert time.monotonic() < deadline, f"left after killing {kind}: {left}"
             time.sleep(0.05)
@@ -89,7 +89,7 @@ def test_nothing_is_left_of_a_guest_that_is_killed(tmp_path: Path, uml_engine: U
 
 EARLY_KILLS = 700
 EARLY_S = 0.04
-"""The first processes of a guest are made within it."""
+"""A guest starts its first processes within this time."""
 
 
 def processes_of(program: Path) -> list[int]:
@@ -103,7 +103,7 @@ def processes_of(program: Path) -> list[int]:
     return found
 
 
-def test_no_process_outlives_a_kernel_that_is_killed_as_it_starts(
+def test_killing_a_starting_kernel_leaves_no_process(
     tmp_path: Path, uml_kernel: BuiltKernel
 ) -> None:
     # Without the patch 0008 one in 430 left a process behind, stopped for good.
@@ -124,7 +124,7 @@ def test_no_process_outlives_a_kernel_that_is_killed_as_it_starts(
         time.sleep(draws.uniform(0, EARLY_S))
         process.kill()
         process.wait()
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while left := processes_of(kernel):
         assert time.monotonic() < deadline, f"left: {left}"
         time.sleep(0.05)

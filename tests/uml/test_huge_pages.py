@@ -1,4 +1,4 @@
-"""A guest's memory lies on huge pages where the machine lets it, and elsewhere it runs without."""
+"""A guest's memory uses huge pages if the machine allows it."""
 
 from __future__ import annotations
 
@@ -37,20 +37,20 @@ def started(folder: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module", autouse=True)
 def granted(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Skips the tests by name where the machine lets nobody have them."""
+    """Skip the tests if this machine does not allow huge pages."""
     folder = tmp_path_factory.mktemp("granted")
     said = started(folder).stdout
     if REFUSED in said:
         pytest.skip(f"needs a mount namespace and huge pages: {said.splitlines()[0]}")
 
 
-def test_the_command_gets_a_tmpfs_of_its_own(tmp_path: Path) -> None:
+def test_the_command_has_a_private_tmpfs(tmp_path: Path) -> None:
     done = started(tmp_path)
     user, mounted = done.stdout.splitlines()
     assert done.returncode == 3
     assert user == str(os.geteuid())
     assert re.search(r" - tmpfs tmpfs .*size=65536k.*huge=within_size", mounted)
-    assert not (tmp_path / "there").exists(), "nobody else sees it"
+    assert not (tmp_path / "there").exists(), "other processes see it"
     assert str(tmp_path) not in Path("/proc/self/mountinfo").read_text()
 
 
@@ -59,14 +59,14 @@ AS_NOBODY = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-group
 
 @pytest.fixture
 def readable() -> Iterator[Path]:
-    """A folder that everybody may read: pytest's own are their user's alone."""
+    """A folder that every user may read, unlike those of pytest."""
     with tempfile.TemporaryDirectory() as name:
         Path(name).chmod(0o755)
         yield Path(name)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be somebody else")
-def test_without_roots_rights_too(readable: Path) -> None:
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user")
+def test_another_user_than_root(readable: Path) -> None:
     allowed = subprocess.run(
         [*AS_NOBODY, "unshare", "--user", "--mount", "true"],
         capture_output=True,
@@ -74,8 +74,8 @@ def test_without_roots_rights_too(readable: Path) -> None:
         check=False,
     )
     if allowed.returncode:
-        pytest.skip(f"needs user namespaces for everybody: {allowed.stderr.strip()}")
-    # Debian's interpreter: that of the environment may lie where only its owner reads.
+        pytest.skip(f"needs user namespaces for all users: {allowed.stderr.strip()}")
+    # Other users may not be able to read the interpreter of the environment.
     script, folder = shutil.copy2(SCRIPT, readable), Path("/dev/shm")
     done = subprocess.run(
         [
@@ -101,19 +101,19 @@ def test_without_roots_rights_too(readable: Path) -> None:
     assert not (folder / "there").exists()
 
 
-def test_where_it_is_refused_the_command_runs_without(tmp_path: Path) -> None:
+def test_the_command_runs_without_huge_pages_if_they_are_not_allowed(tmp_path: Path) -> None:
     done = started(tmp_path / "nowhere")
     assert done.returncode == 3
     assert done.stdout.splitlines()[0].startswith(f"{REFUSED}: mount: No such file or directory")
 
 
-def test_the_doctor_tells_whether(tmp_path: Path) -> None:
+def test_the_doctor_explains_missing_huge_pages(tmp_path: Path) -> None:
     assert explain_missing_huge_pages(tmp_path) == ""
     assert explain_missing_huge_pages(tmp_path / "nowhere") == "mount: No such file or directory"
 
 
 @pytest.mark.uml
-def test_a_guests_memory_lies_on_them(tmp_path: Path, uml_engine: UmlEngine) -> None:
+def test_the_memory_of_a_guest_uses_huge_pages(tmp_path: Path, uml_engine: UmlEngine) -> None:
     huge_bytes = 0
 
     def look(progress: Progress) -> None:

@@ -1,7 +1,7 @@
-"""What networks that are imported ask of an engine, measured on both by the same programs.
+"""Properties of imported networks, measured on both engines by the same programs.
 
-Losses of paths of their own, links of hosts' own, two hosts at one place, any IPv4 address,
-a bootstrap during which nothing limits and nothing is lost, programs that end.
+They are losses of single paths, links of single hosts, two hosts at one place, any IPv4 address, a
+bootstrap without limits and losses, and programs that end.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PATHS = {"neighbour": (7_000, 0.1), "far": (20_000, 0.05), "clean": (10_000, 0.0
 
 @pytest.fixture(scope="module", params=["uml", "shadow"])
 def engine(request: pytest.FixtureRequest) -> Engine:
-    """Each engine; a test is skipped, by name, where it is missing."""
+    """Each engine; skip a test if it is missing."""
     if request.param == "uml":
         found: Engine = request.getfixturevalue("uml_engine")
         return found
@@ -79,14 +79,14 @@ def measured(tmp_path_factory: pytest.TempPathFactory, engine: Engine) -> Path:
 
 
 def printed(measured: Path, host: str, position: int) -> list[dict[str, float]]:
-    """Return what the program printed that was started there after so many others."""
+    """Return the output of a host's program at this position of its starts."""
     logs = (measured / "shadow.data/hosts" / host).glob("python*.stdout")
     log = sorted(logs, key=lambda path: int(path.name.split(".")[-2]))[position]
     return [json.loads(line) for line in log.read_text().splitlines()]
 
 
 def pings(measured: Path, name: str, *, bootstrap: bool) -> tuple[list[float], float]:
-    """Round trips in seconds, and the share of them that a lost packet has made longer."""
+    """Return round trips in seconds, and the share that a lost packet has delayed."""
     position = list(PATHS).index(name) + (0 if bootstrap else len(PATHS))
     trips_s = [line["ping_s"] for line in printed(measured, "near", position)]
     round_trip_s = 2 * PATHS[name][0] / 1e6
@@ -95,16 +95,14 @@ def pings(measured: Path, name: str, *, bootstrap: bool) -> tuple[list[float], f
 
 
 @pytest.mark.parametrize("name", PATHS)
-def test_each_path_loses_its_own_share_and_none_before_the_bootstrap_ends(
-    measured: Path, name: str
-) -> None:
+def test_each_path_has_its_loss_after_the_bootstrap(measured: Path, name: str) -> None:
     latency_us, loss = PATHS[name]
     before_s, late_before = pings(measured, name, bootstrap=True)
     after_s, late_after = pings(measured, name, bootstrap=False)
     assert (len(before_s), late_before) == (PINGERS * PINGS_BEFORE, 0.0)
     assert statistics.median(after_s) == pytest.approx(2 * latency_us / 1e6, rel=0.02)
     assert statistics.median(before_s) == pytest.approx(2 * latency_us / 1e6, rel=0.02)
-    # A ping is lost where one of its two packets is: four standard deviations of so many.
+    # A ping is lost if one of its two packets is; the tolerance is four standard deviations.
     expected = 1 - (1 - loss) ** 2
     tolerance = 4 * (expected * (1 - expected) / len(after_s)) ** 0.5
     assert len(after_s) > 1000
@@ -115,7 +113,7 @@ def test_each_path_loses_its_own_share_and_none_before_the_bootstrap_ends(
     ("sender", "first", "bit_per_s"),
     [("own", 1, OWN_LINK.up_bit_per_s), ("clean", 1, OWN_LINK.down_bit_per_s)],
 )
-def test_a_link_of_its_own_limits_a_host_once_the_bootstrap_has_ended(
+def test_a_link_limits_a_host_after_the_bootstrap(
     measured: Path, sender: str, first: int, bit_per_s: int
 ) -> None:
     before_s, after_s = (
@@ -124,15 +122,13 @@ def test_a_link_of_its_own_limits_a_host_once_the_bootstrap_has_ended(
     )
     assert len(before_s) == len(after_s) == TRANSFERS
     of_link_s = TRANSFER_BYTES * 8 / bit_per_s / PAYLOAD_SHARE
-    # Slow start takes its round trips; the link, had it held, many times as long.
+    # Slow start is much shorter than a transfer over the limited link.
     assert max(before_s) < 0.5 < of_link_s
     assert statistics.median(after_s) == pytest.approx(of_link_s, rel=0.05)
 
 
 @pytest.mark.parametrize("bootstrap_end_ms", [0, 2000], ids=["at-once", "after-the-bootstrap"])
-def test_a_link_may_carry_more_than_32_bits_of_bytes_in_a_second(
-    tmp_path: Path, engine: Engine, bootstrap_end_ms: int
-) -> None:
+def test_a_rate_may_exceed_32_bits(tmp_path: Path, engine: Engine, bootstrap_end_ms: int) -> None:
     # tornettools gives servers 100 Gbit/s. This rate's lower 32 bits alone would be 1 Mbit/s.
     fast = Link(2**32 * 8 + MBIT, 2**32 * 8 + MBIT)
     net = Net(bootstrap_end_ms=bootstrap_end_ms)
@@ -147,14 +143,10 @@ def test_a_link_may_carry_more_than_32_bits_of_bytes_in_a_second(
 
 @pytest.mark.parametrize(
     ("arguments", "runs_to_end", "said_of_it"),
-    [
-        (("fail", "3", "1"), False, "3"),
-        (("serve",), False, "run"),
-        (("fail", "0", "1"), True, "0"),
-    ],
+    [(("fail", "3", "1"), False, "3"), (("serve",), False, "run"), (("fail", "0", "1"), True, "0")],
     ids=["fails", "never-ends", "ends-early"],
 )
-def test_a_program_has_to_end_as_it_was_said_to(
+def test_a_program_that_ends_differently_is_an_error(
     tmp_path: Path, engine: Engine, arguments: tuple[str, ...], runs_to_end: bool, said_of_it: str
 ) -> None:
     net = Net()
@@ -165,9 +157,7 @@ def test_a_program_has_to_end_as_it_was_said_to(
     assert said_of_it in "\n".join([failed.value.message, *failed.value.log_tail])
 
 
-def test_a_bootstrap_without_an_end_does_not_make_a_simulation_longer(
-    tmp_path: Path, engine: Engine
-) -> None:
+def test_a_bootstrap_may_be_longer_than_the_simulation(tmp_path: Path, engine: Engine) -> None:
     net = Net(bootstrap_end_ms=20_000, packet_loss=1.0)
     net.host("a")
     net.host("b")

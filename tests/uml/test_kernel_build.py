@@ -1,4 +1,4 @@
-"""Building the kernel: what decides it, what is refused, and that nothing half-made is taken."""
+"""The build of the kernel: its inputs, its errors, and that it is atomic."""
 
 from __future__ import annotations
 
@@ -12,14 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from onionlab.engines.uml import bootcheck, kernel, memory
-from onionlab.engines.uml.kernel import (
-    BuiltKernel,
-    ensure_kernel,
-    find_kernel,
-)
-from onionlab.engines.uml.kernel_configuration import fragment_options, missing_options
-from onionlab.engines.uml.kernel_patches import load_patches
+from onionlab.engines.uml import bootcheck, kernel
+from onionlab.engines.uml.kernel import BuiltKernel, ensure_kernel, find_kernel
+from onionlab.engines.uml.kernel_tree import load_patches
 from onionlab.errors import UserError
 
 from .conftest import FILES, FRAGMENT, KERNEL, PATCH, tarball_of, write_checkout
@@ -27,15 +22,17 @@ from .conftest import FILES, FRAGMENT, KERNEL, PATCH, tarball_of, write_checkout
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 
-class Sayings(list[str]):
-    """Collects what is said."""
+class Messages(list[str]):
+    """Collects messages."""
 
     def __call__(self, line: str) -> None:
         self.append(line)
 
 
 def build(root: Path, source: Path, say: Callable[[str], None] | None = None) -> BuiltKernel:
-    return ensure_kernel(root, say=Sayings() if say is None else say, linux_source=str(source))
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("LINUX_SOURCE", str(source))
+        return ensure_kernel(root, say=Messages() if say is None else say)
 
 
 def test_a_kernel_is_patched_configured_and_built(checkout: Path, linux_tarball: Path) -> None:
@@ -49,16 +46,18 @@ def test_a_kernel_is_patched_configured_and_built(checkout: Path, linux_tarball:
     assert "NEWER" not in content
     assert os.access(built.path, os.X_OK)
     assert (checkout / "build/uml/linux").resolve() == built.path
-    assert built.source["linux"]["kind"] == "tarball"
-    assert len(built.sha256) == len(built.config_sha256) == 64
     assert find_kernel(checkout) == built
-    # The tree is not kept.
     assert sorted(path.name for path in built.path.parent.iterdir()) == [
         "built.json",
         "config",
         "linux",
     ]
     assert not list((checkout / "build/uml").glob(".work-*"))
+    assert "lacks the patch" in built.ptrace_because
+    # The second build reuses it.
+    inode, say = built.path.stat().st_ino, Messages()
+    assert build(checkout, linux_tarball, say) == built
+    assert (say, built.path.stat().st_ino) == ([], inode)
 
 
 def kernel_that(does: str) -> dict[str, str]:
@@ -74,11 +73,11 @@ def kernel_that(does: str) -> dict[str, str]:
         ('case "$*" in *onionlab.inprocess=on*) exit 1;; esac', "does not boot"),
     ],
 )
-def test_how_system_calls_are_taken_is_found_out_by_the_first_boot(
+def test_the_first_boot_determines_whether_ptrace_is_needed(
     checkout: Path, tmp_path: Path, does: str, because: str
 ) -> None:
     rename_patch(checkout, kernel.IN_PROCESSES_PATCH)
-    say = Sayings()
+    say = Messages()
     built = build(checkout, tarball_of(kernel_that(does), tmp_path / "linux.tar.xz"), say)
     assert because in built.ptrace_because
     assert bool(built.ptrace_because) == bool(because)
@@ -86,20 +85,7 @@ def test_how_system_calls_are_taken_is_found_out_by_the_first_boot(
     assert find_kernel(checkout) == built
 
 
-def test_a_kernel_without_the_patch_takes_ptrace(checkout: Path, linux_tarball: Path) -> None:
-    assert "lacks the patch" in build(checkout, linux_tarball).ptrace_because
-
-
-def test_what_is_built_is_taken_as_it_is(checkout: Path, linux_tarball: Path) -> None:
-    built = build(checkout, linux_tarball)
-    inode = built.path.stat().st_ino
-    say = Sayings()
-    assert build(checkout, linux_tarball, say) == built
-    assert say == []
-    assert built.path.stat().st_ino == inode
-
-
-def test_the_same_inputs_give_the_same_bytes_elsewhere(
+def test_the_same_inputs_give_the_same_bytes_in_another_checkout(
     checkout: Path, linux_tarball: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = build(checkout, linux_tarball)
@@ -121,7 +107,7 @@ def test_the_same_inputs_give_the_same_bytes_elsewhere(
 
 
 @pytest.mark.parametrize("what", ["fragment", "patch", "source"])
-def test_whatever_decides_a_kernel_gives_another(
+def test_a_changed_input_gives_another_kernel(
     checkout: Path, linux_tarball: Path, tmp_path: Path, what: str
 ) -> None:
     first = build(checkout, linux_tarball)
@@ -139,16 +125,13 @@ def test_whatever_decides_a_kernel_gives_another(
     assert find_kernel(checkout) == second
 
 
-@pytest.mark.parametrize("harm", ["cut", "gone", "record"])
-def test_a_damaged_kernel_is_built_again(checkout: Path, linux_tarball: Path, harm: str) -> None:
+@pytest.mark.parametrize("harmed", ["linux", "calls.so", "built.json"])
+def test_a_damaged_kernel_is_rebuilt(checkout: Path, linux_tarball: Path, harmed: str) -> None:
+    rename_patch(checkout, kernel.CALLS_PATCH)
     built = build(checkout, linux_tarball)
-    if harm == "cut":
-        built.path.write_text(built.path.read_text()[:20])
-    elif harm == "gone":
-        built.path.unlink()
-    else:
-        (built.path.parent / "built.json").write_text("{")
-    say = Sayings()
+    (built.path.parent / harmed).write_text("")
+    assert find_kernel(checkout) is None
+    say = Messages()
     assert build(checkout, linux_tarball, say) == built
     assert any("damaged" in line for line in say)
 
@@ -158,7 +141,7 @@ def rename_patch(checkout: Path, name: str) -> None:
     (folder / "0001-two.patch").rename(folder / f"{name}.patch")
 
 
-def test_the_library_for_calls_is_built_where_the_kernel_can_be_called(
+def test_the_library_for_calls_is_built_with_its_patch(
     checkout: Path, linux_tarball: Path, tmp_path: Path
 ) -> None:
     assert build(checkout, linux_tarball).calls is None
@@ -175,17 +158,9 @@ def test_the_library_for_calls_is_built_where_the_kernel_can_be_called(
     assert build(other, linux_tarball).calls_sha256 != built.calls_sha256
 
 
-def test_a_damaged_library_is_built_again(checkout: Path, linux_tarball: Path) -> None:
-    rename_patch(checkout, kernel.CALLS_PATCH)
-    built = build(checkout, linux_tarball)
-    assert built.calls is not None
-    built.calls.write_bytes(b"")
-    assert find_kernel(checkout) is None
-    assert build(checkout, linux_tarball) == built
-    assert find_kernel(checkout) == built
-
-
-def test_an_option_that_is_dropped_is_named(checkout: Path, linux_tarball: Path) -> None:
+def test_the_error_names_an_option_that_is_not_accepted(
+    checkout: Path, linux_tarball: Path
+) -> None:
     fragment = checkout / "configs/uml/kernel.config"
     fragment.write_text(FRAGMENT + "CONFIG_NOT_IN_THIS_VERSION=y\n")
     with pytest.raises(UserError, match=r"6\.12 does not accept.*: CONFIG_NOT_IN_THIS_VERSION=y\n"):
@@ -207,45 +182,38 @@ def test_a_failed_compile_shows_the_end_of_the_log(checkout: Path, tmp_path: Pat
 def test_a_required_patch_that_does_not_apply_is_an_error(
     tmp_path: Path, linux_tarball: Path
 ) -> None:
-    wrong = PATCH.replace("-two", "-zwei")
-    root = write_checkout(tmp_path / "root", {"0001-two.patch": wrong})
+    root = write_checkout(tmp_path / "root", {"0001-two.patch": WRONG_PATCH})
     with pytest.raises(UserError, match=r"0001-two\.patch does not apply.*hunk 1 of file\.c"):
         build(root, linux_tarball)
-
-
-def test_a_patch_that_applies_with_other_context_is_named(
-    tmp_path: Path, linux_tarball: Path
-) -> None:
-    said = Sayings()
-    other = PATCH.replace(" good\n one\n", " bad\n one\n")
-    built = build(write_checkout(tmp_path / "root", {"0001-two.patch": other}), linux_tarball, said)
-    assert built.patches == ("0001-two",)
-    expected = "the kernel: 0001-two applies to linux-source-6.12.tar.xz with fuzz"
-    assert expected in said
-
-
-def test_a_patch_of_the_kernel_without_a_hunk_is_named(tmp_path: Path) -> None:
-    root = write_checkout(tmp_path / "root", {"0001-two.patch": "Onionlab: optional\n"})
+    (root / "configs/uml/patches/0001-two.patch").write_text("Onionlab: optional\n")
     with pytest.raises(UserError, match=r"0001-two\.patch has no hunk"):
         load_patches(root / "configs/uml/patches")
 
 
-def test_an_optional_patch_that_does_not_apply_is_left_out(
-    tmp_path: Path, linux_tarball: Path
+WRONG_PATCH = PATCH.replace("-two", "-zwei")
+OTHER_CONTEXT = PATCH.replace(" good\n one\n", " bad\n one\n")
+
+
+@pytest.mark.parametrize(
+    ("patches", "applied", "note"),
+    [
+        ({"0001-two.patch": OTHER_CONTEXT}, "0001-two", "0001-two applies to linux-source-6.12"),
+        (
+            {"0001-one.patch": f"Onionlab: optional\n\n{WRONG_PATCH}", "0002-two.patch": PATCH},
+            "0002-two",
+            "0001-one does not apply to this version",
+        ),
+        ({"0001-two.patch": WRONG_PATCH, "0001-two.6.12.patch": PATCH}, "0001-two", ""),
+    ],
+    ids=["with fuzz", "optional", "variant"],
+)
+def test_which_patches_apply(
+    tmp_path: Path, linux_tarball: Path, patches: dict[str, str], applied: str, note: str
 ) -> None:
-    wrong = "Onionlab: optional\n\n" + PATCH.replace("-two", "-zwei")
-    root = write_checkout(tmp_path / "root", {"0001-one.patch": wrong, "0002-two.patch": PATCH})
-    say = Sayings()
-    built = build(root, linux_tarball, say)
-    assert built.patches == ("0002-two",)
-    assert any("0001-one does not apply to this version" in line for line in say)
-
-
-def test_a_variant_of_a_patch_stands_in(tmp_path: Path, linux_tarball: Path) -> None:
-    wrong = PATCH.replace("-two", "-zwei")
-    patches = {"0001-two.patch": wrong, "0001-two.6.12.patch": PATCH}
-    root = write_checkout(tmp_path / "root", patches)
-    assert build(root, linux_tarball).patches == ("0001-two",)
+    say = Messages()
+    built = build(write_checkout(tmp_path / "root", patches), linux_tarball, say)
+    assert built.patches == (applied,)
+    assert any(note in line for line in say)
 
 
 @pytest.mark.parametrize(
@@ -257,7 +225,7 @@ def test_a_variant_of_a_patch_stands_in(tmp_path: Path, linux_tarball: Path) -> 
         ("#!/bin/sh\nsleep 60\n", "has not ended after 1 s"),
     ],
 )
-def test_a_kernel_that_does_not_boot_is_refused(
+def test_a_kernel_that_does_not_boot_is_rejected(
     checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, message: str
 ) -> None:
     monkeypatch.setattr(bootcheck, "TIMEOUT_S", 1.0)
@@ -270,7 +238,7 @@ def test_a_kernel_that_does_not_boot_is_refused(
     assert not list((checkout / "build/uml").glob("store/*"))
 
 
-def test_missing_programs_are_named(
+def test_the_error_names_missing_programs(
     checkout: Path, linux_tarball: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "bin"
@@ -285,19 +253,19 @@ def test_missing_programs_are_named(
     assert "make setup" in (caught.value.hint or "")
 
 
-def test_what_the_build_takes_is_installed_by_setup() -> None:
+def test_setup_installs_the_programs_of_the_build() -> None:
     listed = (REPOSITORY / "configs/apt-packages.txt").read_text().split()
     # gcc brings binutils.
     assert set(kernel.BUILD_PROGRAMS.values()) - {"binutils"} <= set(listed)
 
 
-def test_other_processors_are_refused() -> None:
-    kernel.check_machine("x86_64")
+def test_other_processors_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("platform.machine", lambda: "aarch64")
     with pytest.raises(UserError, match="only on x86_64, but this machine is aarch64"):
-        kernel.check_machine("aarch64")
+        kernel.check_machine()
 
 
-def test_too_little_disk_is_said_before_unpacking(
+def test_too_little_disk_space_is_an_error_before_unpacking(
     checkout: Path, linux_tarball: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kernel, "BUILD_DISK_BYTES", 2**60)
@@ -305,15 +273,8 @@ def test_too_little_disk_is_said_before_unpacking(
         build(checkout, linux_tarball)
 
 
-def test_without_a_tmpfs_the_error_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "file_system_type", lambda path: "ext2/ext3")
-    with pytest.raises(UserError, match="no tmpfs") as caught:
-        bootcheck.memory_directory()
-    assert "TMPDIR=" in (caught.value.hint or "")
-
-
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-def test_a_killed_build_leaves_no_half_result(
+def test_a_killed_build_leaves_no_incomplete_result(
     checkout: Path, tmp_path: Path, how: signal.Signals
 ) -> None:
     slow = FILES | {"Makefile": MAKEFILE_THAT_WAITS}
@@ -321,12 +282,12 @@ def test_a_killed_build_leaves_no_half_result(
     code = (
         "import sys; from pathlib import Path\n"
         "from onionlab.engines.uml.kernel import ensure_kernel\n"
-        "ensure_kernel(Path(sys.argv[1]), linux_source=sys.argv[2],\n"
-        "              say=lambda line: print(line, flush=True))"
+        "ensure_kernel(Path(sys.argv[1]), say=lambda line: print(line, flush=True))"
     )
     process = subprocess.Popen(
-        [sys.executable, "-c", code, str(checkout), str(source)],
+        [sys.executable, "-c", code, str(checkout)],
         cwd=REPOSITORY,
+        env={**os.environ, "LINUX_SOURCE": str(source)},
         stdout=subprocess.PIPE,
         text=True,
         start_new_session=True,
@@ -344,26 +305,6 @@ def test_a_killed_build_leaves_no_half_result(
 
 
 MAKEFILE_THAT_WAITS = FILES["Makefile"].replace("linux:\n", "linux:\n\t@sleep 30\n")
-
-
-# The parts
-
-
-def test_file_system_type(tmp_path: Path) -> None:
-    assert memory.file_system_type(Path("/proc/self")) == "proc"
-    assert memory.file_system_type(Path("/")) not in {"", "proc"}
-
-
-def test_fragment_options() -> None:
-    assert list(fragment_options(FRAGMENT, (6, 12))) == ["CONFIG_NET=y"]
-    assert list(fragment_options(FRAGMENT, (6, 16))) == ["CONFIG_NET=y", "CONFIG_NEWER=y"]
-    assert list(fragment_options(FRAGMENT, (6, 11))) == ["CONFIG_NET=y", "CONFIG_OLDER=y"]
-
-
-def test_missing_options() -> None:
-    config = "CONFIG_NET=y\n# CONFIG_INET is not set\nCONFIG_HZ=100\n"
-    wanted = ["CONFIG_NET=y", "CONFIG_INET=y", "CONFIG_INET=n", "CONFIG_NET=n", "CONFIG_HZ=1000"]
-    assert missing_options(wanted, config) == ["CONFIG_INET=y", "CONFIG_NET=n", "CONFIG_HZ=1000"]
 
 
 def test_the_shipped_patches() -> None:
@@ -385,8 +326,8 @@ def test_the_shipped_patches() -> None:
             assert b"\nLicense: GPL-2.0" in variant.content
 
 
-def test_looking_for_a_kernel_removes_nothing(checkout: Path) -> None:
-    # A build in progress: no link yet, or one to a kernel that is not whole.
+def test_finding_a_kernel_removes_nothing(checkout: Path) -> None:
+    # During a build there is no link, or a link to an incomplete kernel.
     work = checkout / "build/uml/.work-1"
     work.mkdir(parents=True)
     assert find_kernel(checkout) is None

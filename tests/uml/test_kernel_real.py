@@ -1,6 +1,6 @@
-"""The real kernel: repeatable, with clocks and registers that are right, and timers that are exact.
+"""The real kernel is repeatable, and its clocks, registers and timers are exact.
 
-The first of these builds the kernel where this checkout has none yet.
+The first test builds the kernel if the checkout has none.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from onionlab.engines.uml.bootcheck import (
     check_boot,
 )
 from onionlab.engines.uml.kernel import BuiltKernel
-from onionlab.engines.uml.kernel_patches import load_patches
+from onionlab.engines.uml.kernel_tree import load_patches
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PROGRAMS = Path(__file__).parent / "programs"
@@ -48,7 +48,7 @@ print({MARK!r} + json.dumps(out, sort_keys=True), flush=True)
 libc.reboot({MAGIC_POWER_OFF})
 """
 
-# Everything that a program can get randomness from, in several processes that wake up in between.
+# All sources of random numbers, in several processes that wake up in between.
 RANDOMNESS = """
 loopback_up()
 out["getrandom"] = os.getrandom(40).hex()
@@ -75,7 +75,7 @@ out["openssl"] = command("openssl", "rand", "-hex", "32")
 out["key"] = command("openssl", "genpkey", "-algorithm", "ed25519")
 """
 
-# Each host's programs ask a few times, in turn; argument: who asks in which order.
+# Programs of several hosts request random numbers in turn; argument: the order of hosts.
 HOSTS = """
 CLONE_NEWUTS = 0x04000000
 out["drawn"] = {{}}
@@ -169,14 +169,6 @@ def test_a_kernel_boots_in_a_checkout_whose_path_has_a_space(
     assert check_boot(kernel.path, tmp_path / "log").report["slept"] >= 1000
 
 
-def test_the_configuration_names_no_tool_that_the_build_does_not_use(kernel: BuiltKernel) -> None:
-    shown = subprocess.run(
-        [kernel.path, "--showconfig"], capture_output=True, text=True, check=True
-    ).stdout.splitlines()
-    assert "CONFIG_RUSTC_VERSION=0" in shown
-    assert "CONFIG_PAHOLE_VERSION=0" in shown
-
-
 def test_all_patches_are_in(kernel: BuiltKernel) -> None:
     patches = load_patches(REPOSITORY / "configs/uml/patches")
     # An older one does without what only saves time.
@@ -184,7 +176,7 @@ def test_all_patches_are_in(kernel: BuiltKernel) -> None:
     assert kernel.patches == tuple(one.name for one in patches if one.required or recent)
 
 
-def test_one_seed_one_outcome(kernel: BuiltKernel, tmp_path: Path) -> None:
+def test_the_same_seed_has_the_same_outcome(kernel: BuiltKernel, tmp_path: Path) -> None:
     first = report(kernel, tmp_path, RANDOMNESS, "onionlab.seed=00ff10")
     second = report(kernel, tmp_path, RANDOMNESS, "onionlab.seed=00ff10")
     other = report(kernel, tmp_path, RANDOMNESS, "onionlab.seed=00ff11")
@@ -192,13 +184,9 @@ def test_one_seed_one_outcome(kernel: BuiltKernel, tmp_path: Path) -> None:
     assert [name for name in first if first[name] == other[name]] == []
 
 
-def test_without_a_seed_nothing_is_repeated(kernel: BuiltKernel, tmp_path: Path) -> None:
-    first = report(kernel, tmp_path, RANDOMNESS)
-    second = report(kernel, tmp_path, RANDOMNESS)
-    assert [name for name in first if first[name] == second[name]] == []
-
-
-def test_a_host_draws_the_same_whatever_the_others_do(kernel: BuiltKernel, tmp_path: Path) -> None:
+def test_random_numbers_of_a_host_do_not_depend_on_others(
+    kernel: BuiltKernel, tmp_path: Path
+) -> None:
     def drawn(order: str, seed: str = "00ff10") -> dict[str, list[list[str]]]:
         guest = HOSTS.format(order=[f"relay{one}" for one in order])
         answer = report(kernel, tmp_path, guest, f"onionlab.seed={seed}")["drawn"]
@@ -239,7 +227,7 @@ def test_clocks(kernel: BuiltKernel, tmp_path: Path, mode: tuple[str, ...]) -> N
     assert busy_waits[1] == pytest.approx(200_000_000 / 1256, rel=0.07)
 
 
-def test_a_start_takes_no_time_until_it_is_over(kernel: BuiltKernel, tmp_path: Path) -> None:
+def test_the_start_of_a_guest_takes_no_time(kernel: BuiltKernel, tmp_path: Path) -> None:
     """However many files a start looks for: what the scheduler keeps of it would last."""
     at_once, later = report(kernel, tmp_path, STEPS, "onionlab.start=50000000")["elapsed_ns"]
     assert (at_once, later > 0) == (0, True)
@@ -248,7 +236,7 @@ def test_a_start_takes_no_time_until_it_is_over(kernel: BuiltKernel, tmp_path: P
 
 
 @MODES
-def test_many_that_start_at_once_take_no_time(
+def test_many_simultaneous_programs_take_no_time(
     kernel: BuiltKernel, tmp_path: Path, mode: tuple[str, ...]
 ) -> None:
     """Steps are counted for each: else all clocks would depend on what all find on the disks."""
@@ -256,7 +244,7 @@ def test_many_that_start_at_once_take_no_time(
 
 
 @pytest.mark.slow
-def test_clock_reads_take_no_system_call(kernel: BuiltKernel, tmp_path: Path) -> None:
+def test_reading_a_clock_needs_no_system_call(kernel: BuiltKernel, tmp_path: Path) -> None:
     if "0003-clocks-without-system-calls" not in kernel.patches:
         pytest.skip("this kernel is without the patch")
 

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import re
 import socket
-import struct
-import threading
 import time
-from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 
 from onionlab.engines.uml.traffic import wire
-from onionlab.engines.uml.traffic.glib_random import GlibRandom
 from onionlab.engines.uml.traffic.markov_model import Event, MarkovModel, parse_model
-from onionlab.engines.uml.traffic.markov_walk import MarkovWalk
-from onionlab.engines.uml.traffic.packet_schedule import (
+from onionlab.engines.uml.traffic.markov_walk import (
     AT_ONCE_US,
     PACKET_BYTES,
     Burst,
+    MarkovWalk,
     PacketSchedule,
 )
 
@@ -30,8 +26,8 @@ from .traffic_support import (
     accepts,
     free_port,
     graphml,
-    played,
-    real,
+    run_driver,
+    run_tgen,
     server_graphml,
     wait_until,
 )
@@ -123,9 +119,9 @@ def client(vertex: str, port: int, *, mode: str = "graphml", **start: str) -> st
 
 
 def generator_lines(log: str) -> list[str]:
-    """What a log says of flows and streams that begin and end, in its order."""
+    """Return the lines on the start and the end of flows and streams."""
     wanted = r"tgen-generator\.c:\d+\] \[\w+\] (.*(?:Set timer|end observation|complete).*)"
-    # Which of two streams of a flow is over first is a matter of microseconds.
+    # The order in which two streams of a flow end depends on microseconds.
     return [line for line in re.findall(wanted, log) if "still active" not in line]
 
 
@@ -142,14 +138,14 @@ def packet_seeds(log: str) -> list[int]:
 
 
 def seeds_of_tgen(log: str) -> list[tuple[str, int]]:
-    """The models that TGen walks through, and the seeds, in the order in which walks begin."""
+    """Return the models of TGen's walks and their seeds, in the order of the walks."""
     _, _, walks = log.partition("entering main loop")
     found = re.findall(r"Validating graph for markov model name '(.*)' seed (\d+)", walks)
     return [(name, int(seed)) for name, seed in found]
 
 
 def expected_streams(model: MarkovModel, seeds: list[int]) -> list[tuple[int, int]]:
-    """What a client sends and receives by a packet model."""
+    """Return the bytes that a client sends and receives by a packet model."""
     result = []
     for seed in seeds:
         walk = MarkovWalk(model, seed)
@@ -166,11 +162,11 @@ def test_the_same_flows_streams_and_bytes(tgen: Path, conf: Path, vertex: str, m
     port = free_port()
     over = f"{vertex} is complete"
     graph = client(vertex, port, mode=mode)
-    with real(tgen, conf, "server1", server_graphml(port)):
+    with run_tgen(tgen, conf, "server1", server_graphml(port)):
         wait_until(lambda: accepts(port), "TGen's server")
-        with real(tgen, conf, "client1", graph) as theirs:
+        with run_tgen(tgen, conf, "client1", graph) as theirs:
             wait_until(lambda: over in theirs.text(), "TGen's client")
-        with played(conf, {"client2": graph}) as ours:
+        with run_driver(conf, {"client2": graph}) as ours:
             wait_until(lambda: over in ours.text("client2"), "our client")
             ours.terminate()
     lines = generator_lines(theirs.text())
@@ -184,26 +180,11 @@ def test_the_same_flows_streams_and_bytes(tgen: Path, conf: Path, vertex: str, m
     assert expected_streams(parse_model("packet.graphml", PACKET_MODEL.encode()), seeds) == sent
 
 
-def test_the_seeds_come_from_the_seed_of_the_vertex(tgen: Path, conf: Path) -> None:
+def test_the_real_client_and_our_server(tgen: Path, conf: Path) -> None:
     port = free_port()
-    with (
-        real(tgen, conf, "server1", server_graphml(port)),
-        real(tgen, conf, "client1", client("traffic", port)) as theirs,
-    ):
-        wait_until(lambda: "traffic is complete" in theirs.text(), "TGen's client")
-    drawn = seeds_of_tgen(theirs.text())
-    numbers = GlibRandom(SEED)
-    assert [seed for _, seed in drawn] == [numbers.integer() for _ in drawn]
-    of_a_flow = ["stream.graphml", *["packet.graphml"] * 3]
-    assert [name for name, _ in drawn] == ["flow.graphml", *of_a_flow, *of_a_flow, *of_a_flow[-2:]]
-
-
-@pytest.mark.parametrize("mode", ["path", "graphml"])
-def test_the_real_client_and_our_server(tgen: Path, conf: Path, mode: str) -> None:
-    port = free_port()
-    with played(conf, {"server2": server_graphml(port, loglevel="info")}) as ours:
+    with run_driver(conf, {"server2": server_graphml(port, loglevel="info")}) as ours:
         wait_until(lambda: accepts(port), "our server")
-        with real(tgen, conf, "client1", client("flow", port, mode=mode)) as theirs:
+        with run_tgen(tgen, conf, "client1", client("flow", port)) as theirs:
             wait_until(lambda: "flow is complete" in theirs.text(), "TGen's client")
         sent = streams(theirs.text())
         wait_until(lambda: len(streams(ours.text("server2"))) >= len(sent), "our server's lines")
@@ -215,23 +196,23 @@ def test_the_real_client_and_our_server(tgen: Path, conf: Path, mode: str) -> No
 
 @pytest.mark.parametrize("model", ["slow", "packet"])
 def test_sizes_are_cut_out_of_repeated_models(tgen: Path, conf: Path, model: str) -> None:
-    """Fixed sizes with a packet model: checksums and closing lines as ever."""
+    """With fixed sizes and a packet model, checksums and closing lines are exchanged."""
     (conf / "slow.graphml").write_text(SLOW_MODEL)
     port = free_port()
     stream = {"sendsize": "20000", "recvsize": "100 kb", "packetmodelpath": f"{model}.graphml"}
     graph = graphml(
         {"start": {"peers": f"127.0.0.1:{port}"}, "stream": stream}, [("start", "stream")]
     )
-    with real(tgen, conf, "server1", server_graphml(port)):
+    with run_tgen(tgen, conf, "server1", server_graphml(port)):
         wait_until(lambda: accepts(port), "TGen's server")
-        with played(conf, {"client2": graph}, verify_payload=True) as ours:
+        with run_driver(conf, {"client2": graph}) as ours:
             wait_until(lambda: "[stream-" in ours.text("client2"), "our client")
             ours.terminate()
     port = free_port()
-    with played(conf, {"server2": server_graphml(port)}, verify_payload=True) as server:
+    with run_driver(conf, {"server2": server_graphml(port)}) as server:
         wait_until(lambda: accepts(port), "our server")
         graph = graph.replace(stream_port(graph), str(port))
-        with real(tgen, conf, "client1", graph) as theirs:
+        with run_tgen(tgen, conf, "client1", graph) as theirs:
             wait_until(lambda: "[stream-" in theirs.text(), "TGen's client")
         server.terminate()
     assert streams(ours.text("client2")) == streams(theirs.text()) == [(20000, 100000)]
@@ -245,20 +226,20 @@ def stream_port(graph: str) -> str:
 
 def test_the_same_logins(tgen: Path, conf: Path) -> None:
     port = free_port()
-    with real(tgen, conf, "server1", server_graphml(port)), Proxy(methods=b"\x05\x02") as proxy:
+    with run_tgen(tgen, conf, "server1", server_graphml(port)), Proxy(methods=b"\x05\x02") as proxy:
         wait_until(lambda: accepts(port), "TGen's server")
         graph = client("traffic", port, socksproxy=f"localhost:{proxy.port}", socksauthseed="99")
-        with real(tgen, conf, "client1", graph) as theirs:
+        with run_tgen(tgen, conf, "client1", graph) as theirs:
             wait_until(lambda: "traffic is complete" in theirs.text(), "TGen's client")
         of_tgen = list(proxy.logins)
-        with played(conf, {"client2": graph}) as ours:
+        with run_driver(conf, {"client2": graph}) as ours:
             wait_until(lambda: "traffic is complete" in ours.text("client2"), "our client")
             ours.terminate()
     assert len(set(of_tgen)) == 2 < len(of_tgen)
     assert proxy.logins[len(of_tgen) :] == of_tgen
 
 
-# --- when what goes over the wire
+# --- the times of bursts
 
 
 def bursts_of(model: MarkovModel, seed: int, mine: Event) -> list[Burst]:
@@ -321,91 +302,19 @@ def test_a_servers_bursts(tgen: Path, tmp_path: Path, who: str) -> None:
         hostname="test", transfer_id="x", send_bytes=0, recv_bytes=0, model_seed=SEED, model=model
     )
     server = server_graphml(port)
-    with real(tgen, tmp_path, "s", server) if who == "TGen" else played(tmp_path, {"s": server}):
+    with (
+        run_tgen(tgen, tmp_path, "s", server)
+        if who == "TGen"
+        else run_driver(tmp_path, {"s": server})
+    ):
         wait_until(lambda: accepts(port), "the server")
         with socket.create_connection(("127.0.0.1", port)) as sock:
             sock.sendall(command)
             answer = b""
             while not answer.endswith(b"\n"):
                 answer += sock.recv(1)
-            # The server read the model as it was sent, with 15 digits to a number.
+            # The server uses the sent model, in which numbers have 15 digits.
             bursts = bursts_of(parse_model("slow", model.text), SEED, Event.TO_ORIGIN)
             found = arrivals(sock, bursts)
     assert b"CODE=NONE" in answer
     check_bursts(found, bursts)
-
-
-@pytest.mark.parametrize("who", ["TGen", "ours"])
-def test_a_clients_bursts(tgen: Path, tmp_path: Path, who: str) -> None:
-    port = free_port()
-    (tmp_path / "slow.graphml").write_text(SLOW_MODEL)
-    graph = graphml(
-        {
-            "start": {"peers": f"127.0.0.1:{port}"},
-            "stream": {
-                "packetmodelpath": "slow.graphml",
-                "packetmodelmode": "path",
-                "markovmodelseed": str(SEED),
-            },
-        },
-        [("start", "stream")],
-    )
-    seed = GlibRandom(SEED).integer()
-    bursts = bursts_of(parse_model("slow", SLOW_MODEL.encode()), seed, Event.TO_SERVER)
-    found: list[tuple[float, int]] = []
-    with socket.create_server(("127.0.0.1", port)) as listener:
-
-        def serve() -> None:
-            sock, _ = listener.accept()
-            with sock:
-                line = b""
-                while not line.endswith(b"\n"):
-                    line += sock.recv(1)
-                sock.sendall(wire.response("test"))
-                found.extend(arrivals(sock, bursts))
-
-        thread = threading.Thread(target=serve)
-        thread.start()
-        with real(tgen, tmp_path, "c", graph) if who == "TGen" else played(tmp_path, {"c": graph}):
-            thread.join(LIMIT_S)
-    check_bursts(found, bursts)
-
-
-@pytest.mark.parametrize("how", ["closes", "resets", "closes after a byte"])
-def test_a_server_that_leaves_early_looks_the_same(tgen: Path, tmp_path: Path, how: str) -> None:
-    port = free_port()
-    (tmp_path / "slow.graphml").write_text(SLOW_MODEL)
-    options = {"packetmodelpath": "slow.graphml", "markovmodelseed": str(SEED)}
-    graph = graphml(
-        {"start": {"peers": f"127.0.0.1:{port}"}, "stream": options}, [("start", "stream")]
-    )
-    ends = []
-    with socket.create_server(("127.0.0.1", port)) as listener:
-
-        def serve() -> None:
-            sock, _ = listener.accept()
-            with sock:
-                data = b""
-                while b"</graphml>\n" not in data:
-                    data += sock.recv(1 << 16)
-                sock.sendall(wire.response("test") + b"x" * ("byte" in how))
-                time.sleep(0.02)
-                if how == "resets":
-                    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-
-        players: dict[str, AbstractContextManager[object]] = {}
-        players["theirs"] = real(tgen, tmp_path, "theirs", graph)
-        players["ours"] = played(tmp_path, {"ours": graph})
-        for name, player in players.items():
-            thread = threading.Thread(target=serve)
-            thread.start()
-            with player:
-                log = tmp_path / f"{name}.log"
-                wait_until(lambda log=log: log.exists() and "[stream-" in log.read_text(), name)  # type: ignore[misc]
-            thread.join(LIMIT_S)
-            found = re.search(
-                r"\[stream-error\].*(sendstate=.*),error=(\w+)\] bytes", log.read_text()
-            )
-            assert found is not None
-            ends.append(found.groups())
-    assert ends[0] == ends[1]

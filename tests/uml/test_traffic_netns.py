@@ -12,17 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from onionlab.engines.uml.traffic.netns import Namespaces
-from onionlab.errors import UserError
-
-from .traffic_support import (
-    client_graphml,
-    parse_log,
-    played,
-    server_graphml,
-    wait_until,
-    write_traffic_file,
-)
+from .traffic_support import client_graphml, parse_log, run_driver, server_graphml, wait_until
 
 HOLD = """
 import fcntl, socket, struct, sys
@@ -36,7 +26,7 @@ sys.stdin.read()
 
 @contextlib.contextmanager
 def namespace() -> Iterator[str]:
-    """Path of a network namespace of its own, with its loopback up."""
+    """Yield the path of a new network namespace with its loopback enabled."""
     unshare = shutil.which("unshare")
     if unshare is None or os.geteuid() != 0:
         pytest.skip("needs root and unshare to make network namespaces")
@@ -70,18 +60,8 @@ def test_two_hosts_with_the_same_port_in_two_namespaces(tmp_path: Path) -> None:
     }
     with namespace() as one, namespace() as two:
         places = {"server1": one, "client1": one, "server2": two, "client2": two}
-        hosts = [
-            {
-                "name": name,
-                "graph": str(tmp_path / f"{name}.graphml"),
-                "start_ms": 0,
-                "log": str(tmp_path / f"{name}.log"),
-                "netns": places.get(name),
-            }
-            for name in graphs
-        ]
-        write_traffic_file(tmp_path, graphs)
-        with played(tmp_path, graphs, hosts=hosts) as driver:
+        hosts = {name: {"netns": path} for name, path in places.items()}
+        with run_driver(tmp_path, graphs, hosts=hosts) as driver:
             for host in ("client1", "client2"):
                 wait_until(
                     lambda host=host: driver.text(host).count("[stream-success]") >= 3,  # type: ignore[misc]
@@ -94,27 +74,3 @@ def test_two_hosts_with_the_same_port_in_two_namespaces(tmp_path: Path) -> None:
         peers = {c.server for c in parse_log(tmp_path / f"client{number}.log").completes}
         assert peers == {"localhost"}
         assert f"peername=server{number}," in driver.text(f"client{number}")
-
-
-def test_the_process_comes_back() -> None:
-    own = Path("/proc/self/ns/net").readlink()
-    with namespace() as path:
-        namespaces = Namespaces()
-        namespaces.open(path)
-        namespaces.enter(path)
-        # The thread's, as setns() moves a thread; the tests' main thread is the process's.
-        assert Path("/proc/thread-self/ns/net").readlink() != own
-        namespaces.enter(path)
-        namespaces.close()
-    assert Path("/proc/thread-self/ns/net").readlink() == own
-
-
-def test_what_is_no_namespace_is_refused(tmp_path: Path) -> None:
-    namespaces = Namespaces()
-    with pytest.raises(UserError, match="cannot open the network namespace"):
-        namespaces.open(str(tmp_path / "nothing"))
-    (tmp_path / "file").write_text("")
-    namespaces.open(str(tmp_path / "file"))
-    with pytest.raises(UserError, match="cannot enter the network namespace"):
-        namespaces.enter(str(tmp_path / "file"))
-    namespaces.close()

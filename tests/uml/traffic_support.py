@@ -1,9 +1,8 @@
-"""What the tests of the traffic driver share: graphs, a SOCKS5 proxy, a driver process."""
+"""Graphs, a SOCKS5 proxy and a driver process for tests of the traffic driver."""
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import select
 import signal
@@ -14,16 +13,17 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from analysis.records.tgenlog import TgenLog
 from onionlab.engines.uml.traffic import __file__ as traffic_init
+from onionlab.engines.uml.traffic.traffic_file import TrafficFile, TrafficHost
 
 TRAFFIC = Path(traffic_init).parent
 LIMIT_S = 120.0
-"""A test on a busy machine is slow, not wrong."""
+"""A high limit, because tests are slow on a busy machine."""
 
 Attributes = Mapping[str, str]
 
@@ -87,7 +87,7 @@ def free_port() -> int:
 
 
 @dataclass
-class Played:
+class DriverRun:
     """A driver process and its files."""
 
     directory: Path
@@ -128,38 +128,44 @@ def parse_log(path: Path) -> TgenLog:
     return log
 
 
-def write_traffic_file(directory: Path, graphs: Mapping[str, str], **changes: Any) -> Path:
-    """A traffic file of hosts that all start now, and their graphs."""
-    hosts = []
+def write_traffic_file(
+    directory: Path,
+    graphs: Mapping[str, str],
+    *,
+    hosts: Mapping[str, Mapping[str, Any]] | None = None,
+    **changes: Any,
+) -> Path:
+    """Write a traffic file of hosts that all start now, and their graphs; hosts: their changes."""
+    entries = []
     for name, graph in graphs.items():
         path = directory / f"{name}.graphml"
         path.write_text(graph)
-        log = directory / f"{name}.log"
-        hosts.append({"name": name, "graph": str(path), "start_ms": 0, "log": str(log)})
-    traffic_file = {
-        "format": 1,
-        "seed": 1,
-        "epoch_unix_s": int(time.time()),
-        "stop_ms": 10**9,
-        "flush_interval_ms": 50,
-        "hosts": hosts,
-        **changes,
-    }
+        entry = TrafficHost(name, str(path), str(directory), 0, str(directory / f"{name}.log"))
+        entries.append(replace(entry, **(hosts or {}).get(name, {})))
+    values = {"seed": 1, "stop_ms": 10**9, "names": {}, "receive_low_water_bytes": 1, **changes}
     path = directory / "traffic.json"
-    path.write_text(json.dumps(traffic_file))
+    TrafficFile(epoch_unix_s=int(time.time()), hosts=tuple(entries), **values).write(path)
     return path
 
 
+# Logs are flushed so often that a test can wait for their lines.
+DRIVER = """
+import sys
+from pathlib import Path
+from onionlab.engines.uml.traffic import driver
+from onionlab.engines.uml.traffic.traffic_file import read_traffic_file
+driver.FLUSH_INTERVAL_US = 50_000
+driver.Driver(read_traffic_file(Path(sys.argv[1]))).run()
+"""
+
+
 @contextlib.contextmanager
-def played(
-    directory: Path, graphs: Mapping[str, str], *, by_path: bool = True, **changes: Any
-) -> Iterator[Played]:
+def run_driver(directory: Path, graphs: Mapping[str, str], **changes: Any) -> Iterator[DriverRun]:
     """The driver, playing these graphs; terminated at the end."""
     traffic_file = write_traffic_file(directory, graphs, **changes)
-    how = ["-I", str(TRAFFIC)] if by_path else ["-m", "onionlab.engines.uml.traffic"]
-    result = Played(directory)
+    result = DriverRun(directory)
     result.process = subprocess.Popen(
-        [sys.executable, *how, str(traffic_file)],
+        [sys.executable, "-c", DRIVER, str(traffic_file)],
         stderr=subprocess.PIPE,
         text=True,
         cwd=TRAFFIC.parents[3],
@@ -178,7 +184,7 @@ def played(
             result.wait()
 
 
-class Real:
+class TgenProcess:
     """A TGen process and its log."""
 
     def __init__(self, tgen: Path, directory: Path, name: str, graph: str) -> None:
@@ -200,8 +206,8 @@ class Real:
 
 
 @contextlib.contextmanager
-def real(tgen: Path, directory: Path, name: str, graph: str) -> Iterator[Real]:
-    process = Real(tgen, directory, name, graph)
+def run_tgen(tgen: Path, directory: Path, name: str, graph: str) -> Iterator[TgenProcess]:
+    process = TgenProcess(tgen, directory, name, graph)
     try:
         yield process
     finally:
@@ -212,7 +218,7 @@ def real(tgen: Path, directory: Path, name: str, graph: str) -> Iterator[Real]:
 def wait_until(condition: Callable[[], bool], what: str) -> None:
     deadline = time.monotonic() + LIMIT_S
     while not condition():
-        assert time.monotonic() < deadline, f"waited in vain for {what}"
+        assert time.monotonic() < deadline, f"timed out while waiting for {what}"
         time.sleep(0.02)
 
 
@@ -224,18 +230,16 @@ def accepts(port: int) -> bool:
 
 @dataclass
 class Proxy:
-    """A SOCKS5 proxy on loopback that misbehaves as told.
+    """A SOCKS5 proxy on loopback with configurable errors.
 
-    status: answer to the request. piece_bytes: what it passes on at once. silent_after, cut_after,
-    reset_after: pass that many bytes of the server's, then nothing, or hang up. swallow: never
-    answer at all. requests: what clients asked for. client_bytes: what the last client sent after
-    its request.
+    status: the answer to the request. piece_bytes: the bytes that it forwards at once.
+    silent_after, cut_after, reset_after: the server's bytes that it forwards before it stops or
+    closes the connection. swallow: never answer. requests: requests of clients. client_bytes: the
+    bytes of the last client after its request.
     """
 
     status: int = 0
     methods: bytes = b"\x05\x00"
-    answer_by_name: bool = False
-    greet_slowly: bool = False
     silent_after: int | None = None
     cut_after: int | None = None
     piece_bytes: int | None = None
@@ -279,20 +283,19 @@ class Proxy:
         greeting = _exactly(client, 3)
         if self.hang_up_at == "greeting":
             return
-        self._say(client, self.methods)
+        client.sendall(self.methods)
         if greeting[2] == 2:
             version, length = _exactly(client, 2)
             user = _exactly(client, length)
             password = _exactly(client, _exactly(client, 1)[0])
             self.logins.append(user + b":" + password)
             assert version == 1
-            self._say(client, b"\x01\x00")
+            client.sendall(b"\x01\x00")
         request = _exactly(client, 10)
         self.requests.append(request)
         if self.hang_up_at == "request":
             return
-        bound = b"\x03\x04host" if self.answer_by_name else b"\x01\x7f\x00\x00\x01"
-        self._say(client, bytes([5, self.status, 0]) + bound + b"\x00\x50")
+        client.sendall(bytes([5, self.status, 0, 1, 127, 0, 0, 1, 0, 80]))
         if self.status:
             return
         address = socket.inet_ntoa(request[4:8])
@@ -304,18 +307,9 @@ class Proxy:
             try:
                 self._downstream(client, server)
             finally:
-                # A socket that someone still reads from is not closed by close().
+                # close() does not close a socket from which another thread reads.
                 over.set()
                 upstream.join()
-
-    def _say(self, client: socket.socket, data: bytes) -> None:
-        if not self.greet_slowly:
-            client.sendall(data)
-            return
-        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        for index in range(len(data)):
-            client.sendall(data[index : index + 1])
-            time.sleep(0.01)
 
     def _upstream(
         self, client: socket.socket, server: socket.socket, over: threading.Event
@@ -351,7 +345,7 @@ class Proxy:
         if self.silent_after is not None:
             self._over.wait()
         elif self.cut_after is not None:
-            # Closing before the client does would be a reset if something of its is unread.
+            # If some of the client's bytes are unread, closing first would be a reset.
             client.shutdown(socket.SHUT_WR)
             self.client_left.wait(LIMIT_S)
             self.client_left.clear()
@@ -365,6 +359,6 @@ def _exactly(sock: socket.socket, count: int) -> bytes:
     while len(data) < count:
         piece = sock.recv(count - len(data))
         if not piece:
-            raise ConnectionError("the client hung up")
+            raise ConnectionError("the client closed the connection")
         data += piece
     return data

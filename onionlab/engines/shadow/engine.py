@@ -88,10 +88,6 @@ class ShadowEngine:
     def check_files(self, simulation: Simulation, files: Mapping[str, bytes]) -> None:
         """Accept all files, because the programs themselves read them."""
 
-    def cpus_per_run(self, options: Mapping[str, Any]) -> int:
-        """Return one CPU for each of Shadow's worker threads."""
-        return cpus_per_run(options)
-
     def run(
         self,
         directory: Path,
@@ -183,10 +179,7 @@ def _configuration(simulation: Simulation) -> dict[str, Any]:
             "template_directory": TEMPLATE,
             **options["general"],
         },
-        "network": {
-            "use_shortest_path": False,
-            "graph": {"type": "gml", "file": {"path": GRAPH}},
-        },
+        "network": {"use_shortest_path": False, "graph": {"type": "gml", "file": {"path": GRAPH}}},
         "experimental": options["experimental"],
         "host_option_defaults": options["host_option_defaults"],
         "hosts": {
@@ -222,7 +215,7 @@ def _process(process: Process) -> dict[str, Any]:
 
 
 def cpus_per_run(options: Mapping[str, Any]) -> int:
-    """Return the number of CPUs to reserve for a run with an experiment's options."""
+    """Return one CPU for each of Shadow's worker threads."""
     return int(_merge_options({}, options)["general"]["parallelism"])
 
 

@@ -11,8 +11,19 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from onionlab.engines.examination import MISSING, OK, WARN, Finding, Need, Question, size_text
-from onionlab.engines.system_limits import cgroup_limit, hard_limit, kernel_setting, process_status
+from onionlab.engines.examination import (
+    MISSING,
+    OK,
+    WARN,
+    Finding,
+    Need,
+    Question,
+    cgroup_limit,
+    hard_limit,
+    kernel_setting,
+    process_status,
+    size_text,
+)
 from onionlab.errors import UserError
 from onionlab.programs.installed import SHADOW, TGEN, Program, find_tool
 
@@ -89,10 +100,7 @@ def shared_memory(path: Path, need: Need | None) -> Finding:
     """Check the free space in /dev/shm, which Shadow and the simulated processes use."""
     if not os.path.ismount(path):
         return Finding(
-            WARN,
-            str(path),
-            "not a separate file system",
-            f"mount -t tmpfs tmpfs {path}",
+            WARN, str(path), "not a separate file system", f"mount -t tmpfs tmpfs {path}"
         )
     free = shutil.disk_usage(path).free
     text = f"{size_text(free)} free"
@@ -128,6 +136,11 @@ def _threads(processes: int) -> int:
     return 1000 + THREADS_PER_PROCESS * processes
 
 
+def _sysctl(name: str, wanted: Callable[[int], int], value: int) -> Limit:
+    fix = f"sudo sysctl -w {name}={value} ({SYSTEM_CONFIGURATION})"
+    return Limit(name, lambda: kernel_setting(name.replace(".", "/")), wanted, fix)
+
+
 LIMITS = (
     Limit(
         "open files (ulimit -Hn)",
@@ -135,36 +148,11 @@ LIMITS = (
         _files,
         f"raise `nofile` in /etc/security/limits.conf ({SYSTEM_CONFIGURATION})",
     ),
-    Limit(
-        "fs.nr_open",
-        lambda: kernel_setting("fs/nr_open"),
-        _files,
-        f"sudo sysctl -w fs.nr_open=10485760 ({SYSTEM_CONFIGURATION})",
-    ),
-    Limit(
-        "fs.file-max",
-        lambda: kernel_setting("fs/file-max"),
-        _files,
-        f"sudo sysctl -w fs.file-max=10485760 ({SYSTEM_CONFIGURATION})",
-    ),
-    Limit(
-        "vm.max_map_count",
-        lambda: kernel_setting("vm/max_map_count"),
-        lambda _: MAPS_MINIMUM,
-        f"sudo sysctl -w vm.max_map_count=1073741824 ({SYSTEM_CONFIGURATION})",
-    ),
-    Limit(
-        "kernel.pid_max",
-        lambda: kernel_setting("kernel/pid_max"),
-        _threads,
-        f"sudo sysctl -w kernel.pid_max=4194304 ({SYSTEM_CONFIGURATION})",
-    ),
-    Limit(
-        "kernel.threads-max",
-        lambda: kernel_setting("kernel/threads-max"),
-        _threads,
-        f"sudo sysctl -w kernel.threads-max=4194304 ({SYSTEM_CONFIGURATION})",
-    ),
+    _sysctl("fs.nr_open", _files, 10485760),
+    _sysctl("fs.file-max", _files, 10485760),
+    _sysctl("vm.max_map_count", lambda _: MAPS_MINIMUM, 1073741824),
+    _sysctl("kernel.pid_max", _threads, 4194304),
+    _sysctl("kernel.threads-max", _threads, 4194304),
     Limit(
         "processes (ulimit -Hu)",
         lambda: hard_limit(resource.RLIMIT_NPROC),

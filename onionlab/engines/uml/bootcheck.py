@@ -9,12 +9,13 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from analysis.formats.scratch import scratch_folder
-from onionlab.engines.uml.memory import free_bytes
+from onionlab.engines.uml.memory import roomiest_memory_folder
 from onionlab.errors import UserError
 
 TIMEOUT_S = 120.0
@@ -52,13 +53,7 @@ libc.reboot({MAGIC_POWER_OFF})
 
 @dataclass(frozen=True)
 class BootReport:
-    """The result of a boot check.
-
-    Attributes:
-        wall_s: The elapsed time from start to end.
-        report: The guest's report.
-        output: The complete output on the console.
-    """
+    """The result of a boot check: its duration, the guest's report, and its console's output."""
 
     wall_s: float
     report: dict[str, Any]
@@ -71,29 +66,49 @@ def ptrace_reason(output: str) -> str:
     return found[1].strip() if found else ""
 
 
-def memory_directory() -> Path:
-    """Return a tmpfs for the file with a guest's memory, which a disk would write back.
+def boot_command(
+    kernel: Path,
+    *parameters: str,
+    memory_mib: int,
+    start_unix_s: int,
+    state: str,
+    root: Literal["ro", "rw"],
+    script: Sequence[str | Path],
+    random_addresses: bool = True,
+) -> list[str]:
+    """Return a command line that boots a kernel with the host's files and simulated time.
 
-    Raises:
-        UserError: No tmpfs is writable.
+    parameters: further parameters of the kernel. state: the folder for the kernel's own files.
+    script: the arguments of Python, which is the first process. random_addresses: of programs.
     """
-    named = (os.environ.get(name, "") for name in ("TMPDIR", "XDG_RUNTIME_DIR"))
-    for name in (*named, "/dev/shm", "/tmp"):
-        if name and free_bytes(Path(name)) > 0:
-            return Path(name)
-    raise UserError(
-        "no tmpfs for a guest's memory found: /dev/shm is not a tmpfs, is not writable, "
-        "or is mounted with `noexec`",
-        "mount -t tmpfs tmpfs /dev/shm, or specify a folder on a tmpfs: TMPDIR=/run/user/1000",
-    )
+    return [
+        str(kernel),
+        f"mem={memory_mib}M",
+        "root=/dev/root",
+        "rootfstype=hostfs",
+        "rootflags=/",
+        root,
+        "time-travel=inf-cpu",
+        f"time-travel-start={start_unix_s * 10**9}",
+        "con=null",
+        "con0=fd:0,fd:1",
+        "quiet",
+        *([] if random_addresses else ["norandmaps"]),
+        f"uml_dir={state}",
+        *parameters,
+        f"init={_quote(Path(sys.executable).resolve())}",
+        "--",
+        *map(_quote, script),
+    ]
 
 
-def quote_argument(path: Path) -> str:
-    """Return a path as one argument of the kernel's command line, which is split at spaces.
+def _quote(argument: str | Path) -> str:
+    """Quote an argument of the kernel's command line, which is split at spaces.
 
     The set-up rejects a checkout whose path contains a double quote or a line break.
     """
-    return f'"{path}"' if " " in str(path) or "\t" in str(path) else str(path)
+    text = str(argument)
+    return f'"{text}"' if " " in text or "\t" in text else text
 
 
 def check_boot(
@@ -101,39 +116,23 @@ def check_boot(
 ) -> BootReport:
     """Boot ``kernel`` with a first process that sleeps, reports and powers off.
 
-    Args:
-        kernel: The executable.
-        log: Receives the guest's console.
-        guest: The Python program of the first process.
-        arguments: Further parameters for the kernel.
-
-    Raises:
-        UserError: The kernel does not boot, does not keep simulated time, or does not end.
+    log: receives the guest's console. guest: the Python program of the first process. arguments:
+    further parameters for the kernel. Raises UserError if the kernel does not boot, does not keep
+    simulated time, or does not end.
     """
-    memory = memory_directory()
     started = time.monotonic()
-    with scratch_folder(Path(memory), "onionlab-boot-") as place:
+    with scratch_folder(roomiest_memory_folder(), "onionlab-boot-") as place:
         script = place / "init.py"
         script.write_text(guest, encoding="utf-8")
-        command = [
-            str(kernel),
-            f"mem={MEMORY_MIB}M",
-            "root=/dev/root",
-            "rootfstype=hostfs",
-            "rootflags=/",
-            "rw",
-            f"init={quote_argument(Path(sys.executable).resolve())}",
-            "time-travel=inf-cpu",
-            f"time-travel-start={START_UNIX_S * 10**9}",
-            "con=null",
-            "con0=fd:0,fd:1",
-            "quiet",
-            f"uml_dir={place}",
+        command = boot_command(
+            kernel,
             *arguments,
-            "--",
-            "-SE",
-            quote_argument(script),
-        ]
+            memory_mib=MEMORY_MIB,
+            start_unix_s=START_UNIX_S,
+            state=str(place),
+            root="rw",
+            script=("-SE", script),
+        )
         cpu = str(min(os.sched_getaffinity(0)))
         if shutil.which("taskset") is not None:
             command = ["taskset", "-c", cpu, *command]
@@ -178,8 +177,7 @@ def _run(command: list[str], place: Path, log: Path) -> str:
             process.wait(timeout=TIMEOUT_S)
         except subprocess.TimeoutExpired:
             raise UserError(
-                f"the new kernel has not ended after {TIMEOUT_S:.0f} s",
-                f"Its output: {log}",
+                f"the new kernel has not ended after {TIMEOUT_S:.0f} s", f"Its output: {log}"
             ) from None
         finally:
             if process.poll() is None:

@@ -6,49 +6,29 @@ guest/ runs the simulation.
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import hashlib
 import json
 import os
 import posixpath
-import re
 import shutil
 import sys
-import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from ipaddress import IPv4Address
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 from analysis.formats.files import HOST_TEMPLATES, HOSTS, LOGS
-from onionlab.engines.base import (
-    EPOCH_UNIX_S,
-    EngineFailureError,
-    Process,
-    Progress,
-    Simulation,
-    Usage,
-)
-from onionlab.engines.following import Command, ExitInfo, follow
+from onionlab.engines.base import EPOCH_UNIX_S, Process, Progress, Simulation, Usage
+from onionlab.engines.following import Command, follow
 from onionlab.engines.processes import end_processes_below
 from onionlab.engines.uml import memory
-from onionlab.engines.uml.bootcheck import IN_PROCESSES, quote_argument
+from onionlab.engines.uml.bootcheck import IN_PROCESSES, boot_command
+from onionlab.engines.uml.console import GuestWatch, check_result
 from onionlab.engines.uml.guest import description
-from onionlab.engines.uml.guest.boot import (
-    BOOT_FILE,
-    END_MARK,
-    LOG_MARK,
-    LOGS_FOLDER,
-    MARKS,
-    RESULT_FILE,
-    TIME_MARK,
-    Boot,
-    Result,
-    read_result,
-)
+from onionlab.engines.uml.guest.boot import BOOT_FILE, LOGS_FOLDER, RESULT_FILE, Boot, read_result
 from onionlab.engines.uml.huge_pages import command as huge_pages_command
+from onionlab.engines.uml.kernel import BuiltKernel
 from onionlab.engines.uml.traffic.action_graph import load_graph
 from onionlab.errors import UserError
 from onionlab.paths import code_root
@@ -56,25 +36,14 @@ from onionlab.paths import code_root
 CONFIGURATION = "conf/uml.json"
 LOG = "uml.log"
 STATE_FOLDER = "uml.state"
-LOG_TAIL_LINES = 25
 OPEN_FILES = 65_536
 START_ENDS_NS = 50 * 10**6
-MAX_POLL_GAP_S = 10.0
-"""The maximum time between two polls of a guest that is counted. A longer gap means that this
-process was stopped.
-"""
-MAX_LOW_MEMORY = 0.05
-"""The share of free memory below which the guest may spend all its time on reclaiming memory."""
-
-_MORE_MEMORY = "Give it more: `engine: {uml: {memory: ...}}` in the experiment"
 
 DEFAULT_OPTIONS: dict[str, Any] = {
     "memory_bytes": None,
     "stall_timeout_s": 120.0,
     "congestion_control": "cubic",
 }
-
-_Value = TypeVar("_Value", int, float)
 
 # Environment variables of TGen that the traffic driver does not support.
 _UNSUPPORTED_VARIABLES = {"TGENHOSTNAME", "TGENSOCKS"}
@@ -90,50 +59,13 @@ _WRAPPERS = (
 _HUGE_PAGES_MARGIN_BYTES = 64 * 2**20
 """The size of the tmpfs with huge pages beyond the guest's memory, for other files in it."""
 
-_END = re.compile(rb"^" + END_MARK.encode() + rb" ([^\r\n]*)\r?\n", re.MULTILINE)
-_TIME = re.compile(rb"^" + TIME_MARK.encode() + rb" (\d+) (\d+)\r?\n", re.MULTILINE)
-_LINE = re.compile(
-    rb"^" + LOG_MARK.encode() + rb" ([\w-]+) ([\w.+-]+) ([^\r\n]*)\r?\n", re.MULTILINE
-)
-_PANIC = re.compile(r"Kernel panic - not syncing: (.*)")
-# Messages of a kernel that ran out of memory.
-_OUT_OF_MEMORY = ("panic_on_oom", "Out of memory")
-
-
-class Kernel(Protocol):
-    """The properties of a kernel that the engine needs (see kernel.py)."""
-
-    @property
-    def path(self) -> Path:
-        """The path of the executable."""
-
-    @property
-    def version(self) -> str:
-        """The release of the kernel."""
-
-    @property
-    def sha256(self) -> str:
-        """The SHA-256 of the executable."""
-
-    @property
-    def ptrace_because(self) -> str:
-        """The reason why it cannot run inside its processes; empty if it can."""
-
-    @property
-    def calls(self) -> Path | None:
-        """The library by which programs call the kernel; None without one."""
-
-    @property
-    def calls_sha256(self) -> str:
-        """The SHA-256 of this library; empty without one."""
-
 
 class UmlEngine:
     """The embedded engine: all hosts of a simulation run inside one Linux kernel."""
 
     name = "uml"
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: BuiltKernel) -> None:
         self._kernel = kernel
 
     @property
@@ -181,10 +113,6 @@ class UmlEngine:
                         "run it on Shadow: ENGINE=shadow",
                     ) from error
 
-    def cpus_per_run(self, options: Mapping[str, Any]) -> int:
-        """Return one: the guest has a single processor, which its processes share."""
-        return 1
-
     def run(
         self,
         directory: Path,
@@ -213,7 +141,7 @@ class UmlEngine:
             open_files=OPEN_FILES,
             watched=simulation.watched,
         ).write(directory / BOOT_FILE)
-        watch = _Watch(
+        watch = GuestWatch(
             directory / LOG, directory / HOSTS, float(options["stall_timeout_s"]), memory_bytes
         )
         try:
@@ -245,117 +173,29 @@ class UmlEngine:
             shutil.rmtree(state, ignore_errors=True)
         _move_logs(directory)
         (directory / BOOT_FILE).unlink()
-        _check(read_result(directory / RESULT_FILE), directory / LOG, ended)
+        check_result(read_result(directory / RESULT_FILE), directory / LOG, ended)
         return ended.usage
 
     def _command(self, simulation: Simulation, memory_bytes: int, directory: Path) -> list[str]:
-        guest = Path(__file__).parent / "guest" / "__main__.py"
-        return [
-            str(self._kernel.path),
-            f"mem={memory_bytes // 2**20}M",
-            "root=/dev/root",
-            "rootfstype=hostfs",
-            "rootflags=/",
-            "ro",
-            "time-travel=inf-cpu",
-            f"time-travel-start={EPOCH_UNIX_S * 10**9}",
-            "con=null",
-            "con0=fd:0,fd:1",
-            "quiet",
-            "norandmaps",
-            f"uml_dir={STATE_FOLDER}",
+        return boot_command(
+            self._kernel.path,
             f"onionlab.seed={_guest_seed(simulation.seed)}",
             # This does not affect the environment of programs.
             *([] if self._kernel.ptrace_because else [IN_PROCESSES]),
             # The guest's own start takes no simulated time, because its work depends on the
             # checkout. This phase ends before any program starts (guest/init.py).
             f"onionlab.start={START_ENDS_NS}",
-            f"init={quote_argument(Path(sys.executable).resolve())}",
-            "--",
-            "-I",
-            "-S",
-            "-B",
-            quote_argument(guest),
-            quote_argument(directory / BOOT_FILE),
-        ]
-
-
-@dataclass
-class _Watch:
-    """Follows a guest's simulated time and detects that it does not advance.
-
-    Time in which this process was stopped does not count, because the guest was stopped as well.
-
-    hosts: the folder with the growing logs of watched hosts (see _move_logs). memory_bytes: the
-    guest's memory.
-    """
-
-    log: Path
-    hosts: Path
-    timeout_s: float
-    memory_bytes: int
-    simulated_s: float = 0.0
-    _free_bytes: int | None = None
-    _doing: str = ""
-    _offset: int = 0
-
-    def __post_init__(self) -> None:
-        self._polled_wall_s = time.monotonic()
-        self._still_s = 0.0
-
-    def poll(self) -> float:
-        """Return the simulated time. Raises EngineFailureError if it no longer advances."""
-        now_wall_s = time.monotonic()
-        self._still_s += min(now_wall_s - self._polled_wall_s, MAX_POLL_GAP_S)
-        self._polled_wall_s = now_wall_s
-        with self.log.open("rb") as lines:
-            lines.seek(self._offset)
-            new = lines.read()
-        end = new.rfind(b"\n") + 1
-        self._offset += end
-        self._add_lines(new[:end])
-        for found in _TIME.finditer(new[:end]):
-            self.simulated_s = float(found[1])
-            self._free_bytes = int(found[2])
-            self._still_s = 0.0
-        for found in _END.finditer(new[:end]):
-            self._doing = found[1].decode(errors="replace")
-            self._still_s = 0.0
-        still_s = self._still_s
-        if still_s > self.timeout_s and self._offset == 0 and not new:
-            raise EngineFailureError(
-                f"the guest has printed nothing for {still_s:.0f} s: it does not start"
-            )
-        if still_s > self.timeout_s and self._doing:
-            raise EngineFailureError(
-                f"the simulated time is over, but the guest does not end: {self._doing} has taken "
-                f"{still_s:.0f} s",
-                _log_tail(self.log),
-            )
-        if still_s > self.timeout_s:
-            raise EngineFailureError(
-                f"simulated time does not advance: after {self.simulated_s:.0f} s, the next "
-                f"second has not ended for {still_s:.0f} s. {self._likely_cause()}",
-                _log_tail(self.log),
-            )
-        return self.simulated_s
-
-    def _likely_cause(self) -> str:
-        if self._free_bytes is None or self._free_bytes > MAX_LOW_MEMORY * self.memory_bytes:
-            return "A program that never sleeps causes this"
-        return (
-            f"The guest is short of memory: {self._free_bytes // 2**20} of "
-            f"{self.memory_bytes // 2**20} MiB were free. {_MORE_MEMORY}"
+            memory_mib=memory_bytes // 2**20,
+            start_unix_s=EPOCH_UNIX_S,
+            state=STATE_FOLDER,
+            root="ro",
+            script=(
+                *("-I", "-S", "-B"),
+                Path(__file__).parent / "guest" / "__main__.py",
+                directory / BOOT_FILE,
+            ),
+            random_addresses=False,
         )
-
-    def _add_lines(self, said: bytes) -> None:
-        """Append the guest's copies of log lines to the logs; ignore a full disk."""
-        for host, name, line in _LINE.findall(said):
-            with contextlib.suppress(OSError):
-                folder = self.hosts / host.decode()
-                folder.mkdir(parents=True, exist_ok=True)
-                with (folder / name.decode()).open("ab") as log:
-                    log.write(line + b"\n")
 
 
 def _move_logs(directory: Path) -> None:
@@ -417,13 +257,12 @@ def _describe(simulation: Simulation) -> bytes:
 
 
 def _matrix(
-    number: Mapping[str, int], values: Mapping[tuple[str, str], _Value]
-) -> list[list[_Value | int]]:
+    number: Mapping[str, int], values: Mapping[tuple[str, str], float]
+) -> list[list[float]]:
     """Return the values of pairs of places as a matrix, indexed by the places' numbers."""
-    rows: list[list[_Value | int]] = [[0] * len(number) for _ in number]
+    rows: list[list[float]] = [[0] * len(number) for _ in number]
     for (one, other), value in values.items():
-        rows[number[one]][number[other]] = value
-        rows[number[other]][number[one]] = value
+        rows[number[one]][number[other]] = rows[number[other]][number[one]] = value
     return rows
 
 
@@ -455,36 +294,7 @@ def _own_sha256() -> str:
     """Return a hash of this module and of all code that runs in the guest."""
     digest = hashlib.sha256()
     folder = Path(__file__).parent
-    for path in sorted(
-        [Path(__file__), *folder.glob("guest/*.py"), *folder.glob("traffic/**/*.py")]
-    ):
+    inside = (*folder.glob("guest/*.py"), *folder.glob("traffic/*.py"))
+    for path in sorted((Path(__file__), folder / "system.py", *inside)):
         digest.update(f"{path.relative_to(folder)}\0".encode() + path.read_bytes())
     return digest.hexdigest()
-
-
-def _check(result: Result | None, log: Path, ended: ExitInfo) -> None:
-    if result is None:
-        tail = _log_tail(log)
-        panic = next((found[1] for line in tail if (found := _PANIC.search(line))), None)
-        if panic is None:
-            message = f"the guest ended prematurely: its kernel {ended}"
-        elif any(sign in line for sign in _OUT_OF_MEMORY for line in tail):
-            message = f"the guest ran out of memory. {_MORE_MEMORY}"
-        else:
-            message = f"the guest's kernel panicked: {panic}"
-        raise EngineFailureError(message, tail)
-    if result.message:
-        raise EngineFailureError(result.message, result.log_tail or _log_tail(log))
-
-
-def _log_tail(log: Path) -> list[str]:
-    """Return the last lines on the guest's console without the engine's own marks.
-
-    A panic is followed by a stack trace of any length, so the panic's line is included first.
-    """
-    with log.open("rb") as lines:
-        lines.seek(max(0, log.stat().st_size - 200_000))
-        text = lines.read().decode(errors="replace").splitlines()
-    said = [line for line in text if line.strip() and not line.startswith(MARKS)]
-    panics = [line for line in said[:-LOG_TAIL_LINES] if _PANIC.search(line)]
-    return panics + said[-LOG_TAIL_LINES:]

@@ -9,18 +9,13 @@ from pathlib import Path
 
 from onionlab.engines.examination import MISSING, OK, WARN, Finding, Question
 from onionlab.engines.uml import huge_pages
-from onionlab.engines.uml.bootcheck import memory_directory
-from onionlab.engines.uml.kernel import (
-    BUILD_PROGRAMS,
-    check_machine,
-    find_kernel,
-    missing_programs,
-)
+from onionlab.engines.uml.kernel import BUILD_PROGRAMS, check_machine, find_kernel, missing_programs
 from onionlab.engines.uml.kernel_source import (
     ENVIRONMENT_VARIABLE,
     choose_package,
     offered_packages,
 )
+from onionlab.engines.uml.memory import roomiest_memory_folder
 from onionlab.errors import UserError
 from onionlab.programs.apt import query_system_apt
 
@@ -49,7 +44,7 @@ def examine(question: Question, *, needed: bool) -> Iterator[Finding]:
     else:
         yield from _kernel_build(f"{title}: kernel", lacking)
     try:
-        place = memory_directory()
+        place = roomiest_memory_folder()
     except UserError as error:
         yield Finding(lacking, f"{title}: memory in", error.message, error.hint or "")
         return

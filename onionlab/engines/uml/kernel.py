@@ -26,9 +26,14 @@ from typing import Any
 
 from analysis.formats.durable import put_in_place
 from onionlab.engines.uml.bootcheck import IN_PROCESSES, BootReport, check_boot, ptrace_reason
-from onionlab.engines.uml.kernel_configuration import configure, make_command
-from onionlab.engines.uml.kernel_patches import KernelPatch, apply_patches, load_patches
 from onionlab.engines.uml.kernel_source import ENVIRONMENT_VARIABLE, obtain_source, unpack_source
+from onionlab.engines.uml.kernel_tree import (
+    KernelPatch,
+    apply_patches,
+    configure,
+    load_patches,
+    make_command,
+)
 from onionlab.errors import UserError
 from onionlab.paths import build_directory
 from onionlab.programs.building import (
@@ -76,25 +81,16 @@ BUILD_DISK_BYTES = 1200 * 2**20
 class BuiltKernel:
     """One finished kernel.
 
-    Attributes:
-        path: The executable.
-        version: The version that it reports, e.g. ``6.12.117``.
-        sha256: SHA-256 of the executable.
-        calls: The library that its programs are started with; None if it does not use one.
-        calls_sha256: SHA-256 of this library; empty without one.
-        config_sha256: SHA-256 of the complete configuration.
-        patches: Names of the applied patches, e.g. ``0001-seeded-random-numbers``.
-        source: Provenance (source, patches, options, compiler) as JSON, for manifests.
-        ptrace_because: The reason why it cannot run inside its processes on this machine and uses
-            ptrace, which is slower but has the same results; empty if it can.
+    path, version, sha256: the executable and the version that it reports. patches: names of the
+    applied patches. ptrace_because: the reason why it cannot run inside its processes on this
+    machine and uses ptrace, which is slower but has the same results; empty if it can. calls: the
+    library by which programs call it, None without one; calls_sha256: its SHA-256, or empty.
     """
 
     path: Path
     version: str
     sha256: str
-    config_sha256: str
-    patches: tuple[str, ...]
-    source: dict[str, Any]
+    patches: tuple[str, ...] = ()
     ptrace_because: str = ""
     calls: Path | None = None
     calls_sha256: str = ""
@@ -102,21 +98,35 @@ class BuiltKernel:
 
 @dataclass(frozen=True)
 class Inputs:
-    """The inputs of a build."""
+    """The inputs of a build. directory: ``build/uml``."""
 
-    root: Path
+    directory: Path
     source: Source
     fragment: Path
     calls: Path
     patches: tuple[KernelPatch, ...]
     toolchain: dict[str, str]
-    jobs: int
     say: Callable[[str], None]
 
-    @property
-    def directory(self) -> Path:
-        """``build/uml``."""
-        return uml_directory(self.root)
+    def provenance(self) -> dict[str, Any]:
+        """Return everything that determines a kernel's content, as JSON."""
+        return {
+            "linux": self.source.facts,
+            "patches": [
+                {"name": variant.path.name, "sha256": variant.sha256}
+                for patch in self.patches
+                for variant in patch.variants
+            ],
+            "fragment_sha256": file_sha256(self.fragment),
+            "calls_source_sha256": file_sha256(self.calls),
+            "toolchain": self.toolchain,
+        }
+
+    def key(self) -> str:
+        """Return the name of a kernel on disk."""
+        # Only the source's content matters: the same tarball from elsewhere is the same source.
+        decisive = {"linux": self.source.sha256, "format": FORMAT}
+        return hash_inputs(self.provenance() | decisive)
 
 
 def uml_directory(root: Path) -> Path:
@@ -124,36 +134,25 @@ def uml_directory(root: Path) -> Path:
     return build_directory(root) / "uml"
 
 
-def ensure_kernel(
-    root: Path,
-    *,
-    say: Callable[[str], None],
-    linux_source: str | None = None,
-    update_source: bool = False,
-    jobs: int | None = None,
-) -> BuiltKernel:
-    """Build the kernel unless it exists.
+def ensure_kernel(root: Path, *, say: Callable[[str], None]) -> BuiltKernel:
+    """Build the kernel of the checkout ``root`` unless it exists.
 
-    Args:
-        root: The checkout.
-        say: Receives progress, a line at a time.
-        linux_source: Tarball or tree to build from; by default the variable LINUX_SOURCE, and the
-            distribution's linux-source package if that is not set either.
-        update_source: Fetch the current package even if one was fetched before.
-        jobs: The number of parallel compilers; by default one per CPU.
-
-    Raises:
-        UserError: This machine cannot run it, something that the build needs is missing, a patch
-            does not apply, the build fails, or the new kernel does not boot.
+    The source is the tarball or tree that LINUX_SOURCE specifies, and by default the distribution's
+    linux-source package. Raises UserError if this machine cannot run a kernel, or none can be
+    built.
     """
     check_machine()
-    with build_lock(uml_directory(root), "the kernel", say):
-        inputs = _prepare(root, say, linux_source, update_source, jobs)
-        store = inputs.directory / "store" / build_key(inputs)
-        built = _read_build(store, say)
+    directory = uml_directory(root)
+    with build_lock(directory, "the kernel", say):
+        inputs = _prepare(root, directory, say)
+        store = directory / "store" / inputs.key()
+        built = _read_intact(store)
         if built is None:
+            if store.exists():
+                say(f"{store} is damaged: rebuilding the kernel")
+                shutil.rmtree(store)
             built = _build(inputs, store)
-        link = inputs.directory / "linux"
+        link = directory / "linux"
         target = Path("store") / store.name / "linux"
         if not link.is_symlink() or link.readlink() != target:
             with work_directory(inputs) as work:
@@ -169,13 +168,9 @@ def find_kernel(root: Path) -> BuiltKernel | None:
     return _read_intact(link.resolve().parent) if link.is_symlink() else None
 
 
-def check_machine(machine: str | None = None) -> None:
-    """Check that the engine supports this processor.
-
-    Raises:
-        UserError: It is not x86_64.
-    """
-    machine = machine or platform.machine()
+def check_machine() -> None:
+    """Raise UserError if the engine does not support this processor."""
+    machine = platform.machine()
     if machine != "x86_64":
         raise UserError(
             f"the embedded engine runs only on x86_64, but this machine is {machine}",
@@ -188,24 +183,17 @@ def missing_programs() -> list[str]:
     return [package for name, package in BUILD_PROGRAMS.items() if shutil.which(name) is None]
 
 
-def _prepare(
-    root: Path,
-    say: Callable[[str], None],
-    linux_source: str | None,
-    update_source: bool,
-    jobs: int | None,
-) -> Inputs:
+def _prepare(root: Path, directory: Path, say: Callable[[str], None]) -> Inputs:
     absent = missing_programs()
     if absent:
         raise UserError(
             f"programs that the kernel's build needs are missing: {' '.join(absent)}",
             f"`make setup` installs them, or: apt-get install {' '.join(absent)}",
         )
-    named = linux_source if linux_source is not None else os.environ.get(ENVIRONMENT_VARIABLE)
     configuration = root / "configs/uml"
     return Inputs(
-        root=root,
-        source=obtain_source(uml_directory(root), named, update=update_source, say=say),
+        directory=directory,
+        source=obtain_source(directory, os.environ.get(ENVIRONMENT_VARIABLE), say),
         fragment=configuration / "kernel.config",
         calls=configuration / "calls.c",
         patches=load_patches(configuration / "patches"),
@@ -214,41 +202,8 @@ def _prepare(
             "linker": first_line("ld", "--version"),
             "libc": first_line("ldd", "--version"),
         },
-        jobs=jobs or len(os.sched_getaffinity(0)),
         say=say,
     )
-
-
-def provenance(inputs: Inputs) -> dict[str, Any]:
-    """Return everything that determines a kernel's content, as JSON."""
-    return {
-        "linux": inputs.source.facts,
-        "patches": [
-            {"name": variant.path.name, "sha256": variant.sha256}
-            for patch in inputs.patches
-            for variant in patch.variants
-        ],
-        "fragment_sha256": file_sha256(inputs.fragment),
-        "calls_source_sha256": file_sha256(inputs.calls),
-        "toolchain": inputs.toolchain,
-    }
-
-
-def build_key(inputs: Inputs) -> str:
-    """Return the name of a kernel on disk: a hash of everything that determines its content."""
-    decisive = provenance(inputs)
-    # Only the source's content matters: the same tarball from elsewhere is the same source.
-    decisive |= {"linux": inputs.source.sha256, "format": FORMAT}
-    return hash_inputs(decisive)
-
-
-def _read_build(store: Path, say: Callable[[str], None]) -> BuiltKernel | None:
-    """Return a finished kernel, or None. Remove a damaged one."""
-    built = _read_intact(store)
-    if built is None and store.exists():
-        say(f"{store} is damaged: rebuilding the kernel")
-        shutil.rmtree(store)
-    return built
 
 
 def _read_intact(store: Path) -> BuiltKernel | None:
@@ -268,16 +223,11 @@ def _from_record(store: Path, record: dict[str, Any]) -> BuiltKernel:
         path=store / "linux",
         version=record["version"],
         sha256=record["sha256"],
-        config_sha256=record["config_sha256"],
         patches=tuple(record["patches"]),
-        source=record["source"],
         ptrace_because=record["ptrace_because"],
         calls=store / CALLS if record["calls_sha256"] else None,
         calls_sha256=record["calls_sha256"],
     )
-
-
-# Building
 
 
 def _build(inputs: Inputs, store: Path) -> BuiltKernel:
@@ -289,8 +239,8 @@ def _build(inputs: Inputs, store: Path) -> BuiltKernel:
         version = unpack_source(inputs.source, tree)
         patches = apply_patches(tree, inputs.patches, inputs.source.path.name, inputs.say)
         inputs.say(f"Linux {version}: building the kernel of the embedded engine")
-        config_sha256 = configure(inputs, inputs.fragment, tree, log)
-        command = [*make_command(tree), f"-j{inputs.jobs}", "linux"]
+        configure(inputs, inputs.fragment, tree, log)
+        command = [*make_command(tree), f"-j{len(os.sched_getaffinity(0))}", "linux"]
         run_logged(inputs, command, tree, log, "the kernel: compile")
         staged = work / "staged"
         staged.mkdir()
@@ -313,11 +263,10 @@ def _build(inputs: Inputs, store: Path) -> BuiltKernel:
             "format": FORMAT,
             "version": version,
             "sha256": file_sha256(kernel),
-            "config_sha256": config_sha256,
             "patches": patches,
             "ptrace_because": ptrace_because,
             "calls_sha256": calls_sha256,
-            "source": provenance(inputs),
+            "source": inputs.provenance(),
         }
         text = json.dumps(record, indent=2, sort_keys=True) + "\n"
         (staged / "built.json").write_text(text, encoding="utf-8")
@@ -331,8 +280,7 @@ def _build(inputs: Inputs, store: Path) -> BuiltKernel:
 def _boot(inputs: Inputs, kernel: Path, patches: Sequence[str]) -> tuple[BootReport, str]:
     """Boot a new kernel like a run. Return the report and the reason for ptrace, if any.
 
-    Raises:
-        UserError: It does not boot, not even with ptrace.
+    Raises UserError if it does not boot, not even with ptrace.
     """
     log = new_log(inputs, "boot")
     if IN_PROCESSES_PATCH not in patches:

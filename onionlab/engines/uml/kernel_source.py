@@ -6,16 +6,15 @@ change to the system's sources is needed. The package contains one tarball, whic
 
 from __future__ import annotations
 
-import bz2
 import fnmatch
-import gzip
 import lzma
 import re
-import shutil
 import subprocess
+import tarfile
+import zlib
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from analysis.formats.scratch import scratch_folder
 from onionlab.errors import UserError
@@ -38,7 +37,7 @@ TESTED = (6, 12)
 """The newest tested version."""
 
 # The parts that no kernel for User-Mode Linux needs, which are most of the tree. Kconfig reads all
-# Kconfig files, so they are kept. The patterns are those of tar and fnmatch: `*` also matches `/`.
+# Kconfig files, so they are kept. The patterns are those of fnmatch: `*` also matches `/`.
 UNNEEDED = (
     "Documentation/*/*",
     "samples/*.[ch]",
@@ -65,42 +64,25 @@ UNNEEDED = (
     "tools/perf/*",
     "tools/testing/*",
 )
+_UNNEEDED = re.compile("|".join(fnmatch.translate(pattern) for pattern in UNNEEDED))
 
 
-def obtain_source(
-    directory: Path,
-    linux_source: str | None = None,
-    *,
-    update: bool = False,
-    say: Callable[[str], None] = print,
-) -> Source:
-    """Return Linux's source; fetch it first if necessary.
+def obtain_source(directory: Path, linux_source: str | None, say: Callable[[str], None]) -> Source:
+    """Return Linux's source; fetch it to ``directory`` first if necessary. Raises UserError.
 
-    Args:
-        directory: The parent of the fetched source (``build/uml``).
-        linux_source: A tarball or a tree; None or empty for the newest suitable package.
-        update: Fetch the current package even if one was fetched before. By default the first one
-            is kept, so that a later build results in the same kernel.
-        say: Receives progress messages.
-
-    Raises:
-        UserError: The source cannot be fetched or is not Linux's.
+    linux_source: a tarball or a tree; None or empty for the newest suitable package. A fetched
+    package is kept, so that a later build results in the same kernel.
     """
     if linux_source:
         return user_source(LINUX, linux_source)
     cache = directory / "source"
-    if not update:
-        kept = fetched_source(LINUX, cache, say)
-        if kept is not None:
-            return kept
-    return _fetch_package(cache, say)
+    return fetched_source(LINUX, cache, say) or _fetch_package(cache, say)
 
 
 def unpack_source(source: Source, destination: Path) -> str:
-    """Unpack the needed part of the source to ``destination`` (new). Return Linux's version.
+    """Unpack the needed part of the source to a new folder. Return Linux's version.
 
-    Raises:
-        UserError: The tarball is truncated or damaged, or is not Linux's source.
+    Raises UserError if the tarball is truncated or damaged, or is not Linux's source.
     """
     destination.mkdir(parents=True)
     if source.kind == "tree":
@@ -113,8 +95,7 @@ def unpack_source(source: Source, destination: Path) -> str:
 def linux_version(tree: Path, origin: Path) -> str:
     """Return Linux's version according to the Makefile in ``tree``.
 
-    Raises:
-        UserError: ``origin``, the source of the tree, is not Linux's source.
+    Raises UserError if ``origin``, the source of the tree, is not Linux's source.
     """
     try:
         text = (tree / "Makefile").read_text(encoding="utf-8", errors="replace")
@@ -132,12 +113,8 @@ def linux_version(tree: Path, origin: Path) -> str:
     return ".".join(str(number) for number in numbers)
 
 
-# A local tarball or tree
-
-
 def _needed_files(tree: Path) -> list[Path]:
-    pattern = re.compile("|".join(fnmatch.translate(one) for one in UNNEEDED))
-    return [name for name in tree_files(tree, CONFIGURED) if not pattern.match(name.as_posix())]
+    return [name for name in tree_files(tree, CONFIGURED) if not _UNNEEDED.match(name.as_posix())]
 
 
 LINUX = Program(
@@ -151,58 +128,21 @@ LINUX = Program(
 
 
 def _unpack_tarball(tarball: Path, destination: Path) -> None:
-    """Unpack with tar, but decompress here, so that xz and bzip2 need not be installed."""
-    # The file is outside the tree because it is not part of it.
-    errors = destination.with_name(f"{destination.name}.tar-errors")
-    command = ["tar", "-x", "-C", str(destination), "--strip-components=1"]
-    command += [f"--exclude=*/{pattern}" for pattern in UNNEEDED]
-    damage: Exception | None = None
-    with errors.open("w+b") as stderr:
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=stderr)
-        assert process.stdin is not None
-        try:
-            with _decompressed(tarball) as content, process.stdin as pipe:
-                shutil.copyfileobj(content, pipe, 1 << 20)
-        except BrokenPipeError:
-            pass  # tar's messages contain the reason.
-        except (OSError, EOFError, lzma.LZMAError) as error:
-            damage = error
-        finally:
-            status = process.wait()
-        stderr.seek(0)
-        said = stderr.read().decode(errors="replace").strip().splitlines()
-    errors.unlink()
-    if damage is not None or status != 0:
-        reason = str(damage) if damage is not None else (said or ["tar failed"])[0]
-        raise UserError(f"{tarball} is truncated or damaged: {reason}", SOURCE_HINT)
-
-
-def _decompressed(tarball: Path) -> IO[bytes]:
-    openers: dict[bytes, Callable[[Path], Any]] = {
-        b"\xfd7zXZ\x00": lzma.open,
-        b"BZh": bz2.open,
-        b"\x1f\x8b": gzip.open,
-    }
-    with tarball.open("rb") as stream:
-        start = stream.read(6)
-    for magic, opener in openers.items():
-        if start.startswith(magic):
-            content: IO[bytes] = opener(tarball)
-            return content
-    return tarball.open("rb")
-
-
-# The distribution's package
+    """Unpack the needed files without the top-level folder, with any compression."""
+    try:
+        with tarfile.open(tarball) as content:
+            for member in content:
+                member.name = member.name.partition("/")[2]
+                if member.name and not _UNNEEDED.match(member.name):
+                    content.extract(member, destination, filter="data")
+    except (OSError, EOFError, lzma.LZMAError, zlib.error, tarfile.TarError) as error:
+        raise UserError(f"{tarball} is truncated or damaged: {error}", SOURCE_HINT) from error
 
 
 def choose_package(names: Iterable[str]) -> str | None:
-    """Return the newest tested package, or otherwise the oldest one that is newer.
+    """Return the newest tested package, or otherwise the oldest one that is newer, if any.
 
-    Args:
-        names: Packages such as ``linux-source-6.12`` (Debian) or ``linux-source-6.8.0`` (Ubuntu).
-
-    Returns:
-        None if no package is new enough.
+    names: packages such as ``linux-source-6.12`` (Debian) or ``linux-source-6.8.0`` (Ubuntu).
     """
     versions = {
         (int(match[1]), int(match[2])): match[0]
@@ -216,11 +156,7 @@ def choose_package(names: Iterable[str]) -> str | None:
 
 
 def offered_packages(apt_cache: Callable[..., str]) -> list[str]:
-    """Return the ``linux-source-VERSION`` packages that apt offers.
-
-    Args:
-        apt_cache: Runs apt-cache with its arguments and returns the output.
-    """
+    """Return the ``linux-source-VERSION`` packages in the output of apt-cache."""
     return sorted(
         name
         for name in apt_cache("pkgnames", "linux-source-").split()

@@ -68,27 +68,29 @@ def memory_folder(simulation: Simulation, limit_bytes: int) -> Path:
             f"{_mib(available)} available",
             "end other programs, run fewer simulations at a time (JOBS), or lower SCALE",
         )
-    candidates = [
-        Path("/dev/shm"),
-        *(Path(value) for name in _FOLDER_VARIABLES if (value := os.environ.get(name))),
-        Path("/tmp"),
-    ]
-    room = {folder: free_bytes(folder) for folder in candidates}
-    best = max(candidates, key=lambda folder: room[folder])
-    if room[best] == 0:
+    folder = roomiest_memory_folder()
+    room = free_bytes(folder)
+    if room < limit_bytes:
         raise UserError(
-            "no file system in memory has space for the guest's memory; tried: "
-            + ", ".join(dict.fromkeys(map(str, candidates))),
-            "free some space in a tmpfs that is mounted without `noexec`, or specify another one "
-            "with "
-            "TMPDIR=/path",
-        )
-    if room[best] < limit_bytes:
-        raise UserError(
-            f"{best} has space for {_mib(room[best])}, but the guest's memory needs up to "
+            f"{folder} has space for {_mib(room)}, but the guest's memory needs up to "
             f"{_mib(limit_bytes)}",
             "make it larger (`mount -o remount,size=4G`; for a container `--shm-size=4g`), "
             "lower SCALE, or set `engine: {uml: {memory: ...}}` in the experiment",
+        )
+    return folder
+
+
+def roomiest_memory_folder() -> Path:
+    """Return the file system in memory with the most free space. Raises UserError without one."""
+    named = [value for name in _FOLDER_VARIABLES if (value := os.environ.get(name))]
+    candidates = [Path(name) for name in dict.fromkeys(("/dev/shm", *named, "/tmp"))]
+    best = max(candidates, key=free_bytes)
+    if free_bytes(best) == 0:
+        raise UserError(
+            "no file system in memory has space for the guest's memory; tried: "
+            + ", ".join(map(str, candidates)),
+            "free some space in a tmpfs that is mounted without `noexec` (`mount -t tmpfs tmpfs "
+            "/dev/shm`), or specify another one with TMPDIR=/path",
         )
     return best
 

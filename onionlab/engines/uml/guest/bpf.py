@@ -17,23 +17,23 @@ _NR_BPF = 321
 
 # linux/bpf.h
 _BPF_MAP_CREATE, _BPF_MAP_UPDATE_ELEM, _BPF_PROG_LOAD = 0, 2, 5
-_BPF_MAP_TYPE_HASH, _BPF_MAP_TYPE_ARRAY = 1, 2
+BPF_MAP_TYPE_HASH, BPF_MAP_TYPE_ARRAY = 1, 2
 _BPF_PROG_TYPE_SCHED_CLS = 3
 _BPF_PSEUDO_MAP_FD = 1
 _BPF_ANY = 0
-_BPF_ALU64, _BPF_DW = 0x07, 0x18
-_BPF_MOV, _BPF_END, _BPF_TO_BE = 0xB0, 0xD0, 0x08
-_BPF_JNE, _BPF_JLE, _BPF_CALL, _BPF_EXIT = 0x50, 0xB0, 0x80, 0x90
-BPF_FUNC_MAP_LOOKUP_ELEM, BPF_FUNC_KTIME_GET_NS, BPF_FUNC_GET_PRANDOM_U32 = 1, 5, 7
+_BPF_ALU64, BPF_DW = 0x07, 0x18
+BPF_MOV, _BPF_END, _BPF_TO_BE = 0xB0, 0xD0, 0x08
+BPF_JNE, BPF_JLE, _BPF_CALL, _BPF_EXIT = 0x50, 0xB0, 0x80, 0x90
+_BPF_FUNC_MAP_LOOKUP_ELEM, BPF_FUNC_KTIME_GET_NS, BPF_FUNC_GET_PRANDOM_U32 = 1, 5, 7
 BPF_FUNC_CLONE_REDIRECT, BPF_FUNC_REDIRECT, BPF_FUNC_SKB_SET_TSTAMP = 13, 23, 192
 BPF_SKB_TSTAMP_DELIVERY_MONO = 1
 
 # linux/bpf_common.h
 _BPF_LD, _BPF_LDX, _BPF_STX, _BPF_ALU, _BPF_JMP = 0x00, 0x01, 0x03, 0x04, 0x05
-_BPF_W, _BPF_H, _BPF_B = 0x00, 0x08, 0x10
+BPF_W, BPF_H, BPF_B = 0x00, 0x08, 0x10
 _BPF_IMM, _BPF_MEM = 0x00, 0x60
-_BPF_ADD, _BPF_SUB, _BPF_MUL, _BPF_AND, _BPF_RSH = 0x00, 0x10, 0x20, 0x50, 0x70
-_BPF_JA, _BPF_JEQ, _BPF_JGT = 0x00, 0x10, 0x20
+BPF_ADD, BPF_SUB, BPF_MUL, BPF_AND, BPF_RSH = 0x00, 0x10, 0x20, 0x50, 0x70
+BPF_JEQ, BPF_JGT = 0x10, 0x20
 _BPF_K, _BPF_X = 0x00, 0x08
 
 _INSTRUCTION_BYTES = 8
@@ -50,17 +50,16 @@ class Assembler:
     def __init__(self) -> None:
         self._code: list[tuple[int, int, int, int, int]] = []
         self._labels: dict[str, int] = {}
-        self._jumps: list[tuple[int, str]] = []
+        self._jumps: dict[int, str] = {}
 
     def bytes(self) -> bytes:
         """Return the assembled program."""
-        jumps = dict(self._jumps)
         return b"".join(
             struct.pack(
                 "=BBhi",
                 code,
                 source << 4 | target,
-                self._labels[jumps[at]] - at - 1 if at in jumps else offset,
+                self._labels[self._jumps[at]] - at - 1 if at in self._jumps else offset,
                 value,
             )
             for at, (code, target, source, offset, value) in enumerate(self._code)
@@ -75,111 +74,65 @@ class Assembler:
         """Define a label for jumps at this position."""
         self._labels[name] = len(self._code)
 
-    def set_value(self, target: int, value: int) -> None:
-        """Target = value."""
-        self._add(_BPF_ALU64 | _BPF_MOV | _BPF_K, target, value=value)
+    def value(self, operation: int, target: int, value: int) -> None:
+        """Apply an operation on 64 bits, such as BPF_ADD, to a register and a value."""
+        self._add(_BPF_ALU64 | operation | _BPF_K, target, value=value)
 
-    def set_register(self, target: int, source: int) -> None:
-        """Target = source."""
-        self._add(_BPF_ALU64 | _BPF_MOV | _BPF_X, target, source)
-
-    def add_value(self, target: int, value: int) -> None:
-        """Target += value."""
-        self._add(_BPF_ALU64 | _BPF_ADD | _BPF_K, target, value=value)
-
-    def add_register(self, target: int, source: int) -> None:
-        """Target += source."""
-        self._add(_BPF_ALU64 | _BPF_ADD | _BPF_X, target, source)
-
-    def subtract_register(self, target: int, source: int) -> None:
-        """Target -= source."""
-        self._add(_BPF_ALU64 | _BPF_SUB | _BPF_X, target, source)
-
-    def multiply_value(self, target: int, value: int) -> None:
-        """Target *= value."""
-        self._add(_BPF_ALU64 | _BPF_MUL | _BPF_K, target, value=value)
-
-    def and_value(self, target: int, value: int) -> None:
-        """Target &= value."""
-        self._add(_BPF_ALU64 | _BPF_AND | _BPF_K, target, value=value)
-
-    def shift_right(self, target: int, bits: int) -> None:
-        """Target >>= bits."""
-        self._add(_BPF_ALU64 | _BPF_RSH | _BPF_K, target, value=bits)
+    def register(self, operation: int, target: int, source: int) -> None:
+        """Apply an operation on 64 bits, such as BPF_ADD, to two registers."""
+        self._add(_BPF_ALU64 | operation | _BPF_X, target, source)
 
     def from_big_endian16(self, target: int) -> None:
         """Convert 16 bits from network order."""
         self._add(_BPF_ALU | _BPF_END | _BPF_TO_BE, target, value=16)
 
-    def load8(self, target: int, source: int, offset: int) -> None:
-        """Target = byte at source + offset."""
-        self._add(_BPF_LDX | _BPF_MEM | _BPF_B, target, source, offset)
-
-    def load16(self, target: int, source: int, offset: int) -> None:
-        """Target = 16 bits at source + offset."""
-        self._add(_BPF_LDX | _BPF_MEM | _BPF_H, target, source, offset)
-
-    def load32(self, target: int, source: int, offset: int) -> None:
-        """Target = 32 bits at source + offset."""
-        self._add(_BPF_LDX | _BPF_MEM | _BPF_W, target, source, offset)
-
-    def load64(self, target: int, source: int, offset: int) -> None:
-        """Target = 64 bits at source + offset."""
-        self._add(_BPF_LDX | _BPF_MEM | _BPF_DW, target, source, offset)
+    def load(self, size: int, target: int, source: int, offset: int) -> None:
+        """Load BPF_B, BPF_H, BPF_W or BPF_DW bits from memory at source + offset."""
+        self._add(_BPF_LDX | _BPF_MEM | size, target, source, offset)
 
     def store32(self, target: int, offset: int, source: int) -> None:
-        """32 bits at target + offset = source."""
-        self._add(_BPF_STX | _BPF_MEM | _BPF_W, target, source, offset)
+        """Store 32 bits to memory at target + offset."""
+        self._add(_BPF_STX | _BPF_MEM | BPF_W, target, source, offset)
 
-    def set_value64(self, target: int, value: int) -> None:
-        """Target = a 64-bit value."""
-        self._add(_BPF_LD | _BPF_IMM | _BPF_DW, target, value=_signed32(value & 0xFFFFFFFF))
-        # The second half of this double-size instruction: the upper half of the value.
-        self._add(0, value=_signed32(value >> 32))
+    def value64(self, target: int, value: int) -> None:
+        """Set a register to a 64-bit value."""
+        self._double(target, 0, _signed32(value & 0xFFFFFFFF), _signed32(value >> 32))
 
-    def load_map(self, target: int, map_descriptor: int) -> None:
-        """Target = the map."""
-        self._add(_BPF_LD | _BPF_IMM | _BPF_DW, target, _BPF_PSEUDO_MAP_FD, value=map_descriptor)
-        # The second half of this double-size instruction: the upper half of the value.
-        self._add(0)
+    def look_up(self, in_map: Map, key_offset: int, label: str) -> None:
+        """Set register 0 to the address of a map's value; jump if the map lacks the key.
+
+        key_offset: the offset of the key from the end of the stack.
+        """
+        self._double(1, _BPF_PSEUDO_MAP_FD, in_map.descriptor, 0)
+        self.register(BPF_MOV, 2, 10)
+        self.value(BPF_ADD, 2, key_offset)
+        self.call(_BPF_FUNC_MAP_LOOKUP_ELEM)
+        self.jump_value(BPF_JEQ, 0, 0, label)
+
+    def _double(self, target: int, source: int, low: int, high: int) -> None:
+        """Add the instruction of double size, whose second half contains the upper 32 bits."""
+        self._add(_BPF_LD | _BPF_IMM | BPF_DW, target, source, value=low)
+        self._add(0, value=high)
 
     def call(self, function: int) -> None:
         """Call a function of the kernel, with arguments in registers 1 to 5 and the result in 0."""
         self._add(_BPF_JMP | _BPF_CALL, value=function)
 
-    def leave(self) -> None:
-        """Return register 0."""
+    def leave(self, value: int | None = None) -> None:
+        """Return a value, or register 0."""
+        if value is not None:
+            self.value(BPF_MOV, 0, value)
         self._add(_BPF_JMP | _BPF_EXIT)
 
-    def jump_equal(self, register: int, value: int, label: str) -> None:
-        """Jump if the register equals the value."""
-        self._jumps.append((len(self._code), label))
-        self._add(_BPF_JMP | _BPF_JEQ | _BPF_K, register, value=value)
+    def jump_value(self, comparison: int, register: int, value: int, label: str) -> None:
+        """Jump if a comparison, such as BPF_JEQ, of a register with a value is true."""
+        self._jumps[len(self._code)] = label
+        self._add(_BPF_JMP | comparison | _BPF_K, register, value=value)
 
-    def jump_not_equal(self, register: int, value: int, label: str) -> None:
-        """Jump if the register does not equal the value."""
-        self._jumps.append((len(self._code), label))
-        self._add(_BPF_JMP | _BPF_JNE | _BPF_K, register, value=value)
-
-    def jump_greater(self, register: int, other: int, label: str) -> None:
-        """Jump if the register is greater than another one."""
-        self._jumps.append((len(self._code), label))
-        self._add(_BPF_JMP | _BPF_JGT | _BPF_X, register, other)
-
-    def jump_greater_value(self, register: int, value: int, label: str) -> None:
-        """Jump if the register is greater than the value (both unsigned)."""
-        self._jumps.append((len(self._code), label))
-        self._add(_BPF_JMP | _BPF_JGT | _BPF_K, register, value=value)
-
-    def jump_not_greater(self, register: int, other: int, label: str) -> None:
-        """Jump if the register is at most another one (both unsigned)."""
-        self._jumps.append((len(self._code), label))
-        self._add(_BPF_JMP | _BPF_JLE | _BPF_X, register, other)
-
-    def jump(self, label: str) -> None:
-        """Jump unconditionally."""
-        self._jumps.append((len(self._code), label))
-        self._add(_BPF_JMP | _BPF_JA)
+    def jump_register(self, comparison: int, register: int, other: int, label: str) -> None:
+        """Jump if a comparison, such as BPF_JGT (unsigned), of two registers is true."""
+        self._jumps[len(self._code)] = label
+        self._add(_BPF_JMP | comparison | _BPF_X, register, other)
 
 
 def _signed32(value: int) -> int:
@@ -188,9 +141,13 @@ def _signed32(value: int) -> int:
 
 
 class Map:
-    """A map in the kernel. Raises OSError if the kernel rejects it."""
+    """A map with keys of four bytes in the kernel. Raises OSError if the kernel rejects it.
 
-    def __init__(self, kind: int, key_bytes: int, value_bytes: int, entries: int) -> None:
+    kind: BPF_MAP_TYPE_HASH, or BPF_MAP_TYPE_ARRAY with numbers below `entries` as keys.
+    """
+
+    def __init__(self, kind: int, *, value_bytes: int, entries: int) -> None:
+        key_bytes = 4
         self.descriptor = _bpf(
             _BPF_MAP_CREATE, struct.pack("=IIIII", kind, key_bytes, value_bytes, entries, 0)
         )
@@ -198,26 +155,8 @@ class Map:
     def __setitem__(self, key: bytes, value: bytes) -> None:
         key_buffer = ctypes.create_string_buffer(key, len(key))
         value_buffer = ctypes.create_string_buffer(value, len(value))
-        _bpf(
-            _BPF_MAP_UPDATE_ELEM,
-            struct.pack(
-                "=IxxxxQQQ",
-                self.descriptor,
-                ctypes.addressof(key_buffer),
-                ctypes.addressof(value_buffer),
-                _BPF_ANY,
-            ),
-        )
-
-
-def hash_map(key_bytes: int, value_bytes: int, entries: int) -> Map:
-    """Create a map with keys of arbitrary bytes."""
-    return Map(_BPF_MAP_TYPE_HASH, key_bytes, value_bytes, entries)
-
-
-def array_map(value_bytes: int, entries: int) -> Map:
-    """Create a map with 32-bit numbers below `entries` as keys."""
-    return Map(_BPF_MAP_TYPE_ARRAY, 4, value_bytes, entries)
+        addresses = ctypes.addressof(key_buffer), ctypes.addressof(value_buffer)
+        _bpf(_BPF_MAP_UPDATE_ELEM, struct.pack("=IxxxxQQQ", self.descriptor, *addresses, _BPF_ANY))
 
 
 def load_filter(code: bytes) -> int:
@@ -228,26 +167,29 @@ def load_filter(code: bytes) -> int:
     instructions = ctypes.create_string_buffer(code, len(code))
     license_buffer = ctypes.create_string_buffer(_LICENSE)
 
-    def attributes(log_level: int, log_address: int) -> bytes:
-        return struct.pack(
-            "=IIQQIIQII",
-            _BPF_PROG_TYPE_SCHED_CLS,
-            len(code) // _INSTRUCTION_BYTES,
-            ctypes.addressof(instructions),
-            ctypes.addressof(license_buffer),
-            log_level,
-            _VERIFIER_LOG_BYTES if log_level else 0,
-            log_address,
-            0,
-            0,
+    def load(log: ctypes.Array[ctypes.c_char] | None) -> int:
+        return _bpf(
+            _BPF_PROG_LOAD,
+            struct.pack(
+                "=IIQQIIQII",
+                _BPF_PROG_TYPE_SCHED_CLS,
+                len(code) // _INSTRUCTION_BYTES,
+                ctypes.addressof(instructions),
+                ctypes.addressof(license_buffer),
+                1 if log else 0,
+                len(log) if log else 0,
+                ctypes.addressof(log) if log else 0,
+                0,
+                0,
+            ),
         )
 
     try:
-        return _bpf(_BPF_PROG_LOAD, attributes(0, 0))
+        return load(None)
     except OSError:
         log = ctypes.create_string_buffer(_VERIFIER_LOG_BYTES)
         try:
-            return _bpf(_BPF_PROG_LOAD, attributes(1, ctypes.addressof(log)))
+            return load(log)
         except OSError as error:
             reasons = log.value.decode(errors="replace")
             raise OSError(error.errno, f"{error.strerror}\n{reasons}") from None

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from onionlab.engines.base import Process
 
 FORMAT = 1
 
@@ -14,21 +15,6 @@ TRAFFIC_PROGRAM = "tgen"
 """The program that the traffic driver replaces."""
 BIND_VARIABLE = "TGENIP"
 """A variable of TGen's environment: the local address of its sockets."""
-
-
-@dataclass(frozen=True)
-class Program:
-    """One program of one host.
-
-    start_ms: simulated time since the start of the simulation; runs_to_end: True if the program
-    must still run when the simulation ends, False if it must have ended successfully.
-    """
-
-    program: str
-    arguments: tuple[str, ...]
-    environment: Mapping[str, str]
-    start_ms: int
-    runs_to_end: bool = True
 
 
 @dataclass(frozen=True)
@@ -40,7 +26,7 @@ class GuestHost:
     place: int
     up_bit_per_s: int
     down_bit_per_s: int
-    programs: tuple[Program, ...]
+    programs: tuple[Process, ...]
 
 
 @dataclass(frozen=True)
@@ -82,7 +68,7 @@ def read_description(path: Path) -> Description:
             **{
                 **host,
                 "programs": tuple(
-                    Program(**{**program, "arguments": tuple(program["arguments"])})
+                    Process(**{**program, "arguments": tuple(program["arguments"])})
                     for program in host["programs"]
                 ),
             }

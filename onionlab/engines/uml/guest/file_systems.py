@@ -12,7 +12,7 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from onionlab.engines.uml.guest import system
+from onionlab.engines.uml import system
 from onionlab.engines.uml.guest.boot import LOGS_FOLDER
 from onionlab.engines.uml.guest.description import Description
 

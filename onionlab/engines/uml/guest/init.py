@@ -5,17 +5,17 @@ It ends the guest in every case, after it has written the result to the host.
 
 from __future__ import annotations
 
-import json
 import os
 import resource
 import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from onionlab.engines.uml.guest import file_systems, launch, system
+from onionlab.engines.uml import system
+from onionlab.engines.uml.guest import file_systems, launch
 from onionlab.engines.uml.guest.boot import (
     END_MARK,
     LOG_MARK,
@@ -34,6 +34,7 @@ from onionlab.engines.uml.guest.description import (
 )
 from onionlab.engines.uml.guest.launch import RunningProgram
 from onionlab.engines.uml.guest.wiring import NAMESPACES, Links, build_network
+from onionlab.engines.uml.traffic.traffic_file import TrafficFile, TrafficHost
 
 PROGRESS_INTERVAL_NS = 10**9
 LOG_INTERVAL_NS = 10 * PROGRESS_INTERVAL_NS
@@ -44,7 +45,6 @@ DRIVER_TIMEOUT_S = 60.0
 TRAFFIC_FOLDER = "onionlab/engines/uml/traffic"
 # After the first byte of a stream, the driver is woken up for pieces of this size.
 TRAFFIC_PIECE_BYTES = 16384
-TRAFFIC_FORMAT = 1
 
 _MEMORY_SETTINGS = {
     # Lack of memory ends the guest with one line instead of killing programs one by one.
@@ -55,20 +55,11 @@ _MEMORY_SETTINGS = {
 }
 
 
-class ProgramEndedError(Exception):
-    """A program ended prematurely."""
+class ProgramError(Exception):
+    """A program ended prematurely, or still runs when it should have ended."""
 
-    def __init__(self, running: RunningProgram, status: int) -> None:
-        how = launch.describe_status(status)
-        super().__init__(f"{running.program} of {running.host} ended {how}")
-        self.last_lines = running.last_lines()
-
-
-class ProgramRunsError(Exception):
-    """A program that should have ended still runs when the simulation ends."""
-
-    def __init__(self, running: RunningProgram) -> None:
-        super().__init__(f"{running.program} of {running.host} should have ended but still runs")
+    def __init__(self, running: RunningProgram, what: str) -> None:
+        super().__init__(f"{running.program} of {running.host} {what}")
         self.last_lines = running.last_lines()
 
 
@@ -76,7 +67,7 @@ def main(boot_file: str) -> None:
     """Run the simulation, write its result, and power the guest off. Never returns."""
     try:
         result = _run(read_boot(Path(boot_file)))
-    except (ProgramEndedError, ProgramRunsError) as error:
+    except ProgramError as error:
         at_s = time.clock_gettime(time.CLOCK_MONOTONIC)
         result = Result(f"{error} after {at_s:.3f} s", tuple(error.last_lines))
     except BaseException as error:
@@ -136,10 +127,7 @@ class Simulation:
         self._reported: dict[int, int] = {}
 
     def run(self) -> None:
-        """Start all programs at their times and stop at the end.
-
-        Raises ProgramEndedError, ProgramRunsError.
-        """
+        """Start all programs at their times and stop at the end. Raises ProgramError."""
         events: list[tuple[int, Callable[[], None]]] = []
         if 0 < self._description.bootstrap_end_ms < self._description.stop_ms:
             # The stable sort keeps this before programs that start at the same moment.
@@ -148,7 +136,7 @@ class Simulation:
         for host in self._description.hosts:
             for position, program in enumerate(host.programs):
                 if program.program == TRAFFIC_PROGRAM:
-                    traffic.append(self._describe_traffic(host, position))
+                    traffic.append(self._traffic_host(host, position))
                 else:
                     events.append((program.start_ms, self._starter(host, position)))
         events.sort(key=lambda event: event[0])
@@ -194,46 +182,33 @@ class Simulation:
 
         return start
 
-    def _describe_traffic(self, host: GuestHost, position: int) -> dict[str, str | int]:
+    def _traffic_host(self, host: GuestHost, position: int) -> TrafficHost:
         program = host.programs[position]
-        graph = os.path.normpath(file_systems.HOSTS / host.name / program.arguments[0])
-        return {
-            "name": host.name,
-            "graph": graph,
-            "directory": str(file_systems.HOSTS / host.name),
-            "start_ms": program.start_ms,
-            "log": str(launch.log_file(host.name, TRAFFIC_PROGRAM, position)),
-            "netns": str(NAMESPACES / host.name),
-            "address": host.address,
-            **({"bind": bind} if (bind := program.environment.get(BIND_VARIABLE)) else {}),
-        }
-
-    def _start_driver(self, traffic: list[dict[str, str | int]]) -> None:
-        traffic_file = file_systems.SIMULATION / "traffic.json"
-        traffic_file.write_text(
-            json.dumps(
-                {
-                    "format": TRAFFIC_FORMAT,
-                    "seed": self._description.seed,
-                    "epoch_unix_s": self._description.epoch_unix_s,
-                    # Like all programs, the driver is told to stop and does not stop by itself.
-                    "stop_ms": self._description.stop_ms + round(1000 * DRIVER_TIMEOUT_S),
-                    "names": {host.name: host.address for host in self._description.hosts},
-                    "receive_low_water_bytes": TRAFFIC_PIECE_BYTES,
-                    "hosts": traffic,
-                }
-            )
+        directory = file_systems.HOSTS / host.name
+        return TrafficHost(
+            name=host.name,
+            graph=os.path.normpath(directory / program.arguments[0]),
+            directory=str(directory),
+            start_ms=program.start_ms,
+            log=str(launch.log_file(host.name, TRAFFIC_PROGRAM, position)),
+            netns=str(NAMESPACES / host.name),
+            bind=program.environment.get(BIND_VARIABLE),
         )
+
+    def _start_driver(self, hosts: Sequence[TrafficHost]) -> None:
+        traffic_file = file_systems.SIMULATION / "traffic.json"
+        TrafficFile(
+            seed=self._description.seed,
+            epoch_unix_s=self._description.epoch_unix_s,
+            # Like all programs, the driver is told to stop and does not stop by itself.
+            stop_ms=self._description.stop_ms + round(1000 * DRIVER_TIMEOUT_S),
+            names={host.name: host.address for host in self._description.hosts},
+            receive_low_water_bytes=TRAFFIC_PIECE_BYTES,
+            hosts=tuple(hosts),
+        ).write(traffic_file)
+        driver = f"{self._boot.package_root}/{TRAFFIC_FOLDER}"
         self._driver = launch.start(
-            # Run it as a folder, so that Python does not import the packages above it.
-            [
-                self._boot.python,
-                "-I",
-                "-S",
-                "-B",
-                f"{self._boot.package_root}/{TRAFFIC_FOLDER}",
-                str(traffic_file),
-            ],
+            [self._boot.python, "-I", "-S", "-B", driver, str(traffic_file)],
             host="all hosts",
             log=file_systems.SIMULATION / "traffic.0.stdout",
             directory=file_systems.SIMULATION,
@@ -286,11 +261,11 @@ class Simulation:
         for pid, status in _ended_children():
             running = self._running.pop(pid, None)
             if running is not None and not (pid in self._may_end and status == 0):
-                raise ProgramEndedError(running, status)
+                raise ProgramError(running, launch.describe_status(status))
 
     def _stop(self) -> None:
         for pid in self._may_end & self._running.keys():
-            raise ProgramRunsError(self._running[pid])
+            raise ProgramError(self._running[pid], "should have ended but still runs")
         driver = self._driver
         if driver is not None:
             del self._running[driver.pid]
@@ -310,7 +285,7 @@ class Simulation:
                     raise TimeoutError("the traffic driver does not stop")
                 signal.sigtimedwait({signal.SIGCHLD}, DRIVER_TIMEOUT_S)
             if ended[driver.pid]:
-                raise ProgramEndedError(driver, ended[driver.pid])
+                raise ProgramError(driver, launch.describe_status(ended[driver.pid]))
         _report_end("ending programs")
         for pid in self._running:
             os.kill(pid, signal.SIGKILL)
@@ -337,7 +312,3 @@ def _free_memory_bytes() -> int:
         if line.startswith("MemAvailable:"):
             return int(line.split()[1]) * 1024
     return 0
-
-
-if __name__ == "__main__":
-    main(sys.argv[1])

@@ -97,5 +97,5 @@ def describe_status(status: int) -> str:
     """Describe how a process ended, from the status of waitpid(2)."""
     code = os.waitstatus_to_exitcode(status)
     if code >= 0:
-        return f"with status {code}"
-    return f"by signal {signal.Signals(-code).name}"
+        return f"ended with status {code}"
+    return f"ended by signal {signal.Signals(-code).name}"

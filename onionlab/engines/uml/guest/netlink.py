@@ -74,24 +74,17 @@ _IPV4_BITS = 32
 _FILTER_HANDLE = _FILTER_PRIORITY = 1
 
 Attribute = tuple[int, bytes]
-Attributes = Iterable[Attribute]
 
 
-class NetlinkError(OSError):
-    """The kernel rejected a request."""
-
-
-def u32(value: int) -> bytes:
-    """Return a 32-bit value of an attribute."""
+def _u32(value: int) -> bytes:
     return struct.pack("=I", value)
 
 
-def text(value: str) -> bytes:
-    """Return a string value of an attribute."""
+def _text(value: str) -> bytes:
     return value.encode() + b"\0"
 
 
-def pack(attributes: Attributes) -> bytes:
+def _pack(attributes: Iterable[Attribute]) -> bytes:
     """Concatenate attributes, each padded to four bytes."""
     parts = []
     for kind, value in attributes:
@@ -100,7 +93,7 @@ def pack(attributes: Attributes) -> bytes:
     return b"".join(parts)
 
 
-def nested(kind: int, attributes: bytes) -> Attribute:
+def _nested(kind: int, attributes: bytes) -> Attribute:
     """Return an attribute that contains packed attributes or a structure."""
     return kind | _NLA_F_NESTED, attributes
 
@@ -125,18 +118,18 @@ class Netlink:
         would otherwise send bundles of them), so that buckets and queues handle the packets of a
         real network.
         """
-        end = [(_IFLA_ADDRESS, address), (_IFLA_MTU, u32(mtu)), (_IFLA_GSO_MAX_SEGS, u32(1))]
-        peer_end = _link(0) + pack(
-            [(_IFLA_IFNAME, text(peer)), (_IFLA_NET_NS_FD, u32(peer_namespace)), *end]
+        end = [(_IFLA_ADDRESS, address), (_IFLA_MTU, _u32(mtu)), (_IFLA_GSO_MAX_SEGS, _u32(1))]
+        peer_end = _link(0) + _pack(
+            [(_IFLA_IFNAME, _text(peer)), (_IFLA_NET_NS_FD, _u32(peer_namespace)), *end]
         )
         info = [
-            (_IFLA_INFO_KIND, text("veth")),
-            nested(_IFLA_INFO_DATA, pack([nested(_VETH_INFO_PEER, peer_end)])),
+            (_IFLA_INFO_KIND, _text("veth")),
+            _nested(_IFLA_INFO_DATA, _pack([_nested(_VETH_INFO_PEER, peer_end)])),
         ]
         self._request(
             _RTM_NEWLINK,
             _link(0),
-            [(_IFLA_IFNAME, text(name)), *end, nested(_IFLA_LINKINFO, pack(info))],
+            [(_IFLA_IFNAME, _text(name)), *end, _nested(_IFLA_LINKINFO, _pack(info))],
             create=True,
         )
 
@@ -160,16 +153,10 @@ class Netlink:
         """Send everything to `gateway`, which needs no separate route."""
         self._request(
             _RTM_NEWROUTE,
-            _route(
-                prefix_bits=0,
-                table=_RT_TABLE_MAIN,
-                protocol=_RTPROT_STATIC,
-                scope=_RT_SCOPE_UNIVERSE,
-                kind=_RTN_UNICAST,
-                flags=_RTNH_F_ONLINK,
-            ),
+            _route(0, _RT_TABLE_MAIN, _RTPROT_STATIC, _RT_SCOPE_UNIVERSE, _RTN_UNICAST)
+            + _u32(_RTNH_F_ONLINK),
             [
-                (_RTA_OIF, u32(index)),
+                (_RTA_OIF, _u32(index)),
                 (_RTA_GATEWAY, socket.inet_aton(gateway)),
                 (_RTA_PREFSRC, socket.inet_aton(source)),
             ],
@@ -177,23 +164,20 @@ class Netlink:
         )
 
     def acknowledge_at_once(self, index: int, address: str) -> None:
-        """Make TCP acknowledge each segment from a local address without delay (`quickack 1`)."""
+        """Make TCP acknowledge each segment from a local address without delay (`quickack 1`).
+
+        This replaces the route that the kernel has created itself.
+        """
         raw = socket.inet_aton(address)
         self._request(
             _RTM_NEWROUTE,
-            # The route that the kernel has created itself.
-            _route(
-                prefix_bits=_IPV4_BITS,
-                table=_RT_TABLE_LOCAL,
-                protocol=_RTPROT_KERNEL,
-                scope=_RT_SCOPE_HOST,
-                kind=_RTN_LOCAL,
-            ),
+            _route(_IPV4_BITS, _RT_TABLE_LOCAL, _RTPROT_KERNEL, _RT_SCOPE_HOST, _RTN_LOCAL)
+            + _u32(0),
             [
                 (_RTA_DST, raw),
-                (_RTA_OIF, u32(index)),
+                (_RTA_OIF, _u32(index)),
                 (_RTA_PREFSRC, raw),
-                nested(_RTA_METRICS, pack([(_RTAX_QUICKACK, u32(1))])),
+                _nested(_RTA_METRICS, _pack([(_RTAX_QUICKACK, _u32(1))])),
             ],
             flags=_NLM_F_REPLACE,
         )
@@ -208,7 +192,7 @@ class Netlink:
             create=True,
         )
 
-    def add_qdisc(
+    def set_qdisc(
         self,
         index: int,
         kind: str,
@@ -217,40 +201,36 @@ class Netlink:
         parent: int = _TC_H_ROOT,
         handle: int,
         overhead: int = 0,
+        change: bool = False,
     ) -> None:
-        """Add a queueing discipline. overhead: bytes to add to a packet's size, or negative."""
-        self._request(
-            _RTM_NEWQDISC,
-            _traffic_control(index, handle=handle, parent=parent),
-            _qdisc(kind, options, overhead),
-            create=True,
-        )
+        """Add a queueing discipline, or change the options of one, which keeps its packets.
 
-    def change_qdisc(
-        self, index: int, kind: str, options: bytes, *, handle: int, overhead: int = 0
-    ) -> None:
-        """Change the options of a link's root queueing discipline, keeping its packets.
-
-        overhead: see add_qdisc. It has to be given again because the kernel does not keep it.
+        overhead: bytes to add to a packet's size, or negative. The kernel does not keep it when the
+        options change.
         """
-        self._request(
-            _RTM_NEWQDISC,
-            _traffic_control(index, handle=handle, parent=_TC_H_ROOT),
-            _qdisc(kind, options, overhead),
-        )
+        attributes = [(_TCA_KIND, _text(kind))]
+        if options:
+            attributes.append(_nested(_TCA_OPTIONS, options))
+        if overhead:
+            # struct tc_sizespec: cell and size logarithms, cell alignment, overhead, link layer,
+            # smallest packet, largest packet, entries of the table.
+            base = struct.pack("=BBhiIIII", 0, 0, 0, overhead, _TC_LINKLAYER_ETHERNET, 0, 0, 0)
+            attributes.append(_nested(_TCA_STAB, _pack([(_TCA_STAB_BASE, base)])))
+        header = _traffic_control(index, handle=handle, parent=parent)
+        self._request(_RTM_NEWQDISC, header, attributes, create=not change)
 
     def add_ingress_hook(self, index: int) -> None:
         """Enable filters for incoming packets of a link."""
-        self.add_qdisc(
+        self.set_qdisc(
             index, "clsact", b"", parent=_TC_H_CLSACT, handle=_TC_H_CLSACT & _TC_H_MAJ_MASK
         )
 
     def add_ingress_program(self, index: int, program: int, name: str) -> None:
         """Run a loaded BPF program in direct-action mode on each incoming packet."""
         options = [
-            (_TCA_BPF_FD, u32(program)),
-            (_TCA_BPF_NAME, text(name)),
-            (_TCA_BPF_FLAGS, u32(_TCA_BPF_FLAG_ACT_DIRECT)),
+            (_TCA_BPF_FD, _u32(program)),
+            (_TCA_BPF_NAME, _text(name)),
+            (_TCA_BPF_FLAGS, _u32(_TCA_BPF_FLAG_ACT_DIRECT)),
         ]
         self._request(
             _RTM_NEWTFILTER,
@@ -260,7 +240,7 @@ class Netlink:
                 parent=_TC_H_CLSACT & _TC_H_MAJ_MASK | _TC_H_MIN_INGRESS,
                 info=_FILTER_PRIORITY << 16 | socket.htons(_ETH_P_ALL),
             ),
-            [(_TCA_KIND, text("bpf")), nested(_TCA_OPTIONS, pack(options))],
+            [(_TCA_KIND, _text("bpf")), _nested(_TCA_OPTIONS, _pack(options))],
             create=True,
         )
 
@@ -268,12 +248,12 @@ class Netlink:
         self,
         kind: int,
         header: bytes,
-        attributes: Attributes = (),
+        attributes: Iterable[Attribute] = (),
         *,
         create: bool = False,
         flags: int = 0,
     ) -> None:
-        body = header + b"\0" * (-len(header) % 4) + pack(attributes)
+        body = header + b"\0" * (-len(header) % 4) + _pack(attributes)
         self._sequence += 1
         flags |= _NLM_F_REQUEST | _NLM_F_ACK | (_NLM_F_CREATE | _NLM_F_EXCL if create else 0)
         length = _NLMSGHDR.size + len(body)
@@ -283,19 +263,7 @@ class Netlink:
         # In struct nlmsgerr, 0 is the acknowledgement.
         (code,) = struct.unpack_from("=i", reply, _NLMSGHDR.size)
         if reply_kind == _NLMSG_ERROR and code:
-            raise NetlinkError(-code, f"rtnetlink request {kind}: {os.strerror(-code)}")
-
-
-def _qdisc(kind: str, options: bytes, overhead: int) -> list[Attribute]:
-    attributes = [(_TCA_KIND, text(kind))]
-    if options:
-        attributes.append(nested(_TCA_OPTIONS, options))
-    if overhead:
-        # struct tc_sizespec: cell and size logarithms, cell alignment, overhead, link layer,
-        # smallest packet, largest packet, entries of the table.
-        base = struct.pack("=BBhiIIII", 0, 0, 0, overhead, _TC_LINKLAYER_ETHERNET, 0, 0, 0)
-        attributes.append(nested(_TCA_STAB, pack([(_TCA_STAB_BASE, base)])))
-    return attributes
+            raise OSError(-code, f"rtnetlink request {kind}: {os.strerror(-code)}")
 
 
 def _link(index: int, flags: int = 0, changed_flags: int = 0) -> bytes:
@@ -303,13 +271,9 @@ def _link(index: int, flags: int = 0, changed_flags: int = 0) -> bytes:
     return struct.pack("=BxHiII", socket.AF_UNSPEC, 0, index, flags, changed_flags)
 
 
-def _route(
-    *, prefix_bits: int, table: int, protocol: int, scope: int, kind: int, flags: int = 0
-) -> bytes:
-    """Return a struct rtmsg: family, prefixes of target and source, service, then the arguments."""
-    return struct.pack(
-        "=BBBBBBBBI", socket.AF_INET, prefix_bits, 0, 0, table, protocol, scope, kind, flags
-    )
+def _route(prefix_bits: int, table: int, protocol: int, scope: int, kind: int) -> bytes:
+    """Return a struct rtmsg without its flags: family, prefixes of target and source, service."""
+    return struct.pack("=BBBBBBBB", socket.AF_INET, prefix_bits, 0, 0, table, protocol, scope, kind)
 
 
 def _traffic_control(index: int, *, handle: int, parent: int, info: int = 0) -> bytes:
@@ -328,27 +292,27 @@ def token_bucket(rate_bytes_per_s: int, burst_bytes: int, *, limit_packets: int 
     rate = struct.pack("=BBHhHI", 0, _TC_LINKLAYER_ETHERNET, 0, 0, 0, rate_32_bits)
     no_peak = struct.pack("=BBHhHI", 0, 0, 0, 0, 0, 0)
     parameters = rate + no_peak + struct.pack("=III", limit_packets, 0, 0)
-    attributes = [(_TCA_TBF_PARMS, parameters), (_TCA_TBF_BURST, u32(burst_bytes))]
+    attributes = [(_TCA_TBF_PARMS, parameters), (_TCA_TBF_BURST, _u32(burst_bytes))]
     if rate_32_bits < rate_bytes_per_s:
         attributes.append((_TCA_TBF_RATE64, struct.pack("=Q", rate_bytes_per_s)))
-    return pack(attributes)
+    return _pack(attributes)
 
 
 def codel(target_us: int, interval_us: int, limit_packets: int) -> bytes:
     """Return the options of a `codel` queue."""
-    return pack(
+    return _pack(
         [
-            (_TCA_CODEL_TARGET, u32(target_us)),
-            (_TCA_CODEL_LIMIT, u32(limit_packets)),
-            (_TCA_CODEL_INTERVAL, u32(interval_us)),
-            (_TCA_CODEL_ECN, u32(0)),
+            (_TCA_CODEL_TARGET, _u32(target_us)),
+            (_TCA_CODEL_LIMIT, _u32(limit_packets)),
+            (_TCA_CODEL_INTERVAL, _u32(interval_us)),
+            (_TCA_CODEL_ECN, _u32(0)),
         ]
     )
 
 
 def packet_fifo(limit_packets: int) -> bytes:
     """Return the options of a `pfifo` queue, which are a structure instead of attributes."""
-    return u32(limit_packets)
+    return _u32(limit_packets)
 
 
 def departure_queue(limit_packets: int, buckets_log: int) -> bytes:
@@ -356,13 +320,13 @@ def departure_queue(limit_packets: int, buckets_log: int) -> bytes:
 
     It neither paces packets nor coalesces timers. Packets of different flows never share a queue.
     """
-    return pack(
+    return _pack(
         [
-            (_TCA_FQ_PLIMIT, u32(limit_packets)),
-            (_TCA_FQ_FLOW_PLIMIT, u32(limit_packets)),
-            (_TCA_FQ_RATE_ENABLE, u32(0)),
-            (_TCA_FQ_BUCKETS_LOG, u32(buckets_log)),
-            (_TCA_FQ_ORPHAN_MASK, u32(0xFFFFFFFF)),
-            (_TCA_FQ_TIMER_SLACK, u32(0)),
+            (_TCA_FQ_PLIMIT, _u32(limit_packets)),
+            (_TCA_FQ_FLOW_PLIMIT, _u32(limit_packets)),
+            (_TCA_FQ_RATE_ENABLE, _u32(0)),
+            (_TCA_FQ_BUCKETS_LOG, _u32(buckets_log)),
+            (_TCA_FQ_ORPHAN_MASK, _u32(0xFFFFFFFF)),
+            (_TCA_FQ_TIMER_SLACK, _u32(0)),
         ]
     )

@@ -25,7 +25,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from onionlab.engines.uml.guest import bpf, netlink, system
+from onionlab.engines.uml import system
+from onionlab.engines.uml.guest import bpf, netlink
 from onionlab.engines.uml.guest.description import Description, GuestHost
 
 NAMESPACES = Path("/run/netns")
@@ -105,7 +106,7 @@ class Links:
             if self._bootstrap
             else netlink.token_bucket(bytes_per_s, burst_bytes(bytes_per_s))
         )
-        link.add_qdisc(index, "tbf", options, handle=_FIRST_QDISC, overhead=-_LINK_HEADER_BYTES)
+        link.set_qdisc(index, "tbf", options, handle=_FIRST_QDISC, overhead=-_LINK_HEADER_BYTES)
         if self._bootstrap:
             self._limits.append((link, index, bytes_per_s))
 
@@ -119,7 +120,7 @@ class Links:
     def end_bootstrap(self) -> None:
         """Apply all limits from now on. Each bucket starts full, as in Shadow."""
         for link, index, bytes_per_s in self._limits:
-            link.change_qdisc(
+            link.set_qdisc(
                 index,
                 "tbf",
                 # Without a limit, the kernel would set the limit of the bucket's queue to 0
@@ -129,6 +130,7 @@ class Links:
                 ),
                 handle=_FIRST_QDISC,
                 overhead=-_LINK_HEADER_BYTES,
+                change=True,
             )
         for link in self._sockets:
             link.close()
@@ -146,10 +148,7 @@ def build_network(description: Description) -> Links:
         directory.mkdir(parents=True, exist_ok=True)
     core = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     no_host = os.open("/proc/self/ns/uts", os.O_RDONLY | os.O_CLOEXEC)
-    settings = {
-        **_HOST_SETTINGS,
-        "net/ipv4/tcp_congestion_control": description.congestion_control,
-    }
+    settings = {**_HOST_SETTINGS, "net/ipv4/tcp_congestion_control": description.congestion_control}
     for number, host in enumerate(description.hosts):
         _make_host(host, _core_link(number), core, settings, links)
         system.enter_namespace(core, system.CLONE_NEWNET)
@@ -203,7 +202,7 @@ def _make_host(
     link.add_neighbour(index, _GATEWAY, _HARDWARE_ADDRESS)
     link.add_default_route(index, _GATEWAY, host.address)
     links.add_bucket(link, index, host.up_bit_per_s)
-    link.add_qdisc(
+    link.set_qdisc(
         index,
         "pfifo",
         netlink.packet_fifo(_UNLIMITED_PACKETS),
@@ -221,7 +220,7 @@ def _make_core(description: Description, core: int, links: Links) -> None:
     delay_line, end = socket.if_nametoindex(_DELAY_LINE), socket.if_nametoindex(_DELAY_LINE_END)
     for index in (delay_line, end):
         link.set_up(index, arp=False)
-    link.add_qdisc(
+    link.set_qdisc(
         delay_line,
         "fq",
         netlink.departure_queue(_UNLIMITED_PACKETS, _DELAY_BUCKETS_LOG),
@@ -235,7 +234,7 @@ def _make_core(description: Description, core: int, links: Links) -> None:
     link.add_ingress_program(end, bpf.load_filter(_arrival_program()), "arrival")
     for host, index in zip(description.hosts, indices, strict=True):
         links.add_bucket(link, index, host.down_bit_per_s)
-        link.add_qdisc(
+        link.set_qdisc(
             index,
             "codel",
             netlink.codel(CODEL_TARGET_US, CODEL_INTERVAL_US, _UNLIMITED_PACKETS),
@@ -256,10 +255,10 @@ def _path_program(description: Description, indices: Sequence[int], delay_line: 
     sender's socket: it has left the host.
     """
     places = len(description.latency_us)
-    hosts = bpf.hash_map(4, 8, len(description.hosts))
+    hosts = bpf.Map(bpf.BPF_MAP_TYPE_HASH, value_bytes=8, entries=len(description.hosts))
     for host, index in zip(description.hosts, indices, strict=True):
         hosts[socket.inet_aton(host.address)] = struct.pack("=II", host.place, index)
-    paths = bpf.array_map(_PATH.size, places * places)
+    paths = bpf.Map(bpf.BPF_MAP_TYPE_ARRAY, value_bytes=_PATH.size, entries=places * places)
     loses = False
     for source, row in enumerate(description.latency_us):
         for target, latency_us in enumerate(row):
@@ -269,62 +268,48 @@ def _path_program(description: Description, indices: Sequence[int], delay_line: 
                 latency_us * 1000, threshold
             )
     program = bpf.Assembler()
-    program.set_register(6, 1)
-    program.load32(7, 6, _SKB_DATA)
-    program.load32(8, 6, _SKB_DATA_END)
-    program.set_register(2, 7)
-    program.add_value(2, _IP + _IP_BYTES)
-    program.jump_greater(2, 8, "drop")
+    program.register(bpf.BPF_MOV, 6, 1)
+    program.load(bpf.BPF_W, 7, 6, _SKB_DATA)
+    program.load(bpf.BPF_W, 8, 6, _SKB_DATA_END)
+    program.register(bpf.BPF_MOV, 2, 7)
+    program.value(bpf.BPF_ADD, 2, _IP + _IP_BYTES)
+    program.jump_register(bpf.BPF_JGT, 2, 8, "drop")
     # On the stack: the sender's address, the receiver's, the path's number, the payload's size.
-    program.load32(1, 7, _IP + _IP_SOURCE)
+    program.load(bpf.BPF_W, 1, 7, _IP + _IP_SOURCE)
     program.store32(10, -4, 1)
-    program.load32(1, 7, _IP + _IP_TARGET)
+    program.load(bpf.BPF_W, 1, 7, _IP + _IP_TARGET)
     program.store32(10, -8, 1)
     if loses:
         _add_payload_size(program)
-    program.load_map(1, hosts.descriptor)
-    program.set_register(2, 10)
-    program.add_value(2, -4)
-    program.call(bpf.BPF_FUNC_MAP_LOOKUP_ELEM)
-    program.jump_equal(0, 0, "drop")
-    program.load32(9, 0, 0)
-    program.multiply_value(9, places)
-    program.load_map(1, hosts.descriptor)
-    program.set_register(2, 10)
-    program.add_value(2, -8)
-    program.call(bpf.BPF_FUNC_MAP_LOOKUP_ELEM)
-    program.jump_equal(0, 0, "drop")
-    program.load32(1, 0, 0)
-    program.add_register(9, 1)
-    program.load32(1, 0, 4)
+    program.look_up(hosts, -4, "drop")
+    program.load(bpf.BPF_W, 9, 0, 0)
+    program.value(bpf.BPF_MUL, 9, places)
+    program.look_up(hosts, -8, "drop")
+    program.load(bpf.BPF_W, 1, 0, 0)
+    program.register(bpf.BPF_ADD, 9, 1)
+    program.load(bpf.BPF_W, 1, 0, 4)
     program.store32(6, _SKB_MARK, 1)
     program.store32(10, -12, 9)
-    program.load_map(1, paths.descriptor)
-    program.set_register(2, 10)
-    program.add_value(2, -12)
-    program.call(bpf.BPF_FUNC_MAP_LOOKUP_ELEM)
-    program.jump_equal(0, 0, "drop")
-    program.load64(9, 0, 0)
-    program.load32(8, 0, 8)
+    program.look_up(paths, -12, "drop")
+    program.load(bpf.BPF_DW, 9, 0, 0)
+    program.load(bpf.BPF_W, 8, 0, 8)
     program.call(bpf.BPF_FUNC_KTIME_GET_NS)
-    program.set_register(7, 0)
+    program.register(bpf.BPF_MOV, 7, 0)
     if loses:
         _add_loss(program, _bootstrap_end_ns(description))
     program.label("send")
-    program.add_register(9, 7)
-    program.set_register(1, 6)
-    program.set_register(2, 9)
-    program.set_value(3, bpf.BPF_SKB_TSTAMP_DELIVERY_MONO)
+    program.register(bpf.BPF_ADD, 9, 7)
+    program.register(bpf.BPF_MOV, 1, 6)
+    program.register(bpf.BPF_MOV, 2, 9)
+    program.value(bpf.BPF_MOV, 3, bpf.BPF_SKB_TSTAMP_DELIVERY_MONO)
     program.call(bpf.BPF_FUNC_SKB_SET_TSTAMP)
-    program.set_register(1, 6)
-    program.set_value(2, delay_line)
-    program.set_value(3, 0)
+    program.register(bpf.BPF_MOV, 1, 6)
+    program.value(bpf.BPF_MOV, 2, delay_line)
+    program.value(bpf.BPF_MOV, 3, 0)
     program.call(bpf.BPF_FUNC_CLONE_REDIRECT)
-    program.set_value(0, _TC_ACT_STOLEN)
-    program.leave()
+    program.leave(_TC_ACT_STOLEN)
     program.label("drop")
-    program.set_value(0, _TC_ACT_SHOT)
-    program.leave()
+    program.leave(_TC_ACT_SHOT)
     return program.bytes()
 
 
@@ -350,22 +335,22 @@ def _add_payload_size(program: bpf.Assembler) -> None:
 
     Register 7 points to the start of the packet, 8 to the end of its readable part.
     """
-    program.set_value(9, 0)
-    program.set_register(2, 7)
-    program.add_value(2, _TCP + _TCP_BYTES)
-    program.jump_greater(2, 8, "payload")
-    program.load8(1, 7, _IP + _IP_PROTOCOL)
-    program.jump_not_equal(1, socket.IPPROTO_TCP, "payload")
-    program.load16(9, 7, _IP + _IP_TOTAL_LENGTH)
+    program.value(bpf.BPF_MOV, 9, 0)
+    program.register(bpf.BPF_MOV, 2, 7)
+    program.value(bpf.BPF_ADD, 2, _TCP + _TCP_BYTES)
+    program.jump_register(bpf.BPF_JGT, 2, 8, "payload")
+    program.load(bpf.BPF_B, 1, 7, _IP + _IP_PROTOCOL)
+    program.jump_value(bpf.BPF_JNE, 1, socket.IPPROTO_TCP, "payload")
+    program.load(bpf.BPF_H, 9, 7, _IP + _IP_TOTAL_LENGTH)
     program.from_big_endian16(9)
-    program.load8(1, 7, _IP)
-    program.and_value(1, 0x0F)
-    program.multiply_value(1, 4)
-    program.subtract_register(9, 1)
-    program.load8(1, 7, _TCP + _TCP_DATA_OFFSET)
-    program.shift_right(1, 4)
-    program.multiply_value(1, 4)
-    program.subtract_register(9, 1)
+    program.load(bpf.BPF_B, 1, 7, _IP)
+    program.value(bpf.BPF_AND, 1, 0x0F)
+    program.value(bpf.BPF_MUL, 1, 4)
+    program.register(bpf.BPF_SUB, 9, 1)
+    program.load(bpf.BPF_B, 1, 7, _TCP + _TCP_DATA_OFFSET)
+    program.value(bpf.BPF_RSH, 1, 4)
+    program.value(bpf.BPF_MUL, 1, 4)
+    program.register(bpf.BPF_SUB, 9, 1)
     program.label("payload")
     program.store32(10, -16, 9)
 
@@ -376,24 +361,23 @@ def _add_loss(program: bpf.Assembler, bootstrap_end_ns: int) -> None:
     Register 7 contains the time, 8 the path's threshold. bootstrap_end_ns: by the same clock, or 0.
     """
     if bootstrap_end_ns:
-        program.set_value64(1, bootstrap_end_ns)
-        program.jump_greater(1, 7, "send")
-    program.jump_equal(8, 0, "send")
-    program.load32(1, 10, -16)
-    program.jump_equal(1, 0, "send")
+        program.value64(1, bootstrap_end_ns)
+        program.jump_register(bpf.BPF_JGT, 1, 7, "send")
+    program.jump_value(bpf.BPF_JEQ, 8, 0, "send")
+    program.load(bpf.BPF_W, 1, 10, -16)
+    program.jump_value(bpf.BPF_JEQ, 1, 0, "send")
     program.call(bpf.BPF_FUNC_GET_PRANDOM_U32)
     # Use half of the range, because a threshold for a loss of 100% has to fit into 32 bits.
-    program.shift_right(0, 1)
-    program.jump_not_greater(8, 0, "send")
-    program.set_value(0, _TC_ACT_SHOT)
-    program.leave()
+    program.value(bpf.BPF_RSH, 0, 1)
+    program.jump_register(bpf.BPF_JLE, 8, 0, "send")
+    program.leave(_TC_ACT_SHOT)
 
 
 def _arrival_program() -> bytes:
     """Return the program at the end of the delay line, which redirects to the marked link."""
     program = bpf.Assembler()
-    program.load32(1, 1, _SKB_MARK)
-    program.set_value(2, 0)
+    program.load(bpf.BPF_W, 1, 1, _SKB_MARK)
+    program.value(bpf.BPF_MOV, 2, 0)
     program.call(bpf.BPF_FUNC_REDIRECT)
     program.leave()
     return program.bytes()

@@ -3,7 +3,7 @@
 It reads the same graphs as TGen, speaks TGen 1.1.2's protocol on the wire and writes TGen's log
 lines, so neither Tor nor the analysis can distinguish the two. It uses only the standard library
 and as few system calls as possible: inside User-Mode Linux, one costs as much as hundreds of steps
-of Python. See ``__main__.py`` for the command line and ``traffic_file.py`` for the input.
+of Python.
 
 Differences from TGen:
 
@@ -16,8 +16,8 @@ Differences from TGen:
   that ends in one instant. TGen would continue immediately, in virtual time forever.
 - Timers are up to a millisecond late. The clock is read once per turn of the event loop, so
   intervals that TGen measures as some microseconds of its own work are 0.
-- The payload's MD5 sum is sent but only compared if the traffic file requests it. The payload's
-  length is always checked.
+- Both ends of a stream are this driver: the payload's MD5 sum is sent but not compared, and a
+  message that TGen would not send has the error HEADER or AUTH, without an answer.
 - A server passes more bytes to the kernel at once than TGen, so its own last-byte-send is earlier.
 - total-bytes-recv counts every byte; TGen subtracts 1 for each read that would have blocked.
 - In a failed stream, the time of a last byte that was read at a heartbeat is accurate to the
@@ -25,6 +25,6 @@ Differences from TGen:
 - A graph or a command with only one of the two sizes is rejected: in TGen such a stream continues
   until it stalls. A size of 0 in a graph is rejected, and so are Markov models with which TGen
   would abort or send forever (``markov_model.py``).
-- If a client requests a model by path, the server uses the model that a client's graph has at that
+- If a client requests a model by path, the server uses the model that clients' graphs have at that
   path.
 """

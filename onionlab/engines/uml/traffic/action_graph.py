@@ -17,7 +17,6 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from enum import Enum
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any
@@ -32,27 +31,12 @@ from .markov_model import (
     MarkovModel,
     load_model,
 )
-from .options import Peer, parse_peers, parse_port, parse_seed, parse_size, parse_time, parse_times
+from .options import LogLevel, Peer, parse_options, vertex_kind
 
 DEFAULT_HEARTBEAT_US = 1_000_000
 DEFAULT_STALLOUT_US = 30_000_000
 
-# TGen searches for these words in a vertex's id, in this order.
-_KINDS = ("start", "end", "pause", "stream", "flow", "traffic")
-_SUPPORTED_KINDS = ("start", "pause", "stream", "flow", "traffic")
-
 _WEIGHT = re.compile(r"(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?", re.ASCII)
-
-
-class LogLevel(Enum):
-    """The levels of TGen's log. Each level includes the preceding ones."""
-
-    ERROR = 1
-    CRITICAL = 2
-    WARNING = 3
-    MESSAGE = 4
-    INFO = 5
-    DEBUG = 6
 
 
 @dataclass(frozen=True)
@@ -161,20 +145,6 @@ class ActionGraph:
         ]
 
     @property
-    def has_models(self) -> bool:
-        """True if the graph refers to a file with a model."""
-        return any(
-            options.packet_model_path is not None
-            or (
-                isinstance(action, FlowOptions) and action.stream_model is not INTERNAL_STREAM_MODEL
-            )
-            or isinstance(action, TrafficOptions)
-            for action in self.actions.values()
-            if not isinstance(action, Pause)
-            for options in [stream_options(action)]
-        )
-
-    @property
     def packet_models(self) -> dict[str, MarkovModel]:
         """The packet models that clients request from servers by path, keyed by path."""
         return {
@@ -198,52 +168,6 @@ def stream_options(action: Action) -> StreamOptions:
     if isinstance(action, TrafficOptions):
         return action.flow.stream
     return action.stream if isinstance(action, FlowOptions) else action
-
-
-def _level(text: str) -> LogLevel:
-    try:
-        return LogLevel[text.upper()]
-    except KeyError:
-        levels = ", ".join(level.name.lower() for level in LogLevel)
-        raise ValueError(f"{text!r} is not a log level: {levels}") from None
-
-
-def _mode(text: str) -> str:
-    mode = text.lower()
-    if mode not in ("path", "graphml"):
-        raise ValueError(f"{text!r} is neither 'path' nor 'graphml'")
-    return mode
-
-
-_STREAM_OPTIONS: dict[str, Callable[[str], Any]] = {
-    "peers": parse_peers,
-    "socksproxy": parse_peers,
-    "socksusername": str,
-    "sockspassword": str,
-    "sendsize": parse_size,
-    "recvsize": parse_size,
-    "timeout": parse_time,
-    "stallout": parse_time,
-    "packetmodelpath": str,
-    "packetmodelmode": _mode,
-    "markovmodelseed": parse_seed,
-    "socksauthseed": parse_seed,
-}
-_FLOW_OPTIONS: dict[str, Callable[[str], Any]] = {**_STREAM_OPTIONS, "streammodelpath": str}
-_TRAFFIC_OPTIONS: dict[str, Callable[[str], Any]] = {**_FLOW_OPTIONS, "flowmodelpath": str}
-_OPTIONS: dict[str, dict[str, Callable[[str], Any]]] = {
-    "start": {
-        "serverport": parse_port,
-        "time": parse_time,
-        "heartbeat": parse_time,
-        "loglevel": _level,
-        **_TRAFFIC_OPTIONS,
-    },
-    "stream": _STREAM_OPTIONS,
-    "flow": _FLOW_OPTIONS,
-    "traffic": _TRAFFIC_OPTIONS,
-    "pause": {"time": parse_times},
-}
 
 
 def load_graph(
@@ -274,8 +198,10 @@ def _checked(
     all_edges: Iterable[Edge],
     load: Callable[[str], MarkovModel],
 ) -> ActionGraph:
-    kinds = {vertex: _kind(vertex) for vertex in vertices}
-    parsed = {vertex: _parsed(vertex, kinds[vertex], data) for vertex, data in vertices.items()}
+    kinds = {vertex: vertex_kind(vertex) for vertex in vertices}
+    parsed = {
+        vertex: parse_options(vertex, kinds[vertex], data) for vertex, data in vertices.items()
+    }
     starts = [vertex for vertex, kind in kinds.items() if kind == "start"]
     if len(starts) != 1:
         raise ValueError(f"needs one start vertex, has {len(starts)}")
@@ -335,17 +261,16 @@ def _weights(edges: Iterable[Edge]) -> dict[tuple[str, str], float | None]:
     """Return the edges' weights in the file's order, None for edges without a weight."""
     weights: dict[tuple[str, str], float | None] = {}
     for edge in edges:
-        where = f"edge {edge.source} -> {edge.target}"
         if (edge.source, edge.target) in weights:
             # TGen looks up a weight by the edge's ends, so it would use one of the two weights
             # twice.
-            raise ValueError(f"{where}: duplicate edge")
+            raise ValueError(f"{edge}: duplicate edge")
         weight = None
         for name, text in edge.data.items():
             if name.lower() != "weight":
-                raise ValueError(f"{where}: attribute {name!r} is not supported; 'weight' is")
+                raise ValueError(f"{edge}: attribute {name!r} is not supported; 'weight' is")
             if not _WEIGHT.fullmatch(text.strip()) or not math.isfinite(weight := float(text)):
-                raise ValueError(f"{where}: attribute 'weight' is {text!r}, not a finite number")
+                raise ValueError(f"{edge}: attribute 'weight' is {text!r}, not a finite number")
         weights[edge.source, edge.target] = weight
     return weights
 
@@ -408,33 +333,6 @@ def _stream(
     )
 
 
-def _kind(vertex: str) -> str:
-    for kind in _KINDS:
-        if kind in vertex:
-            if kind in _SUPPORTED_KINDS:
-                return kind
-            break
-    raise ValueError(
-        f"vertex {vertex!r} is not supported; supported are {', '.join(_SUPPORTED_KINDS)}"
-    )
-
-
-def _parsed(vertex: str, kind: str, data: Mapping[str, str]) -> dict[str, Any]:
-    options = {}
-    for name, text in data.items():
-        parse = _OPTIONS[kind].get(name.lower())
-        if parse is None:
-            raise ValueError(
-                f"vertex {vertex!r}: attribute {name!r} is not supported; supported here are "
-                f"{', '.join(_OPTIONS[kind])}"
-            )
-        try:
-            options[name.lower()] = parse(text)
-        except ValueError as error:
-            raise ValueError(f"vertex {vertex!r}: attribute {name!r}: {error}") from None
-    return options
-
-
 def _check_connected(vertices: Iterable[str], edges: list[tuple[str, str]]) -> None:
     neighbours: dict[str, set[str]] = {vertex: set() for vertex in vertices}
     for source, target in edges:
@@ -450,8 +348,7 @@ def _check_connected(vertices: Iterable[str], edges: list[tuple[str, str]]) -> N
 
 
 def _check_no_timeless_cycle(
-    actions: Mapping[str, Action | Pause],
-    following: Mapping[str, list[str]],
+    actions: Mapping[str, Action | Pause], following: Mapping[str, list[str]]
 ) -> None:
     """Reject a loop on which no time passes: TGen itself would never leave it."""
 

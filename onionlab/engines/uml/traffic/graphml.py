@@ -33,6 +33,9 @@ class Edge(NamedTuple):
     target: str
     data: Mapping[str, str]
 
+    def __str__(self) -> str:
+        return f"edge {self.source} -> {self.target}"
+
 
 @dataclass(frozen=True)
 class Graphml:
@@ -60,6 +63,7 @@ class Graphml:
         return leaving
 
 
+@functools.lru_cache(maxsize=64)
 def parse_graphml(data: bytes) -> Graphml:
     """Parse a file's bytes. Raises ValueError with the unsupported content."""
     if len(data) > MAX_BYTES:
@@ -156,8 +160,7 @@ def _graph(graph: ElementTree.Element, keys: dict[tuple[str, str], Key]) -> Grap
                 # igraph would number a vertex at its first edge, which affects the order of the
                 # edges.
                 raise ValueError(
-                    f"edge {edge.source} -> {edge.target}: the edge precedes one of its vertices "
-                    "or the vertex is missing"
+                    f"{edge}: the edge precedes one of its vertices or the vertex is missing"
                 )
             edges.append(edge)
         elif data or _tag(element) not in ("data", "desc"):

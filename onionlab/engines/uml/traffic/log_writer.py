@@ -6,36 +6,29 @@ in TGen's source that writes such a line, by which parsers and people identify i
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from onionlab.errors import UserError
 
-from .action_graph import LogLevel
-from .clock import Clock
+from .loop import Clock
+from .options import LogLevel
 
-FLUSH_BYTES = 1 << 16
+BUFFER_BYTES = 1 << 16
 
 
 class TgenLogWriter:
-    """The log file of one host.
-
-    Lines are buffered until `flush`, or until they have FLUSH_BYTES. wants_info: whether lines of
-    level info are written.
-    """
+    """The log file of one host. wants_info: whether lines of level info are written."""
 
     def __init__(self, path: Path, level: LogLevel, clock: Clock) -> None:
         """Create the file; an existing one is truncated. Raises UserError."""
-        self.path = path
         self.wants_info = level.value >= LogLevel.INFO.value
+        self._path = path
         self._threshold = level.value
         self._clock = clock
-        self._lines: list[str] = []
-        self._characters = 0
         try:
-            self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o644)
+            self._file = path.open("w", BUFFER_BYTES, encoding="utf-8", errors="surrogateescape")
         except OSError as error:
-            raise UserError(f"cannot write the log {path}: {error.strerror}") from error
+            raise self._failure(error) from error
 
     def critical(self, place: str, text: str) -> None:
         """Write a line of level critical."""
@@ -54,30 +47,26 @@ class TgenLogWriter:
         self._write(LogLevel.INFO, place, text)
 
     def _write(self, level: LogLevel, place: str, text: str) -> None:
-        if level.value > self._threshold:
-            return
-        line = f"{self._clock.stamp()} [{level.name.lower()}] {place} {text}\n"
-        self._lines.append(line)
-        self._characters += len(line)
-        if self._characters >= FLUSH_BYTES:
-            self.flush()
+        if level.value <= self._threshold:
+            line = f"{self._clock.stamp()} [{level.name.lower()}] {place} {text}\n"
+            try:
+                self._file.write(line)
+            except OSError as error:
+                raise self._failure(error) from error
 
     def flush(self) -> None:
         """Write the buffered lines. Raises UserError, for example if the disk is full."""
-        if not self._lines:
-            return
-        data = memoryview("".join(self._lines).encode("utf-8", "surrogateescape"))
-        self._lines.clear()
-        self._characters = 0
         try:
-            while data:
-                data = data[os.write(self._fd, data) :]
+            self._file.flush()
         except OSError as error:
-            raise UserError(f"cannot write the log {self.path}: {error.strerror}") from error
+            raise self._failure(error) from error
 
     def close(self) -> None:
-        """Flush and close the file."""
+        """Flush and close the file. Raises UserError."""
         try:
-            self.flush()
-        finally:
-            os.close(self._fd)
+            self._file.close()
+        except OSError as error:
+            raise self._failure(error) from error
+
+    def _failure(self, error: OSError) -> UserError:
+        return UserError(f"cannot write the log {self._path}: {error.strerror}")

@@ -1,15 +1,16 @@
-"""The event loop: one epoll object, one heap of timers, and a check that time advances."""
+"""The event loop: one epoll object, one heap of timers, and a clock that is read once per turn."""
 
 from __future__ import annotations
 
+import ctypes
 import heapq
 import select
+import struct
+import time
 from collections import deque
 from collections.abc import Callable
 
 from onionlab.errors import UserError
-
-from .clock import Clock
 
 LEVEL_IN = select.EPOLLIN
 EDGE_IN = select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLET
@@ -17,6 +18,60 @@ EDGE_IN_OUT = EDGE_IN | select.EPOLLOUT
 
 MAX_TURNS_IN_AN_INSTANT = 1_000_000
 """The limit of turns without time passing. In virtual time, time would then never advance again."""
+
+_START_STEP_NS = 10_000_000
+_TIMER_ABSTIME = 1
+
+
+class Clock:
+    """The monotonic clock, read once per turn of the event loop.
+
+    In virtual time this makes no difference, because time stops while a process computes. The wall
+    clock is derived from the monotonic one, because nothing adjusts it during a simulation.
+    """
+
+    def __init__(self) -> None:
+        self._compare()
+        self._stamp = ""
+        self._stamp_us = -1
+        self._second = -1
+        self._second_text = ""
+
+    def start(self) -> None:
+        """Wait for the next hundredth of a second of the monotonic clock.
+
+        All later waits are in whole milliseconds from this point. They must not depend on the time
+        of the start, which depends on the checkout (on whether Python finds its modules compiled).
+        """
+        start_ns = (time.monotonic_ns() // _START_STEP_NS + 1) * _START_STEP_NS
+        moment = ctypes.create_string_buffer(struct.pack("=qq", *divmod(start_ns, 10**9)), 16)
+        # time.sleep() uses a duration, and the clock advances before the call begins.
+        ctypes.CDLL(None).clock_nanosleep(time.CLOCK_MONOTONIC, _TIMER_ABSTIME, moment, None)
+        self._compare()
+
+    def _compare(self) -> None:
+        self.now_us = time.monotonic_ns() // 1000
+        self._wall_ahead_us = time.time_ns() // 1000 - self.now_us
+
+    def read(self) -> int:
+        """Read the clock and return its microseconds."""
+        self.now_us = time.monotonic_ns() // 1000
+        return self.now_us
+
+    def monotonic_from_unix(self, unix_us: int) -> int:
+        """Return the time of the monotonic clock at a Unix time."""
+        return unix_us - self._wall_ahead_us
+
+    def stamp(self) -> str:
+        """Return the current time in the format at the start of each line of TGen's log."""
+        if self._stamp_us != self.now_us:
+            self._stamp_us = self.now_us
+            second, micro = divmod(self.now_us + self._wall_ahead_us, 1_000_000)
+            if second != self._second:
+                self._second = second
+                self._second_text = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(second))
+            self._stamp = f"{self._second_text} {second}.{micro:06d}"
+        return self._stamp
 
 
 class Loop:
@@ -41,9 +96,9 @@ class Loop:
         self._epoll.register(fd, events)
         self._callbacks[fd] = callback
 
-    def change(self, fd: int, events: int) -> None:
-        """Watch for other events of a file descriptor."""
-        self._epoll.modify(fd, events)
+    def want_writable(self, fd: int) -> None:
+        """Also report when a watched socket is writable again."""
+        self._epoll.modify(fd, EDGE_IN_OUT)
 
     def forget(self, fd: int) -> None:
         """Stop calling back. The descriptor must be closed next, which removes it from epoll."""

@@ -23,7 +23,7 @@ from typing import Generic, TypeVar
 
 from onionlab.errors import UserError
 
-from .delays import PARAMETERS, Distribution
+from .draws import PARAMETERS, Distribution
 from .graphml import NUMERIC_TYPES, Edge, Graphml, Key, igraph_text, parse_graphml
 
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?", re.ASCII)
@@ -166,23 +166,22 @@ def _check_keys(graph: Graphml) -> None:
         seen.add((key.owner, key.name))
         if key.owner not in ("node", "edge"):
             raise ValueError(f"attribute {key.name!r}: only nodes and edges have attributes here")
-        numeric = key.owner == "edge" and (key.name == "weight" or key.name.startswith("param_"))
-        if numeric and key.type not in NUMERIC_TYPES:
+        allowed: tuple[str, ...] = ("string", *NUMERIC_TYPES)
+        if key.owner == "edge" and (key.name == "weight" or key.name.startswith("param_")):
+            allowed = NUMERIC_TYPES
+        elif key.name in ("name", "type", "distribution"):
+            allowed = ("string",)
+        if key.type not in allowed:
             raise ValueError(
-                f"attribute {key.name!r} has the type {key.type!r}, but must be a number: "
-                "attr.type='double'"
+                f"attribute {key.name!r} has the type {key.type!r}, but must be a {allowed[0]}: "
+                f"attr.type='{allowed[0]}'"
             )
-        if not numeric and key.type not in ("string", *NUMERIC_TYPES):
-            raise ValueError(f"attribute {key.name!r} has the type {key.type!r}, not 'string'")
-        if key.name in ("name", "type", "distribution") and key.type != "string":
-            raise ValueError(f"attribute {key.name!r} has the type {key.type!r}, not 'string'")
-    for owner, data in itertools.chain(
-        ((f"vertex {vertex!r}", data) for vertex, data in graph.vertices.items()),
-        ((_name(edge), edge.data) for edge in graph.edges),
-    ):
-        for key in graph.keys:
-            if key.type in NUMERIC_TYPES and key.name in data:
-                _number(owner, key.name, data[key.name])
+    numbers = [key.name for key in graph.keys if key.type in NUMERIC_TYPES]
+    owners = [(f"vertex {vertex!r}", data) for vertex, data in graph.vertices.items()]
+    for owner, data in (*owners, *((str(edge), edge.data) for edge in graph.edges)):
+        for name in numbers:
+            if name in data:
+                _number(owner, name, data[name])
 
 
 def _vertex_name(vertex: str, data: Mapping[str, str]) -> str:
@@ -220,14 +219,14 @@ def _check_ends(edge: Edge, observations: Mapping[str, Event]) -> None:
     emission = _begins(kind, _EMISSION)
     if not emission and not _begins(kind, _TRANSITION):
         raise ValueError(
-            f"{_name(edge)}: attribute 'type' is {kind!r}, must be {_TRANSITION!r} or {_EMISSION!r}"
+            f"{edge}: attribute 'type' is {kind!r}, must be {_TRANSITION!r} or {_EMISSION!r}"
         )
     if edge.source in observations:
-        raise ValueError(f"{_name(edge)}: an observation must not have outgoing edges")
+        raise ValueError(f"{edge}: an observation must not have outgoing edges")
     if emission and edge.target not in observations:
-        raise ValueError(f"{_name(edge)}: an emission has to lead to an observation")
+        raise ValueError(f"{edge}: an emission has to lead to an observation")
     if not emission and edge.target in observations:
-        raise ValueError(f"{_name(edge)}: a transition has to lead to a state")
+        raise ValueError(f"{edge}: a transition has to lead to a state")
 
 
 def _state(
@@ -255,11 +254,11 @@ def _choice(options: Sequence[Option], edges: Sequence[Edge]) -> Choice[Option]:
     for edge in edges:
         weight = _parameter(edge, "weight")
         if weight < 0:
-            raise ValueError(f"{_name(edge)}: attribute 'weight' must not be negative")
+            raise ValueError(f"{edge}: attribute 'weight' must not be negative")
         weights.append(weight)
     cumulative = tuple(itertools.accumulate(weights))
     if cumulative and not math.isfinite(cumulative[-1]):
-        raise ValueError(f"{_name(edges[0])}: the sum of this and other weights is not finite")
+        raise ValueError(f"{edges[0]}: the sum of this and other weights is not finite")
     return Choice(tuple(options), cumulative)
 
 
@@ -268,24 +267,23 @@ def _distribution(edge: Edge) -> Distribution:
     name = next((name for name in PARAMETERS if _begins(text, name)), None)
     if name is None:
         raise ValueError(
-            f"{_name(edge)}: attribute 'distribution' is {text!r}, must be one of "
-            f"{', '.join(PARAMETERS)}"
+            f"{edge}: attribute 'distribution' is {text!r}, must be one of {', '.join(PARAMETERS)}"
         )
     values = tuple(_parameter(edge, parameter) for parameter in PARAMETERS[name])
     for parameter, value in zip(PARAMETERS[name], values, strict=True):
         if value < 0 and parameter in _NOT_NEGATIVE:
-            raise ValueError(f"{_name(edge)}: attribute {parameter!r} must not be negative")
+            raise ValueError(f"{edge}: attribute {parameter!r} must not be negative")
         if value <= 0 and parameter in _POSITIVE:
-            raise ValueError(f"{_name(edge)}: attribute {parameter!r} must be more than 0")
+            raise ValueError(f"{edge}: attribute {parameter!r} must be more than 0")
     if name == "uniform" and values[0] > values[1]:
-        raise ValueError(f"{_name(edge)}: 'param_low' is more than 'param_high'")
+        raise ValueError(f"{edge}: 'param_low' is more than 'param_high'")
     return Distribution(name, values)
 
 
 def _parameter(edge: Edge, name: str) -> float:
     if name not in edge.data:
-        raise ValueError(f"{_name(edge)} needs an attribute {name!r}")
-    return _number(_name(edge), name, edge.data[name])
+        raise ValueError(f"{edge} needs an attribute {name!r}")
+    return _number(str(edge), name, edge.data[name])
 
 
 def _number(owner: str, name: str, text: str) -> float:
@@ -317,10 +315,6 @@ def _check_exits(model: MarkovModel) -> None:
 
 def _begins(text: str, word: str) -> bool:
     return text[: len(word)].lower() == word.lower()
-
-
-def _name(edge: Edge) -> str:
-    return f"edge {edge.source} -> {edge.target}"
 
 
 def _internal(

@@ -1,8 +1,10 @@
-"""Parse TGen's option values (doc/TGen-Options.md of TGen 1.1.2): sizes, times, peers."""
+"""Parse the options of vertices (doc/TGen-Options.md of TGen 1.1.2)."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from enum import Enum
+from typing import Any, NamedTuple
 
 _SIZE_FACTORS = {
     **dict.fromkeys(("b", "byte", "bytes"), 1),
@@ -26,6 +28,21 @@ _TIME_FACTORS_NS = {
 }
 
 _LIMIT = 2**63
+
+# TGen searches for these words in a vertex's id, in this order.
+_KINDS = ("start", "end", "pause", "stream", "flow", "traffic")
+_SUPPORTED_KINDS = ("start", "pause", "stream", "flow", "traffic")
+
+
+class LogLevel(Enum):
+    """The levels of TGen's log. Each level includes the preceding ones."""
+
+    ERROR = 1
+    CRITICAL = 2
+    WARNING = 3
+    MESSAGE = 4
+    INFO = 5
+    DEBUG = 6
 
 
 class Peer(NamedTuple):
@@ -55,16 +72,12 @@ def parse_times(text: str) -> tuple[int, ...]:
 
 def parse_port(text: str) -> int:
     """Return a TCP port. Raises ValueError."""
-    if not (text.isascii() and text.isdigit()) or not 0 < int(text) < 2**16:
-        raise ValueError(f"{text!r} is not a port from 1 to 65535")
-    return int(text)
+    return _parse_whole(text, "a port", 1, 2**16 - 1)
 
 
 def parse_seed(text: str) -> int:
     """Return a seed of a random generator. Raises ValueError."""
-    if not (text.isascii() and text.isdigit()) or not int(text) < 2**32:
-        raise ValueError(f"{text!r} is not a seed from 0 to {2**32 - 1}")
-    return int(text)
+    return _parse_whole(text, "a seed", 0, 2**32 - 1)
 
 
 def parse_peers(text: str) -> tuple[Peer, ...]:
@@ -79,6 +92,12 @@ def parse_peers(text: str) -> tuple[Peer, ...]:
     if not peers:
         raise ValueError("the list of peers is empty")
     return tuple(peers)
+
+
+def _parse_whole(text: str, what: str, minimum: int, maximum: int) -> int:
+    if not (text.isascii() and text.isdigit()) or not minimum <= int(text) <= maximum:
+        raise ValueError(f"{text!r} is not {what} from {minimum} to {maximum}")
+    return int(text)
 
 
 def _split(text: str) -> tuple[str, str]:
@@ -97,3 +116,78 @@ def _scaled(text: str, factors: dict[str, int], *, default: str, what: str) -> i
     if value >= _LIMIT:
         raise ValueError(f"{text!r} is too large")
     return value
+
+
+def _level(text: str) -> LogLevel:
+    try:
+        return LogLevel[text.upper()]
+    except KeyError:
+        levels = ", ".join(level.name.lower() for level in LogLevel)
+        raise ValueError(f"{text!r} is not a log level: {levels}") from None
+
+
+def _mode(text: str) -> str:
+    mode = text.lower()
+    if mode not in ("path", "graphml"):
+        raise ValueError(f"{text!r} is neither 'path' nor 'graphml'")
+    return mode
+
+
+_STREAM_OPTIONS: dict[str, Callable[[str], Any]] = {
+    "peers": parse_peers,
+    "socksproxy": parse_peers,
+    "socksusername": str,
+    "sockspassword": str,
+    "sendsize": parse_size,
+    "recvsize": parse_size,
+    "timeout": parse_time,
+    "stallout": parse_time,
+    "packetmodelpath": str,
+    "packetmodelmode": _mode,
+    "markovmodelseed": parse_seed,
+    "socksauthseed": parse_seed,
+}
+_FLOW_OPTIONS: dict[str, Callable[[str], Any]] = {**_STREAM_OPTIONS, "streammodelpath": str}
+_TRAFFIC_OPTIONS: dict[str, Callable[[str], Any]] = {**_FLOW_OPTIONS, "flowmodelpath": str}
+_OPTIONS: dict[str, dict[str, Callable[[str], Any]]] = {
+    "start": {
+        "serverport": parse_port,
+        "time": parse_time,
+        "heartbeat": parse_time,
+        "loglevel": _level,
+        **_TRAFFIC_OPTIONS,
+    },
+    "stream": _STREAM_OPTIONS,
+    "flow": _FLOW_OPTIONS,
+    "traffic": _TRAFFIC_OPTIONS,
+    "pause": {"time": parse_times},
+}
+
+
+def vertex_kind(vertex: str) -> str:
+    """Return the kind of a vertex by its id, as TGen does. Raises ValueError."""
+    for kind in _KINDS:
+        if kind in vertex:
+            if kind in _SUPPORTED_KINDS:
+                return kind
+            break
+    raise ValueError(
+        f"vertex {vertex!r} is not supported; supported are {', '.join(_SUPPORTED_KINDS)}"
+    )
+
+
+def parse_options(vertex: str, kind: str, data: Mapping[str, str]) -> dict[str, Any]:
+    """Return the parsed options of a vertex by their names in lower case. Raises ValueError."""
+    options = {}
+    for name, text in data.items():
+        parse = _OPTIONS[kind].get(name.lower())
+        if parse is None:
+            raise ValueError(
+                f"vertex {vertex!r}: attribute {name!r} is not supported; supported here are "
+                f"{', '.join(_OPTIONS[kind])}"
+            )
+        try:
+            options[name.lower()] = parse(text)
+        except ValueError as error:
+            raise ValueError(f"vertex {vertex!r}: attribute {name!r}: {error}") from None
+    return options

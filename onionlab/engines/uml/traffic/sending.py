@@ -8,184 +8,158 @@ With a packet model, payload is sent in the model's bursts.
 from __future__ import annotations
 
 import socket
-from typing import TYPE_CHECKING
 
 from . import wire
-from .states import ReceiveState, SendState, TransportState
-
-if TYPE_CHECKING:
-    from .packet_schedule import PacketSchedule
-    from .stream import Stream
+from .markov_walk import PacketSchedule
+from .stream_state import Direction, SendState, StreamState
 
 SEND_BYTES = 1 << 18
 STATUS_SEND_BYTES = 1 << 15
 
-_OPEN = TransportState.OPEN
-_PAYLOAD, _FOOTER = SendState.PAYLOAD, SendState.FOOTER
+_PAYLOAD, _FOOTER = "SEND_PAYLOAD", "SEND_FOOTER"
 
 _DONTWAIT = int(socket.MSG_DONTWAIT)
 _LETTERS = memoryview(wire.PAYLOAD_LETTER * SEND_BYTES)
 
 
-class Sending:
-    """The other direction of a stream; see `Receiving`.
+class Sender(Direction[SendState]):
+    """Sends a stream's messages and payload."""
 
-    wanted_bytes: the payload's size; 0: until the model ends; None: the peer expects neither
-    payload nor a checksum. schedule: the bursts; None to send all at once.
-    """
-
-    def __init__(self, stream: Stream, state: SendState, wanted_bytes: int) -> None:
-        self.state = state
-        self.wanted_bytes: int | None = wanted_bytes
-        self.total_bytes = 0
-        self.payload_bytes = 0
-        self.first_at: int | None = None
-        self.last_at: int | None = None
-        self.checksum_at: int | None = None
+    def __init__(self, stream: StreamState, state: SendState, wanted_bytes: int) -> None:
+        super().__init__(state, wanted_bytes)
         self._stream = stream
-        self._owner = stream.owner
         self._sock = stream.sock
         self._message: memoryview | None = None
-        self.schedule: PacketSchedule | None = None
         self._burst_bytes = 0
         self._pauses = False
 
     def next(self, message: bytes) -> None:
-        """Set the next message to send."""
+        """Set the next message to self."""
         self._message = memoryview(message)
 
-    def send(self) -> None:
+    def flush(self) -> None:
         """Send as much pending data as the socket accepts."""
         stream = self._stream
         try:
             while not stream.over:
                 if self._message is not None:
-                    if not self.went_out(self._sock.send(self._message, _DONTWAIT)):
+                    if not self.count_message(self._sock.send(self._message, _DONTWAIT)):
                         return
-                elif self.state is _PAYLOAD:
-                    if self.schedule is not None:
-                        if not self._send_packets(self.schedule):
+                elif self.state == "SEND_PAYLOAD":
+                    if stream.schedule is not None:
+                        if not self._send_burst(stream.schedule):
                             return
                     elif not self._send_payload():
                         return
-                elif self.state is _FOOTER:
+                elif self.state == "SEND_FOOTER":
                     # The footer answers the other side's checksum.
-                    if stream.receiving.state not in (ReceiveState.FOOTER, ReceiveState.SUCCESS):
+                    if stream.receive.state not in ("RECV_FOOTER", "RECV_SUCCESS"):
                         return
                     self.next(wire.FOOTER)
                 else:
                     return
         except BlockingIOError:
-            self._owner.want_writable(stream)
+            stream.want_writable()
         except OSError as error:
             stream.write_failed(error)
 
-    def send_last_message(self, message: bytes) -> None:
-        """Send the last message of a stream. Raises OSError if it cannot be sent immediately."""
-        self._count(self._sock.send(message, _DONTWAIT))
-
-    def went_out(self, sent: int) -> bool:
+    def count_message(self, sent: int) -> bool:
         """Count sent bytes of the message. Return False if the rest of it has to wait."""
         self._count(sent)
         assert self._message is not None
         self._message = self._message[sent:]
         if self._message:
-            self._owner.want_writable(self._stream)
+            self._stream.want_writable()
             return False
         self._message = None
         self._message_sent()
         return True
 
+    def end_pause(self) -> None:
+        """End a packet model's pause: the connection has ended, and a write shows the error."""
+        self._pauses = False
+
     def _count(self, sent: int) -> None:
-        self._owner.count_bytes(0, sent)
-        if self._stream.transport.state is _OPEN:
+        stream = self._stream
+        stream.host.count_bytes(0, sent)
+        if stream.transport.state == "SUCCESS_OPEN":
             self.total_bytes += sent
-        self._stream.progress = self._owner.now_us
+        stream.progress = stream.now_us
 
     def _message_sent(self) -> None:
-        stream, now = self._stream, self._owner.now_us
-        if stream.transport.state is not _OPEN and stream.transport.message_sent(now):
+        stream, now = self._stream, self._stream.now_us
+        if stream.transport.state != "SUCCESS_OPEN" and stream.transport.message_sent(now):
             return
-        if self.state is SendState.COMMAND:
+        if self.state == "SEND_COMMAND":
             stream.command_at = now
-            self.state, stream.receiving.state = SendState.PAYLOAD, ReceiveState.AUTHENTICATE
-        elif self.state is SendState.RESPONSE:
+            self.state, stream.receive.state = "SEND_PAYLOAD", "RECV_AUTHENTICATE"
+        elif self.state == "SEND_RESPONSE":
             stream.response_at = now
-            self.state = SendState.FOOTER if self.wanted_bytes is None else SendState.PAYLOAD
-        elif self.state is SendState.CHECKSUM:
+            self.state = "SEND_PAYLOAD"
+        elif self.state == "SEND_CHECKSUM":
             self.checksum_at = now
-            self.state = SendState.FOOTER
-        elif self.state is _FOOTER:
-            self.state = SendState.SUCCESS
+            self.state = "SEND_FOOTER"
+        elif self.state == "SEND_FOOTER":
+            self.state = "SEND_SUCCESS"
             stream.end_if_complete()
 
     def _send_payload(self) -> bool:
         """Send a piece of payload. Return False if the socket is full."""
-        assert self.wanted_bytes is not None
-        owner = self._owner
-        at_once = STATUS_SEND_BYTES if owner.wants_info else SEND_BYTES
+        at_once = STATUS_SEND_BYTES if self._stream.host.log.wants_info else SEND_BYTES
         at_most = min(self.wanted_bytes - self.payload_bytes, at_once)
         sent = self._send_letters(at_most)
         if self.payload_bytes == self.wanted_bytes:
-            self.state = SendState.CHECKSUM
-            self.next(wire.checksum_line(self.wanted_bytes))
+            self._send_checksum()
         if sent < at_most:
-            owner.want_writable(self._stream)
+            self._stream.want_writable()
             return False
         return True
 
     def _send_letters(self, at_most: int) -> int:
-        owner = self._owner
         sent = self._sock.send(_LETTERS[:at_most], _DONTWAIT)
         self._count(sent)
-        now = owner.now_us
-        if self.payload_bytes == 0:
-            self.first_at = now
-        self.last_at = now
-        self.payload_bytes += sent
-        if owner.wants_info:
+        self.count_payload(sent, self._stream.now_us)
+        if self._stream.host.log.wants_info:
             self._stream.log_status()
         return sent
 
-    def _send_packets(self, schedule: PacketSchedule) -> bool:
+    def _send_burst(self, schedule: PacketSchedule) -> bool:
         """Send a burst of a packet model. Return False if the socket is full or a pause starts."""
         if self._pauses:
             return False
+        stream = self._stream
         left = self.wanted_bytes - self.payload_bytes if self.wanted_bytes else None
         if not self._burst_bytes:
-            if left == 0 or (left is None and schedule.ended):
-                self._payload_sent()
+            if left == 0:
+                self._send_checksum()
+                return True
+            if left is None and schedule.ended:
+                # If the model determines the size, neither checksum nor closing line is sent. Like
+                # TGen, do not shut down this half of the connection: Tor would close the other one,
+                # too.
+                self.state = "SEND_SUCCESS"
+                stream.end_if_complete()
                 return True
             self._burst_bytes, pause_us = schedule.next_burst(left)
             if pause_us:
                 # The burst is sent before the pause, and bytes that the socket does not accept
                 # after it.
                 self._pauses = True
-                self._owner.call_at(self._owner.now_us + pause_us, self._resume)
+                stream.host.loop.at(stream.now_us + pause_us, self._resume)
         if self._burst_bytes:
             at_most = self._burst_bytes
             sent = self._send_letters(at_most)
             self._burst_bytes -= sent
             if sent < at_most and not self._pauses:
-                self._owner.want_writable(self._stream)
+                stream.want_writable()
                 return False
         return not self._pauses
 
-    def end_pause(self) -> None:
-        """End a packet model's pause: the connection has ended, and a write shows the error."""
-        self._pauses = False
+    def _send_checksum(self) -> None:
+        self.state = "SEND_CHECKSUM"
+        self.next(wire.checksum_line(self.wanted_bytes))
 
     def _resume(self) -> None:
         self._pauses = False
         if not self._stream.over:
-            self.send()
-
-    def _payload_sent(self) -> None:
-        if self.wanted_bytes:
-            self.state = SendState.CHECKSUM
-            self.next(wire.checksum_line(self.wanted_bytes))
-            return
-        # If the model determines the size, neither checksum nor closing line is sent. Like TGen, do
-        # not shut down this half of the connection: Tor would close the other one, too.
-        self.state = SendState.SUCCESS
-        self._stream.end_if_complete()
+            self.flush()

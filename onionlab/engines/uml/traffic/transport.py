@@ -1,30 +1,54 @@
-"""The transport below a stream: a TCP connection to the other TGen (tgen-transport.c).
+"""The transport below a stream (tgen-transport.c): a TCP connection, and a proxy's handshake on it.
 
 A transport neither waits nor transfers bytes. Its stream does this, reports events to the transport
-and sends the bytes that it returns. Behind a proxy it is a `SocksTransport` (socks.py).
+and sends the messages that it returns. TGen's names of states and errors are in its log.
 """
 
 from __future__ import annotations
 
 import socket
-from typing import TYPE_CHECKING
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
 
 from .options import Peer
-from .states import TransportFault, TransportState
 
-if TYPE_CHECKING:
-    from .log_lines import Line
+Line = tuple[str, str]
+"""A line of TGen's log: the place in TGen's source, "[FILE:LINE] [FUNCTION]", and the text."""
 
 
+TransportState = Literal[
+    "CONNECT",
+    "INIT",
+    "CHOICE",
+    "AUTH_REQUEST",
+    "AUTH_RESPONSE",
+    "REQUEST",
+    "RESPONSE_STATUS",
+    "RESPONSE_TYPE",
+    "RESPONSE_IPV4",
+    "RESPONSE_NAMELEN",
+    "SUCCESS_OPEN",
+    "SUCCESS_EOF",
+    "ERROR",
+]
+"""The state of a connection and of the handshake with its proxy."""
+
+
+TransportFault = Literal[
+    "NONE", "CONNECT", "CHOICE", "AUTH", "STATUS", "ADDR", "READ", "WRITE", "TIMEOUT", "STALLOUT"
+]
+"""The error of a connection or of the handshake."""
+
+
+@dataclass(slots=True)
 class Address:
     """A peer in TGen's notation: name, address, port. The address may be set later."""
 
-    __slots__ = ("address", "name", "port")
-
-    def __init__(self, name: str | None, address: str | None, port: int) -> None:
-        self.name = name
-        self.address = address
-        self.port = port
+    name: str | None
+    address: str | None
+    port: int
 
     @classmethod
     def from_peer(cls, peer: Peer) -> Address:
@@ -55,25 +79,23 @@ class HandshakeError(Exception):
         self.line = line
 
 
+@dataclass(eq=False)
 class Transport:
     """A connection without a proxy, which is open when it is established.
 
     Times are microseconds of the monotonic clock, as in TGen, None if they have not happened.
     """
 
+    sock: socket.socket
+    remote: Address
     proxy: Address | None = None
+    state: TransportState = "CONNECT"
+    fault: TransportFault = "NONE"
+    connected_at: int | None = None
     proxy_init: int | None = None
     proxy_choice: int | None = None
     proxy_request: int | None = None
     proxy_response: int | None = None
-
-    def __init__(self, sock: socket.socket, remote: Address) -> None:
-        self.sock = sock
-        self.fd = sock.fileno()
-        self.remote = remote
-        self.state = TransportState.CONNECT
-        self.fault = TransportFault.NONE
-        self.connected_at: int | None = None
 
     @property
     def local(self) -> Address:
@@ -92,10 +114,10 @@ class Transport:
     def connected(self, now_us: int) -> None:
         """Record that the connection is established."""
         self.connected_at = now_us
-        self.state = TransportState.OPEN
+        self.state = "SUCCESS_OPEN"
 
     def received(self, buffer: bytearray, now_us: int) -> bytes:
-        """Remove the proxy's answer from the buffer. Return the next message to the proxy.
+        """Remove a complete answer of the proxy from the buffer. Return the next message to send.
 
         The message is empty if there is none. Raises HandshakeError.
         """
@@ -107,5 +129,176 @@ class Transport:
 
     def fail(self, fault: TransportFault) -> None:
         """End with an error."""
-        self.state = TransportState.ERROR
+        self.state = "ERROR"
         self.fault = fault
+
+    def __str__(self) -> str:
+        """Describe the transport as TGen's log does."""
+        return (
+            f"[fd={self.sock.fileno()},local={self.local},proxy={self.proxy or 'NULL:0.0.0.0:0'},"
+            f"remote={self.remote},state={self.state},error={self.fault}]"
+        )
+
+
+_VERSION, _LOGIN_VERSION = 5, 1
+_NO_LOGIN, _LOGIN = 0, 2
+_CONNECT, _RESERVED = 1, 0
+_IPV4, _NAME = 1, 3
+_GRANTED = 0
+_IPV4_AND_PORT_BYTES, _PORT_BYTES = 4 + 2, 2
+_MAX_NAME_BYTES = 255
+
+_STATUS = {
+    0x01: "general failure",
+    0x02: "connection not allowed by ruleset",
+    0x03: "network unreachable",
+    0x04: "host unreachable",
+    0x05: "connection refused by destination host",
+    0x06: "TTL expired",
+    0x07: "command not supported / protocol error",
+    0x08: "address type not supported",
+    0xF0: "(tor) onion service descriptor can not be found",
+    0xF1: "(tor) onion service descriptor is invalid",
+    0xF2: "(tor) onion service introduction failed",
+    0xF3: "(tor) onion service rendezvous failed",
+    0xF4: "(tor) onion service missing client authorization",
+    0xF5: "(tor) onion service wrong client authorization",
+    0xF6: "(tor) onion service invalid address",
+    0xF7: "(tor) onion service introduction timed out",
+}
+
+
+@dataclass(eq=False, kw_only=True)
+class SocksTransport(Transport):
+    """A connection through a SOCKS5 proxy (RFC 1928, RFC 1929), open when the proxy has granted it.
+
+    Each message is sent completely before its answer is parsed, and each field of an answer has its
+    own state. username, password: a login is performed if one of them is given. resolve: returns
+    the IPv4 address of a name, or None if it has none.
+    """
+
+    username: str | None
+    password: str | None
+    resolve: Callable[[str], str | None]
+
+    @property
+    def _method(self) -> int:
+        return _NO_LOGIN if self.username is None and self.password is None else _LOGIN
+
+    @property
+    def greeting(self) -> bytes:
+        """The greeting, which offers a single method."""
+        return bytes([_VERSION, 1, self._method])
+
+    def connected(self, now_us: int) -> None:
+        """Record that the connection to the proxy is established. The greeting is sent next."""
+        self.connected_at = now_us
+        self.state = "INIT"
+
+    def message_sent(self, now_us: int) -> bool:
+        """Record that a whole message was sent. Return whether it was a message to the proxy."""
+        if self.state == "INIT":
+            self.state, self.proxy_init = "CHOICE", now_us
+        elif self.state == "AUTH_REQUEST":
+            self.state = "AUTH_RESPONSE"
+        elif self.state == "REQUEST":
+            self.state, self.proxy_request = "RESPONSE_STATUS", now_us
+        else:
+            return False
+        return True
+
+    def received(self, buffer: bytearray, now_us: int) -> bytes:
+        """Remove a complete answer of the proxy from the buffer. Return the next message to send.
+
+        Raises HandshakeError.
+        """
+        state = self.state
+        if state == "RESPONSE_IPV4":
+            self._receive_bound_address(buffer, _IPV4_AND_PORT_BYTES, now_us)
+        elif state == "RESPONSE_NAMELEN" and buffer:
+            self._receive_bound_address(buffer, 1 + buffer[0] + _PORT_BYTES, now_us)
+        elif (receive := _ANSWERS.get(state)) is not None and (answer := _take(buffer, 2)):
+            return receive(self, answer[0], answer[1], now_us)
+        return b""
+
+    def _receive_choice(self, version: int, method: int, now_us: int) -> bytes:
+        self.proxy_choice = now_us
+        if (version, method) != (_VERSION, self._method):
+            raise HandshakeError("CHOICE")
+        if method == _NO_LOGIN:
+            return self._request()
+        self.state = "AUTH_REQUEST"
+        # If one of the two is missing, TGen sends a single NUL in its place.
+        user, password = (
+            b"\x00" if text is None else _at_most_255(text)
+            for text in (self.username, self.password)
+        )
+        return bytes([_LOGIN_VERSION, len(user)]) + user + bytes([len(password)]) + password
+
+    def _receive_login_answer(self, version: int, status: int, now_us: int) -> bytes:
+        if status != _GRANTED:
+            line = (
+                "[tgen-transport.c:777] [_tgentransport_receiveSocksAuth]",
+                f"socks server {self.proxy} authentication failed with "
+                f"username='{self.username or ''}' and password='{self.password or ''}'",
+            )
+            raise HandshakeError("AUTH", line)
+        return self._request()
+
+    def _request(self) -> bytes:
+        self.state = "REQUEST"
+        name, address = self.remote.name, self.remote.address
+        if name is not None and name.endswith(".onion"):
+            host = _at_most_255(name)
+            target = bytes([_NAME, len(host)]) + host
+        else:
+            if address is None and name is not None:
+                address = self.remote.address = self.resolve(name)
+            # TGen requests 0.0.0.0 if it cannot resolve a name. The proxy then refuses the request.
+            target = bytes([_IPV4]) + socket.inet_aton(address or "0.0.0.0")
+        port = struct.pack("!H", self.remote.port)
+        return bytes([_VERSION, _CONNECT, _RESERVED]) + target + port
+
+    def _receive_status(self, version: int, status: int, now_us: int) -> bytes:
+        if status != _GRANTED:
+            line = (
+                "[tgen-transport.c:1160] [_tgentransport_receiveSocksResponseStatus]",
+                f"connection from {self.local} through socks proxy {self.proxy} to {self.remote} "
+                f"failed: our request was not granted by the SOCKS server: error status "
+                f"{status:X}: {_STATUS.get(status, 'unknown error')}",
+            )
+            raise HandshakeError("STATUS", line)
+        self.state = "RESPONSE_TYPE"
+        return b""
+
+    def _receive_type(self, reserved: int, kind: int, now_us: int) -> bytes:
+        if kind not in (_IPV4, _NAME):
+            raise HandshakeError("ADDR")
+        self.state = "RESPONSE_NAMELEN" if kind == _NAME else "RESPONSE_IPV4"
+        return b""
+
+    def _receive_bound_address(self, buffer: bytearray, size: int, now_us: int) -> None:
+        if _take(buffer, size):
+            self.state, self.proxy_response = "SUCCESS_OPEN", now_us
+
+
+# The answers of two bytes, by the state that expects them.
+_ANSWERS: dict[str, Callable[[SocksTransport, int, int, int], bytes]] = {
+    "CHOICE": SocksTransport._receive_choice,
+    "AUTH_RESPONSE": SocksTransport._receive_login_answer,
+    "RESPONSE_STATUS": SocksTransport._receive_status,
+    "RESPONSE_TYPE": SocksTransport._receive_type,
+}
+
+
+def _take(buffer: bytearray, count: int) -> bytes:
+    """Remove the first `count` bytes and return them, or no bytes if there are fewer."""
+    if len(buffer) < count:
+        return b""
+    taken = bytes(buffer[:count])
+    del buffer[:count]
+    return taken
+
+
+def _at_most_255(text: str) -> bytes:
+    return text.encode()[:_MAX_NAME_BYTES]

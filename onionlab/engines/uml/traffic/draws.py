@@ -1,0 +1,130 @@
+"""TGen's random numbers, and the delay distributions of its Markov models (tgen-markovmodel.c).
+
+Each distribution uses the same random numbers in the same order and the same double-precision
+formulas as TGen. Delays are therefore identical to TGen's in microseconds if the C library's
+logarithm, cosine, exponential and power functions agree.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+
+MAX_DELAY_US = 600_000_000
+"""TGen's limit of the wait after an emission: ten minutes."""
+
+# C's DBL_MIN. TGen repeats smaller draws so that a logarithm is finite.
+_TINY = 2.2250738585072014e-308
+
+_STATE_WORDS = 624
+_MULTIPLIER = 1812433253
+_MASK = 2**32 - 1
+_STEP = 2.0**-32
+_PYTHONS_STATE_VERSION = 3
+
+
+class GlibRandom:
+    """The random numbers of GLib's ``g_rand_*``. seed: 0 to 2**32 - 1.
+
+    GLib's generator is MT19937, seeded with one 32-bit number like its authors' ``init_genrand``
+    (``glib/grand.c``). Python's `random.Random` is the same generator with another seeding
+    procedure, so this class computes the state and sets it.
+    """
+
+    def __init__(self, seed: int) -> None:
+        words = [seed & _MASK]
+        for index in range(1, _STATE_WORDS):
+            before = words[-1]
+            words.append((_MULTIPLIER * (before ^ (before >> 30)) + index) & _MASK)
+        self._random = random.Random()
+        self._random.setstate((_PYTHONS_STATE_VERSION, (*words, _STATE_WORDS), None))
+
+    def integer(self) -> int:
+        """``g_rand_int``: uniform from 0 to 2**32 - 1."""
+        return self._random.getrandbits(32)
+
+    def real(self) -> float:
+        """``g_rand_double``: uniform in [0, 1), computed from two integers."""
+        draw = self._random.getrandbits
+        while True:
+            # The order and the roundings matter: the last bit decides which edge is used.
+            value = (draw(32) * _STEP + draw(32)) * _STEP
+            if value < 1.0:
+                return value
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """A delay's distribution: one of `PARAMETERS`, and its parameters in the order listed there."""
+
+    name: str
+    parameters: tuple[float, ...]
+
+    def draw_us(self, numbers: GlibRandom) -> int:
+        """Draw a delay in whole microseconds, rounded to the nearest, from 0 to `MAX_DELAY_US`."""
+        return _whole_us(_DRAWS[self.name](numbers, *self.parameters))
+
+
+def _positive(numbers: GlibRandom) -> float:
+    while True:
+        value = numbers.real()
+        if value > _TINY:
+            return value
+
+
+def _normal(numbers: GlibRandom, location: float, scale: float) -> float:
+    # The Box-Muller method; TGen discards the second of its two values.
+    u, v = _positive(numbers), _positive(numbers)
+    return location + scale * (math.sqrt(-2.0 * math.log(u)) * math.cos(2.0 * math.pi * v))
+
+
+def _lognormal(numbers: GlibRandom, location: float, scale: float) -> float:
+    try:
+        return math.exp(_normal(numbers, location, scale))
+    except OverflowError:
+        return math.inf
+
+
+def _exponential(numbers: GlibRandom, rate: float) -> float:
+    return -math.log(_positive(numbers)) / rate
+
+
+def _pareto(numbers: GlibRandom, scale: float, shape: float) -> float:
+    power = math.pow(_positive(numbers), 1.0 / shape)
+    return scale / power if power else math.inf
+
+
+def _uniform(numbers: GlibRandom, low: float, high: float) -> float:
+    return low + (high - low) * _positive(numbers)
+
+
+_DRAWS: dict[str, Callable[..., float]] = {
+    "normal": _normal,
+    "lognormal": _lognormal,
+    "exponential": _exponential,
+    "pareto": _pareto,
+    "uniform": _uniform,
+}
+
+PARAMETERS = {
+    "normal": ("param_location", "param_scale"),
+    "lognormal": ("param_location", "param_scale"),
+    "exponential": ("param_rate",),
+    "pareto": ("param_scale", "param_shape"),
+    "uniform": ("param_low", "param_high"),
+}
+"""Names of distributions with the names of their parameters.
+
+The unit is microseconds, except for lognormal distributions (the logarithm of microseconds), rates
+(per microsecond) and shapes (without a unit).
+"""
+
+
+def _whole_us(value: float) -> int:
+    # C's round() rounds halves away from zero, Python's rounds them to even numbers.
+    if not 0 < value < MAX_DELAY_US:
+        return MAX_DELAY_US if value > 0 else 0
+    whole = math.floor(value)
+    return whole + (value - whole >= 0.5)

@@ -1,0 +1,359 @@
+"""The walk of a TGen client through its action graph (tgen-driver.c, tgen-generator.c)."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from .action_graph import (
+    Action,
+    ActionGraph,
+    FlowOptions,
+    Pause,
+    Seed,
+    StreamOptions,
+    TrafficOptions,
+)
+from .draws import GlibRandom
+from .log_writer import TgenLogWriter
+from .loop import Loop
+from .markov_model import Event
+from .markov_walk import MarkovWalk
+from .options import Peer
+from .stream_state import StreamState
+from .transport import Address
+
+INSTANT_US = 1000
+HOLD_US = 1_000_000
+STREAMS_IN_AN_INSTANT = 1000
+
+# TGen draws seven of these for a login that is both user name and password (tgen-generator.c).
+_LOGIN_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789@#&?!"
+_LOGIN_LENGTH = 7
+
+WhenOver = Callable[[StreamState], None]
+
+
+OpenStream = Callable[[StreamOptions, Address, Address | None, int, WhenOver], bool]
+"""Starts a stream to a server through a proxy with the seed of its packet model. The stream calls
+back at its end. Returns False if the connection fails immediately.
+"""
+
+
+@dataclass(eq=False)
+class FlowGenerator:
+    """One visit of a flow or traffic vertex, which starts children until its model ends.
+
+    vertex: the vertex's id. kind: "flow" or "traffic". begin_child: starts a stream or a flow that
+    will call `child_over`, or returns False. when_over: called once when the model and all children
+    have ended. begun, completed: numbers of children.
+    """
+
+    loop: Loop
+    log: TgenLogWriter
+    walk: MarkovWalk
+    vertex: str
+    kind: Literal["flow", "traffic"]
+    begin_child: Callable[[FlowGenerator], bool]
+    when_over: Callable[[], None]
+    begun: int = 0
+    completed: int = 0
+
+    @property
+    def child(self) -> str:
+        """The kind of the children."""
+        return "stream" if self.kind == "flow" else "flow"
+
+    def start(self) -> None:
+        """Start the first child, unless the model ends immediately."""
+        step = self.walk.step()
+        kind, child, vertex, delay_us = self.kind, self.child, self.vertex, step.delay_us
+        place = "[_tgengenerator_generateNext]"
+        if step.event is Event.END:
+            self.log.info(
+                f"[tgen-generator.c:533] {place}",
+                f"Found {child} end observation on {kind} '{vertex}' after generating "
+                f"{self.begun} {child}s.",
+            )
+            self._end_if_complete()
+            return
+        # A child may end while it starts, for example if its connection is refused immediately.
+        self.begun += 1
+        if self.begin_child(self):
+            self.log.info(
+                f"[tgen-generator.c:509] {place}",
+                f"Generated new {child} successfully on {kind} action '{vertex}'",
+            )
+        else:
+            self.begun -= 1
+            self.log.warning(
+                f"[tgen-generator.c:512] {place}",
+                f"Failed to create a {child} on {kind} action '{vertex}', delaying {delay_us} "
+                "microseconds before the next try",
+            )
+        # Never call back at this very moment: like TGen, whose timers run at least one nanosecond.
+        self.loop.at(self.loop.clock.now_us + max(1, delay_us), self._next)
+        self.log.info(
+            "[tgen-generator.c:471] [_tgengenerator_setTimer]",
+            f"Set timer of {delay_us} microseconds for {kind} '{vertex}'",
+        )
+        self.log.info(
+            f"[tgen-generator.c:519] {place}",
+            f"Generator for {kind} action '{vertex}' will generate the next {child} in "
+            f"{delay_us} microseconds",
+        )
+
+    def _next(self) -> None:
+        self.log.info(
+            "[tgen-generator.c:449] [_tgengenerator_onTimerExpired]",
+            f"Inter-event delay timer expired on {self.kind} '{self.vertex}'",
+        )
+        self.start()
+
+    def child_over(self) -> None:
+        """Count a child that has ended, successfully or not."""
+        self.completed += 1
+        if not self._end_if_complete():
+            self.log.info(
+                "[tgen-generator.c:309] [_tgengenerator_onCompleteHelper]",
+                f"{self._status()} {self.kind} is still active",
+            )
+
+    def _end_if_complete(self) -> bool:
+        if not self.walk.ended or self.completed < self.begun:
+            return False
+        self.log.message(
+            "[tgen-generator.c:287] [_tgengenerator_onCompleteHelper]",
+            f"{self._status()} {self.kind} is complete",
+        )
+        self.when_over()
+        return True
+
+    def _status(self) -> str:
+        return (
+            f"Generator status for action '{self.vertex}': completed {self.completed} of "
+            f"{self.begun} {self.child}s,"
+        )
+
+
+@dataclass(eq=False)
+class GraphWalk:
+    """The walk of one host.
+
+    Draws (such as a stream's peer or a pause's length) depend on the run's seed, the host's name,
+    the vertex and the number of the visit: the n-th stream of a client has the same peer in every
+    variant of Tor, independent of the durations of earlier streams. Seeds in a graph are used like
+    in TGen, in the order in which flows and streams start. count: counts an event of a kind.
+    """
+
+    graph: ActionGraph
+    seed: int
+    host: str
+    loop: Loop
+    log: TgenLogWriter
+    open_stream: OpenStream
+    count: Callable[[str], None]
+    _visits: Counter[str] = field(default_factory=Counter)
+    _pause_arrivals: Counter[str] = field(default_factory=Counter)
+    _model_seeds: dict[str, GlibRandom] = field(default_factory=dict)
+    _logins: dict[str, GlibRandom] = field(default_factory=dict)
+    # Like TGen, look up each of a graph's peers only once.
+    _peers: dict[Peer, Address] = field(default_factory=dict)
+    _instant_us: int = -1
+    _streams_in_instant: int = 0
+
+    def start(self) -> None:
+        """Start the walk."""
+        self.log.message(
+            "[tgen-driver.c:819] [_tgendriver_onStartClientTimerExpired]",
+            f"starting client using action graph '{self.graph.path}'",
+        )
+        self._continue_from(self.graph.start.id)
+
+    @property
+    def _now_us(self) -> int:
+        return self.loop.clock.now_us
+
+    # --- vertices
+
+    def _continue_from(self, vertex: str) -> None:
+        draw = 0.0
+        if vertex in self.graph.choices:
+            # 53 bits ensure that the result is less than 1.
+            draw = (self._draw(vertex, "edge") >> 11) / 2**53
+            self._visits[vertex] += 1
+        for following in self.graph.following(vertex, draw):
+            self.loop.soon(functools.partial(self._act, following))
+
+    def _continue_later(self, vertex: str, delay_us: int) -> None:
+        self.loop.at(self._now_us + delay_us, functools.partial(self._continue_from, vertex))
+
+    def _act(self, vertex: str) -> None:
+        action = self.graph.actions.get(vertex)
+        if action is None:
+            self._continue_from(vertex)
+        elif isinstance(action, Pause):
+            self._pause(action)
+        elif isinstance(action, TrafficOptions):
+            self._start_traffic(action)
+        elif isinstance(action, FlowOptions):
+            self._start_flow(action, functools.partial(self._continue_after, action))
+        else:
+            self._start_stream(action)
+
+    def _pause(self, pause: Pause) -> None:
+        if pause.times_us:
+            time_us = pause.times_us[self._draw(pause.id, "time") % len(pause.times_us)]
+            self._visits[pause.id] += 1
+            if time_us:
+                self._continue_later(pause.id, time_us)
+                return
+        else:
+            self._pause_arrivals[pause.id] += 1
+            if self._pause_arrivals[pause.id] < pause.incoming:
+                return
+            self._pause_arrivals[pause.id] = 0
+        self._continue_from(pause.id)
+
+    def _draw(self, vertex: str, what: str) -> int:
+        """Return a number below 2**64 that depends only on the position in the walk."""
+        label = (str(self.seed), self.host, vertex, str(self._visits[vertex]), what)
+        digest = hashlib.shake_256("\x1f".join(label).encode()).digest(8)
+        return int.from_bytes(digest, "big")
+
+    # --- flows and traffics
+
+    def _start_traffic(self, options: TrafficOptions) -> None:
+        def begin_flow(traffic: FlowGenerator) -> bool:
+            self._start_flow(options.flow, traffic.child_over)
+            return True
+
+        def end() -> None:
+            self.count("traffics-succeeded")
+            self._continue_after(options)
+
+        walk = MarkovWalk(options.flow_model, self._model_seed(options.flow.stream, "flow model"))
+        self._visits[options.id] += 1
+        self.count("traffics-created")
+        FlowGenerator(
+            self.loop,
+            self.log,
+            walk,
+            vertex=options.id,
+            kind="traffic",
+            begin_child=begin_flow,
+            when_over=end,
+        ).start()
+
+    def _start_flow(self, options: FlowOptions, when_over: Callable[[], None]) -> None:
+        walk = MarkovWalk(options.stream_model, self._model_seed(options.stream, "stream model"))
+        # All streams of a flow share one proxy and one login, so that Tor may use one circuit for
+        # them.
+        stream = self._with_login(options.stream)
+        proxy = self._proxy(stream)
+        self._visits[options.id] += 1
+        self.count("flows-created")
+
+        def end() -> None:
+            self.count("flows-succeeded")
+            when_over()
+
+        FlowGenerator(
+            self.loop,
+            self.log,
+            walk,
+            vertex=options.id,
+            kind="flow",
+            begin_child=lambda flow: self._open_stream(
+                stream, proxy, lambda _stream: flow.child_over()
+            ),
+            when_over=end,
+        ).start()
+
+    def _continue_after(self, action: Action) -> None:
+        """Continue after a flow or traffic, delayed if it ended in the instant of its start."""
+        if self._exceeds_instant_limit():
+            self._continue_later(action.id, HOLD_US)
+        else:
+            self._continue_from(action.id)
+
+    def _exceeds_instant_limit(self) -> bool:
+        if self._instant_us != self._now_us:
+            self._instant_us = self._now_us
+            self._streams_in_instant = 0
+        self._streams_in_instant += 1
+        return self._streams_in_instant > STREAMS_IN_AN_INSTANT
+
+    # --- streams
+
+    def _start_stream(self, options: StreamOptions) -> None:
+        """Start a stream vertex, which TGen treats as a flow of one stream."""
+        self.count("flows-created")
+        options = self._with_login(options)
+        if not self._open_stream(options, self._proxy(options), self._end_single_stream):
+            self.count("flows-failed")
+            self._log_single_stream(options.id, 0)
+            self._continue_later(options.id, HOLD_US)
+
+    def _end_single_stream(self, stream: StreamState) -> None:
+        vertex, failed = stream.vertex, stream.fault != "NONE"
+        self._log_single_stream(vertex, 1)
+        # In TGen the flow has succeeded even if its stream has failed.
+        self.count("flows-succeeded")
+        at_once = failed and self._now_us - stream.started < INSTANT_US
+        if at_once or self._exceeds_instant_limit():
+            # TGen would retry immediately, and simulated time would never advance.
+            self._continue_later(vertex, HOLD_US)
+        else:
+            self._continue_from(vertex)
+
+    def _log_single_stream(self, vertex: str, streams: int) -> None:
+        self.log.message(
+            "[tgen-generator.c:287] [_tgengenerator_onCompleteHelper]",
+            f"Generator status for action '{vertex}': completed {streams} of {streams} streams, "
+            "flow is complete",
+        )
+
+    def _proxy(self, options: StreamOptions) -> Address | None:
+        if not options.proxies:
+            return None
+        return self._peer(options.proxies[self._draw(options.id, "proxy") % len(options.proxies)])
+
+    def _with_login(self, options: StreamOptions) -> StreamOptions:
+        """Return the options with a login for the proxy if they include a seed for logins."""
+        if options.auth_seed is None:
+            return options
+        draw = _generator(self._logins, options.auth_seed).integer
+        letters = [_LOGIN_LETTERS[draw() % len(_LOGIN_LETTERS)] for _ in range(_LOGIN_LENGTH)]
+        return replace(options, username="".join(letters), password="".join(letters))
+
+    def _model_seed(self, options: StreamOptions, what: str) -> int:
+        """Return the seed of a new walk through a model."""
+        if options.model_seed is None:
+            return self._draw(options.id, what) % 2**32
+        return _generator(self._model_seeds, options.model_seed).integer()
+
+    def _open_stream(
+        self, options: StreamOptions, proxy: Address | None, when_over: WhenOver
+    ) -> bool:
+        """Start a stream. Return False if the connection fails immediately."""
+        vertex = options.id
+        remote = self._peer(options.peers[self._draw(vertex, "peer") % len(options.peers)])
+        model_seed = self._model_seed(options, "model")
+        self._visits[vertex] += 1
+        return self.open_stream(options, remote, proxy, model_seed, when_over)
+
+    def _peer(self, peer: Peer) -> Address:
+        if peer not in self._peers:
+            self._peers[peer] = Address.from_peer(peer)
+        return self._peers[peer]
+
+
+def _generator(generators: dict[str, GlibRandom], seed: Seed) -> GlibRandom:
+    if seed.owner not in generators:
+        generators[seed.owner] = GlibRandom(seed.seed)
+    return generators[seed.owner]

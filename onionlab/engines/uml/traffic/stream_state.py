@@ -1,0 +1,286 @@
+"""The state of a stream, with TGen's names (tgen-stream.c), and how a stream ends."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Mapping
+from typing import Generic, Literal, Protocol, TypeVar
+
+from .log_writer import TgenLogWriter
+from .loop import Loop
+from .markov_model import MarkovModel
+from .markov_walk import PacketSchedule
+from .transport import Transport, TransportFault
+
+SendState = Literal[
+    "SEND_NONE",
+    "SEND_COMMAND",
+    "SEND_RESPONSE",
+    "SEND_PAYLOAD",
+    "SEND_CHECKSUM",
+    "SEND_FOOTER",
+    "SEND_SUCCESS",
+    "SEND_ERROR",
+]
+"""The next message of a stream. FOOTER waits for the other side's checksum."""
+
+
+ReceiveState = Literal[
+    "RECV_NONE",
+    "RECV_AUTHENTICATE",
+    "RECV_HEADER",
+    "RECV_MODEL",
+    "RECV_PAYLOAD",
+    "RECV_CHECKSUM",
+    "RECV_FOOTER",
+    "RECV_SUCCESS",
+    "RECV_ERROR",
+]
+"""The message that a stream expects next."""
+
+
+StreamFault = Literal[
+    "NONE", "PROXY", "AUTH", "HEADER", "READ", "READEOF", "WRITE", "TIMEOUT", "STALLOUT", "MISC"
+]
+"""The error of a stream.
+
+PROXY: the transport could not be established. MISC: the kernel reports a socket error that
+neither reading nor writing encountered.
+"""
+
+
+State = TypeVar("State", SendState, ReceiveState)
+
+
+class Direction(Generic[State]):
+    """One direction of a stream. Times are None if they have not happened.
+
+    wanted_bytes: the payload's size, 0 until the packet model ends. total_bytes: since the
+    transport is open.
+    """
+
+    def __init__(self, state: State, wanted_bytes: int) -> None:
+        self.state: State = state
+        self.wanted_bytes = wanted_bytes
+        self.total_bytes = 0
+        self.payload_bytes = 0
+        self.first_at: int | None = None
+        self.last_at: int | None = None
+        self.checksum_at: int | None = None
+
+    def count_payload(self, count: int, now_us: int) -> None:
+        """Count bytes of the payload."""
+        if self.payload_bytes == 0:
+            self.first_at = now_us
+        self.last_at = now_us
+        self.payload_bytes += count
+
+
+class StreamHost(Protocol):
+    """The interface of the host that a stream belongs to.
+
+    low_water_bytes: the payload that wakes up the process. packet_models: by the paths by which
+    clients request them.
+    """
+
+    name: str
+    log: TgenLogWriter
+    loop: Loop
+    low_water_bytes: int
+    packet_models: Mapping[str, MarkovModel]
+
+    def count_bytes(self, read: int, written: int) -> None:
+        """Add bytes to the counters of the next heartbeat."""
+
+    def resolve(self, name: str) -> str | None:
+        """Return the IPv4 address of a name."""
+
+    def stream_ended(self, stream: StreamState) -> None:
+        """Handle the end of a stream; its socket can be closed."""
+
+
+class StreamState:
+    """A stream's data. Times are microseconds of the monotonic clock, as in TGen.
+
+    progress: the time of the last byte in either direction. schedule: the bursts to send; None to
+    send all at once.
+    """
+
+    send: Direction[SendState]
+    receive: Direction[ReceiveState]
+
+    def __init__(self, host: StreamHost, transport: Transport, stream_id: int, vertex: str) -> None:
+        self.host = host
+        self.transport = transport
+        self.sock = transport.sock
+        self.id = stream_id
+        self.vertex = vertex
+        self.schedule: PacketSchedule | None = None
+        self.peer_name = "(null)"
+        self.over = False
+        self.fault: StreamFault = "NONE"
+        self.started = self.now_us
+        self.command_at: int | None = None
+        self.response_at: int | None = None
+        self.progress: int | None = None
+
+    @property
+    def now_us(self) -> int:
+        """The current time of the monotonic clock."""
+        return self.host.loop.clock.now_us
+
+    def want_writable(self) -> None:
+        """Ask the event loop to report when the socket is writable again."""
+        self.host.loop.want_writable(self.sock.fileno())
+
+    # --- the end
+
+    def end_if_complete(self) -> None:
+        """End the stream if both directions have ended."""
+        receive, schedule = self.receive, self.schedule
+        # The model determines how much was to be received: a client that expects nothing does not
+        # wait for the response.
+        if (
+            receive.wanted_bytes == 0
+            and receive.state != "RECV_ERROR"
+            and self.send.state == "SEND_SUCCESS"
+            and schedule is not None
+            and receive.payload_bytes >= schedule.expected_bytes
+        ):
+            receive.state = "RECV_SUCCESS"
+        if receive.state == "RECV_SUCCESS" and self.send.state == "SEND_SUCCESS":
+            self.finish()
+
+    def end_of_file(self) -> None:
+        """Handle the end of file: the other side has closed the connection too early."""
+        if self.transport.state != "SUCCESS_OPEN":
+            self.fail_transport("READ")
+            return
+        self.transport.state = "SUCCESS_EOF"
+        self.host.log.critical(
+            "[tgen-stream.c:492] [_tgenstream_read]",
+            f"read(): transport {self.transport} stream {self} closed unexpectedly",
+        )
+        self.fail_to_receive("READEOF")
+
+    def read_failed(self, error: OSError) -> None:
+        """Log a read error. The caller ends the stream."""
+        self.transport.fail("READ")
+        self.receive.state, self.fault = "RECV_ERROR", "READ"
+        self.host.log.critical(
+            "[tgen-stream.c:483] [_tgenstream_read]",
+            f"read(): transport {self.transport} stream {self} {_describe(error)}",
+        )
+
+    def write_failed(self, error: OSError) -> None:
+        """End with a write error."""
+        if self.transport.state != "SUCCESS_OPEN" and self.fault == "NONE":
+            self.fail_transport("WRITE")
+            return
+        self.transport.fail("WRITE")
+        self.send.state, self.fault = "SEND_ERROR", "WRITE"
+        self.host.log.critical(
+            "[tgen-stream.c:1186] [_tgenstream_flushOut]",
+            f"write(): transport {self.transport} stream {self} {_describe(error)}",
+        )
+        self.fail("WRITE")
+
+    def fail_transport(self, fault: TransportFault) -> None:
+        """End because there is no connection to the other TGen."""
+        self.transport.fail(fault)
+        self.host.log.critical(
+            "[tgen-stream.c:1787] [_tgenstream_runTransportEventLoop]",
+            "transport connection or proxy handshake failed, stream cannot begin",
+        )
+        self.fail("PROXY")
+
+    def fail_to_receive(self, fault: StreamFault) -> None:
+        """End because of an error in the bytes that arrived."""
+        self.receive.state = "RECV_ERROR"
+        self.fail(fault)
+
+    def fail(self, fault: StreamFault) -> None:
+        """End with an error."""
+        self.fault = fault
+        self.finish()
+
+    def finish(self) -> None:
+        """End the stream and log its results in one line."""
+        if self.over:
+            return
+        self.over = True
+        kind, number = ("success", 1738) if self.fault == "NONE" else ("error", 1721)
+        self.host.log.message(
+            f"[tgen-stream.c:{number}] [_tgenstream_log]",
+            f"[stream-{kind}] transport {self.transport} stream {self} bytes {self._bytes()} "
+            f"times {self._times()}",
+        )
+        self.host.stream_ended(self)
+
+    # --- the log
+
+    def log_created(self) -> None:
+        """Log the start of the stream."""
+        self.host.log.info(
+            "[tgen-stream.c:2125] [tgenstream_new]",
+            f"Created new stream {self} on transport {self.transport}",
+        )
+
+    def log_status(self) -> None:
+        """Log the progress of the payload."""
+        self.host.log.info(
+            "[tgen-stream.c:1754] [_tgenstream_log]",
+            f"[stream-status] transport {self.transport} stream {self} bytes {self._bytes()}",
+        )
+
+    def __str__(self) -> str:
+        """Describe the stream as TGen's log does."""
+        return (
+            f"[id={self.id},vertexid={self.vertex},name={self.host.name},"
+            f"peername={self.peer_name},sendsize={self.send.wanted_bytes},"
+            f"recvsize={self.receive.wanted_bytes},sendstate={self.send.state},"
+            f"recvstate={self.receive.state},error={self.fault}]"
+        )
+
+    def _bytes(self) -> str:
+        receive, send = self.receive, self.send
+        return (
+            f"[total-bytes-recv={receive.total_bytes},total-bytes-send={send.total_bytes},"
+            f"payload-bytes-recv={receive.payload_bytes},payload-bytes-send={send.payload_bytes},"
+            f"payload-progress-recv={_progress(receive, receive.state == 'RECV_SUCCESS')},"
+            f"payload-progress-send={_progress(send, send.state == 'SEND_SUCCESS')}]"
+        )
+
+    def _times(self) -> str:
+        def since(time_us: int | None) -> int:
+            return -1 if time_us is None else time_us - self.started
+
+        transport, receive, send = self.transport, self.receive, self.send
+        return (
+            f"[created-ts={self.started},usecs-to-socket-create=0,"
+            f"usecs-to-socket-connect={since(transport.connected_at)},"
+            f"usecs-to-proxy-init={since(transport.proxy_init)},"
+            f"usecs-to-proxy-choice={since(transport.proxy_choice)},"
+            f"usecs-to-proxy-request={since(transport.proxy_request)},"
+            f"usecs-to-proxy-response={since(transport.proxy_response)},"
+            f"usecs-to-command={since(self.command_at)},"
+            f"usecs-to-response={since(self.response_at)},"
+            f"usecs-to-first-byte-recv={since(receive.first_at)},"
+            f"usecs-to-last-byte-recv={since(receive.last_at)},"
+            f"usecs-to-checksum-recv={since(receive.checksum_at)},"
+            f"usecs-to-first-byte-send={since(send.first_at)},"
+            f"usecs-to-last-byte-send={since(send.last_at)},"
+            f"usecs-to-checksum-send={since(send.checksum_at)},now-ts={self.now_us}]"
+        )
+
+
+def _progress(direction: Direction[State], succeeded: bool) -> str:
+    if direction.wanted_bytes:
+        return f"{direction.payload_bytes / direction.wanted_bytes * 100:.2f}%"
+    return "100.00%" if succeeded else "?"
+
+
+def _describe(error: OSError) -> str:
+    number = error.errno or errno.EIO
+    return f"error {number}: {os.strerror(number)}"
