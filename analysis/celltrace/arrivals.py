@@ -1,23 +1,22 @@
 """Arrival times of cells at the next traced relay.
 
 A circuit has the same circuit ID at both ends of a connection, and TLS preserves order: the n-th
-RELAY cell that one relay flushed on a hop of a circuit is the n-th that its peer read. All hops are
-matched with array operations, as full-size traces have tens of millions of cells.
+RELAY cell that one relay flushed on a hop of a circuit is the n-th that its peer read.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
-from analysis.arrays import Bools, Ints
+from analysis.arrays import Ints
 from analysis.celltrace.cell_paths import Relay
 from analysis.celltrace.cells import NEVER
 from analysis.celltrace.events import RELAY, RELAY_EARLY
-
-CIRC_BITS = 32
 
 
 @dataclass(frozen=True)
@@ -42,111 +41,68 @@ def arrivals(relays: Mapping[str, Relay]) -> dict[str, Arrivals]:
     ambiguous: two relays use one circuit ID on two connections at once, a cell would have arrived
     before it left, or the trace of either relay lacks records.
     """
-    whole = [r for r in relays.values() if not (r.trace.malformed or r.trace.missing)]
-    place = {relay.address: number for number, relay in enumerate(whole)}
-    sent = [_end_of_hops(relay, place, leaving=True) for relay in whole]
-    came = [_end_of_hops(relay, place, leaving=False) for relay in whole]
+    complete = [r for r in relays.values() if not (r.trace.malformed or r.trace.missing)]
+    numbers = {relay.address: number for number, relay in enumerate(complete)}
+    read = [_count_cells(relay, numbers, sent=False) for relay in complete]
     none = np.zeros(0, np.int64)
     result = {name: Arrivals(none, none, none) for name in relays}
-    for number, relay in enumerate(whole):
+    for number, relay in enumerate(complete):
         found = [
-            _matched(relay, sent[number].to(peer), whole[peer], came[peer].to(number))
-            for peer in sent[number].peers()
+            _match(sent, read[peer][number])
+            for peer, sent in _count_cells(relay, numbers, sent=True).items()
+            if number in read[peer]
         ]
-        if not found:
-            continue
-        rows, arrived_ns = (np.concatenate(parts) for parts in zip(*found, strict=True))
-        order = np.argsort(rows)
-        rows, cells = rows[order], relay.cells
-        result[relay.name] = Arrivals(cells.seq[rows], cells.out_channel[rows], arrived_ns[order])
+        if found:
+            cells = pd.concat(found).sort_values("row")
+            result[relay.name] = Arrivals(
+                relay.cells.seq[cells["row"]],
+                cells["channel"].to_numpy(),
+                cells["time_ns_read"].to_numpy(),
+            )
     return result
 
 
-@dataclass(frozen=True)
-class _Hops:
-    """The cells of a relay by hop. The cells of hop i are rows[starts[i]:starts[i] + counts[i]].
+def _count_cells(
+    relay: Relay, numbers: Mapping[str, int], *, sent: bool
+) -> dict[int, pd.DataFrame]:
+    """Return the cells that a relay sent to each known peer, or read from it, in their order.
 
-    Attributes:
-        rows: indices into the relay's Cells, in the order in which cells passed, hop by hop.
-        keys: the peer's number and the circuit ID of each hop, ascending.
-        starts: start of each hop in ``rows``.
-        counts: number of cells of each hop.
-    """
+    Args:
+        relay: the relay.
+        numbers: address of each known peer -> its number.
+        sent: whether to return sent cells.
 
-    rows: Ints
-    keys: Ints
-    starts: Ints
-    counts: Ints
-
-    def peers(self) -> list[int]:
-        """Return the numbers of the relays at the other ends."""
-        return [int(peer) for peer in np.unique(self.keys >> CIRC_BITS)]
-
-    def to(self, peer: int) -> _Hops:
-        """Return the hops to one relay; their keys are only circuit IDs."""
-        low, high = np.searchsorted(self.keys, [peer << CIRC_BITS, (peer + 1) << CIRC_BITS])
-        own = slice(low, high)
-        circ = self.keys[own] - (peer << CIRC_BITS)
-        return _Hops(self.rows, circ, self.starts[own], self.counts[own])
-
-    def where(self, keep: Bools | Ints) -> _Hops:
-        """Return some of the hops."""
-        return _Hops(self.rows, self.keys[keep], self.starts[keep], self.counts[keep])
-
-
-def _end_of_hops(relay: Relay, place: Mapping[str, int], *, leaving: bool) -> _Hops:
-    """Return the cells that a relay flushed (leaving) or read, by hop, for known peers.
-
-    place: address of a relay -> its number.
+    Returns:
+        By the peer's number, a row per cell: its row in ``Cells``, the time, the channel, the
+        circuit ID, and the cell's index n among those of this circuit ID.
     """
     cells = relay.cells
-    if leaving:
-        passed, channel, circ = cells.flush_ns != NEVER, cells.out_channel, cells.out_circ
-    else:
-        passed, channel, circ = cells.inbuf_ns != NEVER, cells.in_channel, cells.in_circ
-    rows = np.flatnonzero(passed & ((cells.command == RELAY) | (cells.command == RELAY_EARLY)))
-    peer = _peers(relay, place, channel[rows])
-    rows, peer = rows[peer != NEVER], peer[peer != NEVER]
-    key = (peer << CIRC_BITS) | circ[rows]
-    # Cells are ordered by number, which within a hop is the order in which they passed.
-    order = np.argsort(key, kind="stable")
-    rows, key = rows[order], key[order]
-    starts = np.flatnonzero(np.append(True, key[1:] != key[:-1])) if key.size else key
-    hops = _Hops(rows, key[starts], starts, np.diff(np.append(starts, key.size)))
-    if not starts.size:
-        return hops
-    cell_channel = channel[rows]
-    one = np.minimum.reduceat(cell_channel, starts) == np.maximum.reduceat(cell_channel, starts)
-    return hops.where(one)
-
-
-def _peers(relay: Relay, place: Mapping[str, int], channel: Ints) -> Ints:
-    """Return the number of the relay at the other end of each channel, NEVER if unknown."""
-    known = {
-        number: place[one.address]
-        for number, one in relay.trace.channels.items()
-        if one.address is not None and one.address in place
+    time_ns, channel, circ = (
+        (cells.flush_ns, cells.out_channel, cells.out_circ)
+        if sent
+        else (cells.inbuf_ns, cells.in_channel, cells.in_circ)
+    )
+    is_relay = (cells.command == RELAY) | (cells.command == RELAY_EARLY)
+    rows = np.flatnonzero(is_relay & (time_ns != NEVER))
+    peers = {
+        number: numbers[address]
+        for number, address in relay.trace.peers.items()
+        if address is not None and address in numbers
     }
-    if not known:
-        return np.full(channel.shape, NEVER, np.int64)
-    numbers = np.array(sorted(known), np.int64)
-    peer = np.array([known[number] for number in sorted(known)], np.int64)
-    at = np.minimum(np.searchsorted(numbers, channel), numbers.size - 1)
-    return np.where(numbers[at] == channel, peer[at], NEVER)
+    passed = pd.DataFrame(
+        {"row": rows, "time_ns": time_ns[rows], "channel": channel[rows], "circ": circ[rows]}
+    )
+    passed = passed.assign(peer=passed["channel"].map(peers)).dropna()
+    hops = passed.groupby(["peer", "circ"])
+    channels = hops["channel"]
+    has_one_channel = channels.transform("min") == channels.transform("max")
+    counted = passed.assign(n=hops.cumcount())[has_one_channel]
+    groups: Any = counted.groupby("peer")
+    return {int(peer): own for peer, own in groups}
 
 
-def _matched(sender: Relay, sent: _Hops, receiver: Relay, came: _Hops) -> tuple[Ints, Ints]:
-    """Return the sender's rows of cells that the receiver read, and the times, unordered."""
-    _, here, there = np.intersect1d(sent.keys, came.keys, assume_unique=True, return_indices=True)
-    sent, came = sent.where(here), came.where(there)
-    both = np.minimum(sent.counts, came.counts)
-    begins = np.cumsum(both) - both
-    nth = np.arange(both.sum()) - np.repeat(begins, both)
-    rows = sent.rows[np.repeat(sent.starts, both) + nth]
-    read = came.rows[np.repeat(came.starts, both) + nth]
-    arrived_ns = receiver.cells.inbuf_ns[read]
-    if not both.size:
-        return rows, arrived_ns
-    least_ns = np.minimum.reduceat(arrived_ns - sender.cells.flush_ns[rows], begins)
-    sound = np.repeat(least_ns >= 0, both)
-    return rows[sound], arrived_ns[sound]
+def _match(sent: pd.DataFrame, read: pd.DataFrame) -> pd.DataFrame:
+    """Return the sent cells that the peer read, with the time ``time_ns_read``."""
+    both = sent.merge(read, on=["circ", "n"], suffixes=("", "_read"))
+    way_ns = both["time_ns_read"] - both["time_ns"]
+    return both[way_ns.groupby(both["circ"]).transform("min") >= 0]

@@ -6,7 +6,9 @@ counts.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +17,9 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
 from analysis.celltrace.arrivals import Arrivals, arrivals
-from analysis.celltrace.cell_paths import LEGS, Network, Relay
+from analysis.celltrace.cell_paths import LostError, Network, Relay
 from analysis.celltrace.cells import NEVER, Cells, join
-from analysis.celltrace.events import count_events, read_trace
+from analysis.celltrace.events import read_trace
 from analysis.errors import AnalysisError
 from analysis.formats import files
 from analysis.formats.columns import ARRIVALS, CELLS, RELAY_TIME, arrow_schema
@@ -67,10 +69,10 @@ def extract(run_directory: Path, streams: Path, out: Path) -> TraceCounts:
                     relay=name,
                     role=host.role,
                     bytes=path.stat().st_size,
-                    events={event.name.lower(): n for event, n in count_events([trace])},
+                    events={event.name.lower(): n for event, n in trace.event_counts().items()},
                     fates={fate.name: n for fate, n in cells.counts().items()},
                     repeated=cells.repeated,
-                    channels=len(trace.channels),
+                    channels=len(trace.peers),
                     ended=trace.ended,
                     cut_bytes=trace.cut_bytes,
                     malformed=trace.malformed,
@@ -157,9 +159,7 @@ def _relay_time(
                 f"{files.TRACE_PLAN} does not contain the client {stream['client']}"
             )
         start_ns = epoch_ns + round(stream["start_s"] * 1e9)
-        chain = network.chain(
-            hosts[stream["client"]].address, start_ns + round(ttfb_s * 1e9), start_ns
-        )
+        client = hosts[stream["client"]].address
         own = {
             "client": stream["client"],
             "class": stream["class"],
@@ -167,35 +167,20 @@ def _relay_time(
             "start_s": stream["start_s"],
             "ttfb_s": ttfb_s,
         }
-        if chain.problem:
-            rows.append({**own, "problem": chain.problem})
-        for leg in chain.legs:
-            first, second, third = (ns / 1e9 for ns in leg.stage_ns)
-            rows.append(
-                {
-                    **own,
-                    "leg": LEGS[leg.leg],
-                    "position": leg.position,
-                    "relay": leg.relay,
-                    "role": leg.role,
-                    "inbuf_queue_s": first,
-                    "queue_outbuf_s": second,
-                    "outbuf_flush_s": third,
-                }
-            )
+        try:
+            legs = network.chain(client, start_ns + round(ttfb_s * 1e9), start_ns)
+        except LostError as lost:
+            rows.append({**own, "problem": str(lost)})
+        else:
+            rows += [{**own, **asdict(leg)} for leg in legs]
     return pa.Table.from_pylist(rows, schema=arrow_schema(RELAY_TIME, TRACE_COUNTS_FORMAT))
 
 
 def _followed(table: pa.Table) -> dict[str, int]:
-    problems: dict[str, int] = {}
-    seen = set()
     columns = (table[name].to_pylist() for name in ("client", "stream_index", "problem"))
-    for client, index, problem in zip(*columns, strict=True):
-        if problem is not None:
-            problems[problem] = problems.get(problem, 0) + 1
-        else:
-            seen.add((client, index))
-    return {"followed": len(seen), **dict(sorted(problems.items()))}
+    streams = set(zip(*columns, strict=True))
+    problems = Counter(problem for _, _, problem in streams if problem is not None)
+    return {"followed": len(streams) - problems.total(), **dict(sorted(problems.items()))}
 
 
 def load_cells(records: Path) -> list[tuple[str, str, Cells]]:
@@ -216,22 +201,8 @@ def load_cells(records: Path) -> list[tuple[str, str, Cells]]:
             column: own[column].cast(pa.int64()).fill_null(NEVER).combine_chunks().to_numpy()
             for column in columns
         }
-        cells = Cells(
-            seq=part["seq"],
-            inbuf_ns=part["inbuf_ns"],
-            recognized_ns=part["recognized_ns"],
-            queue_ns=part["queue_ns"],
-            outbuf_ns=part["outbuf_ns"],
-            flush_ns=part["flush_ns"],
-            dropped_ns=np.full(own.num_rows, NEVER, np.int64),
-            in_channel=part["circuit_channel"],
-            in_circ=part["circuit_id"],
-            out_channel=part["circuit_channel"],
-            out_circ=part["circuit_id"],
-            command=part["command"],
-            direction=part["direction"],
-            fate=part["fate"],
-        )
+        channel, circ = part.pop("circuit_channel"), part.pop("circuit_id")
+        cells = Cells(**part, in_channel=channel, in_circ=circ, out_channel=channel, out_circ=circ)
         result.append((name, str(own["role"][0].as_py()), cells))
     return result
 

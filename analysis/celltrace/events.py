@@ -6,11 +6,11 @@ of 24 bytes in the order in which Tor recorded the events.
 
 from __future__ import annotations
 
+import ipaddress
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
-from itertools import islice
 from pathlib import Path
 from typing import Literal
 
@@ -73,40 +73,31 @@ RECORD = np.dtype(
 
 
 @dataclass(frozen=True)
-class Channel:
-    """One connection of the traced Tor. address: the peer's IPv4 address; None: not recorded."""
-
-    number: int
-    address: str | None
-    port: int | None
-    outgoing: bool
-
-
-@dataclass(frozen=True)
 class Trace:
     """The trace of one relay.
 
     Attributes:
         records: of cells, dtype RECORD in native byte order, in the order of the file, shape (n,).
-        channels: by number.
-        tor_version: version of the Tor that wrote it.
-        start_ns: start of tracing, nanoseconds since 1970.
+        peers: number of each channel -> IPv4 address of its peer, or None if it is not recorded.
         ended: whether Tor closed the trace; otherwise its last second may be missing.
         cut_bytes: bytes of an incomplete last record.
         malformed: number of invalid records, which are excluded from all other numbers.
-        first_malformed: offset of the first of them in bytes; None without any.
+        first_malformed: offset of the first of them in bytes, or its line; None without any.
         missing: number of records that the closing record counts but the file lacks.
     """
 
     records: NDArray[np.void]
-    channels: dict[int, Channel]
-    tor_version: str
-    start_ns: int
+    peers: dict[int, str | None]
     ended: bool = False
     cut_bytes: int = 0
     malformed: int = 0
     first_malformed: int | None = None
     missing: int = 0
+
+    def event_counts(self) -> dict[Event, int]:
+        """Return the number of records of each event of a cell."""
+        counts = np.bincount(self.records["event"], minlength=len(Event) + 1)
+        return {event: int(counts[event]) for event in Event if event < Event.CHANNEL}
 
 
 def read_trace(path: Path) -> Trace:
@@ -128,33 +119,33 @@ def read_trace(path: Path) -> Trace:
     except OSError as error:
         raise AnalysisError(f"{path} cannot be read: {error.strerror}") from None
     header, order = _read_header(content, path)
-    body = content[HEADER.itemsize :]
-    whole, cut_bytes = divmod(len(body), RECORD.itemsize)
-    records = np.frombuffer(body, RECORD.newbyteorder(order), count=whole).astype(RECORD)
-    good = _plausible(records)
-    malformed = int(whole - np.count_nonzero(good))
-    if 2 * malformed > whole:
+    count, cut_bytes = divmod(len(content) - HEADER.itemsize, RECORD.itemsize)
+    records = np.frombuffer(
+        content, RECORD.newbyteorder(order), count=count, offset=HEADER.itemsize
+    ).astype(RECORD)
+    is_valid = _are_valid(records)
+    malformed = int(count - np.count_nonzero(is_valid))
+    if 2 * malformed > count:
         raise AnalysisError(
-            f"{path}: {malformed} of {whole} records are invalid",
+            f"{path}: {malformed} of {count} records are invalid",
             "the file is damaged; run the experiment again",
         )
-    first = int(np.argmin(good)) if malformed else None
-    valid = records[good] if malformed else records
-    ends = valid[valid["event"] == Event.END]
-    if len(ends) > 1 or (len(ends) == 1 and valid["event"][-1] != Event.END):
+    valid = records[is_valid]
+    ends = np.flatnonzero(valid["event"] == Event.END)
+    if ends.size and ends[0] != valid.size - 1:
         raise AnalysisError(
             f"{path} goes on after its closing record", "two programs wrote to the same file"
         )
     return Trace(
         records=valid[valid["event"] < Event.CHANNEL],
-        channels=_channels(valid, with_addresses=bool(header["with_addresses"])),
-        tor_version=bytes(header["tor_version"]).decode("ascii", "replace"),
-        start_ns=int(header["start_ns"]),
-        ended=len(ends) == 1,
+        peers=_peers(valid, with_addresses=bool(header["with_addresses"])),
+        ended=bool(ends.size),
         cut_bytes=cut_bytes,
         malformed=malformed,
-        first_malformed=None if first is None else HEADER.itemsize + first * RECORD.itemsize,
-        missing=max(0, int(ends["seq"][0]) - (whole - 1)) if len(ends) == 1 else 0,
+        first_malformed=HEADER.itemsize + int(np.argmin(is_valid)) * RECORD.itemsize
+        if malformed
+        else None,
+        missing=max(0, int(valid["seq"][-1]) - (count - 1)) if ends.size else 0,
     )
 
 
@@ -177,83 +168,40 @@ def _read_header(content: bytes, path: Path) -> tuple[np.void, Literal["<", ">"]
             f"{path} has format {header['version']}, but this program reads {VERSION}",
             "use the program that belongs to the Tor that wrote it",
         )
-    sizes = (int(header["header_size"]), int(header["record_size"]))
-    if sizes != (HEADER.itemsize, RECORD.itemsize):
-        raise AnalysisError(f"{path}: its header is damaged: sizes {sizes[0]} and {sizes[1]}")
+    if (header["header_size"], header["record_size"]) != (HEADER.itemsize, RECORD.itemsize):
+        raise AnalysisError(f"{path}: the sizes in its header are damaged")
     return header, order
 
 
-def _plausible(records: NDArray[np.void]) -> NDArray[np.bool_]:
-    event, direction = records["event"], records["direction"]
-    good = (event >= Event.INBUF) & (event <= Event.END)
-    good &= (direction <= OUTWARD) & (records["zero"] == 0)
+def _are_valid(records: NDArray[np.void]) -> NDArray[np.bool_]:
+    event = records["event"]
+    valid = (event >= Event.INBUF) & (event <= Event.END)
+    valid &= (records["direction"] <= OUTWARD) & (records["zero"] == 0)
     # Only CHANNEL and END records may have the cell number 0.
-    good &= (records["seq"] > 0) | (event >= Event.CHANNEL)
-    result: NDArray[np.bool_] = good
+    result: NDArray[np.bool_] = valid & ((records["seq"] > 0) | (event >= Event.CHANNEL))
     return result
 
 
-def _channels(records: NDArray[np.void], *, with_addresses: bool) -> dict[int, Channel]:
-    found = {}
-    for record in records[records["event"] == Event.CHANNEL]:
-        address = int(record["seq"])
-        text = ".".join(str(address >> shift & 255) for shift in (24, 16, 8, 0))
-        number = int(record["channel"])
-        found[number] = Channel(
-            number,
-            text if with_addresses and address else None,
-            int(record["circ_id"]) if with_addresses and address else None,
-            record["direction"] == OUTWARD,
-        )
-    return found
-
-
-def write_trace(path: Path, trace: Trace) -> None:
-    """Write a trace as Tor would, for tests and imports."""
-    header = np.zeros(1, HEADER)
-    header["magic"] = MAGIC
-    header["byte_order"] = BYTE_ORDER_MARK
-    header["version"] = VERSION
-    header["header_size"] = HEADER.itemsize
-    header["record_size"] = RECORD.itemsize
-    header["start_ns"] = trace.start_ns
-    with_addresses = any(channel.address for channel in trace.channels.values())
-    header["with_addresses"] = with_addresses
-    header["tor_version"] = trace.tor_version.encode("ascii", "replace")
-    channels = np.zeros(len(trace.channels), RECORD)
-    for row, channel in zip(channels, trace.channels.values(), strict=True):
-        row["event"] = Event.CHANNEL
-        row["time_ns"] = trace.start_ns
-        row["channel"] = channel.number
-        row["direction"] = OUTWARD if channel.outgoing else INWARD
-        if channel.address is not None:
-            row["seq"] = int.from_bytes(bytes(map(int, channel.address.split("."))), "big")
-            row["circ_id"] = channel.port or 0
-    parts = [header.tobytes(), channels.tobytes(), trace.records.astype(RECORD).tobytes()]
-    if trace.ended:
-        end = np.zeros(1, RECORD)
-        end["event"] = Event.END
-        end["seq"] = len(channels) + len(trace.records)
-        parts.append(end.tobytes())
-    path.write_bytes(b"".join(parts))
+def _peers(records: NDArray[np.void], *, with_addresses: bool) -> dict[int, str | None]:
+    channels = records[records["event"] == Event.CHANNEL]
+    return {
+        int(number): str(ipaddress.IPv4Address(int(address)))
+        if with_addresses and address
+        else None
+        for number, address in zip(channels["channel"], channels["seq"], strict=True)
+    }
 
 
 # Text of babeltrace2, one event per line: [12:00:00.000000001] (+0.000000001) host tor_cell:inbuf:
 # { cpu_id = 0 }, { time_ns = 1, ... }
-_LINE = re.compile(
-    r"tor_cell:(?P<event>[a-z]+): .*?"
-    r"\{ time_ns = (?P<time>\d+), seq = (?P<seq>\d+), channel = (?P<channel>\d+), "
-    r"circ_id = (?P<circ>\d+), command = (?P<command>\d+), direction = (?P<direction>\d+) \}\s*$"
+_CELL_LINE = re.compile(
+    r"tor_cell:(inbuf|recognized|queue|outbuf|flush|dropped): .*?"
+    r"\{ time_ns = (\d+), seq = (\d+), channel = (\d+), "
+    r"circ_id = (\d+), command = (\d+), direction = (\d+) \}\s*$"
 )
 _CHANNEL_LINE = re.compile(
-    r"tor_cell:channel: .*?"
-    r"\{ time_ns = (?P<time>\d+), channel = (?P<channel>\d+), "
-    r"is_outgoing = (?P<outgoing>\d+) \}\s*$"
+    r"tor_cell:channel: .*?\{ time_ns = \d+, channel = (\d+), is_outgoing = \d+ \}\s*$"
 )
-_LTTNG_EVENTS = {
-    event.name.lower(): event for event in Event if event not in (Event.CHANNEL, Event.END)
-}
-_BATCH_LINES = 1 << 16
 
 
 def read_lttng_text(path: Path) -> Trace:
@@ -265,61 +213,34 @@ def read_lttng_text(path: Path) -> Trace:
     Raises:
         AnalysisError: the file is missing, or has no event of a cell.
     """
-    try:
+    peers: dict[int, str | None] = {}
+    malformed: list[int] = []
+
+    def read_records() -> Iterator[tuple[int, ...]]:
         with path.open(encoding="utf-8", errors="replace") as lines:
-            return _parse_lttng(lines, path)
+            for number, line in enumerate(lines, start=1):
+                if "tor_cell:" not in line:
+                    continue
+                if found := _CELL_LINE.search(line):
+                    time_ns, seq, channel, circ, command, direction = map(int, found.groups()[1:])
+                    event = Event[found[1].upper()]
+                    yield time_ns, seq, channel, circ, event, command, direction, 0
+                elif found := _CHANNEL_LINE.search(line):
+                    peers[int(found[1])] = None
+                else:
+                    malformed.append(number)
+
+    try:
+        records = np.fromiter(read_records(), RECORD)
     except FileNotFoundError:
         raise AnalysisError(
             f"{path} is missing", "write it with: babeltrace2 TRACE >FILE"
         ) from None
-
-
-def _parse_lttng(lines: Iterable[str], path: Path) -> Trace:
-    parts: list[NDArray[np.void]] = []
-    channels: dict[int, Channel] = {}
-    malformed, first_malformed = 0, None
-    stream = iter(lines)
-    number = 0
-    for batch in iter(lambda: list(islice(stream, _BATCH_LINES)), []):
-        rows: list[tuple[int, ...]] = []
-        for line in batch:
-            number += 1
-            if "tor_cell:" not in line:
-                continue
-            found = _LINE.search(line)
-            event = _LTTNG_EVENTS.get(found["event"]) if found else None
-            if found and event is not None:
-                rows.append((int(found["time"]), int(found["seq"]), int(found["channel"]),
-                             int(found["circ"]), event, int(found["command"]),
-                             int(found["direction"]), 0))  # fmt: skip
-            elif channel := _CHANNEL_LINE.search(line):
-                key = int(channel["channel"])
-                channels[key] = Channel(key, None, None, channel["outgoing"] != "0")
-            else:
-                malformed += 1
-                first_malformed = first_malformed or number
-        parts.append(np.array(rows, RECORD))
-    records = np.concatenate(parts) if parts else np.zeros(0, RECORD)
-    if not len(records):
+    if not records.size:
         raise AnalysisError(
             f"{path} has no event of a cell",
             "enable the events tor_cell:* and set CellTrace 1 in the relay's torrc",
         )
     return Trace(
-        records=records,
-        channels=channels,
-        tor_version="",
-        start_ns=int(records["time_ns"].min()),
-        malformed=malformed,
-        first_malformed=first_malformed,
+        records, peers, malformed=len(malformed), first_malformed=next(iter(malformed), None)
     )
-
-
-def count_events(traces: Iterable[Trace]) -> Iterator[tuple[Event, int]]:
-    """Yield how often each event of a cell occurs in some traces."""
-    totals = np.zeros(Event.END + 1, np.int64)
-    for trace in traces:
-        totals += np.bincount(trace.records["event"], minlength=Event.END + 1)
-    for event in Event:
-        if event < Event.CHANNEL:
-            yield event, int(totals[event])

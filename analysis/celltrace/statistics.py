@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
+import pandas as pd
 
 from analysis.arrays import Bools, Floats, Ints
 from analysis.celltrace.cells import NEVER, Cells, Fate
+from analysis.celltrace.events import RELAY
 from analysis.formats.study import CellTimes
 
 NS_PER_MS = 1e6
@@ -42,16 +44,8 @@ def summarise(times_ms: Floats) -> CellTimes:
     """Return the text's summary of times, shape (n,)."""
     if not times_ms.size:
         return CellTimes(0, *(float("nan"),) * 6)
-    low, q1, median, q3, high = np.quantile(times_ms, [0.0, 0.25, 0.5, 0.75, 1.0])
-    return CellTimes(
-        int(times_ms.size),
-        float(low),
-        float(q1),
-        float(median),
-        float(times_ms.mean()),
-        float(q3),
-        float(high),
-    )
+    low, q1, median, q3, high = np.quantile(times_ms, [0.0, 0.25, 0.5, 0.75, 1.0]).tolist()
+    return CellTimes(times_ms.size, low, q1, median, float(times_ms.mean()), q3, high)
 
 
 def stage_ms(cells: Cells, stage: Stage) -> Floats:
@@ -71,7 +65,7 @@ def stage_ms(cells: Cells, stage: Stage) -> Floats:
 
 def relayed_traffic(cells: Cells, begin_ns: int, end_ns: int) -> Cells:
     """Return the relayed RELAY cells received in [begin_ns, end_ns)."""
-    keep = (cells.fate == Fate.RELAYED) & cells.is_traffic
+    keep = (cells.fate == Fate.RELAYED) & (cells.command == RELAY)
     keep &= (cells.inbuf_ns >= begin_ns) & (cells.inbuf_ns < end_ns)
     return cells.where(keep)
 
@@ -83,44 +77,33 @@ class Circuits:
     Attributes:
         circuit_of_cell: index of each cell's circuit, shape (n,).
         cells: number of cells of each circuit, shape (circuits,).
-        quiet_max: maximum number of cells of a quiet circuit: the first quartile.
-        busy_min: minimum number of cells of a busy circuit: the third quartile.
     """
 
     circuit_of_cell: Ints
     cells: Ints
-    quiet_max: float
-    busy_min: float
 
     def members(self, group: Group) -> Bools:
         """Return whether each cell belongs to a group of circuits, shape (n,)."""
-        if group is Group.ALL or not self.cells.size:
-            return np.ones(self.circuit_of_cell.shape, bool)
-        if group is Group.BUSIEST:
-            chosen = np.arange(self.cells.size) == int(np.argmax(self.cells))
-        elif group is Group.QUIET:
-            chosen = self.cells <= self.quiet_max
-        else:
-            chosen = self._busy
-        result: Bools = chosen[self.circuit_of_cell]
+        result: Bools = self._select(group)[self.circuit_of_cell]
         return result
 
     def count(self, group: Group) -> int:
         """Return the number of circuits in a group."""
-        if group is Group.ALL:
-            return int(self.cells.size)
-        if group is Group.BUSIEST:
-            return min(1, int(self.cells.size))
-        if group is Group.QUIET:
-            return int(np.count_nonzero(self.cells <= self.quiet_max))
-        return int(np.count_nonzero(self._busy))
+        return int(np.count_nonzero(self._select(group)))
 
-    @property
-    def _busy(self) -> Bools:
+    def _select(self, group: Group) -> Bools:
+        """Return whether each circuit belongs to a group, shape (circuits,)."""
+        if group is Group.ALL or not self.cells.size:
+            return np.ones(self.cells.size, bool)
+        if group is Group.BUSIEST:
+            busiest: Bools = np.arange(self.cells.size) == np.argmax(self.cells)
+            return busiest
+        quiet_max, busy_min = np.quantile(self.cells, [0.25, 0.75])
+        quiet: Bools = self.cells <= quiet_max
         # If most circuits have one cell, both quartiles are 1. Quiet circuits are then not busy as
         # well.
-        result: Bools = (self.cells >= self.busy_min) & (self.cells > self.quiet_max)
-        return result
+        busy: Bools = (self.cells >= busy_min) & ~quiet
+        return quiet if group is Group.QUIET else busy
 
 
 def by_circuit(keys: Sequence[Ints]) -> Circuits:
@@ -129,19 +112,9 @@ def by_circuit(keys: Sequence[Ints]) -> Circuits:
     Within a relay, the keys are the pair of ``Cells.circuits``; over several relays, also the
     relay.
     """
-    n = len(keys[0])
-    if not n:
-        return Circuits(np.zeros(0, np.int64), np.zeros(0, np.int64), 0.0, 0.0)
-    order = np.lexsort(tuple(keys))
-    changes = np.zeros(n, bool)
-    for key in keys:
-        ranked = key[order]
-        changes[1:] |= ranked[1:] != ranked[:-1]
-    circuit_of_cell = np.empty(n, np.int64)
-    circuit_of_cell[order] = np.cumsum(changes)
-    cells = np.bincount(circuit_of_cell)
-    q1, q3 = np.quantile(cells, [0.25, 0.75])
-    return Circuits(circuit_of_cell, cells, float(q1), float(q3))
+    frame = pd.DataFrame(dict(enumerate(reversed(keys))))
+    circuit_of_cell = np.asarray(frame.groupby(list(frame.columns)).ngroup(), np.int64)
+    return Circuits(circuit_of_cell, np.asarray(np.bincount(circuit_of_cell), np.int64))
 
 
 @dataclass(frozen=True)

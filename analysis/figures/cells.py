@@ -10,6 +10,7 @@ from typing import Any
 
 import matplotlib as mpl
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -22,10 +23,11 @@ from analysis.celltrace.summaries import (
     ALL_ROLES,
     POSITIONS,
     STAGES,
+    WAITS,
     Points,
     TraceTable,
+    mean_times,
     mean_waits,
-    over_seeds,
 )
 from analysis.figures.png import save_png
 from analysis.figures.style import RC, as_drawn
@@ -164,10 +166,13 @@ def _scatter(table: TraceTable, study: Study, role: str) -> Figure:
     by_key = {(p.level, p.variant): p for p in table.points if p.role == role}
     rows: list[tuple[str, Callable[[Points], list[tuple[Bools, str, str]]]]] = [
         ("all cells", lambda p: [(np.ones(p.time_s.shape, bool), BLUE, "all cells")]),
-        ("busiest circuit", lambda p: [(p.busiest, BLUE, "busiest circuit")]),
+        ("busiest circuit", lambda p: [(p.groups[Group.BUSIEST], BLUE, "busiest circuit")]),
         (
             "quiet and busy",
-            lambda p: [(p.busy, GREY, "busy circuits"), (p.quiet, ORANGE, "quiet circuits")],
+            lambda p: [
+                (p.groups[Group.BUSY], GREY, "busy circuits"),
+                (p.groups[Group.QUIET], ORANGE, "quiet circuits"),
+            ],
         ),
     ]
     figure, axes = _canvas(len(rows), len(columns))
@@ -228,9 +233,9 @@ def _stages(table: TraceTable, study: Study) -> Figure:
     columns = column_labels(table, study)
     roles = [role for role in table.relaying_roles if role != ALL_ROLES] or table.roles
     means = {
-        (row.role, row.level, row.variant, row.stage): row
-        for row in over_seeds(table.times)
-        if row.group is Group.ALL
+        (row["role"], row["level"], row["variant"], row["stage"]): row
+        for row in mean_times(table)
+        if row["group"] == Group.ALL
     }
     figure, axes = _canvas(1, len(columns), 2.4)
     for j, (level, variant, label) in enumerate(columns):
@@ -238,7 +243,7 @@ def _stages(table: TraceTable, study: Study) -> Figure:
         base = np.zeros(len(roles))
         for stage in STAGES:
             rows = [means.get((role, level, variant, stage)) for role in roles]
-            heights = np.array([row.summary.mean_ms if row else np.nan for row in rows])
+            heights = np.array([row["mean_ms"] if row else np.nan for row in rows])
             ax.bar(roles, heights, bottom=base, color=STAGE_COLORS[stage], label=stage.value)
             base = base + np.nan_to_num(heights)
         ax.set_title(as_drawn(label))
@@ -252,7 +257,7 @@ def _stages(table: TraceTable, study: Study) -> Figure:
 def _waits(table: TraceTable, study: Study) -> Figure:
     """Draw a panel for each role, with a bar for each level and variant."""
     runs = column_labels(table, study)
-    means = {(row.role, row.level, row.variant): row for row in mean_waits(table)}
+    means = {(row["role"], row["level"], row["variant"]): row for row in mean_waits(table)}
     roles = list(dict.fromkeys(role for role, _, _ in means))
     figure = Figure(
         figsize=(WIDTH_IN, len(roles) * (0.45 + 0.2 * len(runs)) + 0.6), layout="constrained"
@@ -266,11 +271,11 @@ def _waits(table: TraceTable, study: Study) -> Figure:
                 ax.text(0, y, " no cells", va="center")
                 continue
             base_ms = 0.0
-            for part_s, color in zip(row.parts_s, WAIT_COLORS.values(), strict=True):
-                if not np.isnan(part_s):
-                    ax.barh(y, 1000 * part_s, left=base_ms, color=color)
-                    base_ms += 1000 * part_s
-            if np.isnan(row.parts_s[-1]):
+            for name, color in zip(WAITS, WAIT_COLORS.values(), strict=True):
+                if not np.isnan(row[name]):
+                    ax.barh(y, 1000 * row[name], left=base_ms, color=color)
+                    base_ms += 1000 * row[name]
+            if np.isnan(row[WAITS[-1]]):
                 ax.text(base_ms, y, " + ?", va="center")
         ax.set_yticks(range(len(runs)), [as_drawn(label) for _, _, label in runs])
         ax.invert_yaxis()
@@ -288,7 +293,10 @@ def _waits(table: TraceTable, study: Study) -> Figure:
 
 def _first_bytes(table: TraceTable, study: Study) -> Figure:
     columns = column_labels(table, study)
-    classes = list(dict.fromkeys(row.class_name for row in table.relay_times))
+    rows = pd.DataFrame(table.relay_times)
+    keys = ["level", "variant", "stage", "class", "position"]
+    means_ms = (1000 * rows.groupby(keys)["time_s"].mean()).to_dict()
+    classes = rows["class"].unique()
     figure, axes = _canvas(1, len(columns), 2.4)
     for j, (level, variant, label) in enumerate(columns):
         ax: Axes = axes[0][j]
@@ -297,18 +305,7 @@ def _first_bytes(table: TraceTable, study: Study) -> Figure:
         for stage in STAGES:
             heights = np.array(
                 [
-                    1000
-                    * float(
-                        np.mean(
-                            [
-                                row.time_s
-                                for row in table.relay_times
-                                if (row.level, row.variant, row.class_name, row.position, row.stage)
-                                == (level, variant, name, place, stage)
-                            ]
-                            or [0.0]
-                        )
-                    )
+                    means_ms.get((level, variant, stage, name, place), 0.0)
                     for name in classes
                     for place in POSITIONS
                 ]

@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analysis.arrays import Bools, Floats, Ints
-from analysis.celltrace.serving import ServiceInstants
+from analysis.celltrace.queueing import ServiceInstants, Waits
 from analysis.celltrace.statistics import Relayed
-from analysis.celltrace.waiting import Waits
 from analysis.formats.columns import Outcome
 from analysis.measures.downloads import Downloads
 from analysis.measures.peer_transfer import PeerTransfer

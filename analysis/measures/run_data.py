@@ -16,9 +16,8 @@ from analysis.arrays import Floats
 from analysis.celltrace.arrivals import Arrivals
 from analysis.celltrace.cell_tables import load_arrivals, load_cells
 from analysis.celltrace.cells import Cells
-from analysis.celltrace.serving import served
+from analysis.celltrace.queueing import served, waits
 from analysis.celltrace.statistics import relayed
-from analysis.celltrace.waiting import waits
 from analysis.errors import AnalysisError
 from analysis.formats import files
 from analysis.formats.columns import GOODPUT, PEERS, PROGRESS, STREAMS, Column, Outcome

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import astuple
-from itertools import groupby
 from typing import Any, Literal
 
 import numpy as np
+import pandas as pd
 
 from analysis.celltrace.statistics import Group, Stage
 from analysis.celltrace.summaries import (
+    NUMBERS,
     POSITIONS,
+    RELAY_TIME_COLUMNS,
     STAGES,
-    MeanTimes,
+    WAITS,
+    Row,
     TraceTable,
     fate_counts,
+    mean_times,
     mean_waits,
-    over_seeds,
     stream_counts,
 )
 from analysis.figures.cells import TraceFigure, column_labels
@@ -70,15 +73,15 @@ def section(
         "waits": _waits(table, labels, number),
         "spikes": [
             {
-                "role": row.role,
-                "label": labels[row.level, row.variant],
-                "seed": format_network(row.seed, row.repeat).removeprefix("seed "),
-                "period": number(row.period_s),
-                "strength": number(row.strength),
-                "noise": number(row.noise),
+                "role": row["role"],
+                "label": labels[row["level"], row["variant"]],
+                "seed": format_network(row["seed"], row["repeat"]).removeprefix("seed "),
+                "period": number(row["period_s"]),
+                "strength": number(row["strength"]),
+                "noise": number(row["noise"]),
             }
-            for row in sorted(table.spikes, key=lambda row: table.roles.index(row.role))
-            if row.role in table.relaying_roles
+            for row in sorted(table.spikes, key=lambda row: table.roles.index(row["role"]))
+            if row["role"] in table.relaying_roles
         ],
         "positions": POSITIONS,
         "first_bytes": _first_bytes(table, labels, number),
@@ -104,31 +107,21 @@ def _times(
     labels: dict[tuple[str, str], str],
     number: Callable[[float], str],
 ) -> list[dict[str, Any]]:
-    means = [row for row in over_seeds(table.times) if row.stage is Stage.TOTAL]
+    means = [row for row in mean_times(table) if row["stage"] == Stage.TOTAL]
     parts = []
     for role in table.relaying_roles:
         groups = []
         for group in Group:
             rows = [
                 {
-                    "label": labels[row.level, row.variant],
+                    "label": labels[row["level"], row["variant"]],
                     "published": False,
-                    "circuits": number(row.circuits),
-                    "cells": f"{row.cells:,}",
-                    "numbers": [
-                        number(value)
-                        for value in (
-                            row.summary.minimum_ms,
-                            row.summary.quartile1_ms,
-                            row.summary.median_ms,
-                            row.summary.mean_ms,
-                            row.summary.quartile3_ms,
-                            row.summary.maximum_ms,
-                        )
-                    ],
+                    "circuits": number(row["circuits"]),
+                    "cells": f"{row['count']:,}",
+                    "numbers": [number(row[name]) for name in NUMBERS],
                 }
                 for row in means
-                if row.role == role and row.group is group
+                if (row["role"], row["group"]) == (role, group)
             ]
             rows += _published(study, role, group, number)
             groups.append({"name": group.value, "rows": rows})
@@ -164,9 +157,9 @@ def _stages(
     table: TraceTable, labels: dict[tuple[str, str], str], number: Callable[[float], str]
 ) -> list[dict[str, Any]]:
     means = {
-        (row.role, row.level, row.variant, row.stage): row
-        for row in over_seeds(table.times)
-        if row.group is Group.ALL
+        (row["role"], row["level"], row["variant"], row["stage"]): row
+        for row in mean_times(table)
+        if row["group"] == Group.ALL
     }
     parts = []
     for role in table.relaying_roles:
@@ -177,7 +170,7 @@ def _stages(
                 {
                     "label": label,
                     "cells": [
-                        _stage_text(row, number) if row and row.cells else number(float("nan"))
+                        _stage_text(row, number) if row and row["count"] else number(float("nan"))
                         for row in own
                     ],
                 }
@@ -189,7 +182,7 @@ def _stages(
 def _waits(
     table: TraceTable, labels: dict[tuple[str, str], str], number: Callable[[float], str]
 ) -> list[dict[str, Any]]:
-    means = {(row.role, row.level, row.variant): row for row in mean_waits(table)}
+    means = {(row["role"], row["level"], row["variant"]): row for row in mean_waits(table)}
     parts = []
     for role in dict.fromkeys(role for role, _, _ in means):
         own = [
@@ -200,10 +193,10 @@ def _waits(
         rows = [
             {
                 "label": label,
-                "cells": f"{row.cells:,}",
-                "unsent": f"{row.unsent:,}",
-                "parts": [number(1000 * part_s) for part_s in row.parts_s],
-                "arrived": f"{row.arrived / row.cells:.1%}",
+                "cells": f"{row['cells']:,}",
+                "unsent": f"{row['unsent']:,}",
+                "parts": [number(1000 * row[name]) for name in WAITS],
+                "arrived": f"{row['arrived'] / row['cells']:.1%}",
             }
             for label, row in own
         ]
@@ -211,42 +204,37 @@ def _waits(
     return parts
 
 
-def _stage_text(row: MeanTimes, number: Callable[[float], str]) -> str:
+def _stage_text(row: Row, number: Callable[[float], str]) -> str:
     # The share is undefined if no time was spent inside.
-    share = number(row.share) if np.isnan(row.share) else f"{row.share:.0%}"
-    return f"{number(row.summary.mean_ms)} ({number(row.summary.median_ms)}), {share}"
+    share = number(row["share"]) if np.isnan(row["share"]) else f"{row['share']:.0%}"
+    return f"{number(row['mean_ms'])} ({number(row['median_ms'])}), {share}"
 
 
 def _first_bytes(
     table: TraceTable, labels: dict[tuple[str, str], str], number: Callable[[float], str]
 ) -> list[dict[str, Any]]:
-    def key(row: Any) -> tuple[str, str, str]:
-        return row.class_name, row.level, row.variant
-
     result = []
-    for (class_name, level, variant), group in groupby(sorted(table.relay_times, key=key), key):
-        rows = list(group)
-        per_run = {(row.seed, row.repeat): row for row in rows}.values()
-        by_place = {
-            (place, stage): 1000
-            * float(np.mean([r.time_s for r in rows if (r.position, r.stage) == (place, stage)]))
-            for place in POSITIONS
-            for stage in STAGES
-        }
-        ttfb_ms = 1000 * float(np.mean([row.ttfb_s for row in per_run]))
-        inside_ms = sum(by_place.values())
+    rows = pd.DataFrame(table.relay_times, columns=list(RELAY_TIME_COLUMNS))
+    groups: Any = rows.groupby(["class", "level", "variant"])
+    for (class_name, level, variant), own in groups:
+        runs = own.drop_duplicates(["seed", "repeat"])
+        times_ms = 1000 * own.groupby(["position", "stage"])["time_s"].agg(
+            lambda times_s: times_s.to_numpy().mean()
+        )
+        ttfb_ms = 1000 * float(runs["ttfb_s"].mean())
+        inside_ms = float(times_ms.sum())
         result.append(
             {
                 "class_name": class_name,
                 "label": labels[level, variant],
-                "followed": sum(row.followed for row in per_run),
-                "streams": sum(row.streams for row in per_run),
+                "followed": int(runs["followed"].sum()),
+                "streams": int(runs["streams"].sum()),
                 "ttfb": number(ttfb_ms),
                 "inside": number(inside_ms),
                 "share": f"{inside_ms / ttfb_ms:.0%}",
                 "places": [
-                    " + ".join(number(by_place[place, stage]) for stage in STAGES)
-                    for place in POSITIONS
+                    " + ".join(number(times_ms[position, stage]) for stage in STAGES)
+                    for position in POSITIONS
                 ],
             }
         )

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from analysis.celltrace.cells import JOINED, MEANINGS, NEVER, Fate
-from analysis.celltrace.events import Event, count_events
+from analysis.celltrace.events import Event
 from analysis.celltrace.statistics import (
     Group,
     Stage,
@@ -56,13 +56,13 @@ def run(args: argparse.Namespace) -> int:
     if not 1 <= args.duration <= 600:
         raise UserError("--duration is between 1 and 600")
     root = working_root()
-    programs = ensure_live_tor(root, say=print, jobs=args.jobs)
+    tor = ensure_live_tor(root, say=print, jobs=args.jobs)
     out = root / "results" / "celltrace-live"
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
     with lttng.daemon():
         trace = trace_guard(
-            programs,
+            tor,
             out / "network",
             scheduler=args.scheduler,
             seconds=args.duration,
@@ -74,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
                 folder = out / f"overhead-{number}-{tracing}"
                 works.append(
                     load_guard(
-                        programs,
+                        tor,
                         folder,
                         tracing=tracing,
                         scheduler=args.scheduler,
@@ -82,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
                         say=print,
                     )
                 )
-                # Hundreds of megabytes each; what they cost is known, nobody reads them.
+                # Nobody reads these hundreds of megabytes once their cost is known.
                 for left in out.glob(f"{folder.name}*"):
                     shutil.rmtree(left)
     lines = [*report(trace, args.scheduler), *overhead(works)]
@@ -115,7 +115,7 @@ def report(trace: LiveTrace, scheduler: str) -> Iterator[str]:
     if trace.warnings:
         yield f"babeltrace2 says: {trace.warnings.splitlines()[-1]}"
     yield ""
-    for event, count in count_events([trace.lttng]):
+    for event, count in trace.lttng.event_counts().items():
         yield f"  {event.name.lower():11} {count:>10,}"
     yield ""
     fates = trace.cells.counts()

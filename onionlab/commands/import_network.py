@@ -10,7 +10,8 @@ from pathlib import Path
 from onionlab.commands._arguments import listed_files
 from onionlab.experiment.tornettools_writing import write_first_experiment
 from onionlab.paths import networks_directory, working_root
-from onionlab.tornet import KeptTornet, Tornet, import_tornets
+from onionlab.tornet.keeping import KeptTornet, import_tornets
+from onionlab.tornet.model import Tornet
 
 HELP = "import networks that `tornettools generate` wrote, one for each seed"
 

@@ -17,8 +17,8 @@ from onionlab.experiment.tornettools import (
     TornetSettings,
 )
 from onionlab.experiment.tornettools_checks import impossible_in_networks
-from onionlab.tornet import Tornet, TornetHost, list_seeds, load_tornet
-from onionlab.tornet.model import RELAY_ROLES
+from onionlab.tornet.keeping import list_seeds, load_tornet
+from onionlab.tornet.model import RELAY_ROLES, Tornet, TornetHost
 from onionlab.yamlfile.units import show
 
 HOW_TO_IMPORT = (

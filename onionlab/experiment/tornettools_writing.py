@@ -8,7 +8,7 @@ from analysis.formats.durable import write_whole
 from onionlab.experiment.finding import EXPERIMENTS, NAME, OF_OTHERS, SUFFIX, experiment_names
 from onionlab.experiment.tornettools import TornetTime
 from onionlab.experiment.tornettools_networks import facts_of
-from onionlab.tornet import Tornet
+from onionlab.tornet.model import Tornet
 from onionlab.yamlfile.units import format_time
 
 CONVERGED_SHARE = 1 / 3

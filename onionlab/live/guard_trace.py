@@ -12,7 +12,6 @@ from pathlib import Path
 from analysis.celltrace.cells import Cells, join
 from analysis.celltrace.events import Trace, read_lttng_text, read_trace
 from onionlab.live import guard_load, lttng, private_network
-from onionlab.live.live_tor import LiveTor
 
 TRACE_FILE = "cells.trace"
 SETTLE_S = 2.0
@@ -50,7 +49,7 @@ class LiveTrace:
 
 
 def load_guard(
-    programs: LiveTor,
+    tor: Path,
     folder: Path,
     *,
     tracing: str,
@@ -70,7 +69,7 @@ def load_guard(
             stack.enter_context(lttng.session(folder.with_name(folder.name + ".lttng")))
         with (
             private_network.running(
-                programs, folder, scheduler=scheduler, guard_lines=lines, say=say
+                tor, folder, scheduler=scheduler, guard_lines=lines, say=say
             ) as net,
             guard_load.server() as port,
         ):
@@ -89,7 +88,7 @@ def load_guard(
 
 
 def trace_guard(
-    programs: LiveTor,
+    tor: Path,
     folder: Path,
     *,
     scheduler: str,
@@ -104,9 +103,7 @@ def trace_guard(
     """
     recorded = folder.with_name(folder.name + ".lttng")
     shutil.rmtree(recorded, ignore_errors=True)
-    work = load_guard(
-        programs, folder, tracing="both", scheduler=scheduler, seconds=seconds, say=say
-    )
+    work = load_guard(tor, folder, tracing="both", scheduler=scheduler, seconds=seconds, say=say)
     text = folder.with_name(folder.name + ".txt")
     say("reading LTTng's trace with babeltrace2")
     warnings = lttng.to_text(recorded, text)

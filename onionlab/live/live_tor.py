@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from analysis.formats.durable import put_in_place
@@ -16,6 +13,7 @@ from onionlab.programs.building import (
     apply_patch,
     build_lock,
     building_directory,
+    hash_inputs,
     new_log,
     run_logged,
 )
@@ -38,16 +36,8 @@ LTTNG_PROGRAMS = ("lttng", "lttng-sessiond", "babeltrace2")
 LTTNG_HINT = "on Debian: apt-get install lttng-tools liblttng-ust-dev babeltrace2"
 
 
-@dataclass(frozen=True)
-class LiveTor:
-    """The programs of a finished build."""
-
-    tor: Path
-    gencert: Path
-
-
-def ensure_live_tor(root: Path, *, say: Callable[[str], None], jobs: int | None = None) -> LiveTor:
-    """Build Tor with the series cell-trace and LTTng-UST unless this build exists.
+def ensure_live_tor(root: Path, *, say: Callable[[str], None], jobs: int | None = None) -> Path:
+    """Build Tor with the series cell-trace and LTTng-UST unless it exists. Return the executable.
 
     Raises:
         UserError: LTTng is not installed, or the build failed.
@@ -59,8 +49,7 @@ def ensure_live_tor(root: Path, *, say: Callable[[str], None], jobs: int | None 
     with build_lock(build_directory(root) / "tor", "Tor", say):
         inputs = prepare(root, say=say, jobs=jobs)
         decisive = {**provenance(inputs, series), "tor": inputs.source.sha256, "lttng": 1}
-        key = hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()[:16]
-        store = inputs.directory / "store" / f"lttng-{key}"
+        store = inputs.directory / "store" / f"lttng-{hash_inputs(decisive)}"
         if not store.is_dir():
             what = "Tor with LTTng"
             log = new_log(inputs, what)
@@ -87,4 +76,4 @@ def ensure_live_tor(root: Path, *, say: Callable[[str], None], jobs: int | None 
                 for program in PROGRAMS:
                     shutil.copy2(tree / program, staged)
                 put_in_place(staged, store)
-    return LiveTor(store / "tor", store / "tor-gencert")
+    return store / "tor"

@@ -13,14 +13,17 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from onionlab.errors import UserError
-from onionlab.live.live_tor import LiveTor
+from onionlab.rundir.keys import make_authority_keys, make_relay_keys
 
 ADDRESS = "127.0.0.1"
 GUARD = "guard"
 RELAYS = ("authority", GUARD, "middle", "exit")
+SEED = 1
+"""The keys' seed: anybody can compute them, and only programs of this machine connect."""
 BOOTSTRAP_TIMEOUT_S = 180.0
 STOP_TIMEOUT_S = 15.0
 CIRCUIT_READY = "Bootstrapped 100%"
@@ -44,6 +47,9 @@ TestingV3AuthInitialDistDelay 4 seconds
 V3AuthVotingInterval 20 seconds
 V3AuthVoteDelay 4 seconds
 V3AuthDistDelay 4 seconds
+DirAuthority authority orport={authority_or_port} no-v2 v3ident={v3_identity} \
+127.0.0.1:{dir_port} {authority}
+Schedulers {scheduler}
 """
 RELAY = """\
 Nickname {name}
@@ -100,7 +106,7 @@ class LiveNetwork:
 
 @contextlib.contextmanager
 def running(
-    programs: LiveTor,
+    tor: Path,
     folder: Path,
     *,
     scheduler: str,
@@ -110,7 +116,7 @@ def running(
     """Start the network in ``folder``, which must not exist, and stop it when the block ends.
 
     Args:
-        programs: the build of Tor to run.
+        tor: the executable.
         folder: the directory for all files of the network.
         scheduler: torrc `Schedulers` of every Tor process.
         guard_lines: torrc lines for the guard only.
@@ -120,37 +126,44 @@ def running(
         UserError: a Tor process ended, or the client built no circuit in time. The message quotes
           the last lines of its log.
     """
-    ports = _free_ports(2 * len(RELAYS) + 1)
-    or_port = dict(zip(RELAYS, ports, strict=False))
-    dir_port, socks_port = ports[-2], ports[-1]
-    folder.mkdir(parents=True)
-    for name in (*RELAYS, "client"):
-        (folder / name).mkdir(mode=0o700)
-    authority = _make_authority(programs, folder / "authority", or_port["authority"], dir_port)
-    fingerprints = {
-        name: _fingerprint(programs, folder / name, or_port[name])
-        for name in RELAYS
-        if name != "authority"
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(len(RELAYS) + 2)]
+        for one in sockets:
+            one.bind((ADDRESS, 0))
+        socks_port, dir_port, *or_ports = (int(one.getsockname()[1]) for one in sockets)
+    today = datetime.now(UTC)
+    published, expires = (f"{today + timedelta(days=days):%Y-%m-%d %H:%M:%S}" for days in (-1, 100))
+    authority = make_authority_keys(SEED, "authority", published=published, expires=expires)
+    keys = {name: make_relay_keys(SEED, name) for name in RELAYS[1:]}
+    values = {
+        "scheduler": scheduler,
+        "socks_port": socks_port,
+        "dir_port": dir_port,
+        "authority_or_port": or_ports[0],
+        "v3_identity": authority.v3_identity,
+        "authority": authority.fingerprint,
+        **{name: one.fingerprint for name, one in keys.items()},
     }
-    known = {"guard": fingerprints[GUARD], "exit": fingerprints["exit"]}
-    for name in (*RELAYS, "client"):
-        text = COMMON.format(folder=folder / name) + authority + f"Schedulers {scheduler}\n"
-        if name == "client":
-            text += CLIENT.format(socks_port=socks_port, **known)
-        else:
-            text += RELAY.format(name=name, or_port=or_port[name])
-            if name == "authority":
-                text += AUTHORITY.format(dir_port=dir_port, **known)
-            else:
-                text += EXIT if name == "exit" else NO_EXIT
-        if name == GUARD:
-            text += "".join(f"{line}\n" for line in guard_lines)
+    kinds = {"authority": AUTHORITY, GUARD: NO_EXIT, "middle": NO_EXIT, "exit": EXIT}
+    torrc = {
+        name: COMMON + RELAY.format(name=name, or_port=or_port) + kinds[name]
+        for name, or_port in zip(RELAYS, or_ports, strict=True)
+    }
+    torrc["client"] = COMMON + CLIENT
+    for name, text in torrc.items():
+        (folder / name / "keys").mkdir(mode=0o700, parents=True)
+        (folder / name).chmod(0o700)
+        own = "".join(f"{line}\n" for line in guard_lines) if name == GUARD else ""
+        text = text.format(folder=folder / name, **values) + own
         (folder / name / "torrc").write_text(text)
+        files = authority.files if name == "authority" else keys[name].files if name in keys else {}
+        for file, content in files.items():
+            (folder / name / "keys" / file).write_bytes(content)
     processes: dict[str, subprocess.Popen[bytes]] = {}
     try:
-        for name in (*RELAYS, "client"):
+        for name in torrc:
             processes[name] = subprocess.Popen(
-                [programs.tor, "-f", folder / name / "torrc"],
+                [tor, "-f", folder / name / "torrc"],
                 cwd=folder / name,
                 stdin=subprocess.DEVNULL,
                 stdout=(folder / name / "stdout").open("wb"),
@@ -173,62 +186,6 @@ def running(
             if process.poll() is None:
                 process.kill()
                 process.wait()
-
-
-def _free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind((ADDRESS, 0))
-        return [int(one.getsockname()[1]) for one in sockets]
-
-
-def _run(command: Sequence[str | Path], given: bytes = b"") -> str:
-    result = subprocess.run(command, input=given, capture_output=True, check=False)
-    if result.returncode != 0:
-        said = (result.stdout + result.stderr).decode(errors="replace").strip()
-        raise UserError(f"{Path(command[0]).name} failed: {said[-500:]}")
-    return result.stdout.decode(errors="replace")
-
-
-def _make_authority(programs: LiveTor, folder: Path, or_port: int, dir_port: int) -> str:
-    """Generate an authority's keys. Return the DirAuthority line that all other hosts need."""
-    keys = folder / "keys"
-    keys.mkdir(mode=0o700)
-    _run(
-        [
-            programs.gencert, "--create-identity-key", "--passphrase-fd", "0", "-m", "1",
-            "-a", f"{ADDRESS}:{dir_port}",
-            "-i", keys / "authority_identity_key",
-            "-s", keys / "authority_signing_key",
-            "-c", keys / "authority_certificate",
-        ],
-        b"no secret\n",
-    )  # fmt: skip
-    certificate = (keys / "authority_certificate").read_text()
-    v3_identity = next(
-        line.split()[1] for line in certificate.splitlines() if line.startswith("fingerprint ")
-    )
-    fingerprint = _fingerprint(programs, folder, or_port)
-    return (
-        f"DirAuthority authority orport={or_port} no-v2 v3ident={v3_identity} "
-        f"{ADDRESS}:{dir_port} {fingerprint}\n"
-    )
-
-
-def _fingerprint(programs: LiveTor, folder: Path, or_port: int) -> str:
-    """Make a relay generate its identity key. Return its fingerprint."""
-    _run(
-        [
-            programs.tor, "--list-fingerprint", "--ignore-missing-torrc",
-            "-f", folder / "none", "--defaults-torrc", folder / "none",
-            "--DataDirectory", folder, "--ORPort", str(or_port), "--SocksPort", "0",
-            "--Nickname", folder.name, "--ContactInfo", "private", "--Log", "err stderr",
-            "--ExitPolicy", "reject *:*", "--Address", ADDRESS, "--TestingTorNetwork", "1",
-            "--DirAuthority", f"none orport=1 v3ident={'A' * 40} {ADDRESS}:1 {'B' * 40}",
-        ]
-    )  # fmt: skip
-    return (folder / "fingerprint").read_text().split()[1]
 
 
 def _wait_for_circuit(processes: Mapping[str, subprocess.Popen[bytes]], folder: Path) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,6 +43,9 @@ _BANDWIDTH = re.compile(r"[0-9]{1,10}", re.ASCII)
 _TIME = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", re.ASCII)
 _IDENTITY = re.compile(r"[A-Za-z0-9+/]{27}", re.ASCII)
 _MIN_PARTS_OF_R = {"ns": 9, "microdesc": 8}
+_RELAY_LINES = ("r", "s", "w")
+_Entry = dict[str, tuple[int, str]]
+"""The lines of the header or of a relay: keyword -> number and rest of its first line."""
 
 
 class ConsensusError(ValueError):
@@ -65,92 +68,65 @@ class Consensus:
     without_weight: int
 
 
-@dataclass
-class _Relay:
-    """A partially read relay entry."""
-
-    line: int
-    flags: frozenset[str] | None = None
-    kb_per_s: int | None = None
-
-
 def read_consensus(content: bytes) -> Consensus:
     """Parse a consensus. Raises ConsensusError."""
     try:
         lines = content.decode("utf-8").replace("\r\n", "\n").split("\n")
     except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise ConsensusError(f"line {line}: not text in UTF-8") from None
+        number = content.count(b"\n", 0, error.start) + 1
+        raise ConsensusError(f"line {number}: not text in UTF-8") from None
     # CollecTor's files begin with an additional annotation line.
     first = 1 if lines[0].startswith("@type ") else 0
-    if first >= len(lines) or _FLAVOUR.fullmatch(lines[first]) is None:
-        found = show(lines[min(first, len(lines) - 1)])
+    if _FLAVOUR.fullmatch("".join(lines[first : first + 1])) is None:
+        found = show("".join(lines[first : first + 1]))
         raise ConsensusError(f"line {first + 1}: expected network-status-version 3, got {found}")
-    flavour = "microdesc" if lines[first].endswith("microdesc") else "ns"
-    header: dict[str, str] = {}
-    relays: dict[str, _Relay] = {}
-    latest: _Relay | None = None
-    for number, text in enumerate(lines[first:], start=first + 1):
-        word, _, rest = text.partition(" ")
+    min_parts = _MIN_PARTS_OF_R["microdesc" if lines[first].endswith("microdesc") else "ns"]
+    header: _Entry = {}
+    relays: list[_Entry] = []
+    for number, line in enumerate(lines[first:], start=first + 1):
+        word, _, rest = line.partition(" ")
         if word == "directory-footer":
             break
         if word == "r":
-            parts = rest.split(" ")
-            if len(parts) + 1 < _MIN_PARTS_OF_R[flavour] or not _IDENTITY.fullmatch(parts[1]):
-                raise ConsensusError(f"line {number}: a relay's line `r` is truncated or damaged")
-            if parts[1] in relays:
-                raise ConsensusError(f"line {number}: duplicate relay")
-            latest = relays[parts[1]] = _Relay(number)
-        elif latest is None and word in ("vote-status", "valid-after"):
-            header.setdefault(word, rest)
-        elif latest is None:
-            continue
-        elif word == "s":
-            _once(latest.flags, number, "s")
-            latest.flags = frozenset(rest.split())
-        elif word == "w":
-            _once(latest.kb_per_s, number, "w")
-            latest.kb_per_s = _bandwidth(rest, number)
+            relays.append({})
+        entry = relays[-1] if relays else header
+        if word in entry and relays and word in _RELAY_LINES:
+            raise ConsensusError(f"line {number}: duplicate line `{word}` for one relay")
+        entry.setdefault(word, (number, rest))
     else:
         raise ConsensusError("the document is truncated: it has no line directory-footer")
-    status = header.get("vote-status")
+    status = header.get("vote-status", (0, ""))[1]
     if status != "consensus":
-        found = "no line vote-status" if status is None else f"vote-status {show(status)}"
-        raise ConsensusError(f"expected the line `vote-status consensus`, got {found}")
-    valid_after = header.get("valid-after", "")
+        raise ConsensusError(f"expected the line `vote-status consensus`, got {show(status)}")
+    valid_after = header.get("valid-after", (0, ""))[1]
     if _TIME.fullmatch(valid_after) is None:
         raise ConsensusError("the line valid-after is missing or has no valid time")
-    return _classify(valid_after, list(relays.values()))
+    return _classify(valid_after, relays, min_parts)
 
 
-def _once(earlier: object, number: int, word: str) -> None:
-    if earlier is not None:
-        raise ConsensusError(f"line {number}: duplicate line `{word}` for one relay")
-
-
-def _bandwidth(text: str, number: int) -> int:
-    """Return the weight in a line `w`, which must contain Bandwidth= exactly once."""
-    found = [word[len("Bandwidth=") :] for word in text.split() if word.startswith("Bandwidth=")]
-    if len(found) != 1 or not _BANDWIDTH.fullmatch(found[0]) or int(found[0]) > MAX_KB_PER_S:
-        raise ConsensusError(f"line {number}: expected one Bandwidth= with a number of kB/s")
-    return int(found[0])
-
-
-def _classify(valid_after: str, relays: list[_Relay]) -> Consensus:
+def _classify(valid_after: str, relays: list[_Entry], min_parts: int) -> Consensus:
     weights: dict[str, list[int]] = {role: [] for role in RELAY_ROLES}
+    seen: set[str] = set()
     not_running = without_weight = 0
-    for relay in relays:
-        for word, value in (("s", relay.flags), ("w", relay.kb_per_s)):
-            if value is None:
-                raise ConsensusError(f"line {relay.line}: this relay has no line `{word}`")
-        assert relay.flags is not None
-        assert relay.kb_per_s is not None
-        if not relay.flags >= REQUIRED_FLAGS:
+    for entry in relays:
+        number, router = entry["r"]
+        parts = router.split(" ")
+        if len(parts) + 1 < min_parts or not _IDENTITY.fullmatch(parts[1]):
+            raise ConsensusError(f"line {number}: a relay's line `r` is truncated or damaged")
+        if parts[1] in seen:
+            raise ConsensusError(f"line {number}: duplicate relay")
+        seen.add(parts[1])
+        for word in _RELAY_LINES:
+            if word not in entry:
+                raise ConsensusError(f"line {number}: this relay has no line `{word}`")
+        flags = frozenset(entry["s"][1].split())
+        kb_per_s = _bandwidth(*entry["w"])
+        if not flags >= REQUIRED_FLAGS:
             not_running += 1
-        elif relay.kb_per_s == 0:
+        elif kb_per_s == 0:
             without_weight += 1
         else:
-            weights[_position(relay.flags)].append(relay.kb_per_s)
+            weights[_position(flags)].append(kb_per_s)
     if not any(weights.values()):
         raise ConsensusError("no relay is running and has a weight")
     return Consensus(
@@ -161,13 +137,19 @@ def _classify(valid_after: str, relays: list[_Relay]) -> Consensus:
     )
 
 
+def _bandwidth(number: int, text: str) -> int:
+    """Return the weight in a line `w`, which must contain Bandwidth= exactly once."""
+    found = [word[len("Bandwidth=") :] for word in text.split() if word.startswith("Bandwidth=")]
+    if len(found) != 1 or not _BANDWIDTH.fullmatch(found[0]) or int(found[0]) > MAX_KB_PER_S:
+        raise ConsensusError(f"line {number}: expected one Bandwidth= with a number of kB/s")
+    return int(found[0])
+
+
 def _position(flags: frozenset[str]) -> str:
     """Return the most specialised circuit position that a relay with these flags qualifies for."""
-    is_exit = "Exit" in flags and "BadExit" not in flags
-    is_guard = "Guard" in flags
-    if is_exit:
-        return "exitguard" if is_guard else "exit"
-    return "guard" if is_guard else "middle"
+    if "Exit" in flags and "BadExit" not in flags:
+        return "exitguard" if "Guard" in flags else "exit"
+    return "guard" if "Guard" in flags else "middle"
 
 
 def import_consensus(root: Path, source: Path, name: str) -> tuple[Consensus, Path]:
@@ -217,19 +199,15 @@ def capacity_file(consensus: Consensus, name: str, sha256: str) -> bytes:
         f"# Made by `onionlab import-consensus --name {name}`.",
         "",
         "distributions:",
-        *_entries(consensus, name),
     ]
-    return ("\n".join(lines) + "\n").encode()
-
-
-def _entries(consensus: Consensus, name: str) -> Iterator[str]:
     for role, weights in consensus.weights_kb_per_s.items():
         if weights:
-            yield f"  {name}-{role}: ["
             # A kilobyte is 1000 bytes, or 125/128 KiB, which a decimal fraction represents exactly.
             listed = ", ".join(
                 f"{weight * 125 / 128:.7f}".rstrip("0").rstrip(".") for weight in weights
             )
-            yield textwrap.fill(
+            lines.append(f"  {name}-{role}: [")
+            lines += textwrap.wrap(
                 listed + "]", LINE_LENGTH, initial_indent="    ", subsequent_indent="    "
             )
+    return ("\n".join(lines) + "\n").encode()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, TypeVar
@@ -59,16 +59,7 @@ class Geography:
 _NUMBER = TypeAdapter(PositiveNumber, config=ConfigDict(strict=True, allow_inf_nan=False))
 
 
-def _parse_quantile(value: object) -> float:
-    try:
-        quantile = float(str(value))
-    except ValueError:
-        quantile = -1.0
-    if not 0 <= quantile <= 1:
-        raise ValueError(f"expected a quantile from 0 to 1, such as 0.95, got {show(value)}")
-    return quantile
-
-
+Quantile = Annotated[float, Field(ge=0, le=1, strict=False)]
 # Names of places begin with a region's name. Shadow's GML allows neither quotes nor non-ASCII
 # letters.
 Region = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._-]*$")]
@@ -120,7 +111,7 @@ class GeographyEntry(Model):
     rtt_ms: dict[Text, dict[Text, PositiveNumber]] = key(
         description="round-trip time between two regions, in either order"
     )
-    rtt_deviation: dict[Annotated[float, BeforeValidator(_parse_quantile)], PositiveNumber] = key(
+    rtt_deviation: dict[Quantile, PositiveNumber] = key(
         min_length=1, description="factor of a pair of hosts on its regions' figure, by quantile"
     )
     client_bandwidth_mbit_per_s: dict[Text, Access] = key(description="access, by region")
@@ -179,10 +170,10 @@ def load_relays(root: Path, name: str) -> tuple[SourceRelay, ...]:
     """
     content, tree = _read(root, CAPACITY_FILE, CapacitiesFile)
     known = dict(content.distributions)
-    for file in [] if name in known else _further_files(root):
-        known = {**_read(root, file, CapacitiesFile)[0].distributions, **known}
+    for file in _further_files(root):
         if name in known:
             break
+        known = {**_read(root, file, CapacitiesFile)[0].distributions, **known}
     found = _look_up(known, name, tree.file)
     # A stable sort: relays with equal links stay in the file's order.
     return tuple(sorted(found, key=lambda relay: relay.link_bit_per_s))
@@ -193,14 +184,12 @@ def known_geographies(root: Path) -> frozenset[str] | None:
 
     `load_geography` reports errors in the file.
     """
-    return _keys_in(root, REGIONS_FILE, "geographies")
+    return _names(root, [REGIONS_FILE], "geographies")
 
 
 def known_capacities(root: Path) -> frozenset[str] | None:
     """Return the names of all distributions of capacity, or None if a file cannot be read."""
-    found = [_keys_in(root, f, "distributions") for f in (CAPACITY_FILE, *_further_files(root))]
-    names = [one for one in found if one is not None]
-    return frozenset().union(*names) if len(names) == len(found) else None
+    return _names(root, [CAPACITY_FILE, *_further_files(root)], "distributions")
 
 
 def distribution_names(name: str) -> frozenset[str]:
@@ -214,16 +203,19 @@ def _further_files(root: Path) -> list[str]:
     )
 
 
-def _keys_in(root: Path, file: str, section: str) -> frozenset[str] | None:
-    path = root / file
-    try:
-        tree, _ = read_file(path, display_name(path, root))
-    except UserError:
-        return None
-    below = tree.get(section) if tree is not None else None
-    if below is None or not isinstance(below.value, dict):
-        return None
-    return frozenset(below.value)
+def _names(root: Path, files: Iterable[str], section: str) -> frozenset[str] | None:
+    """Return the keys of a section in some files, or None if a file cannot be read."""
+    names: set[str] = set()
+    for file in files:
+        try:
+            tree, _ = read_file(root / file, file)
+        except UserError:
+            return None
+        below = tree.get(section) if tree is not None else None
+        if below is None or not isinstance(below.value, dict):
+            return None
+        names |= below.value.keys()
+    return frozenset(names)
 
 
 def _read(root: Path, file: str, model: type[AnyModel]) -> tuple[AnyModel, Node]:
@@ -256,29 +248,30 @@ def _inconsistencies(
     entry: GeographyEntry, tree: Node, where: tuple[str, ...]
 ) -> Iterator[Problem]:
     """Yield errors of an entry that no network can be drawn from although each value is valid."""
+    rtt_ms = {(a, b): value for a, row in entry.rtt_ms.items() for b, value in row.items()}
+    access = entry.client_bandwidth_mbit_per_s
     named = {
-        "rtt_ms": {*entry.rtt_ms, *itertools.chain(*entry.rtt_ms.values())},
-        "client_bandwidth_mbit_per_s": set(entry.client_bandwidth_mbit_per_s),
+        "rtt_ms": set(itertools.chain(entry.rtt_ms, *entry.rtt_ms.values())),
+        "client_bandwidth_mbit_per_s": set(access),
         "places": set(itertools.chain(*entry.places.values())),
     }
     for section, regions in named.items():
         for region in sorted(regions - set(entry.regions)):
             message = f"unknown region {show(region)}{nearest(region, entry.regions)}"
             yield tree.locate((*where, section), message)
-    for a, row in entry.rtt_ms.items():
-        for b, value in row.items():
-            # If the two figures differed, only one of them would count.
-            if a < b and entry.rtt_ms.get(b, {}).get(a, value) != value:
-                message = f"{a} - {b} and {b} - {a} differ; give only one of them"
-                yield tree.locate((*where, "rtt_ms", a, b), message)
-    known = {frozenset((a, b)) for a, row in entry.rtt_ms.items() for b in row}
+    for (a, b), value in rtt_ms.items():
+        # If the two figures differed, only one of them would count.
+        if a < b and rtt_ms.get((b, a), value) != value:
+            message = f"{a} - {b} and {b} - {a} differ; give only one of them"
+            yield tree.locate((*where, "rtt_ms", a, b), message)
     pairs = itertools.combinations_with_replacement(entry.regions, 2)
-    missing = [f"{a} - {b}" for a, b in pairs if frozenset((a, b)) not in known]
-    if missing:
-        yield tree.locate((*where, "rtt_ms"), f"missing: {', '.join(missing)}")
-    without = sorted(set(entry.regions) - set(entry.client_bandwidth_mbit_per_s))
-    if without:
-        yield tree.locate((*where, "client_bandwidth_mbit_per_s"), f"missing: {', '.join(without)}")
+    missing = {
+        "rtt_ms": [f"{a} - {b}" for a, b in pairs if {(a, b), (b, a)}.isdisjoint(rtt_ms)],
+        "client_bandwidth_mbit_per_s": sorted(set(entry.regions) - set(access)),
+    }
+    for section, names in missing.items():
+        if names:
+            yield tree.locate((*where, section), f"missing: {', '.join(names)}")
     if {min(entry.rtt_deviation), max(entry.rtt_deviation)} != {0.0, 1.0}:
         yield tree.locate((*where, "rtt_deviation"), "the quantiles 0.0 and 1.0 are required")
     for kind, weights in entry.places.items():

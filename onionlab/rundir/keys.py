@@ -96,7 +96,13 @@ def onion_address(public: bytes) -> str:
     return f"{label}.onion"
 
 
-def make_authority_keys(seed: int, name: str) -> AuthorityKeys:
+def make_authority_keys(
+    seed: int,
+    name: str,
+    *,
+    published: str = CERTIFICATE_PUBLISHED,
+    expires: str = CERTIFICATE_EXPIRES,
+) -> AuthorityKeys:
     """Generate the keys and the certificate of one directory authority (dir-spec, section 3.1)."""
     relay = make_relay_keys(seed, name)
     identity = _make_rsa(AUTHORITY_IDENTITY_RSA_BITS, seed, "authority identity", name)
@@ -106,8 +112,8 @@ def make_authority_keys(seed: int, name: str) -> AuthorityKeys:
     body = (
         "dir-key-certificate-version 3\n"
         f"fingerprint {v3_identity}\n"
-        f"dir-key-published {CERTIFICATE_PUBLISHED}\n"
-        f"dir-key-expires {CERTIFICATE_EXPIRES}\n"
+        f"dir-key-published {published}\n"
+        f"dir-key-expires {expires}\n"
         f"dir-identity-key\n{_public_pem(identity)}"
         f"dir-signing-key\n{_public_pem(signing)}"
         f"dir-key-crosscert\n{_armour('ID SIGNATURE', cross)}"

@@ -42,8 +42,8 @@ from onionlab.rundir.tornet_options import host_options, require_effect
 from onionlab.rundir.torrc import as_file, replacing_lines
 from onionlab.rundir.trace import trace_lines, trace_plan, traced_hosts, traced_series
 from onionlab.rundir.verify_tor import Expectation, ProofRequirement
-from onionlab.tornet import KeptTornet, Tornet, TornetHost
-from onionlab.tornet.model import RELAY_ROLES
+from onionlab.tornet.keeping import KeptTornet
+from onionlab.tornet.model import RELAY_ROLES, Tornet, TornetHost
 from onionlab.tornet.reading import GRAPH
 
 ONIONTRACE = "oniontrace"

@@ -28,7 +28,7 @@ from onionlab.experiment.tor_options import (
 )
 from onionlab.experiment.tornettools import TornetTor
 from onionlab.programs.tor.variants import TorVariant
-from onionlab.tornet import TornetHost
+from onionlab.tornet.model import TornetHost
 from onionlab.tornet.torrc_options import read_lines
 
 

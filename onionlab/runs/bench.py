@@ -36,7 +36,7 @@ from onionlab.rundir.trace import traced_series
 from onionlab.rundir.verify_peers import verify_peer_logs
 from onionlab.rundir.verify_tor import verify_tor_logs
 from onionlab.rundir.watch_tor import ProofDeadlines, ProofWatch
-from onionlab.tornet import KeptTornet, load_tornet
+from onionlab.tornet.keeping import KeptTornet, load_tornet
 from onionlab.yamlfile.units import nearest, show
 
 # What Tor 0.4.9 uses where the consensus says nothing: Vegas.

@@ -27,7 +27,7 @@ from analysis.formats.plan_file import PlannedRun
 from analysis.measures.plot_data import plot_data
 from onionlab.errors import UserError
 from onionlab.runs.store import Store
-from onionlab.tornet import find_generate_log
+from onionlab.tornet.keeping import find_generate_log
 
 PLOT_DATA = "tornet.plot.data"
 

@@ -4,31 +4,3 @@ tornettools calls the directory that ``generate`` writes a tornet. It contains h
 torrc files, TGen's graphs and models, and Shadow's configuration. It is imported once, as one seed
 of a set of networks; runs are composed from the copy. https://github.com/shadow/tornettools
 """
-
-from onionlab.tornet.keeping import (
-    KeptTornet,
-    find_generate_log,
-    import_tornets,
-    list_seeds,
-    load_tornet,
-)
-from onionlab.tornet.model import Role, Tornet, TornetHost, TornetProcess
-from onionlab.tornet.path_graph import Path, PathGraph, PathNode
-from onionlab.tornet.reading import FoundTornet, read_tornet
-
-__all__ = [
-    "FoundTornet",
-    "KeptTornet",
-    "Path",
-    "PathGraph",
-    "PathNode",
-    "Role",
-    "Tornet",
-    "TornetHost",
-    "TornetProcess",
-    "find_generate_log",
-    "import_tornets",
-    "list_seeds",
-    "load_tornet",
-    "read_tornet",
-]

@@ -7,6 +7,7 @@ in the same network.
 
 from __future__ import annotations
 
+import argparse
 import os
 import shutil
 import subprocess
@@ -25,9 +26,9 @@ DOCUMENTATION = "https://github.com/shadow/tornettools"
 STAGED = ("relayinfo_staging*.json", "userinfo_staging*.json", "networkinfo_staging*.gml")
 """The output of `tornettools stage`, in the order of the arguments of `generate`."""
 RESERVED_OPTIONS = ("--prefix", "--tor", "--torgencert")
-"""Options of `generate` that the command sets itself, in addition to `--seed` of tornettools."""
+"""Options of `generate` that the command sets itself."""
 RECORD = ("-r", "--record")
-FILES = ("-a", "--atlas", "-g", "--geoip_path")
+FILES = (("-a", "--atlas"), ("-g", "--geoip_path"))
 """Options of `generate` whose value is a file."""
 TMODEL_FOLDER = "data"
 LAST_LINES = 12
@@ -78,7 +79,7 @@ def generate_tornets(
             f"networks {name} already exist",
             "choose another name; use make import-network to add seeds to existing networks",
         )
-    _check_options(options)
+    options = _checked(options)
     inputs = [str(_single_file(staged, pattern)) for pattern in STAGED]
     if not is_folder(tmodel / TMODEL_FOLDER):
         raise UserError(
@@ -94,7 +95,7 @@ def generate_tornets(
             target = place / f"tornet-{seed}"
             _generate(
                 [str(program), "-s", str(seed), "generate", *inputs, str(tmodel.resolve())],
-                [*_with_absolute_files(options), "--prefix", str(target)],
+                [*options, "--prefix", str(target)],
                 tors,
                 place,
             )
@@ -132,47 +133,35 @@ def _single_file(folder: Path, pattern: str) -> Path:
     return found[0].resolve()
 
 
-def _check_options(options: Sequence[str]) -> None:
-    """Raise UserError for options that the command sets itself or that prevent the import."""
-    names = [word.partition("=")[0] for word in options]
-    if taken := sorted(
-        {name for name in names if name == "--seed" or _matches(name, RESERVED_OPTIONS)}
-    ):
-        raise UserError(f"{', '.join(taken)}: not allowed", "the command sets it")
-    if recorded := [name for name in names if _matches(name, RECORD)]:
+def _checked(options: Sequence[str]) -> list[str]:
+    """Return the options with absolute paths, as tornettools runs in another directory.
+
+    Raises UserError for options that the command sets itself or that prevent the import.
+    """
+    parser = argparse.ArgumentParser(add_help=False, exit_on_error=False)
+    for name in RESERVED_OPTIONS:
+        parser.add_argument(name, nargs="?", const="")
+    parser.add_argument(*RECORD, nargs="?", const="")
+    for names in FILES:
+        parser.add_argument(*names)
+    try:
+        given, others = parser.parse_known_args(options)
+    except argparse.ArgumentError as error:
+        raise UserError(f"tornettools generate: {error}", "correct OPTIONS") from None
+    values = vars(given)
+    for name in RESERVED_OPTIONS:
+        if values[name.lstrip("-")] is not None:
+            raise UserError(f"{name}: not allowed", "the command sets it")
+    if given.record is not None:
         raise UserError(
-            f"{recorded[0]}: not allowed",
+            f"{RECORD[1]}: not allowed",
             "it starts a second OnionTrace on each host, whose log cannot be distinguished from "
             "the first's",
         )
-
-
-def _matches(name: str, options: Sequence[str]) -> bool:
-    """Return whether argparse would parse a word as one of the options, possibly abbreviated."""
-    if name.startswith("--"):
-        return len(name) > 2 and any(option.startswith(name) for option in options)
-    return name[:2] in options
-
-
-def _with_absolute_files(options: Sequence[str]) -> list[str]:
-    """Return the options with absolute paths, for a program with another working directory."""
-    found = []
-    is_file = False
-    for word in options:
-        name, equals, value = word.partition("=")
-        if is_file:
-            found.append(str(Path(word).absolute()))
-            is_file = False
-        elif not _matches(name, FILES):
-            found.append(word)
-        elif equals:
-            found.append(f"{name}={Path(value).absolute()}")
-        elif word.startswith("--") or len(word) == 2:
-            found.append(word)
-            is_file = True
-        else:
-            found.append(word[:2] + str(Path(word[2:]).absolute()))
-    return found
+    for _, name in FILES:
+        path = values[name.lstrip("-")]
+        others += [name, str(Path(path).absolute())] if path is not None else []
+    return others
 
 
 def _generate(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import posixpath
-import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -133,22 +132,18 @@ def _walk(folder: Path) -> Iterator[Path]:
 
     # os.walk lists a link to a folder among the folders and does not follow it.
     for parent, folders, names in os.walk(folder, onerror=refuse):
-        yield from (Path(parent, name) for name in names)
-        yield from (path for path in (Path(parent, name) for name in folders) if path.is_symlink())
+        paths = [Path(parent, name) for name in (*names, *folders)]
+        yield from (path for path in paths if path.is_symlink() or not path.is_dir())
 
 
 def _require_plain(path: Path, directory: Path, shown: str) -> None:
     """Raise UserError for anything but a file or a link to one inside the directory."""
     try:
         target = path.resolve(strict=True)
-        is_file = stat.S_ISREG(target.stat().st_mode)
     except (OSError, RuntimeError):
+        target = None
+    if target is None or not target.is_file() or not target.is_relative_to(directory.resolve()):
         raise UserError(
-            f"{shown} is a broken link", f"Remove it if no host reads it. {COMPLETE}"
-        ) from None
-    if not is_file or not target.is_relative_to(directory.resolve()):
-        what, hint = "not a regular file", "Remove it."
-        if path.is_symlink():
-            what = "a link out of the directory"
-            hint = "Replace it with a copy of its target."
-        raise UserError(f"{shown} is {what} and cannot be imported", hint)
+            f"{shown} is neither a file nor a link to a file of the directory",
+            f"Replace a link with a copy of its target, or remove {shown} if no host reads it.",
+        )

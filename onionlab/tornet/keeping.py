@@ -18,17 +18,16 @@ import itertools
 import re
 import shutil
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 from analysis.formats.durable import put_in_place
 from analysis.formats.files import HOST_TEMPLATES, TORNET
 from analysis.formats.json_files import json_text, read_as
 from onionlab.errors import UserError
 from onionlab.paths import networks_directory
-from onionlab.tornet.model import Tornet, content_hash
+from onionlab.tornet.model import Role, Tornet, content_hash
 from onionlab.tornet.path_graph import PathGraph, read_path_graph
 from onionlab.tornet.reading import GRAPH, FoundTornet, read_tornet
 from onionlab.yamlfile.units import show
@@ -99,8 +98,7 @@ def import_tornets(
         directories: Directories that ``tornettools generate`` wrote.
         before_rename: Writes files that belong to the networks. It gets the first network and the
             number of networks, and is called so that an interrupted import leaves no network
-                without
-            these files.
+            without these files.
 
     Raises:
         UserError: the name is invalid, a directory cannot be imported, or it is not a replicate of
@@ -206,47 +204,26 @@ def _require_replicates(
     name: str, found: Sequence[tuple[Path, FoundTornet]], existing: dict[int, KeptTornet]
 ) -> None:
     """Raise UserError unless the networks differ and are of one kind."""
-    first_seed: dict[str, int] = {}
+    networks = {seed: (kept.directory, kept.tornet) for seed, kept in existing.items()}
     for seed, (path, one) in enumerate(found, start=1):
-        kept = existing.get(seed)
-        if kept is not None and kept.tornet.content_sha256 != one.tornet.content_sha256:
+        if seed in networks and networks[seed][1].content_sha256 != one.tornet.content_sha256:
             raise UserError(
                 f"seed {seed} of {name} is a different network than {path}",
-                f"choose another name, or remove {kept.directory.parent} if no run needs it",
+                "name the directories in the order of the first import, new ones last, choose "
+                f"another name, or remove {networks[seed][0].parent} if no run needs it",
             )
-        same = first_seed.setdefault(one.tornet.content_sha256, seed)
-        if same != seed:
+        networks[seed] = (path, one.tornet)
+    for (at_a, a), (at_b, b) in itertools.combinations(networks.values(), 2):
+        if a.content_sha256 == b.content_sha256:
             raise UserError(
-                f"{found[same - 1][0]} and {path} are the same network, which would count twice",
+                f"{at_a} and {at_b} are the same network, which would count twice",
                 "generate another one with another --seed",
             )
-    for seed, kept in existing.items():
-        same = first_seed.get(kept.tornet.content_sha256, seed)
-        if same != seed:
-            raise UserError(
-                f"{found[same - 1][0]} is already seed {seed} of {name} and would count twice",
-                "give the directories in the order of the first import, new ones last",
-            )
-    networks = [
-        *((str(path), one.tornet) for path, one in found),
-        *((str(kept.directory), kept.tornet) for kept in existing.values()),
-    ]
-    kinds = [(place, _kind(tornet), tornet.origin.generate) for place, tornet in networks]
-    for (at_a, a, options_a), (at_b, b, options_b) in itertools.combinations(kinds, 2):
-        different = [
-            *(
-                name
-                for name, value_a, value_b in zip(a._fields, a, b, strict=True)
-                if value_a != value_b
-            ),
-            # Options that only one log contains need not differ: logs are lost, and new versions
-            # add options.
-            *(
-                name
-                for name in sorted(options_a.keys() & options_b.keys() - {"seed"})
-                if options_a[name] != options_b[name]
-            ),
-        ]
+    kinds = [(place, _kind(tornet)) for place, tornet in networks.values()]
+    for (at_a, kind_a), (at_b, kind_b) in itertools.combinations(kinds, 2):
+        # Options that only one log contains need not differ: logs are lost, and new versions add
+        # options.
+        different = [key for key in kind_a if kind_a[key] != kind_b.get(key, kind_a[key])]
         if different:
             raise UserError(
                 f"{at_a} and {at_b} are not replicates: they differ in {', '.join(different)}",
@@ -254,44 +231,32 @@ def _require_replicates(
             )
 
 
-class _Kind(NamedTuple):
-    """The properties that replicates have in common; the fields' names are used in messages.
+def _kind(tornet: Tornet) -> dict[str, object]:
+    """Return the properties that replicates have in common, under their names in messages.
 
     tornettools draws the number of relays in each position; its options determine all other
     numbers.
     """
-
-    stop_time: int
-    bootstrap_end_time: int
-    options: str
-    programs: frozenset[tuple[str, tuple[str, ...]]]
-    authorities: int
-    servers: int
-    onion_services: int
-    markov_clients: int
-    perf_clients: int
-
-
-def _kind(tornet: Tornet) -> _Kind:
-    return _Kind(
-        stop_time=tornet.stop_ms,
-        bootstrap_end_time=tornet.bootstrap_end_ms,
-        options=json_text(tornet.options),
-        programs=frozenset(
+    roles: tuple[Role, ...] = (
+        "authority", "server", "onion-service", "markov-client", "perf-client",
+    )  # fmt: skip
+    return {
+        "stop_time": tornet.stop_ms,
+        "bootstrap_end_time": tornet.bootstrap_end_ms,
+        "options": tornet.options,
+        "programs": {
             (host.role, tuple(process.program for process in host.processes))
             for host in tornet.hosts.values()
-        ),
-        authorities=tornet.counts.get("authority", 0),
-        servers=tornet.counts.get("server", 0),
-        onion_services=tornet.counts.get("onion-service", 0),
-        markov_clients=tornet.counts.get("markov-client", 0),
-        perf_clients=tornet.counts.get("perf-client", 0),
-    )
+        },
+        **{f"hosts of role {role}": tornet.counts.get(role, 0) for role in roles},
+        **{key: value for key, value in sorted(tornet.origin.generate.items()) if key != "seed"},
+    }
 
 
 def _write(directory: Path, found: FoundTornet) -> None:
     """Write one network's folder, with tornet.json last."""
-    for path, content in _contents(found):
+    for path in sorted(found.tornet.files):
+        content = found.graph if path == GRAPH else found.files.content(path)
         if hashlib.sha256(content).hexdigest() != found.tornet.files[path]:
             raise UserError(f"{path} changed during the import", "import it again")
         target = directory / path
@@ -300,12 +265,6 @@ def _write(directory: Path, found: FoundTornet) -> None:
     if found.generate_log is not None:
         (directory / GENERATE_LOG).write_bytes(found.generate_log)
     (directory / TORNET).write_text(json_text(found.tornet.content()), encoding="utf-8")
-
-
-def _contents(found: FoundTornet) -> Iterator[tuple[str, bytes]]:
-    for path in sorted(found.files.paths):
-        yield path, found.files.content(path)
-    yield GRAPH, found.graph
 
 
 def _make_folder(folder: Path, directory: Path) -> None:

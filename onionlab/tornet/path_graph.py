@@ -2,12 +2,12 @@
 
 tornettools' atlas of the Internet contains thousands of nodes and an edge for each pair. Its
 configuration sets ``use_shortest_path: false``, so Shadow uses only the edge between two nodes and
-the removed parts have no effect.
+the removed parts have no effect. networkx would need gigabytes for the atlas; the cut graph is GML
+that it reads.
 """
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -63,30 +63,14 @@ class PathGraph:
     nodes_read: int
     edges_read: int
 
-    def missing_paths(self) -> list[tuple[int, int]]:
-        """Return pairs of nodes without a path, including a node and itself: Shadow needs all."""
-        ids = sorted(self.nodes)
-        return [
-            (a, b)
-            for a in ids
-            for b in ids
-            if (self.directed or a <= b) and (a, b) not in self.paths
-        ]
-
 
 @dataclass(slots=True)
 class _Record:
-    """A node, an edge or the graph while it is read, with unparsed values."""
+    """A node, an edge or the graph, with unparsed values. place: its first line, for messages."""
 
     kind: str
-    file: str
-    line: int
+    place: str
     values: dict[bytes, bytes] = field(default_factory=dict)
-
-    @property
-    def place(self) -> str:
-        """The position of its first line, for messages."""
-        return f"{self.file}:{self.line}: {self.kind}"
 
     def text(self, name: str) -> str | None:
         """Return a value without its quotes, or None if it is missing. Raises UserError."""
@@ -95,6 +79,18 @@ class _Record:
             return None if value is None else value.decode().strip('"')
         except UnicodeDecodeError:
             raise UserError(f"{self.place}: {name}: not text in UTF-8", HINT) from None
+
+    def get(self, name: str, parse: Callable[[str], T], default: T | None = None) -> T:
+        """Return a parsed value. Raises UserError, also for a missing value without default."""
+        text = self.text(name)
+        if text is not None:
+            try:
+                return parse(text)
+            except ValueError as error:
+                raise UserError(f"{self.place}: {name}: {error}", HINT) from None
+        if default is None:
+            raise UserError(f"{self.place}: {name} is missing", HINT)
+        return default
 
 
 def read_path_graph(lines: Iterable[bytes], file: str, keep: Collection[int]) -> PathGraph:
@@ -109,28 +105,47 @@ def read_path_graph(lines: Iterable[bytes], file: str, keep: Collection[int]) ->
     nodes: dict[int, PathNode] = {}
     paths: dict[tuple[int, int], Path] = {}
     directed = False
-    read = {"node": 0, "edge": 0}
+    read = {"graph": 0, "node": 0, "edge": 0}
     for record in _records(lines, file):
+        read[record.kind] += 1
         if record.kind == "graph":
             directed = record.text("directed") == "1"
-            continue
-        read[record.kind] += 1
-        if record.kind == "node":
-            number = _value(record, "id", _whole)
+        elif record.kind == "node":
+            number = record.get("id", _whole)
             if number in nodes:
                 raise UserError(f"{record.place}: duplicate id {number}", HINT)
             if number in keep:
-                nodes[number] = _node(record)
-            continue
-        ends = (_value(record, "source", _whole), _value(record, "target", _whole))
-        if ends[0] not in keep or ends[1] not in keep:
-            continue
-        pair = ends if directed or ends[0] <= ends[1] else (ends[1], ends[0])
-        if pair in paths:
-            message = f"duplicate edge between {pair[0]} and {pair[1]}"
-            raise UserError(f"{record.place}: {message}", HINT)
-        paths[pair] = _path(record)
-    graph = PathGraph(directed, nodes, paths, read["node"], read["edge"])
+                nodes[number] = PathNode(
+                    label=record.text("label"),
+                    country_code=record.text("country_code"),
+                    up_bit_per_s=record.get("host_bandwidth_up", rate_bit_per_s, 0) or None,
+                    down_bit_per_s=record.get("host_bandwidth_down", rate_bit_per_s, 0) or None,
+                )
+        else:
+            source, target = record.get("source", _whole), record.get("target", _whole)
+            if source not in keep or target not in keep:
+                continue
+            pair = (source, target) if directed else (min(source, target), max(source, target))
+            if pair in paths:
+                message = f"duplicate edge between {pair[0]} and {pair[1]}"
+                raise UserError(f"{record.place}: {message}", HINT)
+            paths[pair] = Path(
+                latency_ns=record.get("latency", _latency_ns),
+                jitter_ns=record.get("jitter", _unit_time_ns, 0),
+                packet_loss=record.get("packet_loss", _loss, 0.0),
+            )
+    _require_complete(file, directed, keep, nodes, paths)
+    return PathGraph(directed, nodes, paths, read["node"], read["edge"])
+
+
+def _require_complete(
+    file: str,
+    directed: bool,
+    keep: Collection[int],
+    nodes: Collection[int],
+    paths: Collection[tuple[int, int]],
+) -> None:
+    """Raise UserError unless all nodes exist, and Shadow finds a path for each pair of them."""
     absent = sorted(set(keep) - set(nodes))
     if absent:
         shown = ", ".join(map(str, absent[:MAX_MISSING_SHOWN]))
@@ -138,7 +153,8 @@ def read_path_graph(lines: Iterable[bytes], file: str, keep: Collection[int]) ->
             f"{file}: {len(absent)} nodes that hosts attach to are missing, such as {shown}",
             "Use the atlas that the network was generated with; this is a different one.",
         )
-    missing = graph.missing_paths()
+    pairs = ((a, b) for a in sorted(nodes) for b in sorted(nodes) if directed or a <= b)
+    missing = [pair for pair in pairs if pair not in paths]
     if missing:
         shown = ", ".join(f"{a} to {b}" for a, b in missing[:MAX_MISSING_SHOWN])
         raise UserError(
@@ -146,7 +162,6 @@ def read_path_graph(lines: Iterable[bytes], file: str, keep: Collection[int]) ->
             "Add these edges, or use the atlas that the network was generated with: it needs an "
             "edge between every two nodes and from each node to itself.",
         )
-    return graph
 
 
 def graph_bytes(graph: PathGraph) -> bytes:
@@ -166,34 +181,33 @@ def graph_bytes(graph: PathGraph) -> bytes:
             "  edge [",
             f"    source {source}",
             f"    target {target}",
-            f'    latency "{_time(path.latency_ns)}"',
-            *([f'    jitter "{_time(path.jitter_ns)}"'] if path.jitter_ns else []),
+            f'    latency "{_format_time(path.latency_ns)}"',
+            *([f'    jitter "{_format_time(path.jitter_ns)}"'] if path.jitter_ns else []),
             f"    packet_loss {path.packet_loss!r}",
             "  ]",
         ]
     return ("\n".join([*lines, "]"]) + "\n").encode()
 
 
-def _time(amount_ns: int) -> str:
+def _format_time(amount_ns: int) -> str:
     return f"{amount_ns} ns" if amount_ns % 1000 else f"{amount_ns // 1000} us"
 
 
 _LINE = re.compile(rb"""([A-Za-z]\w*)(?:\s*(\[)|\s+("[^"]*"|[-+]?[0-9][0-9.eE+-]*))|\]""")
 """An opening bracket with its name, an attribute with its value, or a closing bracket."""
+# The records that may open inside a record of each kind.
+_PARTS = {None: (b"graph",), "graph": (b"node", b"edge"), "node": (), "edge": ()}
 
 
 def _records(lines: Iterable[bytes], file: str) -> Iterator[_Record]:
-    """Yield each node and edge once it is complete, and the graph before the first of them.
+    """Yield the graph before its first node or edge, and each of these once it is complete.
 
     Raises:
         UserError: the file is not GML as Shadow reads it; the message includes the line.
     """
-    graph: _Record | None = None
-    inner: _Record | None = None
-    graph_yielded = closed = False
+    open_records: list[_Record] = []
+    has_graph = graph_yielded = False
     number = 0
-    line = b""
-    match = _LINE.fullmatch
     for number, raw in enumerate(lines, start=1):
         if len(raw) > MAX_LINE_BYTES:
             raise UserError(
@@ -202,78 +216,39 @@ def _records(lines: Iterable[bytes], file: str) -> Iterator[_Record]:
         if number > MAX_LINES:
             raise UserError(f"{file}: more than {MAX_LINES} lines: it is not an atlas", HINT)
         line = raw.strip()
-        found = match(line)
-        if found is None:
-            if not line or line.startswith(b"#"):
-                continue
-            break
-        name, opening, value = found.groups()
+        if not line or line.startswith(b"#"):
+            continue
+        found = _LINE.fullmatch(line)
+        name, opening, value = found.groups() if found is not None else (b"", None, None)
+        record = open_records[-1] if open_records else None
         if value is not None:
-            record = inner or graph
             if record is None:
                 continue  # The file's creator.
-            if name in record.values or (graph_yielded and inner is None):
-                break  # The graph's attribute `directed` has to precede its nodes.
-            record.values[name] = value
-        elif opening is None:  # A closing bracket.
-            if inner is not None:
-                yield inner
-                inner = None
-            elif graph is None or closed:
-                break
-            else:
-                closed = True
-        elif graph is None and name == b"graph":
-            graph = _Record("graph", file, number)
-        elif graph is None or closed or inner is not None or name not in (b"node", b"edge"):
-            break
-        else:
-            if not graph_yielded:
-                yield graph
-                graph_yielded = True
-            inner = _Record(name.decode(), file, number)
-    else:
-        if not closed:
-            raise UserError(f"{file}: ends after line {number}, inside the graph", HINT)
-        return
-    try:
-        shown = show(line.decode())
-    except UnicodeDecodeError:
-        raise UserError(f"{file}:{number}: not text in UTF-8", HINT) from None
-    raise UserError(f"{file}:{number}: unsupported GML: {shown}", HINT)
-
-
-def _node(record: _Record) -> PathNode:
-    def rate(name: str) -> int | None:
-        return _value(record, name, rate_bit_per_s) if record.text(name) is not None else None
-
-    return PathNode(
-        label=record.text("label"),
-        country_code=record.text("country_code"),
-        up_bit_per_s=rate("host_bandwidth_up"),
-        down_bit_per_s=rate("host_bandwidth_down"),
-    )
-
-
-def _path(record: _Record) -> Path:
-    latency_ns = _value(record, "latency", _unit_time)
-    if latency_ns == 0:
-        raise UserError(f"{record.place}: latency: expected more than 0", HINT)
-    return Path(
-        latency_ns=latency_ns,
-        jitter_ns=_value(record, "jitter", _unit_time) if record.text("jitter") else 0,
-        packet_loss=_value(record, "packet_loss", _loss, "0.0"),
-    )
-
-
-def _value(record: _Record, name: str, parse: Callable[[str], T], default: str | None = None) -> T:
-    text = record.text(name) or default
-    if text is None:
-        raise UserError(f"{record.place}: {name} is missing", HINT)
-    try:
-        return parse(text)
-    except ValueError as error:
-        raise UserError(f"{record.place}: {name}: {error}", HINT) from None
+            # The graph's attribute `directed` has to precede its nodes.
+            if name not in record.values and not (record.kind == "graph" and graph_yielded):
+                record.values[name] = value
+                continue
+        elif opening is not None:
+            is_second = record is None and has_graph
+            if name in _PARTS[record.kind if record is not None else None] and not is_second:
+                if record is not None and not graph_yielded:
+                    yield record
+                    graph_yielded = True
+                has_graph = True
+                open_records.append(_Record(name.decode(), f"{file}:{number}: {name.decode()}"))
+                continue
+        elif found is not None and record is not None:
+            open_records.pop()
+            if record.kind != "graph":
+                yield record
+            continue
+        try:
+            shown = show(line.decode())
+        except UnicodeDecodeError:
+            raise UserError(f"{file}:{number}: not text in UTF-8", HINT) from None
+        raise UserError(f"{file}:{number}: unsupported GML: {shown}", HINT)
+    if open_records or not has_graph:
+        raise UserError(f"{file}: ends after line {number}, inside the graph", HINT)
 
 
 def _whole(text: str) -> int:
@@ -282,17 +257,24 @@ def _whole(text: str) -> int:
     return int(text)
 
 
-def _unit_time(text: str) -> int:
+def _unit_time_ns(text: str) -> int:
     if not re.search(r"[^\W\d_]", text):
         raise ValueError(f'expected a time with its unit such as "10 ms", got {show(text)}')
     return time_ns(text)
+
+
+def _latency_ns(text: str) -> int:
+    latency_ns = _unit_time_ns(text)
+    if latency_ns == 0:
+        raise ValueError("expected more than 0")
+    return latency_ns
 
 
 def _loss(text: str) -> float:
     try:
         loss = float(text)
     except ValueError:
-        loss = math.nan
+        loss = -1.0
     if not 0 <= loss <= 1:
         raise ValueError(f"expected a share from 0 to 1, got {show(text)}")
     return abs(loss)  # Normalise -0.0.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import re
 from collections.abc import Iterable, Iterator
@@ -44,7 +45,6 @@ from onionlab.yamlfile.units import show
 GRAPH = f"{CONF}/network.gml"
 """The path of the cut graph."""
 
-SHADOW_1_CONFIGURATION = "shadow.config.xml"
 MAX_SHOWN = 20
 MAX_ATLAS_BYTES = 2**30
 """The limit of the unpacked size, several times the size of tmodel's atlas."""
@@ -99,8 +99,7 @@ def read_tornet(directory: Path) -> FoundTornet:
 
     Raises:
         UserError: it is not such a directory, is incomplete, or contains something that cannot be
-            run
-            here. All errors in its hosts are reported together.
+            run here. All errors in its hosts are reported together.
     """
     shown = str(directory)
     _require_tornet(directory, shown)
@@ -143,44 +142,35 @@ def read_tornet(directory: Path) -> FoundTornet:
         hosts=hosts,
         files=hashes,
     ).with_hash()
-    return FoundTornet(tornet, files, cut, _without_paths(log), _left_out(directory, config))
+    if log is not None:
+        log = b"".join(line for line in log.splitlines(keepends=True) if b"/" not in line)
+    return FoundTornet(tornet, files, cut, log, _left_out(directory, config))
 
 
 def _require_tornet(directory: Path, shown: str) -> None:
     """Raise UserError if the directory is something else."""
+    hint = "Specify the directory that `tornettools generate` wrote (its --prefix)."
     if not is_folder(directory):
+        raise UserError(f"directory {shown} not found", hint)
+    if not is_file(directory / CONFIGURATION):
         raise UserError(
-            f"directory {shown} not found",
-            "Specify the directory that `tornettools generate` wrote (its --prefix).",
+            f"{shown} is not a directory of tornettools 2: {CONFIGURATION} is missing", hint
         )
-    if is_file(directory / CONFIGURATION):
-        for folder in (CONF, HOST_TEMPLATES):
-            if not is_folder(directory / folder):
-                raise UserError(f"{shown} is incomplete: {folder}/ is missing", COMPLETE)
-        return
-    if is_file(directory / SHADOW_1_CONFIGURATION):
-        raise UserError(
-            f"{shown} is for Shadow 1.x: it has {SHADOW_1_CONFIGURATION} but no {CONFIGURATION}",
-            "Generate the network again with tornettools 2.0.",
-        )
-    raise UserError(
-        f"{shown} is not a directory of tornettools: {CONFIGURATION} is missing",
-        "Specify the directory that `tornettools generate` wrote (its --prefix).",
-    )
+    for folder in (CONF, HOST_TEMPLATES):
+        if not is_folder(directory / folder):
+            raise UserError(f"{shown} is incomplete: {folder}/ is missing", COMPLETE)
 
 
 def _times(config: ShadowConfig, tree: Node, file: str) -> tuple[int, int]:
     """Return the times at which the simulation and its bootstrap end, in ms. Raises UserError."""
-    found = {}
-    problems = []
-    for name, default in (("stop_time", None), ("bootstrap_end_time", 0)):
+
+    def read(name: str, default: object) -> int:
         try:
-            found[name] = time_ms(config.general.get(name, default))
+            return time_ms(config.general.get(name, default))
         except ValueError as error:
-            problems.append(tree.locate(("general", name), str(error)))
-    if problems:
-        raise as_user_error(file, problems, HINT)
-    stop_ms, bootstrap_end_ms = found["stop_time"], found["bootstrap_end_time"]
+            raise as_user_error(file, [tree.locate(("general", name), str(error))], HINT) from None
+
+    stop_ms, bootstrap_end_ms = read("stop_time", None), read("bootstrap_end_time", 0)
     if not bootstrap_end_ms < stop_ms:
         problem = tree.locate(("general", "stop_time"), "not after bootstrap_end_time")
         raise as_user_error(file, [problem], HINT)
@@ -215,8 +205,7 @@ def _graph_path(directory: Path, config: ShadowConfig, file: str) -> Path:
             f"{file}: network.use_shortest_path is not false: paths may lead through nodes without "
             "hosts, so the graph cannot be cut to the nodes in use",
             "Set use_shortest_path: false, as tornettools does: its atlas has an edge for every "
-            "two "
-            "nodes.",
+            "two nodes.",
         )
     named = Path(network.graph.file.path)
     places = [directory / CONF / named.name, directory / named]
@@ -317,30 +306,17 @@ def _generate_log(directory: Path) -> bytes | None:
     return None
 
 
-def _without_paths(log: bytes | None) -> bytes | None:
-    if log is None:
-        return None
-    return b"".join(line for line in log.splitlines(keepends=True) if b"/" not in line)
-
-
 def _generate_options(log: bytes | None) -> dict[str, Any]:
     """Return the options of ``tornettools generate`` from its log."""
     text = (log or b"").decode(errors="replace")
-    line = re.search(r"The argument namespace is: Namespace\((.*)\)", text)
-    found = {}
-    for name in _GENERATE_OPTIONS:
-        value = re.search(rf"\b{name}=('[^']*'|[^,)]*)", line[1]) if line else None
-        if value is not None:
-            found[name] = _literal(value[1])
-    return found
-
-
-def _literal(text: str) -> int | float | str | bool | None:
-    words: dict[str, bool | None] = {"None": None, "True": True, "False": False}
-    if text in words:
-        return words[text]
-    if re.fullmatch(r"-?[0-9]{1,18}", text, re.ASCII):
-        return int(text)
-    if re.fullmatch(r"-?[0-9]{1,18}(\.[0-9]{1,18})?(e-?[0-9]{1,2})?", text, re.ASCII):
-        return float(text)
-    return text.strip("'")
+    found = re.search(r"The argument namespace is: (Namespace\(.*\))", text)
+    try:
+        call = ast.parse(found[1] if found else "Namespace()", mode="eval").body
+        given = {one.arg: ast.literal_eval(one.value) for one in getattr(call, "keywords", ())}
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return {}
+    return {
+        name: given[name]
+        for name in _GENERATE_OPTIONS
+        if isinstance(given.get(name), int | float | str | bool)
+    }

@@ -8,11 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, cast
 
-import yaml
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
-from onionlab.errors import UserError
-from onionlab.tornet.host_files import READABLE
 from onionlab.tornet.model import PROGRAMS, Program
 from onionlab.tornet.shadow_options import (
     EXPERIMENTAL,
@@ -25,8 +22,8 @@ from onionlab.tornet.shadow_options import (
 from onionlab.tornet.shadow_units import rate_bit_per_s, time_ms
 from onionlab.yamlfile.field_types import ExactText, OptionType, options_mapping
 from onionlab.yamlfile.model import Model, key
-from onionlab.yamlfile.reading import as_user_error, in_order, validate_tree
-from onionlab.yamlfile.tree import Node, Problem, YamlError, read_tree
+from onionlab.yamlfile.reading import as_user_error, in_order, read_file, validate_tree
+from onionlab.yamlfile.tree import Node
 from onionlab.yamlfile.units import show
 
 # The engine that writes this file and tornettools use the same name.
@@ -45,90 +42,48 @@ def _options(types: Mapping[str, OptionType]) -> BeforeValidator:
     return options_mapping(types, _REFUSED, SPOILING)
 
 
-def _is_text(value: object) -> bool:
-    """Return whether a value is text without NUL and without unpaired surrogates."""
-    try:
-        return isinstance(value, str) and b"\0" not in value.encode()
-    except UnicodeEncodeError:
-        return False
+def _require_text(value: str) -> str:
+    """Return text without NUL and without unpaired surrogates, for files and programs."""
+    if b"\0" in value.encode():
+        raise ValueError(f"expected text, got {show(value)}")
+    return value
 
 
-def _arguments() -> BeforeValidator:
-    expected = "arguments: a text or a list of texts"
-
-    def parse(value: object) -> tuple[str, ...]:
-        try:
-            words = shlex.split(value) if isinstance(value, str) else value
-        except ValueError as error:
-            raise ValueError(f"expected {expected}, got {show(value)}: {error}") from None
-        if not isinstance(words, list | tuple) or not all(map(_is_text, words)):
-            raise ValueError(f"expected {expected}, got {show(value)}")
-        return tuple(words)
-
-    return BeforeValidator(parse)
+def _split_arguments(value: object) -> object:
+    return shlex.split(value) if isinstance(value, str) else value
 
 
-def _executable() -> BeforeValidator:
-    expected = f"the path of one of {', '.join(PROGRAMS)}"
-
-    def parse(value: object) -> str:
-        if not isinstance(value, str) or Path(value).name not in PROGRAMS:
-            raise ValueError(f"expected {expected}, got {show(value)}: a run has no other programs")
-        return value
-
-    return BeforeValidator(parse)
+def _require_program(value: str) -> str:
+    if Path(value).name not in PROGRAMS:
+        raise ValueError(
+            f"expected the path of one of {', '.join(PROGRAMS)}, got {show(value)}: a run has no "
+            "other programs"
+        )
+    return value
 
 
-def _final_state() -> BeforeValidator:
-    """The final state of a process: running until the end, or Shadow's default."""
-    expected = "running, or {exited: 0}"
-
-    def parse(value: object) -> bool:
-        if value not in ("running", {"exited": 0}):
-            raise ValueError(f"expected {expected}, got {show(value)}")
-        return value == "running"
-
-    return BeforeValidator(parse)
+def _runs_to_end(value: object) -> bool:
+    if value not in ("running", {"exited": 0}):
+        raise ValueError(f"expected running, or {{exited: 0}}, got {show(value)}")
+    return value == "running"
 
 
-def _variable() -> BeforeValidator:
-    expected = "the name of an environment variable"
-
-    def parse(value: object) -> str:
-        if not isinstance(value, str) or not _is_text(value) or not value or "=" in value:
-            raise ValueError(f"expected {expected}, got {show(value)}")
-        if value.startswith("LD_"):
-            raise ValueError(
-                f"{value} refers to libraries of the machine where the network was generated: a "
-                "run "
-                "would not have them"
-            )
-        return value
-
-    return BeforeValidator(parse)
+def _require_variable(value: str) -> str:
+    if not value or "=" in value:
+        raise ValueError(f"expected the name of an environment variable, got {show(value)}")
+    if value.startswith("LD_"):
+        raise ValueError(
+            f"{value} refers to libraries of the machine where the network was generated: a run "
+            "would not have them"
+        )
+    return value
 
 
-def _environment_value() -> BeforeValidator:
-    def parse(value: object) -> str:
-        if not isinstance(value, str) or not _is_text(value):
-            raise ValueError(f"expected text, got {show(value)}")
-        return value
-
-    return BeforeValidator(parse)
+def _parse_address(value: str) -> str:
+    return str(ipaddress.IPv4Address(value))
 
 
-def _address() -> BeforeValidator:
-    expected = "an IPv4 address"
-
-    def parse(value: object) -> str:
-        try:
-            return str(ipaddress.IPv4Address(value if isinstance(value, str) else ""))
-        except ValueError:
-            raise ValueError(f"expected {expected}, got {show(value)}") from None
-
-    return BeforeValidator(parse)
-
-
+ProgramText = Annotated[str, AfterValidator(_require_text)]
 Time = Annotated[int, BeforeValidator(time_ms)]
 Rate = Annotated[int, BeforeValidator(rate_bit_per_s)]
 # A host's folder has its name, so it must be neither a path nor hidden.
@@ -138,14 +93,18 @@ HostName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")]
 class ProcessEntry(Model):
     """One process of a host."""
 
-    path: Annotated[str, _executable()] = key(description="of the executable")
-    args: Annotated[tuple[str, ...], _arguments()] = key("", description="its arguments")
-    environment: dict[Annotated[str, _variable()], Annotated[str, _environment_value()]] = key(
+    path: Annotated[ProgramText, AfterValidator(_require_program)] = key(
+        description="of the executable"
+    )
+    args: Annotated[
+        tuple[ProgramText, ...], BeforeValidator(_split_arguments), Field(strict=False)
+    ] = key("", description="its arguments: a text or a list")
+    environment: dict[Annotated[ProgramText, AfterValidator(_require_variable)], ProgramText] = key(
         {}, description="its environment"
     )
     # Without it Shadow starts a process immediately. tornettools always writes it.
     start_time: Time = key(description="when it starts")
-    expected_final_state: Annotated[bool, _final_state()] | None = key(
+    expected_final_state: Annotated[bool, BeforeValidator(_runs_to_end)] | None = key(
         None, description="how it is when the simulation ends"
     )
 
@@ -161,7 +120,9 @@ class HostEntry(Model):
     network_node_id: Annotated[int, Field(ge=0, le=MAX_NODE_ID)] = key(
         description="where it attaches"
     )
-    ip_addr: Annotated[str, _address()] | None = key(None, description="its address")
+    ip_addr: Annotated[str, AfterValidator(_parse_address)] | None = key(
+        None, description="its address"
+    )
     bandwidth_up: Rate | None = key(None, description="its link, to the network")
     bandwidth_down: Rate | None = key(None, description="its link, from the network")
     processes: tuple[ProcessEntry, ...] = key(strict=False, min_length=1, description="programs")
@@ -214,31 +175,10 @@ def read_shadow_config(path: Path, file: str) -> tuple[ShadowConfig, Node]:
         UserError: it cannot be read or differs from the files of tornettools; the message includes
             the lines.
     """
-    tree = _tree(path, file)
-    content, problems = validate_tree(tree, ShadowConfig)
-    if content is None:
+    tree, problems = read_file(path, file, MAX_BYTES)
+    content = None
+    if tree is not None:
+        content, problems = validate_tree(tree, ShadowConfig)
+    if tree is None or content is None:
         raise as_user_error(file, in_order(problems, [file]), HINT)
     return content, tree
-
-
-def _tree(path: Path, file: str) -> Node:
-    try:
-        with path.open("rb") as stream:
-            content = stream.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise UserError(f"{file}: cannot be read: {error.strerror}", READABLE) from None
-    if len(content) > MAX_BYTES:
-        raise UserError(
-            f"{file}: larger than {MAX_BYTES // 2**20} MiB: it is not a network's configuration",
-            "Specify the directory that `tornettools generate` wrote (its --prefix).",
-        )
-    try:
-        return read_tree(content.decode("utf-8-sig"), file)
-    except UnicodeDecodeError as error:
-        line = error.object.count(b"\n", 0, error.start) + 1
-        problems = [Problem(file, line, "", "not text in UTF-8")]
-    except YamlError as error:
-        problems = error.problems
-    except yaml.YAMLError:
-        problems = [Problem(file, 1, "", "broken YAML")]
-    raise as_user_error(file, problems, HINT)

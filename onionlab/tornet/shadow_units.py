@@ -10,27 +10,25 @@ import re
 from onionlab.yamlfile.units import show
 
 _TIME_NS = {
-    **dict.fromkeys(("ns", "nanosecond", "nanoseconds"), 1),
-    **dict.fromkeys(("us", "μs", "microsecond", "microseconds"), 10**3),
-    **dict.fromkeys(("ms", "millisecond", "milliseconds"), 10**6),
-    **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), 10**9),
-    **dict.fromkeys(("m", "min", "mins", "minute", "minutes"), 60 * 10**9),
-    **dict.fromkeys(("h", "hr", "hrs", "hour", "hours"), 3600 * 10**9),
-}
-_PREFIXES = {
-    "": 1,
-    **dict.fromkeys(("K", "kilo"), 10**3),
-    **dict.fromkeys(("M", "mega"), 10**6),
-    **dict.fromkeys(("G", "giga"), 10**9),
-    **dict.fromkeys(("T", "tera"), 10**12),
-    **dict.fromkeys(("Ki", "kibi"), 2**10),
-    **dict.fromkeys(("Mi", "mebi"), 2**20),
-    **dict.fromkeys(("Gi", "gibi"), 2**30),
-    **dict.fromkeys(("Ti", "tebi"), 2**40),
+    name: factor
+    for factor, names in {
+        1: "ns nanosecond nanoseconds",
+        10**3: "us μs microsecond microseconds",
+        10**6: "ms millisecond milliseconds",
+        10**9: "s sec secs second seconds",
+        60 * 10**9: "m min mins minute minutes",
+        3600 * 10**9: "h hr hrs hour hours",
+    }.items()
+    for name in names.split()
 }
 _RATE_BIT = {
-    f"{prefix}{unit}": factor for prefix, factor in _PREFIXES.items() for unit in ("bit", "bits")
-}
+    f"{prefix}{unit}": base**power
+    for base, rows in {10**3: (" ", "K kilo", "M mega", "G giga", "T tera"),
+                       2**10: (" ", "Ki kibi", "Mi mebi", "Gi gibi", "Ti tebi")}.items()
+    for power, prefixes in enumerate(rows)
+    for prefix in prefixes.split(" ")
+    for unit in ("bit", "bits")
+}  # fmt: skip
 _QUANTITY = re.compile(r"([0-9]{1,18})\s*([^\W\d_]*)")
 MAX_AMOUNT = 2**62
 """The largest number of nanoseconds or bits; Shadow represents both in 64 bits."""

@@ -11,6 +11,8 @@ import xml.etree.ElementTree as ElementTree
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from onionlab.tornet.host_files import FileError
+
 _GRAPHML = "{http://graphml.graphdrawing.org/xmlns}"
 MODEL_PATHS = ("flowmodelpath", "streammodelpath", "packetmodelpath")
 """Attributes whose value is the path of a Markov model, relative to the host's folder."""
@@ -29,10 +31,6 @@ _ATTRIBUTES = frozenset(
 )
 _QUIET = ("error", "critical", "warning")
 """Log levels without the lines of streams, which TGen writes at `message`."""
-
-
-class GraphError(Exception):
-    """An error in a graph; the message is a sentence."""
 
 
 @dataclass(frozen=True)
@@ -82,72 +80,68 @@ class TgenGraph:
     @property
     def has_timeouts(self) -> bool:
         """True if each stream, flow or traffic ends its streams after some time."""
-        start = next((d for v, d in self.vertices.items() if _action(v) == "start"), {})
-        return all(
-            _is_positive({**start, **data}.get("timeout", ""))
-            for vertex, data in self.vertices.items()
-            if _action(vertex) in ("stream", "flow", "traffic")
-        )
+        streams = self._streams("stream", "flow", "traffic").values()
+        return all(_is_positive(options.get("timeout", "")) for options in streams)
 
     def peers(self) -> set[str]:
         """Return the hosts that streams connect to, without ports."""
         listed = [peer for value in self.values("peers") for peer in value.split(",")]
         return {peer.strip().rpartition(":")[0] for peer in listed if peer.strip()}
 
-    def require_actions(self) -> None:
-        """Raise GraphError if TGen would reject the graph when it starts."""
+    def check(self, *, runs_to_end: bool) -> None:
+        """Raise FileError if TGen would reject the graph, or its streams could not be measured.
+
+        runs_to_end: whether TGen must not end by itself.
+        """
         for attribute in self.attributes:
             if attribute.lower() not in _ATTRIBUTES:
-                raise GraphError(
+                raise FileError(
                     f"attribute {attribute!r} of vertices is unknown to TGen 1.x; a graph for "
                     "TGen before 1.0 has to be rewritten"
                 )
-        for vertex in self.vertices:
-            if _action(vertex) is None:
-                raise GraphError(
+        for vertex, data in self.vertices.items():
+            action, level = _action(vertex), data.get("loglevel", "").strip()
+            if action is None:
+                raise FileError(
                     f"vertex {vertex!r} is not an action of TGen: rename it, so that its id has "
                     f"one of the words {', '.join(_ACTIONS)}"
                 )
+            if action == "end" and runs_to_end:
+                raise FileError(
+                    f"vertex {vertex!r}: TGen ends there, but expected_final_state is `running`: "
+                    "remove the vertex, or change that state"
+                )
+            if level.lower() in _QUIET and not self.is_server:
+                raise FileError(
+                    f"vertex {vertex!r}: attribute 'loglevel' is {level!r}: TGen then logs no "
+                    "streams; set message or info"
+                )
+        if not self.is_server and not self.has_models:
+            self._check_streams()
 
-    def require_measurable(self) -> None:
-        """Raise GraphError for a client without Markov flows whose streams cannot be measured.
+    def _check_streams(self) -> None:
+        """Raise FileError for a client without Markov flows whose streams cannot be measured.
 
         A stream needs both sizes. If one is missing, TGen sends until the packet model ends, and a
         packet model alone determines neither the number of streams nor their sizes.
         """
-        start = next((d for v, d in self.vertices.items() if _action(v) == "start"), {})
-        streams = [vertex for vertex in self.vertices if _action(vertex) == "stream"]
+        streams = self._streams("stream")
         if not streams:
-            raise GraphError("it has no vertex that is a stream, a flow or traffic: add one")
-        for vertex in streams:
-            options = {**start, **self.vertices[vertex]}
-            for size, least in (("sendsize", 0), ("recvsize", 1)):
+            raise FileError("it has no vertex that is a stream, a flow or traffic: add one")
+        for vertex, options in streams.items():
+            for size in ("sendsize", "recvsize"):
                 text = options.get(size, "").strip()
-                if not text or (least and not _is_positive(text)):
-                    raise GraphError(
+                if not text or (size == "recvsize" and not _is_positive(text)):
+                    raise FileError(
                         f"vertex {vertex!r}: attribute {size!r} is "
                         f"{repr(text) if text else 'missing'}: only downloads of a given size are "
                         "measured, so set it; load comes from flow and stream models"
                     )
 
-    def require_no_end(self) -> None:
-        """Raise GraphError if TGen would end by itself."""
-        for vertex in self.vertices:
-            if _action(vertex) == "end":
-                raise GraphError(
-                    f"vertex {vertex!r}: TGen ends there, but expected_final_state is `running`: "
-                    "remove the vertex, or change that state"
-                )
-
-    def require_log(self) -> None:
-        """Raise GraphError if TGen would log no stream."""
-        for vertex, data in self.vertices.items():
-            level = data.get("loglevel", "").strip()
-            if level.lower() in _QUIET:
-                raise GraphError(
-                    f"vertex {vertex!r}: attribute 'loglevel' is {level!r}: TGen then logs no "
-                    "streams; set message or info"
-                )
+    def _streams(self, *actions: str) -> dict[str, dict[str, str]]:
+        """Return the attributes of vertices with these actions; the start has the defaults."""
+        start = next((data for v, data in self.vertices.items() if _action(v) == "start"), {})
+        return {v: {**start, **data} for v, data in self.vertices.items() if _action(v) in actions}
 
 
 def _is_positive(quantity: str) -> bool:
@@ -162,16 +156,16 @@ def read_tgen_graph(content: bytes) -> TgenGraph:
     """Read GraphML.
 
     Raises:
-        GraphError: it is not GraphML.
+        FileError: it is not GraphML.
     """
     if len(content) > MAX_BYTES:
-        raise GraphError(f"larger than {MAX_BYTES // 2**20} MiB: it is not a graph of TGen")
+        raise FileError(f"larger than {MAX_BYTES // 2**20} MiB: it is not a graph of TGen")
     try:
         root = ElementTree.fromstring(content)
     except (ElementTree.ParseError, ValueError, LookupError) as error:
-        raise GraphError(f"not GraphML: {error}") from None
+        raise FileError(f"not GraphML: {error}") from None
     if root.tag != f"{_GRAPHML}graphml":
-        raise GraphError("not GraphML: specify a graph of TGen")
+        raise FileError("not GraphML: specify a graph of TGen")
     names = {
         key.get("id"): key.get("attr.name", "")
         for key in root.iter(f"{_GRAPHML}key")
@@ -185,5 +179,5 @@ def read_tgen_graph(content: bytes) -> TgenGraph:
         for node in root.iter(f"{_GRAPHML}node")
     }
     if not vertices:
-        raise GraphError("a graph without vertices: specify a graph of TGen")
+        raise FileError("a graph without vertices: specify a graph of TGen")
     return TgenGraph(vertices, tuple(names.values()))

@@ -54,7 +54,9 @@ def display_name(path: Path, root: Path) -> str:
     return resolved.relative_to(base).as_posix() if resolved.is_relative_to(base) else str(path)
 
 
-def read_file(path: Path, file: str) -> tuple[Node | None, list[Problem]]:
+def read_file(
+    path: Path, file: str, max_bytes: int = MAX_FILE_BYTES
+) -> tuple[Node | None, list[Problem]]:
     """Return the tree of a file, or its problems; `file` is its name in messages.
 
     Raises:
@@ -62,9 +64,9 @@ def read_file(path: Path, file: str) -> tuple[Node | None, list[Problem]]:
     """
     try:
         with path.open("rb") as stream:
-            content = stream.read(MAX_FILE_BYTES + 1)
-        if len(content) > MAX_FILE_BYTES:
-            message = f"larger than {MAX_FILE_BYTES // 2**10} KiB: no file of this kind is"
+            content = stream.read(max_bytes + 1)
+        if len(content) > max_bytes:
+            message = f"larger than {max_bytes // 2**10} KiB: no file of this kind is"
             return None, [Problem(file, 1, "", message)]
         return read_tree(content.decode("utf-8-sig"), file), []
     except OSError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import random
 from collections.abc import Iterable
@@ -12,7 +13,17 @@ import numpy as np
 
 from analysis.celltrace.cell_paths import Network, Relay
 from analysis.celltrace.cells import join
-from analysis.celltrace.events import INWARD, OUTWARD, RECORD, Channel, Event, Trace, write_trace
+from analysis.celltrace.events import (
+    BYTE_ORDER_MARK,
+    HEADER,
+    INWARD,
+    MAGIC,
+    OUTWARD,
+    RECORD,
+    VERSION,
+    Event,
+    Trace,
+)
 from analysis.formats.files import TRACE_PLAN
 
 NOW_NS = 946684800_000000000
@@ -21,16 +32,22 @@ NOW_NS = 946684800_000000000
 def trace_of(*rows: tuple[int, ...], ended: bool = True) -> Trace:
     """A trace of rows (time, seq, channel, circuit, event, command, direction)."""
     records = np.array([(NOW_NS + row[0], *row[1:], 0) for row in rows], RECORD)
-    return Trace(
-        records=records,
-        channels={
-            1: Channel(1, "11.0.0.1", 900, False),
-            2: Channel(2, "11.0.0.2", 9111, True),
-        },
-        tor_version="0.4.9.11",
-        start_ns=NOW_NS,
-        ended=ended,
-    )
+    return Trace(records, {1: "11.0.0.1", 2: "11.0.0.2"}, ended=ended)
+
+
+def write_trace(path: Path, trace: Trace) -> None:
+    """Write a trace as Tor would."""
+    header = np.zeros(1, HEADER)
+    header["magic"], header["byte_order"], header["version"] = MAGIC, BYTE_ORDER_MARK, VERSION
+    header["header_size"], header["record_size"] = HEADER.itemsize, RECORD.itemsize
+    header["with_addresses"] = any(trace.peers.values())
+    channels = np.zeros(len(trace.peers), RECORD)
+    channels["event"] = Event.CHANNEL
+    channels["channel"] = list(trace.peers)
+    channels["seq"] = [int(ipaddress.IPv4Address(address or 0)) for address in trace.peers.values()]
+    end = np.zeros(int(trace.ended), RECORD)
+    end["event"], end["seq"] = Event.END, len(channels) + len(trace.records)
+    path.write_bytes(b"".join(part.tobytes() for part in (header, channels, trace.records, end)))
 
 
 PLAIN = trace_of(
@@ -48,7 +65,7 @@ LATENCY_NS = 1_000
 
 @dataclass
 class ModelRelay:
-    """Writes the events of one relay; its neighbours are told by address."""
+    """Writes the events of one relay. Its neighbours are identified by address."""
 
     address: str
     channels: dict[str, int] = field(default_factory=dict)
@@ -69,11 +86,8 @@ class ModelRelay:
     def traced(self, name: str) -> Relay:
         # Stable: events of one time stay in their order.
         records = np.array(sorted(self.rows, key=lambda row: row[0]), RECORD)
-        channels = {
-            number: Channel(number, address, 9111, outgoing=False)
-            for address, number in self.channels.items()
-        }
-        trace = Trace(records, channels, "", NOW_NS)
+        peers: dict[int, str | None] = {n: address for address, n in self.channels.items()}
+        trace = Trace(records, peers)
         role = name.rstrip("1")
         return Relay(name, role, self.address, trace, join(trace))
 

@@ -15,15 +15,13 @@ from analysis.celltrace.cells import JOINED, MEANINGS, NEVER, Fate, join
 from analysis.celltrace.events import Event
 from analysis.celltrace.statistics import (
     Group,
-    Stage,
     by_circuit,
     relayed_traffic,
     spike_period_s,
-    stage_ms,
     summarise,
 )
 
-# What a cell of each fate leaves: (event, command, direction).
+# The events of a cell of each fate: (event, command, direction).
 SCRIPTS: dict[Fate, list[tuple[Event, int, int]]] = {
     Fate.RELAYED: [(Event.INBUF, 3, 0), (Event.QUEUE, 3, 2), (Event.OUTBUF, 3, 2),
                    (Event.FLUSH, 3, 2)],
@@ -87,13 +85,6 @@ def test_the_first_of_two_events_counts() -> None:
     assert (cells.queue_ns - cells.inbuf_ns).tolist() == [1]
 
 
-def test_an_empty_trace() -> None:
-    cells = join(trace_of())
-    assert len(cells) == 0
-    assert sum(cells.counts().values()) == 0
-    assert summarise(stage_ms(cells, Stage.TOTAL)).count == 0
-
-
 def test_traffic_of_the_span() -> None:
     rows: list[tuple[int, ...]] = []
     for seq, (begin, command) in enumerate([(0, 3), (10, 3), (10, 9), (20, 3)], start=1):
@@ -101,14 +92,6 @@ def test_traffic_of_the_span() -> None:
             rows.append((begin + step, seq, 1, 2, event, command, 2))
     kept = relayed_traffic(join(trace_of(*rows)), NOW_NS + 10, NOW_NS + 20)
     assert kept.seq.tolist() == [2]
-
-
-def test_stages_add_up() -> None:
-    cells = join(PLAIN)
-    parts = (Stage.INBUF_QUEUE, Stage.QUEUE_OUTBUF, Stage.OUTBUF_FLUSH)
-    assert sum(stage_ms(cells, part)[0] for part in parts) == pytest.approx(
-        stage_ms(cells, Stage.TOTAL)[0]
-    )
 
 
 def test_summary_by_hand() -> None:

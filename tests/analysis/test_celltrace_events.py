@@ -7,19 +7,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from celltrace_synthetic import PLAIN, trace_of
+from celltrace_synthetic import PLAIN, trace_of, write_trace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analysis.celltrace.events import (
     HEADER,
     RECORD,
-    Channel,
     Event,
     Trace,
     read_lttng_text,
     read_trace,
-    write_trace,
 )
 from analysis.errors import AnalysisError
 
@@ -68,24 +66,29 @@ def test_a_cut_file_loses_nothing_but_what_is_cut(
         return
     cut = read_trace(path)
     n_records, cut_bytes = divmod(length - HEADER.itemsize, RECORD.itemsize)
-    kept = max(0, n_records - len(trace.channels))
+    kept = max(0, n_records - len(trace.peers))
     assert np.array_equal(cut.records, trace.records[:kept])
-    assert len(cut.channels) == min(n_records, len(trace.channels))
+    assert len(cut.peers) == min(n_records, len(trace.peers))
     assert (cut.cut_bytes, cut.ended, cut.malformed) == (cut_bytes, False, 0)
 
 
-def test_the_other_byte_order(tmp_path: Path) -> None:
-    write_trace(tmp_path / "here", PLAIN)
-    content = (tmp_path / "here").read_bytes()
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A trace of two channels and a cell with four events."""
+    write_trace(tmp_path / "cells", PLAIN)
+    return tmp_path / "cells"
+
+
+def test_the_other_byte_order(path: Path) -> None:
+    content = path.read_bytes()
     header = np.frombuffer(content, HEADER, count=1).astype(HEADER.newbyteorder(">"))
     body = np.frombuffer(content[HEADER.itemsize :], RECORD).astype(RECORD.newbyteorder(">"))
-    (tmp_path / "there").write_bytes(header.tobytes() + body.tobytes())
-    same(read_trace(tmp_path / "there"), PLAIN)
+    path.write_bytes(header.tobytes() + body.tobytes())
+    same(read_trace(path), PLAIN)
 
 
-def test_a_missing_file(tmp_path: Path) -> None:
-    with pytest.raises(AnalysisError, match="is missing"):
-        read_trace(tmp_path / "none")
+def record_at(number: int) -> int:
+    return HEADER.itemsize + number * RECORD.itemsize
 
 
 @pytest.mark.parametrize(
@@ -94,12 +97,13 @@ def test_a_missing_file(tmp_path: Path) -> None:
         (0, b"X", "is not a cell trace"),
         (8, b"\7\7", "byte order mark is damaged"),
         (10, b"\2\0", "has format 2, but this program reads 1"),
-        (14, b"\x19\0", "its header is damaged: sizes 64 and 25"),
+        (14, b"\x19\0", "the sizes in its header are damaged"),
+        (HEADER.itemsize, b"\xff" * 240, "10 of 10 records are invalid"),
+        # Two programs wrote to the file.
+        (record_at(7), PLAIN.records.tobytes(), "goes on after its closing record"),
     ],
 )
-def test_a_damaged_header(tmp_path: Path, offset: int, new: bytes, message: str) -> None:
-    path = tmp_path / "cells"
-    write_trace(path, PLAIN)
+def test_a_damaged_file_is_refused(path: Path, offset: int, new: bytes, message: str) -> None:
     content = bytearray(path.read_bytes())
     content[offset : offset + len(new)] = new
     path.write_bytes(content)
@@ -107,41 +111,15 @@ def test_a_damaged_header(tmp_path: Path, offset: int, new: bytes, message: str)
         read_trace(path)
 
 
-def test_malformed_records_are_counted_and_left_out(tmp_path: Path) -> None:
-    path = tmp_path / "cells"
-    write_trace(path, PLAIN)
+def test_invalid_and_missing_records_are_counted(path: Path) -> None:
     content = bytearray(path.read_bytes())
-    third = HEADER.itemsize + 4 * RECORD.itemsize  # two channels come before the cell's events
-    content[third + 20] = 99
+    content[record_at(4) + 20] = 99  # The event: the channels and two events come before.
     path.write_bytes(content)
     damaged = read_trace(path)
-    assert (damaged.malformed, damaged.first_malformed) == (1, third)
+    assert (damaged.malformed, damaged.first_malformed) == (1, record_at(4))
     assert np.array_equal(damaged.records, PLAIN.records[[0, 1, 3]])
     assert damaged.ended
-
-
-def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "cells"
-    write_trace(path, PLAIN)
-    path.write_bytes(path.read_bytes()[: HEADER.itemsize] + b"\xff" * 240)
-    with pytest.raises(AnalysisError, match="10 of 10 records are invalid"):
-        read_trace(path)
-
-
-def test_two_writers(tmp_path: Path) -> None:
-    path = tmp_path / "cells"
-    write_trace(path, PLAIN)
-    path.write_bytes(path.read_bytes() + PLAIN.records.tobytes())
-    with pytest.raises(AnalysisError, match="goes on after its closing record"):
-        read_trace(path)
-
-
-def test_records_that_the_closing_record_misses(tmp_path: Path) -> None:
-    path = tmp_path / "cells"
-    write_trace(path, PLAIN)
-    content = path.read_bytes()
-    at = HEADER.itemsize + 3 * RECORD.itemsize
-    path.write_bytes(content[:at] + content[at + RECORD.itemsize :])
+    path.write_bytes(content[: record_at(4)] + content[record_at(5) :])
     assert read_trace(path).missing == 1
 
 
@@ -161,7 +139,7 @@ def test_lttng_text(tmp_path: Path) -> None:
     path.write_text(LTTNG)
     trace = read_lttng_text(path)
     assert np.array_equal(trace.records, PLAIN.records[:2])
-    assert trace.channels == {1: Channel(1, None, None, False)}
+    assert trace.peers == {1: None}
     assert (trace.malformed, trace.first_malformed) == (0, None)
 
 

@@ -1,8 +1,9 @@
-"""Metrics of relayed cells: values that can be told by hand, and no value where there is none."""
+"""Metrics of cells: values computed by hand, and the reasons for missing values."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.arrays import Floats
+from analysis.celltrace.queueing import ServiceInstants, Waits
 from analysis.celltrace.statistics import Relayed, Stage, by_circuit, chance_longer
-from analysis.measures.catalogue import run_statistics
 from analysis.measures.data import Beats, ClassData, Streams
 from analysis.measures.families.cells import METRICS
 from analysis.measures.metric import Statistic
@@ -39,44 +40,79 @@ def cells(
     return Relayed(time_s, stages, by_circuit([circuit]), SPAN_S)
 
 
-def statistics(of: Relayed) -> dict[str, Statistic]:
+def statistics(**cells: Any) -> dict[str, Statistic]:
     nothing, codes = np.empty(0), np.empty(0, np.int64)
     streams = Streams(codes, nothing, nothing, np.empty(0, np.str_), *([nothing] * 4))
     beats = Beats(codes, nothing, nothing, nothing)
-    data = ClassData(streams, beats, 0.0, SPAN_S, None, relayed=of)
-    return {name: statistic for (_, name), statistic in run_statistics({"guard": data}).items()}
+    data = ClassData(streams, beats, 0.0, SPAN_S, None, **cells)
+    return {metric.name: metric.compute(data) for metric in METRICS}
 
 
-def test_a_class_of_relays_has_the_metrics_of_cells_and_no_other() -> None:
-    assert set(statistics(cells(2.0, 1.0))) == {metric.name for metric in METRICS}
+def values(**cells: Any) -> dict[str, float | None]:
+    return {name: statistic.value for name, statistic in statistics(**cells).items()}
 
 
-def test_values_that_can_be_told_by_hand() -> None:
-    found = statistics(cells(quiet_ms=20.0, busy_ms=4.0, flush_share=0.25))
-    assert found["cell_time_p50_s"].value == pytest.approx(0.004)
-    assert found["cell_time_p99_s"].value == pytest.approx(0.020)
-    assert found["cell_quiet_longer"].value == 1.0
-    assert found["cell_flush_share"].value == pytest.approx(0.25)
-    assert statistics(cells(4.0, 20.0))["cell_quiet_longer"].value == 0.0
-    assert statistics(cells(4.0, 4.0))["cell_quiet_longer"].value == 0.5
+def test_values_by_hand() -> None:
+    found = values(relayed=cells(quiet_ms=20.0, busy_ms=4.0, flush_share=0.25))
+    assert found["cell_time_p50_s"] == pytest.approx(0.004)
+    assert found["cell_time_p99_s"] == pytest.approx(0.020)
+    assert found["cell_quiet_longer"] == 1.0
+    assert found["cell_flush_share"] == pytest.approx(0.25)
+    assert values(relayed=cells(4.0, 20.0))["cell_quiet_longer"] == 0.0
+    assert values(relayed=cells(4.0, 4.0))["cell_quiet_longer"] == 0.5
 
 
-def test_no_value_has_its_reason() -> None:
-    none = by_circuit([np.empty(0, np.int64)])
-    empty = Relayed(np.empty(0), dict.fromkeys(Stage, np.empty(0)), none, SPAN_S)
-    for statistic in statistics(empty).values():
-        assert statistic.value is None
-        assert statistic.reason in (
-            "no cell was relayed in the measured span",
-            "no cell went towards a client in the measured span",
-        )
-    found = statistics(cells(0.0, 0.0))
-    assert found["cell_flush_share"].reason == "no cell spent any time inside a relay"
-    one_circuit = replace(cells(1.0, 1.0), circuits=by_circuit([np.zeros(88, np.int64)]))
-    found = statistics(one_circuit)
-    assert found["cell_quiet_longer"].reason == "no circuit has more cells than the quiet ones"
-    found = statistics(cells(1.0, 2.0, time_s=np.linspace(0.0, 100.0, 88)))
-    assert found["cell_spike_45s"].reason.startswith("cells arrived for less than 360 s")
+NO_CELL = "no cell went towards a client in the measured span"
+NONE, FEW = np.empty(0), np.array([0.5, np.nan, np.nan])
+EMPTY = Relayed(NONE, dict.fromkeys(Stage, NONE), by_circuit([np.empty(0, np.int64)]), SPAN_S)
+ONE_CIRCUIT = replace(cells(1.0, 1.0), circuits=by_circuit([np.zeros(88, np.int64)]))
+SHORT = cells(1.0, 2.0, time_s=np.linspace(0.0, 100.0, 88))
+
+
+@pytest.mark.parametrize(
+    ("data", "metric", "reason"),
+    [
+        ({"relayed": EMPTY}, "cell_time_p50_s", "no cell was relayed in the measured span"),
+        ({"relayed": cells(0.0, 0.0)}, "cell_flush_share", "no cell spent any time inside a relay"),
+        (
+            {"relayed": ONE_CIRCUIT},
+            "cell_quiet_longer",
+            "no circuit has more cells than the quiet ones",
+        ),
+        ({"relayed": SHORT}, "cell_spike_45s", "cells arrived for less than 360 s, or all took"),
+        ({}, "cells_at_once", NO_CELL),
+        ({}, "circuits_waiting", NO_CELL),
+        ({}, "cell_queue_wait_mean_s", NO_CELL),
+        ({"waits": Waits(NONE, NONE, NONE, 0)}, "cell_kernel_wait_mean_s", NO_CELL),
+        (
+            {"waits": Waits(FEW, FEW, FEW, 0)},
+            "cell_kernel_wait_mean_s",
+            "traced relays read 33.3% of its cells towards clients",
+        ),
+        (
+            {"waits": Waits(np.ones(1), np.ones(1), None, 0)},
+            "cell_kernel_wait_mean_s",
+            "the records lack arrival times of cells: extract them again",
+        ),
+    ],
+)
+def test_no_value_has_its_reason(data: dict[str, Any], metric: str, reason: str) -> None:
+    found = statistics(**data)[metric]
+    assert found.value is None
+    assert found.reason.startswith(reason)
+
+
+def test_waits_and_services_are_means_over_cells() -> None:
+    found = values(
+        waits=Waits(np.array([0.1, 0.3]), np.array([0.0, 0.02]), np.array([np.nan, 0.5]), unsent=3),
+        # One cell alone with 5 circuits, three together with 9.
+        served=ServiceInstants(np.array([1, 3]), np.array([5, 9])),
+    )
+    assert found["cell_queue_wait_mean_s"] == pytest.approx(0.2)
+    assert found["cell_outbuf_wait_mean_s"] == pytest.approx(0.01)
+    assert found["cell_kernel_wait_mean_s"] == pytest.approx(0.5)
+    assert found["cells_at_once"] == pytest.approx((1 * 1 + 3 * 3) / 4)
+    assert found["circuits_waiting"] == pytest.approx((5 + 3 * 9) / 4)
 
 
 @pytest.mark.parametrize(("period_s", "stands_out"), [(45, True), (48, True), (23, False)])
@@ -85,11 +121,11 @@ def test_a_spike_about_every_45_seconds_stands_out_of_noise(
 ) -> None:
     seconds = np.arange(int(SPAN_S), dtype=np.float64)
     noise = np.random.default_rng(1).lognormal(0.0, 0.3, seconds.size)
-    # Twice 23 s lies between 40 s and 50 s, and is no period of its own.
+    # Twice 23 s is between 40 s and 50 s, but is not the period.
     times = np.where(seconds % period_s < 2, 50.0, 1.0) * noise
     stages = dict.fromkeys(Stage, times)
     circuits = by_circuit([np.zeros(seconds.size, np.int64)])
-    value = statistics(Relayed(seconds, stages, circuits, SPAN_S))["cell_spike_45s"].value
+    value = values(relayed=Relayed(seconds, stages, circuits, SPAN_S))["cell_spike_45s"]
     assert value is not None
     assert (value > 1) == stands_out
 

@@ -116,6 +116,8 @@ def test_other_line_ends_and_compression(root: Path) -> None:
 @given(st.integers(0, len(document(RELAYS).encode()) - 1), st.binary(max_size=4))
 def test_a_damaged_document_is_read_or_refused(place: int, change: bytes) -> None:
     content = document(RELAYS).encode()
+    with pytest.raises(ConsensusError):  # One that is cut short.
+        read_consensus(content[: min(place, content.index(b"directory-footer"))])
     try:
         consensus = read_consensus(content[:place] + change + content[place + len(change) :])
     except ConsensusError:
@@ -123,22 +125,14 @@ def test_a_damaged_document_is_read_or_refused(place: int, change: bytes) -> Non
     assert any(consensus.weights_kb_per_s.values())
 
 
-@given(st.integers(0, document(RELAYS).index("directory-footer") + len("directory-foote")))
-def test_one_that_is_cut_short_is_refused(length: int) -> None:
-    with pytest.raises(ConsensusError):
-        read_consensus(document(RELAYS).encode()[:length])
-
-
 @pytest.mark.parametrize(
     ("old", "new", "problem"),
     [
         ("status-version 3", "status-version 4", 'got "network-status-version 4"'),
-        ("vote-status consensus", "vote-status vote", 'got vote-status "vote"'),
+        ("vote-status consensus", "vote-status vote", 'got "vote"'),
         ("valid-after 2026", "valid-after now", "line valid-after is missing"),
         ("w Bandwidth=128\n", "", "no line `w`"),
-        ("s Exit Running Valid\n", "", "no line `s`"),
         ("w Bandwidth=128", "w Bandwidth=128\nw Bandwidth=1", "duplicate line `w`"),
-        ("w Bandwidth=128", "w Bandwidth=-1", "line 15: expected one Bandwidth="),
         ("w Bandwidth=128", "w Bandwidth=4294967296", "line 15: expected one Bandwidth="),
         ("w Bandwidth=128", "w Measured=128", "line 15: expected one Bandwidth="),
         (
@@ -213,14 +207,6 @@ def test_a_name_is_not_taken_twice(root: Path) -> None:
     own.write_text("distributions:\n  aug-exit: [100]\n")
     with pytest.raises(UserError, match=r"aug-\* already"):
         import_consensus(root, written(root, document(RELAYS)), "aug")
-
-
-def test_a_broken_file_of_distributions_is_named(root: Path) -> None:
-    folder = root / "configs" / "relay-capacity"
-    folder.mkdir()
-    (folder / "mine.yaml").write_text("distributions:\n  one: [-1]\n")
-    with pytest.raises(UserError, match=r"configs/relay-capacity/mine\.yaml:2: "):
-        load_relays(root, "one")
 
 
 def test_the_command(

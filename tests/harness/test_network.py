@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import fmean
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from onionlab.errors import UserError
@@ -80,10 +80,6 @@ def test_a_draw_is_the_same_on_every_machine() -> None:
     assert draw(7, "x", "y") == int("33628bd5e56cb9dd", 16) // 2**11 / 2**53
 
 
-def test_labels_do_not_run_into_each_other() -> None:
-    assert draw(1, "ab", "c") != draw(1, "a", "bc")
-
-
 @given(st.integers(0, 2**32), st.text(max_size=20))
 def test_draws_lie_in_their_range(seed: int, label: str) -> None:
     assert 0 <= draw(seed, label) < 1
@@ -122,19 +118,6 @@ def test_hosts_have_names_roles_and_addresses_of_their_own() -> None:
     assert len({h.name for h in network.hosts}) == len(network.hosts)
 
 
-@settings(max_examples=25)
-@given(st.integers(0, 2**32 - 1), st.integers(1, 30), st.floats(0.1, 4))
-def test_a_role_carries_what_was_asked_whatever_the_seed(
-    seed: int, count: int, factor: float
-) -> None:
-    request = request_for({"exitguard": 1, "guard": 1, "exit": 1, "middle": count}, factor=factor)
-    drawn = capacities_of(sample_network(request, seed), "middle")
-    slack = count * 1000 + sum(1 for c in drawn if c == 100_000) * 100_000
-    assert abs(sum(drawn) - request.relays["middle"].total_bit_per_s) <= slack
-    assert min(drawn) >= 100_000
-    assert len(drawn) == count
-
-
 def test_capacities_keep_the_shape_of_their_distribution() -> None:
     capacities = [one.link_bit_per_s for one in load_relays(REPOSITORY, "middle")]
     request = request_for({"exitguard": 1, "guard": 1, "exit": 1, "middle": 66})
@@ -159,11 +142,6 @@ def test_representative_networks_have_the_same_capacities(limited_by: str) -> No
     totals = {sum(capacities_of(network, "guard")) for network in (one, other, *drawn)}
     if limited_by == "link":
         assert max(totals) - min(totals) < 10_000
-
-
-def test_seeds_differ_and_one_seed_repeats() -> None:
-    assert sample_network(request_for(), 1) == sample_network(request_for(), 1)
-    assert sample_network(request_for(), 1) != sample_network(request_for(), 2)
 
 
 def test_networks_of_one_seed_share_the_hosts_they_have_in_common() -> None:
@@ -227,18 +205,9 @@ def test_a_geography_is_read(tmp_path: Path) -> None:
         ("rtt_ms", "rtt", '4: geographies.lab.rtt: unknown key; did you mean "rtt_ms"?'),
         (", b: 20", "", "4: geographies.lab.rtt_ms: missing: a - b"),
         ("b: 20", "c: 20", '4: geographies.lab.rtt_ms: unknown region "c"'),
-        ("b: 1.5", "b: near", "6: geographies.lab.rtt_ms.b.b: expected a number, got"),
-        ("1.0: 1.5", "2.0: 1.5", "7: geographies.lab.rtt_deviation.2.0: expected a quantile"),
+        ("1.0: 1.5", "2.0: 1.5", "7: geographies.lab.rtt_deviation.2.0: expected 1.0 or less"),
         ("b: {down", "d: {down", "client_bandwidth_mbit_per_s: missing: b"),
-        ("down: 20", "dawn: 20", "10: geographies.lab.client_bandwidth_mbit_per_s.b.dawn"),
-        ("b: 3", "b: x", "12: geographies.lab.places.client.b: expected a whole number"),
-        ("b: 3", "c: 3", '11: geographies.lab.places: unknown region "c"'),
         ("{b: 1.5}", "{b: 1.5, a: 2}", "5: geographies.lab.rtt_ms.a.b: a - b and b - a differ"),
-        (
-            "0.0: 1.0",
-            "0.1: 1.0",
-            "7: geographies.lab.rtt_deviation: the quantiles 0.0 and 1.0 are required",
-        ),
         (
             ", 1.0: 1.5",
             "",
@@ -251,7 +220,6 @@ def test_a_geography_is_read(tmp_path: Path) -> None:
         ),
         ("{a: 1, b: 3}", "{a: 0}", "12: geographies.lab.places.client: no region has a weight"),
         ("[a, b]", '["São", b]', "3: geographies.lab.regions[1]: expected text that matches"),
-        ("[a, b]", "]", "3: broken YAML"),
     ],
 )
 def test_a_broken_geography_is_named_with_its_line(
@@ -339,15 +307,6 @@ def test_how_the_capacity_of_a_role_is_divided() -> None:
     assert shares["guard"] == (0.0, 1.0)
     assert shares["middle"] == pytest.approx((640 / 2240, 1600 / 2240))
     assert 0.5 < shares["exit"][0] == shares["exit"][1] < 1
-
-
-def test_the_source_network_has_rates_below_the_links_of_small_relays() -> None:
-    # Counted in the file that the distributions come from.
-    middles = load_relays(REPOSITORY, "middle")
-    lower = [one for one in middles if one.carries_bit_per_s < one.link_bit_per_s]
-    assert (len(lower), len(middles)) == (44, 66)
-    share = sum(one.link_bit_per_s for one in lower) / sum(one.link_bit_per_s for one in middles)
-    assert share == pytest.approx(0.36, abs=0.01)
 
 
 def test_capacities_that_are_missing_or_broken(tmp_path: Path) -> None:

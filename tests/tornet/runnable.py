@@ -1,4 +1,4 @@
-"""A directory as `tornettools generate` would write it, whose Tors and clients really run."""
+"""A directory like that of `tornettools generate`, whose programs can run."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from .tiny import HOSTS, RELAYS, SERVICE, TinyTornet, graphml
 BOOTSTRAP_S = 60
 STOP_S = 180
 TOR_START_S = 30
-"""Of clients and of the onion service; tornettools starts them at 240 s."""
+"""Start of clients and of the onion service; tornettools starts them at 240 s."""
 
-# A path takes three relays of six, and a rendezvous one of them more.
+# A path needs three of the six relays, and a rendezvous one more.
 ALL_RELAYS = RELAYS | dict.fromkeys(("fay", "gil", "hal"), "relay")
 GUARDS = ("bob", "eve", "fay")
 EXITS = ("gil", "hal")
 
-# As tornettools has it, but for the consensus, which comes earlier.
+# These are the options of tornettools, with an earlier consensus.
 COMMON = """\
 TestingEnableCellStatsEvent 0
 ServerDNSAllowBrokenConfig 1
@@ -127,7 +127,7 @@ class RunnableTornet(TinyTornet):
         )
 
     def write(self, directory: Path, *, order: int = 1) -> Path:
-        """As of the tiny one, with keys that Tor takes."""
+        """Write it like the tiny one, with keys that Tor accepts."""
         super().write(directory, order=order)
         draw_seeded_keys(directory, self.seed)
         return directory

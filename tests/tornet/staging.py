@@ -33,7 +33,7 @@ SEED = 2019
 DATES = "2019-01-01--2019-01-31"
 KIB = 1024
 UNLIMITED = 2**30
-"""A BandwidthRate that nobody has set."""
+"""Tor's default BandwidthRate."""
 
 
 @dataclass(frozen=True)

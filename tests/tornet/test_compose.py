@@ -1,8 +1,7 @@
-"""From a `tornettools` experiment and an imported network to run directories."""
+"""Run directories of a `tornettools` experiment and an imported network."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -35,11 +34,14 @@ from onionlab.runs import bench as benches
 from onionlab.runs.bench import TornetBench
 from onionlab.runs.costs.requested_runs import estimate_level_cost
 from onionlab.runs.costs.run_cost import IMPORTED, RunSize
-from onionlab.tornet import KeptTornet, import_tornets, load_tornet
+from onionlab.tornet.keeping import KeptTornet, import_tornets, load_tornet
 
 from .tiny import HOSTS, TinyTornet, process
 
 REPOSITORY = Path(__file__).resolve().parents[2]
+Loaded = Callable[..., Experiment]
+Settings = Callable[..., TornetSettings]
+Composed = Callable[..., RunDirectory]
 
 TEXT = """\
 kind: tornettools
@@ -59,7 +61,7 @@ def engine() -> ShadowEngine:
 
 
 def many_users(seed: int, users: int) -> TinyTornet:
-    """A network with more Markov clients."""
+    """Return a network with more Markov clients."""
     tiny = TinyTornet(seed)
     for number in range(users):
         name = f"user{number}"
@@ -87,7 +89,7 @@ def root(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def loaded(root: Path) -> Callable[..., Experiment]:
+def loaded(root: Path) -> Loaded:
     def load_it(text: str = TEXT, **more: Any) -> Experiment:
         content = {**yaml.safe_load(text), **more}
         path = root / "experiments/tiny.yaml"
@@ -98,7 +100,7 @@ def loaded(root: Path) -> Callable[..., Experiment]:
 
 
 @pytest.fixture
-def settings(loaded: Callable[..., Experiment]) -> Callable[..., TornetSettings]:
+def settings(loaded: Loaded) -> Settings:
     def of_the_only_level(**more: Any) -> TornetSettings:
         (level,) = loaded(**more).levels.values()
         assert isinstance(level.settings, TornetSettings)
@@ -128,9 +130,13 @@ def compose(
     )
 
 
-def test_a_graph_that_the_embedded_engine_cannot_play(
-    settings: Callable[..., TornetSettings], root: Path
-) -> None:
+@pytest.fixture
+def composed(settings: Settings, kept: KeptTornet) -> Composed:
+    """Compose the first network for a variant, a baseline and more keys of the experiment."""
+    return lambda *variants, **more: compose(settings(**more), kept, *variants)
+
+
+def test_a_graph_that_the_embedded_engine_cannot_play(settings: Settings, root: Path) -> None:
     tiny = TinyTornet()
     del tiny.host("hidden")["processes"][0]["environment"]
     (kept,) = import_tornets(root, "other", [tiny.write(root / "other")])
@@ -148,9 +154,9 @@ def configuration(run: RunDirectory) -> Any:
 
 
 def test_what_tornettools_wrote_is_changed_by_one_line_of_each_tor(
-    settings: Callable[..., TornetSettings], kept: KeptTornet
+    composed: Composed, kept: KeptTornet
 ) -> None:
-    run = compose(settings(), kept)
+    run = composed()
     original = kept.contents()
     own = "conf/onionlab.variant.stock.torrc"
     added = {"clients.json", "hosts.json", "run.json", "shadow.config.yaml", own}
@@ -162,10 +168,8 @@ def test_what_tornettools_wrote_is_changed_by_one_line_of_each_tor(
     assert {run.files[path].removeprefix(original[path]) for path in defaults} == {line}
 
 
-def test_shadow_is_told_what_tornettools_told_it(
-    settings: Callable[..., TornetSettings], kept: KeptTornet
-) -> None:
-    told = configuration(compose(settings(), kept))
+def test_shadow_is_told_what_tornettools_told_it(composed: Composed) -> None:
+    told = configuration(composed())
     assert told["general"]["seed"] == 1
     assert told["general"]["stop_time"] == "3600000 ms"
     assert told["general"]["bootstrap_end_time"] == "300000 ms"
@@ -182,10 +186,35 @@ def test_shadow_is_told_what_tornettools_told_it(
             assert mine["start_time"] == f"{its['start_time'] * 1000} ms"
             assert mine["expected_final_state"] == "running"
             assert mine["environment"] == FIXED_ENVIRONMENT | its.get("environment", {})
-    graph = compose(settings(), kept).files["conf/network.gml"].decode()
+    graph = composed().files["conf/network.gml"].decode()
     assert 'latency "307 us"\n    packet_loss 0.0025' in graph
-    # A node and itself: two hosts may share it.
+    # Two hosts may share a node, so it has a path to itself.
     assert 'latency "303 us"' in graph
+
+
+def test_a_variant_runs_in_place_of_stock_tor(composed: Composed, root: Path) -> None:
+    run = composed("rr", "ewma")
+    assert b"CircuitPolicy RR" in run.files["conf/onionlab.variant.rr.torrc"]
+    assert run.tor_programs == ("oniontrace", "tor-circuit-policy")
+    assert composed("rr", "ewma").files == run.files
+    assert composed("rr", "ewma", network={"name": "tiny", "oniontrace": "none"}).tor_programs == (
+        "tor-circuit-policy",
+    )
+
+
+def test_the_analysis_gets_classes_and_roles(composed: Composed, settings: Settings) -> None:
+    assert settings().classes == {
+        "markov-exit": {"count": 10, "load": True},
+        "perf-exit": {"count": 1, "load": False},
+        "perf-onion": {"count": 1, "load": False},
+    }
+    files = composed().files
+    clients = yaml.safe_load(files["clients.json"])
+    found = [clients[name] for name in ("user", "probe", "peek")]
+    assert found == ["markov-exit", "perf-exit", "perf-onion"]
+    hosts = yaml.safe_load(files["hosts.json"])["hosts"]
+    assert hosts["bob"] == {"role": "guard", "oniontrace": True}
+    assert hosts["probe"] == {"role": "perf-client", "oniontrace": False}
 
 
 def test_addresses_are_those_that_shadow_would_give(kept: KeptTornet) -> None:
@@ -205,23 +234,7 @@ def replace_host(host: Any, address: str) -> Any:
     return host.model_copy(update={"address": address})
 
 
-def test_a_variants_options_come_last_and_nothing_else_changes(
-    settings: Callable[..., TornetSettings], kept: KeptTornet
-) -> None:
-    run = compose(settings(), kept, "rr", "ewma")
-    original = kept.contents()
-    for name in ("alice", "bob", "user", "hidden"):
-        path = f"{HOSTS}/{name}/torrc-defaults"
-        line = "%include ../../../conf/onionlab.variant.rr.torrc\n"
-        assert run.files[path].decode() == original[path].decode() + line
-    assert b"CircuitPolicy RR" in run.files["conf/onionlab.variant.rr.torrc"]
-    assert run.files[f"{HOSTS}/alice/torrc"] == original[f"{HOSTS}/alice/torrc"]
-    assert run.tor_programs == ("oniontrace", "tor-circuit-policy")
-
-
-def test_what_an_experiment_sets_reaches_whom_it_is_for(
-    settings: Callable[..., TornetSettings], kept: KeptTornet
-) -> None:
+def test_what_an_experiment_sets_reaches_whom_it_is_for(composed: Composed) -> None:
     tor = {
         "variants": ["stock", "ewma"],
         "baseline": "stock",
@@ -229,7 +242,7 @@ def test_what_an_experiment_sets_reaches_whom_it_is_for(
         "consensus_params": {"cc_alg": 0},
         "torrc": {"relay": {"MaxMemInQueues": "1 GB"}, "client": {"ConfluxEnabled": "0"}},
     }
-    run = compose(settings(tor=tor), kept)
+    run = composed(tor=tor)
     included = {
         name: run.files[f"{HOSTS}/{name}/torrc-defaults"].decode().count("onionlab.")
         for name in ("alice", "bob", "user", "hidden")
@@ -244,7 +257,7 @@ def test_what_an_experiment_sets_reaches_whom_it_is_for(
 
 
 def test_shadow_gets_the_networks_options_below_the_experiments(
-    root: Path, settings: Callable[..., TornetSettings]
+    root: Path, settings: Settings
 ) -> None:
     tiny = TinyTornet(5)
     tiny.config["experimental"] = {"runahead": "1 ms", "use_worker_spinning": True}
@@ -256,13 +269,13 @@ def test_shadow_gets_the_networks_options_below_the_experiments(
 
 
 def test_lists_of_an_experiment_take_the_place_of_the_networks(
-    settings: Callable[..., TornetSettings], kept: KeptTornet
+    composed: Composed, kept: KeptTornet
 ) -> None:
-    """Else they would come behind, and of a policy's lines the first that fits counts."""
+    """The first matching line of a policy applies, so lines may not be appended."""
     policy = ["reject *:25", "accept *:*"]
     torrc = {"relay": {"exitpolicy": policy, "Log": "info file x", "BandwidthRate": "1 MB"}}
     tor = {"variants": ["stock", "ewma"], "baseline": "stock", "torrc": torrc}
-    assert compose(settings(tor=tor), kept).files["conf/onionlab.relay.torrc"] == (
+    assert composed(tor=tor).files["conf/onionlab.relay.torrc"] == (
         b"/exitpolicy\nexitpolicy reject *:25\nexitpolicy accept *:*\n"
         b"Log info file x\nBandwidthRate 1 MB\n"
     )
@@ -277,7 +290,7 @@ NETWORK = {
 
 
 def imported_with(root: Path, added: dict[str, str]) -> KeptTornet:
-    """A network whose files have more lines."""
+    """Import a network whose files have more lines."""
     tiny = TinyTornet(7)
     for path, lines in added.items():
         tiny.files[path] += lines.encode()
@@ -307,7 +320,7 @@ def test_an_experiment_wins_over_the_variant_and_the_network(
     tor: dict[str, Any],
     expected: dict[str, Any],
     root: Path,
-    settings: Callable[..., TornetSettings],
+    settings: Settings,
     tmp_path: Path,
 ) -> None:
     network = {
@@ -375,7 +388,7 @@ def test_an_experiment_wins_over_the_variant_and_the_network(
     ],
 )
 def test_what_a_network_overrides_is_refused(
-    tor: dict[str, Any], message: str, root: Path, settings: Callable[..., TornetSettings]
+    tor: dict[str, Any], message: str, root: Path, settings: Settings
 ) -> None:
     kept = imported_with(root, NETWORK)
     with pytest.raises(UserError) as refused:
@@ -383,9 +396,7 @@ def test_what_a_network_overrides_is_refused(
     assert refused.value.message == message
 
 
-def test_the_command_line_of_each_host_is_checked(
-    root: Path, settings: Callable[..., TornetSettings]
-) -> None:
+def test_the_command_line_of_each_host_is_checked(root: Path, settings: Settings) -> None:
     tiny = TinyTornet(7)
     tiny.host("probe")["processes"][0]["args"] += " --NumCPUs 4"  # its files are those of `peek`
     (kept,) = import_tornets(root, "changed", [tiny.write(root / "changed")])
@@ -394,11 +405,9 @@ def test_the_command_line_of_each_host_is_checked(
         compose(settings(tor=tor), kept, "ewma", "ewma")
 
 
-def test_traced_relays_run_a_build_that_traces_and_say_where(
-    settings: Callable[..., TornetSettings], kept: KeptTornet
-) -> None:
+def test_traced_relays_run_a_build_that_traces_and_say_where(composed: Composed) -> None:
     tor = {"variants": ["stock", "ewma"], "baseline": "stock", "trace": {"hosts": ["bob"]}}
-    run = compose(settings(tor=tor), kept)
+    run = composed(tor=tor)
     assert run.files["conf/onionlab.trace.torrc"] == b"CellTraceFile cells.stdtrace\n"
     last = {
         name: run.files[f"{HOSTS}/{name}/torrc-defaults"].splitlines()[-1].decode()
@@ -420,15 +429,13 @@ def test_traced_relays_run_a_build_that_traces_and_say_where(
     assert plan.hosts["alice"].address == "100.0.0.1"
 
 
-def test_of_traced_relays_authorities_are_none(
-    settings: Callable[..., TornetSettings], kept: KeptTornet
-) -> None:
+def test_of_traced_relays_authorities_are_none(composed: Composed) -> None:
     tor: dict[str, Any] = {"variants": ["stock"], "baseline": "stock", "trace": "relays"}
-    traced = {n for n, one in compose(settings(tor=tor), kept).expectations.items() if one.traced}
+    traced = {n for n, one in composed(tor=tor).expectations.items() if one.traced}
     assert traced == {"bob", "eve", "mo"}
     tor["trace"] = {"hosts": ["alice"]}
     with pytest.raises(UserError, match="unknown relay 'alice'"):
-        compose(settings(tor=tor), kept)
+        composed(tor=tor)
 
 
 @pytest.mark.parametrize(
@@ -441,13 +448,13 @@ def test_of_traced_relays_authorities_are_none(
     ],
 )
 def test_where_the_variant_runs(
-    settings: Callable[..., TornetSettings],
+    composed: Composed,
     kept: KeptTornet,
     deployment: str,
     expected: set[str] | None,
 ) -> None:
     tor = {"variants": ["stock", "rr"], "baseline": "stock", "deployment": deployment}
-    run = compose(settings(tor=tor), kept, "rr")
+    run = composed("rr", tor=tor)
     runs_it = {
         name
         for name, each in run.simulation.processes.items()
@@ -458,9 +465,7 @@ def test_where_the_variant_runs(
     assert {name for name, its in run.expectations.items() if its.proof} == runs_it
 
 
-def test_a_smaller_deployment_is_part_of_a_larger_one(
-    settings: Callable[..., TornetSettings], kept: KeptTornet
-) -> None:
+def test_a_smaller_deployment_is_part_of_a_larger_one(settings: Settings, kept: KeptTornet) -> None:
     def hosts(where: str, fraction: float) -> set[str]:
         tor = settings().tor.model_copy(update={"deployment": Deployment(where, fraction)})
         changed = settings().model_copy(update={"tor": tor})
@@ -474,11 +479,9 @@ def test_a_smaller_deployment_is_part_of_a_larger_one(
         hosts("exits", 0.01)
 
 
-def test_fewer_markov_clients_are_some_of_them_and_perf_clients_stay(
-    settings: Callable[..., TornetSettings], kept: KeptTornet
-) -> None:
+def test_fewer_markov_clients_are_some_of_them_and_perf_clients_stay(composed: Composed) -> None:
     def users(share: str) -> set[str]:
-        run = compose(settings(traffic={"markov_clients": share}), kept)
+        run = composed(traffic={"markov_clients": share})
         assert {"probe", "peek", "web"} <= run.simulation.processes.keys()
         left = {name for name in run.simulation.processes if name.startswith("user")}
         there = {path.split("/")[2] for path in run.files if path.startswith(f"{HOSTS}/user")}
@@ -491,44 +494,8 @@ def test_fewer_markov_clients_are_some_of_them_and_perf_clients_stay(
     assert len(users("1 %")) == 1
 
 
-def test_without_oniontrace_nothing_runs_it(
-    settings: Callable[..., TornetSettings], kept: KeptTornet
-) -> None:
-    run = compose(settings(network={"name": "tiny", "oniontrace": "none"}), kept)
-    assert run.tor_programs == ("tor-stock",)
-    programs = {one.program for each in run.simulation.processes.values() for one in each}
-    assert programs == {"tor-stock", "tgen"}
-
-
-def test_clients_are_in_classes_and_perf_clients_are_measured(
-    settings: Callable[..., TornetSettings], kept: KeptTornet
-) -> None:
-    found = settings()
-    assert found.classes == {
-        "markov-exit": {"count": 10, "load": True},
-        "perf-exit": {"count": 1, "load": False},
-        "perf-onion": {"count": 1, "load": False},
-    }
-    run = compose(found, kept)
-    clients = yaml.safe_load(run.files["clients.json"])
-    assert clients["probe"] == "perf-exit"
-    assert clients["peek"] == "perf-onion"
-    assert clients["user"] == "markov-exit"
-
-
-def test_the_analysis_is_told_who_is_who(
-    settings: Callable[..., TornetSettings], kept: KeptTornet
-) -> None:
-    told = yaml.safe_load(compose(settings(), kept).files["hosts.json"])["hosts"]
-    assert told["bob"] == {"role": "guard", "oniontrace": True}
-    assert told["probe"] == {"role": "perf-client", "oniontrace": False}
-    without = settings(network={"name": "tiny", "oniontrace": "none"})
-    told = yaml.safe_load(compose(without, kept).files["hosts.json"])["hosts"]
-    assert not any(host["oniontrace"] for host in told.values())
-
-
-def test_what_a_host_has_to_log(settings: Callable[..., TornetSettings], kept: KeptTornet) -> None:
-    expected = compose(settings(), kept, "rr", "ewma").expectations
+def test_what_a_host_has_to_log(composed: Composed) -> None:
+    expected = composed("rr", "ewma").expectations
     assert "web" not in expected
     assert (expected["bob"].is_client, expected["bob"].requirement) == (
         False,
@@ -541,9 +508,9 @@ def test_what_a_host_has_to_log(settings: Callable[..., TornetSettings], kept: K
 
 
 def test_folders_that_tor_made_are_for_their_owner_and_no_others(
-    settings: Callable[..., TornetSettings], kept: KeptTornet, tmp_path: Path
+    composed: Composed, kept: KeptTornet, tmp_path: Path
 ) -> None:
-    compose(settings(), kept).write(tmp_path / "run")
+    composed().write(tmp_path / "run")
     folders = [path for path in (tmp_path / "run" / HOSTS).rglob("*") if path.is_dir()]
     closed = {
         path.relative_to(tmp_path / "run" / HOSTS).as_posix()
@@ -556,7 +523,7 @@ def test_folders_that_tor_made_are_for_their_owner_and_no_others(
 
 
 def with_defaults(kept: KeptTornet, path: str) -> KeptTornet:
-    """The network where Tor of the host `user` reads its defaults from another file."""
+    """Return the network in which the host `user` has another file of defaults."""
     user = kept.tornet.hosts["user"]
     (tor,) = (one for one in user.processes if one.program == "tor")
     told = tor.model_copy(update={"arguments": ("--defaults-torrc", path, "-f", "torrc")})
@@ -566,36 +533,37 @@ def with_defaults(kept: KeptTornet, path: str) -> KeptTornet:
     return replace(kept, tornet=kept.tornet.model_copy(update={"hosts": hosts}))
 
 
-def test_a_variant_reaches_tor_whatever_its_files_are_called(
-    settings: Callable[..., TornetSettings], kept: KeptTornet
+@pytest.mark.parametrize("path", ["./torrc", "../probe/torrc-defaults"])
+def test_a_file_of_defaults_belongs_to_one_host(
+    settings: Settings, kept: KeptTornet, path: str
 ) -> None:
-    run = compose(settings(), with_defaults(kept, "./torrc"), "rr")
+    changed = with_defaults(kept, path)
+    if path.startswith("../"):
+        with pytest.raises(UserError, match=r"user: .*torrc-defaults, is not in its own folder"):
+            compose(settings(), changed)
+        return
+    run = compose(settings(), changed, "rr")
     assert b"onionlab.variant.rr.torrc" in run.files[f"{HOSTS}/user/torrc"]
 
 
-def test_a_file_of_defaults_that_two_hosts_share_is_refused(
-    settings: Callable[..., TornetSettings], kept: KeptTornet
+@pytest.mark.parametrize(
+    ("directed", "latency_ns", "message"),
+    [(True, 2_000, "is directed"), (False, 2_500, "a latency of 2500 ns")],
+)
+def test_paths_that_engines_do_not_support(
+    composed: Composed,
+    kept: KeptTornet,
+    monkeypatch: pytest.MonkeyPatch,
+    directed: bool,
+    latency_ns: int,
+    message: str,
 ) -> None:
-    with pytest.raises(UserError, match=r"user: .*probe/torrc-defaults, is not in its own folder"):
-        compose(settings(), with_defaults(kept, "../probe/torrc-defaults"))
-
-
-def test_the_same_again(settings: Callable[..., TornetSettings], root: Path) -> None:
-    def digest(seed: int) -> str:
-        run = compose(settings(), load_tornet(root, "tiny", seed), "rr", "ewma")
-        parts = (path.encode() + content for path, content in sorted(run.files.items()))
-        return hashlib.sha256(b"".join(parts)).hexdigest()
-
-    assert digest(1) == digest(1) != digest(2)
-
-
-def test_a_network_that_was_changed_is_refused(
-    settings: Callable[..., TornetSettings], kept: KeptTornet
-) -> None:
-    asked = settings()
-    (kept.directory / HOSTS / "user/torrc").write_text("ORPort 9001\n")
-    with pytest.raises(UserError, match="user/torrc has changed since the import"):
-        compose(asked, kept)
+    graph = kept.path_graph()
+    paths = {pair: replace(path, latency_ns=latency_ns) for pair, path in graph.paths.items()}
+    changed = replace(graph, directed=directed, paths=paths)
+    monkeypatch.setattr(KeptTornet, "path_graph", lambda self: changed)
+    with pytest.raises(UserError, match=message):
+        composed()
 
 
 @pytest.mark.parametrize(
@@ -607,23 +575,23 @@ def test_a_network_that_was_changed_is_refused(
     ],
 )
 def test_times_that_do_not_fit_the_network(
-    loaded: Callable[..., Experiment], time: dict[str, str], problem: str
+    loaded: Loaded, time: dict[str, str], problem: str
 ) -> None:
     with pytest.raises(UserError) as caught:
         loaded(time=time)
     assert problem in caught.value.message
 
 
-def test_a_program_that_would_start_after_the_end(
-    settings: Callable[..., TornetSettings], kept: KeptTornet
-) -> None:
+def test_a_program_that_would_start_after_the_end(settings: Settings, kept: KeptTornet) -> None:
     asked = settings()
     late = asked.time.model_copy(update={"given_stop_s": 250.0})
     with pytest.raises(UserError, match="starts tgen after 300 s"):
         compose(asked.model_copy(update={"time": late}), kept)
 
 
-def test_seeds_without_a_network_are_named(loaded: Callable[..., Experiment], root: Path) -> None:
+def test_seeds_without_a_network_are_named(loaded: Loaded, root: Path) -> None:
+    with pytest.raises(UserError, match='there are no networks "other"'):
+        require_networks(root, loaded(network={"name": "other"}))
     require_networks(root, loaded())
     with pytest.raises(UserError) as caught:
         require_networks(root, loaded(seeds=4))
@@ -632,15 +600,7 @@ def test_seeds_without_a_network_are_named(loaded: Callable[..., Experiment], ro
     assert "make import-network" in (caught.value.hint or "")
 
 
-def test_an_experiment_without_its_networks_loads_and_cannot_run(
-    loaded: Callable[..., Experiment], root: Path
-) -> None:
-    experiment = loaded(network={"name": "other"})
-    with pytest.raises(UserError, match='there are no networks "other"'):
-        require_networks(root, experiment)
-
-
-def test_what_a_file_of_the_kind_may_not_say(loaded: Callable[..., Experiment]) -> None:
+def test_what_a_file_of_the_kind_may_not_say(loaded: Loaded) -> None:
     for more, problem in (
         ({"tor": {"variants": ["rr", "nobody"], "baseline": "rr"}}, 'unknown variant "nobody"'),
         ({"tor": {"variants": ["rr"], "baseline": "ewma"}}, "expected one of this experiment's"),
@@ -654,15 +614,8 @@ def test_what_a_file_of_the_kind_may_not_say(loaded: Callable[..., Experiment]) 
         assert problem in caught.value.message, more
 
 
-def test_a_consensus_parameter_that_tor_does_not_know_is_warned_of(
-    loaded: Callable[..., Experiment],
-) -> None:
-    (warning,) = loaded(tor=EWMA | {"consensus_params": {"swrr_weight": 1}}).warnings
-    assert "swrr_weight: Tor 0.4.9 reads no parameter of this name" in warning
-
-
 def test_the_bench_says_that_oniontrace_is_missing(
-    loaded: Callable[..., Experiment], root: Path, monkeypatch: pytest.MonkeyPatch
+    loaded: Loaded, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(benches, "ensure_series", lambda *args, **more: {})
     monkeypatch.setenv("PATH", "/nonexistent")
@@ -684,9 +637,7 @@ class OldTor(BuiltTor):
         return [name for name in names if name != "circwindow"]
 
 
-def test_a_networks_own_parameter_that_no_tor_reads_is_refused(
-    loaded: Callable[..., Experiment], root: Path
-) -> None:
+def test_a_networks_own_parameter_that_no_tor_reads_is_refused(loaded: Loaded, root: Path) -> None:
     tiny = many_users(1, 9)
     tiny.files["conf/common.torrc"] += b"ConsensusParams circwindow=500 cc_alg=2 cfx_enabled=0\n"
     import_tornets(root, "voting", [tiny.write(root / "voting")])
@@ -701,9 +652,7 @@ def test_a_networks_own_parameter_that_no_tor_reads_is_refused(
     )
 
 
-def test_a_cost_follows_from_tors_and_simulated_time(
-    settings: Callable[..., TornetSettings], root: Path
-) -> None:
+def test_a_cost_follows_from_tors_and_simulated_time(settings: Settings, root: Path) -> None:
     whole, half = (
         estimate_level_cost(root, "tiny", settings(traffic={"markov_clients": share}), "uml", [])
         for share in ("100 %", "50 %")
@@ -715,7 +664,7 @@ def test_a_cost_follows_from_tors_and_simulated_time(
 @pytest.mark.parametrize("verb", [estimate, doctor])
 def test_what_takes_no_run_says_that_networks_are_missing(
     verb: ModuleType,
-    loaded: Callable[..., Experiment],
+    loaded: Loaded,
     root: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -730,9 +679,7 @@ def test_what_takes_no_run_says_that_networks_are_missing(
     assert "make import-network FROM='directory ...' NAME=other" in told
 
 
-def test_levels_may_differ_in_what_the_kind_has(
-    loaded: Callable[..., Experiment], kept: KeptTornet
-) -> None:
+def test_levels_may_differ_in_what_the_kind_has(loaded: Loaded, kept: KeptTornet) -> None:
     levels = {
         "whole": {"label": "all users"},
         "half": {"label": "half", "overrides": {"traffic": {"markov_clients": "50 %"}}},
@@ -743,7 +690,7 @@ def test_levels_may_differ_in_what_the_kind_has(
         for name, level in experiment.levels.items()
     }
     assert hosts == {"whole": 18, "half": 13}
-    # By these a run of the store is recognised, and costs are told.
+    # These numbers identify runs in the store, and predict costs.
     told = {name: level.settings for name, level in experiment.levels.items()}
     assert {name: one.hosts for name, one in told.items()} == hosts
     tors = {
@@ -751,31 +698,3 @@ def test_levels_may_differ_in_what_the_kind_has(
         for name, one in told.items()
     }
     assert {name: one.tors for name, one in told.items()} == tors
-
-
-def test_figures_are_drawn_for_each_level(loaded: Callable[..., Experiment]) -> None:
-    assert [figure.kind for figure in loaded().figures] == [
-        "perf-transfer-times",
-        "perf-circuits",
-        "perf-goodput",
-        "relay-goodput",
-    ]
-
-
-def test_a_directed_graph_is_refused(
-    settings: Callable[..., TornetSettings], kept: KeptTornet, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    graph = replace(kept.path_graph(), directed=True)
-    monkeypatch.setattr(KeptTornet, "path_graph", lambda self: graph)
-    with pytest.raises(UserError, match="is directed"):
-        compose(settings(), kept)
-
-
-def test_a_latency_that_would_be_rounded_is_refused(
-    settings: Callable[..., TornetSettings], kept: KeptTornet, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    graph = kept.path_graph()
-    finer = {pair: replace(path, latency_ns=2_500) for pair, path in graph.paths.items()}
-    monkeypatch.setattr(KeptTornet, "path_graph", lambda self: replace(graph, paths=finer))
-    with pytest.raises(UserError, match="a latency of 2500 ns"):
-        compose(settings(), kept)

@@ -9,7 +9,7 @@ import pytest
 from onionlab.experiment import load
 from onionlab.experiment.tornettools import TornetSettings
 from onionlab.experiment.tornettools_writing import write_first_experiment
-from onionlab.tornet import import_tornets
+from onionlab.tornet.keeping import import_tornets
 
 from .tiny import TinyTornet
 
@@ -24,7 +24,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def imported(root: Path, stop_s: int = 3600) -> str:
-    """Import two tiny networks as `tiny` and write what comes of it; returns what was said."""
+    """Import two tiny networks as `tiny` and write the experiment. Return the output."""
     directories = []
     for seed in (1, 2):
         tiny = TinyTornet(seed)
@@ -40,7 +40,7 @@ def imported(root: Path, stop_s: int = 3600) -> str:
     [
         (3600, (1200, 3480)),
         (1000, (333, 880)),
-        # Until 300 s networks bootstrap.
+        # The networks bootstrap until 300 s.
         (600, (300, 480)),
         (430, (300, 310)),
         (400, (300, 400)),

@@ -1,4 +1,4 @@
-"""Networks that an installed tornettools makes: what it is told, and what can go wrong."""
+"""Calls of an installed tornettools, and their errors."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from onionlab.errors import UserError
-from onionlab.tornet import list_seeds
 from onionlab.tornet.generating import TorPrograms, generate_tornets
+from onionlab.tornet.keeping import list_seeds
 
 from .tiny import TinyTornet
 
 TORNETTOOLS = """\
 #!{python}
-# Stands for tornettools: says what it was told, and gives a tiny network for its seed.
+# A substitute for tornettools: records its arguments, and copies a tiny network for its seed.
 import json, shutil, sys
 words = sys.argv[1:]
 with open({calls!r}, "a") as calls:
@@ -32,7 +32,7 @@ shutil.copytree({made!r} + words[1], words[words.index("--prefix") + 1], symlink
 
 
 class Place:
-    """A checkout, staged files, and what stands for tornettools."""
+    """A checkout, staged files, and a substitute for tornettools."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.root = folder / "checkout"
@@ -133,21 +133,27 @@ def test_inputs_that_are_missing(
     assert message in place.refused().message
 
 
-@pytest.mark.parametrize("word", ["--prefix=elsewhere", "--pref", "--tor", "--torg", "--seed"])
-def test_what_the_command_decides_is_refused(place: Place, word: str) -> None:
-    assert place.refused(word, "x").message == f"{word.partition('=')[0]}: not allowed"
+@pytest.mark.parametrize(
+    ("words", "option", "hint"),
+    [
+        (["--prefix=elsewhere"], "--prefix", "the command sets it"),
+        (["--pref", "x"], "--prefix", "the command sets it"),
+        (["--tor", "x"], "--tor", "the command sets it"),
+        (["--torg", "x"], "--torgencert", "the command sets it"),
+        (["-r"], "--record", "a second OnionTrace"),
+        (["--rec"], "--record", "a second OnionTrace"),
+        (["-rm2"], "--record", "a second OnionTrace"),
+    ],
+)
+def test_options_that_are_refused(place: Place, words: list[str], option: str, hint: str) -> None:
+    error = place.refused(*words)
+    assert error.message == f"{option}: not allowed"
+    assert hint in (error.hint or "")
     assert not place.calls.exists()
 
 
-@pytest.mark.parametrize("word", ["-r", "--record", "--rec", "-rm2"])
-def test_a_record_is_refused(place: Place, word: str) -> None:
-    error = place.refused(word)
-    assert error.message == f"{word}: not allowed"
-    assert "a second OnionTrace" in (error.hint or "")
-
-
 def test_options_of_generate_go_to_it(place: Place) -> None:
-    """Its -s is the servers' scale, whatever tornettools' own -s is."""
+    """The -s of generate is the scale of servers, and tornettools has another -s."""
     options = ["-s", "0.2", "--se=0.2", "--torperf_num_exit", "3", "-n0.01", "-e", "BW"]
     assert place.generate(1, *options) == [1]
     (call,) = [json.loads(line) for line in place.calls.read_text().splitlines()]
@@ -157,10 +163,9 @@ def test_options_of_generate_go_to_it(place: Place) -> None:
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (("--atlas", "a.gml"), ("--atlas", "{}/a.gml")),
-        (("--geo=a.gml",), ("--geo={}/a.gml",)),
-        (("-a", "a.gml", "-m", "2"), ("-a", "{}/a.gml", "-m", "2")),
-        (("-ga.gml",), ("-g{}/a.gml",)),
+        (("--geo=a.gml",), ("--geoip_path", "{}/a.gml")),
+        (("-a", "a.gml", "-m", "2"), ("-m", "2", "--atlas", "{}/a.gml")),
+        (("-ga.gml",), ("--geoip_path", "{}/a.gml")),
     ],
 )
 def test_it_works_in_a_folder_of_its_own(
@@ -170,7 +175,7 @@ def test_it_works_in_a_folder_of_its_own(
     words: tuple[str, ...],
     expected: tuple[str, ...],
 ) -> None:
-    """tor-gencert writes into the current folder; files that options name are in this one."""
+    """tor-gencert writes into the current folder, so paths in options have to be absolute."""
     here = tmp_path / "here"
     here.mkdir()
     monkeypatch.chdir(here)

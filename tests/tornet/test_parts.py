@@ -1,4 +1,4 @@
-"""The readers of a tornet's parts: each reads, or refuses in its own way; never anything else."""
+"""The readers of a tornet's parts: each returns a value or raises its own error."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from onionlab.errors import UserError
-from onionlab.tornet import read_tornet
 from onionlab.tornet.certificates import (
     read_authority_certificate,
     signing_key_expires_unix_s,
 )
+from onionlab.tornet.host_files import FileError
+from onionlab.tornet.reading import read_tornet
 from onionlab.tornet.shadow_config import CONFIGURATION, read_shadow_config
 from onionlab.tornet.shadow_units import MAX_AMOUNT, rate_bit_per_s, time_ms, time_ns
-from onionlab.tornet.tgen_graph import GraphError, read_tgen_graph
-from onionlab.tornet.torrc_options import Options, TorrcError, parse_memory, read_options
+from onionlab.tornet.tgen_graph import read_tgen_graph
+from onionlab.tornet.torrc_options import Options, parse_memory, read_lines
 
 from .tiny import HOSTS, TinyTornet, ed25519_certificate, graphml
 
@@ -79,10 +80,10 @@ def test_any_quantity_is_read_or_refused(value: object) -> None:
 def options_of(files: dict[str, str], path: str = "torrc") -> Options:
     def read(one: str) -> str:
         if one not in files:
-            raise TorrcError(f"{one} is missing")
+            raise FileError(f"{one} is missing")
         return files[one]
 
-    return Options(tuple(read_options(path, read)))
+    return Options(tuple((name, value) for _, name, value in read_lines(path, read)))
 
 
 def test_options_of_included_files_come_where_they_are_included() -> None:
@@ -98,15 +99,14 @@ def test_options_of_included_files_come_where_they_are_included() -> None:
     assert options.get("ExitPolicy") == '"reject *:*"'
     assert options.get("Bare") == ""
     assert options.get("SocksPort") is None
-    assert options.is_on("ORPort") is False
 
 
 def test_a_sign_without_an_option_is_none() -> None:
-    assert options_of({"torrc": "/\n+\nORPort 1\n"}).pairs == (("orport", "1"),)
+    assert options_of({"torrc": "/\n+\nORPort 1\n"}).pairs == (("ORPort", "1"),)
 
 
 def test_files_that_include_each_other_end() -> None:
-    with pytest.raises(TorrcError, match="more than 100 files"):
+    with pytest.raises(FileError, match="more than 100 files"):
         options_of({"torrc": "%include torrc\n%include torrc\n"})
 
 
@@ -115,9 +115,9 @@ def test_any_torrc_is_read_or_refused(text: str, other: str) -> None:
     for torrc in (text, other):
         try:
             options = options_of({"torrc": torrc})
-        except TorrcError:
+        except FileError:
             continue
-        assert all(name and name == name.lower() for name, _ in options.pairs)
+        assert all(name for name, _ in options.pairs)
 
 
 @pytest.mark.parametrize(
@@ -133,13 +133,13 @@ def test_any_torrc_is_read_or_refused(text: str, other: str) -> None:
     ],
 )
 def test_a_size_is_what_tor_makes_of_it(text: str, in_bytes: int) -> None:
-    """As config_parse_memunit() of Tor 0.4.9.11 gives it."""
+    """The values are those of config_parse_memunit() of Tor 0.4.9.11."""
     assert parse_memory(text) == in_bytes
 
 
 @pytest.mark.parametrize("text", ["fast", "1 MBit/s", "1e3", "-5 KB", "99999999 TB", "1 k", ""])
 def test_a_size_that_tor_refuses(text: str) -> None:
-    with pytest.raises(TorrcError, match="is not a number of bytes as Tor reads it"):
+    with pytest.raises(FileError, match="is not a number of bytes as Tor reads it"):
         parse_memory(text)
 
 
@@ -147,7 +147,7 @@ def test_what_a_graph_says() -> None:
     graph = read_tgen_graph(graphml({"start": {"peers": "a:80, b:8080", "serverport": " "}}))
     assert graph.peers() == {"a", "b"}
     assert (graph.is_server, graph.has_models, graph.is_model) == (False, False, False)
-    # Without a model of its own TGen takes its internal one.
+    # TGen has internal models for a vertex without one.
     assert read_tgen_graph(graphml({"start": {}, "traffic": {}})).has_models
 
 
@@ -156,7 +156,7 @@ def test_any_graph_is_read_or_refused(content: bytes, data: st.DataObject) -> No
     whole = graphml({"start": {"peers": "a:80"}, "traffic": {"flowmodelpath": "x"}})
     at = data.draw(st.integers(0, len(whole)))
     for one in (content, whole[:at] + content[:8] + whole[at + 3 :]):
-        with contextlib.suppress(GraphError):
+        with contextlib.suppress(FileError):
             read_tgen_graph(one).peers()
 
 
@@ -185,31 +185,14 @@ def test_any_certificate_is_read_or_refused(text: str, content: bytes, data: st.
 
 
 yaml_parts = st.sampled_from(
-    [
-        b"~",
-        b"[]",
-        b"{}",
-        b"-1",
-        b".inf",
-        b"1e999",
-        b'"\\ud800"',
-        b'"\\0"',
-        b"*x",
-        b"&x",
-        b": ",
-        b"!!",
-        b"\n",
-        b"'",
-        b"x",
-        b"<<: 1",
-    ]
+    [*rb'~ [] {} -1 .inf 1e999 "\ud800" "\0" *x &x : !! \' x'.split(), b"\n", b": ", b"<<: 1"]
 )
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
 @given(data=st.data())
 def test_damaged_directories_are_read_or_refused(tmp_path: Path, data: st.DataObject) -> None:
-    """Any file of it, and the configuration more often than the others."""
+    """Any file can be damaged, and half of the time it is the configuration."""
     written = tmp_path / "tornet"
     shutil.rmtree(written, ignore_errors=True)
     TinyTornet().write(written)
@@ -229,9 +212,9 @@ def test_damaged_directories_are_read_or_refused(tmp_path: Path, data: st.DataOb
 
 
 def test_strange_values_of_options_are_told(tmp_path: Path) -> None:
-    """What YAML can say and JSON cannot, where any mapping is taken."""
+    """YAML has values that JSON does not have."""
     for text in ('"\\ud800"', '"a\\0b"', "[1, {a: .5e999}]"):
         file = TinyTornet().write(tmp_path / "t" / str(len(text))) / CONFIGURATION
         file.write_text(f"experimental: {{a: {text}}}\n{file.read_text()}")
-        with pytest.raises(UserError, match=r"experimental\.a: unknown key|:1: broken YAML"):
+        with pytest.raises(UserError, match=r":1: (broken YAML|experimental\.a: )"):
             read_shadow_config(file, "f")

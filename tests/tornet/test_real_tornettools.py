@@ -1,4 +1,4 @@
-"""Real tornettools, where it is installed: what it makes of made-up staged files is imported."""
+"""Networks that an installed tornettools generates from invented staged files."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from onionlab.errors import UserError
 from onionlab.paths import working_root
 from onionlab.programs.tor.build import ensure_series
 from onionlab.rundir.seeded_keys import draw_seeded_keys
-from onionlab.tornet import list_seeds
 from onionlab.tornet.generating import TorPrograms, find_tornettools, generate_tornets
-from onionlab.tornet.keeping import KeptTornet
+from onionlab.tornet.keeping import KeptTornet, list_seeds
 
 from .staging import write_staged
 
@@ -28,7 +27,7 @@ OPTIONS = (
 
 @pytest.fixture(scope="module")
 def inputs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """Staged files, and tmodel's data with the made-up atlas among them."""
+    """Staged files, and tmodel's data with an invented atlas."""
     try:
         find_tornettools()
     except UserError as error:
@@ -61,7 +60,7 @@ def test_networks_are_generated_and_imported(inputs: tuple[Path, Path], tmp_path
         )
 
     one, other = generate(tmp_path, 2)
-    # Elsewhere and with other chances, the same network.
+    # Another folder and other random numbers result in the same network.
     (again,) = generate(tmp_path / "elsewhere", 1)
     assert again.tornet.files == one.tornet.files
     assert again.tornet.content_sha256 == one.tornet.content_sha256
@@ -69,7 +68,7 @@ def test_networks_are_generated_and_imported(inputs: tuple[Path, Path], tmp_path
     assert one.tornet.content_sha256 != other.tornet.content_sha256
     for kept in (one, other):
         counts = kept.tornet.counts
-        # Of 6,486 relays 0.3%, in the shares that the public Tor has of them.
+        # The network has 0.3% of 6,486 relays, with the shares of the public network.
         assert counts["guard"] in range(4, 8)
         assert counts["middle"] in range(9, 13)
         assert (counts["authority"], counts["perf-client"]) == (3, 4)
@@ -77,7 +76,7 @@ def test_networks_are_generated_and_imported(inputs: tuple[Path, Path], tmp_path
         assert counts["onion-service"] >= 1
         assert kept.tornet.origin.generate["network_scale"] == 0.003
         assert kept.tornet.origin.atlas.sha256
-        # Only relays have a limit of their own, and most have one that never holds.
+        # Only relays have a limit, and most limits never apply.
         relays = kept.tornet.by_role("guard", "middle", "exit", "exitguard").values()
         limited = [h for h in relays if (h.rate_bytes_per_s or 2**40) < h.up_bit_per_s / 8]
         assert len(limited) <= 2

@@ -1,4 +1,4 @@
-"""Keys of a seed in place of those that tornettools had drawn by chance."""
+"""Keys that depend on the seed, in place of the random ones of tornettools."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from .tiny import FINGERPRINTS, HOSTS, IDENTITY, SERVICE, TinyTornet
 
 @pytest.fixture(autouse=True)
 def small_authorities(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Primes of 1,536 bits take seconds to find."""
+    """Use short keys: finding primes of 1,536 bits takes seconds."""
     monkeypatch.setattr("onionlab.rundir.keys.AUTHORITY_IDENTITY_RSA_BITS", 1024)
     monkeypatch.setattr("onionlab.rundir.keys.AUTHORITY_SIGNING_RSA_BITS", 1024)
 
 
 def generated(folder: Path, chance: str = "", change: tuple[str, str, str] | None = None) -> Path:
-    """A directory as tornettools leaves it; chance: other digits for all that it drew."""
+    """Write a directory like tornettools; chance: selects its random digits."""
     tiny = TinyTornet()
     for name in FINGERPRINTS:
         tiny.files[f"{HOSTS}/{name}/fingerprint-ed25519"] = f"{name} {chance or 'x'}\n".encode()
@@ -65,13 +65,13 @@ def test_whatever_told_of_the_old_keys_tells_of_the_new_ones(tmp_path: Path) -> 
     directory = generated(tmp_path)
     before = contents(directory)
     draw_seeded_keys(directory, 1)
-    # All of an import's checks, of fingerprints, votes, bandwidths and peers among them.
+    # The import checks fingerprints, votes, bandwidths and peers.
     found = read_tornet(directory)
     old = {*FINGERPRINTS.values(), IDENTITY, SERVICE}
     assert not old & {host.fingerprint for host in found.tornet.hosts.values()}
     after = contents(directory)
     assert not [path for path, content in after.items() for o in old if o.encode() in content]
-    # Of a relay its identity alone is left; the rest Tor makes.
+    # Only the identity of a relay remains; Tor generates the other keys.
     gone = {"fingerprint-ed25519", "lock", "keys/secret_onion_key", "keys/ed25519_signing_cert"}
     assert {path for path in before if path not in after} == {
         f"{HOSTS}/{name}/{path}" for name in FINGERPRINTS for path in gone
@@ -82,7 +82,7 @@ def test_whatever_told_of_the_old_keys_tells_of_the_new_ones(tmp_path: Path) -> 
     assert is_ed25519_secret(after[f"{HOSTS}/hidden/hs/hs_ed25519_secret_key"])
     told = after["conf/perf-hs.graphml"]
     assert after[f"{HOSTS}/hidden/hs/hostname"].strip() in told
-    # What tells of no key is as it was.
+    # Files without keys are unchanged.
     changed = {path for path in before if path in after and before[path] != after[path]}
     assert {path for path in changed if "/keys/" not in path} == {
         "conf/authority.torrc",

@@ -1,6 +1,6 @@
-"""A tiny directory as `tornettools generate` would write it, made by the tests themselves.
+"""A tiny directory like that of `tornettools generate`.
 
-Its hosts are not named as tornettools names them: what a host is, its files tell.
+Its hosts do not have the names of tornettools, because files determine their roles.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MODEL = {
 def graphml(
     vertices: Mapping[str, Mapping[str, str]], edges: Sequence[tuple[str, str, str | None]] = ()
 ) -> bytes:
-    """TGen's GraphML: the vertices' attributes, and for each edge its ends and its weight."""
+    """Return TGen's GraphML. edges: source, target and weight."""
     names = sorted({name for vertex in vertices.values() for name in vertex})
     lines = ["<?xml version='1.0' encoding='utf-8'?>"]
     lines += ['<graphml xmlns="http://graphml.graphdrawing.org/xmlns">']
@@ -51,7 +51,7 @@ def graphml(
 
 
 def atlas(nodes: tuple[int, ...] = ATLAS_NODES) -> str:
-    """A complete graph; an edge's latency tells its ends."""
+    """Return a complete graph. The latency of an edge has the digits of its ends."""
     lines = ["graph [", "  directed 0"]
     for number in nodes:
         lines += ["  node [", f"    id {number}", f'    label "node {number}"']
@@ -66,13 +66,13 @@ def atlas(nodes: tuple[int, ...] = ATLAS_NODES) -> str:
 
 
 def ed25519_certificate(hours: int) -> bytes:
-    """As Tor writes keys/ed25519_signing_cert; hours: since 1970, when it expires."""
+    """Return keys/ed25519_signing_cert. hours: its expiry, since 1970."""
     head = b"== ed25519v1-cert: type4 ==".ljust(32, b"\0")
     return head + b"\x01\x04" + hours.to_bytes(4, "big") + bytes(134)
 
 
 def bandwidths(relays: Mapping[str, str]) -> bytes:
-    """As tornettools writes what the authorities take for measured; relays: name -> fingerprint."""
+    """Return the bandwidth file of tornettools. relays: name -> fingerprint."""
     lines = [
         f"node_id=${fingerprint}\tbw=20\tnick={name}\n" for name, fingerprint in relays.items()
     ]
@@ -80,7 +80,7 @@ def bandwidths(relays: Mapping[str, str]) -> bytes:
 
 
 def ed25519_secret() -> bytes:
-    """As Tor keeps keys/ed25519_master_id_secret_key, and tornettools writes onion services'."""
+    """Return a secret key file of a relay or an onion service."""
     return b"== ed25519v1-secret: type0 ==".ljust(32, b"\0") + bytes(64)
 
 
@@ -95,7 +95,7 @@ def process(program: str, arguments: str, start_s: int, **more: Any) -> dict[str
 
 
 class TinyTornet:
-    """Configuration and files, to be changed and then written.
+    """Configuration and files, which tests change and then write.
 
     relays: name -> `authority` or `relay`.
     """
@@ -231,12 +231,12 @@ class TinyTornet:
         return self.config["hosts"][name]
 
     def replace(self, path: str, old: str, new: str) -> None:
-        """Change a file's text, which has to be there."""
+        """Replace a text, which has to occur in the file."""
         assert old.encode() in self.files[path]
         self.files[path] = self.files[path].replace(old.encode(), new.encode())
 
     def write(self, directory: Path, *, order: int = 1) -> Path:
-        """Write it below `directory`; order: 1 or -1, in which files and hosts come."""
+        """Write it below `directory`. order: of files and hosts, 1 or -1."""
         config = copy.deepcopy(self.config)
         config["hosts"] = dict(list(config["hosts"].items())[::order])
         contents = {

@@ -10,7 +10,7 @@ from functools import partial
 
 import numpy as np
 
-from analysis.celltrace.serving import ServiceInstants
+from analysis.celltrace.queueing import ServiceInstants, Waits
 from analysis.celltrace.statistics import (
     MIN_SPAN_S,
     Group,
@@ -19,7 +19,6 @@ from analysis.celltrace.statistics import (
     chance_longer,
     delay_autocorrelation,
 )
-from analysis.celltrace.waiting import Waits
 from analysis.measures.data import ClassData
 from analysis.measures.metric import NUMBER, SHARE, TIME, Metric, Statistic, time_at
 

@@ -1,4 +1,4 @@
-"""Where cells wait: reads found at the next relay, and times that can be counted by hand."""
+"""Arrivals at the next relay, waits, and circuits that compete, against counts by hand."""
 
 from __future__ import annotations
 
@@ -7,18 +7,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
-from celltrace_synthetic import NOW_NS
 from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.celltrace.arrivals import Arrivals, arrivals
 from analysis.celltrace.cell_paths import Relay
 from analysis.celltrace.cells import NEVER, Cells, Fate
-from analysis.celltrace.events import INWARD, OUTWARD, RECORD, RELAY, RELAY_EARLY, Channel, Trace
-from analysis.celltrace.waiting import Waits, waits
-from analysis.measures.data import Beats, ClassData, Streams
-from analysis.measures.families.cells import METRICS
-from analysis.measures.metric import Statistic
+from analysis.celltrace.events import INWARD, OUTWARD, RECORD, RELAY, RELAY_EARLY, Trace
+from analysis.celltrace.queueing import served, waits
 
 ADDRESSES = {"a": "11.0.0.1", "b": "11.0.0.2", "c": "11.0.0.3", "client": "11.0.1.1"}
 CREATED2 = 11
@@ -39,7 +35,7 @@ class Cell:
 
 
 def relay_of(name: str, cells: list[Cell], channels: Mapping[int, str]) -> Relay:
-    """A relay with these cells, numbered in their order; channels: number -> who is there."""
+    """Return a relay with these cells, numbered in order. channels: number -> name of the peer."""
 
     def column(values: list[int]) -> np.ndarray:
         return np.array(values, np.int64)
@@ -52,7 +48,6 @@ def relay_of(name: str, cells: list[Cell], channels: Mapping[int, str]) -> Relay
         queue_ns=column([cell.queue for cell in cells]),
         outbuf_ns=column([cell.outbuf for cell in cells]),
         flush_ns=column([cell.flush for cell in cells]),
-        dropped_ns=column([NEVER for _ in cells]),
         in_channel=column([(cell.came or nowhere)[0] for cell in cells]),
         in_circ=column([(cell.came or nowhere)[1] for cell in cells]),
         out_channel=column([(cell.went or nowhere)[0] for cell in cells]),
@@ -61,11 +56,8 @@ def relay_of(name: str, cells: list[Cell], channels: Mapping[int, str]) -> Relay
         direction=column([cell.direction for cell in cells]),
         fate=column([int(Fate.RELAYED) for _ in cells]),
     )
-    known = {
-        number: Channel(number, ADDRESSES.get(peer), 9111, outgoing=False)
-        for number, peer in channels.items()
-    }
-    return Relay(name, name, ADDRESSES[name], Trace(np.zeros(0, RECORD), known, "", NOW_NS), own)
+    trace = Trace(np.zeros(0, RECORD), {n: ADDRESSES.get(peer) for n, peer in channels.items()})
+    return Relay(name, name, ADDRESSES[name], trace, own)
 
 
 def network_of(*relays: Relay) -> dict[str, Relay]:
@@ -105,20 +97,13 @@ def test_other_commands_are_not_counted_and_relay_early_is() -> None:
     assert pairs(arrivals(network_of(a, b))["a"]) == {2: 21, 3: 22}
 
 
-def test_what_goes_to_clients_or_relays_without_traces_has_no_arrival() -> None:
-    a = relay_of("a", [sent(7, 10), sent(7, 10, 2), sent(7, 10, 3)], {1: "b", 2: "client", 3: "?"})
-    assert pairs(arrivals(network_of(a))["a"]) == {}
-    assert arrivals({}) == {}
-
-
-def test_both_connections_of_two_relays_can_be_told_apart_by_their_circuits_alone() -> None:
-    channels_a, channels_b = {1: "b", 2: "b"}, {5: "a", 6: "a"}
-    a = relay_of("a", [sent(7, 10, 1), sent(8, 10, 2)], channels_a)
-    b = relay_of("b", [came(7, 20, 6), came(8, 30, 5)], channels_b)
+def test_a_circuit_id_on_two_connections_of_the_same_relays_is_ambiguous() -> None:
+    cells_a, cells_b = [sent(7, 10, 1), sent(8, 10, 2)], [came(7, 20, 6), came(8, 30, 5)]
+    a = relay_of("a", cells_a, {1: "b", 2: "b"})
+    b = relay_of("b", cells_b, {5: "a", 6: "a"})
     assert pairs(arrivals(network_of(a, b))["a"]) == {1: 20, 2: 30}
-    # The same circuit ID on both of them: nobody knows which is which.
-    a = relay_of("a", [sent(7, 10, 1), sent(7, 10, 2)], channels_a)
-    b = relay_of("b", [came(7, 20, 6), came(7, 30, 5)], channels_b)
+    a = relay_of("a", [sent(7, 10, 1), sent(7, 10, 2)], {1: "b", 2: "b"})
+    b = relay_of("b", [came(7, 20, 6), came(7, 30, 5)], {5: "a", 6: "a"})
     assert pairs(arrivals(network_of(a, b))["a"]) == {}
 
 
@@ -249,39 +234,49 @@ def test_which_cells_count() -> None:
     assert found.unsent == 2
 
 
-def statistics(own: Waits | None) -> dict[str, Statistic]:
-    nothing, codes = np.empty(0), np.empty(0, np.int64)
-    streams = Streams(codes, nothing, nothing, np.empty(0, np.str_), *([nothing] * 4))
-    data = ClassData(streams, Beats(codes, nothing, nothing, nothing), 0.0, 1.0, None, waits=own)
-    names = ("cell_queue_wait_mean_s", "cell_outbuf_wait_mean_s", "cell_kernel_wait_mean_s")
-    by_name = {metric.name: metric.compute(data) for metric in METRICS}
-    return {name.split("_")[1]: by_name[name] for name in names}
+Queued = tuple[int, int, int, int]
+"""Channel, circuit, time of coming into the queue and of leaving it, in nanoseconds."""
 
 
-def test_metrics_are_means_over_cells() -> None:
-    own = Waits(np.array([0.1, 0.3]), np.array([0.0, 0.02]), np.array([np.nan, 0.5]), unsent=3)
-    found = {place: one.value for place, one in statistics(own).items()}
-    assert found == {
-        "queue": pytest.approx(0.2), "outbuf": pytest.approx(0.01), "kernel": pytest.approx(0.5),
-    }  # fmt: skip
+def served_instants(
+    rows: list[Queued], begin_s: float = 0, end_s: float = 1, direction: int = INWARD
+) -> list[tuple[int, int]]:
+    cells = [
+        Cell(None, NEVER, (channel, circ), queue, outbuf, outbuf, RELAY, direction)
+        for channel, circ, queue, outbuf in rows
+    ]
+    found = served([relay_of("a", cells, {}).cells], begin_s, end_s)
+    return list(zip(found.cells.tolist(), found.waiting.tolist(), strict=True))
 
 
-def test_no_value_has_its_reason() -> None:
-    one = np.array([0.1])
-    for own in (None, Waits(np.empty(0), np.empty(0), np.empty(0), 0)):
-        assert {(s.value, s.reason) for s in statistics(own).values()} == {
-            (None, "no cell went towards a client in the measured span")
-        }
-    found = statistics(Waits(one, one, np.array([np.nan]), 0))
-    assert found["queue"].value == found["outbuf"].value == pytest.approx(0.1)
-    assert found["kernel"] == Statistic(
-        None, "traced relays read 0.0% of its cells towards clients"
-    )
-    few = np.array([0.5, np.nan, np.nan])
-    found = statistics(Waits(few, few, few, 0))
-    assert found["kernel"].reason == "traced relays read 33.3% of its cells towards clients"
-    found = statistics(Waits(one, one, None, 0))
-    assert found["queue"].value == pytest.approx(0.1)
-    assert found["kernel"] == Statistic(
-        None, "the records lack arrival times of cells: extract them again"
-    )
+def test_which_services_count() -> None:
+    assert served_instants([(1, 7, 0, NEVER)]) == []
+    assert served_instants([(1, 7, 0, 10)], direction=OUTWARD) == []
+    second = 10**9
+    rows = [(1, 7, 0, 2 * second), (1, 8, 0, second - 1), (1, 9, 0, 3 * second)]
+    # A cell that is served outside of the span may wait in it.
+    assert served_instants(rows, 1, 3) == [(1, 2)]
+
+
+@st.composite
+def queues(draw: st.DrawFn) -> list[Queued]:
+    """Cells of some circuits, each circuit's first in, first out."""
+    rows: list[Queued] = []
+    for circuit in range(draw(st.integers(0, 4))):
+        count = draw(st.integers(1, 6))
+        came = sorted(draw(st.lists(st.integers(0, 60), min_size=count, max_size=count)))
+        went = sorted(draw(st.lists(st.integers(0, 60), min_size=count, max_size=count)))
+        pairs = zip(came, went, strict=True)
+        rows += [(1 + circuit % 2, circuit, a, max(a, b)) for a, b in pairs]
+    return rows
+
+
+@given(queues())
+def test_services_are_those_of_a_count_by_hand(rows: list[Queued]) -> None:
+    by_hand: dict[tuple[int, int], tuple[int, set[int]]] = {}
+    for channel, at in {(row[0], row[3]) for row in rows}:
+        moved = sum(row[0] == channel and row[3] == at for row in rows)
+        waiting = {row[1] for row in rows if row[0] == channel and row[2] <= at <= row[3]}
+        by_hand[channel, at] = (moved, waiting)
+    expected = [(moved, len(waiting)) for _, (moved, waiting) in sorted(by_hand.items())]
+    assert served_instants(rows) == expected
