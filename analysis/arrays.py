@@ -1,6 +1,10 @@
-"""Types of arrays for annotations."""
+"""Types of arrays for annotations, and tables of them."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,3 +12,18 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Base of data classes whose fields are arrays, or mappings to arrays, of the same rows."""
+
+    def where(self, rows: Bools) -> Self:
+        """Return some of the rows."""
+
+        def select(value: Any) -> Any:
+            if isinstance(value, Mapping):
+                return {name: array[rows] for name, array in value.items()}
+            return None if value is None else value[rows]
+
+        return replace(self, **{one.name: select(getattr(self, one.name)) for one in fields(self)})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -107,3 +108,19 @@ def read_as(
     except ValidationError as error:
         problems = "; ".join(problems_of(error, noun))
         raise AnalysisError(f"{path} is not a valid {noun}: {problems}", wrong) from None
+
+
+def reader(
+    kind: type[T],
+    noun: str,
+    name: str = "",
+    *,
+    missing: str | None = None,
+    wrong: str | None = None,
+) -> Callable[[Path], T]:
+    """Return a function that reads a path by `read_as`, or if ``name`` is given a file in it."""
+
+    def read(path: Path) -> T:
+        return read_as(kind, path / name, noun, missing=missing, wrong=wrong)
+
+    return read

@@ -10,7 +10,7 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from analysis.formats.format_model import FormatModel
-from analysis.formats.json_files import read_as
+from analysis.formats.json_files import reader
 
 MAKE_ANEW = "create it again: make generate NAME=..."
 
@@ -87,10 +87,4 @@ def store_of(path: Path, store: str) -> Path:
     return Path(os.path.normpath(path.parent / store))
 
 
-def read_plan_file(path: Path) -> PlanFile:
-    """Read a plan.json.
-
-    Raises:
-        AnalysisError: the file is missing, not JSON, or not a plan of this format.
-    """
-    return read_as(PlanFile, path, "plan", missing=MAKE_ANEW, wrong=MAKE_ANEW)
+read_plan_file = reader(PlanFile, "plan", missing=MAKE_ANEW, wrong=MAKE_ANEW)

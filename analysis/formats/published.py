@@ -22,9 +22,9 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 from pydantic import Field, FiniteFloat
 
 from analysis.formats import files
-from analysis.formats.columns import STREAMS, Column, Outcome, arrow_schema
+from analysis.formats.columns import STREAMS, Column, arrow_schema
 from analysis.formats.format_model import FormatModel
-from analysis.formats.json_files import read_as
+from analysis.formats.json_files import reader
 
 PUBLISHED_FORMAT: Final = 1
 """Version of published.json and of the tables in its folder."""
@@ -44,92 +44,6 @@ PUBLISHED_COLUMNS = tuple(
     column for name in _PUBLISHED_NAMES for column in STREAMS if column.name == name
 )
 """The columns of streams that metrics, figures and claims read, except one median."""
-
-# Descriptions are stored in the tables: another one makes other bytes of the same records.
-
-GAP = Column(
-    "longest_gap_s",
-    pa.float64(),
-    "longest time without a byte, from the start to the last byte or the end; of downloads that "
-    "their client made side by side",
-    optional=True,
-)
-
-CODED_STREAMS: tuple[Column, ...] = (
-    Column("client", pa.string(), "host name of the client; its streams stand together"),
-    Column("class", pa.string(), "traffic class of the client"),
-    Column("outcome", pa.string(), "as in streams", choices=tuple(Outcome)),
-    Column("bytes_requested", pa.int64(), "as in streams", optional=True),
-    Column(
-        "pause_s",
-        pa.int64(),
-        "start_s less the end_s of the row before, or less 0 in a client's first row, in whole "
-        "seconds",
-        signed=True,
-    ),
-    Column("pause_ticks", pa.int64(), "the rest of that, which may be negative", signed=True),
-    Column("ttfb_ticks", pa.int64(), "ttfb_from_start_s", optional=True),
-    Column(
-        "last_byte_ticks",
-        pa.int64(),
-        "time_to_last_byte_s, less ttfb_from_start_s where there is one",
-        optional=True,
-        signed=True,
-    ),
-    Column(
-        "target_ticks",
-        pa.int64(),
-        "time_to_320kib_s, less time_to_last_byte_s where there is one",
-        optional=True,
-        signed=True,
-    ),
-    Column(
-        "end_ticks",
-        pa.int64(),
-        "end_s less start_s, and less time_to_last_byte_s where there is one",
-        signed=True,
-    ),
-    GAP,
-)
-"""Streams as whole ticks, each less what another column states. ``stream_index`` is the number of a
-row among those of its client. If that does not give each value to the last bit, the table has
-``PUBLISHED_COLUMNS`` instead."""
-
-SUMS: tuple[Column, ...] = (
-    Column("class", pa.string(), "traffic class; all: of all clients together"),
-    Column(
-        "time_s",
-        pa.float64(),
-        "each whole second while there are heartbeats, begin and end of these, and what of the "
-        "measured span lies between: its begin and end, and each five seconds from its begin on",
-    ),
-    Column(
-        "bytes_read",
-        pa.float64(),
-        "bytes read by then, if those of each heartbeat interval came evenly; null in rows of all",
-        optional=True,
-    ),
-    Column(
-        "rounding",
-        pa.int64(),
-        "in rows of all: bytes read by then less the sum of the classes', in units in the last "
-        "place; null in others",
-        optional=True,
-        signed=True,
-    ),
-)
-
-RECEIVED: tuple[Column, ...] = (
-    Column("client", pa.string(), "host name of the client"),
-    Column("stream_index", pa.int64(), "as in streams"),
-    Column(
-        "time_s",
-        pa.float64(),
-        "time at which metrics or figures ask: each second from a client's first start on, each "
-        "window of its index of fairness, the first completion",
-    ),
-    Column("more_bytes", pa.int64(), "payload that came since the stream's row before"),
-)
 
 COPIED_FILES = (
     files.PARSE_REPORT,
@@ -175,14 +89,9 @@ def is_published(records: Path) -> bool:
     return (records / files.PUBLISHED).is_file()
 
 
-def read_published(records: Path) -> PublishedRun:
-    """Read the published.json of a folder of records.
-
-    Raises:
-        AnalysisError: The file is missing, not JSON, or of another format.
-    """
-    path = records / files.PUBLISHED
-    return read_as(PublishedRun, path, "description of a published run", wrong=GET_ANEW)
+read_published = reader(
+    PublishedRun, "description of a published run", files.PUBLISHED, wrong=GET_ANEW
+)
 
 
 def write_table(path: Path, columns: tuple[Column, ...], values: Mapping[str, pa.Array]) -> None:

@@ -11,13 +11,8 @@ from numpy.typing import NDArray
 
 from analysis.arrays import Bools, Floats, Ints
 from analysis.formats import files
-from analysis.formats.published import (
-    CODED_STREAMS,
-    GAP,
-    GET_ANEW,
-    PUBLISHED_COLUMNS,
-    TICKS_PER_S,
-)
+from analysis.formats.columns import CODED_STREAMS, GAP
+from analysis.formats.published import GET_ANEW, PUBLISHED_COLUMNS, TICKS_PER_S
 from analysis.formats.tables import read_table, require_values
 
 MAX_TICKS = 2**53

@@ -15,7 +15,7 @@ from analysis.errors import AnalysisError
 from analysis.formats import files
 from analysis.formats.files import RECORDS_FORMAT
 from analysis.formats.format_model import FormatModel, Number
-from analysis.formats.json_files import json_text, parse_json, read_as, read_json
+from analysis.formats.json_files import json_text, parse_json, read_json, reader
 
 TRACE_COUNTS_FORMAT: Final = 1
 """Version of celltrace.json and of the tables of cell traces."""
@@ -136,6 +136,16 @@ class ParseReport:
         self.truncated_files += problems.is_cut
         if problems.descriptions:
             self.problems.append(problems)
+
+    def add_client(self, host: str, class_name: str, outcomes: Sequence[str], beats: int) -> None:
+        """Count the streams of a client by their outcomes, and note if it has none or no beats."""
+        of_class = self.streams[class_name]
+        for outcome in outcomes:
+            of_class[outcome] = of_class.get(outcome, 0) + 1
+        if not outcomes:
+            self.clients_without_streams.append(host)
+        if not beats:
+            self.clients_without_heartbeats.append(host)
 
     def set_classes(self, classes: Mapping[str, str]) -> None:
         """Fill ``classes``. classes: host name of each client -> its class."""
@@ -321,13 +331,13 @@ def _is_cut_table(path: Path) -> bool:
         return file.read() != PARQUET_MAGIC
 
 
-def read_parse_report(path: Path) -> ParseReport:
-    """Read a parse.json.
-
-    Raises:
-        AnalysisError: the file is missing, not JSON, or of another format version.
-    """
-    return read_as(ParseReport, path, "report of records", wrong=EXTRACT_AGAIN)
+read_parse_report = reader(ParseReport, "report of records", wrong=EXTRACT_AGAIN)
+read_transfer_facts = reader(
+    TransferFacts, "description of a transfer", files.TRANSFER_FACTS, wrong=EXTRACT_AGAIN
+)
+read_trace_counts = reader(
+    TraceCounts, "count of cell traces", missing=EXTRACT_AGAIN, wrong=EXTRACT_AGAIN
+)
 
 
 def read_records_format(records: Path) -> int:
@@ -342,24 +352,3 @@ def read_records_format(records: Path) -> int:
     if not isinstance(number, int):
         raise AnalysisError(f"{path} does not contain a record format", EXTRACT_AGAIN)
     return number
-
-
-def read_transfer_facts(records: Path) -> TransferFacts:
-    """Read the properties of the path from transfer.json.
-
-    Raises:
-        AnalysisError: the file is missing, or lacks the round-trip time.
-    """
-    path = records / files.TRANSFER_FACTS
-    return read_as(TransferFacts, path, "description of a transfer", wrong="extract again")
-
-
-def read_trace_counts(path: Path) -> TraceCounts:
-    """Read a celltrace.json.
-
-    Raises:
-        AnalysisError: the file is missing or of another format.
-    """
-    return read_as(
-        TraceCounts, path, "count of cell traces", missing=EXTRACT_AGAIN, wrong=EXTRACT_AGAIN
-    )

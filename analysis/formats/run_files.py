@@ -13,7 +13,7 @@ from pydantic import Field, RootModel, StringConstraints, model_validator
 
 from analysis.formats import files
 from analysis.formats.format_model import FormatModel, Number
-from analysis.formats.json_files import json_text, read_as
+from analysis.formats.json_files import json_text, read_as, reader
 
 Name = Annotated[str, StringConstraints(min_length=1)]
 
@@ -107,46 +107,17 @@ def written(file: FormatModel | Clients) -> bytes:
     return json_text(file.model_dump(mode="json", exclude_none=True)).encode()
 
 
-def read_clock(run_directory: Path) -> RunClock:
-    """Read a run's run.json.
-
-    Raises:
-        AnalysisError: the file is missing, not JSON, or without the number epoch_unix_s.
-    """
-    return read_as(RunClock, run_directory / files.RUN, "clock of a run")
+read_clock = reader(RunClock, "clock of a run", files.RUN)
+read_peers = reader(PeerPair, "description of two peers", files.PEERS)
+read_trace_plan = reader(TracePlan, "plan of cell traces", files.TRACE_PLAN)
+# Each reads a file of a run's directory. AnalysisError: it is missing, not JSON, or not valid.
 
 
 def read_clients(run_directory: Path) -> dict[str, str]:
-    """Read a run's clients.json: host name -> class.
-
-    Raises:
-        AnalysisError: the file is missing, not JSON, or not such a mapping.
-    """
+    """Read a run's clients.json: host name -> class. Raises as `read_clock`."""
     return read_as(Clients, run_directory / files.CLIENTS, "map of clients to classes").root
 
 
-def read_peers(run_directory: Path) -> PeerPair:
-    """Read a run's peers.json.
-
-    Raises:
-        AnalysisError: the file is missing, not JSON, or not a description of two peers.
-    """
-    return read_as(PeerPair, run_directory / files.PEERS, "description of two peers")
-
-
-def read_trace_plan(run_directory: Path) -> TracePlan:
-    """Read a run's trace.json.
-
-    Raises:
-        AnalysisError: the file is missing, not JSON, or does not list the traced relays.
-    """
-    return read_as(TracePlan, run_directory / files.TRACE_PLAN, "plan of cell traces")
-
-
 def read_host_roles(run_directory: Path) -> dict[str, RoleOfHost]:
-    """Read a run's hosts.json: host name -> the host.
-
-    Raises:
-        AnalysisError: the file is missing, not JSON, or not such a mapping.
-    """
+    """Read a run's hosts.json: host name -> the host. Raises as `read_clock`."""
     return read_as(HostRoles, run_directory / files.HOST_ROLES, "list of hosts and roles").hosts

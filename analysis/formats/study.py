@@ -14,7 +14,7 @@ from pydantic import ConfigDict, Field, FiniteFloat, model_validator
 
 from analysis.errors import SHOWN, AnalysisError
 from analysis.formats.format_model import FormatModel
-from analysis.formats.json_files import read_as, write_json
+from analysis.formats.json_files import reader, write_json
 from analysis.formats.plan_file import PlannedRun, format_network
 from analysis.formats.public_tor import PublicTor
 
@@ -408,13 +408,7 @@ def _unique(what: str, names: Iterable[object]) -> None:
         raise ValueError(f"{what} {twice[0]} occurs more than once")
 
 
-def load_study(path: Path) -> Study:
-    """Read and check a study.json.
-
-    Raises:
-        AnalysisError: missing, not JSON, or not a valid study; the message lists the fields.
-    """
-    return read_as(Study, path, "study", missing="plan or run the experiment first")
+load_study = reader(Study, "study", missing="plan or run the experiment first")
 
 
 def write_study(path: Path, study: Study) -> None:

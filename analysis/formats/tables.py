@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
+from numpy.typing import NDArray
 
+from analysis.arrays import Floats
 from analysis.errors import AnalysisError
 from analysis.formats import files
 from analysis.formats.columns import Column, arrow_schema
@@ -30,6 +34,17 @@ DAMAGED_HINT = (
     "extract the run's records again (make analyse NAME=...); if its logs are gone, get the run "
     "again"
 )
+
+
+def build_table(columns: tuple[Column, ...], values: Mapping[str, Any]) -> pa.Table:
+    """Return a table of arrays. A text stands for a column that has it in each row."""
+    schema = arrow_schema(columns)
+    rows = next(len(one) for one in values.values() if not isinstance(one, str))
+    arrays = [
+        pa.array([one] * rows if isinstance(one, str) else one, field.type)
+        for field, one in ((field, values[field.name]) for field in schema)
+    ]
+    return pa.table(arrays, schema=schema)
 
 
 class TableWriter:
@@ -113,6 +128,19 @@ def read_table(
         raise AnalysisError(f"{path} cannot be read: {str(error)[:200]}", wrong) from None
     require_values(path, table, columns, wrong)
     return table
+
+
+def texts(table: pa.Table, name: str) -> NDArray[np.str_]:
+    """Return a column of texts, shape (n,); "" for null."""
+    values = table[name].cast(pa.string()).to_pylist()
+    return np.asarray([value or "" for value in values], dtype=np.str_)
+
+
+def floats(table: pa.Table, name: str) -> Floats:
+    """Return a column of numbers as floats of shape (n,), NaN for null."""
+    # Large byte counts are rounded to the nearest double.
+    column = table[name].cast(pa.float64(), safe=False).combine_chunks()
+    return np.asarray(column.to_numpy(zero_copy_only=False), dtype=np.float64)
 
 
 def _read_columns(file: pq.ParquetFile, names: Sequence[str], max_bytes: int) -> pa.Table:

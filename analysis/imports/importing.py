@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from analysis.comparison.imported_metrics import NOTES
 from analysis.comparison.run_sets import RunSet, SetRun, values_from_statistics
 from analysis.errors import AnalysisError
+from analysis.formats import files
 from analysis.formats.record_files import first_names
-from analysis.imports.identity import content_hash, network_hash
-from analysis.imports.simulation import ImportedSimulation, collect_keys, imported_statistics
+from analysis.imports.simulation import ImportedSimulation
 from analysis.imports.tgentools import NAME, ONIONPERF_ENDING, read_analysis
 from analysis.imports.tornettools import FOLDER, MARKS, is_plot_data, read_plot_data
 from analysis.judgement.judging import Statistics
 
 LEVEL = VARIANT = "imported"
+
+FINGERPRINT = "fingerprint"
+"""A file with the key of a relay, which identifies a network."""
 
 
 @dataclass(frozen=True)
@@ -222,10 +226,32 @@ def _without_results(path: Path, sources: Sequence[Path]) -> list[str]:
 
 
 def _statistics(simulations: list[ImportedSimulation]) -> Statistics:
-    keys = collect_keys(simulations)
+    keys = {key for simulation in simulations for key in simulation.keys}
     result: Statistics = {}
     for number, simulation in enumerate(simulations, 1):
-        for (class_name, metric), statistic in imported_statistics(simulation, keys).items():
+        for (class_name, metric), statistic in simulation.statistics(keys).items():
             by_variant = result.setdefault((LEVEL, class_name), {})
             by_variant.setdefault((metric, VARIANT), {})[number] = statistic
     return result
+
+
+def content_hash(source: Path) -> str:
+    """Return a hash of a simulation's files: of a single file, or of a folder's JSON files."""
+    found = [source] if source.is_file() else sorted(source.glob("*.json*"))
+    return _hash((file.name, file) for file in found if file.is_file())
+
+
+def network_hash(source: Path) -> str:
+    """Return a hash of the relays' keys next to a simulation's results; "" without keys."""
+    folder = source.parent if source.is_file() or source.name == FOLDER else source
+    # tornettools puts the hosts of a network here.
+    found = sorted((folder / files.TEMPLATE / "hosts").glob(f"*/{FINGERPRINT}"))
+    return _hash((file.parent.name, file) for file in found) if found else ""
+
+
+def _hash(named: Iterable[tuple[str, Path]]) -> str:
+    total = hashlib.sha256()
+    for name, file in named:
+        with file.open("rb") as content:
+            total.update(f"{name}\0{hashlib.file_digest(content, 'sha256').hexdigest()}\n".encode())
+    return total.hexdigest()

@@ -1,23 +1,29 @@
-"""The imported data of one simulation, and its statistics."""
+"""The imported data of one simulation, its statistics, and the reading of other programs' files."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
 
 import numpy as np
+from pydantic import Field
 
-from analysis.comparison.imported_metrics import (
-    DURATIONS,
-    ERROR_RATE,
-    GOODPUTS,
-    RELAY_GOODPUT,
-)
+from analysis.comparison.imported_metrics import DURATIONS, ERROR_RATE, RELAY_GOODPUT
+from analysis.formats.format_model import LARGEST_VALUE
+from analysis.formats.json_files import LARGEST_BYTES, read_as
 from analysis.measures.data import ALL
-from analysis.measures.metric import QUANTILES, Statistic, rank
+from analysis.measures.metric import QUANTILES, Statistic, format_size, rank
 
-NO_DOWNLOAD = "no such download completed"
+Measured = Annotated[float, Field(strict=True, ge=0, le=LARGEST_VALUE)]
+"""A measured number: no text and no truth value."""
 
-UNITS = ((2**20, "MiB"), (2**10, "KiB"))
+WholeNumber = Annotated[int, Field(ge=0)]
+"""A key of an object that is a whole number."""
+
+Key = tuple[str, str]
+"""Class of downloads, and a quantity of ``imported_metrics``."""
 
 
 @dataclass
@@ -26,27 +32,24 @@ class ImportedSimulation:
 
     Attributes:
         name: name of its folder.
-        durations: (class, duration of ``DURATIONS``) -> seconds, one per completed download.
-        goodputs: (class, goodput of ``GOODPUTS``) -> bytes per second, one per completed download.
+        values: key -> values, one per completed download or circuit. Those of ``RELAY_GOODPUT`` are
+            bytes per second of all relays, one per second.
         downloads: class -> (failed, all) downloads.
-        relay_goodput: bytes per second of all relays, one per second.
         notes: notes on ignored parts of its files.
         content: hash of its files; "" if unknown.
         network: identifies its network; "" if only its name does.
     """
 
     name: str
-    durations: dict[tuple[str, str], list[float]] = field(default_factory=dict)
-    goodputs: dict[tuple[str, str], list[float]] = field(default_factory=dict)
+    values: dict[Key, list[float]] = field(default_factory=dict)
     downloads: dict[str, tuple[float, float]] = field(default_factory=dict)
-    relay_goodput: list[float] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     content: str = ""
     network: str = ""
 
-    def add(self, class_name: str, duration: str, seconds: list[float]) -> None:
-        """Add times of completed downloads."""
-        self.durations.setdefault((class_name, duration), []).extend(seconds)
+    def add(self, class_name: str, quantity: str, values: Iterable[float]) -> None:
+        """Add values of completed downloads."""
+        self.values.setdefault((class_name, quantity), []).extend(values)
 
     def count(self, class_name: str, failed: float, total: float) -> None:
         """Add numbers of downloads."""
@@ -56,64 +59,60 @@ class ImportedSimulation:
     @property
     def empty(self) -> bool:
         """True if no download completed."""
-        return not any(self.durations.values())
+        return not any(values for (_, name), values in self.values.items() if name in DURATIONS)
+
+    @property
+    def keys(self) -> set[Key]:
+        """The keys of which it has anything."""
+        found = {key for key, values in self.values.items() if values}
+        return found | {(class_name, ERROR_RATE) for class_name in self.downloads}
+
+    def statistics(self, keys: set[Key]) -> dict[tuple[str, str], Statistic]:
+        """Return (class, metric) -> statistic.
+
+        keys: of the whole set. If only other simulations have a key, this simulation gets a
+            statistic without a value.
+        """
+        result: dict[tuple[str, str], Statistic] = {}
+        for class_name, name in sorted(keys):
+            values = self.values.get((class_name, name), [])
+            if name in DURATIONS:
+                for q in QUANTILES:
+                    result[class_name, f"{name}_{rank(q)}_s"] = _quantile(values, q)
+            elif name == ERROR_RATE:
+                result[class_name, name] = self._error_rate(class_name)
+            elif name == RELAY_GOODPUT:
+                mean = float(np.mean(values)) if values else None
+                result[ALL, name] = Statistic(mean, "" if values else "no goodput of relays")
+            else:
+                result[class_name, f"{name}_p50_bytes_per_s"] = _quantile(values, 0.5)
+        return result
+
+    def _error_rate(self, class_name: str) -> Statistic:
+        failed, total = self.downloads.get(class_name, (0.0, 0.0))
+        if total <= 0:
+            return Statistic(None, "no download, or their number is unknown")
+        return Statistic(min(1.0, failed / total))
 
 
 def size_class(circuit: str, size_bytes: int) -> str:
     """Return the class of downloads of one size over one kind of circuit."""
-    for unit, name in UNITS:
-        if size_bytes >= unit and size_bytes % unit == 0:
-            return f"{circuit} {size_bytes // unit} {name}"
-    return f"{circuit} {size_bytes} B"
+    return f"{circuit} {format_size(size_bytes)}"
 
 
-def imported_statistics(
-    simulation: ImportedSimulation, keys: set[tuple[str, str]]
-) -> dict[tuple[str, str], Statistic]:
-    """Return (class, metric) -> statistic.
+def read_other(kind: Any, path: Path) -> Any:
+    """Read a JSON file of another program as a type; one whose name ends with .xz is compressed.
 
-    Args:
-        simulation: one of a set.
-        keys: (class, duration or goodput) of the whole set. If only other simulations have
-            downloads of a key, this simulation gets a statistic without a value.
+    Raises:
+        AnalysisError: the file is missing, truncated, not compressed as its name says, not JSON, or
+            of another kind; the message has the keys.
     """
-    result: dict[tuple[str, str], Statistic] = {}
-    for class_name, name in sorted(keys):
-        if name in DURATIONS:
-            seconds = simulation.durations.get((class_name, name), [])
-            for q in QUANTILES:
-                result[class_name, f"{name}_{rank(q)}_s"] = _quantile(seconds, q)
-        elif name in GOODPUTS:
-            speeds = simulation.goodputs.get((class_name, name), [])
-            result[class_name, f"{name}_p50_bytes_per_s"] = _quantile(speeds, 0.5)
-        elif name == ERROR_RATE:
-            failed, total = simulation.downloads.get(class_name, (0.0, 0.0))
-            result[class_name, ERROR_RATE] = (
-                Statistic(min(1.0, failed / total))
-                if total > 0
-                else Statistic(None, "no download, or their number is unknown")
-            )
-        else:
-            result[ALL, RELAY_GOODPUT] = (
-                Statistic(float(np.mean(simulation.relay_goodput)))
-                if simulation.relay_goodput
-                else Statistic(None, "no goodput of relays")
-            )
-    return result
+    hint = "get a complete copy of the file, or is it of another program or version?"
+    return read_as(kind, path, "file to import", wrong=hint, most=LARGEST_BYTES)
 
 
-def collect_keys(simulations: list[ImportedSimulation]) -> set[tuple[str, str]]:
-    """Return (class, duration or goodput or other quantity) of any of the simulations."""
-    keys: set[tuple[str, str]] = set()
-    for simulation in simulations:
-        keys |= {key for key, values in simulation.durations.items() if values}
-        keys |= {key for key, values in simulation.goodputs.items() if values}
-        keys |= {(class_name, ERROR_RATE) for class_name in simulation.downloads}
-        if simulation.relay_goodput:
-            keys.add((ALL, RELAY_GOODPUT))
-    return keys
-
-
-def _quantile(values: list[float], q: float) -> Statistic:
+def _quantile(values: Sequence[float], q: float) -> Statistic:
     # Use numpy's default, as in tornettools.
-    return Statistic(float(np.quantile(values, q))) if values else Statistic(None, NO_DOWNLOAD)
+    if not values:
+        return Statistic(None, "no such download completed")
+    return Statistic(float(np.quantile(values, q)))

@@ -8,12 +8,20 @@ version 3.0). The latter is counted by the definitions of tgentools' summary.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from pydantic import AliasChoices, BaseModel, Field
 
 from analysis.errors import AnalysisError
-from analysis.imports.reading import LocatedValue, read_located
-from analysis.imports.simulation import ImportedSimulation, size_class
+from analysis.imports.simulation import (
+    ImportedSimulation,
+    Measured,
+    WholeNumber,
+    read_other,
+    size_class,
+)
 
 EPOCH_UNIX_S = 946684800
 """Simulated time starts at 2000-01-01 00:00:00 UTC."""
@@ -23,26 +31,9 @@ NAME = "tgen.analysis.json"
 ONIONPERF_ENDING = "onionperf.analysis.json"
 """Suffix of OnionPerf's own files: DATE.SOURCE.onionperf.analysis.json[.xz]."""
 
-_TIMES = {
-    "stream_summary": {
-        "time_to_first_byte_recv": "download_ttfb",
-        "time_to_last_byte_recv": "download_ttlb",
-    },
-    "transfers_summary": {
-        "time_to_first_byte": "download_ttfb",
-        "time_to_last_byte": "download_ttlb",
-    },
-}
-
 _GOODPUTS = {
     "download_goodput_500kib_1mib": (512000, 1048576),
     "download_goodput_4mib_5mib": (4194304, 5242880),
-}
-
-_SINCE_COMMAND = {
-    "usecs-to-response": "round_trip_time",
-    "usecs-to-first-byte-recv": "download_ttfb",
-    "usecs-to-last-byte-recv": "download_ttlb",
 }
 
 _CIRCUITS = {
@@ -50,6 +41,70 @@ _CIRCUITS = {
     "perfclientexit": "exit",
     "perfclientonionservice": "onionservice",
 }
+
+BySecond = dict[WholeNumber, list[Measured]]
+"""Unix second of completion -> values."""
+
+T = TypeVar("T")
+
+
+class _Summary(BaseModel):
+    """stream_summary or transfers_summary: times in seconds, by size of the download."""
+
+    first_bytes: dict[WholeNumber, BySecond] = Field(
+        default={}, validation_alias=AliasChoices("time_to_first_byte_recv", "time_to_first_byte")
+    )
+    last_bytes: dict[WholeNumber, BySecond] = Field(
+        default={}, validation_alias=AliasChoices("time_to_last_byte_recv", "time_to_last_byte")
+    )
+    round_trip_time: BySecond = {}
+    errors: dict[str, dict[WholeNumber, list[Any]]] = {}
+
+
+class _Elapsed(BaseModel):
+    """Seconds until an amount, or a share, of the payload had arrived."""
+
+    payload_bytes_recv: dict[str, Measured | None] = {}
+    payload_progress_recv: dict[str, Measured | None] = {}
+
+
+class _Times(BaseModel):
+    """Microseconds since the start of a stream, as numbers or as text; -1 if never."""
+
+    command: int = Field(alias="usecs-to-command")
+    round_trip_time: int = Field(alias="usecs-to-response")
+    download_ttfb: int = Field(alias="usecs-to-first-byte-recv")
+    download_ttlb: int = Field(alias="usecs-to-last-byte-recv")
+
+
+class _Bytes(BaseModel):
+    received: int = Field(alias="payload-bytes-recv")
+
+
+class _Stream(BaseModel):
+    is_success: bool | None = None
+    elapsed_seconds: _Elapsed | None = None
+    unix_ts_end: Measured | None = None
+    stream_info: dict[str, Any] = {}
+    # Streams that failed may lack some of the times.
+    time_info: _Times | dict[str, Any] = Field(default={}, union_mode="left_to_right")
+    byte_info: _Bytes | dict[str, Any] = Field(default={}, union_mode="left_to_right")
+
+
+class _Tgen(BaseModel):
+    stream_summary: _Summary | None = None
+    transfers_summary: _Summary | None = None
+    streams: dict[str, _Stream | None] | None = None
+
+
+class _Node(BaseModel):
+    tgen: _Tgen | None = None
+
+
+class _Analysis(BaseModel):
+    type: Literal["tgen", "onionperf"]
+    data: dict[str, _Node]
+    filters: Any = None
 
 
 def read_analysis(
@@ -66,12 +121,8 @@ def read_analysis(
         AnalysisError: the file is damaged or of another kind, with the location; or simulated times
             are given for a file of OnionPerf.
     """
-    top = read_located(path)
-    kind, data = top.get("type"), top.get("data")
-    if kind is None or kind.value not in ("tgen", "onionperf") or data is None:
-        expected = 'an analysis of tgentools or OnionPerf ("type": "tgen" or "onionperf")'
-        raise (top if kind is None or data is None else kind).wrong(expected)
-    if kind.value == "onionperf" and (begin_s, end_s) != (None, None):
+    analysis: _Analysis = read_other(_Analysis, path)
+    if analysis.type == "onionperf" and (begin_s, end_s) != (None, None):
         raise AnalysisError(
             f"{path} is a measurement of OnionPerf, which has no simulated time",
             "import it without --start and --end",
@@ -83,18 +134,19 @@ def read_analysis(
     stem = path.name.removesuffix(".xz")
     named = path.parent.name if stem == NAME else stem
     simulation = ImportedSimulation(named.removesuffix(".json").removesuffix(".onionperf.analysis"))
-    lacking = []
-    for name, node in data.items():
-        tgen = node.get("tgen")
-        if tgen is None:
-            lacking.append(name)
-            continue
-        _add_node(simulation, client_class(name), tgen, span)
-    if len(lacking) == len(dict(data.items())):
-        raise data.wrong('nodes with "tgen"')
-    if lacking:
+    nodes = {name: node.tgen for name, node in analysis.data.items() if node.tgen is not None}
+    if not nodes:
+        raise AnalysisError(f'{path} has no node with "tgen"', "import another file")
+    for name, tgen in nodes.items():
+        if tgen == _Tgen():
+            raise AnalysisError(
+                f"{path}: {name} has none of {', '.join(_Tgen.model_fields)}",
+                "is it a file of another program or version?",
+            )
+        _add_node(simulation, client_class(name), tgen, span, path)
+    if lacking := [name for name in analysis.data if name not in nodes]:
         simulation.notes.append(f'nodes without "tgen": {", ".join(lacking)}')
-    if top.get("filters") is not None:
+    if analysis.filters is not None:
         simulation.notes.append("OnionPerf's filters are not applied")
     return simulation
 
@@ -110,121 +162,99 @@ def client_class(node: str) -> str:
 
 
 def _add_node(
-    simulation: ImportedSimulation, class_name: str, tgen: LocatedValue, span: tuple[float, float]
+    simulation: ImportedSimulation,
+    class_name: str,
+    tgen: _Tgen,
+    span: tuple[float, float],
+    path: Path,
 ) -> None:
-    layout = next((name for name in _TIMES if tgen.get(name) is not None), None)
-    streams = tgen.get("streams")
-    if layout is None and streams is None:
-        raise tgen.wrong(f"one of {', '.join(_TIMES)} and streams")
-    if layout is not None:
-        _add_summary(simulation, class_name, layout, tgen.required(layout), span)
-    pending = 0
-    for _, stream in () if streams is None else streams.items():
-        if stream.value is None:
-            # tgentools writes null for a stream that had not ended.
-            pending += 1
-        elif layout is not None:
+    summary = tgen.stream_summary or tgen.transfers_summary
+    if summary is not None:
+        _add_summary(simulation, class_name, summary, span)
+    streams = tgen.streams or {}
+    for name, stream in streams.items():
+        # tgentools writes null for a stream that had not ended.
+        if stream is not None and summary is not None:
             _add_goodputs(simulation, class_name, stream, span)
-        else:
-            _add_stream(simulation, stream, span)
-    if pending:
+        elif stream is not None:
+            _add_stream(simulation, name, stream, span, path)
+    if pending := list(streams.values()).count(None):
         simulation.notes.append(f"{pending} streams of {class_name} had not ended")
 
 
 def _add_summary(
-    simulation: ImportedSimulation,
-    class_name: str,
-    layout: str,
-    summary: LocatedValue,
-    span: tuple[float, float],
+    simulation: ImportedSimulation, class_name: str, summary: _Summary, span: tuple[float, float]
 ) -> None:
     completed = 0
-    for key, duration in _TIMES[layout].items():
-        for size, seconds in _by_size(summary.get(key), span):
-            if duration == "download_ttlb":
-                completed += len(seconds)
-                simulation.add(size_class(class_name, size), duration, seconds)
-            else:
-                simulation.add(class_name, duration, seconds)
-    round_trips = summary.get("round_trip_time")
-    if round_trips is not None:
-        for values in _in_span(round_trips, span):
-            simulation.add(class_name, "round_trip_time", values.numbers())
-    failed = 0
-    for _, by_second in errors.items() if (errors := summary.get("errors")) else ():
-        failed += sum(len(list(values.elements())) for values in _in_span(by_second, span))
+    for by_second in summary.first_bytes.values():
+        for seconds in _in_span(by_second, span):
+            simulation.add(class_name, "download_ttfb", seconds)
+    for size, by_second in summary.last_bytes.items():
+        for seconds in _in_span(by_second, span):
+            completed += len(seconds)
+            simulation.add(size_class(class_name, size), "download_ttlb", seconds)
+    for seconds in _in_span(summary.round_trip_time, span):
+        simulation.add(class_name, "round_trip_time", seconds)
+    failed = sum(len(one) for errors in summary.errors.values() for one in _in_span(errors, span))
     simulation.count(class_name, failed, failed + completed)
 
 
+def _in_span(by_second: Mapping[int, T], span: tuple[float, float]) -> Iterator[T]:
+    for second, values in by_second.items():
+        if span[0] <= second - EPOCH_UNIX_S < span[1]:
+            yield values
+
+
 def _add_stream(
-    simulation: ImportedSimulation, stream: LocatedValue, span: tuple[float, float]
+    simulation: ImportedSimulation,
+    name: str,
+    stream: _Stream,
+    span: tuple[float, float],
+    path: Path,
 ) -> None:
-    """Add a stream of OnionPerf by the rules of tgentools' summary (tgentools/analysis.py)."""
-    # The key of the stream contains the server's name and address.
-    class_name = "onionservice" if ".onion:" in stream.where else "exit"
-    if stream.required("is_success").value is not True:
+    """Add a stream of OnionPerf by the rules of tgentools' summary (tgentools/analysis.py).
+
+    name: contains the server's name and address.
+    """
+    class_name = "onionservice" if ".onion:" in name else "exit"
+    if not stream.is_success:
         simulation.count(class_name, 1, 1)
         return
-    times = stream.required("time_info")
-    received = stream.required("byte_info").required("payload-bytes-recv").whole_number()
-    command_us = times.required("usecs-to-command").whole_number()
-    for key, duration in _SINCE_COMMAND.items():
-        since_us = times.required(key).whole_number() - command_us
-        if since_us < 0 or (received <= 0 and duration != "round_trip_time"):
+    times, sizes = stream.time_info, stream.byte_info
+    if not isinstance(times, _Times) or not isinstance(sizes, _Bytes):
+        raise AnalysisError(
+            f"{path}: the successful stream {name[:60]} lacks its times or sizes",
+            "is it a file of another program or version?",
+        )
+    for duration in ("round_trip_time", "download_ttfb", "download_ttlb"):
+        since_us = getattr(times, duration) - times.command
+        if since_us < 0 or (sizes.received <= 0 and duration != "round_trip_time"):
             continue
         if duration == "download_ttlb":
-            simulation.add(size_class(class_name, received), duration, [since_us / 1e6])
+            simulation.add(size_class(class_name, sizes.received), duration, [since_us / 1e6])
             simulation.count(class_name, 0, 1)
         else:
             simulation.add(class_name, duration, [since_us / 1e6])
     _add_goodputs(simulation, class_name, stream, span)
 
 
-def _by_size(
-    part: LocatedValue | None, span: tuple[float, float]
-) -> Iterator[tuple[int, list[float]]]:
-    if part is None:
-        return
-    for size, by_second in part.items():
-        number = part.key_number(size)
-        for values in _in_span(by_second, span):
-            yield number, values.numbers()
-
-
-def _in_span(by_second: LocatedValue, span: tuple[float, float]) -> Iterator[LocatedValue]:
-    for second, values in by_second.items():
-        if span[0] <= by_second.key_number(second) - EPOCH_UNIX_S < span[1]:
-            yield values
-
-
 def _add_goodputs(
-    simulation: ImportedSimulation,
-    class_name: str,
-    stream: LocatedValue,
-    span: tuple[float, float],
+    simulation: ImportedSimulation, class_name: str, stream: _Stream, span: tuple[float, float]
 ) -> None:
-    elapsed, end = stream.get("elapsed_seconds"), stream.get("unix_ts_end")
-    if elapsed is None or end is None:
+    if stream.elapsed_seconds is None or stream.unix_ts_end is None:
         return
-    if not span[0] <= int(end.number()) - EPOCH_UNIX_S < span[1]:
+    if not span[0] <= int(stream.unix_ts_end) - EPOCH_UNIX_S < span[1]:
         return
     for name, (first, last) in _GOODPUTS.items():
-        begin_s, finish_s = (_seconds_at(stream, elapsed, size) for size in (first, last))
+        begin_s, finish_s = (_seconds_at(stream, stream.elapsed_seconds, n) for n in (first, last))
         if begin_s is not None and finish_s is not None and finish_s > begin_s:
-            speed = (last - first) / (finish_s - begin_s)
-            simulation.goodputs.setdefault((class_name, name), []).append(speed)
+            simulation.add(class_name, name, [(last - first) / (finish_s - begin_s)])
 
 
-def _seconds_at(stream: LocatedValue, elapsed: LocatedValue, size_bytes: int) -> float | None:
+def _seconds_at(stream: _Stream, elapsed: _Elapsed, size_bytes: int) -> float | None:
     """Return when that many bytes had arrived, from byte counts or tenths of the size."""
-    received = elapsed.get("payload_bytes_recv")
-    at = None if received is None else received.get(str(size_bytes))
-    if at is not None:
-        return at.number()
-    info, progress = stream.get("stream_info"), elapsed.get("payload_progress_recv")
-    size = None if info is None else info.get("recvsize")
-    if size is None or progress is None or not isinstance(size.value, str):
-        return None
-    requested = size.key_number(size.value)
-    at = progress.get(str(size_bytes / requested)) if requested > 0 else None
-    return None if at is None else at.number()
+    at = elapsed.payload_bytes_recv.get(str(size_bytes))
+    size = stream.stream_info.get("recvsize")
+    if at is not None or not (isinstance(size, str) and re.fullmatch(r"[1-9]\d{0,17}", size)):
+        return at
+    return elapsed.payload_progress_recv.get(str(size_bytes / int(size)))

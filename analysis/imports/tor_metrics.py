@@ -10,11 +10,11 @@ import hashlib
 from pathlib import Path
 
 import numpy as np
+from pydantic import BaseModel, ConfigDict
 
-from analysis.arrays import Floats
 from analysis.errors import AnalysisError
 from analysis.formats.public_tor import STEPS, PublicTor
-from analysis.imports.reading import LocatedValue, read_located
+from analysis.imports.simulation import Measured, read_other
 from analysis.inference.mean_quantiles import lower_quantiles
 
 LISTS = {
@@ -32,6 +32,30 @@ ERROR_RATE, RELAY_GOODPUT = "error_rate", "relay_goodput"
 GBIT = 1e9
 
 
+class _Day(BaseModel):
+    requests: Measured
+    timeouts: Measured
+    failures: Measured
+
+    @property
+    def error_rate(self) -> float | None:
+        """Percentage of the downloads that failed or timed out; None without any."""
+        failed = self.timeouts + self.failures
+        return 100.0 * failed / self.requests if self.requests else None
+
+
+class _TorMetrics(BaseModel):
+    model_config = ConfigDict(extra="allow")
+
+    circuit_rtt: list[Measured] = []
+    circuit_build_times: list[Measured] = []
+    client_goodput: list[Measured] = []
+    client_goodput_5MiB: list[Measured] = []  # noqa: N815
+    download_times: dict[str, list[Measured]] = {}
+    daily_counts: dict[str, _Day] = {}
+    relay_goodput: dict[str, Measured] = {}
+
+
 def read_tor_metrics(path: Path, network_scale: float | None = None) -> PublicTor:
     """Return the quantile functions of a file's measurements, and what was ignored.
 
@@ -42,28 +66,20 @@ def read_tor_metrics(path: Path, network_scale: float | None = None) -> PublicTo
     Raises:
         AnalysisError: the file is missing, not JSON, of another kind, or without any value.
     """
-    content = read_located(path)
-    known = {*LISTS, "download_times", "daily_counts", "relay_goodput"}
-    not_counted = [f"key {key}" for key, _ in content.items() if key not in known]
-    values: dict[str, Floats] = {}
-    for key, name in LISTS.items():
-        part = content.get(key)
-        values[name] = np.array([] if part is None else part.numbers())
-    times = content.get("download_times")
-    for size, size_times in () if times is None else times.items():
+    content: _TorMetrics = read_other(_TorMetrics, path)
+    not_counted = [f"key {key}" for key in content.model_extra or {}]
+    values = {name: getattr(content, key) for key, name in LISTS.items()}
+    for size, seconds in content.download_times.items():
         if size in SIZES:
-            values[SIZES[size]] = np.array(size_times.numbers())
+            values[SIZES[size]] = seconds
         elif size != "ALL":
             not_counted.append(f"downloads of {size} bytes")
-    daily = content.get("daily_counts")
-    rates = [] if daily is None else [_error_rate(day) for _, day in daily.items()]
-    values[ERROR_RATE] = np.array([rate for rate in rates if rate is not None])
+    rates = [day.error_rate for day in content.daily_counts.values()]
+    values[ERROR_RATE] = [rate for rate in rates if rate is not None]
     if idle := rates.count(None):
         not_counted.append(f"{idle} days without downloads")
-    relays = content.get("relay_goodput")
-    gbit = [] if relays is None else [value.number() for _, value in relays.items()]
-    values[RELAY_GOODPUT] = GBIT * np.array(gbit)
-    found = {name: some for name, some in values.items() if some.size}
+    values[RELAY_GOODPUT] = [GBIT * speed for speed in content.relay_goodput.values()]
+    found = {name: np.array(some) for name, some in values.items() if some}
     if not found:
         raise AnalysisError(
             f"{path} has no measurement of the public Tor",
@@ -80,15 +96,3 @@ def read_tor_metrics(path: Path, network_scale: float | None = None) -> PublicTo
             name: tuple(lower_quantiles(some, shares).tolist()) for name, some in found.items()
         },
     )
-
-
-def _error_rate(day: LocatedValue) -> float | None:
-    """Return the percentage of a day's downloads that failed or timed out; None without any."""
-    counts = []
-    for key in ("requests", "timeouts", "failures"):
-        part = day.get(key)
-        if part is None:
-            raise day.wrong(f'"{key}"')
-        counts.append(part.number())
-    requests, timeouts, failures = counts
-    return 100.0 * (timeouts + failures) / requests if requests else None

@@ -9,10 +9,20 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Annotated, Any, Literal
 
+from pydantic import BaseModel, Field
+
+from analysis.comparison.imported_metrics import RELAY_GOODPUT
 from analysis.errors import AnalysisError
-from analysis.imports.reading import LocatedValue, read_located
-from analysis.imports.simulation import ImportedSimulation, size_class
+from analysis.imports.simulation import (
+    ImportedSimulation,
+    Measured,
+    WholeNumber,
+    read_other,
+    size_class,
+)
+from analysis.measures.data import ALL
 
 FOLDER = "tornet.plot.data"
 
@@ -25,49 +35,55 @@ MIBIT_BYTES = 2**20 / 8
 _NAME = re.compile(r"(?P<base>[A-Za-z_0-9]+?)(\.(?P<circuit>[a-z]+))?\.json(\.xz)?\Z")
 
 
-def _first_bytes(simulation: ImportedSimulation, circuit: str, part: LocatedValue) -> None:
-    by_size = dict(part.items())
-    all_sizes = next((by_size.pop(key) for key in ("ALL", "all") if key in by_size), None)
-    for value in [all_sizes] if all_sizes is not None else by_size.values():
-        simulation.add(circuit, "download_ttfb", value.numbers())
+Numbers = list[Measured]
+BySize = dict[Literal["ALL", "all"] | WholeNumber, Numbers]
 
 
-def _last_bytes(simulation: ImportedSimulation, circuit: str, part: LocatedValue) -> None:
-    for key, value in part.items():
-        if key not in ("ALL", "all"):
-            name = size_class(circuit, part.key_number(key))
-            simulation.add(name, "download_ttlb", value.numbers())
+def _first_bytes(simulation: ImportedSimulation, circuit: str, by_size: BySize) -> None:
+    all_sizes = [by_size[key] for key in ("ALL", "all") if key in by_size]
+    for seconds in all_sizes[:1] or by_size.values():
+        simulation.add(circuit, "download_ttfb", seconds)
 
 
-def _round_trips(simulation: ImportedSimulation, circuit: str, part: LocatedValue) -> None:
-    simulation.add(circuit, "round_trip_time", part.numbers())
+def _last_bytes(simulation: ImportedSimulation, circuit: str, by_size: BySize) -> None:
+    for size, seconds in by_size.items():
+        if isinstance(size, int):
+            simulation.add(size_class(circuit, size), "download_ttlb", seconds)
 
 
-def _circuit_builds(simulation: ImportedSimulation, circuit: str, part: LocatedValue) -> None:
+def _round_trips(simulation: ImportedSimulation, circuit: str, seconds: Numbers) -> None:
+    simulation.add(circuit, "round_trip_time", seconds)
+
+
+def _circuit_builds(
+    simulation: ImportedSimulation, circuit: str, times: Numbers | dict[str, Numbers]
+) -> None:
     """Add a list of times. Files of 2020 contain such a list for each second."""
-    if not isinstance(part.value, dict):
-        simulation.add(circuit, "circuit_build_time", part.numbers())
-        return
-    for _, times in part.items():
-        simulation.add(circuit, "circuit_build_time", times.numbers())
+    for seconds in [times] if isinstance(times, list) else times.values():
+        simulation.add(circuit, "circuit_build_time", seconds)
 
 
-def _errors(simulation: ImportedSimulation, circuit: str, part: LocatedValue) -> None:
-    """Add numbers of downloads from (error rate, resolution) pairs of clients, both in per cent.
+class _ErrorRates(BaseModel):
+    """(error rate, resolution) pairs of clients, both in per cent; in files of 2018 only rates."""
 
-    Both determine the numbers of all and of failed downloads of a client. tornettools writes each
-    client twice under ALL. Files of 2018 contain only rates, which cannot be combined.
+    ALL: list[
+        tuple[
+            Annotated[float, Field(strict=True, ge=0, le=100.001)],
+            Annotated[float, Field(strict=True, gt=0, le=100.001)],
+        ]
+        | Measured
+    ]
+
+
+def _errors(simulation: ImportedSimulation, circuit: str, rates: _ErrorRates) -> None:
+    """Add numbers of downloads, which follow from rate and resolution of each client.
+
+    tornettools writes each client twice under ALL. Rates alone cannot be combined.
     """
-    clients = part.required("ALL")
-    if any(isinstance(rate.value, float) for rate in clients.elements()):
+    pairs = [pair for pair in rates.ALL if isinstance(pair, tuple)]
+    if len(pairs) < len(rates.ALL):
         simulation.notes.append(f"error rates of {circuit} circuits without numbers of downloads")
         return
-    pairs = []
-    for pair in clients.elements():
-        values = pair.numbers()
-        if len(values) != 2 or not 0 <= values[0] <= 100.001 or not 0 < values[1] <= 100.001:
-            raise pair.wrong("an error rate and its resolution in per cent")
-        pairs.append(values)
     times = 2 if pairs[::2] == pairs[1::2] else 1
     failed = sum(rate / step for rate, step in pairs) / times
     total = sum(100 / step for _, step in pairs) / times
@@ -75,31 +91,30 @@ def _errors(simulation: ImportedSimulation, circuit: str, part: LocatedValue) ->
         simulation.count(circuit, failed, total)
 
 
-def _goodput(name: str) -> Callable[[ImportedSimulation, str, LocatedValue], None]:
-    def add(simulation: ImportedSimulation, circuit: str, part: LocatedValue) -> None:
-        speeds = [value * MIBIT_BYTES for value in part.numbers()]
-        simulation.goodputs.setdefault((circuit, name), []).extend(speeds)
+def _goodput(name: str) -> Callable[[ImportedSimulation, str, Numbers], None]:
+    def add(simulation: ImportedSimulation, circuit: str, speeds: Numbers) -> None:
+        simulation.add(circuit, name, (value * MIBIT_BYTES for value in speeds))
 
     return add
 
 
-def _relays(simulation: ImportedSimulation, circuit: str, part: LocatedValue) -> None:
-    simulation.relay_goodput += [value.number() for _, value in part.items()]
+def _relays(simulation: ImportedSimulation, circuit: str, speeds: dict[str, Measured]) -> None:
+    simulation.add(ALL, RELAY_GOODPUT, speeds.values())
 
 
-FILES: dict[str, Callable[[ImportedSimulation, str, LocatedValue], None]] = {
-    "time_to_first_byte_recv": _first_bytes,
-    "time_to_last_byte_recv": _last_bytes,
-    "round_trip_time": _round_trips,
-    "error_rate": _errors,
-    "perfclient_goodput": _goodput("download_goodput_500kib_1mib"),
-    "perfclient_goodput_5MiB": _goodput("download_goodput_4mib_5mib"),
-    "perfclient_circuit_build_time": _circuit_builds,
-    "oniontrace_perfclient_cbt": _circuit_builds,
-    "relay_goodput": _relays,
-    "oniontrace_tput": _relays,
+FILES: dict[str, tuple[Any, Callable[[ImportedSimulation, str, Any], None]]] = {
+    "time_to_first_byte_recv": (BySize, _first_bytes),
+    "time_to_last_byte_recv": (BySize, _last_bytes),
+    "round_trip_time": (Numbers, _round_trips),
+    "error_rate": (_ErrorRates, _errors),
+    "perfclient_goodput": (Numbers, _goodput("download_goodput_500kib_1mib")),
+    "perfclient_goodput_5MiB": (Numbers, _goodput("download_goodput_4mib_5mib")),
+    "perfclient_circuit_build_time": (Numbers | dict[str, Numbers], _circuit_builds),
+    "oniontrace_perfclient_cbt": (Numbers | dict[str, Numbers], _circuit_builds),
+    "relay_goodput": (dict[str, Measured], _relays),
+    "oniontrace_tput": (dict[str, Measured], _relays),
 }
-"""Base name -> function that adds the file."""
+"""Base name -> type of the file, and the function that adds it."""
 
 NO_RESULTS = ("resource_usage", "simulation_info", "packet_count", "packet_counts", "byte_counts")
 """Base names of files about the simulation itself."""
@@ -137,7 +152,8 @@ def read_plot_data(folder: Path) -> ImportedSimulation:
                 "remove the plain or the compressed copy",
             )
         seen.add((match["base"], circuit))
-        FILES[match["base"]](simulation, circuit, read_located(path))
+        kind, add = FILES[match["base"]]
+        add(simulation, circuit, read_other(kind, path))
     if unread:
         simulation.notes.append(f"ignored files: {', '.join(unread)}")
     return simulation

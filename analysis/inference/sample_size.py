@@ -91,3 +91,11 @@ def count_to_settle(
         middle = (low + high) // 2
         low, high = (low, middle) if settles(middle) else (middle, high)
     return high
+
+
+def unseen_share(count: int, level: float) -> float:
+    """Return the largest share of networks that ``count`` of them all miss with chance ``level``.
+
+    A share q is missed by all of n networks with probability (1 - q)^n.
+    """
+    return float(-np.expm1(np.log(level) / count))

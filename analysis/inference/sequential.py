@@ -119,20 +119,6 @@ def spending(plans: Sequence[tuple[Sequence[int], int]]) -> Spending:
     return Spending(tuple(sizes), tuple(spent), max(end for _, end in plans))
 
 
-def nominal_levels(fractions: Sequence[float], alphas: ArrayLike, power: float = POWER) -> Floats:
-    """Return one-sided levels per look that spend ``alpha * t^power`` by information share t.
-
-    Args:
-        fractions: shape (k,), increasing, in (0, 1].
-        alphas: shape (a,), one-sided error rates in (0, 1).
-        power: exponent of the spending function, > 0.
-
-    Returns:
-        Shape (a, k): reject at look k if the one-sided p-value is at most this.
-    """
-    return spending_levels(fractions, alphas, np.asarray(fractions, dtype=np.float64) ** power)
-
-
 def spending_levels(times: Sequence[float], alphas: ArrayLike, spent: ArrayLike) -> Floats:
     """Return one-sided levels per look that spend given shares of an error rate.
 

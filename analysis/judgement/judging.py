@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,11 +11,9 @@ from typing import Any, TypeVar
 import numpy as np
 
 from analysis.errors import AnalysisError
-from analysis.formats.plan_file import format_network
 from analysis.formats.study import Looks, Replicate, Run, Scope, Study
 from analysis.inference.corrections import endpoint_weights
 from analysis.inference.sequential import spending
-from analysis.judgement.margins import with_margins
 from analysis.judgement.verdicts import (
     LEVEL,
     Grade,
@@ -30,7 +27,7 @@ from analysis.judgement.verdicts import (
 )
 from analysis.measures.catalogue import OWN, run_statistics
 from analysis.measures.data import ALL, ClassData
-from analysis.measures.durations import TO_320_KIB, TO_FIRST_BYTE, TO_LAST_BYTE
+from analysis.measures.durations import MARKED, TO_FIRST_BYTE, TO_LAST_BYTE
 from analysis.measures.metric import (
     NO_DATA,
     TIME_RESOLUTION_S,
@@ -65,7 +62,7 @@ class Design:
         paired: whether both sides have the same networks; otherwise they are independent sets of
             runs.
         error_level: probability of any false verdict of one kind among the endpoints.
-        margins: sizes that replace those of ``analysis.judgement.margins``.
+        margins: metric -> size, instead of the one in the catalogue.
         catalogue: definitions of the statistics.
         endpoints: class and metric of each endpoint, the most important first; by default
             ``usual_endpoints``.
@@ -233,67 +230,6 @@ def read_statistics(study: Study, store: Path) -> Statistics:
     return over_networks(runs, study.scope)
 
 
-RUNS_COLUMNS = (
-    *("run_id", "level", "variant", "seed", "repeat"),
-    *("class", "metric", "unit", "value", "note"),
-)
-
-
-def read_runs_csv(path: Path) -> Statistics:
-    """Return the statistics of networks from a runs.csv, as written by ``report.build``.
-
-    In a table without the column ``repeat``, every run is the first repeat.
-
-    Raises:
-        AnalysisError: the file is missing, has other columns, or contains an invalid value, an
-            unknown metric, or a metric of a run twice.
-    """
-    runs: RunStatistics = {}
-    try:
-        with path.open(newline="", encoding="utf-8") as lines:
-            reader = csv.DictReader(lines)
-            missing = set(RUNS_COLUMNS) - {"repeat"} - set(reader.fieldnames or ())
-            if missing:
-                raise AnalysisError(
-                    f"{path} is not a table of runs: it lacks {', '.join(sorted(missing))}",
-                    "give the path of a runs.csv from a report",
-                )
-            for row in reader:
-                _add_row(runs, row, f"{path}, line {reader.line_num}")
-    except FileNotFoundError:
-        raise AnalysisError(f"{path} is missing", "create the report that contains it") from None
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise AnalysisError(f"{path} cannot be read: {error}") from None
-    return over_networks(runs)
-
-
-def _add_row(runs: RunStatistics, row: Mapping[str | None, str | None], where: str) -> None:
-    # In a truncated file, the last number may be incomplete.
-    if None in row or None in row.values():
-        raise AnalysisError(
-            f"{where}: the number of cells differs from the number of columns",
-            "get a complete copy of the file",
-        )
-    try:
-        texts = {name: row.get(name) or "" for name in RUNS_COLUMNS}
-        value = float(texts["value"]) if texts["value"] else None
-        run = int(texts["seed"]), int(texts["repeat"] or 1)
-        if value is not None and not np.isfinite(value):
-            raise ValueError(f"a value must be a number, not {texts['value'][:60]}")
-    except ValueError as error:
-        raise AnalysisError(f"{where}: {str(error)[:200]}") from None
-    if OWN.quantity(texts["metric"]) is None:
-        raise AnalysisError(
-            f"{where}: unknown metric {texts['metric'][:60]!r}",
-            "was it written by another version?",
-        )
-    by_variant = runs.setdefault((texts["level"], texts["class"]), {})
-    by_run = by_variant.setdefault((texts["metric"], texts["variant"]), {})
-    if run in by_run:
-        raise AnalysisError(f"{where}: {texts['metric']} of {format_network(*run)} occurs twice")
-    by_run[run] = Statistic(value, texts["note"] or ("no value" if value is None else ""))
-
-
 def classes_at(level: str, statistics: Statistics) -> list[str]:
     """Return the classes with statistics at a level, with ``ALL`` last."""
     names = [name for where, name in statistics if where == level]
@@ -303,8 +239,8 @@ def classes_at(level: str, statistics: Statistics) -> list[str]:
 USUAL_ENDPOINTS = (
     # Duration of downloads.
     (
-        f"{TO_LAST_BYTE}_1mib_p50_s", f"{TO_320_KIB}_p50_s", f"{TO_LAST_BYTE}_p50_s",
-        "download_ttlb_p50_s", "slow_start_s",
+        f"{TO_LAST_BYTE}_1mib_p50_s", *(f"{name}_p50_s" for name in MARKED),
+        f"{TO_LAST_BYTE}_p50_s", "download_ttlb_p50_s", "slow_start_s",
     ),
     # Time until a download begins, or its interruptions.
     (f"{TO_FIRST_BYTE}_p50_s", "download_ttfb_p50_s", "window_stall_max_s"),
@@ -411,7 +347,7 @@ def judge_comparison(
         AnalysisError: no run of the variant or of the baseline, or a margin for an unknown metric.
     """
     design = design or Design()
-    table = with_margins(design.margins, design.catalogue.judged)
+    table = design.catalogue.with_margins(design.margins)
     classes = classes_at(level, statistics)
     for name in (variant, baseline):
         if not any(

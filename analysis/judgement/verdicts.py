@@ -13,16 +13,20 @@ from typing import Literal
 
 import numpy as np
 
-from analysis.arrays import Floats
+from analysis.arrays import Bools, Floats
 from analysis.formats.study import Looks, Replicate
 from analysis.inference.corrections import adjusted
 from analysis.inference.effects import Effect, paired_effect, welch_effect
 from analysis.inference.intervals import CONFIDENCE, Interval, exponential, log_ratios
-from analysis.inference.rare import unseen_share
-from analysis.inference.sample_size import count_to_settle, rounded_more, shown_from
+from analysis.inference.sample_size import (
+    count_to_settle,
+    rounded_more,
+    shown_from,
+    unseen_share,
+)
 from analysis.inference.sequential import Spending, sequential_p, spending
+from analysis.inference.shapes import looks_skewed
 from analysis.inference.signed_ranks import typical_value
-from analysis.inference.skewness import looks_skewed
 from analysis.measures.metric import Margin, Quantity
 
 LEVEL = 0.05
@@ -173,19 +177,23 @@ class _Measured:
     def count(self) -> int:
         return int(min(self.variant.size, self.baseline.size))
 
+    @property
+    def paired(self) -> bool:
+        return isinstance(self.comparison, Paired)
+
     def effect(self, first: int | None = None) -> Effect | None:
         """Return the effect of all pairs, or of the first few; None without a test."""
         if self.reason:
             return None
         variant, baseline = self.variant[:first], self.baseline[:first]
-        paired = isinstance(self.comparison, Paired)
-        if self.ratio and paired:
-            return paired_effect(log_ratios(variant, baseline), self.resolution)
+        if self.paired:
+            return paired_effect(self._differences(variant, baseline), self.resolution)
         if self.ratio:
-            return welch_effect(np.log(variant), np.log(baseline), self.resolution)
-        if paired:
-            return paired_effect(variant - baseline, self.resolution)
+            variant, baseline = np.log(variant), np.log(baseline)
         return welch_effect(variant, baseline, self.resolution)
+
+    def _differences(self, variant: Floats, baseline: Floats) -> Floats:
+        return log_ratios(variant, baseline) if self.ratio else variant - baseline
 
     @property
     def resolution(self) -> float:
@@ -220,22 +228,17 @@ class _Measured:
     def scaled(self) -> Floats:
         """The paired differences on the scale of the tests; empty without pairs."""
         finite = np.isfinite(self.variant).all() and np.isfinite(self.baseline).all()
-        if not finite or not isinstance(self.comparison, Paired):
+        if not finite or not self.paired:
             return np.empty(0)
-        if self.ratio:
-            return log_ratios(self.variant, self.baseline)
-        return self.variant - self.baseline
+        return self._differences(self.variant, self.baseline)
 
     @property
     def lone_estimate(self) -> float | None:
         """The effect of a single pair; None for several."""
         if self.variant.size != 1 or self.baseline.size != 1:
             return None
-        if not np.isfinite([self.variant[0], self.baseline[0]]).all():
-            return None
-        if self.ratio:
-            return float(log_ratios(self.variant, self.baseline)[0])
-        return float(self.variant[0] - self.baseline[0])
+        estimate = float(self._differences(self.variant, self.baseline)[0])
+        return estimate if np.isfinite(estimate) else None
 
 
 def decide(
@@ -406,20 +409,17 @@ def _agree(comparison: Sides, variant: Floats, baseline: Floats) -> bool:
 def _why_not(comparison: Sides, variant: Floats, baseline: Floats) -> str:
     """Return why no test is possible, or ""."""
     paired = isinstance(comparison, Paired)
-    if min(variant.size, baseline.size) == 0:
+    fewest = min(variant.size, baseline.size)
+    if fewest == 0:
         return f"no common {comparison.replicate}" if paired else "no runs on one side"
-    if paired:
-        missing = int(np.sum(~np.isfinite(variant) | ~np.isfinite(baseline)))
-        if missing:
-            # Excluding these pairs would bias the result.
-            return f"{missing} of {variant.size} pairs lack a value"
-        return "one pair: no spread to judge by" if variant.size == 1 else ""
-    missing = int(np.sum(~np.isfinite(variant)) + np.sum(~np.isfinite(baseline)))
-    if missing:
-        return f"{missing} of {variant.size + baseline.size} runs lack a value"
-    return (
-        "one run on a side: no spread to judge by" if min(variant.size, baseline.size) == 1 else ""
-    )
+    lacking: Bools = np.concatenate((~np.isfinite(variant), ~np.isfinite(baseline)))
+    missing = lacking[: variant.size] | lacking[variant.size :] if paired else lacking
+    if missing.any():
+        # Excluding these pairs or runs would bias the result.
+        what = "pairs" if paired else "runs"
+        return f"{int(missing.sum())} of {missing.size} {what} lack a value"
+    one = "one pair" if paired else "one run on a side"
+    return f"{one}: no spread to judge by" if fewest == 1 else ""
 
 
 def _verdict(test: _Test, level: float) -> Verdict:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.arrays import Bools, Floats, Ints
+from analysis.arrays import Floats, Ints, Rows
 from analysis.celltrace.queueing import ServiceInstants, Waits
 from analysis.celltrace.statistics import Relayed
-from analysis.formats.columns import Outcome
+from analysis.formats.columns import BYTE_MARKS, Outcome
 from analysis.measures.downloads import Downloads
 from analysis.measures.peer_transfer import PeerTransfer
 from analysis.measures.perf import Circuits, PerfStreams, RelayBytes
@@ -25,11 +24,11 @@ ALL = "all"
 
 
 @dataclass(frozen=True)
-class Streams:
+class Streams(Rows):
     """Streams of one class in one run; arrays of shape (n,), NaN if there is no such time.
 
-    ``client`` is a code that is shared by all classes and tables of a run. Published packs have no
-    ``ttfb_from_command_s``.
+    ``client`` is a code that is shared by all classes and tables of a run. ``marks_s`` has the
+    columns of ``BYTE_MARKS``. Published packs have no ``ttfb_from_command_s``.
     """
 
     client: Ints
@@ -38,7 +37,7 @@ class Streams:
     outcome: NDArray[np.str_]
     ttfb_s: Floats
     ttfb_from_command_s: Floats | None
-    time_to_320kib_s: Floats
+    marks_s: Mapping[str, Floats]
     time_to_last_byte_s: Floats
     bytes_requested: Floats | None = None
 
@@ -46,23 +45,16 @@ class Streams:
         """Return the streams that requested this payload; streams of unknown size are excluded."""
         if self.bytes_requested is None:
             raise ValueError("the sizes of these streams are unknown")
-        return self._where(self.bytes_requested == size_bytes)
+        return self.where(self.bytes_requested == size_bytes)
 
     def started_in(self, begin_s: float, end_s: float) -> Streams:
         """Return the streams whose start is in [begin, end)."""
-        return self._where((self.start_s >= begin_s) & (self.start_s < end_s))
+        return self.where((self.start_s >= begin_s) & (self.start_s < end_s))
 
     def open_at(self, time_s: float) -> int:
         """Return the number of streams in progress at a time."""
         going_on = (self.end_s > time_s) | (self.outcome == Outcome.OPEN)
         return int(np.count_nonzero((self.start_s <= time_s) & going_on))
-
-    def _where(self, keep: Bools) -> Streams:
-        kept: dict[str, Any] = {
-            name: None if (column := getattr(self, name)) is None else column[keep]
-            for name in Streams.__dataclass_fields__
-        }
-        return Streams(**kept)
 
 
 @dataclass(frozen=True)
@@ -73,6 +65,20 @@ class Beats:
     begin_s: Floats
     end_s: Floats
     bytes_read: Floats
+
+
+_NO_CODES, _NOTHING = np.empty(0, dtype=np.int64), np.empty(0)
+NO_STREAMS = Streams(
+    client=_NO_CODES,
+    start_s=_NOTHING,
+    end_s=_NOTHING,
+    outcome=np.empty(0, dtype=np.str_),
+    ttfb_s=_NOTHING,
+    ttfb_from_command_s=_NOTHING,
+    marks_s=dict.fromkeys(BYTE_MARKS, _NOTHING),
+    time_to_last_byte_s=_NOTHING,
+)
+NO_BEATS = Beats(_NO_CODES, _NOTHING, _NOTHING, _NOTHING)
 
 
 @dataclass(frozen=True)

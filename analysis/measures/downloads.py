@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Self
 
 import numpy as np
 
@@ -48,6 +49,32 @@ class Download:
     received_bytes: Floats
     known_gap_s: float | None = None
 
+    @classmethod
+    def from_progress(
+        cls,
+        start_s: float,
+        end_s: float,
+        done_s: float | None,
+        size_bytes: float,
+        time_s: Floats,
+        received_bytes: Floats,
+        known_gap_s: float | None = None,
+    ) -> Self:
+        """Create a download from logged progress, in which start and end may be missing."""
+        times = np.concatenate(([start_s], np.maximum(time_s, start_s)))
+        received = np.concatenate(([0.0], np.minimum(received_bytes, size_bytes)))
+        if done_s is not None:
+            keep = times < done_s
+            times = np.concatenate((times[keep], [done_s]))
+            received = np.concatenate((received[keep], [size_bytes]))
+        received = np.maximum.accumulate(received)
+        return cls(start_s, end_s, done_s, size_bytes, times, received, known_gap_s)
+
+    @property
+    def finish_s(self) -> float:
+        """Time of the last byte, or the end if it did not complete."""
+        return self.end_s if self.done_s is None else self.done_s
+
     def received_at(self, grid_s: Floats) -> Floats:
         """Return the bytes received by each time of a grid; 0 before the start."""
         place = np.searchsorted(self.time_s, grid_s, side="right")
@@ -58,43 +85,12 @@ class Download:
         """The longest time without a byte, from the start to the last byte or the end."""
         if self.known_gap_s is not None:
             return self.known_gap_s
-        last = self.end_s if self.done_s is None else self.done_s
-        times = np.concatenate((self.time_s[self.time_s < last], [last]))
+        times = np.append(self.time_s[self.time_s < self.finish_s], self.finish_s)
         return float(np.max(np.diff(times), initial=0.0))
 
 
 Downloads = Sequence[Download]
 """The downloads of one client, oldest first."""
-
-
-def download(
-    start_s: float,
-    end_s: float,
-    done_s: float | None,
-    size_bytes: float,
-    time_s: Floats,
-    received_bytes: Floats,
-    known_gap_s: float | None = None,
-) -> Download:
-    """Create a download from logged progress.
-
-    Args:
-        start_s: time of creation.
-        end_s: end of the stream or of its observation.
-        done_s: time of the last byte, or None.
-        size_bytes: requested payload.
-        time_s: shape (n,), ascending: times of progress; start and end may be missing.
-        received_bytes: shape (n,), cumulative.
-        known_gap_s: see ``Download``.
-    """
-    times = np.concatenate(([start_s], np.maximum(time_s, start_s)))
-    received = np.concatenate(([0.0], np.minimum(received_bytes, size_bytes)))
-    if done_s is not None:
-        keep = times < done_s
-        times = np.concatenate((times[keep], [done_s]))
-        received = np.concatenate((received[keep], [size_bytes]))
-    received = np.maximum.accumulate(received)
-    return Download(start_s, end_s, done_s, size_bytes, times, received, known_gap_s)
 
 
 def first_done_s(downloads: Downloads) -> float | None:
@@ -149,12 +145,14 @@ def completion_spread_s(downloads: Downloads) -> float | None:
 
 def jain_edges(downloads: Downloads, window_s: float = JAIN_WINDOW_S) -> Floats:
     """Return the edges of the windows of ``jain_over_time``, shape (m + 1,)."""
-    return np.arange(max(one.start_s for one in downloads), _end_s(downloads) + window_s, window_s)
+    end_s = max(one.finish_s for one in downloads)
+    return np.arange(max(one.start_s for one in downloads), end_s + window_s, window_s)
 
 
 def curve_times(downloads: Downloads) -> Floats:
     """Return the points of a curve of bytes over time, from the first start to the last end."""
-    return np.arange(min(one.start_s for one in downloads), _end_s(downloads) + STEP_S, STEP_S)
+    end_s = max(one.finish_s for one in downloads)
+    return np.arange(min(one.start_s for one in downloads), end_s + STEP_S, STEP_S)
 
 
 def asked_times(downloads: Downloads) -> Floats:
@@ -162,10 +160,6 @@ def asked_times(downloads: Downloads) -> Floats:
     first = first_done_s(downloads)
     done = [] if first is None else [first]
     return np.unique(np.concatenate((curve_times(downloads), jain_edges(downloads), done)))
-
-
-def _end_s(downloads: Downloads) -> float:
-    return max(one.end_s if one.done_s is None else one.done_s for one in downloads)
 
 
 def jain_over_time(downloads: Downloads, window_s: float = JAIN_WINDOW_S) -> tuple[Floats, Floats]:
@@ -177,7 +171,7 @@ def jain_over_time(downloads: Downloads, window_s: float = JAIN_WINDOW_S) -> tup
     Returns:
         The centres of the windows and the index, both of shape (m,).
     """
-    ends = [one.end_s if one.done_s is None else one.done_s for one in downloads]
+    ends = [one.finish_s for one in downloads]
     edges = jain_edges(downloads, window_s)
     received = np.array([one.received_at(edges) for one in downloads])
     middles, indices = [], []

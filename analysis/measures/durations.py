@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import numpy as np
 
 from analysis.arrays import Floats, Ints
-from analysis.formats.columns import Outcome
+from analysis.formats.columns import BYTE_MARKS, Outcome
 from analysis.measures.data import ClassData, Streams
-from analysis.measures.metric import Statistic
+from analysis.measures.metric import Statistic, format_size
 from analysis.measures.survival import (
     CENSORED,
     EVENT,
@@ -20,7 +21,6 @@ from analysis.measures.survival import (
     cumulative_incidence,
     kaplan_meier,
 )
-from analysis.records.tgenlog import TARGET_BYTES
 
 Method = Literal["incidence", "km"]
 """Treatment of failed streams: never (incidence) or censored (Kaplan-Meier)."""
@@ -37,11 +37,22 @@ class Duration:
     times: Callable[[Streams], Floats]
 
 
-TO_FIRST_BYTE, TO_320_KIB, TO_LAST_BYTE = "ttfb", "time_to_320kib", "time_to_last_byte"
+TO_FIRST_BYTE, TO_LAST_BYTE = "ttfb", "time_to_last_byte"
+
+MARKED = {column.removesuffix("_s"): size_bytes for column, size_bytes in BYTE_MARKS.items()}
+"""Name of the time to a number of bytes -> the bytes."""
+
+
+def _time_to_mark(column: str, streams: Streams) -> Floats:
+    return streams.marks_s[column]
+
 
 DURATIONS: tuple[Duration, ...] = (
     Duration(TO_FIRST_BYTE, "Time to first byte", lambda s: s.ttfb_s),
-    Duration(TO_320_KIB, "Time to 320 KiB", lambda s: s.time_to_320kib_s),
+    *(
+        Duration(name, f"Time to {format_size(size)}", partial(_time_to_mark, f"{name}_s"))
+        for name, size in MARKED.items()
+    ),
     Duration(TO_LAST_BYTE, "Time to last byte", lambda s: s.time_to_last_byte_s),
 )
 _DURATION = {duration.name: duration for duration in DURATIONS}
@@ -70,7 +81,7 @@ def duration_observations(data: ClassData, name: str) -> tuple[tuple[Floats, Int
         return None, "no stream started in the measured span"
     times_s = _DURATION[name].times(streams)
     lacking = (streams.outcome == Outcome.SUCCESS) & ~np.isfinite(times_s)
-    if np.any(lacking) or (name == TO_320_KIB and not _logs_time_to_320kib(data)):
+    if np.any(lacking) or (name in MARKED and not _logs_mark(data, name)):
         return None, "the log does not contain this time for streams of this size"
     times, kinds = observations(streams, times_s)
     if times.size == 0:
@@ -78,21 +89,21 @@ def duration_observations(data: ClassData, name: str) -> tuple[tuple[Floats, Int
     return (times, kinds), ""
 
 
-def _logs_time_to_320kib(data: ClassData) -> bool:
-    """Return whether streams without a time to 320 KiB are known to have received less.
+def _logs_mark(data: ClassData, name: str) -> bool:
+    """Return whether streams without a time to a number of bytes are known to have received less.
 
     A larger stream that failed in progress, or is still open, may have received that much. Only
     stream-status lines show this, and any such time in the run shows that the log has these lines.
     """
-    streams, measured = data.streams, data.measured
+    streams, measured, mark_bytes = data.streams, data.measured, MARKED[name]
     if streams.bytes_requested is None or measured.bytes_requested is None:
         return True
-    on_its_way = np.isfinite(measured.ttfb_s) & ~np.isfinite(measured.time_to_320kib_s)
+    on_its_way = np.isfinite(measured.ttfb_s) & ~np.isfinite(measured.marks_s[f"{name}_s"])
     on_its_way &= measured.outcome != Outcome.UNKNOWN
-    if not np.any(on_its_way & (measured.bytes_requested > TARGET_BYTES)):
+    if not np.any(on_its_way & (measured.bytes_requested > mark_bytes)):
         return True
-    logged = np.isfinite(streams.time_to_320kib_s)
-    return bool(np.any(logged & (streams.bytes_requested > TARGET_BYTES)))
+    logged = np.isfinite(streams.marks_s[f"{name}_s"])
+    return bool(np.any(logged & (streams.bytes_requested > mark_bytes)))
 
 
 def duration_curve(data: ClassData, name: str, method: Method) -> tuple[Curve | None, str]:

@@ -6,12 +6,13 @@ The metrics themselves are defined in ``families``.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from typing import Literal
 
 import numpy as np
 
+from analysis.errors import AnalysisError
 from analysis.formats.columns import Outcome
 from analysis.formats.format_model import LARGEST_VALUE, LEAST_VALUE
 from analysis.measures.data import ClassData
@@ -28,6 +29,14 @@ def rank(q: float) -> str:
 def rank_label(q: float) -> str:
     """Return the part of a metric's label that identifies a quantile."""
     return "median" if q == 0.5 else rank(q)
+
+
+def format_size(size_bytes: int) -> str:
+    """Return a number of bytes in the largest unit that gives a whole number: 320 KiB."""
+    for unit, name in ((2**20, "MiB"), (2**10, "KiB")):
+        if size_bytes >= unit and size_bytes % unit == 0:
+            return f"{size_bytes // unit} {name}"
+    return f"{size_bytes} B"
 
 
 @dataclass(frozen=True)
@@ -130,7 +139,7 @@ def time_at(q: float) -> MetricPolicy:
     return TAIL if q >= 0.99 else TIME
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Quantity:
     """The definition of a number of a run, independent of its source.
 
@@ -139,9 +148,9 @@ class Quantity:
         label: for readers.
         unit: of the value: "s", "B/s", "streams", or "1" for a dimensionless number.
         better: the preferred direction; "" if there is none.
+        judged: margin and resolution; None if the metric gets no verdict.
         scope: "class": computed for each class; "both": also for all classes together.
         headline: shown in the report's first table.
-        judged: margin and resolution; None if the metric gets no verdict.
         duration: name in ``durations`` of the time it summarises; "" if none.
         without_failures: name of the quantity that it equals if no stream fails; "" if none.
         share_of: the outcomes whose share of streams it is; () if it is not such a share.
@@ -159,9 +168,10 @@ class Quantity:
     label: str
     unit: str
     better: Literal["lower", "higher", ""]
+    judged: MetricPolicy | None
+    _: KW_ONLY
     scope: Literal["class", "both"] = "class"
     headline: bool = False
-    judged: MetricPolicy | None
     duration: str = ""
     without_failures: str = ""
     share_of: tuple[Outcome, ...] = ()
@@ -189,7 +199,7 @@ def _is_stream_data(data: ClassData) -> bool:
     return is_client_data(data) and not data.load
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Metric(Quantity):
     """A quantity that is computed from a run's records.
 
@@ -199,6 +209,7 @@ class Metric(Quantity):
     """
 
     compute: Callable[[ClassData], Statistic]
+    _: KW_ONLY
     when: Callable[[ClassData], bool] = _is_stream_data
 
 
@@ -212,6 +223,28 @@ class Catalogue:
     def judged(self) -> Mapping[str, MetricPolicy]:
         """Names of the quantities that get a verdict, with their policies."""
         return {one.name: one.judged for one in self.quantities if one.judged is not None}
+
+    def with_margins(self, margins: Mapping[str, float]) -> dict[str, MetricPolicy]:
+        """Return the policies with the margins of an experiment.
+
+        margins: metric -> size, > 0: a share of the baseline, or a share of streams for rates.
+
+        Raises:
+            AnalysisError: a margin is not positive, or is for a metric without a verdict.
+        """
+        table = dict(self.judged)
+        for name, size in margins.items():
+            if name not in table:
+                raise AnalysisError(
+                    f"{name} gets no verdict, so it has no margin",
+                    f"metrics with a margin: {', '.join(table)}",
+                )
+            try:
+                margin = Margin(size, table[name].margin.relative)
+            except ValueError as error:
+                raise AnalysisError(f"margin of {name}: {error}") from None
+            table[name] = replace(table[name], margin=margin)
+        return table
 
     def quantity(self, name: str) -> Quantity | None:
         """Return the quantity with this name, or None."""

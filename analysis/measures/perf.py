@@ -7,13 +7,20 @@ parse_oniontrace.py in tornettools 2.0; docs/reference/metrics.md describes them
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.compute as pc  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
-from analysis.arrays import Bools, Floats, Ints
+from analysis.arrays import Bools, Floats, Ints, Rows
+from analysis.formats import files
+from analysis.formats.columns import CIRCUITS, PERF, RELAY_BYTES, Column
+from analysis.formats.tables import floats, read_table, texts
 
 SIZES_BYTES = {"50kib": 50 * 2**10, "1mib": 2**20, "5mib": 5 * 2**20}
 """Sizes of the downloads of perf clients, by the part of a metric's name."""
@@ -28,19 +35,27 @@ GOODPUTS: tuple[tuple[Mark, Mark], ...] = (("500kib", "1mib"), ("4mib", "5mib"))
 
 
 @dataclass(frozen=True)
-class PerfStreams:
-    """Streams of perf clients that ended; arrays of shape (n,), NaN if there is no such time.
+class _TableRows(Rows):
+    """Columns of a table of records."""
 
-    Attributes:
-        client: host names.
-        end_s: simulated time of the end.
-        success: whether TGen reports success.
-        error: name of the error in tgentools; "" without one.
-        payload_bytes: received payload.
-        response_s: from the command to the server's response.
-        first_byte_s: from the command to the first payload byte.
-        last_byte_s: from the command to the last payload byte.
-        at_s: amount of payload -> time from the stream's start until it was received.
+    @classmethod
+    def from_table(cls, table: pa.Table) -> Self:
+        """Return the columns of the class's fields."""
+        return cls(**{one.name: _array(table, one.name) for one in fields(cls)})
+
+
+def _array(table: pa.Table, name: str) -> NDArray[Any]:
+    kind = table.schema.field(name).type
+    if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
+        return np.asarray(table[name].to_numpy())
+    return floats(table, name) if pa.types.is_floating(kind) else texts(table, name)
+
+
+@dataclass(frozen=True)
+class PerfStreams(_TableRows):
+    """Streams of perf clients that ended; columns of perf.parquet, of shape (n,).
+
+    A time is NaN if there is none, and an error "".
     """
 
     client: NDArray[np.str_]
@@ -51,23 +66,23 @@ class PerfStreams:
     response_s: Floats
     first_byte_s: Floats
     last_byte_s: Floats
-    at_s: Mapping[Mark, Floats]
+    at_500kib_s: Floats
+    at_1mib_s: Floats
+    at_4mib_s: Floats
+    at_5mib_s: Floats
 
-    def _select(self, rows: Bools) -> PerfStreams:
-        selected = {
-            one.name: getattr(self, one.name)[rows] for one in fields(self) if one.name != "at_s"
-        }
-        return PerfStreams(
-            **selected, at_s={mark: time_s[rows] for mark, time_s in self.at_s.items()}
-        )
+    def at_s(self, mark: Mark) -> Floats:
+        """Return the times from the streams' start until an amount was received."""
+        times: Floats = getattr(self, f"at_{mark}_s")
+        return times
 
     def ended_in(self, begin_s: float, end_s: float) -> PerfStreams:
         """Return the streams that ended in [begin, end)."""
-        return self._select((self.end_s >= begin_s) & (self.end_s < end_s))
+        return self.where((self.end_s >= begin_s) & (self.end_s < end_s))
 
     def select_client(self, client: str) -> PerfStreams:
         """Return the streams of one client."""
-        return self._select(self.client == client)
+        return self.where(self.client == client)
 
     def _times(self, time_s: Floats, rows: Bools) -> Floats:
         return time_s[self.success & rows & np.isfinite(time_s)]
@@ -92,13 +107,13 @@ class PerfStreams:
 
         Downloads that reached both in the same line of the log are omitted.
         """
-        elapsed_s = self.at_s[high] - self.at_s[low]
+        elapsed_s = self.at_s(high) - self.at_s(low)
         elapsed_s = elapsed_s[self.success & np.isfinite(elapsed_s) & (elapsed_s > 0)]
         return (MARK_BYTES[high] - MARK_BYTES[low]) / elapsed_s
 
     def reached(self, mark: Mark) -> int:
         """Return how many completed downloads reached this amount of payload."""
-        return int((self.success & np.isfinite(self.at_s[mark])).sum())
+        return int((self.success & np.isfinite(self.at_s(mark))).sum())
 
     def counts(self) -> tuple[int, int]:
         """Return the number of failed downloads, and of failed or completed ones."""
@@ -112,14 +127,8 @@ class PerfStreams:
 
 
 @dataclass(frozen=True)
-class Circuits:
-    """Circuits of one class of clients; arrays of shape (n,), NaN if there is no such time.
-
-    Attributes:
-        end_s: simulated time at which the circuit was built, failed or was closed.
-        duration_s: time from its creation to ``end_s``.
-        result: built, failed, closed or open.
-    """
+class Circuits(_TableRows):
+    """Circuits of one class of clients; columns of circuits.parquet, of shape (n,)."""
 
     end_s: Floats
     duration_s: Floats
@@ -170,3 +179,48 @@ class RelayBytes:
         total = np.zeros(seconds.shape, dtype=np.int64)
         np.add.at(total, place, self.bytes_written[rows])
         return {int(second): int(sent) for second, sent in zip(seconds, total, strict=True)}
+
+
+def load_perf(records: Path) -> dict[str, PerfStreams]:
+    """Return class of perf clients -> its streams; empty without such clients."""
+    tables = _by_class(records / files.PERF_TABLE, PERF)
+    return {name: PerfStreams.from_table(rows) for name, rows in tables.items()}
+
+
+def load_circuits(records: Path) -> dict[str, Circuits]:
+    """Return class of clients -> circuits of their Tor processes; empty without OnionTrace."""
+    tables = _by_class(records / files.CIRCUITS_TABLE, CIRCUITS)
+    return {name: Circuits.from_table(rows) for name, rows in tables.items()}
+
+
+def load_relay_bytes(records: Path, damaged: Sequence[str]) -> RelayBytes | None:
+    """Return the bytes written by relays; None without OnionTrace.
+
+    damaged: relays whose log is incomplete.
+    """
+    path = records / files.RELAY_BYTES_TABLE
+    if not path.is_file():
+        return None
+    table = read_table(path, RELAY_BYTES)
+    found = relay_bytes_from_table(table)
+    # A relay whose log covers no second has no row either.
+    unseen = set(damaged) - set(texts(table, "host").tolist())
+    return replace(found, seen_until_s=-np.inf) if unseen else found
+
+
+def relay_bytes_from_table(table: pa.Table) -> RelayBytes:
+    """Convert rows of relay_bytes.parquet to arrays."""
+    # A large network has millions of rows, so find the last row of every relay in one pass.
+    ends = table.group_by("host").aggregate([("time_s", "max")])["time_s_max"].to_pylist()
+    written = table["bytes_written"].to_numpy()
+    return RelayBytes(floats(table, "time_s"), written, min(ends, default=np.inf))
+
+
+def _by_class(path: Path, columns: tuple[Column, ...]) -> dict[str, pa.Table]:
+    """Return class -> its rows of a table that need not exist. Rows without a class are omitted."""
+    if not path.is_file():
+        return {}
+    table = read_table(path, columns)
+    classes = table["class"].cast(pa.string())
+    names = sorted(pc.unique(classes.drop_null()).to_pylist())
+    return {name: table.filter(pc.equal(classes, name)) for name in names}

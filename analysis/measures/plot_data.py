@@ -16,8 +16,12 @@ from analysis.formats.columns import CIRCUITS, PERF, RELAY_BYTES
 from analysis.formats.record_files import read_parse_report
 from analysis.formats.tables import read_table
 from analysis.formats.whole_run import require_tables
-from analysis.measures.perf import GOODPUTS, PerfStreams
-from analysis.measures.perf_data import circuits_from_table, perf_from_table, relay_bytes_from_table
+from analysis.measures.perf import (
+    GOODPUTS,
+    Circuits,
+    PerfStreams,
+    relay_bytes_from_table,
+)
 
 CONVERGE_S = 1200
 """Start of the span that tornettools analyses by default."""
@@ -45,7 +49,7 @@ def plot_data(records: Path, converge_s: int = CONVERGE_S) -> dict[str, Any]:
     clients = perf["client"].to_pylist()
     for circuit in ("exit", "onionservice"):
         rows = np.array([_is_perf(name, circuit) for name in clients], dtype=np.bool_)
-        streams = perf_from_table(perf.filter(rows))
+        streams = PerfStreams.from_table(perf.filter(rows))
         late = streams.ended_in(converge_s, np.inf)
         content |= {
             f"time_to_first_byte_recv.{circuit}.json": _by_size(late, late.first_byte_s),
@@ -62,7 +66,7 @@ def plot_data(records: Path, converge_s: int = CONVERGE_S) -> dict[str, Any]:
         hosts = table["host"].to_pylist()
         for circuit in ("exit", "onionservice"):
             rows = np.array([_is_perf(name, circuit) for name in hosts], dtype=np.bool_)
-            built = circuits_from_table(table.filter(rows)).build_times_s(converge_s, np.inf)
+            built = Circuits.from_table(table.filter(rows)).build_times_s(converge_s, np.inf)
             content[f"perfclient_circuit_build_time.{circuit}.json"] = built.tolist()
         written = relay_bytes_from_table(read_table(records / files.RELAY_BYTES_TABLE, RELAY_BYTES))
         per_second = written.per_second(converge_s, np.inf)

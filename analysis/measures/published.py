@@ -13,7 +13,8 @@ import pyarrow as pa  # type: ignore[import-untyped]
 from analysis.arrays import Floats, Ints
 from analysis.errors import AnalysisError
 from analysis.formats import files
-from analysis.formats.published import GET_ANEW, RECEIVED, SUMS, read_published
+from analysis.formats.columns import RECEIVED, SUMS
+from analysis.formats.published import GET_ANEW, read_published
 from analysis.formats.tables import read_table
 from analysis.measures.data import ALL, BytesRead
 

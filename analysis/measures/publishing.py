@@ -14,15 +14,19 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 from analysis.arrays import Floats
 from analysis.errors import AnalysisError
 from analysis.formats import files
-from analysis.formats.columns import CIRCUITS, RELAY_BYTES, STREAMS
+from analysis.formats.columns import (
+    CIRCUITS,
+    CODED_STREAMS,
+    GAP,
+    RECEIVED,
+    RELAY_BYTES,
+    STREAMS,
+    SUMS,
+)
 from analysis.formats.json_files import json_text
 from analysis.formats.published import (
-    CODED_STREAMS,
     COPIED_FILES,
-    GAP,
     PUBLISHED_COLUMNS,
-    RECEIVED,
-    SUMS,
     HeartbeatSpan,
     PublishedRun,
     is_published,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,17 +20,26 @@ from analysis.celltrace.queueing import served, waits
 from analysis.celltrace.statistics import relayed
 from analysis.errors import AnalysisError
 from analysis.formats import files
-from analysis.formats.columns import GOODPUT, PEERS, PROGRESS, STREAMS, Column, Outcome
-from analysis.formats.published import GAP, GET_ANEW, is_published
+from analysis.formats.columns import (
+    BYTE_MARKS,
+    GAP,
+    GOODPUT,
+    PEERS,
+    PROGRESS,
+    STREAMS,
+    Column,
+    Outcome,
+)
+from analysis.formats.published import GET_ANEW, is_published
 from analysis.formats.published_streams import read_streams
 from analysis.formats.record_files import ParseReport, read_parse_report, read_transfer_facts
 from analysis.formats.study import Level
-from analysis.formats.tables import read_table
+from analysis.formats.tables import floats, read_table, texts
 from analysis.formats.whole_run import require_streams, require_tables
-from analysis.measures.data import ALL, Beats, ClassData, Streams
-from analysis.measures.downloads import Download, download
+from analysis.measures.data import ALL, NO_BEATS, NO_STREAMS, Beats, ClassData, Streams
+from analysis.measures.downloads import Download
 from analysis.measures.peer_transfer import PeerTransfer
-from analysis.measures.perf_data import with_tornet
+from analysis.measures.perf import load_circuits, load_perf, load_relay_bytes
 from analysis.measures.published import load_received, load_sums, stream_rows
 from analysis.records.peerlog import Kind
 
@@ -38,7 +47,7 @@ from analysis.records.peerlog import Kind
 def load_run(records: Path, level: Level) -> dict[str, ClassData]:
     """Load the records of a run as arrays: the classes of the level, any others, and ``ALL``.
 
-    Roles of traced relays are classes as well.
+    Roles of traced relays are classes as well. The records may be those of a published pack.
 
     Raises:
         AnalysisError: a table is missing, cannot be read, or does not match parse.json.
@@ -49,105 +58,81 @@ def load_run(records: Path, level: Level) -> dict[str, ClassData]:
         nothing = _without_streams(level)
         transfer = load_transfer(records)
         return {name: replace(nothing, transfer=transfer) for name in level.classes}
-    if is_published(records):
-        return _published(records, level, report)
-    streams = _read(records / files.STREAMS_TABLE, STREAMS)
-    require_streams(records, report, streams)
-    beats = _read(records / files.GOODPUT_TABLE, GOODPUT)
-    progress = _progress(records)
-    tables = (streams, beats)
-    clients = sorted({name for t in tables for name in pc.unique(t["client"]).to_pylist()})
-    streams, beats = (_with_codes(table, clients) for table in tables)
-    names = sorted(
-        set(level.classes)
-        | set(pc.unique(streams["class"]).to_pylist())
-        | set(pc.unique(beats["class"]).to_pylist())
+    published = is_published(records)
+    streams = _with_texts(
+        read_streams(records) if published else _read(records / files.STREAMS_TABLE, STREAMS)
     )
-    classes = {}
-    for name in names:
-        own = streams.filter(pc.equal(streams["class"], name))
-        classes[name] = _class_data(
-            own,
-            _beats(beats.filter(pc.equal(beats["class"], name))),
+    require_streams(records, report, streams)
+    beats = sums = None
+    if published:
+        sums, progress = load_sums(records), load_received(records)
+        others = set(sums) - {ALL}
+    else:
+        beats, progress = _read(records / files.GOODPUT_TABLE, GOODPUT), _progress(records)
+        others = set(pc.unique(beats["class"]).to_pylist())
+    tables = [streams] if beats is None else [streams, beats]
+    clients = sorted({name for table in tables for name in pc.unique(table["client"]).to_pylist()})
+    streams, *rest = (_with_codes(table, clients) for table in tables)
+    names = {*level.classes, *pc.unique(streams["class"]).to_pylist(), *others}
+    load = {name for name, one in level.classes.items() if one.load}
+
+    def class_data(name: str) -> ClassData:
+        value_set = pa.array(sorted(load) if name == ALL else [name], pa.string())
+        chosen = [pc.is_in(table["class"], value_set=value_set) for table in (streams, *rest)]
+        data = _class_data(
+            streams.filter(pc.invert(chosen[0]) if name == ALL else chosen[0]),
+            _beats(rest[0] if name == ALL else rest[0].filter(chosen[1])) if rest else None,
             level,
-            level.horizon_s(name),
+            None if name == ALL else level.horizon_s(name),
             clients,
-            dict(_groups(own, clients, progress, level)),
+            {} if name == ALL else progress,
         )
-    all_classes = _class_data(_without_load(streams, level), _beats(beats), level, None, clients)
-    classes = _mark_load(classes, level)
-    data = {**classes, **_by_role(records, level), ALL: all_classes}
-    return with_tornet(records, _with_unknown_reasons(data, report), report)
-
-
-def _with_unknown_reasons(data: dict[str, ClassData], report: ParseReport) -> dict[str, ClassData]:
-    """Add the reasons why the throughput of classes is unknown."""
-    return {
-        name: replace(
-            one, unknown_bytes_reason=report.unknown_bytes_reason(None if name == ALL else name)
+        return replace(
+            data,
+            published_read=None if sums is None else sums.get(name),
+            unknown_bytes_reason=report.unknown_bytes_reason(None if name == ALL else name),
         )
-        for name, one in data.items()
-    }
+
+    classes = {name: class_data(name) for name in sorted(names)}
+    downloads = (one for own in classes.values() for group in own.side_by_side for one in group)
+    if published and any(one.known_gap_s is None for one in downloads):
+        raise AnalysisError(f"{records} was published for a different measured span", GET_ANEW)
+    for name in load & set(classes):
+        classes[name] = _mark_load(classes[name])
+    data = {**classes, **_by_role(records, level, report), ALL: class_data(ALL)}
+    return _with_tornet(records, data, report)
 
 
-def _published(records: Path, level: Level, report: ParseReport) -> dict[str, ClassData]:
-    """Return what a published pack has of a run's records as arrays. Raises as ``load_run``."""
-    streams = read_streams(records)
-    require_streams(records, report, streams)
-    sums, progress = load_sums(records), load_received(records)
-    clients = sorted(pc.unique(streams["client"].cast(pa.string())).to_pylist())
-    streams = _with_codes(_with_texts(streams), clients)
-    names = sorted(
-        set(level.classes) | set(pc.unique(streams["class"]).to_pylist()) | (set(sums) - {ALL})
-    )
-    classes = {}
-    for name in names:
-        own = streams.filter(pc.equal(streams["class"], name))
-        side_by_side = dict(_groups(own, clients, progress, level))
-        downloads = (one for group in side_by_side.values() for one in group.values())
-        if any(one.known_gap_s is None for one in downloads):
-            raise AnalysisError(f"{records} was published for a different measured span", GET_ANEW)
-        classes[name] = replace(
-            _class_data(own, None, level, level.horizon_s(name), clients, side_by_side),
-            published_read=sums.get(name),
-        )
-    all_classes = _class_data(_without_load(streams, level), None, level, None, clients)
-    classes = _mark_load(classes, level)
-    all_classes = replace(all_classes, published_read=sums.get(ALL))
-    data = {**classes, **_by_role(records, level), ALL: all_classes}
-    return with_tornet(records, _with_unknown_reasons(data, report), report)
-
-
-def _without_load(streams: pa.Table, level: Level) -> pa.Table:
-    """Return the streams of classes that are not background load."""
-    load = [name for name, one in level.classes.items() if one.load]
-    if not load:
-        return streams
-    return streams.filter(pc.invert(pc.is_in(streams["class"], pa.array(load, pa.string()))))
-
-
-def _mark_load(classes: dict[str, ClassData], level: Level) -> dict[str, ClassData]:
-    """Return the classes, with background load marked and its streams removed.
+def _mark_load(data: ClassData) -> ClassData:
+    """Return a class of background load, without its streams.
 
     No metric needs more than the number of these streams, and a published pack omits them.
     """
-    loads = {name for name, one in level.classes.items() if one.load}
-    return {
-        name: replace(
-            data,
-            load=True,
-            streams=data.streams.started_in(0.0, 0.0),
-            open_streams=(data.streams.open_at(data.begin_s), data.streams.open_at(data.end_s))
-            if data.beats is not None
-            else None,
-        )
-        if name in loads
-        else data
-        for name, data in classes.items()
-    }
+    counts = (data.streams.open_at(data.begin_s), data.streams.open_at(data.end_s))
+    return replace(
+        data,
+        load=True,
+        streams=data.streams.started_in(0.0, 0.0),
+        open_streams=None if data.beats is None else counts,
+    )
 
 
-def _by_role(records: Path, level: Level) -> dict[str, ClassData]:
+def _with_tornet(
+    records: Path, classes: dict[str, ClassData], report: ParseReport
+) -> dict[str, ClassData]:
+    """Return the classes with perf clients, circuits and relays of a tornettools network."""
+    for name, perf in load_perf(records).items():
+        if name in classes:
+            classes[name] = replace(classes[name], perf=perf)
+    for name, circuits in load_circuits(records).items():
+        if name in classes:
+            classes[name] = replace(classes[name], circuits=circuits)
+    relay_bytes = load_relay_bytes(records, report.damaged_relays())
+    classes[ALL] = replace(classes[ALL], relay_bytes=relay_bytes)
+    return classes
+
+
+def _by_role(records: Path, level: Level, report: ParseReport) -> dict[str, ClassData]:
     """Return the cells of traced relays, with a class for each role of relays."""
     if not (records / files.CELLS_TABLE).is_file():
         return {}
@@ -159,6 +144,7 @@ def _by_role(records: Path, level: Level) -> dict[str, ClassData]:
     return {
         role: replace(
             _without_streams(level),
+            unknown_bytes_reason=report.unknown_bytes_reason(role),
             relayed=relayed([cells for cells, _ in own], *span_s),
             served=served([cells for cells, _ in own], *span_s),
             waits=waits(own, *span_s),
@@ -168,13 +154,9 @@ def _by_role(records: Path, level: Level) -> dict[str, ClassData]:
 
 
 def _without_streams(level: Level) -> ClassData:
-    nothing = np.empty(0)
-    codes = np.empty(0, dtype=np.int64)
     return ClassData(
-        streams=Streams(
-            codes, nothing, nothing, np.empty(0, dtype=np.str_), *(nothing for _ in range(4))
-        ),
-        beats=Beats(codes, nothing, nothing, nothing),
+        streams=NO_STREAMS,
+        beats=NO_BEATS,
         begin_s=level.measured_start_s,
         end_s=level.measured_end_s,
         horizon_s=None,
@@ -192,8 +174,8 @@ def load_transfer(records: Path) -> PeerTransfer:
         records / files.PEERS_TABLE, PEERS, missing="extract the run's records first"
     )
     facts = read_transfer_facts(records)
-    kind, role = (_texts(table, name) for name in ("kind", "role"))
-    time_s = _floats(table, "time_s")
+    kind, role = (texts(table, name) for name in ("kind", "role"))
+    time_s = floats(table, "time_s")
     connected_s = time_s[(kind == Kind.CONNECTED) & (role == "seed")]
     if connected_s.size == 0:
         raise AnalysisError(f"{records}: the seed was never connected")
@@ -201,13 +183,13 @@ def load_transfer(records: Path) -> PeerTransfer:
     utp = (kind == Kind.UTP) & (role == "seed")
     if utp.any():
         # Only one socket of the seed carries the transfer; the others only perform handshakes.
-        socket, in_flight = _floats(table, "socket"), _floats(table, "in_flight_bytes")
+        socket, in_flight = floats(table, "socket"), floats(table, "in_flight_bytes")
         utp &= socket == socket[utp][np.argmax(in_flight[utp])]
     requests = (kind == Kind.REQUESTS) & (role == "downloader")
     received = (kind == Kind.RECEIVED) & (role == "downloader")
 
     def column(name: str, rows: NDArray[np.bool_]) -> Floats:
-        return _floats(table, name)[rows]
+        return floats(table, name)[rows]
 
     return PeerTransfer(
         rtt_s=facts.rtt_s,
@@ -215,7 +197,7 @@ def load_transfer(records: Path) -> PeerTransfer:
         utp_s=since_s[utp],
         window_bytes=column("window_bytes", utp),
         in_flight_bytes=column("in_flight_bytes", utp),
-        event=_texts(table, "event")[utp],
+        event=texts(table, "event")[utp],
         requests_s=since_s[requests],
         target_requests=column("target_requests", requests),
         outstanding_requests=column("outstanding_requests", requests),
@@ -223,11 +205,6 @@ def load_transfer(records: Path) -> PeerTransfer:
         received_s=since_s[received],
         received_bytes=column("received_bytes", received),
     )
-
-
-def _texts(table: pa.Table, name: str) -> NDArray[np.str_]:
-    values = table[name].cast(pa.string()).to_pylist()
-    return np.asarray([value or "" for value in values], dtype=np.str_)
 
 
 def _read(path: Path, columns: tuple[Column, ...]) -> pa.Table:
@@ -256,21 +233,21 @@ def _class_data(
     level: Level,
     horizon_s: float | None,
     clients: Sequence[str],
-    side_by_side: Mapping[str, dict[int, Download]] | None = None,
+    progress: Progress,
 ) -> ClassData:
-    groups = side_by_side or {}
+    groups = dict(_groups(streams, clients, progress, level))
     from_command = "ttfb_from_command_s"
     return ClassData(
         streams=Streams(
-            client=_codes(streams),
-            start_s=_floats(streams, "start_s"),
-            end_s=_floats(streams, "end_s"),
-            outcome=np.asarray(streams["outcome"].cast(pa.string()).to_pylist(), dtype=np.str_),
-            ttfb_s=_floats(streams, "ttfb_from_start_s"),
-            ttfb_from_command_s=None if beats is None else _floats(streams, from_command),
-            time_to_320kib_s=_floats(streams, "time_to_320kib_s"),
-            time_to_last_byte_s=_floats(streams, "time_to_last_byte_s"),
-            bytes_requested=_floats(streams, "bytes_requested"),
+            client=floats(streams, "client").astype(np.int64),
+            start_s=floats(streams, "start_s"),
+            end_s=floats(streams, "end_s"),
+            outcome=texts(streams, "outcome"),
+            ttfb_s=floats(streams, "ttfb_from_start_s"),
+            ttfb_from_command_s=None if beats is None else floats(streams, from_command),
+            marks_s={name: floats(streams, name) for name in BYTE_MARKS},
+            time_to_last_byte_s=floats(streams, "time_to_last_byte_s"),
+            bytes_requested=floats(streams, "bytes_requested"),
         ),
         beats=beats,
         begin_s=level.measured_start_s,
@@ -283,12 +260,12 @@ def _class_data(
 
 
 def _beats(table: pa.Table) -> Beats:
-    end_s = _floats(table, "time_s")
+    end_s = floats(table, "time_s")
     return Beats(
-        client=_codes(table),
-        begin_s=end_s - _floats(table, "interval_s"),
+        client=floats(table, "client").astype(np.int64),
+        begin_s=end_s - floats(table, "interval_s"),
         end_s=end_s,
-        bytes_read=_floats(table, "bytes_read"),
+        bytes_read=floats(table, "bytes_read"),
     )
 
 
@@ -301,12 +278,12 @@ def _progress(records: Path) -> Progress:
     if not (records / files.PROGRESS_TABLE).is_file():
         return {}
     table = _read(records / files.PROGRESS_TABLE, PROGRESS)
-    time_s, received = _floats(table, "time_s"), _floats(table, "bytes_received")
+    time_s, received = floats(table, "time_s"), floats(table, "bytes_received")
     return {key: (time_s[rows], received[rows]) for key, rows in stream_rows(table).items()}
 
 
 def _groups(
-    streams: pa.Table, clients: list[str], progress: Progress, level: Level
+    streams: pa.Table, clients: Sequence[str], progress: Progress, level: Level
 ) -> Iterator[tuple[str, dict[int, Download]]]:
     """Yield the clients with parallel downloads, and these by number, oldest first.
 
@@ -351,7 +328,7 @@ def _download(row: dict[str, Any], client: str, progress: Progress) -> Download:
     time_s, received = progress.get((client, row["stream_index"]), nothing)
     last_byte_s = row["time_to_last_byte_s"]
     done_s = None if last_byte_s is None else row["start_s"] + last_byte_s
-    return download(
+    return Download.from_progress(
         row["start_s"],
         row["end_s"],
         done_s,
@@ -360,16 +337,3 @@ def _download(row: dict[str, Any], client: str, progress: Progress) -> Download:
         received,
         row.get(GAP.name),
     )
-
-
-def _codes(table: pa.Table) -> NDArray[np.int64]:
-    """Return the codes of the clients, shape (n,)."""
-    column = table["client"].cast(pa.int64()).combine_chunks()
-    return np.asarray(column.to_numpy(zero_copy_only=False), dtype=np.int64)
-
-
-def _floats(table: pa.Table, name: str) -> Floats:
-    """Return a column as floats of shape (n,), NaN for null."""
-    # Large byte counts are rounded to the nearest double.
-    column = table[name].cast(pa.float64(), safe=False).combine_chunks()
-    return np.asarray(column.to_numpy(zero_copy_only=False), dtype=np.float64)

@@ -1,8 +1,6 @@
-"""Rates and counts over time, from counters read at irregular times. Arrays in, arrays out."""
+"""Counts over time, from counters read at irregular times. Arrays in, arrays out."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -45,37 +43,3 @@ def cumulative_at(
     rate = np.cumsum(change)[:-1]
     height = np.concatenate(([0.0], np.cumsum(rate * np.diff(at))))
     return total + np.interp(grid, at, height)
-
-
-def averaged(
-    grid_s: ArrayLike,
-    amount_by: Callable[[Floats], Floats],
-    window_s: float,
-    low_s: float,
-    high_s: float,
-) -> Floats:
-    """Return the amount per second in a window centred on each grid time.
-
-    At the edges, the window is cut to [low, high] and the amount is divided by the remaining width,
-    so nothing is extrapolated. If no width remains, the value is NaN.
-
-    Args:
-        grid_s: shape (g,).
-        amount_by: maps times to the cumulative amount at each of them.
-        window_s: full width of the window.
-        low_s: start of the observation.
-        high_s: end of the observation.
-    """
-    grid = np.asarray(grid_s, dtype=np.float64)
-    left = np.clip(grid - window_s / 2, low_s, high_s)
-    right = np.clip(grid + window_s / 2, low_s, high_s)
-    amounts = amount_by(np.concatenate((left, right)))
-    width = right - left
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(width > 0, (amounts[grid.size :] - amounts[: grid.size]) / width, np.nan)
-
-
-def count_by(grid_s: ArrayLike, times_s: ArrayLike) -> Floats:
-    """Return how many of ``times_s`` are at or before each grid time."""
-    times = np.sort(np.asarray(times_s, dtype=np.float64))
-    return np.searchsorted(times, np.asarray(grid_s), side="right").astype(np.float64)

@@ -20,7 +20,7 @@ from analysis.formats import files
 from analysis.formats.record_files import ParseReport, read_parse_report
 from analysis.formats.study import Study, load_study
 from analysis.inference.intervals import CONFIDENCE
-from analysis.inference.rare import unseen_share
+from analysis.inference.sample_size import unseen_share
 from analysis.judgement.judging import (
     RunStatistics,
     add_run,
@@ -29,7 +29,7 @@ from analysis.judgement.judging import (
     study_error_level,
 )
 from analysis.judgement.verdicts import LEVEL
-from analysis.measures.censoring_table import BiasRow, BiasTable, bias_csv
+from analysis.measures.censoring import BiasRow, BiasTable, bias_csv
 from analysis.measures.metric import QUANTILES
 from analysis.measures.over_time import THROUGHPUT_WINDOW_S
 from analysis.measures.run_data import load_run

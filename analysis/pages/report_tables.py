@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from analysis.formats.columns import Outcome
+from analysis.formats.columns import BYTE_MARKS, Outcome
 from analysis.formats.record_files import ParseReport
 from analysis.formats.study import Level, Study
 from analysis.judgement.estimates import (
@@ -16,7 +16,7 @@ from analysis.judgement.estimates import (
 )
 from analysis.judgement.judging import Judgement, study_error_level
 from analysis.judgement.verdicts import LEVEL
-from analysis.measures.censoring_table import BiasRow
+from analysis.measures.censoring import BiasRow
 from analysis.measures.data import ALL
 from analysis.measures.durations import TO_LAST_BYTE
 from analysis.measures.families import fairness
@@ -30,7 +30,6 @@ from analysis.pages.numbers import (
 )
 from analysis.pages.summary import SummaryRow
 from analysis.pages.table_sort_keys import table_sort_keys
-from analysis.records.tgenlog import TARGET_BYTES
 
 
 def _table_row(row: SummaryRow, scale: str) -> dict[str, Any]:
@@ -245,7 +244,7 @@ def _is_headline(level: Level, row: SummaryRow) -> bool:
         return True
     # For a stream of exactly 320 KiB, the last byte is that of the 320 KiB; a larger one has no
     # time to 320 KiB at TGen's usual log level.
-    small = load.request_bytes == TARGET_BYTES
+    small = load.request_bytes in BYTE_MARKS.values()
     return (row.metric.duration == TO_LAST_BYTE) != small
 
 

@@ -22,7 +22,6 @@ from analysis.judgement.estimates import (
     estimate,
 )
 from analysis.judgement.judging import (
-    RUNS_COLUMNS,
     Judgement,
     RunStatistics,
     Statistics,
@@ -49,6 +48,12 @@ SUMMARY_COLUMNS = (
     "sd_between", "sd_between_low", "sd_between_high",
     "sd_within", "sd_within_low", "sd_within_high",
 )  # fmt: skip
+
+RUNS_COLUMNS = (
+    *("run_id", "level", "variant", "seed", "repeat"),
+    *("class", "metric", "unit", "value", "note"),
+)
+"""The columns of runs.csv."""
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,7 @@ from analysis.formats.columns import GOODPUT, PERF, PROGRESS, STREAMS
 from analysis.formats.record_files import ParseReport, write_parse_report
 from analysis.formats.run_files import read_clients, read_clock, read_host_roles
 from analysis.formats.tables import TableWriter, atomic
-from analysis.records import oniontrace, pieces, tgen
-from analysis.records.transfer import extract_peers
+from analysis.records import oniontrace, peers, tgen
 
 PERF_CLIENT = "perf-client"
 """The role of measuring clients in hosts.json."""
@@ -31,7 +30,7 @@ def extract(run_directory: Path, out: Path) -> ParseReport:
         out: created if missing. The files appear together at the end, or not at all.
 
     Raises:
-        AnalysisError: as `extract_clients` and `transfer.extract_peers`, or the run has no logs.
+        AnalysisError: as `extract_clients` and `peers.extract_peers`, or the run has no logs.
     """
     if not (run_directory / files.LOGS).is_dir():
         raise AnalysisError(
@@ -39,7 +38,7 @@ def extract(run_directory: Path, out: Path) -> ParseReport:
             f"remove it, and it will be run again when needed: rm -r {run_directory}",
         )
     if (run_directory / files.PEERS).is_file():
-        return extract_peers(run_directory, out)
+        return peers.extract_peers(run_directory, out)
     return extract_clients(run_directory, out)
 
 
@@ -79,8 +78,8 @@ def extract_clients(run_directory: Path, out: Path) -> ParseReport:
         ):
             for host in sorted(classes):
                 one = (run_directory, host, classes[host], clock, report)
-                if pieces.fetches_in_pieces(run_directory, host):
-                    tables = pieces.read_client(*one)
+                if peers.fetches_in_pieces(run_directory, host):
+                    tables = peers.read_client(*one)
                 else:
                     tables = tgen.read_client(*one, perf if host in measuring else None)
                 streams.add(tables[0])

@@ -1,16 +1,19 @@
-"""Reading of logs as lines of bytes, plain or compressed, including truncated files."""
+"""Reading of logs line by line, plain or compressed, including truncated and damaged files."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from collections.abc import Set as AbstractSet
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
 from analysis.errors import AnalysisError
 from analysis.formats import files
 from analysis.formats.compressed import DamagedError, TooLargeError, pieces
 from analysis.formats.format_model import LARGEST_NUMBER
+from analysis.formats.record_files import Example, FileProblems, ParseReport
+from analysis.formats.run_files import RunClock
 
 MAX_LINE_BYTES = 1 << 16
 """Maximum length of a line; the rest of a longer line is dropped."""
@@ -20,6 +23,12 @@ MAX_LINES = 10_000
 
 MAX_MALFORMED = 10_000
 """Reading stops if there are more malformed lines than this, and more than understood ones."""
+
+MAX_EXAMPLES = 5
+"""Maximum number of malformed lines of one log that are stored as examples."""
+
+MAX_BYTE_COUNT = 1 << 50
+"""Maximum byte count: the largest that an experiment may request."""
 
 CUT = b"\0"
 """Marks the end of a line that was too long. No program writes it."""
@@ -85,20 +94,121 @@ def _cut(line: bytes) -> bytes:
     return line if len(line) <= MAX_LINE_BYTES else line[:MAX_LINE_BYTES] + CUT
 
 
-def require_own_log(run_directory: Path, host: str, path: Path, named: AbstractSet[str]) -> None:
+class MalformedError(ValueError):
+    """Raised for a line that violates the grammar of its log."""
+
+
+@dataclass
+class Log(ABC):
+    """The content of one log; call ``feed`` with its lines in order.
+
+    Attributes:
+        epoch_us: start of the run, as Unix time in microseconds.
+        lines: number of lines.
+        malformed: number of lines that were not understood.
+        examples: the first of these.
+        hosts: the host names by which the log identifies itself, usually one.
+    """
+
+    epoch_us: int = 0
+    lines: int = 0
+    malformed: int = 0
+    examples: list[Example] = field(default_factory=list)
+    hosts: set[str] = field(default_factory=set)
+    encoding: ClassVar[tuple[str, str]] = ("ascii", "backslashreplace")
+
+    @property
+    @abstractmethod
+    def understood(self) -> int:
+        """Number of lines with data."""
+
+    @abstractmethod
+    def parse(self, line: bytes) -> None:
+        """Parse one line. Raises MalformedError."""
+
+    @abstractmethod
+    def damage(self, clock: RunClock) -> str | None:
+        """Return a message if the log ends before its run or lacks lines; None if unknown."""
+
+    @property
+    def is_foreign(self) -> bool:
+        """True if it has so many malformed lines that it is from another program."""
+        return self.malformed > max(MAX_MALFORMED, self.understood)
+
+    @property
+    def first_problem(self) -> str | None:
+        """The first malformed line and what is wrong with it; None without such a line."""
+        return f"line {self.examples[0].line}: {self.examples[0].reason}" if self.examples else None
+
+    def feed(self, lines: Iterable[bytes]) -> None:
+        """Parse complete lines without their newlines."""
+        for line in lines:
+            self.lines += 1
+            try:
+                if len(line) > MAX_LINE_BYTES:
+                    raise MalformedError(f"the line is longer than {MAX_LINE_BYTES} bytes")
+                self.parse(line)
+            except MalformedError as error:
+                self.reject(line, str(error))
+
+    def feed_tail(self, tail: bytes) -> None:
+        """Count the bytes after the last newline, which may end in the middle of a number."""
+        del tail
+        self.lines += 1
+
+    def reject(self, line: bytes, reason: str) -> None:
+        """Count a malformed line."""
+        self.malformed += 1
+        if len(self.examples) < MAX_EXAMPLES:
+            self.examples.append(Example(self.lines, reason, line[:200].decode(*self.encoding)))
+
+    def require_in_run(self, time_us: int) -> None:
+        """Raise MalformedError for a Unix time outside of the run, which starts at ``epoch_us``."""
+        if not 0 <= time_us - self.epoch_us <= LARGEST_NUMBER * 1e6:
+            raise MalformedError("the time is outside of the run")
+
+
+def require_bytes(*counts: int) -> None:
+    """Raise MalformedError for an impossible byte count."""
+    if max(counts) > MAX_BYTE_COUNT:
+        raise MalformedError(f"{max(counts)} bytes are more than there can be")
+
+
+def read_log(run_directory: Path, path: Path, log: Log) -> tuple[LogFile, FileProblems]:
+    """Feed a file to a log, until its end or until the log is foreign, and return its problems."""
+    file = LogFile(path)
+    problems = FileProblems(path.relative_to(run_directory).as_posix())
+    for lines in file.batches():
+        log.feed(lines)
+        if log.is_foreign:
+            break
+    if file.tail:
+        problems.cut_last_line = True
+        log.feed_tail(file.tail)
+    problems.damage = file.damage
+    problems.malformed_lines = log.malformed
+    problems.examples = log.examples
+    return file, problems
+
+
+def count_log(
+    report: ParseReport, file: LogFile, log: Log, problems: FileProblems, clock: RunClock
+) -> None:
+    """Add a log to the report."""
+    problems.damage = problems.damage or log.damage(clock)
+    report.bytes += file.bytes_read
+    report.lines += log.lines
+    report.add(problems)
+
+
+def require_own_log(run_directory: Path, host: str, path: Path, log: Log) -> None:
     """Raise AnalysisError if a log of ``host`` belongs to another host of the run.
 
-    named: the host names in the log. Names of no host are accepted, as TGen's environment may set
-    them.
+    Names of no host are accepted, as TGen's environment may set them.
     """
-    for name in sorted(named - {host}):
+    for name in sorted(log.hosts - {host}):
         if (run_directory / files.HOSTS / Path(name).name).is_dir():
             raise AnalysisError(
                 f"host {host}: {path} is the log of host {name}",
                 "restore the log from a backup, or remove the run and repeat it",
             )
-
-
-def is_in_run(time_us: int, epoch_us: int) -> bool:
-    """Return whether a log time is within the run, which starts at ``epoch_us``."""
-    return 0 <= time_us - epoch_us <= LARGEST_NUMBER * 1e6

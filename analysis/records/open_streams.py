@@ -8,6 +8,7 @@ stream that was still open, or whose line was lost. Heartbeats and adjacent stre
 from __future__ import annotations
 
 import bisect
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from analysis.errors import AnalysisError
@@ -31,7 +32,8 @@ class Missing:
     start_late_us: int
     first_byte_early_us: int | None
     first_byte_late_us: int | None
-    target_us: int | None
+    marks_us: Mapping[int, int]
+    """As in ``tgenlog.Progress``."""
     received_bytes: int | None
 
 
@@ -46,7 +48,7 @@ def find_missing(log: TgenLog) -> list[Missing]:
     ended = {complete.stream_id for complete in log.completes}
     beats = log.heartbeats
     count = max(
-        beats.total_created[-1] if beats else 0,
+        beats[-1].total_created if beats else 0,
         max(ended, default=-1) + 1,
         max(log.progress, default=-1) + 1,
         max(log.created_us, default=-1) + 1,
@@ -62,7 +64,7 @@ def find_missing(log: TgenLog) -> list[Missing]:
     # The last heartbeat has the number of ended streams; add the lines after it. Missing streams
     # beyond those that may still be open lost their lines; later ones are more likely to be open.
     if beats:
-        ended_count = beats.total_succeeded[-1] + beats.total_failed[-1]
+        ended_count = beats[-1].total_succeeded + beats[-1].total_failed
         ended_count += sum(c.heartbeats_before == len(beats) for c in log.completes)
         open_count = max(0, min(len(missing), count - ended_count))
     else:
@@ -76,16 +78,17 @@ def find_missing(log: TgenLog) -> list[Missing]:
         progress = log.progress.get(number)
         first_early: int | None = None
         first_late: int | None = None
-        target: int | None = None
         received: int | None = None
         if progress is not None:
-            first_early = first_late = progress.first_byte_us
-            target = progress.target_us
+            first_early = first_late = progress.marks_us.get(1)
             received = progress.payload_bytes
         elif open_bytes is not None:
             received, first_early, first_late = open_bytes
+        marks_us = {} if progress is None else progress.marks_us
         found.append(
-            Missing(number, number in lost, early, late, first_early, first_late, target, received)
+            Missing(
+                number, number in lost, early, late, first_early, first_late, marks_us, received
+            )
         )
     return found
 
@@ -100,8 +103,8 @@ class _StartBounds:
         known.update(log.created_us)
         self.known = known
         self.numbers = sorted(known)
-        self.beat_totals = log.heartbeats.total_created
-        self.beat_times = log.heartbeats.time_us
+        self.beat_totals = [beat.total_created for beat in log.heartbeats]
+        self.beat_times = [beat.time_us for beat in log.heartbeats]
         self.first_us = log.first_us
         self.last_us = log.last_us
 
@@ -132,12 +135,11 @@ def _single_open_bytes(
     streams that have ended since, whose sizes are known, or to the open one.
     """
     beats = log.heartbeats
-    if len(missing) != 1 or not beats or beats.total_created[-1] <= missing[0]:
+    if len(missing) != 1 or not beats or beats[-1].total_created <= missing[0]:
         return None
     quiet = -1
-    totals = zip(beats.total_created, beats.total_succeeded, beats.total_failed, strict=True)
-    for index, (created, succeeded, failed) in enumerate(totals):
-        if created == succeeded + failed:
+    for index, beat in enumerate(beats):
+        if beat.total_created == beat.total_succeeded + beat.total_failed:
             quiet = index
     others_by_beat: dict[int, int] = {}
     for complete in log.completes:
@@ -152,10 +154,10 @@ def _single_open_bytes(
     late: int | None = None
     others = sum(others_by_beat.values())
     for index in range(quiet + 1, len(beats)):
-        received += beats.bytes_read[index]
-        if index < last_other or beats.total_created[index] <= missing[0]:
+        received += beats[index].bytes_read
+        if index < last_other or beats[index].total_created <= missing[0]:
             continue
         if late is None and received - others >= FIRST_BYTE_THRESHOLD_BYTES:
-            early = beats.time_us[index - 1] if index > 0 else log.first_us
-            late = beats.time_us[index]
+            early = beats[index - 1].time_us if index > 0 else log.first_us
+            late = beats[index].time_us
     return max(0, received - others), early, late

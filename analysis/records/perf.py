@@ -11,23 +11,8 @@ from typing import Any
 
 import pyarrow as pa  # type: ignore[import-untyped]
 
-from analysis.formats.columns import PERF, arrow_schema
+from analysis.formats.columns import PERF, PERF_MARKS, arrow_schema
 from analysis.records.tgenlog import Complete, Progress
-
-FOUR_MIB_BYTES = 4_194_042
-"""The smallest payload that TGen prints as 80.00% of 5 MiB.
-
-tgentools records no time for 4 MiB, so tornettools uses this percentage.
-"""
-
-MARKS = {
-    "at_500kib_s": 512_000,
-    "at_1mib_s": 2**20,
-    "at_4mib_s": FOUR_MIB_BYTES,
-    "at_5mib_s": 5 * 2**20,
-}
-"""Column -> payload that a stream has to have received."""
-MARK_BYTES = tuple(MARKS.values())
 
 
 def perf_table(
@@ -49,7 +34,14 @@ def _row(
     stream: dict[str, Any], complete: Complete, progress: Progress | None, epoch_us: int
 ) -> dict[str, Any]:
     start_us = complete.end_us - complete.duration_us
+    # tgentools treats a stream's last line as one more progress line. In a damaged log, a line may
+    # predate the start of the stream.
     marks_us = {} if progress is None else progress.marks_us
+    reached_us = {
+        name: marks_us.get(amount, complete.end_us)
+        for name, amount in PERF_MARKS.items()
+        if amount in marks_us or (progress and complete.payload_bytes >= amount)
+    }
     return {
         "client": stream["client"],
         "class": stream["class"],
@@ -62,11 +54,9 @@ def _row(
         "first_byte_s": _since_command(complete, complete.first_byte_us),
         "last_byte_s": _since_command(complete, complete.last_byte_us),
         **{
-            # In a damaged log, a line may predate the start of the stream.
-            name: (marks_us[amount] - start_us) / 1e6
-            if marks_us.get(amount, -1) >= start_us
-            else None
-            for name, amount in MARKS.items()
+            name: (time_us - start_us) / 1e6
+            for name, time_us in reached_us.items()
+            if time_us >= start_us
         },
     }
 
@@ -82,6 +72,5 @@ def error_name(complete: Complete) -> str:
     if complete.error != "PROXY":
         return complete.error
     transport = complete.transport_error
-    if "STALLOUT" in transport or "TIMEOUT" in transport:
-        return f"PROXY-{transport}-{complete.transport_state}"
-    return f"PROXY-{transport}"
+    timed_out = "STALLOUT" in transport or "TIMEOUT" in transport
+    return f"PROXY-{transport}" + (f"-{complete.transport_state}" if timed_out else "")

@@ -15,24 +15,38 @@ import pyarrow as pa  # type: ignore[import-untyped]
 
 from analysis.errors import AnalysisError
 from analysis.formats import files
-from analysis.formats.columns import GOODPUT, PROGRESS, STREAMS, Outcome, arrow_schema
-from analysis.formats.record_files import FileProblems, ParseReport
-from analysis.formats.run_files import RunClock
-from analysis.formats.tables import TableWriter
-from analysis.records.logfile import MAX_MALFORMED, LogFile, require_own_log
-from analysis.records.open_streams import Missing, find_missing
-from analysis.records.outcomes import classify
-from analysis.records.perf import MARK_BYTES, perf_table
-from analysis.records.tgenlog import (
-    DAY_S,
-    PASSIVE_VERTEX,
-    TARGET_BYTES,
-    Complete,
-    Progress,
-    TgenLog,
+from analysis.formats.columns import (
+    BYTE_MARKS,
+    GOODPUT,
+    PROGRESS,
+    STREAMS,
+    Outcome,
+    arrow_schema,
 )
+from analysis.formats.record_files import ParseReport
+from analysis.formats.run_files import RunClock
+from analysis.formats.tables import TableWriter, build_table
+from analysis.records.logfile import count_log, read_log, require_own_log
+from analysis.records.open_streams import Missing, find_missing
+from analysis.records.perf import perf_table
+from analysis.records.tgenlog import DAY_S, Complete, Heartbeat, Progress, TgenLog
 
 LOG_NAME = re.compile(r"tgen(\.\d+)?\.stdout(\.gz|\.xz|\.zst)?\Z")
+
+_BY_STREAM_ERROR = {
+    "TIMEOUT": Outcome.TIMEOUT,
+    "STALLOUT": Outcome.STALL,
+    "READEOF": Outcome.CLOSED,
+    "WRITEEOF": Outcome.CLOSED,
+    "READ": Outcome.CONNECTION_ERROR,
+    "WRITE": Outcome.CONNECTION_ERROR,
+    "MISC": Outcome.CONNECTION_ERROR,
+    "AUTH": Outcome.PROTOCOL_ERROR,
+    "MODEL": Outcome.PROTOCOL_ERROR,
+    "CHECKSUM": Outcome.PROTOCOL_ERROR,
+    "FOOTER": Outcome.PROTOCOL_ERROR,
+}
+_BY_TRANSPORT_ERROR = {"TIMEOUT": Outcome.TIMEOUT, "STALLOUT": Outcome.STALL}
 
 Row = dict[str, Any]
 
@@ -76,107 +90,106 @@ def read_client(
     Raises:
         AnalysisError: a log is missing, duplicated, empty, not from TGen, or not understood.
     """
-    epoch_us = clock.epoch_us
+    client = {"client": host, "class": class_name}
     streams: list[Row] = []
     goodput: list[pa.Table] = []
     arrivals: list[tuple[Row, list[tuple[int, int]]]] = []
     ended: list[tuple[Row, Complete, Progress | None]] = []
-    run_s = DAY_S if clock.stop_s is None else clock.stop_s
     for path in _find_logs(run_directory, host):
-        file = LogFile(path)
-        mark_bytes = () if perf is None else MARK_BYTES
-        log = TgenLog(run_s=run_s, mark_bytes=mark_bytes, epoch_us=epoch_us)
-        for lines in file.batches():
-            log.feed(lines)
-            if log.malformed > MAX_MALFORMED and log.malformed > log.understood:
-                raise _not_understood(host, path, log)
-        problems = FileProblems(path.relative_to(run_directory).as_posix(), damage=file.damage)
-        if file.tail:
-            problems.cut_last_line = True
-            log.feed_tail(file.tail)
-        if log.lines == 0 and file.damage is None:
-            raise AnalysisError(
-                f"client {host} has an empty log {path}",
-                "tgen did not start, or its output is lost",
-            )
-        if log.first_us is None:
-            raise AnalysisError(
-                f"client {host}: no line of {path} is from tgen",
-                file.damage or (log.examples[0].text if log.examples else None),
-            )
-        require_own_log(run_directory, host, path, log.hosts)
-        # The log of every client has heartbeats, unless they are disabled.
-        if not log.understood and not log.heartbeats_disabled:
-            raise _not_understood(host, path, log)
-        problems.damage = problems.damage or log.early_end(clock) or log.missing_heartbeats(clock)
-        try:
-            rows = _stream_rows(log, epoch_us)
-        except AnalysisError as error:
-            raise AnalysisError(f"client {host}: {path}: {error.message}", error.hint) from None
-        problems.lost_streams = sum(row["outcome"] == Outcome.UNKNOWN for row in rows)
-        problems.malformed_lines = log.malformed
-        problems.examples = log.examples
+        log, rows = _read(run_directory, host, path, clock, report)
         streams += rows
-        active = (one for one in log.completes if one.vertex != PASSIVE_VERTEX)
         ended += [
             (row, one, log.progress.get(one.stream_id))
-            for row, one in zip(rows, active, strict=False)
+            for row, one in zip(rows, log.active_streams, strict=False)
         ]
         arrivals += [
             (row, log.progress[row["stream_id"]].samples)
             for row in rows
             if row["stream_id"] in log.progress
         ]
-        goodput.append(_goodput_table(log, epoch_us, host, class_name))
-        _count(report, log, file, problems)
+        goodput.append(_goodput_table(log, client))
     streams.sort(key=lambda row: (row["start_s"], row["stream_id"]))
-    outcomes = report.streams[class_name]
     for index, row in enumerate(streams):
-        row.update({"client": host, "class": class_name, "stream_index": index})
-        outcomes[row["outcome"]] = outcomes.get(row["outcome"], 0) + 1
-    if perf is not None:
-        perf.add(perf_table(ended, epoch_us))
-    if not streams:
-        report.clients_without_streams.append(host)
+        row.update(client, stream_index=index)
     beats = pa.concat_tables(goodput).sort_by("time_s")
-    if beats.num_rows == 0:
-        report.clients_without_heartbeats.append(host)
+    report.add_client(host, class_name, [row["outcome"] for row in streams], beats.num_rows)
+    if perf is not None:
+        perf.add(perf_table(ended, clock.epoch_us))
     return (
         pa.Table.from_pylist(streams, schema=arrow_schema(STREAMS)),
         beats,
-        _progress_table(arrivals, epoch_us, host, class_name),
+        _progress_table(arrivals, clock.epoch_us, client),
     )
 
 
-def _not_understood(host: str, path: Path, log: TgenLog) -> AnalysisError:
-    why = f": line {log.examples[0].line}: {log.examples[0].reason}" if log.examples else ""
-    return AnalysisError(
-        f"client {host}: only {log.understood} of {log.lines} lines of {path} are understood{why}",
-        "is it from another program or version? TGen 1.0 and newer are supported",
-    )
-
-
-def _count(report: ParseReport, log: TgenLog, file: LogFile, problems: FileProblems) -> None:
-    report.bytes += file.bytes_read
-    report.lines += log.lines
+def _read(
+    run_directory: Path, host: str, path: Path, clock: RunClock, report: ParseReport
+) -> tuple[TgenLog, list[Row]]:
+    """Return a log and the rows of its streams. Raises as ``read_client``."""
+    log = TgenLog(clock.epoch_us, run_s=DAY_S if clock.stop_s is None else clock.stop_s)
+    file, problems = read_log(run_directory, path, log)
+    if log.lines == 0 and file.damage is None:
+        raise AnalysisError(
+            f"client {host} has an empty log {path}", "tgen did not start, or its output is lost"
+        )
+    if log.first_us is None and not log.is_foreign:
+        raise AnalysisError(
+            f"client {host}: no line of {path} is from tgen",
+            file.damage or (log.examples[0].text if log.examples else None),
+        )
+    if not log.is_foreign:
+        require_own_log(run_directory, host, path, log)
+    # The log of every client has heartbeats, unless they are disabled.
+    if log.is_foreign or not (log.understood or log.heartbeats_disabled):
+        why = f": {log.first_problem}" if log.first_problem else ""
+        raise AnalysisError(
+            f"client {host}: only {log.understood} of {log.lines} lines of {path} are understood"
+            f"{why}",
+            "is it from another program or version? TGen 1.0 and newer are supported",
+        )
+    try:
+        rows = _stream_rows(log)
+    except AnalysisError as error:
+        raise AnalysisError(f"client {host}: {path}: {error.message}", error.hint) from None
+    problems.lost_streams = sum(row["outcome"] == Outcome.UNKNOWN for row in rows)
     report.heartbeat_lines += len(log.heartbeats)
     report.stream_lines += len(log.completes)
     report.status_lines += log.status_lines
     report.other_lines += log.other_lines
-    report.passive_streams += sum(c.vertex == PASSIVE_VERTEX for c in log.completes)
-    report.add(problems)
+    report.passive_streams += len(log.completes) - len(log.active_streams)
+    count_log(report, file, log, problems, clock)
+    return log, rows
 
 
-def _stream_rows(log: TgenLog, epoch_us: int) -> list[Row]:
-    completes = [c for c in log.completes if c.vertex != PASSIVE_VERTEX]
-    rows = [_complete_row(c, log.progress.get(c.stream_id), epoch_us) for c in completes]
-    sizes = {c.requested_bytes for c in completes}
+def _stream_rows(log: TgenLog) -> list[Row]:
+    """Return rows of streams.parquet: the active streams that ended, then those without a line."""
+    rows = [
+        _complete_row(one, log.progress.get(one.stream_id), log.epoch_us)
+        for one in log.active_streams
+    ]
+    sizes = {one.requested_bytes for one in log.active_streams}
     requested = sizes.pop() if len(sizes) == 1 else None
-    assert log.last_us is not None or not rows
     for missing in find_missing(log):
         assert log.last_us is not None
-        rows.append(_missing_row(missing, requested or None, log.last_us, epoch_us))
+        rows.append(_missing_row(missing, requested or None, log.last_us, log.epoch_us))
     return rows
+
+
+def classify(success: bool, error: str, transport_error: str) -> tuple[Outcome, str]:
+    """Return the outcome and error name of an ended stream.
+
+    The names come from ``_tgenstream_errorToString`` and, after ``PROXY-``, from
+    ``_tgentransport_errorToString``. A timeout before the transport made any progress is logged as
+    PROXY with the transport's error TIMEOUT, and counts as a timeout.
+    """
+    if success:
+        return Outcome.SUCCESS, ""
+    if error == "PROXY":
+        outcome = _BY_TRANSPORT_ERROR.get(transport_error, Outcome.PROXY_ERROR)
+        return outcome, f"PROXY-{transport_error}"
+    if error.startswith("HEADER"):
+        return Outcome.PROTOCOL_ERROR, error
+    return _BY_STREAM_ERROR.get(error, Outcome.OTHER_ERROR), error
 
 
 def _seconds(us: int | None) -> float | None:
@@ -191,14 +204,16 @@ def _complete_row(c: Complete, progress: Progress | None, epoch_us: int) -> Row:
     # The last byte in an error line is the last one so far, so use it only if nothing was missing.
     whole = c.success or (requested is not None and c.payload_bytes >= requested)
     last_byte_us = c.last_byte_us if whole else None
-    target_us = None
-    reached_us = None if progress is None else progress.target_us
-    if c.payload_bytes >= TARGET_BYTES:
-        if requested == TARGET_BYTES:
-            target_us = last_byte_us
+    marks: Row = {}
+    for name, amount in BYTE_MARKS.items():
+        reached_us = None if progress is None else progress.marks_us.get(amount)
+        if c.payload_bytes < amount:
+            continue
+        if requested == amount:
+            marks[name] = _seconds(last_byte_us)
         # A line that predates the start of the stream shows a clock error, not progress.
         elif reached_us is not None and reached_us >= start_us:
-            target_us = reached_us - start_us
+            marks[name] = _seconds(reached_us - start_us)
     from_command = None
     if c.first_byte_us is not None and c.command_us is not None:
         from_command = c.first_byte_us - c.command_us
@@ -211,7 +226,7 @@ def _complete_row(c: Complete, progress: Progress | None, epoch_us: int) -> Row:
         "ttfb_from_start_s": _seconds(c.first_byte_us),
         "ttfb_from_command_s": _seconds(from_command),
         "ttfb_resolution_s": None if c.first_byte_us is None else 0.0,
-        "time_to_320kib_s": _seconds(target_us),
+        **marks,
         "time_to_last_byte_s": _seconds(last_byte_us),
         "bytes_requested": requested,
         "bytes_received": c.payload_bytes,
@@ -223,71 +238,65 @@ def _complete_row(c: Complete, progress: Progress | None, epoch_us: int) -> Row:
 
 def _missing_row(missing: Missing, requested: int | None, last_us: int, epoch_us: int) -> Row:
     start_us = (missing.start_early_us + missing.start_late_us) / 2
-    ttfb = resolution = target = None
+    ttfb = resolution = None
     if missing.first_byte_late_us is not None and missing.first_byte_early_us is not None:
         early = max(missing.first_byte_early_us, start_us)
         late = max(missing.first_byte_late_us, early)
         ttfb = ((early + late) / 2 - start_us) / 1e6
         resolution = (late - early) / 1e6
-    if missing.target_us is not None:
-        target = max(0.0, (missing.target_us - start_us) / 1e6)
     received = missing.received_bytes
     if received is not None and requested is not None:
         received = min(received, requested)
     return {
         "stream_id": missing.stream_id,
-        "server": None,
         "start_s": (start_us - epoch_us) / 1e6,
         "start_resolution_s": (missing.start_late_us - missing.start_early_us) / 1e6,
-        "time_to_proxy_reply_s": None,
         "ttfb_from_start_s": ttfb,
-        "ttfb_from_command_s": None,
         "ttfb_resolution_s": resolution,
-        "time_to_320kib_s": target,
-        "time_to_last_byte_s": None,
+        **{
+            name: max(0.0, (missing.marks_us[amount] - start_us) / 1e6)
+            for name, amount in BYTE_MARKS.items()
+            if amount in missing.marks_us
+        },
         "bytes_requested": requested,
         "bytes_received": received,
         "outcome": (Outcome.UNKNOWN if missing.lost else Outcome.OPEN).value,
-        "error": None,
         "end_s": (last_us - epoch_us) / 1e6,
     }
 
 
-def _goodput_table(log: TgenLog, epoch_us: int, host: str, class_name: str) -> pa.Table:
-    beats = log.heartbeats
-    time_us = np.array(beats.time_us, dtype=np.int64)
+def _goodput_table(log: TgenLog, client: dict[str, str]) -> pa.Table:
+    beats = np.array(log.heartbeats, dtype=np.int64).reshape(-1, len(Heartbeat._fields))
+    time_us, read, written = beats[:, :3].T
+    created, succeeded, failed = np.diff(beats[:, 3:], axis=0, prepend=0).T
     before_us = np.concatenate(([log.first_us or 0], time_us))[:-1]
-
-    def per_interval(totals: list[int]) -> pa.Array:
-        return pa.array(np.diff(np.array(totals, dtype=np.int64), prepend=0), pa.int32())
-
-    schema = arrow_schema(GOODPUT)
-    columns = {
-        "client": pa.array([host] * len(beats), schema.field("client").type),
-        "class": pa.array([class_name] * len(beats), schema.field("class").type),
-        "time_s": pa.array((time_us - epoch_us) / 1e6, pa.float64()),
-        "interval_s": pa.array((time_us - before_us) / 1e6, pa.float64()),
-        "bytes_read": pa.array(beats.bytes_read, pa.int64()),
-        "bytes_written": pa.array(beats.bytes_written, pa.int64()),
-        "streams_created": per_interval(beats.total_created),
-        "streams_succeeded": per_interval(beats.total_succeeded),
-        "streams_failed": per_interval(beats.total_failed),
-    }
-    return pa.table(columns, schema=schema)
+    return build_table(
+        GOODPUT,
+        {
+            **client,
+            "time_s": (time_us - log.epoch_us) / 1e6,
+            "interval_s": (time_us - before_us) / 1e6,
+            "bytes_read": read,
+            "bytes_written": written,
+            "streams_created": created,
+            "streams_succeeded": succeeded,
+            "streams_failed": failed,
+        },
+    )
 
 
 def _progress_table(
-    arrivals: list[tuple[Row, list[tuple[int, int]]]], epoch_us: int, host: str, class_name: str
+    arrivals: list[tuple[Row, list[tuple[int, int]]]], epoch_us: int, client: dict[str, str]
 ) -> pa.Table:
     arrivals.sort(key=lambda one: one[0]["stream_index"])
-    index = [row["stream_index"] for row, samples in arrivals for _ in samples]
-    time_us = np.array([time for _, samples in arrivals for time, _ in samples], dtype=np.int64)
-    schema = arrow_schema(PROGRESS)
-    columns = {
-        "client": pa.array([host] * len(index), schema.field("client").type),
-        "class": pa.array([class_name] * len(index), schema.field("class").type),
-        "stream_index": pa.array(index, pa.int32()),
-        "time_s": pa.array((time_us - epoch_us) / 1e6, pa.float64()),
-        "bytes_received": pa.array([n for _, samples in arrivals for _, n in samples], pa.int64()),
-    }
-    return pa.table(columns, schema=schema)
+    samples = [(row["stream_index"], *one) for row, found in arrivals for one in found]
+    index, time_us, received = np.array(samples, dtype=np.int64).reshape(-1, 3).T
+    return build_table(
+        PROGRESS,
+        {
+            **client,
+            "stream_index": index,
+            "time_s": (time_us - epoch_us) / 1e6,
+            "bytes_received": received,
+        },
+    )

@@ -21,25 +21,21 @@ wall clock. In a simulator, both are simulated time.
 
 from __future__ import annotations
 
-import operator
+import contextlib
 import re
 import statistics
-from collections.abc import Iterable
+from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from analysis.formats.record_files import Example
-from analysis.formats.run_files import RunClock
-from analysis.records.logfile import MAX_LINE_BYTES, is_in_run
+import numpy as np
 
-TARGET_BYTES = 320 * 1024
-"""The size for the "time to 320 KiB" metric."""
+from analysis.formats.columns import MARK_BYTES
+from analysis.formats.run_files import RunClock
+from analysis.records.logfile import MAX_LINE_BYTES, Log, MalformedError, require_bytes
 
 SAMPLE_US = 100_000
 """Minimum interval between stored samples of a stream's progress."""
-
-MAX_EXAMPLES = 5
-"""Maximum number of malformed lines of one log that are stored as examples."""
 
 STREAMS_PER_S = 1000
 """Upper bound on streams per second of one TGen process.
@@ -58,9 +54,6 @@ MAX_SILENCE = 2
 
 MAX_GAP = 1.5
 """Maximum time between two heartbeats, in usual intervals."""
-
-MOST_BYTES = 1 << 50
-"""Maximum byte count: the largest that an experiment may request."""
 
 _PREFIX = (
     rb"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d (\d{1,12})\.(\d{6}) \[[a-z]+\] \[[^\[\]]*\] \[[^\[\]]*\] "
@@ -101,26 +94,15 @@ PASSIVE_VERTEX = "passive-stream"
 """The vertex name that TGen gives a stream accepted by its server (tgen-driver.c)."""
 
 
-class MalformedError(ValueError):
-    """Raised for a line that starts like one of TGen's data lines but violates its grammar."""
+class Heartbeat(NamedTuple):
+    """Bytes since the heartbeat before, and streams since the process started."""
 
-
-@dataclass
-class Heartbeats:
-    """Counters at each heartbeat: bytes since the previous one, streams since the process started.
-
-    The lists have equal length. They replace objects, because most lines of a log are heartbeats.
-    """
-
-    time_us: list[int] = field(default_factory=list)
-    bytes_read: list[int] = field(default_factory=list)
-    bytes_written: list[int] = field(default_factory=list)
-    total_created: list[int] = field(default_factory=list)
-    total_succeeded: list[int] = field(default_factory=list)
-    total_failed: list[int] = field(default_factory=list)
-
-    def __len__(self) -> int:
-        return len(self.time_us)
+    time_us: int
+    bytes_read: int
+    bytes_written: int
+    total_created: int
+    total_succeeded: int
+    total_failed: int
 
 
 class Complete(NamedTuple):
@@ -155,11 +137,9 @@ class Progress:
     longer gap. Bytes over time are therefore accurate to a tenth of a second, and gaps are exact.
     """
 
-    first_byte_us: int | None = None
-    target_us: int | None = None
     payload_bytes: int = 0
     marks_us: dict[int, int] = field(default_factory=dict)
-    """Each reached amount of ``mark_bytes`` -> time of the first line that shows it."""
+    """Each reached amount of ``MARK_BYTES`` -> time of the first line that shows it."""
     _samples: list[tuple[int, int]] = field(default_factory=list)
     _newest: tuple[int, int] | None = None
 
@@ -181,31 +161,20 @@ class Progress:
 
 
 @dataclass
-class TgenLog:
-    """The content of one log of a run of ``run_s``; call ``feed`` with its lines in order.
-
-    ``mark_bytes``: ascending amounts of payload whose times are recorded for each stream.
-    ``epoch_us``: start of the run, as Unix time in microseconds.
-    """
+class TgenLog(Log):
+    """The content of one log of a run of ``run_s``."""
 
     run_s: float = DAY_S
-    mark_bytes: tuple[int, ...] = ()
-    epoch_us: int = 0
-    heartbeats: Heartbeats = field(default_factory=Heartbeats)
+    heartbeats: list[Heartbeat] = field(default_factory=list)
     completes: list[Complete] = field(default_factory=list)
-    progress: dict[int, Progress] = field(default_factory=dict)
+    progress: dict[int, Progress] = field(default_factory=lambda: defaultdict(Progress))
     created_us: dict[int, int] = field(default_factory=dict)
     first_us: int | None = None
     last_us: int | None = None
-    lines: int = 0
     other_lines: int = 0
     status_lines: int = 0
-    malformed: int = 0
-    examples: list[Example] = field(default_factory=list)
     exited: bool = False
     """True if the process exited by itself before the end of the run."""
-    hosts: set[str] = field(default_factory=set)
-    """The host names by which the log identifies itself: one, in its first line."""
     heartbeats_disabled: bool = False
     """True if the process logged that heartbeats are disabled."""
     _ended: set[tuple[bool, int]] = field(default_factory=set)
@@ -216,31 +185,43 @@ class TgenLog:
         """Number of lines with data."""
         return len(self.heartbeats) + len(self.completes) + self.status_lines + len(self.created_us)
 
+    @property
+    def active_streams(self) -> list[Complete]:
+        """The ended streams that this process started; its server logs the others."""
+        return [one for one in self.completes if one.vertex != PASSIVE_VERTEX]
+
+    def damage(self, clock: RunClock) -> str | None:
+        """Return a message if the log ends before its run, or lacks heartbeats."""
+        return self.early_end(clock) or self._missing_heartbeats(clock)
+
+    @property
+    def _beat_times_us(self) -> list[int]:
+        """The beginning of the first heartbeat interval, and the end of each."""
+        return [self.first_us or 0, *(beat.time_us for beat in self.heartbeats)]
+
     def early_end(self, clock: RunClock) -> str | None:
         """Return a message if the log ends before its run, or None if this is not known.
 
         A process with heartbeats writes them until the run ends, unless it exits by itself.
         """
-        beats_us = self.heartbeats.time_us
-        if self.exited or not beats_us or self.first_us is None or self.last_us is None:
+        if self.exited or not self.heartbeats or self.last_us is None:
             return None
-        intervals_us = map(operator.sub, beats_us, [self.first_us, *beats_us])
-        return clock.early_end(self.last_us, MAX_SILENCE * statistics.median(intervals_us) / 1e6)
+        interval_us = statistics.median(np.diff(self._beat_times_us).tolist())
+        return clock.early_end(self.last_us, MAX_SILENCE * interval_us / 1e6)
 
-    def missing_heartbeats(self, clock: RunClock) -> str | None:
+    def _missing_heartbeats(self, clock: RunClock) -> str | None:
         """Return a message if heartbeats are missing before the log's last one, or None.
 
         The bytes that the client read in such a gap are unknown, since a heartbeat counts the bytes
         since the previous one. The first heartbeat follows TGen's first line by one interval, and
         every log with heartbeats begins with that line.
         """
-        beats_us = self.heartbeats.time_us
-        if not beats_us or self.first_us is None:
+        if not self.heartbeats:
             return None
         if not self.hosts:
             return "its beginning is missing"
-        times_us = [self.first_us, *beats_us]
-        intervals_us = list(map(operator.sub, beats_us, times_us))
+        times_us = self._beat_times_us
+        intervals_us = np.diff(times_us).tolist()
         # Even if every third heartbeat is missing, a quarter of the intervals are normal.
         usual_us = sorted(intervals_us)[len(intervals_us) // 4]
         longest_us = max(intervals_us)
@@ -249,46 +230,35 @@ class TgenLog:
         begin_s = (times_us[intervals_us.index(longest_us)] - clock.epoch_us) / 1e6
         return f"it has no heartbeat from {begin_s:g} to {begin_s + longest_us / 1e6:g} s"
 
-    def feed(self, lines: Iterable[bytes]) -> None:
-        """Parse complete lines without their newlines."""
-        heartbeat_match = _HEARTBEAT.match
-        status_match = _STATUS_USUAL.match
-        for line in lines:
-            self.lines += 1
-            # At log level message, most lines are heartbeats; at level info, most are status lines
-            # in TGen's own order of keys. Both have a fast path.
-            try:
-                if match := heartbeat_match(line):
-                    seconds, micros, *counters = match.groups(b"0")
-                    self._add_heartbeat(int(seconds + micros), *map(int, counters))
-                elif match := status_match(line):
-                    seconds, micros, stream_id, payload = match.groups()
-                    self._add_status(int(seconds + micros), int(stream_id), int(payload))
-                else:
-                    self._feed_other(line)
-            except MalformedError as error:
-                self._reject(line, str(error))
+    def parse(self, line: bytes) -> None:
+        """Parse one line.
 
-    def feed_tail(self, line: bytes) -> bool:
-        """Parse the bytes after the last newline; return whether they are a complete line."""
+        At log level message, most lines are heartbeats; at level info, most are status lines in
+        TGen's own order of keys. Both have a fast path.
+        """
+        if match := _HEARTBEAT.match(line):
+            seconds, micros, *counters = match.groups(b"0")
+            self._add_heartbeat(Heartbeat(int(seconds + micros), *map(int, counters)))
+        elif match := _STATUS_USUAL.match(line):
+            seconds, micros, stream_id, payload = match.groups()
+            self._add_status(int(seconds + micros), int(stream_id), int(payload))
+        else:
+            self._parse_other(line)
+
+    def feed_tail(self, tail: bytes) -> None:
+        """Parse the bytes after the last newline if they are a complete line."""
         self.lines += 1
-        try:
-            if not line.endswith(b"]"):
-                return False
-            self._feed_other(line)
-        except MalformedError:
-            return False
-        return True
+        with contextlib.suppress(MalformedError):
+            if tail.endswith(b"]") and len(tail) <= MAX_LINE_BYTES:
+                self._parse_other(tail)
 
-    def _feed_other(self, line: bytes) -> None:
-        if len(line) > MAX_LINE_BYTES:
-            raise MalformedError(f"the line is longer than {MAX_LINE_BYTES} bytes")
+    def _parse_other(self, line: bytes) -> None:
         if b"[stream-status]" in line:
             self._add_status(*_status_any_order(line))
         elif b"[stream-" in line:
             self._add_complete(line)
         elif b"[driver-heartbeat]" in line:
-            self._add_heartbeat(*_heartbeat_any_order(line))
+            self._add_heartbeat(_heartbeat_any_order(line))
         elif b"] Created new stream [" in line:
             self._add_created(line)
         else:
@@ -306,46 +276,30 @@ class TgenLog:
             self.other_lines += 1
 
     def _note_time(self, time_us: int) -> None:
-        require_in_run(time_us, self.epoch_us)
+        self.require_in_run(time_us)
         if self.first_us is None:
             self.first_us = time_us
         if self.last_us is None or time_us > self.last_us:
             self.last_us = time_us
 
-    def _reject(self, line: bytes, reason: str) -> None:
-        self.malformed += 1
-        if len(self.examples) < MAX_EXAMPLES:
-            text = line[:200].decode("ascii", "backslashreplace")
-            self.examples.append(Example(self.lines, reason, text))
-
-    def _add_heartbeat(
-        self, time_us: int, read: int, written: int, created: int, succeeded: int, failed: int
-    ) -> None:
-        beats = self.heartbeats
-        if beats.time_us:
-            if time_us <= beats.time_us[-1]:
+    def _add_heartbeat(self, beat: Heartbeat) -> None:
+        if self.heartbeats:
+            last = self.heartbeats[-1]
+            if beat.time_us <= last.time_us:
                 raise MalformedError("heartbeat is not later than the one before")
-            if (
-                created < beats.total_created[-1]
-                or succeeded < beats.total_succeeded[-1]
-                or failed < beats.total_failed[-1]
-            ):
+            if any(now < before for now, before in zip(beat[3:], last[3:], strict=True)):
                 raise MalformedError("heartbeat's totals went down")
-        elif self.first_us is not None and time_us < self.first_us:
+        elif self.first_us is not None and beat.time_us < self.first_us:
             raise MalformedError("heartbeat is earlier than the log's first line")
-        if succeeded + failed > created:
+        open_streams = beat.total_created - beat.total_succeeded - beat.total_failed
+        if open_streams < 0:
             raise MalformedError("heartbeat has more streams ended than created")
-        if created - succeeded - failed > MAX_OPEN_STREAMS:
+        if open_streams > MAX_OPEN_STREAMS:
             raise MalformedError("heartbeat has more streams open than a host has ports")
-        self._require_possible(created)
-        require_bytes(read, written)
-        self._note_time(time_us)
-        beats.time_us.append(time_us)
-        beats.bytes_read.append(read)
-        beats.bytes_written.append(written)
-        beats.total_created.append(created)
-        beats.total_succeeded.append(succeeded)
-        beats.total_failed.append(failed)
+        self._require_possible(beat.total_created)
+        require_bytes(beat.bytes_read, beat.bytes_written)
+        self._note_time(beat.time_us)
+        self.heartbeats.append(beat)
 
     def _require_possible(self, streams: int) -> None:
         if streams > STREAMS_PER_S * self.run_s:
@@ -356,23 +310,13 @@ class TgenLog:
         require_bytes(payload)
         self._note_time(time_us)
         self.status_lines += 1
-        progress = self.progress.get(stream_id)
-        if progress is None:
-            progress = self.progress[stream_id] = Progress()
-        if payload > 0 and progress.first_byte_us is None:
-            progress.first_byte_us = time_us
-        if payload >= TARGET_BYTES and progress.target_us is None:
-            progress.target_us = time_us
-        if payload > progress.payload_bytes:
-            progress.add(time_us, payload)
-        if self.mark_bytes:
-            self._mark(progress, time_us, payload)
-
-    def _mark(self, progress: Progress, time_us: int, payload: int) -> None:
-        for amount in self.mark_bytes[len(progress.marks_us) :]:
+        progress = self.progress[stream_id]
+        for amount in MARK_BYTES[len(progress.marks_us) :]:
             if payload < amount:
                 break
             progress.marks_us[amount] = time_us
+        if payload > progress.payload_bytes:
+            progress.add(time_us, payload)
 
     def _add_created(self, line: bytes) -> None:
         match = _CREATED.match(line)
@@ -397,7 +341,7 @@ class TgenLog:
         duration_us = _integer(times, b"now-ts") - _integer(times, b"created-ts")
         if duration_us < 0:
             raise MalformedError("stream ended before its start")
-        require_in_run(end_us - duration_us, self.epoch_us)
+        self.require_in_run(end_us - duration_us)
         success = match[3] == b"success"
         error = _text(stream, b"error")
         if success != (error == "NONE") and success:
@@ -432,21 +376,6 @@ class TgenLog:
         self._ended.add(number)
         self._note_time(end_us)
         self.completes.append(complete)
-        if self.mark_bytes and complete.stream_id in self.progress:
-            # tgentools treats a stream's last line as one more progress line.
-            self._mark(self.progress[complete.stream_id], end_us, complete.payload_bytes)
-
-
-def require_in_run(time_us: int, epoch_us: int) -> None:
-    """Raise MalformedError for a time outside of the run."""
-    if not is_in_run(time_us, epoch_us):
-        raise MalformedError("the time is outside of the run")
-
-
-def require_bytes(*counts: int) -> None:
-    """Raise MalformedError for an impossible byte count."""
-    if max(counts) > MOST_BYTES:
-        raise MalformedError(f"{max(counts)} bytes are more than there can be")
 
 
 def _line_us(match: re.Match[bytes]) -> int:
@@ -487,7 +416,7 @@ def _optional(fields: dict[bytes, bytes], key: bytes) -> int | None:
     return number if number >= 0 else None
 
 
-def _heartbeat_any_order(line: bytes) -> tuple[int, int, int, int, int, int]:
+def _heartbeat_any_order(line: bytes) -> Heartbeat:
     match = _HEARTBEAT_ANY_ORDER.match(line)
     if match is None:
         if b"[driver-heartbeat] bytes-read=" in line:
@@ -501,7 +430,7 @@ def _heartbeat_any_order(line: bytes) -> tuple[int, int, int, int, int, int]:
     )
     read = _integer(fields, b"bytes-read", minimum=0)
     written = _integer(fields, b"bytes-written", minimum=0)
-    return _line_us(match), read, written, created, succeeded, failed
+    return Heartbeat(_line_us(match), read, written, created, succeeded, failed)
 
 
 def _status_any_order(line: bytes) -> tuple[int, int, int]:

@@ -7,10 +7,9 @@ from typing import Any
 
 from analysis.measures.catalogue import OWN
 from analysis.measures.data import ALL
-from analysis.measures.durations import TO_320_KIB
+from analysis.measures.durations import MARKED
 from analysis.measures.families import cells, fairness, load, perf, side_by_side, streams, transfers
 from analysis.measures.metric import Metric
-from analysis.records.tgenlog import TARGET_BYTES
 from onionlab.experiment.file_kinds import AnySettings
 from onionlab.experiment.peers import PeersSettings
 from onionlab.experiment.schema import RELAY_ROLES, Settings
@@ -72,7 +71,10 @@ def _metrics(settings: AnySettings, class_name: str) -> list[str]:
         for metric in family
         if metric.name in OWN.judged
         and (class_name != ALL or metric.scope == "both")
-        and (metric.duration != TO_320_KIB or _logs_320_kib(settings, class_name))
+        and (
+            metric.duration not in MARKED
+            or _logs_mark(settings, class_name, MARKED[metric.duration])
+        )
     ]
 
 
@@ -91,9 +93,12 @@ def _families(settings: AnySettings, class_name: str) -> list[tuple[Metric, ...]
     return found
 
 
-def _logs_320_kib(settings: AnySettings, class_name: str) -> bool:
-    """Whether the logs have the time to 320 KiB: of larger streams only TGen's info level has."""
+def _logs_mark(settings: AnySettings, class_name: str, mark_bytes: int) -> bool:
+    """Return whether the logs have the time to a number of bytes.
+
+    Only logs of TGen's level info have it for larger streams.
+    """
     if not isinstance(settings, Settings):
         return True
     size = settings.traffic[class_name].request_bytes or 0
-    return size == TARGET_BYTES or (size > TARGET_BYTES and settings.engine.tgen.loglevel == "info")
+    return size == mark_bytes or (size > mark_bytes and settings.engine.tgen.loglevel == "info")

@@ -13,9 +13,8 @@ from analysis_synthetic import KIB, LogWriter, study_content, write_logs
 from analysis.formats.study import Study
 from analysis.measures.catalogue import METRICS, run_statistics
 from analysis.measures.data import ALL, Beats, ClassData, Streams
-from analysis.measures.durations import duration_over_grid
 from analysis.measures.metric import Statistic
-from analysis.measures.over_time import throughput_over_time, timeouts_over_time
+from analysis.measures.over_time import throughput_over_time
 from analysis.measures.run_data import load_run
 from analysis.records.extract import extract
 
@@ -32,7 +31,7 @@ def streams(*rows: tuple[float, float, str, float, float]) -> Streams:
         outcome=np.array(outcome, dtype=np.str_),
         ttfb_s=np.array(ttfb, dtype=np.float64),
         ttfb_from_command_s=np.array(ttfb, dtype=np.float64) - 0.25,
-        time_to_320kib_s=np.array(target, dtype=np.float64),
+        marks_s={"time_to_320kib_s": np.array(target, dtype=np.float64)},
         time_to_last_byte_s=np.array(target, dtype=np.float64),
     )
 
@@ -121,24 +120,6 @@ def test_the_timeout_probability_uses_how_long_open_streams_were_watched() -> No
     assert statistic(data(streams()), "timeout_incidence").value is None
 
 
-def test_a_quantile_that_is_not_reached_has_a_reason_and_no_value() -> None:
-    assert statistic(data(ROWS), "ttfb_p90_s") == Statistic(None, "the curve ends at 71.4%")
-    assert statistic(data(ROWS), "time_to_320kib_p50_s").value is None
-
-
-def test_no_stream_in_the_span() -> None:
-    empty = data(streams())
-    assert statistic(empty, "ttfb_p50_s").reason == "no stream started in the measured span"
-    assert statistic(empty, "timeout_rate").reason == "no stream with a known outcome"
-    assert statistic(empty, "timeout_count").value == 0
-
-
-def test_a_time_that_the_log_does_not_hold_has_no_distribution() -> None:
-    rows = streams((100.0, 130.0, "success", 1.0, NAN), (110.0, 170.0, "timeout", 1.0, NAN))
-    result = statistic(data(rows), "time_to_320kib_p50_s")
-    assert result == Statistic(None, "the log does not contain this time for streams of this size")
-
-
 def test_streams_that_failed_on_their_way_may_have_had_320_kib() -> None:
     name = "time_to_320kib_restricted_mean_s"
     untold = Statistic(None, "the log does not contain this time for streams of this size")
@@ -165,36 +146,16 @@ def test_logs_that_end_inside_the_span_have_no_goodput() -> None:
     assert "end before" in statistic(cut, "goodput_bytes_per_s").reason
 
 
-def test_a_mean_needs_a_horizon() -> None:
-    assert statistic(data(ROWS, 0.0), "ttfb_restricted_mean_s").value is None
-
-
 def test_metric_names_are_unique_and_documented() -> None:
     names = [metric.name for metric in METRICS]
     assert len(set(names)) == len(names)
     shipped.require_named(names, shipped.METRICS, shipped.METRICS_PAGE)
 
 
-def test_all_classes_together_have_no_times() -> None:
-    found = {name for _, name in run_statistics({ALL: data(ROWS)})}
-    assert "timeout_rate" in found
-    assert "ttfb_p50_s" not in found
-
-
-def test_timeouts_over_time_count_streams_of_the_span() -> None:
-    grid = np.array([150.0, 170.0, 170.5, 180.0, 181.0, 300.0])
-    assert timeouts_over_time(data(ROWS), grid).tolist() == [0, 0, 1, 1, 2, 2]
-
-
 def test_throughput_over_time() -> None:
     values = throughput_over_time(data(ROWS), np.array([0.0, 50.0, 150.0, 300.0, 400.0]))
     assert values[:4] == pytest.approx([100.0, 100.0, 200.0, 300.0])
     assert np.isnan(values[4])
-
-
-def test_distribution_over_a_grid() -> None:
-    values = duration_over_grid(data(ROWS), "ttfb", np.array([0.9, 1.0, 2.5, 60.0]))
-    assert values == pytest.approx([0, 1 / 7, 3 / 7, 5 / 7])
 
 
 def test_from_logs_to_statistics(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import json
 import lzma
 from pathlib import Path
 from typing import Any
@@ -13,10 +12,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import zstandard
-from analysis_synthetic import BULK, EPOCH, KIB, WEB, LogWriter, client_log, write_logs, write_run
+from analysis_synthetic import BULK, KIB, WEB, LogWriter, client_log, write_logs, write_run
 
 from analysis.errors import AnalysisError
-from analysis.formats.record_files import ParseReport, read_parse_report
+from analysis.formats.record_files import ParseReport
 from analysis.records.extract import extract
 
 GOLDEN = Path(__file__).parent / "data" / "golden"
@@ -92,12 +91,6 @@ def test_outcomes_of_real_logs(
             assert row["start_s"] + row["time_to_last_byte_s"] <= row["end_s"] + 1e-3
 
 
-def test_a_timeout_is_seen_at_the_heartbeat_after_it(tmp_path: Path) -> None:
-    _, rows = one_log(tmp_path, golden_text("web-timeout"))
-    for row in rows:
-        assert 3.0 <= row["end_s"] - row["start_s"] <= 4.1
-
-
 def test_a_real_open_stream(tmp_path: Path) -> None:
     report, rows = one_log(tmp_path, golden_text("bulk-open"))
     assert report.streams == {"web": {"success": 2, "open": 1}}
@@ -112,16 +105,6 @@ def test_a_real_open_stream(tmp_path: Path) -> None:
     assert last["ttfb_resolution_s"] > 0
 
 
-def test_real_open_streams_of_several_at_once(tmp_path: Path) -> None:
-    report, rows = one_log(tmp_path, golden_text("bulk-parallel-open"))
-    assert report.streams == {"web": {"success": 3, "open": 9}}
-    assert [row["stream_id"] for row in rows] == list(range(12))
-    for row in rows[3:]:
-        assert row["bytes_received"] is None
-        assert row["ttfb_from_start_s"] is None
-        assert row["start_resolution_s"] <= 1.01
-
-
 def test_log_level_info_times_an_open_stream_exactly(tmp_path: Path) -> None:
     report, rows = one_log(tmp_path, golden_text("bulk-info"))
     assert report.status_lines > 100
@@ -131,14 +114,6 @@ def test_log_level_info_times_an_open_stream_exactly(tmp_path: Path) -> None:
     assert still_open["start_resolution_s"] == 0
     assert still_open["ttfb_resolution_s"] == 0
     assert still_open["time_to_320kib_s"] == pytest.approx(done["time_to_320kib_s"], rel=0.2)
-
-
-def test_a_client_that_never_made_a_stream_is_data(tmp_path: Path) -> None:
-    report, rows = one_log(tmp_path, golden_text("idle"))
-    assert rows == []
-    assert report.clean
-    assert report.clients_without_streams == ["client1"]
-    assert len(pd.read_parquet(tmp_path / "out" / "goodput.parquet")) == 3
 
 
 def test_known_rows(tmp_path: Path) -> None:
@@ -287,15 +262,6 @@ def test_bytes_of_streams_that_ended_are_not_those_of_the_open_one(tmp_path: Pat
     assert rows[1]["ttfb_from_start_s"] == 2.0
 
 
-def test_a_cut_last_line_is_counted(tmp_path: Path) -> None:
-    text = golden_text("web-success")
-    cut = text[: text.rindex(b"returning 0") + 3]
-    report, rows = one_log(tmp_path, cut)
-    assert report.truncated_files == 1
-    assert report.problems[0].cut_last_line
-    assert len(rows) == 4
-
-
 def compressed(text: bytes) -> dict[str, bytes]:
     half = text.index(b"\n", len(text) // 2) + 10
     return {
@@ -347,19 +313,6 @@ def test_a_cut_compressed_log_gives_what_it_holds(tmp_path: Path, suffix: str) -
     assert 0 < report.lines < text.count(b"\n")
 
 
-def test_damaged_compressed_data_is_reported(tmp_path: Path) -> None:
-    text = client_log("client1", WEB, np.random.default_rng(1), stop_s=3000.0)
-    data = bytearray(gzip.compress(text))
-    data[-8] ^= 0xFF
-    write_logs(tmp_path / "run", {"client1": ("web", text)})
-    log = tmp_path / "run" / "shadow.data" / "hosts" / "client1" / "tgen.1000.stdout"
-    log.unlink()
-    log.with_name(log.name + ".gz").write_bytes(bytes(data))
-    report = extract(tmp_path / "run", tmp_path / "out")
-    assert "damaged" in (report.problems[0].damage or "")
-    assert report.lines > text.count(b"\n") / 2
-
-
 def test_the_same_logs_give_the_same_bytes(tmp_path: Path) -> None:
     write_run(tmp_path / "run", seed=1)
     extract(tmp_path / "run", tmp_path / "one")
@@ -370,17 +323,6 @@ def test_the_same_logs_give_the_same_bytes(tmp_path: Path) -> None:
     assert set(digests(tmp_path / "one")) == {"streams.parquet", "goodput.parquet", "parse.json"}
     extract(tmp_path / "moved" / "elsewhere", tmp_path / "one")
     assert digests(tmp_path / "one") == digests(tmp_path / "two")
-
-
-def test_rows_are_ordered_by_host_then_time(tmp_path: Path) -> None:
-    write_run(tmp_path / "run", seed=1, web=12)
-    extract(tmp_path / "run", tmp_path / "out")
-    streams = pd.read_parquet(tmp_path / "out" / "streams.parquet")
-    streams["client"] = streams["client"].astype(str)
-    again = streams.sort_values(["client", "start_s"], kind="stable", ignore_index=True)
-    pd.testing.assert_frame_equal(streams, again)
-    assert streams["stream_index"].max() > 10
-    assert (streams.groupby("client")["stream_index"].diff().dropna() == 1).all()
 
 
 def test_open_streams_of_synthetic_runs_are_found(tmp_path: Path) -> None:
@@ -399,19 +341,6 @@ def test_open_streams_of_synthetic_runs_are_found(tmp_path: Path) -> None:
         late = row["start_s"] + row["start_resolution_s"] / 2
         assert early - 1e-6 <= ends[row["client"]] <= late + 1e-6
         assert row["start_resolution_s"] <= 1.0
-
-
-def test_small_row_groups_hold_the_same_rows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write_run(tmp_path / "run", seed=2)
-    extract(tmp_path / "run", tmp_path / "one")
-    monkeypatch.setattr("analysis.formats.tables.ROWS_PER_GROUP", 50)
-    extract(tmp_path / "run", tmp_path / "many")
-    for name in ("streams.parquet", "goodput.parquet"):
-        pd.testing.assert_frame_equal(
-            pd.read_parquet(tmp_path / "one" / name), pd.read_parquet(tmp_path / "many" / name)
-        )
 
 
 def test_missing_and_empty_logs_are_errors_that_name_the_host(tmp_path: Path) -> None:
@@ -453,19 +382,6 @@ def test_the_log_of_another_host_is_refused(tmp_path: Path) -> None:
     assert extract(tmp_path / "run", tmp_path / "out").clean
 
 
-@pytest.mark.parametrize("first", ["[driver-heartbeat]", "[stream-"])
-def test_a_log_without_its_first_half_has_unknown_bytes(tmp_path: Path, first: str) -> None:
-    write_run(tmp_path / "run", seed=1, web=3)
-    log = tmp_path / "run" / "shadow.data" / "hosts" / "web2client" / "tgen.1000.stdout"
-    lines = log.read_bytes().splitlines(keepends=True)
-    rest = lines[len(lines) // 2 :]
-    begin = next(number for number, line in enumerate(rest) if first.encode() in line)
-    log.write_bytes(b"".join(rest[begin:]))
-    report = extract(tmp_path / "run", tmp_path / "out")
-    assert report.unknown_bytes_reason("web") == "incomplete logs of 1 of 3 clients (web2client)"
-    assert report.problems[0].damage == "its beginning is missing"
-
-
 def test_a_failed_extraction_leaves_the_old_records(tmp_path: Path) -> None:
     write_run(tmp_path / "run", seed=1, web=2)
     extract(tmp_path / "run", tmp_path / "out")
@@ -474,48 +390,3 @@ def test_a_failed_extraction_leaves_the_old_records(tmp_path: Path) -> None:
     with pytest.raises(AnalysisError):
         extract(tmp_path / "run", tmp_path / "out")
     assert digests(tmp_path / "out") == before
-
-
-@pytest.mark.parametrize(
-    ("file", "content", "message"),
-    [
-        ("clients.json", "{", "not valid JSON"),
-        ("clients.json", "[]", "not a valid map of clients to classes"),
-        ("clients.json", '{"web1": 3}', "not a valid map of clients to classes: web1"),
-        ("clients.json", "{}", "not a valid map of clients to classes"),
-        ("run.json", "{}", "epoch_unix_s"),
-        ("run.json", '{"epoch_unix_s": "2000"}', "epoch_unix_s"),
-    ],
-)
-def test_bad_descriptions_of_a_run(tmp_path: Path, file: str, content: str, message: str) -> None:
-    write_run(tmp_path / "run", seed=1, web=1, bulk=0)
-    (tmp_path / "run" / file).write_text(content)
-    with pytest.raises(AnalysisError, match=message):
-        extract(tmp_path / "run", tmp_path / "out")
-    (tmp_path / "run" / file).unlink()
-    with pytest.raises(AnalysisError, match=f"{file} is missing"):
-        extract(tmp_path / "run", tmp_path / "out")
-
-
-def test_parse_json_reads_back(tmp_path: Path) -> None:
-    text = golden_text("web-success").replace(b"[stream-success] transport [fd", b"[stream-x [fd")
-    report, _ = one_log(tmp_path, text[:-3])
-    assert not report.clean
-    assert read_parse_report(tmp_path / "out" / "parse.json") == report
-    content = json.loads((tmp_path / "out" / "parse.json").read_text())
-    assert str(tmp_path) not in json.dumps(content)
-    content["format"] = 99
-    (tmp_path / "out" / "parse.json").write_text(json.dumps(content))
-    with pytest.raises(AnalysisError, match="format"):
-        read_parse_report(tmp_path / "out" / "parse.json")
-
-
-def test_the_epoch_is_that_of_the_run(tmp_path: Path) -> None:
-    log = LogWriter("client1")
-    log.start(240.0)
-    log.heartbeat(241.0, 0)
-    write_logs(tmp_path / "run", {"client1": ("web", log.text())})
-    (tmp_path / "run" / "run.json").write_text(json.dumps({"epoch_unix_s": EPOCH + 100}))
-    extract(tmp_path / "run", tmp_path / "out")
-    goodput = pd.read_parquet(tmp_path / "out" / "goodput.parquet")
-    assert goodput["time_s"].tolist() == [141.0]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from analysis.arrays import Floats
 from analysis.celltrace.queueing import ServiceInstants, Waits
 from analysis.celltrace.statistics import Relayed, Stage, by_circuit, chance_longer
-from analysis.measures.data import Beats, ClassData, Streams
+from analysis.measures.data import NO_BEATS, NO_STREAMS, ClassData
 from analysis.measures.families.cells import METRICS
 from analysis.measures.metric import Statistic
 
@@ -41,10 +41,7 @@ def cells(
 
 
 def statistics(**cells: Any) -> dict[str, Statistic]:
-    nothing, codes = np.empty(0), np.empty(0, np.int64)
-    streams = Streams(codes, nothing, nothing, np.empty(0, np.str_), *([nothing] * 4))
-    beats = Beats(codes, nothing, nothing, nothing)
-    data = ClassData(streams, beats, 0.0, SPAN_S, None, **cells)
+    data = ClassData(NO_STREAMS, NO_BEATS, 0.0, SPAN_S, None, **cells)
     return {metric.name: metric.compute(data) for metric in METRICS}
 
 

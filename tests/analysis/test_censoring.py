@@ -24,10 +24,10 @@ def test_by_hand() -> None:
     found = bias(times, kinds, (0.5, 0.9))
     assert found is not None
     assert (found.streams, found.failed, found.censored) == (10, 3, 1)
-    assert found.naive == (3.0, 6.0)
+    assert found.quantiles["naive"] == (3.0, 6.0)
     # After 3 s: 0.3; the other six share what is left: 0.3 + 0.7 / 6 k.
-    assert found.incidence == (5.0, None)
-    assert found.kaplan_meier == (5.0, None)
+    assert found.quantiles["incidence"] == (5.0, None)
+    assert found.quantiles["kaplan_meier"] == (5.0, None)
     assert found.distance == pytest.approx(1 - 0.65)
 
 
@@ -43,7 +43,7 @@ def test_the_naive_distribution_is_never_too_slow(sample: list[tuple[float, int]
     if found is None:
         assert EVENT not in kinds
         return
-    for naive, true in zip(found.naive, found.incidence, strict=True):
+    for naive, true in zip(found.quantiles["naive"], found.quantiles["incidence"], strict=True):
         assert naive is not None
         assert true is None or naive <= true
     seen = np.array([t for t, k in sample if k == EVENT])

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
 
 from analysis.inference.change_points import (
-    MINIMUM_DF,
     NIGHTS,
     find_steps,
-    night_to_night,
     noise,
     noise_of_means,
     penalty,
@@ -31,12 +27,6 @@ def test_a_step_is_found_where_it_is() -> None:
     assert step.index == 40
     assert step.after - step.before == pytest.approx(6.0, abs=0.8)
     assert search(values[::-1]) == [20]
-
-
-def test_a_bump_is_two_steps() -> None:
-    values = np.zeros(50)
-    values[20:30] = 5.0
-    assert search(values) == [20, 30]
 
 
 def test_a_step_below_the_penalty_is_none() -> None:
@@ -79,19 +69,6 @@ def test_false_steps_of_a_year_of_looks() -> None:
     assert false / 400 >= 0.03
 
 
-@pytest.mark.slow
-def test_false_steps_of_the_search_itself() -> None:
-    """PELT on whole histories, with the noise estimated from ten seeds over the nights."""
-    rng = np.random.default_rng(3)
-    false = 0
-    for _ in range(200):
-        nights = [{seed: float(x) for seed, x in enumerate(rng.normal(size=10))} for _ in range(60)]
-        sd, df = noise(nights)
-        means = [float(np.mean(list(night.values()))) for night in nights]
-        false += bool(find_steps(means, sd, df, 0.10))
-    assert false / 200 <= 0.10
-
-
 def test_noise_is_that_of_paired_seeds() -> None:
     """Seeds of very different level, a step in the middle: neither counts as noise."""
     rng = np.random.default_rng(5)
@@ -105,48 +82,6 @@ def test_noise_is_that_of_paired_seeds() -> None:
     assert df == pytest.approx(399 * 7 / 1.5)
 
 
-def test_noise_of_nights_with_seeds_of_their_own() -> None:
-    rng = np.random.default_rng(5)
-    nights = [{100 * night + i: float(rng.normal()) for i in range(4)} for night in range(200)]
-    sd, df = noise(nights)
-    assert sd == pytest.approx(0.5, rel=0.1)
-    assert df == 199 * 3
-
-
-@pytest.mark.parametrize(
-    ("nights", "expected"),
-    [([], (0.0, 0.0)), ([{1: 1.0}], (0.0, 0.0)), ([{1: 1.0}, {1: 2.0}], (0.0, 0.0))],
-)
-def test_noise_that_cannot_be_known(
-    nights: list[dict[int, float]], expected: tuple[float, float]
-) -> None:
-    assert noise(nights) == expected
-
-
-def test_no_search_without_known_noise() -> None:
-    jump = [0.0, 0.0, 100.0, 100.0]
-    assert find_steps(jump, 1.0, MINIMUM_DF - 1, 0.05) == []
-    assert find_steps(jump, 0.0, 100, 0.05) == []
-    assert find_steps([], 1.0, 100, 0.05) == []
-    assert [step.index for step in find_steps(jump, 1.0, 100, 0.05)] == [2]
-
-
-def test_a_long_history_is_searched_at_its_end() -> None:
-    values = np.zeros(NIGHTS + 100)
-    values[50:] = 10.0
-    values[NIGHTS + 50 :] = 20.0
-    assert search(values) == [NIGHTS + 50]
-
-
-@given(st.lists(st.floats(-1e6, 1e6), max_size=30), st.floats(1e-3, 1e3))
-def test_steps_lie_inside_and_rise(values: list[float], sd: float) -> None:
-    steps = find_steps(values, sd, 1000, 0.05)
-    places = [step.index for step in steps]
-    assert places == sorted(set(places))
-    assert all(0 < place < len(values) for place in places)
-    assert all(np.isfinite([step.before, step.after]).all() for step in steps)
-
-
 def test_nights_with_one_run_tell_their_noise_by_each_other() -> None:
     """A year of one run a night, with a step of 88 sd: none was found, silently."""
     values = np.random.default_rng(2).normal(size=365)
@@ -156,28 +91,6 @@ def test_nights_with_one_run_tell_their_noise_by_each_other() -> None:
     assert sd == pytest.approx(1.0, rel=0.15)
     assert df == pytest.approx(0.55 * 364)
     assert [step.index for step in find_steps(values, sd, df, 0.05)] == [200]
-
-
-def test_noise_is_the_larger_one_where_that_is_asked_for() -> None:
-    rng = np.random.default_rng(3)
-    # Sixteen nights of three runs, on seeds of their own, that differ a little more than runs do.
-    nights = [
-        dict(zip(range(3 * n, 3 * n + 3), rng.normal(rng.normal(scale=0.9), 1.0, 3), strict=True))
-        for n in range(16)
-    ]
-    within, between = noise(nights), night_to_night([float(np.mean([*n.values()])) for n in nights])
-    assert 1.2 < between[0] / within[0] < 1.9
-    assert noise_of_means(nights) == within
-    assert noise_of_means(nights, 0.5) == between
-
-
-def test_noise_from_night_to_night_is_that_of_the_nights() -> None:
-    found = [
-        night_to_night(np.random.default_rng(seed).normal(3.0, 2.0, 60))[0] for seed in range(200)
-    ]
-    assert np.mean(np.square(found)) == pytest.approx(4.0, rel=0.1)
-    assert night_to_night([]) == night_to_night([1.0]) == (0.0, 0.0)
-    assert night_to_night([1.0] * 30) == (0.0, 0.0)
 
 
 def false_steps_of_varying_nights(seed: int, runs: int) -> bool:

@@ -138,11 +138,6 @@ def test_a_share_that_is_always_the_whole_is_above_a_value() -> None:
     assert answered.parts[0].text == "5mid: a above 50%"
 
 
-def test_a_value_is_compared_at_each_level_and_for_each_variant() -> None:
-    answered = answer(claim("below", "a b", ENDS, value=1.0), gaps(1.2, 1.0))
-    assert len(answered.parts) == 4
-
-
 def test_every_part_has_to_hold_and_one_that_fails_decides() -> None:
     answered = answer(claim("lowest", "a b c"), at_5mid(a=1.2, b=1.4, c=1.0))
     assert [part.answer for part in answered.parts] == [Answer.SUPPORTED, Answer.OPPOSITE]
@@ -151,19 +146,6 @@ def test_every_part_has_to_hold_and_one_that_fails_decides() -> None:
     effect = answered.deciding.effect
     assert effect is not None
     assert effect.estimate == pytest.approx(1.2, rel=0.01)
-
-
-def test_an_order_rests_on_the_part_whose_difference_is_least_sure() -> None:
-    values = runs({("5mid", "a"): 1.0, ("5mid", "b"): 1.2}, noise=0.005)
-    noisy = runs({("5mid", "a"): 1.0, ("5mid", "c"): 1.3}, noise=0.05)
-    values["5mid", "web"]["ttfb_p50_s", "c"] = noisy["5mid", "web"]["ttfb_p50_s", "c"]
-    answered = answer(claim("lowest", "a b c"), values)
-    to_b, to_c = answered.parts
-    assert answered.answer is Answer.SUPPORTED
-    assert to_b.p_different is not None
-    assert to_c.p_different is not None
-    assert to_b.p_different < to_c.p_different
-    assert answered.deciding is to_c
 
 
 @pytest.mark.parametrize(("a", "b"), [(1.0, 1.02), (1.02, 1.0)])
@@ -176,43 +158,6 @@ def test_an_order_by_less_than_the_margin_is_no_relevant_difference(a: float, b:
     assert answer(claim("alike", "a b"), statistics).answer is Answer.SUPPORTED
     # The same difference is larger than a smaller margin.
     assert answer(claim("alike", "a b", margin=0.01), statistics).answer is Answer.OPPOSITE
-
-
-def test_a_suggestion_is_no_answer() -> None:
-    means = {("5mid", name): 1.0 if name == "a" else 1.06 for name in "abcdefgh"}
-    answered = answer(claim("lowest", "a b c d e f g h"), runs(means, seeds=8, noise=0.04))
-    suggested = [part for part in answered.parts if part.grade is Grade.SUGGESTED]
-    assert suggested
-    assert {part.answer for part in suggested} == {Answer.OPEN}
-    assert all((part.agreeing or 0) > 4 for part in suggested)
-
-
-def test_a_difference_near_the_margin_is_open() -> None:
-    (part,) = answer(claim("alike", "a b"), at_5mid(a=1.0, b=1.05)).parts
-    assert part.answer is Answer.OPEN
-    assert part.reason == "they differ, but possibly by less than the margin"
-
-
-def test_too_much_noise_is_open_and_says_how_many_networks_would_do() -> None:
-    statistics = runs({("5mid", "a"): 1.0, ("5mid", "b"): 1.05}, seeds=5, noise=0.05)
-    answered = answer(claim("lowest", "a b"), statistics)
-    assert answered.answer is Answer.OPEN
-    assert answered.more_networks
-    assert answered.deciding.reason == ""
-
-
-def test_of_parts_that_fail_in_two_ways_the_opposite_tells_most() -> None:
-    answered = answer(claim("lowest", "a b c"), at_5mid(a=1.2, b=1.0, c=1.201))
-    assert [part.answer for part in answered.parts] == [Answer.OPPOSITE, Answer.NO_DIFFERENCE]
-    assert (answered.answer, answered.deciding.text) == (Answer.OPPOSITE, "5mid: a below b")
-
-
-def test_a_claim_that_is_answered_asks_for_no_more_networks() -> None:
-    of_class = runs({("5mid", "a"): 1.0, ("5mid", "b"): 2.0})["5mid", "web"]
-    noisy = runs({("5mid", "c"): 1.05}, seeds=5, noise=0.1)["5mid", "web"]
-    answered = answer(claim("highest", "a b c"), {("5mid", "web"): {**of_class, **noisy}})
-    assert [part.answer for part in answered.parts] == [Answer.OPPOSITE, Answer.OPEN]
-    assert (answered.answer, answered.more_networks) == (Answer.OPPOSITE, None)
 
 
 def test_trends() -> None:
@@ -287,17 +232,6 @@ def test_gaps_of_rates_are_differences() -> None:
     assert answered.answer is Answer.SUPPORTED
 
 
-def test_the_correction_is_over_one_claim() -> None:
-    statistics = runs({("5mid", name): 1 + 0.03 * (name != "a") for name in "abcdefgh"}, noise=0.02)
-    alone = answer(claim("lowest", "a b"), statistics).parts[0]
-    many = answer(claim("lowest", "a b c d e f g h"), statistics).parts[0]
-    assert alone.p_different is not None
-    assert many.p_different is not None
-    assert many.p_different > alone.p_different
-    both = answer_claims([claim("lowest", "a b"), claim("highest", "a b")], statistics)
-    assert both[0].parts[0].p_different == alone.p_different
-
-
 def test_false_answers_are_rare() -> None:
     """Two variants that are the same: no order may be seen in more than 5 % of the cases."""
     wrong = 0
@@ -347,35 +281,6 @@ def test_one_seed_gives_an_estimate_and_no_answer() -> None:
         assert answered.deciding.effect.low is None
 
 
-@pytest.mark.parametrize(("rate", "text"), [(0.0, "0%"), (1.0, "100%")])
-def test_nothing_is_claimed_of_a_network_where_no_or_every_stream_times_out(
-    rate: float, text: str
-) -> None:
-    statistics = runs(
-        {(level, name): rate for level in ENDS for name in "ab"}, "timeout_rate", noise=0.0
-    )
-    for direction in DIRECTIONS.values():
-        if direction.takes_value:
-            continue  # A claim about the rate itself is answered by such a network.
-        levels = ENDS[: direction.min_levels]
-        answered = answer(claim(direction.name, "a b", levels, "timeout_rate"), statistics)
-        assert answered.answer is Answer.UNTESTABLE
-        assert answered.deciding.reason == f"timeout rate is {text} in all of these runs"
-
-
-def test_rates_that_happen_to_be_equal_are_alike() -> None:
-    same = runs({("5mid", name): 0.25 for name in "ab"}, "timeout_rate", noise=0.0)
-    one = answer(claim("alike", "a b", metric="timeout_rate"), same)
-    # Eight networks may all have missed harm to one of three; that is told, and vetoes nothing.
-    assert one.answer is Answer.SUPPORTED
-    assert one.deciding.exposure == pytest.approx(1 - 0.05 ** (1 / 8))
-    one = answer(claim("lowest", "a b", metric="timeout_rate", margin=0.1), same)
-    assert (one.answer, one.deciding.reason) == (
-        Answer.NO_DIFFERENCE,
-        "no more than the margin apart",
-    )
-
-
 def test_a_gap_has_no_ratio_where_a_value_is_zero() -> None:
     statistics = gaps(1.2, 1.0)
     for seed in statistics["5mid", "web"]["ttfb_p50_s", "b"]:
@@ -421,23 +326,10 @@ def test_any_runs_get_an_answer_without_a_nan(
         assert part.answer is not Answer.OPEN or part.reason or part.more_networks
 
 
-@settings(max_examples=60)
-@given(
-    st.lists(
-        st.tuples(st.floats(0.5, 2.0), st.floats(0.5, 2.0)), min_size=3, max_size=8, unique=True
-    )
-)
-def test_a_claim_and_its_opposite_are_never_both_supported(
-    pairs: list[tuple[float, float]],
-) -> None:
-    statistics: Statistics = {
-        ("5mid", "web"): {
-            ("ttfb_p50_s", name): {s: Statistic(pair[side]) for s, pair in enumerate(pairs)}
-            for side, name in enumerate("ab")
-        }
-    }
-    low, high = (answer(claim(d, "a b"), statistics).answer for d in ("lowest", "highest"))
-    turned = {Answer.SUPPORTED: Answer.OPPOSITE, Answer.OPPOSITE: Answer.SUPPORTED}
-    assert high is turned.get(low, low)
-    # To swap the sides is to turn the claim around.
-    assert answer(claim("highest", "b a"), statistics).answer is low
+def test_a_suggestion_is_no_answer() -> None:
+    means = {("5mid", name): 1.0 if name == "a" else 1.06 for name in "abcdefgh"}
+    answered = answer(claim("lowest", "a b c d e f g h"), runs(means, seeds=8, noise=0.04))
+    suggested = [part for part in answered.parts if part.grade is Grade.SUGGESTED]
+    assert suggested
+    assert {part.answer for part in suggested} == {Answer.OPEN}
+    assert all((part.agreeing or 0) > 4 for part in suggested)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from analysis.arrays import Floats
 from analysis.formats.study import Level
-from analysis.measures.contention import Contention, crowded_out_share, measure_contention, open_s
+from analysis.measures.contention import Contention, measure_contention, open_s
 from analysis.measures.data import ALL, Beats, ClassData, Streams
 
 BEGIN_S, END_S = 100.0, 400.0
@@ -42,7 +42,10 @@ def class_data(rows: Sequence[Stream], got: Floats, client: str) -> ClassData:
         np.array([row[1] for row in rows]),
         np.array([row[2] for row in rows]),
         outcome,
-        *(nothing for _ in range(4)),
+        nothing,
+        nothing,
+        {},
+        nothing,
     )
     ends: Floats = BEGIN_S + np.arange(1.0, got.size + 1.0)
     beats = Beats(np.full(got.size, NAMES.index(client)), ends - 1.0, ends, got)
@@ -74,41 +77,6 @@ def test_the_class_that_has_always_a_download_open_takes_what_is_left() -> None:
     found = measure_contention({"bulk": bulk, "web": web}, level()).crowding_out
     assert found is not None
     assert found.by == "web"
-
-
-def test_displacement_is_of_two_classes_that_change() -> None:
-    bulk = class_data(BULK, CAPACITY - WEB_GOT, "bulk1")
-    assert measure_contention({"bulk": bulk, ALL: bulk}, level()).crowding_out is None
-    assert run_of(CAPACITY - WEB_GOT, web_got=np.full(300, 7.0)).crowding_out is None
-    assert measure_contention({}, level()).crowding_out is None
-
-
-def test_two_windows_tell_nothing() -> None:
-    assert crowded_out_share(np.array([1.0, 2.0]), np.array([2.0, 1.0])) is None
-    assert crowded_out_share(np.array([1.0, 2.0, 4.0]), np.array([3.0, 2.0, 0.0])) == 1.0
-
-
-@given(
-    st.lists(st.tuples(st.integers(0, 100), st.integers(0, 100)), min_size=3, max_size=30),
-    st.floats(0.1, 10.0),
-    st.randoms(use_true_random=False),
-)
-def test_displacement_has_no_unit_no_order_and_no_zero(
-    pairs: list[tuple[int, int]], unit: float, rng: np.random.RandomState
-) -> None:
-    others, own = np.array(pairs, dtype=np.float64).T
-    share = crowded_out_share(others, own)
-    if share is None:
-        assert np.ptp(others) == 0
-        return
-    shuffled = list(pairs)
-    rng.shuffle(shuffled)
-    again = np.array(shuffled, dtype=np.float64).T
-    assert crowded_out_share(unit * again[0] + 5, unit * again[1] + 7) == pytest.approx(
-        share, abs=1e-6
-    )
-    # What is got together is lost the other way round.
-    assert crowded_out_share(others, own + others) == pytest.approx(share - 1, abs=1e-9)
 
 
 SPANS = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 20)), max_size=12)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from analysis.judgement.estimates import NO_RATIO, ONE_PAIR, ONE_VALUE, against_baseline, estimate
+from analysis.judgement.estimates import against_baseline, estimate
 from analysis.measures.metric import Statistic
 
 
@@ -19,19 +19,6 @@ def test_estimate() -> None:
     assert result.mean.estimate == 3.0
     assert result.sd == pytest.approx(np.sqrt(7))
     assert (result.seeds, result.minimum, result.maximum, result.note) == (3, 1.0, 6.0, "")
-
-
-def test_one_seed_has_no_interval_and_says_so() -> None:
-    result = estimate(by_seed(4.0))
-    assert result.mean is not None
-    assert (result.mean.estimate, result.mean.low, result.mean.high) == (4.0, None, None)
-    assert (result.sd, result.note) == (None, ONE_VALUE)
-
-
-def test_a_seed_without_a_value_takes_the_mean_away() -> None:
-    result = estimate(by_seed(1.0, None, 3.0))
-    assert (result.mean, result.seeds) == (None, 3)
-    assert result.note == "why in 1 of 3 runs"
 
 
 def test_differences_are_those_of_pairs() -> None:
@@ -61,30 +48,6 @@ def test_unpaired_seeds_are_left_out_and_named() -> None:
     assert result.notes == ("without a pair: 1, 4",)
 
 
-def test_no_pairs() -> None:
-    result = against_baseline(by_seed(5.0), by_seed(4.0, first=2))
-    assert (result.difference, result.ratio, result.pairs) == (None, None, 0)
-    assert result.notes == ("no pair", "without a pair: 1, 2")
-
-
-def test_one_pair_and_zero() -> None:
-    result = against_baseline(by_seed(5.0), by_seed(0.0))
-    assert result.difference is not None
-    assert (result.difference.estimate, result.difference.low) == (5.0, None)
-    assert result.ratio is None
-    assert result.notes == (ONE_PAIR, NO_RATIO)
-
-
-def test_a_pair_without_a_value_takes_the_difference_away() -> None:
-    result = against_baseline(by_seed(5.0, None), by_seed(4.0, 3.0))
-    assert (result.difference, result.pairs) == (None, 2)
-    assert result.notes == ("1 of 2 pairs lack a value",)
-
-
-def test_no_run_is_said() -> None:
-    assert estimate({}).note == "no run"
-
-
 def test_the_geometric_means_have_the_ratio_that_stands_beside_them() -> None:
     # The arithmetic means fall, 2.5 to 2.38, while the typical network's value rises.
     variant, baseline = by_seed(1.0, 1.1, 5.04), by_seed(0.7, 0.8, 6.0)
@@ -100,12 +63,6 @@ def test_the_geometric_means_have_the_ratio_that_stands_beside_them() -> None:
     assert beside is not None
     assert shown.estimate / beside.estimate == pytest.approx(ratio.estimate)
     assert own.mean_for("difference") is own.mean
-
-
-def test_a_zero_leaves_the_arithmetic_mean() -> None:
-    result = estimate(by_seed(0.0, 2.0))
-    assert result.geometric is None
-    assert result.mean_for("ratio") is result.mean
 
 
 def test_pairs_that_agree_have_the_spread_of_their_step_or_no_bounds() -> None:

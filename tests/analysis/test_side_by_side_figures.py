@@ -13,14 +13,8 @@ from analysis.figures.figure_data import FigureData
 from analysis.figures.style import COLUMN, TEXT, Page
 from analysis.figures.writing import write_figure
 from analysis.formats.study import FigureSpec, Level, Study
-from analysis.measures.data import Beats, ClassData, Streams
-from analysis.measures.downloads import Downloads, download
-
-NOTHING = np.empty(0)
-NO_STREAMS = Streams(
-    NOTHING.astype(np.int64), NOTHING, NOTHING, NOTHING.astype(np.str_), *(NOTHING,) * 4
-)
-NO_BEATS = Beats(NOTHING.astype(np.int64), NOTHING, NOTHING, NOTHING)
+from analysis.measures.data import NO_BEATS, NO_STREAMS, ClassData
+from analysis.measures.downloads import Download, Downloads
 
 
 def level(name: str, rate: float, streams: int, cc_alg: int = 0) -> Level:
@@ -74,7 +68,11 @@ def streams(*waits_s: float) -> Downloads:
     for wait_s in waits_s:
         times = np.asarray(90.0 + wait_s + np.arange(1, 11), dtype=np.float64)
         received = np.asarray(100.0 * np.arange(1, 11), dtype=np.float64)
-        group.append(download(90.0, float(times[-1]), float(times[-1]), 1000.0, times, received))
+        group.append(
+            Download.from_progress(
+                90.0, float(times[-1]), float(times[-1]), 1000.0, times, received
+            )
+        )
     return tuple(group)
 
 

@@ -17,15 +17,13 @@ from analysis_synthetic import EPOCH, KIB, TABLES, LogWriter, study_content, wri
 from analysis.errors import AnalysisError
 from analysis.formats import compressed, files
 from analysis.formats.compressed import max_content_bytes
-from analysis.formats.json_files import read_json
 from analysis.formats.record_files import ParseReport
 from analysis.formats.study import Study
 from analysis.formats.tables import read_table
 from analysis.measures.catalogue import run_statistics
 from analysis.measures.run_data import load_run
 from analysis.records.extract import extract
-from analysis.records.logfile import CUT, MAX_LINE_BYTES, MAX_LINES, LogFile
-from analysis.records.peerlog import PeerLog
+from analysis.records.logfile import MAX_LINE_BYTES, MAX_LINES, LogFile
 
 PACKERS: dict[str, Callable[[bytes], bytes]] = {
     ".gz": lambda data: gzip.compress(data, mtime=0),
@@ -81,16 +79,6 @@ def test_times_of_a_stream_that_are_out_of_order_are_left_out(tmp_path: Path) ->
     assert rows[1]["ttfb_from_start_s"] == 0.5
 
 
-def test_a_log_without_some_of_its_heartbeats_is_incomplete(tmp_path: Path) -> None:
-    log = LogWriter("client1")
-    log.start(240.0)
-    for second in (*range(241, 500), *range(503, 1081)):
-        log.heartbeat(float(second), 300)
-    report = read(tmp_path, log.text())
-    assert report.problems[0].damage == "it has no heartbeat from 499 to 503 s"
-    assert report.unknown_bytes_reason("web") == "incomplete logs of 1 of 1 clients (client1)"
-
-
 def read_in_batches(path: Path) -> None:
     for lines in LogFile(path).batches():
         assert len(lines) <= MAX_LINES
@@ -115,16 +103,6 @@ def test_a_small_file_that_holds_a_lot_is_refused(
         tracemalloc.stop()
 
 
-@pytest.mark.parametrize("suffix", [".xz"])
-def test_json_that_holds_a_lot_is_refused(tmp_path: Path, suffix: str) -> None:
-    path = tmp_path / f"tgen.analysis.json{suffix}"
-    path.write_bytes(PACKERS[suffix](b" " * (2**26 + 1) + b"{}"))
-    with pytest.raises(AnalysisError, match="too large: it holds more than 64 MiB, the limit for"):
-        read_json(path)
-    path.write_bytes(PACKERS[suffix](b" " * 2**20 + b"{}"))
-    assert read_json(path) == {}
-
-
 def seconds_to_read(path: Path) -> float:
     begun = time.process_time()
     log = LogFile(path)
@@ -141,16 +119,6 @@ def test_an_endless_line_takes_time_in_proportion(tmp_path: Path) -> None:
     for size in (2**24, 2**27):
         path.write_bytes(b"a" * size)
         assert seconds_to_read(path) < 0.5 + size * 10 / 2**30
-
-
-def test_a_line_that_is_too_long_is_cut(tmp_path: Path) -> None:
-    path = tmp_path / "log"
-    path.write_bytes(
-        b"x" * 70_000 + b"\n" + b"y" * 2**21 + b"\nfirst\n" + b"z" * 70_000 + b"\nlast"
-    )
-    lines = [line for batch in LogFile(path).batches() for line in batch]
-    cut = [letter * MAX_LINE_BYTES + CUT for letter in (b"x", b"y", b"z")]
-    assert lines == [cut[0], cut[1], b"first", cut[2]]
 
 
 def test_a_line_that_is_too_long_is_malformed(tmp_path: Path) -> None:
@@ -202,24 +170,12 @@ def test_more_streams_than_the_run_has_time_for_are_not_believed(tmp_path: Path)
             assert (report.malformed_lines == 0) == (key == b"stream [id=0,")
 
 
-def test_streams_that_are_counted_and_have_no_line_are_not_made_up(tmp_path: Path) -> None:
-    many = b"total-streams-created=900000,total-streams-succeeded=899999"
-    text = usual_log().text().replace(b"total-streams-created=2,total-streams-succeeded=1", many)
-    with pytest.raises(AnalysisError, match="899999 of the 900000 counted streams have no line"):
-        read(tmp_path, text)
-
-
 # What TGen wrote before 1.0, as torproject's OnionPerf kept it until 2020.
 OLD = """\
 2019-05-31 00:28:15 1559262495.000000 [message] [tgen-transfer.c:1508] [_tgentransfer_log] \
 [transfer-{what}] transport TCP,975,localhost:127.0.0.1:16764,localhost:127.0.0.1:9000,\
 server5:75.126.33.156:80,state=RESPONSEA,error=NONE transfer transfer,1,client,GET,327680,(null),0,\
 state=ERROR,error={error} total-bytes-read=0 total-bytes-write=0 payload-bytes-read=0/327680 (0.00%)
-"""
-OLD_HEARTBEAT = """\
-2000-01-01 00:50:01 946687801.000000 [message] [tgen-driver.c:107] [_tgendriver_onHeartbeat] \
-[driver-heartbeat] bytes-read=0 bytes-written=0 current-transfers-succeeded=0 \
-current-transfers-failed=0 total-transfers-succeeded=0 total-transfers-failed=0
 """
 OTHER = "2019-05-31 00:28:15 1559262495.000000 [message] [tgen-main.c:43] [_tgenmain_run] hello\n"
 
@@ -231,21 +187,6 @@ def test_a_log_of_tgen_before_1_0_is_refused(tmp_path: Path) -> None:
         read(tmp_path, text.encode())
     assert "of 53 lines of" in refused.value.message
     assert " are understood: line 2: a transfer of TGen before 1.0" in refused.value.message
-
-
-def test_a_log_of_tgen_before_1_0_is_named_by_its_heartbeats(tmp_path: Path) -> None:
-    with pytest.raises(AnalysisError, match=r"line 2: a heartbeat of TGen before 1\.0"):
-        read(
-            tmp_path,
-            (OTHER + OLD_HEARTBEAT * 5 + OLD.format(what="complete", error="NONE")).encode(),
-        )
-
-
-def test_a_log_of_tgen_of_2015_is_refused(tmp_path: Path) -> None:
-    """Two brackets come before the text."""
-    text = OLD.format(what="complete", error="NONE").replace("[tgen-transfer.c:1508] ", "")
-    with pytest.raises(AnalysisError, match=r"of 5 lines of .*: a transfer of TGen before 1\.0"):
-        read(tmp_path, text.encode() * 5)
 
 
 @pytest.mark.parametrize(
@@ -260,67 +201,6 @@ def test_a_log_of_which_nothing_is_understood_is_refused(
     text = (OTHER + line * (30_000 if lines > 1 else 0)).encode()
     with pytest.raises(AnalysisError, match=rf"only 0 of {lines} lines of .* are understood"):
         read(tmp_path, PACKERS[suffix](text) if suffix else text, suffix)
-
-
-def test_a_log_that_is_mostly_junk_is_refused(tmp_path: Path) -> None:
-    sense = usual_log().text()
-    with pytest.raises(
-        AnalysisError, match=r"only 3 of \d+ lines of .* are understood: line 5: not a"
-    ):
-        read(tmp_path, sense + b"junk\n" * 2**21)
-    assert read(tmp_path, sense + b"junk\n" * 100).malformed_lines == 100
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        b"1 received " + b"9" * 5000,
-        b"1 beat " + b"9" * 19,
-        b"1 download " + b"9" * 5000 + b" first",
-        b"1 utp 1 progress " + b"9" * 30 + b" 1 1 1 1 0",
-        b"9" * 5000 + b" beat 1",
-        b"1 disconnected x " + b"y" * 70_000,
-    ],
-)
-def test_no_number_of_a_peers_log_is_too_long(line: bytes) -> None:
-    log = PeerLog()
-    log.feed([b"onionlab-peer 1 size=1", line])
-    assert (log.malformed, log.entries) == (1, [])
-    log = PeerLog()
-    log.feed([b"onionlab-peer " + b"9" * 5000 + b" size=1"])
-    assert log.header == {}
-
-
-@pytest.mark.parametrize("value", ["1e400", "NaN", "-1", "1" * 400, '"x"', "[" * 100_000, "1e12"])
-def test_the_clock_of_a_run_has_a_time(tmp_path: Path, value: str) -> None:
-    write_logs(tmp_path / "run", {"client1": ("web", usual_log().text())})
-    for key in ("epoch_unix_s", "stop_s"):
-        text = f'{{"epoch_unix_s": {EPOCH}, "{key}": {value}}}'
-        (tmp_path / "run" / "run.json").write_text(text)
-        with pytest.raises(AnalysisError, match=r"run.json is not "):
-            extract(tmp_path / "run", tmp_path / "out")
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        (b"[bytes-read=300,", b"[bytes-read=%d,"),
-        (b"recvsize=327680", b"recvsize=%d"),
-        (b"total-bytes-recv=327778", b"total-bytes-recv=%d"),
-    ],
-)
-def test_more_bytes_than_there_can_be_are_not_believed(
-    tmp_path: Path, old: bytes, new: bytes
-) -> None:
-    text = usual_log().text()
-    assert old in text
-    for number in (2**50 + 1, 10**18 - 1):
-        report = read(tmp_path, text.replace(old, new % number, 1))
-        (problem,) = report.problems
-        reason = f"{number} bytes are more than there can be"
-        assert [example.reason for example in problem.examples] == [reason]
-    level = Study.model_validate(study_content([1])).levels[0]
-    run_statistics(load_run(tmp_path / "out", level))
 
 
 def test_a_status_line_from_before_its_stream_tells_no_time(tmp_path: Path) -> None:

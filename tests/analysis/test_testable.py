@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from analysis.judgement.claims.answers import answer_claims
 from analysis.judgement.claims.claim import Answer, Claim, ClaimResult, Obstacle
@@ -62,40 +60,9 @@ def test_a_rate_at_a_bound_in_every_run_tests_nothing(bound: float) -> None:
     assert found.more_networks is None
 
 
-@pytest.mark.parametrize("bound", [0.0, 1.0])
-def test_one_stream_in_one_run_is_enough_for_a_test(bound: float) -> None:
-    of = statistics_of(
-        "timeout_rate", {("few", "a"): [bound] * 4 + [abs(bound - 0.01)], ("few", "b"): [bound] * 5}
-    )
-    assert answer(claim("lowest", "timeout_rate"), of, {}).answer is not Answer.UNTESTABLE
-
-
-def test_a_rate_that_is_the_same_elsewhere_is_no_bound() -> None:
-    of = statistics_of("timeout_rate", {("few", "a"): [0.5] * 5, ("few", "b"): [0.5] * 5})
-    assert answer(claim("lowest", "timeout_rate"), of, {}).answer is not Answer.UNTESTABLE
-
-
-@pytest.mark.parametrize("metric", ["cells_at_once", "circuits_waiting", "jain_index_streams"])
-def test_a_number_without_a_unit_that_is_no_share_has_no_bound(metric: str) -> None:
-    of = statistics_of(metric, {("few", "a"): [1.0] * 5, ("few", "b"): [1.0] * 5})
-    assert answer(claim("alike", metric), of, {}).answer is Answer.SUPPORTED
-
-
 def test_a_value_of_a_rate_is_answered_by_runs_at_its_bound() -> None:
     of = statistics_of("timeout_rate", {("few", "a"): AT_ZERO, ("few", "b"): AT_ZERO})
     assert answer(claim("below", "timeout_rate"), of, {}).answer is Answer.SUPPORTED
-
-
-def test_a_gap_may_open_from_a_level_without_any_timeout() -> None:
-    of = statistics_of(
-        "timeout_rate",
-        {
-            ("many", "a"): AT_ZERO, ("many", "b"): AT_ZERO,
-            ("few", "a"): [0.1, 0.11, 0.1, 0.12, 0.1], ("few", "b"): [0.3, 0.31, 0.32, 0.3, 0.31],
-        },
-    )  # fmt: skip
-    found = answer(claim("falls-against", "timeout_rate", ["many", "few"]), of, {})
-    assert found.answer is Answer.SUPPORTED
 
 
 # ----- the same streams
@@ -147,32 +114,10 @@ def test_one_stream_that_differs_is_for_the_tests(other: Fates) -> None:
     assert found.answer is not Answer.UNTESTABLE
 
 
-def test_how_other_streams_end_does_not_matter() -> None:
-    other = {"bulk1": ("timeout", "timeout"), "bulk2": ("open", "timeout"), "web1": ("closed",)}
-    contention = fates("few", a=[TIMED_OUT, *[NONE] * 4], b=[other, *[NONE] * 4])
-    assert answer(claim("lowest", "timeout_rate"), rates("few"), contention).answer is (
-        Answer.UNTESTABLE
-    )
-    # That one was closed does, for the rate of all failures.
-    of = statistics_of("failure_rate", {("few", v): RATES[v] for v in RATES})
-    assert answer(claim("lowest", "failure_rate"), of, contention).answer is not Answer.UNTESTABLE
-
-
-def test_without_any_failure_none_is_the_same() -> None:
-    contention = fates("few", a=[NONE] * 5, b=[NONE] * 5)
-    found = answer(claim("lowest", "timeout_rate"), rates("few"), contention)
-    assert found.answer is not Answer.UNTESTABLE
-
-
 def test_a_run_that_nothing_is_known_of_is_for_the_tests() -> None:
     contention = {key: run for key, run in SAME.items() if key != ("few", "b", 4)}
     found = answer(claim("lowest", "timeout_rate"), rates("few"), contention)
     assert found.answer is not Answer.UNTESTABLE
-
-
-def test_other_metrics_do_not_ask_whose_streams_fail() -> None:
-    of = statistics_of("ttfb_p50_s", {("few", v): RATES[v] for v in RATES})
-    assert answer(claim("lowest", "ttfb_p50_s"), of, SAME).answer is not Answer.UNTESTABLE
 
 
 DIFFER = fates("many", a=[TIMED_OUT] * 5, b=[NONE] * 5)
@@ -211,41 +156,6 @@ def test_a_gap_may_open_from_a_level_where_the_same_streams_fail() -> None:
     assert answer(claim("rises-against", "timeout_rate", levels), of, contention).answer is (
         Answer.OPPOSITE
     )
-
-
-def test_levels_are_compared_whoever_fails() -> None:
-    found = answer(claim("rises", "timeout_rate", ["many", "few"]), rates("many", "few"), SAME)
-    assert found.answer is not Answer.UNTESTABLE
-
-
-def test_a_rate_that_differs_by_how_many_others_there_are_is_no_difference() -> None:
-    """The same streams time out, but one variant leaves clients time for twice as many others."""
-    of = statistics_of(
-        "timeout_rate", {("few", "a"): RATES["a"], ("few", "b"): [2 * r for r in RATES["a"]]}
-    )
-    assert answer(claim("lowest", "timeout_rate"), of, {}).answer is Answer.SUPPORTED
-    assert answer(claim("lowest", "timeout_rate"), of, SAME).answer is Answer.UNTESTABLE
-
-
-OUTCOMES = st.lists(st.sampled_from(["success", "timeout"]), min_size=1, max_size=3).map(tuple)
-SOME = st.dictionaries(st.sampled_from(["c1", "c2"]), OUTCOMES, max_size=2)
-
-
-@given(st.lists(st.tuples(SOME, SOME), min_size=5, max_size=5))
-def test_whose_streams_fail_has_no_sides(pairs: list[tuple[Fates, Fates]]) -> None:
-    one, other = ([pair[side] for pair in pairs] for side in (0, 1))
-    contention = fates("few", a=one, b=other)
-    turned = fates("few", a=other, b=one)
-    found = [
-        answer(claim("lowest", "timeout_rate"), rates("few"), of).answer is Answer.UNTESTABLE
-        for of in (contention, turned)
-    ]
-    assert found[0] == found[1]
-    same = fates("few", a=one, b=one)
-    any_at_all = any("timeout" in fate for of_seed in one for fate in of_seed.values())
-    assert (
-        answer(claim("lowest", "timeout_rate"), rates("few"), same).answer is Answer.UNTESTABLE
-    ) == any_at_all
 
 
 # ----- saturation
@@ -288,14 +198,6 @@ def test_a_saturated_network_carries_the_same(direction: str) -> None:
     )
 
 
-def test_what_relays_can_carry_is_told_where_it_is_known() -> None:
-    middles = Bottleneck("middle", 951_000.0)
-    found = answer(
-        claim("lowest", THROUGHPUT), carried("few"), lost("few", middles, a=ALL_LOST, b=ALL_LOST)
-    )
-    assert "MB/s, middle relays can carry 0.951 with all headers;" in found.deciding.reason
-
-
 def shifted(mean: float) -> list[float]:
     return [share + mean - float(np.mean(ALL_LOST)) for share in ALL_LOST]
 
@@ -321,22 +223,6 @@ def test_all_is_lost_but_for_the_margin(mean: float, margin: float | None, satur
     assert (found.answer is Answer.UNTESTABLE) == saturated
 
 
-def test_a_loss_has_to_be_shown() -> None:
-    noise = [-1.5, 3.5, 0.2, 1.9, 0.9]
-    assert np.mean(noise) == pytest.approx(1.0)
-    found = answer(claim("lowest", THROUGHPUT), carried("few"), lost("few", a=noise, b=ALL_LOST))
-    assert found.answer is not Answer.UNTESTABLE
-
-
-def test_one_seed_shows_no_saturation() -> None:
-    one = statistics_of(THROUGHPUT, {("few", v): CARRIED[v][:1] for v in CARRIED})
-    found = answer(claim("lowest", THROUGHPUT), one, FULL)
-    assert (found.answer, found.deciding.reason) == (
-        Answer.OPEN,
-        "one pair: no spread to judge by",
-    )
-
-
 def test_a_difference_that_may_be_large_is_one() -> None:
     fewer = times([1.1, 1.12, 1.09, 1.1, 1.11])
     found = answer(claim("lowest", THROUGHPUT), carried("few", b=fewer), FULL)
@@ -344,15 +230,6 @@ def test_a_difference_that_may_be_large_is_one() -> None:
     assert found.deciding.untestable is None
     found = answer(claim("highest", THROUGHPUT), carried("few", b=fewer), FULL)
     assert found.answer is Answer.OPPOSITE
-
-
-def test_a_difference_within_the_margin_is_none_where_all_is_lost() -> None:
-    more = [1.004 * value for value in CARRIED["a"]]
-    assert answer(claim("lowest", THROUGHPUT), carried("few", b=more), {}).answer is (
-        Answer.NO_DIFFERENCE
-    )
-    found = answer(claim("lowest", THROUGHPUT), carried("few", b=more), FULL)
-    assert found.answer is Answer.UNTESTABLE
 
 
 def test_where_nothing_is_known_of_the_loss_the_tests_answer() -> None:
@@ -369,36 +246,6 @@ def test_what_one_class_gets_can_differ_in_a_saturated_network() -> None:
     of = {("few", "bulk"): carried("few")["few", "all"]}
     one = Claim("it", "It.", "5", (), (THROUGHPUT,), "bulk", ("few",), ("a", "b"), "lowest")
     assert answer(one, of, FULL).answer is Answer.NO_DIFFERENCE
-
-
-def test_what_a_gap_is_at_a_saturated_level_tests_nothing() -> None:
-    free = lost("many", a=shifted(0.5), b=shifted(0.5))
-    for direction in ("rises-against", "falls-against", "converges"):
-        one = claim(direction, THROUGHPUT, ["many", "few"])
-        assert answer(one, carried("many", "few"), {**free, **FULL}).answer is Answer.UNTESTABLE
-        assert answer(one, carried("many", "few"), free).answer is Answer.NO_DIFFERENCE
-
-
-def test_a_gap_may_open_from_a_saturated_level_and_cannot_shrink_from_there() -> None:
-    full = lost("many", a=ALL_LOST, b=ALL_LOST)
-    contention = {**full, **lost("few", a=shifted(0.5), b=shifted(0.5))}
-    for direction, expected in (
-        ("rises-against", Answer.NO_DIFFERENCE),
-        ("falls-against", Answer.NO_DIFFERENCE),
-        ("converges", Answer.UNTESTABLE),
-    ):
-        one = claim(direction, THROUGHPUT, ["many", "few"])
-        assert answer(one, carried("many", "few"), contention).answer is expected
-
-
-def test_levels_carry_different_amounts_though_both_are_full() -> None:
-    twice = {
-        level: [factor * v for v in CARRIED["a"]] for level, factor in (("many", 2), ("few", 1))
-    }
-    of = statistics_of(THROUGHPUT, {(level, v): twice[level] for level in twice for v in "ab"})
-    both = {**FULL, **lost("many", a=ALL_LOST, b=ALL_LOST)}
-    found = answer(claim("falls", THROUGHPUT, ["many", "few"]), of, both)
-    assert found.answer is Answer.SUPPORTED
 
 
 # ----- several parts

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.measures.time_series import averaged, count_by, cumulative_at
+from analysis.measures.over_time import averaged
+from analysis.measures.time_series import cumulative_at
 
 INTERVALS = st.lists(
     st.tuples(st.integers(0, 100), st.integers(0, 20), st.integers(0, 1000)), max_size=30
@@ -52,27 +53,3 @@ def test_averaged(intervals: list[tuple[int, int, int]], window: float) -> None:
         else:
             amount = naive_cumulative(right, intervals) - naive_cumulative(left, intervals)
             assert value == pytest.approx(amount / (right - left), abs=1e-6)
-
-
-def test_a_constant_rate_stays_constant_up_to_the_edges() -> None:
-    end = np.arange(1.0, 201.0)
-    spans = end - 1, end, np.full(200, 500.0)
-    grid = np.arange(0.0, 201.0)
-    average = averaged(grid, lambda times: cumulative_at(times, *spans), 60.0, 0.0, 200.0)
-    assert average == pytest.approx(np.full(201, 500.0))
-
-
-def test_a_step_is_smeared_over_the_window_and_centred() -> None:
-    end = np.arange(1.0, 201.0)
-    spans = end - 1, end, np.where(end > 100, 60.0, 0.0)
-    grid = [69.0, 70.0, 85.0, 100.0, 130.0]
-    average = averaged(grid, lambda times: cumulative_at(times, *spans), 60.0, 0, 200)
-    assert average == pytest.approx([0.0, 0.0, 15.0, 30.0, 60.0])
-
-
-@given(st.lists(st.integers(0, 50), max_size=40))
-@settings(max_examples=50)
-def test_count_by(times: list[int]) -> None:
-    grid = np.arange(0.0, 52.0, 0.5)
-    expected = [sum(time <= t for time in times) for t in grid]
-    assert count_by(grid, times).tolist() == expected

@@ -34,18 +34,6 @@ def around(ratio: float, spread: float = 0.01) -> list[float]:
     return [b * ratio * (1 + spread * (-1) ** i) for i, b in enumerate(BASE)]
 
 
-def test_a_difference_is_seen_through_the_seeds_own_spread() -> None:
-    verdict = alone(Paired(around(1.2), BASE, FIVE, "lower"))
-    assert (verdict.grade, verdict.direction) == (Grade.SHOWN, "worse")
-    assert (verdict.scale, verdict.count, verdict.more_networks) == ("ratio", 6, None)
-    assert verdict.effect is not None
-    assert verdict.effect.estimate == pytest.approx(1.2, rel=1e-3)
-    assert alone(Paired(around(1.2), BASE, FIVE, "higher")).direction == "better"
-    assert alone(Paired(around(1.2), BASE, FIVE)).direction == ""
-    # Without the pairing the seeds' spread hides it.
-    assert alone(Unpaired(around(1.2), BASE, FIVE, "lower")).grade is Grade.OPEN
-
-
 def test_inside_the_margin_is_equivalent_even_if_different_from_zero() -> None:
     assert alone(Paired(around(1.0), BASE, FIVE)).grade is Grade.SAME
     small = alone(Paired(around(1.02, 0.002), BASE, FIVE))
@@ -106,22 +94,6 @@ def test_what_is_no_endpoint_has_an_estimate_and_no_grade() -> None:
     assert verdict.reason == "too few streams (5 of 10)"
 
 
-def test_the_smallest_difference_that_could_have_been_shown() -> None:
-    verdict = alone(Paired(around(1.0, 0.05), BASE, FIVE))
-    assert verdict.detectable is not None
-    larger = alone(Paired(around(verdict.detectable * 1.1, 0.05), BASE, FIVE))
-    smaller = alone(Paired(around(verdict.detectable**0.5, 0.05), BASE, FIVE))
-    assert larger.grade is Grade.SHOWN
-    assert smaller.grade is not Grade.SHOWN
-    assert alone(Paired(BASE, BASE, FIVE)).detectable is None
-
-
-def test_an_absolute_margin_is_for_differences() -> None:
-    verdict = alone(Paired([0.02, 0.03, 0.021], [0.02, 0.029, 0.022], Margin(0.01, relative=False)))
-    assert (verdict.scale, verdict.margin) == ("difference", 0.01)
-    assert verdict.grade is Grade.SAME
-
-
 def test_a_relative_margin_with_a_zero_turns_to_differences() -> None:
     verdict = alone(Paired([10.0, 0.0, 9.0], [10.0, 0.0, 8.0], FIVE))
     assert verdict.scale == "difference"
@@ -147,36 +119,6 @@ def test_data_that_says_nothing(variant: Any, baseline: Any, reason: str) -> Non
     assert (verdict.reason, verdict.more_networks) == (reason, None)
     assert (verdict.p_different, verdict.p_equivalent, verdict.direction) == (None, None, "")
     assert (verdict.effect is not None) == (reason.startswith("one pair"))
-
-
-def test_unpaired_data_that_says_nothing() -> None:
-    assert alone(Unpaired([], [1.0], FIVE)).reason == "no runs on one side"
-    assert alone(Unpaired([2.0], [1.0, 2.0], FIVE)).reason.startswith("one run on a side")
-    assert alone(Unpaired([None, 1.0], [1.0], FIVE)).reason == "1 of 3 runs lack a value"
-
-
-def test_identical_runs_are_equivalent() -> None:
-    assert alone(Paired(BASE, BASE, FIVE)).grade is Grade.SAME
-    assert alone(Paired([3.0, 3.0], [3.0, 3.0], FIVE)).grade is Grade.SAME
-    zeros = alone(Paired([0.0] * 3, [0.0] * 3, Margin(0.01, relative=False), "lower", 1 / 600))
-    assert zeros.grade is Grade.SAME
-
-
-def test_a_few_equal_counts_are_no_certainty() -> None:
-    # One timeout more in each of two runs of 500 streams.
-    sides = Paired([0.002, 0.002], [0.0, 0.0], Margin(0.0001, relative=False), "lower", 0.002)
-    assert alone(sides).grade is Grade.OPEN
-    finer = Paired([0.002, 0.002], [0.0, 0.0], Margin(0.0001, relative=False), "lower", 1e-9)
-    assert alone(finer).grade is Grade.SHOWN
-
-
-@pytest.mark.parametrize("kind", [Paired, Unpaired])
-def test_agreement_is_no_certainty_where_the_step_is_not_known(kind: type[Paired]) -> None:
-    # One failure more of 200 in each of three runs, of files that do not tell how many there were.
-    agreeing = kind([0.005] * 3, [0.0] * 3, Margin(0.0001, relative=False), "lower")
-    verdict = alone(agreeing)
-    assert verdict.grade is Grade.OPEN
-    assert "all values agree" in verdict.reason
 
 
 def test_the_family_is_corrected_for() -> None:

@@ -15,7 +15,6 @@ CODE = ("analysis", "configs", "experiments", "onionlab", "tests", "tools")
 TEXTS = (".cfg", ".json", ".py", ".sh", ".toml", ".txt", ".yaml", ".yml", ".j2")
 # Not of this repository: what is part of the bytes of published records, and a page of Shadow's.
 OF_OTHERS = {
-    "analysis/formats/columns.py": "docs/metrics.md",
     "onionlab/tornet/shadow_options.py": "docs/shadow_config_spec.md",
 }
 PLACES = (

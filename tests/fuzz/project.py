@@ -40,7 +40,7 @@ from onionlab.cli import command_modules, main
 from onionlab.runs.packing import pack
 from onionlab.runs.store import Store
 
-from .costs import measured
+from .costs import limited
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SEEDS = (1, 2, 3)
@@ -179,19 +179,17 @@ class Project:
         path.parent.mkdir()
         path.write_text(made.text())
 
-    def call(self, kind: str, *words: str) -> int:
+    def call(self, *words: str) -> int:
         """Run a command on damaged input; returns its status. Fails where it does not just say so.
 
         Whatever a command complains about is a line or two, and it writes nowhere else.
         """
         out, errors, before = io.StringIO(), io.StringIO(), self._beside()
-        with measured(kind) as cost, contextlib.redirect_stdout(out):
-            with contextlib.redirect_stderr(errors):
-                try:
-                    status = main(words)
-                except SystemExit as ended:
-                    status = int(ended.code or 0)
-            cost.statuses[status] += 1
+        with limited(), contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
+            try:
+                status = main(words)
+            except SystemExit as ended:
+                status = int(ended.code or 0)
         said = errors.getvalue()
         assert status in STATUSES, said
         assert "Traceback" not in said
@@ -201,7 +199,7 @@ class Project:
         assert self._beside() == before
         return status
 
-    def check(self, kind: str, read: Callable[[], object]) -> int:
+    def check(self, read: Callable[[], object]) -> int:
         """The same for a reader that no command calls without going on to simulate."""
         verb = SimpleNamespace(
             HELP="reads", setup_arguments=lambda _: None, run=lambda _: (read(), 0)[1]
@@ -210,7 +208,7 @@ class Project:
             mock.patch("onionlab.cli.command_modules", return_value={"read": "read"}),
             mock.patch("onionlab.cli.load_command", return_value=verb),
         ):
-            return self.call(kind, "read")
+            return self.call("read")
 
     @contextlib.contextmanager
     def damaged(self, changes: Mapping[Path, bytes | None]) -> Iterator[None]:

@@ -21,7 +21,6 @@ from analysis.judgement.claims.testable import at_a_bound, cannot_differ
 from analysis.judgement.judging import Statistics
 from analysis.judgement.verdicts import Grade, Paired, Verdict, decide
 from analysis.measures.contention import ContentionByRun
-from analysis.measures.metric import Metric
 
 
 def answer_claims(
@@ -56,15 +55,17 @@ def answer_claims(
 
 def _answer(claim: Claim, evidences: Sequence[Evidence]) -> ClaimResult:
     """Return the answer to a claim, with evidence for each of its metrics."""
-    questions = []
-    for evidence in evidences:
-        for statement in DIRECTIONS[claim.direction].statements(claim):
-            questions.append(_question(statement, evidence, several=len(claim.metrics) > 1))
+    questions = [
+        _question(statement, evidence)
+        for evidence in evidences
+        for statement in DIRECTIONS[claim.direction].statements(claim)
+    ]
     verdicts = _decide(sides for question in questions for sides in question.sides)
     beyond = _decide(sides for question in questions for sides in question.beyond)
     parts = tuple(
         _part(
             question,
+            len(claim.metrics) > 1,
             [next(verdicts) for _ in question.sides],
             [next(beyond) for _ in question.beyond],
         )
@@ -93,35 +94,18 @@ def _decide(family: Iterable[Paired]) -> Iterator[Verdict]:
 class _Question:
     """A statement with its values.
 
-    Attributes:
-        statement: the statement.
-        text: the statement as text.
-        metric: the metric of the values.
-        sides: as in ``Statement.sides``.
-        beyond: as in ``Statement.beyond``.
-        seeds: number of networks with a run at all points.
-        reason: why nothing can be compared; "" if something can.
-        untestable: why these runs cannot answer it, or None.
+    ``reason`` says why nothing can be compared, and ``untestable`` why these runs cannot answer it.
     """
 
     statement: Statement
-    text: str
-    metric: Metric
+    evidence: Evidence
     sides: tuple[Paired, ...]
     beyond: tuple[Paired, ...]
-    seeds: int
     reason: str
     untestable: Untestable | None
 
 
-def _question(statement: Statement, evidence: Evidence, several: bool) -> _Question:
-    """Return a statement with its values.
-
-    several: whether the claim is about more than one metric.
-    """
-    text = statement.text(evidence)
-    if several:
-        text = f"{evidence.metric.label}, {text}"
+def _question(statement: Statement, evidence: Evidence) -> _Question:
     reason, untestable = evidence.missing(statement.points), None
     if not reason:
         untestable = at_a_bound(statement, evidence)
@@ -129,13 +113,10 @@ def _question(statement: Statement, evidence: Evidence, several: bool) -> _Quest
     if reason:
         # A statement without values stays in the family, so that the others are corrected for it.
         sides = (Paired([], [], evidence.margin),) * statement.untested
-        beyond: tuple[Paired, ...] = ()
-    else:
-        sides = statement.sides(evidence)
-        beyond = statement.beyond(sides)
-        untestable = cannot_differ(statement, evidence)
-    seeds = len(evidence.seeds(statement.points))
-    return _Question(statement, text, evidence.metric, sides, beyond, seeds, reason, untestable)
+        return _Question(statement, evidence, sides, (), reason, untestable)
+    sides = statement.sides(evidence)
+    untestable = cannot_differ(statement, evidence)
+    return _Question(statement, evidence, sides, statement.beyond(sides), "", untestable)
 
 
 def _remaining_obstacle(
@@ -152,7 +133,14 @@ def _remaining_obstacle(
     return None if saturated and differs else untestable
 
 
-def _part(question: _Question, verdicts: Sequence[Verdict], beyond: Sequence[Verdict]) -> Part:
+def _part(
+    question: _Question,
+    several_metrics: bool,
+    verdicts: Sequence[Verdict],
+    beyond: Sequence[Verdict],
+) -> Part:
+    statement, metric = question.statement, question.evidence.metric
+    text = statement.text(question.evidence)
     shown, untestable = verdicts[0], _remaining_obstacle(question.untestable, verdicts)
     if untestable is not None:
         answer, reason = Answer.UNTESTABLE, str(untestable)
@@ -161,7 +149,7 @@ def _part(question: _Question, verdicts: Sequence[Verdict], beyond: Sequence[Ver
     elif any(verdict.p_different is None for verdict in verdicts):
         answer, reason = Answer.OPEN, shown.reason
     else:
-        answer, reason = question.statement.judge(verdicts, beyond)
+        answer, reason = statement.judge(verdicts, beyond)
     more = None
     if answer is Answer.OPEN:
         needed = [v.more_networks for v in verdicts if not v.settled]
@@ -169,19 +157,19 @@ def _part(question: _Question, verdicts: Sequence[Verdict], beyond: Sequence[Ver
         reason = reason or next((v.reason for v in verdicts if v.reason), "")
     tested = answer not in (Answer.OPEN, Answer.UNTESTABLE)
     return Part(
-        question.text,
-        question.metric,
+        f"{metric.label}, {text}" if several_metrics else text,
+        metric,
         answer,
         shown.effect,
         shown.scale,
         shown.margin,
         shown.p_different,
         shown.p_equivalent,
-        question.seeds,
+        len(question.evidence.seeds(statement.points)),
         None if reason else more,
         reason,
         untestable,
-        question.statement.answer_p_value(answer, verdicts, beyond) if tested else 1.0,
+        statement.answer_p_value(answer, verdicts, beyond) if tested else 1.0,
         shown.grade,
         shown.agreeing,
     )

@@ -9,9 +9,8 @@ import numpy as np
 from analysis.arrays import Floats
 from analysis.judgement.claims.claim import Claim, Labels, Point
 from analysis.judgement.judging import Statistics, find_resolution
-from analysis.judgement.margins import with_margins
 from analysis.judgement.verdicts import Paired
-from analysis.measures.catalogue import METRICS
+from analysis.measures.catalogue import METRICS, OWN
 from analysis.measures.contention import Contention, ContentionByRun
 from analysis.measures.metric import Margin, Statistic
 
@@ -39,7 +38,7 @@ class Evidence:
         contention: ContentionByRun,
     ) -> None:
         own = {} if claim.margin is None else {metric: claim.margin}
-        self._judged = with_margins({**margins, **own})[metric]
+        self._judged = OWN.with_margins({**margins, **own})[metric]
         self.class_name = claim.class_name
         self._statistics = statistics
         self.metric = _METRIC[metric]

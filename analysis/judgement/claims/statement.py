@@ -1,66 +1,138 @@
-"""The interface of statements of a claim, and of directions, which create them."""
+"""Statements of a claim: what each compares, and how its answer follows from verdicts."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 
 import numpy as np
 
 from analysis.arrays import Floats
-from analysis.judgement.claims.claim import Answer, Claim, Point
+from analysis.judgement.claims.claim import Answer, Point
 from analysis.judgement.claims.evidence import Evidence
 from analysis.judgement.verdicts import LEVEL, Grade, Paired, Verdict
-
-Answering = tuple[Answer, str]
-"""An answer and a note on it."""
-
 
 Contrast = tuple[Point, Point]
 """Two variants at one level."""
 
 
-class Statement(ABC):
-    """One part of a claim, for one metric."""
+class Rule(StrEnum):
+    """What a statement says."""
+
+    LOWER = "lower"
+    HIGHER = "higher"
+    SAME = "the same within the margin"
+    CLOSER = "closer"
+
+
+@dataclass(frozen=True)
+class Statement:
+    """One part of a claim, for one metric.
+
+    Attributes:
+        rule: what it says.
+        points: one point, whose values are compared with ``value``; two points, which are compared
+            with each other; or four: two variants at one level, then both at the next one. Their
+            gap after is compared with the gap before.
+        value: the value that the paper states, for one point.
+    """
+
+    rule: Rule
+    points: tuple[Point, ...]
+    value: float = 0.0
 
     @property
-    @abstractmethod
-    def points(self) -> tuple[Point, ...]:
-        """The points whose values are compared."""
-
-    @abstractmethod
-    def text(self, evidence: Evidence) -> str:
-        """Return the statement as text for readers."""
-
-    @abstractmethod
-    def sides(self, evidence: Evidence) -> tuple[Paired, ...]:
-        """Return the comparisons to test; the first one is displayed."""
-
-    def beyond(self, sides: tuple[Paired, ...]) -> tuple[Paired, ...]:
-        """Return further tests of these sides, for differences larger than the margin."""
-        del sides
-        return ()
-
-    untested = 1
-    """Number of comparisons that it contributes to its family if values are missing."""
-
-    def why_not(self, evidence: Evidence) -> str:
-        """Return why its values, none of which is missing, cannot be compared; "" if they can."""
-        del evidence
-        return ""
-
-    against_value = False
-    """True if the statement is about a value that the paper states."""
+    def untested(self) -> int:
+        """Number of comparisons that it contributes to its family if values are missing."""
+        return 2 if self.rule is Rule.CLOSER else 1
 
     @property
     def contrasts(self) -> tuple[Contrast, ...]:
         """The pairs of variants at one level that must be able to differ for it to be testable."""
-        return ()
+        if len(self.points) == 1 or len({point.level for point in self.points[:2]}) == 2:
+            return ()
+        pairs = tuple(zip(self.points[::2], self.points[1::2], strict=True))
+        # A gap can open at a level after one at which the variants cannot differ.
+        return pairs if self.rule is Rule.CLOSER else pairs[-1:]
 
-    @abstractmethod
-    def judge(self, verdicts: Sequence[Verdict], beyond: Sequence[Verdict]) -> Answering:
-        """Return the answer from verdicts on ``sides`` and ``beyond``, which all have a test."""
+    def text(self, evidence: Evidence) -> str:
+        """Return the statement as text for readers."""
+        level, variant = evidence.labels.level, evidence.labels.variant
+        first, *others = self.points
+        if len(self.points) == 4:
+            second, _, after = others
+            pair = f"{variant(first.variant)} against {variant(second.variant)}"
+            return f"{pair}: {self.rule} at {level(after.level)} than at {level(first.level)}"
+        words = {Rule.LOWER: "below", Rule.HIGHER: "above"}
+        if not others:
+            unit = "" if evidence.metric.unit == "1" else f" {evidence.metric.unit}"
+            named = f"{100 * self.value:g}%" if evidence.bounded else f"{self.value:g}{unit}"
+            word = words.get(self.rule, "about")
+            return f"{level(first.level)}: {variant(first.variant)} {word} {named}"
+        (other,) = others
+        word = words.get(self.rule, "like")
+        if first.level == other.level:
+            return f"{level(first.level)}: {variant(first.variant)} {word} {variant(other.variant)}"
+        return f"{variant(first.variant)}: {level(first.level)} {word} {level(other.level)}"
+
+    def why_not(self, evidence: Evidence) -> str:
+        """Return why its values, none of which is missing, cannot be compared; "" if they can."""
+        if len(self.points) < 4 or not evidence.margin.relative:
+            return ""
+        found = np.concatenate(evidence.arrays(self.points))
+        return "no ratio: a value is zero" if found.min() <= 0 else ""
+
+    def sides(self, evidence: Evidence) -> tuple[Paired, ...]:
+        """Return the comparisons to test; the first one is displayed."""
+        values = evidence.arrays(self.points)
+        if len(values) == 4:
+            return self._changes(evidence, *values)[: self.untested]
+        # The value is exact, so it does not add to the spread.
+        other = values[1] if len(values) == 2 else np.full(values[0].size, self.value)
+        return (evidence.paired(self.points, values[0], other),)
+
+    def _changes(
+        self, evidence: Evidence, one: Floats, other: Floats, one_after: Floats, other_after: Floats
+    ) -> tuple[Paired, Paired]:
+        """Compare the gap after with the gap before, and with its reverse."""
+        # Four rounded values have twice the variance of two; see inference.effects.
+        step = evidence.resolution(self.points) * np.sqrt(2)
+        if evidence.margin.relative:
+            # Ratios are compared with ratios, so the gap is dimensionless.
+            step /= float(np.mean([one, other, one_after, other_after]))
+            before, after = one / other, one_after / other_after
+            mirrored = 1 / before
+        else:
+            before, after = one - other, one_after - other_after
+            mirrored = -before
+        return (
+            Paired(after, before, evidence.margin, None, step),
+            Paired(after, mirrored, evidence.margin, None, step),
+        )
+
+    def beyond(self, sides: tuple[Paired, ...]) -> tuple[Paired, ...]:
+        """Return further tests of these sides, for differences larger than the margin."""
+        return (beyond_margin(sides[0]),) if self.rule is Rule.SAME else ()
+
+    def judge(self, verdicts: Sequence[Verdict], beyond: Sequence[Verdict]) -> tuple[Answer, str]:
+        """Return the answer and a note, from verdicts on ``sides`` and ``beyond``, all tested."""
+        if self.rule is Rule.SAME:
+            return _judge_same(verdicts[0], beyond[0])
+        if any(verdict.grade is Grade.SAME for verdict in verdicts):
+            # An equivalent difference refutes the statement, regardless of its direction.
+            if len(self.points) < 4:
+                return Answer.NO_DIFFERENCE, "no more than the margin apart"
+            what = "the gap" if self.rule is Rule.CLOSER else "it"
+            return Answer.NO_DIFFERENCE, f"{what} changes by less than the margin"
+        if self.rule is Rule.CLOSER:
+            # |after| < |before| if their difference and sum have opposite signs.
+            agrees = -_sign(verdicts[0]) * _sign(verdicts[1])
+        else:
+            agrees = _sign(verdicts[0]) * (-1 if self.rule is Rule.LOWER else 1)
+        if agrees:
+            return Answer.SUPPORTED if agrees > 0 else Answer.OPPOSITE, ""
+        return Answer.OPEN, ""
 
     def answer_p_value(
         self, answer: Answer, verdicts: Sequence[Verdict], beyond: Sequence[Verdict]
@@ -69,53 +141,16 @@ class Statement(ABC):
 
         Returns 1 if the statement is not settled.
         """
-        del beyond
-        if answer is Answer.NO_DIFFERENCE:
+        if answer is Answer.NO_DIFFERENCE or (
+            self.rule is Rule.SAME and answer is Answer.SUPPORTED
+        ):
             return min(_known(verdict.p_equivalent) for verdict in verdicts)
         if answer in (Answer.SUPPORTED, Answer.OPPOSITE):
-            return max(_known(verdict.p_different) for verdict in verdicts)
+            return max(_known(verdict.p_different) for verdict in (*verdicts, *beyond))
         return 1.0
 
 
-@dataclass(frozen=True)
-class Direction:
-    """A kind of claim.
-
-    Attributes:
-        name: as in the file of claims.
-        meaning: one line, for the documentation.
-        min_levels: minimum number of levels.
-        min_variants: minimum number of variants.
-        statements: creates its parts, for one metric.
-        takes_value: whether it is about a value that the paper states.
-    """
-
-    name: str
-    meaning: str
-    min_levels: int
-    min_variants: int
-    statements: Callable[[Claim], Iterator[Statement]]
-    takes_value: bool = False
-
-
-def one_sided(holds: bool, fails: bool, verdicts: Sequence[Verdict], nothing: str) -> Answering:
-    """Return the answer to a statement with a direction.
-
-    Args:
-        holds: whether a difference in this direction is shown.
-        fails: whether one in the opposite direction is shown.
-        verdicts: on its sides.
-        nothing: the note if the difference is within the margin.
-    """
-    if any(verdict.grade is Grade.SAME for verdict in verdicts):
-        # An equivalent difference refutes the statement, regardless of its direction.
-        return Answer.NO_DIFFERENCE, nothing
-    if holds or fails:
-        return Answer.SUPPORTED if holds else Answer.OPPOSITE, ""
-    return Answer.OPEN, ""
-
-
-def within_margin(shown: Verdict, far: Verdict) -> Answering:
+def _judge_same(shown: Verdict, far: Verdict) -> tuple[Answer, str]:
     """Return the answer to a statement of equivalence.
 
     Args:
@@ -124,20 +159,11 @@ def within_margin(shown: Verdict, far: Verdict) -> Answering:
     """
     if shown.grade is Grade.SAME:
         return Answer.SUPPORTED, ""
-    if sign(shown) and sign(far) == sign(shown):
+    if _sign(shown) and _sign(far) == _sign(shown):
         return Answer.OPPOSITE, "further apart than the margin"
     if shown.grade is Grade.SHOWN:
         return Answer.OPEN, "they differ, but possibly by less than the margin"
     return Answer.OPEN, ""
-
-
-def within_margin_p_value(answer: Answer, shown: Verdict, far: Verdict) -> float:
-    """Return the p-value behind an answer of ``within_margin``; 1 if it is not settled."""
-    if answer is Answer.SUPPORTED:
-        return _known(shown.p_equivalent)
-    if answer is Answer.OPPOSITE:
-        return max(_known(shown.p_different), _known(far.p_different))
-    return 1.0
 
 
 def _known(p: float | None) -> float:
@@ -161,14 +187,9 @@ def beyond_margin(sides: Paired) -> Paired:
     return replace(sides, variant=moved)
 
 
-def sign(verdict: Verdict) -> int:
+def _sign(verdict: Verdict) -> int:
     """Return the sign of a shown difference; 0 if none is shown."""
     if verdict.p_different is None or verdict.p_different > LEVEL or verdict.effect is None:
         return 0
     neutral = 1.0 if verdict.scale == "ratio" else 0.0
     return 1 if verdict.effect.estimate > neutral else -1
-
-
-def wanted_sign(lower: bool) -> int:
-    """Return the sign of a difference in the claimed direction."""
-    return -1 if lower else 1

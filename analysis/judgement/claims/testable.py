@@ -24,7 +24,7 @@ def at_a_bound(statement: Statement, evidence: Evidence) -> Untestable | None:
 
     Such runs do answer a statement about a value of the share.
     """
-    if not evidence.bounded or statement.against_value:
+    if not evidence.bounded or len(statement.points) == 1:
         return None
     values = np.concatenate(evidence.arrays(statement.points))
     if values[0] not in (0.0, 1.0) or values.min() < values.max():

@@ -26,11 +26,7 @@ SPIKE_S = (40.0, 50.0)
 """The text of 2019 says "roughly every 45 seconds"."""
 
 
-def _is_relayed(data: ClassData) -> bool:
-    return data.relayed is not None
-
-
-_Metric = partial(Metric, when=_is_relayed, drawn=True)
+_Metric = partial(Metric, when=lambda data: data.relayed is not None, drawn=True)
 
 
 def _relayed_statistic(compute: Callable[[Relayed], Statistic]) -> Callable[[ClassData], Statistic]:
@@ -125,84 +121,46 @@ def _kernel_wait(waits: Waits) -> Statistic:
 
 METRICS: tuple[Metric, ...] = (
     _Metric(
-        name="cell_time_p50_s",
-        label="Time of cells inside a relay, median",
-        unit="s",
-        better="lower",
-        judged=time_at(0.5),
-        compute=_cell_time(0.5),
+        "cell_time_p50_s", "Time of cells inside a relay, median", "s", "lower", time_at(0.5),
+        _cell_time(0.5),
     ),
     _Metric(
-        name="cell_time_p99_s",
-        label="Time of cells inside a relay, p99",
-        unit="s",
-        better="lower",
-        judged=time_at(0.99),
-        compute=_cell_time(0.99),
+        "cell_time_p99_s", "Time of cells inside a relay, p99", "s", "lower", time_at(0.99),
+        _cell_time(0.99),
     ),
     _Metric(
-        name="cell_quiet_longer",
-        label="Chance that a quiet circuit's cell is inside longer than a busy one's",
-        unit="1",
-        better="",
-        judged=SHARE,
-        compute=_quiet_longer,
+        "cell_quiet_longer",
+        "Chance that a quiet circuit's cell is inside longer than a busy one's", "1", "", SHARE,
+        _quiet_longer,
     ),
     _Metric(
-        name="cell_flush_share",
-        label="Share of that time from outbuf to kernel",
-        unit="1",
-        better="",
-        judged=SHARE,
-        compute=_flush_share,
+        "cell_flush_share", "Share of that time from outbuf to kernel", "1", "", SHARE,
+        _flush_share,
     ),
     _Metric(
-        name="cell_spike_45s",
-        label="Autocorrelation of delays over 40 s to 50 s, against other lags and noise",
-        unit="1",
-        is_signed=True,
-        better="",
-        judged=NUMBER,
-        compute=_spike,
+        "cell_spike_45s",
+        "Autocorrelation of delays over 40 s to 50 s, against other lags and noise", "1", "",
+        NUMBER, _spike, is_signed=True,
     ),
     _Metric(
-        name="cells_at_once",
-        label="Cells that a channel is given in one instant, with this one",
-        unit="1",
-        better="",
-        judged=NUMBER,
-        compute=_cells_at_once,
+        "cells_at_once", "Cells that a channel is given in one instant, with this one", "1", "",
+        NUMBER, _cells_at_once,
     ),
     _Metric(
-        name="circuits_waiting",
-        label="Circuits that wait at a channel when a cell is served, with its own",
-        unit="1",
-        better="",
-        judged=NUMBER,
-        compute=_circuits_waiting,
+        "circuits_waiting", "Circuits that wait at a channel when a cell is served, with its own",
+        "1", "", NUMBER, _circuits_waiting,
     ),
     _Metric(
-        name="cell_queue_wait_mean_s",
-        label="Wait of cells towards clients in their circuit's queue, mean",
-        unit="s",
-        better="lower",
-        judged=TIME,
-        compute=_waits_statistic(lambda waits: Statistic(float(waits.queue_s.mean()))),
+        "cell_queue_wait_mean_s", "Wait of cells towards clients in their circuit's queue, mean",
+        "s", "lower", TIME, _waits_statistic(lambda waits: Statistic(float(waits.queue_s.mean()))),
     ),
     _Metric(
-        name="cell_outbuf_wait_mean_s",
-        label="Wait of cells towards clients in the outbuf, mean",
-        unit="s",
-        better="lower",
-        judged=TIME,
-        compute=_waits_statistic(lambda waits: Statistic(float(waits.outbuf_s.mean()))),
+        "cell_outbuf_wait_mean_s", "Wait of cells towards clients in the outbuf, mean", "s",
+        "lower", TIME, _waits_statistic(lambda waits: Statistic(float(waits.outbuf_s.mean()))),
     ),
     _Metric(
-        name="cell_kernel_wait_mean_s",
-        label="Wait of cells towards clients from the kernel to the next relay, mean",
-        unit="s",
-        better="lower",
-        judged=TIME,
-        compute=_kernel_wait,
+        "cell_kernel_wait_mean_s",
+        "Wait of cells towards clients from the kernel to the next relay, mean", "s", "lower", TIME,
+        _kernel_wait,
     ),
-)
+)  # fmt: skip

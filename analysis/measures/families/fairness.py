@@ -73,31 +73,18 @@ def _starved(gaps: Floats) -> float:
 
 METRICS: tuple[Metric, ...] = (
     Metric(
-        name="jain_index_clients",
-        label="Jain's index over clients",
-        unit="1",
-        better="higher",
-        judged=INDEX,
-        compute=_jain_over_clients,
+        "jain_index_clients", "Jain's index over clients", "1", "higher", INDEX, _jain_over_clients,
     ),
     Metric(
-        name="starved_share",
-        label="Starved streams",
-        unit="1",
-        better="lower",
-        judged=RATE,
-        compute=_gap_statistic(_starved),
+        "starved_share", "Starved streams", "1", "lower", RATE, _gap_statistic(_starved),
     ),
     *(
         Metric(
-            name=f"longest_gap_{rank(q)}_s",
-            label=f"Longest service gap of a stream, {rank_label(q)}",
-            unit="s",
-            better="lower",
-            judged=MetricPolicy(time_at(q).margin, HEARTBEAT_S, "heartbeat"),
-            compute=_gap_statistic(_quantile(q)),
+            f"longest_gap_{rank(q)}_s", f"Longest service gap of a stream, {rank_label(q)}", "s",
+            "lower", MetricPolicy(time_at(q).margin, HEARTBEAT_S, "heartbeat"),
+            _gap_statistic(_quantile(q)),
         )
         for q in QUANTILES
     ),
-)
+)  # fmt: skip
 """The report shows these metrics together."""

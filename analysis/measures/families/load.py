@@ -6,10 +6,6 @@ from analysis.measures.data import ClassData
 from analysis.measures.metric import NOT_PUBLISHED, Metric, Statistic
 
 
-def _is_load(data: ClassData) -> bool:
-    return data.load
-
-
 def _open(which: int, at: str) -> Metric:
     def compute(data: ClassData) -> Statistic:
         if data.open_streams is None:
@@ -17,14 +13,9 @@ def _open(which: int, at: str) -> Metric:
         return Statistic(float(data.open_streams[which]))
 
     return Metric(
-        name=f"open_streams_at_{at}",
-        label=f"Streams under way at the {at} of the measured span",
-        unit="streams",
-        better="",
-        judged=None,
-        compute=compute,
-        when=_is_load,
-    )
+        f"open_streams_at_{at}", f"Streams under way at the {at} of the measured span", "streams",
+        "", None, compute, when=lambda data: data.load,
+    )  # fmt: skip
 
 
 METRICS: tuple[Metric, ...] = (_open(0, "begin"), _open(1, "end"))

@@ -22,31 +22,19 @@ from analysis.measures.metric import (
     WHOLE,
     Metric,
     Statistic,
+    format_size,
     rank,
     rank_label,
     time_at,
 )
-from analysis.measures.perf import GOODPUTS, SIZES_BYTES, Mark, PerfStreams
+from analysis.measures.perf import GOODPUTS, MARK_BYTES, SIZES_BYTES, Mark, PerfStreams
 
-SIZE_LABELS = {"50kib": "50 KiB", "500kib": "500 KiB", "1mib": "1 MiB", "4mib": "4 MiB"}
-SIZE_LABELS["5mib"] = "5 MiB"
+SIZE_LABELS = {name: format_size(size) for name, size in {**SIZES_BYTES, **MARK_BYTES}.items()}
 
 NO_DOWNLOAD = "no such download completed"
 
 
-def _has_perf(data: ClassData) -> bool:
-    return data.perf is not None
-
-
-def _has_circuits(data: ClassData) -> bool:
-    return data.circuits is not None
-
-
-def _has_relays(data: ClassData) -> bool:
-    return data.relay_bytes is not None
-
-
-_Metric = partial(Metric, when=_has_perf)
+_Metric = partial(Metric, when=lambda data: data.perf is not None)
 
 
 def _ended(data: ClassData) -> PerfStreams:
@@ -133,41 +121,26 @@ def _times(
 ) -> Iterator[Metric]:
     for q in QUANTILES:
         yield _Metric(
-            name=f"{name}_{rank(q)}_s",
-            label=f"{label}, {qualifier}, {rank_label(q)}",
-            unit="s",
-            better="lower",
-            judged=time_at(q),
-            quantile=q,
-            counted_by=counted_by,
-            compute=_quantile_of_times(times_s, q),
-        )
+            f"{name}_{rank(q)}_s", f"{label}, {qualifier}, {rank_label(q)}", "s", "lower",
+            time_at(q), _quantile_of_times(times_s, q), quantile=q, counted_by=counted_by,
+        )  # fmt: skip
 
 
 def _perf_metrics() -> Iterator[Metric]:
     for size, amount in SIZES_BYTES.items():
         for q in QUANTILES:
             yield _Metric(
-                name=f"{TO_LAST_BYTE}_{size}_{rank(q)}_s",
-                label=f"Time to last byte of {SIZE_LABELS[size]}, {rank_label(q)}",
-                unit="s",
-                better="lower",
+                f"{TO_LAST_BYTE}_{size}_{rank(q)}_s",
+                f"Time to last byte of {SIZE_LABELS[size]}, {rank_label(q)}", "s", "lower",
                 # Users wait for these times, and the public Tor is measured with the same three
                 # sizes. The tails of a run's few downloads would need many seeds.
-                headline=q == 0.5,
-                judged=time_at(q),
-                quantile=q,
+                time_at(q), _last_byte_of_size(amount, q), headline=q == 0.5, quantile=q,
                 counted_by=f"streams_started_{size}",
-                compute=_last_byte_of_size(amount, q),
-            )
+            )  # fmt: skip
         yield _Metric(
-            name=f"streams_started_{size}",
-            label=f"Streams started, of {SIZE_LABELS[size]}",
-            unit="streams",
-            better="",
-            judged=WHOLE,
-            compute=_started(amount),
-        )
+            f"streams_started_{size}", f"Streams started, of {SIZE_LABELS[size]}", "streams", "",
+            WHOLE, _started(amount),
+        )  # fmt: skip
     completed = "completed downloads"
     yield from _times(
         "download_ttfb", "Time to first byte from the command", PerfStreams.first_bytes_s, completed
@@ -185,60 +158,33 @@ def _perf_metrics() -> Iterator[Metric]:
     )
     for low, high in GOODPUTS:
         yield _Metric(
-            name=f"download_goodput_{low}_{high}_p50_bytes_per_s",
-            label=(
-                f"Goodput of a download between {SIZE_LABELS[low]} and {SIZE_LABELS[high]}, median"
-            ),
-            unit="B/s",
-            better="higher",
-            judged=WHOLE,
-            compute=_goodput(low, high),
-        )
+            f"download_goodput_{low}_{high}_p50_bytes_per_s",
+            f"Goodput of a download between {SIZE_LABELS[low]} and {SIZE_LABELS[high]}, median",
+            "B/s", "higher", WHOLE, _goodput(low, high),
+        )  # fmt: skip
     yield _Metric(
-        name="download_error_rate",
-        label="Download error rate",
-        unit="1",
-        better="lower",
-        judged=RATE,
-        compute=_error_rate,
-    )
+        "download_error_rate", "Download error rate", "1", "lower", RATE, _error_rate,
+    )  # fmt: skip
 
 
 METRICS: tuple[Metric, ...] = (
     *_perf_metrics(),
     *(
         Metric(
-            name=f"circuit_build_time_{rank(q)}_s",
-            label=f"Circuit build time, {rank_label(q)}",
-            unit="s",
-            better="lower",
-            judged=time_at(q),
-            compute=_build_time(q),
-            when=_has_circuits,
+            f"circuit_build_time_{rank(q)}_s", f"Circuit build time, {rank_label(q)}", "s", "lower",
+            time_at(q), _build_time(q), when=lambda data: data.circuits is not None,
         )
         for q in QUANTILES
     ),
     Metric(
-        name="circuit_failure_share",
-        label="Circuits that failed before they were built",
-        unit="1",
-        better="lower",
+        "circuit_failure_share", "Circuits that failed before they were built", "1", "lower",
         # The number of circuits that a client built is not a metric, so the step is unknown.
-        judged=replace(RATE, step="unit", resolution=0.0),
-        counted_by="",
-        compute=_circuit_failures,
-        when=_has_circuits,
+        replace(RATE, step="unit", resolution=0.0), _circuit_failures, counted_by="",
+        when=lambda data: data.circuits is not None,
     ),
     Metric(
-        name="relay_goodput_bytes_per_s",
-        label="Goodput of all relays, mean",
-        unit="B/s",
-        better="higher",
-        scope="both",
+        "relay_goodput_bytes_per_s", "Goodput of all relays, mean", "B/s", "higher", WHOLE,
         # The traffic that the network carries, including that of markov clients.
-        headline=True,
-        judged=WHOLE,
-        compute=_relay_goodput,
-        when=_has_relays,
+        _relay_goodput, scope="both", headline=True, when=lambda data: data.relay_bytes is not None,
     ),
-)
+)  # fmt: skip

@@ -22,12 +22,7 @@ from analysis.measures.downloads import (
 )
 from analysis.measures.metric import INDEX, NUMBER, SHARE, TIME, Metric, Statistic
 
-
-def _has_downloads(data: ClassData) -> bool:
-    return bool(data.side_by_side)
-
-
-_Metric = partial(Metric, when=_has_downloads)
+_Metric = partial(Metric, when=lambda data: bool(data.side_by_side))
 
 
 def _mean_over_clients(
@@ -72,55 +67,30 @@ NONE_DONE = "no stream completed"
 
 METRICS: tuple[Metric, ...] = (
     _Metric(
-        name="starvation",
-        label="Starvation of the slowest stream",
-        unit="1",
-        better="lower",
-        judged=SHARE,
-        compute=_mean_over_clients(_at_first_end(starvation), NONE_DONE),
+        "starvation", "Starvation of the slowest stream", "1", "lower", SHARE,
+        _mean_over_clients(_at_first_end(starvation), NONE_DONE),
     ),
     _Metric(
-        name="last_three_lead",
-        label="Lead of the last three streams",
-        unit="1",
-        is_signed=True,
-        better="lower",
-        judged=SHARE,
-        compute=_mean_over_clients(
-            _at_first_end(lead_of_last),
-            "no stream completed, or there are only three streams",
+        "last_three_lead", "Lead of the last three streams", "1", "lower", SHARE,
+        _mean_over_clients(
+            _at_first_end(lead_of_last), "no stream completed, or there are only three streams"
         ),
+        is_signed=True,
     ),
     _Metric(
-        name="served_streams",
-        label="Streams served at a time",
-        unit="streams",
-        better="higher",
-        judged=NUMBER,
-        compute=_mean_over_clients(_at_first_end(served), NONE_DONE),
+        "served_streams", "Streams served at a time", "streams", "higher", NUMBER,
+        _mean_over_clients(_at_first_end(served), NONE_DONE),
     ),
     _Metric(
-        name="jain_index_streams",
-        label="Jain's index over streams",
-        unit="1",
-        better="higher",
-        judged=INDEX,
-        compute=_mean_over_clients(_mean_jain, "no time with two streams in progress"),
+        "jain_index_streams", "Jain's index over streams", "1", "higher", INDEX,
+        _mean_over_clients(_mean_jain, "no time with two streams in progress"),
     ),
     _Metric(
-        name="completion_spread_s",
-        label="First to last completion",
-        unit="s",
-        better="lower",
-        judged=TIME,
-        compute=_mean_over_clients(completion_spread_s, "a stream did not complete"),
+        "completion_spread_s", "First to last completion", "s", "lower", TIME,
+        _mean_over_clients(completion_spread_s, "a stream did not complete"),
     ),
     _Metric(
-        name="stream_gap_max_s",
-        label="Longest service gap of any stream",
-        unit="s",
-        better="lower",
-        judged=TIME,
-        compute=_mean_over_clients(_longest_gap_s),
+        "stream_gap_max_s", "Longest service gap of any stream", "s", "lower", TIME,
+        _mean_over_clients(_longest_gap_s),
     ),
-)
+)  # fmt: skip

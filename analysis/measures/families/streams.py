@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 
@@ -47,10 +48,6 @@ def _started(data: ClassData) -> Statistic:
     return Statistic(float(data.measured.outcome.size))
 
 
-def _count(outcomes: Outcome) -> Callable[[ClassData], Statistic]:
-    return lambda data: Statistic(float((data.measured.outcome == outcomes).sum()))
-
-
 def _share(outcomes: tuple[Outcome, ...]) -> Callable[[ClassData], Statistic]:
     def compute(data: ClassData) -> Statistic:
         outcome = data.measured.outcome
@@ -92,21 +89,14 @@ _OUTCOME_LABELS = {
 
 def _count_metric(outcome: Outcome, label: str) -> Metric:
     return Metric(
-        name=f"{outcome.value.replace('-', '_')}_count",
-        label=label,
-        unit="streams",
-        better="higher" if outcome is Outcome.SUCCESS else "lower" if outcome in FAILURES else "",
-        scope="both",
+        f"{outcome.value.replace('-', '_')}_count", label, "streams",
+        "higher" if outcome is Outcome.SUCCESS else "lower" if outcome in FAILURES else "",
+        # It depends on how many streams were started, so it is not judged; the rates do not.
+        None,
+        lambda data: Statistic(float((data.measured.outcome == outcome).sum())), scope="both",
         # The paper's figure counts timeouts, so the report shows their count next to their rate.
         headline=outcome is Outcome.TIMEOUT,
-        # This depends on how many streams were started; the rates do not.
-        judged=None,
-        compute=_count(outcome),
-    )
-
-
-def _quantile(name: str, method: Method, q: float) -> Callable[[ClassData], Statistic]:
-    return lambda data: duration_quantile(data, name, method, q)
+    )  # fmt: skip
 
 
 def _restricted_mean(name: str, method: Method) -> Callable[[ClassData], Statistic]:
@@ -132,27 +122,17 @@ def _duration_metrics(duration: Duration, method: Method) -> Iterator[Metric]:
 
     for q in QUANTILES:
         yield Metric(
-            name=f"{duration.name}_{prefix}{rank(q)}_s",
-            label=f"{duration.label}, {rank_label(q)}{suffix}",
-            unit="s",
-            better="lower",
-            headline=method == "incidence",
-            judged=time_at(q),
-            duration=duration.name,
-            quantile=q,
+            f"{duration.name}_{prefix}{rank(q)}_s", f"{duration.label}, {rank_label(q)}{suffix}",
+            "s", "lower", time_at(q),
+            partial(duration_quantile, name=duration.name, method=method, q=q),
+            headline=method == "incidence", duration=duration.name, quantile=q,
             without_failures=repeated(rank(q)),
-            compute=_quantile(duration.name, method, q),
-        )
+        )  # fmt: skip
     yield Metric(
-        name=f"{duration.name}_{prefix}restricted_mean_s",
-        label=f"{duration.label}, restricted mean{suffix}",
-        unit="s",
-        better="lower",
-        judged=TIME,
-        duration=duration.name,
+        f"{duration.name}_{prefix}restricted_mean_s", f"{duration.label}, restricted mean{suffix}",
+        "s", "lower", TIME, _restricted_mean(duration.name, method), duration=duration.name,
         without_failures=repeated("restricted_mean"),
-        compute=_restricted_mean(duration.name, method),
-    )
+    )  # fmt: skip
 
 
 def _command_median(data: ClassData) -> Statistic:
@@ -167,56 +147,23 @@ def _command_median(data: ClassData) -> Statistic:
 
 METRICS: tuple[Metric, ...] = (
     Metric(
-        name="goodput_bytes_per_s",
-        label="Throughput",
-        unit="B/s",
-        better="higher",
-        scope="both",
-        headline=True,
-        judged=WHOLE,
-        carried=True,
-        compute=_goodput,
-        when=is_client_data,
+        "goodput_bytes_per_s", "Throughput", "B/s", "higher", WHOLE, _goodput, scope="both",
+        headline=True, carried=True, when=is_client_data,
     ),
     Metric(
-        name="timeout_rate",
-        label="Timeout rate",
-        unit="1",
-        better="lower",
-        scope="both",
-        headline=True,
-        judged=RATE,
-        share_of=(Outcome.TIMEOUT,),
-        compute=_share((Outcome.TIMEOUT,)),
+        "timeout_rate", "Timeout rate", "1", "lower", RATE, _share((Outcome.TIMEOUT,)),
+        scope="both", headline=True, share_of=(Outcome.TIMEOUT,),
     ),
     Metric(
-        name="timeout_incidence",
-        label="Timeout probability (open streams censored)",
-        unit="1",
-        better="lower",
-        scope="both",
-        judged=RATE,
-        share_of=(Outcome.TIMEOUT,),
-        compute=_timeout_incidence,
+        "timeout_incidence", "Timeout probability (open streams censored)", "1", "lower", RATE,
+        _timeout_incidence, scope="both", share_of=(Outcome.TIMEOUT,),
     ),
     Metric(
-        name="failure_rate",
-        label="Failure rate",
-        unit="1",
-        better="lower",
-        scope="both",
-        judged=RATE,
+        "failure_rate", "Failure rate", "1", "lower", RATE, _share(FAILURES), scope="both",
         share_of=FAILURES,
-        compute=_share(FAILURES),
     ),
     Metric(
-        name="streams_started",
-        label="Streams started",
-        unit="streams",
-        better="",
-        scope="both",
-        judged=WHOLE,
-        compute=_started,
+        "streams_started", "Streams started", "streams", "", WHOLE, _started, scope="both",
     ),
     *(_count_metric(outcome, label) for outcome, label in _OUTCOME_LABELS.items()),
     *(
@@ -226,12 +173,7 @@ METRICS: tuple[Metric, ...] = (
         for metric in _duration_metrics(duration, method)
     ),
     Metric(
-        name="ttfb_from_command_p50_s",
-        label="Time to first byte from the command, median",
-        unit="s",
-        better="lower",
-        judged=TIME,
-        quantile=0.5,
-        compute=_command_median,
+        "ttfb_from_command_p50_s", "Time to first byte from the command, median", "s", "lower",
+        TIME, _command_median, quantile=0.5,
     ),
-)
+)  # fmt: skip

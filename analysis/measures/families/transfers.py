@@ -12,12 +12,7 @@ from analysis.measures.data import ClassData
 from analysis.measures.metric import TIME, WHOLE, Metric, Statistic
 from analysis.measures.peer_transfer import EARLY_S, LONG_STALL_RTTS, PeerTransfer
 
-
-def _is_transfer(data: ClassData) -> bool:
-    return data.transfer is not None
-
-
-_Metric = partial(Metric, when=_is_transfer)
+_Metric = partial(Metric, when=lambda data: data.transfer is not None)
 
 
 def _transfer_statistic(
@@ -77,58 +72,33 @@ def _early_rate(transfer: PeerTransfer) -> Statistic:
     return Statistic(transfer.received_by(EARLY_S) / EARLY_S)
 
 
+def _long_stalls(stalls_s: Floats, rtt_s: float) -> float:
+    return float(stalls_s[stalls_s > LONG_STALL_RTTS * rtt_s].sum())
+
+
 METRICS: tuple[Metric, ...] = (
     _Metric(
-        name="slow_start_s",
-        label="Time to leave slow start",
-        unit="s",
-        better="lower",
+        "slow_start_s", "Time to leave slow start", "s", "lower", TIME, _left_slow_start,
         headline=True,
-        judged=TIME,
-        compute=_left_slow_start,
     ),
     _Metric(
-        name="request_slow_start_s",
-        label="Time to leave the requests' slow start",
-        unit="s",
-        better="",
-        judged=TIME,
-        compute=_left_request_slow_start,
+        "request_slow_start_s", "Time to leave the requests' slow start", "s", "", TIME,
+        _left_request_slow_start,
     ),
     _Metric(
-        name="window_stall_max_s",
-        label="Longest stall of the congestion window",
-        unit="s",
-        better="lower",
+        "window_stall_max_s", "Longest stall of the congestion window", "s", "lower", TIME,
+        _stall_statistic(lambda stalls_s, rtt_s: float(stalls_s.max()), 0.0), headline=True,
+    ),
+    _Metric(
+        "window_stall_p50_s", "Stall of the congestion window, median", "s", "lower", TIME,
+        _stall_statistic(lambda stalls_s, rtt_s: float(np.median(stalls_s)), None),
+    ),
+    _Metric(
+        "window_long_stalls_s", "All stalls longer than 1.5 round trips", "s", "lower", TIME,
+        _stall_statistic(_long_stalls, 0.0),
+    ),
+    _Metric(
+        "early_rate_bytes_per_s", "Received in the first 5 s", "B/s", "higher", WHOLE, _early_rate,
         headline=True,
-        judged=TIME,
-        compute=_stall_statistic(lambda stalls_s, rtt_s: float(stalls_s.max()), 0.0),
     ),
-    _Metric(
-        name="window_stall_p50_s",
-        label="Stall of the congestion window, median",
-        unit="s",
-        better="lower",
-        judged=TIME,
-        compute=_stall_statistic(lambda stalls_s, rtt_s: float(np.median(stalls_s)), None),
-    ),
-    _Metric(
-        name="window_long_stalls_s",
-        label="All stalls longer than 1.5 round trips",
-        unit="s",
-        better="lower",
-        judged=TIME,
-        compute=_stall_statistic(
-            lambda stalls_s, rtt_s: float(stalls_s[stalls_s > LONG_STALL_RTTS * rtt_s].sum()), 0.0
-        ),
-    ),
-    _Metric(
-        name="early_rate_bytes_per_s",
-        label="Received in the first 5 s",
-        unit="B/s",
-        better="higher",
-        headline=True,
-        judged=WHOLE,
-        compute=_early_rate,
-    ),
-)
+)  # fmt: skip

@@ -1,1 +1,0 @@
-"""The kinds of claims: a module for each kind of statement, with its directions."""
