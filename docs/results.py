@@ -1,6 +1,6 @@
 """Write the tables of published results into the pages of docs/explanation.
 
-``python docs/results.py`` reads the packs of docs/runs and replaces what is between the marks
+``python docs/results.py`` reads the packs of docs/runs and replaces the blocks between the marks
 ``<!-- results: NAME -->`` and ``<!-- end -->``. A test compares the pages with the packs.
 """
 
@@ -18,14 +18,12 @@ from analysis.formats.files import STUDIES
 from analysis.formats.manifest import read_manifest
 from analysis.formats.study import Study, load_study
 from analysis.inference.intervals import Interval
-from analysis.judgement.claims.answers import answer_claims
-from analysis.judgement.claims.claim import Answer, ClaimResult, Labels
+from analysis.judgement.claims.claim import Answer, ClaimResult
 from analysis.judgement.estimates import against_baseline
 from analysis.judgement.judging import RunStatistics, Statistics, add_run, over_networks
-from analysis.measures.contention import measure_contention
 from analysis.measures.run_data import load_run
 from analysis.pages.numbers import NOTHING, format_effect, format_number
-from analysis.pages.paper_runs import distinct_runs, run_key
+from analysis.pages.paper import Paper, answer_other_study
 from onionlab.experiment.claims_file import load_claims
 from onionlab.runs.packing import open_packs
 
@@ -43,25 +41,18 @@ LABELS = {
 }
 
 
-def answers(packs: Sequence[Path], folder: Path) -> list[ClaimResult]:
+def answers(packs: Sequence[Path], folder: Path) -> tuple[ClaimResult, ...]:
     """Answer the claims of the SWRR paper from the runs of packs.
 
     Args:
         packs: files that `onionlab pack` wrote.
-        folder: where they are unpacked meanwhile.
+        folder: directory for the unpacked files.
     """
     wanted = load_claims("swrr", root=ROOT)
-    runs: RunStatistics = {}
-    contention = {}
     with open_packs(packs, folder) as store:
-        studies = [load_study(store / STUDIES / f"{name}.json") for name in wanted.experiments]
-        levels = {level.name: level for study in studies for level in study.levels}
-        for run in distinct_runs(studies).values():
-            data = load_run(store / run.records, levels[run.level])
-            add_run(runs, run, data)
-            contention[run_key(run)[:3]] = measure_contention(data, levels[run.level])
-    labels = Labels({name: level.label for name, level in levels.items()}, {})
-    return answer_claims(wanted.claims, over_networks(runs), labels=labels, contention=contention)
+        studies = (load_study(store / STUDIES / f"{name}.json") for name in wanted.experiments)
+        paper = Paper(wanted.paper, tuple(studies), wanted.claims)
+        return answer_other_study(paper, store, "published packs").answers
 
 
 def answer_table(full: Sequence[ClaimResult], tenth: Sequence[ClaimResult]) -> str:
@@ -83,9 +74,7 @@ def _with_effect(answered: ClaimResult) -> str:
 
 def time_table(pack: Path, experiment: str, folder: Path) -> str:
     """Return the median time to 320 KiB by level, with ratios to the baseline's."""
-    with open_packs([pack], folder) as store:
-        study = load_study(store / STUDIES / f"{experiment}.json")
-        statistics = _web_times(study, store)
+    study, statistics = _open_study([pack], experiment, folder)
     assert study.baseline is not None
     shown = [name for name in LABELS if name in {one.name for one in study.variants}]
     others = [name for name in shown if name != study.baseline]
@@ -106,14 +95,13 @@ def network_table(packs: Sequence[tuple[str, Sequence[Path], str]], folder: Path
     """Return each network's median time to 320 KiB under EWMA, with RR's and SWRR's ratios to it.
 
     Args:
-        packs: what a row is called, the files, and the experiment that is read of them.
-        folder: where the files are unpacked meanwhile.
+        packs: label of a row, its files, and the experiment in them.
+        folder: directory for the unpacked files.
     """
     rows = []
     for name, files, experiment in packs:
-        with open_packs(files, folder) as store:
-            study = load_study(store / STUDIES / f"{experiment}.json")
-            times = _web_times(study, store)[study.levels[0].name, "web"]
+        study, statistics = _open_study(files, experiment, folder)
+        times = statistics[study.levels[0].name, "web"]
         cells = []
         for network, statistic in sorted(times[METRIC, "ewma"].items()):
             assert statistic.value is not None
@@ -127,7 +115,7 @@ def network_table(packs: Sequence[tuple[str, Sequence[Path], str]], folder: Path
 
 
 def run_facts(packs: Sequence[Path], folder: Path) -> str:
-    """Return what the manifests of packs say about their runs, in one sentence."""
+    """Return the number of runs in packs, their programs, machines and costs, in one sentence."""
     with open_packs(packs, folder) as store:
         manifests = [read_manifest(path) for path in sorted(store.glob("*/manifest.json"))]
     engines = Counter(
@@ -144,11 +132,14 @@ def run_facts(packs: Sequence[Path], folder: Path) -> str:
     return textwrap.fill(text, WIDTH)
 
 
-def _web_times(study: Study, store: Path) -> Statistics:
+def _open_study(files: Sequence[Path], experiment: str, folder: Path) -> tuple[Study, Statistics]:
+    """Return an experiment in packs, and the statistics of its runs."""
     runs: RunStatistics = {}
-    for run in study.runs:
-        add_run(runs, run, load_run(store / run.records, study.level(run.level)))
-    return over_networks(runs)
+    with open_packs(files, folder) as store:
+        study = load_study(store / STUDIES / f"{experiment}.json")
+        for run in study.runs:
+            add_run(runs, run, load_run(store / run.records, study.level(run.level)))
+    return study, over_networks(runs)
 
 
 def _ratio(ratio: Interval | None) -> str:
@@ -195,16 +186,16 @@ PAGES: Mapping[str, Mapping[str, Callable[[Path], str]]] = {
         "reading": _times("swrr-reading"),
     },
 }
-"""Page -> name of a block -> what makes its text."""
+"""Page -> name of a block -> function that returns its text."""
 
 
 def replace_block(text: str, name: str, block: str) -> str:
     """Return a page with one block replaced. Raises ValueError if the page lacks its marks."""
     pattern = re.compile(rf"(<!-- results: {re.escape(name)} -->\n).*?(<!-- end -->)", re.DOTALL)
-    made, count = pattern.subn(lambda found: f"{found[1]}{block}\n{found[2]}", text)
+    replaced, count = pattern.subn(lambda found: f"{found[1]}{block}\n{found[2]}", text)
     if count != 1:
         raise ValueError(f"{count} blocks are named {name!r}")
-    return made
+    return replaced
 
 
 def main() -> None:

@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from itertools import chain
 
 from analysis.comparison.differences import Differences, differences, settle_about
-from analysis.comparison.run_sets import RunSet, SetRun
-from analysis.comparison.same_networks import paired_by_network, same_bytes, why_unpaired
+from analysis.comparison.pairing import Match, copies_note, find_matches, pair_imports
+from analysis.comparison.run_sets import RunSet
 from analysis.errors import AnalysisError
 from analysis.inference.corrections import endpoint_weights
 from analysis.inference.sample_size import shown_from_spreads
 from analysis.judgement.estimates import Estimate, estimate
-from analysis.judgement.judging import (
-    Design,
-    Judgement,
-    Statistics,
-    judge_comparison,
-)
+from analysis.judgement.judging import Design, Judgement, Statistics, judge_comparison
 from analysis.judgement.verdicts import LEVEL
-from analysis.measures.metric import Statistic
 
 A, B = "A", "B"
 """The names of the two sides in statistics, as both may have variants of the same name."""
@@ -36,27 +29,11 @@ class Conclusion(IntEnum):
     UNSETTLED = 3
 
 
-@dataclass(frozen=True)
-class Match:
-    """A level and variant on each side, with its runs.
-
-    Attributes:
-        label: text that distinguishes it from the comparison's other matches.
-        level_a: level of the baseline.
-        variant_a: variant of the baseline.
-        level_b: level of the other side.
-        variant_b: variant of the other side.
-        runs_a: seed -> runs of the baseline, by repeat.
-        runs_b: seed -> runs of the other side, by repeat.
-    """
-
-    label: str
-    level_a: str
-    variant_a: str
-    level_b: str
-    variant_b: str
-    runs_a: Mapping[int, Sequence[SetRun]]
-    runs_b: Mapping[int, Sequence[SetRun]]
+OUTCOMES = {
+    Conclusion.NO_REGRESSION: "No regression",
+    Conclusion.REGRESSION: "Regression",
+    Conclusion.UNSETTLED: "Not settled",
+}
 
 
 @dataclass(frozen=True)
@@ -74,12 +51,16 @@ class Comparison:
     """The result of a comparison.
 
     Attributes:
+        a: the baseline.
+        b: the set that is judged.
         about: the compared aspects; empty if no difference is known.
+        found: all differences between the inputs.
         identical: all records are byte-identical, so that there is nothing to test.
         paired: whether runs were compared in pairs.
         pairs: number of common networks, over all matches; meaningless for unpaired sets.
-        alone: networks without a partner, and other notes on the comparison.
+        notes: networks without a partner, and other notes on the comparison.
         error_level: probability of any false "shown" among the endpoints of all matches.
+        rows: all metrics of all matches.
     """
 
     a: RunSet
@@ -89,7 +70,7 @@ class Comparison:
     identical: bool
     paired: bool
     pairs: int
-    alone: tuple[str, ...]
+    notes: tuple[str, ...]
     error_level: float
     rows: tuple[MetricRow, ...]
 
@@ -137,18 +118,13 @@ class Comparison:
             return Conclusion.NO_REGRESSION
         if self.regressions:
             return Conclusion.REGRESSION
-        return (
-            Conclusion.UNSETTLED if self.unsettled or not self.judged else Conclusion.NO_REGRESSION
-        )
+        settled = self.judged and not self.unsettled
+        return Conclusion.NO_REGRESSION if settled else Conclusion.UNSETTLED
 
     @property
     def outcome(self) -> str:
         """The conclusion as a short text."""
-        return {
-            Conclusion.NO_REGRESSION: "No regression",
-            Conclusion.REGRESSION: "Regression",
-            Conclusion.UNSETTLED: "Not settled",
-        }[self.conclusion]
+        return OUTCOMES[self.conclusion]
 
     @property
     def sentence(self) -> str:
@@ -191,69 +167,43 @@ def compare_sets(
         AnalysisError: other aspects differ as well, or nothing can be compared.
     """
     _require_same_definitions(a, b)
-    alone = [*dict.fromkeys(filter(None, (a.scope, b.scope))), *_copies(a, b)]
-    paired_sets = paired_by_network(a, b) if pair else None
-    if paired_sets is not None:
-        a, b = paired_sets
-        alone.append(NETWORKS)
-    elif pair and (why := why_unpaired(a, b)):
-        alone.append(why)
-    matches = list(_matches(a, b))
+    notes = [a.scope, b.scope, copies_note(a, b)]
+    if pair:
+        a, b, note = pair_imports(a, b)
+        notes.append(note)
+    matches = find_matches(a, b)
     paired = pair and a.paired and b.paired
-    couples: list[tuple[SetRun, SetRun]] = []
-    pairs = 0
-    for match in matches:
-        runs_a, other = match.runs_a, match.runs_b
-        common = sorted(set(runs_a) & set(other)) if paired else []
-        pairs += len(common)
-        for seed in common:
-            couples += zip(runs_a[seed], other[seed], strict=False)
-        single = sorted(set(runs_a) ^ set(other))
-        if paired and common and single:
-            where = f" of {match.label}" if len(matches) > 1 else ""
-            alone.append(f"networks without a pair{where}: {', '.join(map(str, single))}")
-    if not pair:
-        alone.append("not paired, as requested: the sets are compared as two independent samples")
-    if paired and not couples:
+    if paired and not any(match.common_seeds for match in matches):
         paired = False
-        alone = ["no network in common: the sets are compared as two independent samples"]
-    if not paired:
-        couples = [
-            pair
-            for match in matches
-            for pair in zip(
-                chain(*match.runs_a.values()), chain(*match.runs_b.values()), strict=False
-            )
-        ]
+        notes = ["no network in common: the sets are compared as two independent samples"]
+    for match in matches if paired else ():
+        if match.common_seeds and match.single_seeds:
+            where = f" of {match.label}" if len(matches) > 1 else ""
+            seeds = ", ".join(map(str, match.single_seeds))
+            notes.append(f"networks without a pair{where}: {seeds}")
+    if not pair:
+        notes.append("not paired, as requested: the sets are compared as two independent samples")
+    couples = [couple for match in matches for couple in match.couples(paired=paired)]
     found = differences(a, b, couples)
-    settled = settle_about(found, about)
-    identical = (
-        paired
+    return Comparison(
+        a,
+        b,
+        settle_about(found, about),
+        found,
+        identical=paired
         and len(couples) == len(a.runs) == len(b.runs)
         and all(x.records and x.records == y.records for x, y in couples)
-        and not {"time", "load"} & set(found.found)
+        and not {"time", "load"} & set(found.found),
+        paired=paired,
+        pairs=sum(len(match.common_seeds) for match in matches) if paired else 0,
+        notes=tuple(dict.fromkeys(filter(None, notes))),
+        error_level=error_level,
+        rows=tuple(
+            row
+            for match in matches
+            for row in _judge(a, b, match, paired, error_level / len(matches))
+        ),
     )
-    share = error_level / len(matches)
-    rows = tuple(row for match in matches for row in _judge(a, b, match, paired, share))
-    return Comparison(
-        a, b, settled, found, identical, paired, pairs, tuple(alone), error_level, rows
-    )
-
-
-NETWORKS = (
-    "both sides simulate the same networks, by name or by relay keys, and are therefore paired; "
-    "UNPAIRED=1 compares them as independent samples"
-)
-
-
-def _copies(a: RunSet, b: RunSet) -> list[str]:
-    same = same_bytes(a, b)
-    if not same:
-        return []
-    return [
-        f"warning: {len(same)} simulations of {b.name} are byte-identical to simulations of "
-        f"{a.name}, and not independent replicates: {', '.join(same)}"
-    ]
 
 
 def _require_same_definitions(a: RunSet, b: RunSet) -> None:
@@ -271,62 +221,34 @@ def _require_same_definitions(a: RunSet, b: RunSet) -> None:
         )
 
 
-def _matches(a: RunSet, b: RunSet) -> Iterator[Match]:
-    levels = _matched("levels", a, b, a.levels, b.levels)
-    variants = _matched("variants", a, b, a.variants, b.variants)
-    any_runs = False
-    for level_a, level_b in levels:
-        for variant_a, variant_b in variants:
-            runs_a, other = a.runs_of(level_a, variant_a), b.runs_of(level_b, variant_b)
-            if runs_a and other:
-                any_runs = True
-                parts = [
-                    level_a if len(levels) > 1 else "",
-                    variant_a if len(variants) > 1 else "",
-                ]
-                label = ", ".join(part for part in parts if part) or level_a
-                yield Match(label, level_a, variant_a, level_b, variant_b, runs_a, other)
-    if not any_runs:
-        raise AnalysisError(f"{a.name} and {b.name} have no level and variant in common")
-
-
-def _matched(
-    noun: str, a: RunSet, b: RunSet, names_a: Sequence[str], names_b: Sequence[str]
-) -> list[tuple[str, str]]:
-    if len(names_a) == len(names_b) == 1:
-        return [(names_a[0], names_b[0])]
-    common = [name for name in names_a if name in names_b]
-    if not common or len(names_a) == 1 or len(names_b) == 1:
-        raise AnalysisError(
-            f"{a.name} and {b.name} do not match in their {noun}: "
-            f"{', '.join(names_a)} / {', '.join(names_b)}",
-            "name one variant on both sides, NAME:VARIANT"
-            if noun == "variants"
-            else "compare runs of the same experiment",
-        )
-    return [(name, name) for name in common]
-
-
 def _judge(
     a: RunSet, b: RunSet, match: Match, paired: bool, error_level: float
 ) -> Iterator[MetricRow]:
-    # Networks differ by more than the sides do, so restrict the means to common networks.
-    common_seeds = set(match.runs_a) & set(match.runs_b)
+    own, other = (
+        {
+            (class_name, metric): by_seed
+            for (level, class_name), by_metric in run_set.statistics().items()
+            for (metric, variant), by_seed in by_metric.items()
+            if (level, variant) == place
+        }
+        for run_set, place in (
+            (a, (match.level_a, match.variant_a)),
+            (b, (match.level_b, match.variant_b)),
+        )
+    )
     statistics: Statistics = {}
-    for side, run_set, level, variant in (
-        (A, a, match.level_a, match.variant_a),
-        (B, b, match.level_b, match.variant_b),
-    ):
-        for (where, class_name), by_metric in run_set.statistics().items():
-            if where != level:
-                continue
-            for (metric, side_variant), by_seed in by_metric.items():
-                if side_variant == variant:
-                    statistics.setdefault((match.label, class_name), {})[metric, side] = {
-                        seed: statistic
-                        for seed, statistic in by_seed.items()
-                        if seed in common_seeds or not paired
-                    }
+    for class_name, metric in own:
+        # Ignore metrics that one side does not measure.
+        if (class_name, metric) in other:
+            for side, by_place in ((A, own), (B, other)):
+                # Networks differ by more than the sides do, so restrict means to common networks.
+                statistics.setdefault((match.label, class_name), {})[metric, side] = {
+                    seed: statistic
+                    for seed, statistic in by_place[class_name, metric].items()
+                    if seed in match.common_seeds or not paired
+                }
+    if not statistics:
+        raise AnalysisError(f"{a.name} and {b.name} have no statistic of {match.label} in common")
     design = Design(
         paired=paired,
         error_level=error_level,
@@ -335,25 +257,9 @@ def _judge(
         endpoints=[endpoint.key for endpoint in a.endpoints or b.endpoints],
         replicate="repeat" if a.scope and b.scope else "network",
     )
-    # Ignore metrics that one side does not measure.
-    common = {
-        key: {
-            (metric, side): by_seed
-            for (metric, side), by_seed in by_metric.items()
-            if all((metric, other) in by_metric for other in (A, B))
-        }
-        for key, by_metric in statistics.items()
-    }
-    statistics = {key: by_metric for key, by_metric in common.items() if by_metric}
-    if not statistics:
-        raise AnalysisError(f"{a.name} and {b.name} have no statistic of {match.label} in common")
     for judgement in judge_comparison(match.label, statistics, B, A, design):
-        class_statistics = statistics[match.label, judgement.class_name]
-        own = [class_statistics.get((judgement.metric.name, side), {}) for side in (A, B)]
-        if not any(_any_value(values) for values in own) and judgement.endpoint is None:
-            continue
-        yield MetricRow(match, estimate(own[0]), estimate(own[1]), judgement)
-
-
-def _any_value(values: Mapping[int, Statistic]) -> bool:
-    return any(statistic.value is not None for statistic in values.values())
+        by_side = statistics[match.label, judgement.class_name]
+        sides = [by_side.get((judgement.metric.name, side), {}) for side in (A, B)]
+        known = (one.value is not None for by_seed in sides for one in by_seed.values())
+        if judgement.endpoint is not None or any(known):
+            yield MetricRow(match, estimate(sides[0]), estimate(sides[1]), judgement)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from analysis.comparison.run_sets import RunSet, SetRun
-from analysis.comparison.torrc_options import changed_options
 from analysis.errors import AnalysisError
 from analysis.formats.files import CLIENTS, HOST_TEMPLATES, RUN
 
@@ -36,7 +36,11 @@ _ASPECT_OF_FILE = (
 TORRC = re.compile(r"conf/tor\.[^/]*\.torrc\Z")
 """Input files whose text is stored with a set: they are short, and their options have names."""
 
-OPTIONS_SHOWN = 4
+MAX_OPTIONS = 4
+"""Maximum number of options of torrc files that are listed."""
+
+MAX_VALUE_LENGTH = 60
+"""Maximum length of the values of an option."""
 
 _HOST_PREFIX = f"{HOST_TEMPLATES}/"
 
@@ -86,38 +90,43 @@ def classify_file(file: str) -> str:
 
 def differences(a: RunSet, b: RunSet, pairs: Sequence[tuple[SetRun, SetRun]]) -> Differences:
     """Return the differences between the runs of each pair, and between the sets."""
-    found: dict[str, dict[str, None]] = {}
     texts = {**a.texts, **b.texts}
-    for run, partner in pairs:
-        for aspect, detail in _pair_differences(run, partner, texts):
-            found.setdefault(aspect, {})[detail] = None
-    for level in a.levels:
-        other_level = level if level in b.levels else b.levels[0]
-        if level in a.spans and other_level in b.spans:
-            ours, theirs = a.spans[level], b.spans[other_level]
-            for class_name in sorted(set(ours.load) | set(theirs.load)):
-                mine, other = ours.load.get(class_name, {}), theirs.load.get(class_name, {})
-                for name in sorted(set(mine) | set(other)):
-                    if mine.get(name) != other.get(name):
-                        x, y = (_number(load.get(name)) for load in (mine, other))
-                        found.setdefault("load", {})[f"{class_name} {name}: {x} / {y}"] = None
-            for name in ("measured_start_s", "measured_end_s", "stop_s"):
-                x, y = getattr(ours, name), getattr(theirs, name)
-                if x != y:
-                    found.setdefault("time", {})[f"{name}: {x:g} / {y:g}"] = None
+    found: dict[str, dict[str, None]] = {}
+    for aspect, detail in chain(
+        *(_pair_differences(run, partner, texts) for run, partner in pairs), _set_differences(a, b)
+    ):
+        found.setdefault(aspect, {})[detail] = None
     if "engine files" in found and not any(
         "engine files" in covered and aspect in found for aspect, covered in _COVERED.items()
     ):
         # Nothing else explains the difference, so the engine had different options.
         found["engine"] = found.pop("engine files")
-    if a.records_format != b.records_format:
-        detail = f"{a.records_format} / {b.records_format}"
-        found.setdefault("records format", {})[detail] = None
-    if a.definitions != b.definitions:
-        found.setdefault("definitions", {})[f"{a.definitions} / {b.definitions}"] = None
     known = [run for pair in pairs for run in pair if run.files or run.engine or run.tor]
     unknown = () if known else ("tor", "engine", "network", "load", "time", "configuration")
     return Differences({name: tuple(details) for name, details in found.items()}, unknown)
+
+
+def _set_differences(a: RunSet, b: RunSet) -> Iterator[tuple[str, str]]:
+    for level in a.levels:
+        other_level = level if level in b.levels else b.levels[0]
+        if level not in a.spans or other_level not in b.spans:
+            continue
+        ours, theirs = a.spans[level], b.spans[other_level]
+        for class_name in sorted({*ours.load, *theirs.load}):
+            loads = [span.load.get(class_name, {}) for span in (ours, theirs)]
+            for name in sorted({*loads[0], *loads[1]}):
+                x, y = (load.get(name) for load in loads)
+                if x != y:
+                    shown = ("none" if one is None else f"{one:.12g}" for one in (x, y))
+                    yield "load", f"{class_name} {name}: {' / '.join(shown)}"
+        for name in ("measured_start_s", "measured_end_s", "stop_s"):
+            x, y = getattr(ours, name), getattr(theirs, name)
+            if x != y:
+                yield "time", f"{name}: {x:g} / {y:g}"
+    if a.records_format != b.records_format:
+        yield "records format", f"{a.records_format} / {b.records_format}"
+    if a.definitions != b.definitions:
+        yield "definitions", f"{a.definitions} / {b.definitions}"
 
 
 def _pair_differences(a: SetRun, b: SetRun, texts: Mapping[str, str]) -> Iterator[tuple[str, str]]:
@@ -158,11 +167,34 @@ def _options(a: SetRun, b: SetRun, files: Iterable[str], texts: Mapping[str, str
     for file in files:
         ours, theirs = (texts.get(run.files.get(file, "")) for run in (a, b))
         if ours is not None and theirs is not None:
-            options += changed_options(ours, theirs)
+            options += _changed_options(ours, theirs)
     if not options:
         return ""
-    more = f"; and {len(options) - OPTIONS_SHOWN} more" if len(options) > OPTIONS_SHOWN else ""
-    return f" ({'; '.join(options[:OPTIONS_SHOWN])}{more})"
+    more = f"; and {len(options) - MAX_OPTIONS} more" if len(options) > MAX_OPTIONS else ""
+    return f" ({'; '.join(options[:MAX_OPTIONS])}{more})"
+
+
+def _changed_options(a: str, b: str) -> Iterator[str]:
+    """Yield each option of torrc files with different values, in the order of the files."""
+    ours, theirs = _option_values(a), _option_values(b)
+    for name in dict.fromkeys((*ours, *theirs)):
+        if ours.get(name) != theirs.get(name):
+            values = (", ".join(side.get(name, [])) or "not set" for side in (ours, theirs))
+            shown = (
+                text if len(text) <= MAX_VALUE_LENGTH else f"{text[:MAX_VALUE_LENGTH]}..."
+                for text in values
+            )
+            yield f"{name}: {' / '.join(shown)}"
+
+
+def _option_values(torrc: str) -> dict[str, list[str]]:
+    """Return option -> its values, as an option on several lines has several values."""
+    values: dict[str, list[str]] = {}
+    for line in torrc.splitlines():
+        name, _, value = line.partition("#")[0].strip().partition(" ")
+        if name:
+            values.setdefault(name, []).append(value.strip())
+    return values
 
 
 def _tor_differences(a: SetRun, b: SetRun) -> Iterator[tuple[str, str]]:
@@ -179,10 +211,6 @@ def _tor_differences(a: SetRun, b: SetRun) -> Iterator[tuple[str, str]]:
     # Another patch series implies another program, so report this only for equal variants.
     if a.variant == b.variant and set(a.tor) != set(b.tor):
         yield "tor", f"programs: {' '.join(sorted(a.tor))} / {' '.join(sorted(b.tor))}"
-
-
-def _number(value: float | None) -> str:
-    return "none" if value is None else f"{value:.12g}"
 
 
 def _short(text: str) -> str:

@@ -21,6 +21,7 @@ from analysis.formats.durable import whole_file
 from analysis.formats.format_model import LARGEST_VALUE, LEAST_VALUE
 from analysis.formats.tables import read_table
 from analysis.inference.change_points import MINIMUM_DF, Step, find_steps, noise_of_means
+from analysis.measures.metric import Quantity
 
 SCHEMA = arrow_schema(HISTORY, HISTORY_FORMAT)
 
@@ -55,12 +56,16 @@ class HistoryStep:
         return self.time_series[TIME_SERIES.index("metric")]
 
     @property
+    def quantity(self) -> Quantity | None:
+        """The definition of the metric; None if it no longer exists."""
+        return CATALOGUES["onionlab"].quantity(self.metric)
+
+    @property
     def worse(self) -> bool | None:
         """True if the step is a deterioration; None if neither direction is better."""
-        quantity = CATALOGUES["onionlab"].quantity(self.metric)
-        if quantity is None or not quantity.better:
+        if self.quantity is None or not self.quantity.better:
             return None
-        return (self.step.after < self.step.before) == (quantity.better == "higher")
+        return (self.step.after < self.step.before) == (self.quantity.better == "higher")
 
 
 def read_history(path: Path) -> pa.Table:

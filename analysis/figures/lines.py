@@ -1,25 +1,49 @@
-"""Drawing of figures made of panels, and the table of their data."""
+"""Figures made of panels with a line for each variant: drawing, table and caption.
+
+To add a kind, add an entry to ``LINE_FIGURES``.
+"""
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from analysis.arrays import Floats
-from analysis.figures.catalogue import line_figure
-from analysis.figures.custom_figure import draw_legend
-from analysis.figures.figure_data import FigureData, Lines
-from analysis.figures.panels import WEB, Panel
-from analysis.figures.style import OUTSIDE_COLOR, Page, as_drawn, line_style
+from analysis.figures.curves import (
+    Lines,
+    difference_lines,
+    has_pairs,
+    mean_lines,
+    ratio_lines,
+)
+from analysis.figures.kind import FigureData, FigureKind
+from analysis.figures.panels import (
+    QUANTILE_RATIOS,
+    THROUGHPUT_TIMEOUTS,
+    TTFB_320KIB,
+    WEB,
+    X_LABELS,
+    Panel,
+)
+from analysis.figures.style import (
+    LINE_OF_INTEREST,
+    OUTSIDE_COLOR,
+    Page,
+    as_drawn,
+    draw_legend,
+    line_style,
+    panel_grid,
+    write_in_panel,
+)
 from analysis.formats.study import Level, Study
+from analysis.measures.data import ClassData
+from analysis.measures.over_time import THROUGHPUT_WINDOW_S
 
 DIFFERENCE_HEIGHT = 0.6
 """Height of a panel of differences relative to the panel above it."""
@@ -31,126 +55,192 @@ TIME_ROOM = 2.0
 """The same for bands over time, which begin at 0."""
 
 
-def lines_csv(data: FigureData, study: Study) -> str:
-    """Return the drawn data as CSV, with a line for each panel, variant and x."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    panels = line_figure(data.spec).panels
-    x_name = "share" if panels[0].x_axis == "share" else "x_s"
-    writer.writerow(["panel", "variant", x_name, "mean", "low", "high", "seeds"])
-    for number, panel in enumerate(panels):
-        _write_lines(writer, panel.name, data.lines(number), panel.grid(data.level), study)
-    for number, panel in enumerate(panels):
-        if panel.difference:
-            name = f"{panel.name}_difference"
-            _write_lines(writer, name, data.differences(number), panel.grid(data.level), study)
-    return text.getvalue()
-
-
-def _write_lines(
-    writer: Any, name: str, lines: Mapping[str, Lines], grid: Floats, study: Study
-) -> None:
-    for variant in study.variants:
-        if variant.name not in lines:
-            continue
-        line = lines[variant.name]
-        for x, *values in zip(grid, line.mean, line.low, line.high, strict=True):
-            numbers = ["" if np.isnan(value) else f"{value:.9g}" for value in values]
-            writer.writerow([name, variant.name, f"{x:.6g}", *numbers, line.seeds])
-
-
-def draw_lines(data: FigureData, study: Study, page: Page) -> Figure:
-    """Draw the panels in a row, or in a column on a narrow page.
+@dataclass(frozen=True)
+class LineFigure(FigureKind):
+    """A kind of figure made of panels.
 
     Lines of variants often overlap, since networks differ by more than variants do. The differences
     to the baseline are therefore drawn below each panel.
+
+    Attributes:
+        panels: in a row, or in a column on a narrow page.
+        about: returns the first part of the caption for the first and the second panel's places.
     """
-    panels = line_figure(data.spec).panels
-    differ = data.compared and any(panel.difference for panel in panels)
-    down, across = (len(panels), 1) if page.stacked else (1, len(panels))
-    heights = [1.0, DIFFERENCE_HEIGHT] if differ else [1.0]
-    size = (page.width_in, down * page.panel_height_in * sum(heights))
-    figure = Figure(figsize=size, layout="constrained")
-    FigureCanvasAgg(figure)
-    grid = figure.subplots(down * len(heights), across, squeeze=False, height_ratios=heights * down)
-    for number, panel in enumerate(panels):
-        row, column = (number, 0) if page.stacked else (0, number)
-        axes = grid[row * len(heights), column]
-        _draw_panel(axes, panel, data, number, study)
-        if differ:
-            below = grid[row * len(heights) + 1, column]
-            _draw_differences(below, axes, panel, data, number, study)
-    draw_legend(figure, *figure.axes[0].get_legend_handles_labels())
-    return figure
+
+    panels: tuple[Panel, ...]
+    about: Callable[[Level, str, str], str]
+
+    def keep(self, run: Mapping[str, ClassData], level: Level) -> list[Floats]:
+        """Return the values of each panel."""
+        return [panel.keep(run, level) for panel in self.panels]
+
+    def lines(self, data: FigureData, number: int) -> Lines:
+        """Return the lines of a panel."""
+        return (ratio_lines if self.panels[number].compares else mean_lines)(data, number)
+
+    def table(self, data: FigureData) -> pd.DataFrame:
+        """Return a row for each panel, variant and x, then the same for the differences."""
+        shown = [(one.name, one, self.lines(data, n)) for n, one in enumerate(self.panels)]
+        shown += [
+            (f"{one.name}_difference", one, difference_lines(data, n))
+            for n, one in enumerate(self.panels)
+            if one.difference
+        ]
+        x_name = "share" if self.panels[0].compares else "x_s"
+        columns = ["panel", "variant", x_name, "mean", "low", "high", "seeds"]
+        parts = [
+            pd.DataFrame(
+                {
+                    "panel": name,
+                    "variant": variant.name,
+                    x_name: [f"{x:.6g}" for x in panel.grid(data.level)],
+                    **vars(lines[variant.name]),
+                }
+            )
+            for name, panel, lines in shown
+            for variant in data.study.variants
+            if variant.name in lines
+        ]
+        return pd.concat(parts)[columns] if parts else pd.DataFrame(columns=columns)
+
+    def draw(self, data: FigureData, page: Page) -> Figure:
+        """Draw the panels, with the differences below each of them."""
+        differ = any(panel.difference for panel in self.panels) and has_pairs(data)
+        down, across = (len(self.panels), 1) if page.stacked else (1, len(self.panels))
+        heights = [1.0, DIFFERENCE_HEIGHT] if differ else [1.0]
+        figure, grid = panel_grid(
+            page.width_in,
+            down * page.panel_height_in * sum(heights),
+            down * len(heights),
+            across,
+            height_ratios=heights * down,
+        )
+        for number, panel in enumerate(self.panels):
+            row, column = (number, 0) if page.stacked else (0, number)
+            axes, lines = grid[row * len(heights), column], self.lines(data, number)
+            _draw_panel(axes, panel, data, lines)
+            if differ:
+                below = grid[row * len(heights) + 1, column]
+                _draw_differences(below, axes, panel, data, lines, difference_lines(data, number))
+        draw_legend(figure, figure.axes[0].get_legend_handles_labels()[0])
+        return figure
+
+    def caption(self, data: FigureData, page: Page) -> str:
+        """Return what the panels, lines and bands show."""
+        return f"{self.about(data.level, *page.places)} {self._describe_lines(data)}"
+
+    def _describe_lines(self, data: FigureData) -> str:
+        if any(panel.compares for panel in self.panels):
+            return (
+                "Lines: geometric mean over pairs of runs. Bands: simultaneous 95% intervals; "
+                "one pair has none."
+            )
+        places = [(one.variant, one.seed) for one in data.samples]
+        counts = sorted({len({s for v, s in places if v == variant}) for variant, _ in places})
+        unit = data.study.replicate_unit
+        if not counts:
+            return "No runs."
+        if counts == [1]:
+            return f"One {unit} per variant."
+        many = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+        text = f"Lines: mean over {many} {unit}s per variant. Bands: smallest to largest {unit}."
+        if len(places) > len(set(places)):
+            text += " The curve of a network is the mean of its repeats."
+        if any(panel.difference for panel in self.panels) and has_pairs(data):
+            text += f" Below each: the differences between runs of the same {unit}."
+        return text
 
 
-def _draw_panel(axes: Axes, panel: Panel, data: FigureData, number: int, study: Study) -> None:
+def _describe_throughput(level: Level, first: str, second: str) -> str:
+    return (
+        f"{first.capitalize()}: bytes read by all clients per second, moving average over "
+        f"{THROUGHPUT_WINDOW_S:g} s. "
+        f"{second.capitalize()}: cumulative number of timeouts, of streams started in the measured "
+        f"span ({level.measured_start_s:g} s to {level.measured_end_s:g} s). Grey: outside that "
+        "span."
+    )
+
+
+def _describe_durations(level: Level, first: str, second: str) -> str:
+    timeout = level.classes[WEB].timeout_s if WEB in level.classes else None
+    end = f"the timeout is {timeout:g} s" if timeout else "there is no timeout"
+    return (
+        f"Share of the web clients' streams that had their first payload byte ({first}) and 320 "
+        f"KiB ({second}) by the given time since the stream's start. A failed stream "
+        f"counts as never finishing; {end}. Streams open at the end are right-censored."
+    )
+
+
+def _describe_ratios(level: Level, first: str, second: str) -> str:
+    return (
+        "By how much longer than under the baseline it took until a share of the web clients' "
+        f"streams had their first payload byte ({first}) and 320 KiB ({second}): 1.1 is 10% "
+        "longer. Ratios are taken between runs of the same network."
+    )
+
+
+LINE_FIGURES: Mapping[str, LineFigure] = {
+    "throughput-timeouts": LineFigure(THROUGHPUT_TIMEOUTS, _describe_throughput),
+    "ttfb-320kib": LineFigure(TTFB_320KIB, _describe_durations),
+    "quantile-ratios": LineFigure(QUANTILE_RATIOS, _describe_ratios),
+}
+
+
+def _draw_panel(axes: Axes, panel: Panel, data: FigureData, lines: Lines) -> None:
     grid = panel.grid(data.level)
-    lines = data.lines(number)
-    keep = _interesting(lines) if panel.x_axis == "duration" else slice(None)
-    _draw_lines(axes, panel, grid, keep, lines, panel.scale, study)
-    axes.set(title=panel.title, xlabel=panel.x_label, ylabel=panel.y_label)
+    keep = _nonzero_part(panel, lines)
+    _draw_lines(axes, grid, keep, lines, panel.scale, data.study)
+    axes.set(title=panel.title, xlabel=X_LABELS[panel.x_axis], ylabel=panel.y_label)
     if panel.x_axis == "time":
         _style_time_axis(axes, panel, grid, data.level, lines)
     elif panel.x_axis == "share":
         _style_share_axis(axes, lines)
     else:
         _style_duration_axis(axes, grid[keep], data.level)
+    text = ""
     if not any(np.isfinite(line.mean).any() for line in lines.values()):
-        _write_text(axes, "no data")
-    elif panel.nothing and not any(np.nan_to_num(line.high).any() for line in lines.values()):
-        _write_text(axes, panel.nothing)
+        text = "no data"
+    elif not any(np.nan_to_num(line.high).any() for line in lines.values()):
+        text = panel.nothing
+    if text:
+        write_in_panel(axes, text)
+        axes.set_yticks([])
 
 
 def _draw_lines(
-    axes: Axes,
-    panel: Panel,
-    grid: Floats,
-    keep: slice,
-    lines: Mapping[str, Lines],
-    scale: float,
-    study: Study,
+    axes: Axes, grid: Floats, keep: slice, lines: Lines, scale: float, study: Study
 ) -> None:
     """Draw a line and its band for each variant that has one."""
     shown = [variant for variant in study.variants if variant.name in lines]
     x = grid[keep]
     for place, variant in enumerate(shown):
         line = lines[variant.name]
-        y = scale * line.mean[keep]
-        marks = _mark_indices(panel, y, (place + 0.5) / len(shown))
-        axes.plot(x, y, label=as_drawn(variant.label), zorder=3, **line_style(variant, marks))
+        mean, low, high = (scale * one[keep] for one in (line.mean, line.low, line.high))
+        style = line_style(variant, (place + 0.5) / len(shown))
+        axes.plot(x, mean, label=as_drawn(variant.label), zorder=3, **style)
         if line.seeds > 1:
-            axes.fill_between(
-                x,
-                scale * line.low[keep],
-                scale * line.high[keep],
-                color=variant.color,
-                alpha=0.16,
-                linewidth=0,
-                zorder=2,
-            )
+            axes.fill_between(x, low, high, color=variant.color, alpha=0.16, linewidth=0, zorder=2)
 
 
 def _draw_differences(
-    axes: Axes, above: Axes, panel: Panel, data: FigureData, number: int, study: Study
+    axes: Axes, above: Axes, panel: Panel, data: FigureData, shown: Lines, lines: Lines
 ) -> None:
-    """Draw the differences to the baseline of the panel above, on the same x axis."""
+    """Draw differences to the baseline below a panel that shows ``shown``, on the same x axis."""
     assert panel.difference is not None
     y_label, scale = panel.difference
     grid = panel.grid(data.level)
-    lines = data.differences(number)
-    keep = _interesting(data.lines(number)) if panel.x_axis == "duration" else slice(None)
-    _draw_lines(axes, panel, grid, keep, lines, scale, study)
-    baseline = next(v.label for v in study.variants if v.name == data.baseline)
-    axes.set(xlabel=panel.x_label, ylabel=y_label)
+    keep = _nonzero_part(panel, shown)
+    _draw_lines(axes, grid, keep, lines, scale, data.study)
+    baseline = next(v.label for v in data.study.variants if v.name == data.study.baseline)
+    axes.set(xlabel=X_LABELS[panel.x_axis], ylabel=y_label)
     axes.set_title(f"less that of {as_drawn(baseline)}", fontsize=7.5)
     if panel.x_axis == "duration":
-        _duration_axis(axes)
+        _use_log_durations(axes)
     else:
         _shade_outside(axes, grid, data.level)
     axes.set_xlim(*above.get_xlim())
     above.set_xlabel("")
-    axes.axhline(0.0, color="#555555", linewidth=0.8, linestyle=(0, (1, 1.5)), zorder=1)
+    axes.axhline(0.0, **LINE_OF_INTEREST)
     reach, band = (scale * value for value in _reach(lines, keep))
     # Minimum range of a panel of differences: a hundredth of the panel above.
     least = 1.0 if panel.counts else 0.01 * abs(scale / panel.scale) * above.get_ylim()[1]
@@ -159,11 +249,12 @@ def _draw_differences(
     axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10], integer=panel.counts))
     if band > 1.06 * top:
         _note_cut(axes)
-    if panel.nothing and not band and not any(data.lines(number)[v].high.any() for v in lines):
-        _write_text(axes, panel.nothing, 0.75)  # Avoid the middle, where the lines at zero are.
+    if panel.nothing and not band and not any(shown[variant].high.any() for variant in lines):
+        write_in_panel(axes, panel.nothing, 0.75)  # Avoid the middle, where the lines at zero are.
+        axes.set_yticks([])
 
 
-def _reach(lines: Mapping[str, Lines], keep: slice) -> tuple[float, float]:
+def _reach(lines: Lines, keep: slice) -> tuple[float, float]:
     """Return the largest distance from 0 of the lines, and of their bands."""
 
     def furthest(*arrays: Floats) -> float:
@@ -176,14 +267,6 @@ def _reach(lines: Mapping[str, Lines], keep: slice) -> tuple[float, float]:
     )
 
 
-def _write_text(axes: Axes, words: str, height: float = 0.5) -> None:
-    """Write a text instead of an empty scale. height: its position, as a share of the panel."""
-    axes.text(
-        0.5, height, words, ha="center", va="center", transform=axes.transAxes, color="#555555"
-    )
-    axes.set_yticks([])
-
-
 def _note_cut(axes: Axes) -> None:
     """Note that bands exceed the axis."""
     axes.text(
@@ -192,30 +275,16 @@ def _note_cut(axes: Axes) -> None:
     )  # fmt: skip
 
 
-def _interesting(lines: Mapping[str, Lines]) -> slice:
-    """Return the slice of the grid without the part before any line leaves zero."""
+def _nonzero_part(panel: Panel, lines: Lines) -> slice:
+    """Return the part of the grid to draw: of durations, that after any line leaves zero."""
+    if panel.x_axis != "duration":
+        return slice(None)
     started = [np.flatnonzero(line.high > 0.001) for line in lines.values()]
     first = min((places[0] for places in started if places.size), default=0)
     return slice(max(0, int(first) - 10), None)
 
 
-def _mark_indices(panel: Panel, y: Floats, phase: float) -> list[int]:
-    """Return the indices of markers; ``phase`` in (0, 1) separates those of different lines.
-
-    Markers are evenly spaced in time. On a distribution they are evenly spaced in height, as its
-    steep part is a small part of x.
-    """
-    if panel.x_axis != "duration":
-        places = (np.arange(7) + phase) / 7 * (y.size - 1)
-        return [round(float(place)) for place in places]
-    heights = (np.arange(5) + phase) / 5
-    found = np.searchsorted(np.nan_to_num(y, nan=np.inf), heights)
-    return [int(place) for place in found if place < y.size and np.isfinite(y[place])]
-
-
-def _style_time_axis(
-    axes: Axes, panel: Panel, grid: Floats, level: Level, lines: Mapping[str, Lines]
-) -> None:
+def _style_time_axis(axes: Axes, panel: Panel, grid: Floats, level: Level, lines: Lines) -> None:
     axes.set_xlim(float(grid[0]), float(grid[-1]))
     axes.set_ylim(bottom=0.0)
     reach, band = (panel.scale * value for value in _reach(lines, slice(None)))
@@ -238,9 +307,9 @@ def _shade_outside(axes: Axes, grid: Floats, level: Level) -> None:
             axes.axvspan(float(begin), float(end), color=OUTSIDE_COLOR, linewidth=0, zorder=0)
 
 
-def _style_share_axis(axes: Axes, lines: Mapping[str, Lines]) -> None:
+def _style_share_axis(axes: Axes, lines: Lines) -> None:
     axes.set_xlim(0.0, 1.0)
-    axes.axhline(1.0, color="#555555", linewidth=0.8, linestyle=(0, (1, 1.5)), zorder=1)
+    axes.axhline(1.0, **LINE_OF_INTEREST)
     # Two or three pairs may have a band far wider than the effect, so the lines determine the
     # scale.
     means = [np.abs(np.log(line.mean[np.isfinite(line.mean)])) for line in lines.values()]
@@ -252,7 +321,7 @@ def _style_share_axis(axes: Axes, lines: Mapping[str, Lines]) -> None:
     axes.set_ylim(max(low, 1 / top), min(high, top))
 
 
-def _duration_axis(axes: Axes) -> None:
+def _use_log_durations(axes: Axes) -> None:
     axes.set_xscale("log")
     axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     axes.xaxis.set_minor_locator(NullLocator())
@@ -260,12 +329,12 @@ def _duration_axis(axes: Axes) -> None:
 
 
 def _style_duration_axis(axes: Axes, x: Floats, level: Level) -> None:
-    _duration_axis(axes)
+    _use_log_durations(axes)
     axes.set_xlim(float(x[0]), float(x[-1]) * 1.04)
     axes.set_ylim(0.0, 1.02)
     timeout = level.classes[WEB].timeout_s if WEB in level.classes else None
     if timeout and timeout <= x[-1] * 1.001:
-        axes.axvline(timeout, color="#555555", linewidth=0.8, linestyle=(0, (1, 1.5)), zorder=1)
+        axes.axvline(timeout, **LINE_OF_INTEREST)
         axes.annotate(
             f"timeout {timeout:g} s",
             (timeout, 0.03),

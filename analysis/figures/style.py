@@ -1,11 +1,16 @@
-"""Style of figures: sizes, fonts, and a colour, marker and line style per variant."""
+"""Style of figures: sizes, fonts, grids of panels, legends, and the lines of each variant."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
 from matplotlib.backend_bases import GraphicsContextBase
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from analysis.errors import AnalysisError
@@ -63,8 +68,54 @@ RC: dict[str, Any] = {
     "path.simplify": False,
 }
 
+MARKER_DISTANCE = 0.15
+"""Distance between the markers of a line, as a share of the panel's diagonal."""
+
 OUTSIDE_COLOR = "#ececec"
 """Shade of the time outside of the measured span."""
+
+LINE_OF_INTEREST: dict[str, Any] = {
+    "color": "#555555", "linewidth": 0.8, "linestyle": (0, (1, 1.5)), "zorder": 1,
+}  # fmt: skip
+"""Style of a line at a value such as a timeout or no difference."""
+
+
+def panel_grid(
+    width_in: float, height_in: float, rows: int, columns: int, **options: Any
+) -> tuple[Figure, Any]:
+    """Return a figure and its panels, shape (rows, columns). options: of ``Figure.subplots``."""
+    figure = Figure(figsize=(width_in, height_in), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure, figure.subplots(rows, columns, squeeze=False, **options)
+
+
+def variant_panels(page: Page, count: int) -> tuple[Figure, Any]:
+    """Return ``count`` panels on common axes, in a row or on a narrow page in a column."""
+    shape = (max(1, count), 1) if page.stacked else (1, max(1, count))
+    height_in = shape[0] * page.panel_height_in
+    return panel_grid(page.width_in, height_in, *shape, sharex=True, sharey=True)
+
+
+def write_in_panel(axes: Axes, text: str, height: float = 0.5) -> None:
+    """Write a text instead of data. height: its position, as a share of the panel."""
+    axes.text(
+        0.5, height, text, ha="center", va="center", transform=axes.transAxes, color="#555555"
+    )
+
+
+def draw_legend(figure: Figure, handles: Sequence[Artist]) -> None:
+    """Draw a legend of labelled lines above the panels, with as many columns as fit."""
+    for columns in range(min(len(handles), 6), 0, -1):
+        legend = figure.legend(
+            handles=handles,
+            loc="outside upper center",
+            ncols=columns,
+            frameon=False,
+            handlelength=2.8,
+        )
+        if columns == 1 or legend.get_window_extent().width <= figure.bbox.width:
+            return
+        legend.remove()
 
 
 def as_drawn(name: str) -> str:
@@ -84,7 +135,7 @@ def check_look(variant: Variant) -> None:
         AnalysisError: its colour, marker or line style is invalid.
     """
     try:
-        Line2D([], [], **line_style(variant, []))
+        Line2D([], [], **line_style(variant))
         if not isinstance(variant.linestyle, str):
             # Matplotlib checks the lengths of dashes only when it draws them.
             GraphicsContextBase().set_dashes(*variant.linestyle)
@@ -95,18 +146,18 @@ def check_look(variant: Variant) -> None:
         ) from None
 
 
-def line_style(variant: Variant, marks: list[int]) -> dict[str, Any]:
+def line_style(variant: Variant, phase: float = 0.0) -> dict[str, Any]:
     """Return the line properties of a variant. Dashes and sparse markers are distinct in greyscale.
 
     Args:
         variant: the variant.
-        marks: indices of the points with a marker.
+        phase: place of the markers, in [0, 1), which separates those of different lines.
     """
     return {
         "color": variant.color,
         "linestyle": variant.linestyle,
         "marker": variant.marker,
-        "markevery": marks,
+        "markevery": (phase * MARKER_DISTANCE, MARKER_DISTANCE),
         "markeredgecolor": "white",
         "markeredgewidth": 0.4,
     }

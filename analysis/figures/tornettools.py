@@ -7,23 +7,29 @@ same logs, within the measured span.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter
 
 from analysis.arrays import Floats
-from analysis.figures.custom_figure import CustomFigure, FigureInput, draw_legend
-from analysis.figures.style import Page, as_drawn, line_style
-from analysis.formats.public_tor import STEPS, PublicTor
-from analysis.formats.study import Variant
+from analysis.figures.kind import FigureData, FigureKind
+from analysis.figures.style import (
+    Page,
+    as_drawn,
+    draw_legend,
+    line_style,
+    panel_grid,
+    write_in_panel,
+)
+from analysis.formats.public_tor import STEPS
+from analysis.formats.study import Level
 from analysis.inference.mean_quantiles import MeanQuantiles, mean_quantiles
 from analysis.measures.data import ALL, ClassData
 from analysis.measures.perf import SIZES_BYTES, PerfStreams
@@ -37,11 +43,13 @@ POINTS = 300
 PUBLIC_LABEL = "public Tor"
 PUBLIC_STYLE: dict[str, Any] = {"color": "#555555", "linestyle": (0, (1, 1.2)), "linewidth": 1.4}
 
-MBIT = 1e6
+RELAY_GOODPUT = "relay_goodput"
+
+COLUMNS = ("quantity", "class", "variant", "share", "mean", "low", "high", "simulations")
 
 
 @dataclass(frozen=True)
-class _Quantity:
+class Quantity:
     """The quantity whose distribution a panel shows.
 
     Attributes:
@@ -60,25 +68,189 @@ class _Quantity:
     scale: float = 1.0
     tail: bool = True
 
+    @property
+    def shares(self) -> Floats:
+        """The shares of its quantiles."""
+        if not self.tail:
+            return np.linspace(0.0, 1.0, POINTS + 1)
+        return 1.0 - 10.0 ** -np.linspace(0.0, -np.log10(1.0 - TAIL_END), POINTS + 1)
+
 
 @dataclass(frozen=True)
-class _Sample:
-    """The values of one run for a quantity and class."""
+class Sample:
+    """The values of one class of one run, by quantity; has_public: comparable with public Tor."""
 
-    quantity: str
-    class_name: str
     has_public: bool
-    values: Floats
+    values: Mapping[str, Floats]
 
 
-def _ended(data: ClassData) -> PerfStreams | None:
-    return None if data.perf is None else data.perf.ended_in(data.begin_s, data.end_s)
+@dataclass(frozen=True)
+class TornetFigure(FigureKind):
+    """A row of panels for each class, with a panel for each quantity."""
+
+    about: str
+    quantities: tuple[Quantity, ...]
+
+    def keep(self, run: Mapping[str, ClassData], level: Level) -> dict[str, Sample]:
+        """Return the samples of perf clients by class, or for relays of the whole network."""
+        of_relays = self.quantities[0].name == RELAY_GOODPUT
+        return {
+            name: Sample(
+                # Measurements of the public Tor exclude OnionPerf's downloads from onion services.
+                data.perf is None or all(one.endswith("exit") for one in data.perf.client),
+                {quantity.name: quantity.values(data) for quantity in self.quantities},
+            )
+            for name, data in run.items()
+            if (name == ALL) == of_relays and (of_relays or data.perf is not None)
+        }
+
+    def table(self, data: FigureData) -> pd.DataFrame:
+        """Return a row per quantity, class, variant and share; in seconds, bit/s or per cent."""
+        parts = []
+        for quantity in self.quantities:
+            for class_name in _classes(data):
+                place = {
+                    "quantity": quantity.name,
+                    "class": class_name,
+                    "share": [f"{share:.6g}" for share in quantity.shares],
+                }
+                for variant, line in _lines(data, quantity, class_name).items():
+                    bounds = {"mean": line.mean, "low": line.low, "high": line.high}
+                    own = {"variant": variant, **bounds, "simulations": line.samples}
+                    parts.append(pd.DataFrame({**place, **own}))
+                public = _public(data, quantity, class_name)
+                if public is not None:
+                    parts.append(pd.DataFrame({**place, "variant": PUBLIC_LABEL, "mean": public}))
+        return pd.concat(parts).reindex(columns=COLUMNS) if parts else pd.DataFrame(columns=COLUMNS)
+
+    def draw(self, data: FigureData, page: Page) -> Figure:
+        """Draw the panels."""
+        panels = [(quantity, name) for name in _classes(data) for quantity in self.quantities]
+        across = 1 if page.stacked else len(self.quantities)
+        down = max(1, -(-len(panels) // across))
+        width_in = page.width_in if across > 1 or page.stacked else page.width_in / 2
+        figure, grid = panel_grid(width_in, down * page.panel_height_in, down, across)
+        handles: dict[str, Artist] = {}
+        for axes, (quantity, class_name) in zip(grid.flat, panels, strict=False):
+            _draw_panel(axes, data, quantity, class_name)
+            for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+                handles.setdefault(label, handle)
+        for axes in grid[:, 0]:
+            axes.set_ylabel("Share (CDF)")
+        if handles:
+            draw_legend(figure, list(handles.values()))
+        elif not panels:
+            write_in_panel(grid[0, 0], "no data")
+        return figure
+
+    def caption(self, data: FigureData, page: Page) -> str:
+        """Return what the lines and bands are, and the source of the public Tor's."""
+        level, public = data.level, data.study.public_tor
+        text = (
+            f"{self.about} from {level.measured_start_s:g} s to {level.measured_end_s:g} s of "
+            "simulated time. "
+        )
+        if len({one.seed for one in data.samples}) > 1:
+            text += (
+                "Lines: mean over simulations of each quantile; bands: its pointwise 95% t "
+                "interval, as in tornettools. Simulations without a value are excluded."
+            )
+        else:
+            text += "One simulation of each variant: there are no intervals."
+        if any(quantity.tail for quantity in self.quantities):
+            text += f" The axis of shares stretches the tail and ends at {TAIL_END:g}."
+        drawn = (_public(data, q, name) for q in self.quantities for name in _classes(data))
+        if public is not None and any(one is not None for one in drawn):
+            text += f" Dotted, the {PUBLIC_LABEL}: {public.source}."
+            if public.not_counted:
+                text += f" Excluded from it: {'; '.join(public.not_counted)}."
+        return text
 
 
-def _perf_values(values: Callable[[PerfStreams], Floats]) -> Callable[[ClassData], Floats]:
+def _classes(data: FigureData) -> list[str]:
+    return sorted({name for one in data.samples for name in one.value})
+
+
+def _lines(data: FigureData, quantity: Quantity, class_name: str) -> dict[str, MeanQuantiles]:
+    """Return the line of each variant that has values, in the study's order."""
+    found = {}
+    for variant in data.study.variants:
+        networks: dict[int, list[Floats]] = {}
+        for one in sorted(data.samples, key=lambda one: one.seed):
+            if one.variant == variant.name and class_name in one.value:
+                values = one.value[class_name].values[quantity.name]
+                networks.setdefault(one.seed, []).append(values)
+        line = mean_quantiles(list(networks.values()), quantity.shares)
+        if line is not None:
+            found[variant.name] = line
+    return found
+
+
+def _public(data: FigureData, quantity: Quantity, class_name: str) -> Floats | None:
+    """Return the public Tor's values at the quantity's shares; None if unknown."""
+    public = data.study.public_tor
+    samples = [one.value[class_name] for one in data.samples if class_name in one.value]
+    if public is None or not any(sample.has_public for sample in samples):
+        return None
+    values = public.quantiles.get(quantity.name)
+    factor = public.network_scale if quantity.name == RELAY_GOODPUT else 1.0
+    if values is None or factor is None:
+        return None
+    return factor * np.array(values)[(STEPS * quantity.shares).astype(np.int64)]
+
+
+def _draw_panel(axes: Axes, data: FigureData, quantity: Quantity, class_name: str) -> None:
+    shares, ends = quantity.shares, []
+    lines = _lines(data, quantity, class_name)
+    for place, variant in enumerate(data.study.variants):
+        if variant.name not in lines:
+            continue
+        line = lines[variant.name]
+        mean, low, high = (quantity.scale * one for one in (line.mean, line.low, line.high))
+        style = line_style(variant, place / len(data.study.variants))
+        axes.plot(mean, shares, label=as_drawn(variant.label), **style)
+        if line.samples > 1:
+            axes.fill_betweenx(shares, low, high, color=variant.color, alpha=0.2, linewidth=0)
+        ends.append(float(mean[-1]))
+    public = _public(data, quantity, class_name)
+    if public is not None:
+        axes.plot(quantity.scale * public, shares, label=PUBLIC_LABEL, **PUBLIC_STYLE)
+        ends.append(float(quantity.scale * public[-1]))
+    name = "" if class_name == ALL else f"\n{as_drawn(class_name)}"
+    axes.set(title=f"{quantity.title}{name}", xlabel=quantity.x_label)
+    if not ends:
+        write_in_panel(axes, "no data")
+        return
+    axes.set_xlim(0.0, 1.05 * max(ends) if max(ends) > 0 else 1.0)
+    if quantity.tail:
+        _stretch_tail(axes)
+    else:
+        axes.set_ylim(0.0, 1.0)
+
+
+def _stretch_tail(axes: Axes) -> None:
+    """Scale the axis so that the shares from 0.9 to 0.99 have as much room as those below 0.9."""
+    axes.set_yscale(
+        "function",
+        functions=(
+            lambda share: -np.log10(1.0 - np.minimum(share, 0.9999)),
+            lambda place: 1.0 - 10.0**-place,
+        ),
+    )
+    axes.set_ylim(0.0, TAIL_END)
+    axes.yaxis.set_major_locator(FixedLocator([0.0, 0.5, 0.9, 0.95, TAIL_END]))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{share:g}"))
+    axes.yaxis.set_minor_locator(FixedLocator([]))
+    axes.yaxis.set_minor_formatter(NullFormatter())
+
+
+def _perf(values: Callable[..., Floats], **options: Any) -> Callable[[ClassData], Floats]:
+    """Return values of the downloads of perf clients that ended in the measured span."""
+
     def class_values(data: ClassData) -> Floats:
-        ended = _ended(data)
-        return np.empty(0) if ended is None else values(ended)
+        if data.perf is None:
+            return np.empty(0)
+        return values(data.perf.ended_in(data.begin_s, data.end_s), **options)
 
     return class_values
 
@@ -110,277 +282,66 @@ def _relays_bit_per_s(data: ClassData) -> Floats:
     return 8.0 * np.array(list(per_second.values()), dtype=np.float64)
 
 
-_SIZE_LABELS = {"50kib": "50 KiB", "1mib": "1 MiB", "5mib": "5 MiB"}
+_SIZES = {"50kib": "50 KiB", "1mib": "1 MiB", "5mib": "5 MiB"}
+_SPANS = {("500kib", "1mib"): "0.5 MiB to 1 MiB", ("4mib", "5mib"): "4 MiB to 5 MiB"}
+_ROUND_TRIPS, _FIRST_BYTES = _perf(PerfStreams.round_trips_s), _perf(PerfStreams.first_bytes_s)
 
-TRANSFERS = tuple(
-    _Quantity(
-        f"last_byte_{size}",
-        f"Transfer time, {_SIZE_LABELS[size]}",
-        "Time to last byte (s)",
-        _perf_values(partial(PerfStreams.last_bytes_s, size_bytes=amount)),
-    )
-    for size, amount in SIZES_BYTES.items()
-)
-CIRCUITS = (
-    _Quantity("circuit_build_time", "Circuit build time", "Build time (s)", _build_times_s),
-    _Quantity(
-        "round_trip_time",
-        "Circuit round-trip time",
-        "Time to response (s)",
-        _perf_values(PerfStreams.round_trips_s),
-    ),
-    _Quantity(
-        "first_byte",
-        "Time to first byte",
-        "Time to first byte (s)",
-        _perf_values(PerfStreams.first_bytes_s),
-    ),
-)
-CLIENTS = (
-    _Quantity(
-        "goodput_500kib_1mib",
-        "Client goodput, 0.5 MiB to 1 MiB",
-        "Goodput (Mbit/s)",
-        _perf_values(partial(_goodput_bit_per_s, low="500kib", high="1mib")),
-        1 / MBIT,
-    ),
-    _Quantity(
-        "goodput_4mib_5mib",
-        "Client goodput, 4 MiB to 5 MiB",
-        "Goodput (Mbit/s)",
-        _perf_values(partial(_goodput_bit_per_s, low="4mib", high="5mib")),
-        1 / MBIT,
-    ),
-    _Quantity(
-        "error_rate",
-        "Transfer error rate of a client",
-        "Failed downloads (%)",
-        _perf_values(_error_rates),
-        tail=False,
-    ),
-)
-RELAYS = (
-    _Quantity(
-        "relay_goodput",
-        "Goodput of all relays in a second",
-        "Sum of relays' goodput (Mbit/s)",
-        _relays_bit_per_s,
-        1 / MBIT,
-        tail=False,
-    ),
-)
-
-
-def _keep(quantities: Sequence[_Quantity], run: Mapping[str, ClassData]) -> list[_Sample]:
-    samples = []
-    for name, data in run.items():
-        if (name == ALL) != (quantities is RELAYS) or (name != ALL and data.perf is None):
-            continue
-        # Measurements of the public Tor exclude OnionPerf's downloads from onion services.
-        exits = data.perf is None or all(one.endswith("exit") for one in data.perf.client)
-        for quantity in quantities:
-            samples.append(_Sample(quantity.name, name, exits, quantity.values(data)))
-    return samples
-
-
-def _shares(quantity: _Quantity) -> Floats:
-    if not quantity.tail:
-        return np.linspace(0.0, 1.0, POINTS + 1)
-    return 1.0 - 10.0 ** -np.linspace(0.0, -np.log10(1.0 - TAIL_END), POINTS + 1)
-
-
-def _classes(shown: FigureInput) -> list[str]:
-    return sorted({sample.class_name for one in shown.samples for sample in one.value})
-
-
-def _samples(
-    shown: FigureInput, quantity: _Quantity, class_name: str, variant: str
-) -> list[list[Floats]]:
-    """Return for each network, by seed, the values of each simulation of a variant."""
-    found: dict[int, list[Floats]] = {}
-    for one in sorted(shown.samples, key=lambda one: one.seed):
-        for sample in one.value:
-            place = one.variant, sample.quantity, sample.class_name
-            if place == (variant, quantity.name, class_name):
-                found.setdefault(one.seed, []).append(sample.values)
-    return list(found.values())
-
-
-def _line(
-    shown: FigureInput, quantity: _Quantity, class_name: str, variant: Variant
-) -> MeanQuantiles | None:
-    samples = _samples(shown, quantity, class_name, variant.name)
-    return mean_quantiles(samples, _shares(quantity))
-
-
-def _public(shown: FigureInput, quantity: _Quantity, class_name: str) -> Floats | None:
-    """Return the public Tor's values at the quantity's shares; None if unknown."""
-    public = shown.study.public_tor
-    exits = any(
-        sample.has_public
-        for one in shown.samples
-        for sample in one.value
-        if sample.class_name == class_name
-    )
-    if public is None or not exits:
-        return None
-    values = public.quantiles.get(quantity.name)
-    factor = _public_factor(public, quantity)
-    if values is None or factor is None:
-        return None
-    return factor * np.array(values)[(STEPS * _shares(quantity)).astype(np.int64)]
-
-
-def _public_factor(public: PublicTor, quantity: _Quantity) -> float | None:
-    return public.network_scale if quantity.name == "relay_goodput" else 1.0
-
-
-def _table(quantities: Sequence[_Quantity], shown: FigureInput) -> list[list[str]]:
-    """Return a row per quantity, class, variant and share; values in seconds, bit/s or per cent."""
-    rows = [["quantity", "class", "variant", "share", "mean", "low", "high", "simulations"]]
-
-    def add(where: list[str], shares: Floats, *columns: Floats, simulations: str) -> None:
-        for share, *values in zip(shares, *columns, strict=True):
-            numbers = ["" if np.isnan(value) else f"{value:.9g}" for value in values]
-            rows.append([*where, f"{share:.6g}", *numbers, simulations])
-
-    for quantity in quantities:
-        shares = _shares(quantity)
-        for class_name in _classes(shown):
-            for variant in shown.study.variants:
-                line = _line(shown, quantity, class_name, variant)
-                if line is not None:
-                    where = [quantity.name, class_name, variant.name]
-                    columns = (line.mean, line.low, line.high)
-                    add(where, shares, *columns, simulations=str(line.samples))
-            public = _public(shown, quantity, class_name)
-            if public is not None:
-                nothing = np.full(shares.shape, np.nan)
-                where = [quantity.name, class_name, PUBLIC_LABEL]
-                add(where, shares, public, nothing, nothing, simulations="")
-    return rows
-
-
-def _draw(quantities: Sequence[_Quantity], shown: FigureInput, page: Page) -> Figure:
-    """Draw a row of panels for each class, with a panel for each quantity."""
-    classes = _classes(shown)
-    panels = [(quantity, name) for name in classes for quantity in quantities]
-    across = 1 if page.stacked else len(quantities)
-    down = max(1, -(-len(panels) // across))
-    width_in = page.width_in if across > 1 or page.stacked else page.width_in / 2
-    figure = Figure(figsize=(width_in, down * page.panel_height_in), layout="constrained")
-    FigureCanvasAgg(figure)
-    if not panels:
-        figure.text(0.5, 0.5, "no data", ha="center", va="center")
-        return figure
-    grid = figure.subplots(down, across, squeeze=False)
-    handles: dict[str, Artist] = {}
-    for axes, (quantity, class_name) in zip(grid.flat, panels, strict=True):
-        _draw_panel(axes, shown, quantity, class_name)
-        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
-            handles.setdefault(label, handle)
-    for axes in grid[:, 0]:
-        axes.set_ylabel("Share (CDF)")
-    if handles:
-        draw_legend(figure, list(handles.values()), list(handles))
-    return figure
-
-
-def _draw_panel(axes: Axes, shown: FigureInput, quantity: _Quantity, class_name: str) -> None:
-    shares, ends = _shares(quantity), []
-    for place, variant in enumerate(shown.study.variants):
-        line = _line(shown, quantity, class_name, variant)
-        if line is None:
-            continue
-        x = quantity.scale * line.mean
-        marks = list(range(20 + 15 * place, shares.size, 60))
-        axes.plot(x, shares, label=as_drawn(variant.label), **line_style(variant, marks))
-        if line.samples > 1:
-            low, high = quantity.scale * line.low, quantity.scale * line.high
-            axes.fill_betweenx(shares, low, high, color=variant.color, alpha=0.2, linewidth=0)
-        ends.append(float(x[-1]))
-    public = _public(shown, quantity, class_name)
-    if public is not None:
-        axes.plot(quantity.scale * public, shares, label=PUBLIC_LABEL, **PUBLIC_STYLE)
-        ends.append(float(quantity.scale * public[-1]))
-    name = "" if class_name == ALL else f"\n{as_drawn(class_name)}"
-    axes.set(title=f"{quantity.title}{name}", xlabel=quantity.x_label)
-    if not ends:
-        axes.text(0.5, 0.5, "no data", ha="center", va="center", transform=axes.transAxes)
-        return
-    axes.set_xlim(0.0, 1.05 * max(ends) if max(ends) > 0 else 1.0)
-    if quantity.tail:
-        _stretch_tail(axes)
-    else:
-        axes.set_ylim(0.0, 1.0)
-
-
-def _stretch_tail(axes: Axes) -> None:
-    """Scale the axis so that the shares from 0.9 to 0.99 have as much room as those below 0.9."""
-    axes.set_yscale(
-        "function",
-        functions=(
-            lambda share: -np.log10(1.0 - np.minimum(share, 0.9999)),
-            lambda place: 1.0 - 10.0**-place,
+TORNET_FIGURES: Mapping[str, TornetFigure] = {
+    "perf-transfer-times": TornetFigure(
+        "Downloads of perf clients that completed, timed from the command,",
+        tuple(
+            Quantity(
+                f"last_byte_{size}",
+                f"Transfer time, {_SIZES[size]}",
+                "Time to last byte (s)",
+                _perf(PerfStreams.last_bytes_s, size_bytes=amount),
+            )
+            for size, amount in SIZES_BYTES.items()
         ),
-    )
-    axes.set_ylim(0.0, TAIL_END)
-    axes.yaxis.set_major_locator(FixedLocator([0.0, 0.5, 0.9, 0.95, TAIL_END]))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{share:g}"))
-    axes.yaxis.set_minor_locator(FixedLocator([]))
-    axes.yaxis.set_minor_formatter(NullFormatter())
-
-
-def _caption(about: str, quantities: Sequence[_Quantity], shown: FigureInput, page: Page) -> str:
-    level, seeds = shown.level, sorted({one.seed for one in shown.samples})
-    lines = (
-        "Lines: mean over simulations of each quantile; bands: its pointwise 95% t interval, "
-        "as in tornettools. Simulations without a value are excluded."
-        if len(seeds) > 1
-        else "One simulation of each variant: there are no intervals."
-    )
-    tail = (
-        f" The axis of shares stretches the tail and ends at {TAIL_END:g}."
-        if any(quantity.tail for quantity in quantities)
-        else ""
-    )
-    public = shown.study.public_tor
-    known = (
-        f" Dotted, the {PUBLIC_LABEL}: {public.source}."
-        if public is not None
-        and any(
-            _public(shown, quantity, name) is not None
-            for quantity in quantities
-            for name in _classes(shown)
-        )
-        else ""
-    )
-    if public is not None and known and public.not_counted:
-        known += f" Excluded from it: {'; '.join(public.not_counted)}."
-    return (
-        f"{about} from {level.measured_start_s:g} s to {level.measured_end_s:g} s of simulated "
-        f"time. {lines}{tail}{known}"
-    )
-
-
-def _custom_figure(about: str, quantities: Sequence[_Quantity]) -> CustomFigure:
-    return CustomFigure(
-        partial(_keep, quantities),
-        partial(_draw, quantities),
-        partial(_table, quantities),
-        partial(_caption, about, quantities),
-        shows=lambda own, other: own.name == other.name,
-    )
-
-
-TORNET_FIGURES = {
-    "perf-transfer-times": _custom_figure(
-        "Downloads of perf clients that completed, timed from the command,", TRANSFERS
     ),
-    "perf-circuits": _custom_figure(
+    "perf-circuits": TornetFigure(
         "Circuits of perf clients, and their completed downloads, timed from the command,",
-        CIRCUITS,
+        (
+            Quantity("circuit_build_time", "Circuit build time", "Build time (s)", _build_times_s),
+            Quantity(
+                "round_trip_time", "Circuit round-trip time", "Time to response (s)", _ROUND_TRIPS
+            ),
+            Quantity("first_byte", "Time to first byte", "Time to first byte (s)", _FIRST_BYTES),
+        ),
     ),
-    "perf-goodput": _custom_figure("Downloads of perf clients that ended", CLIENTS),
-    "relay-goodput": _custom_figure("Bytes that all relays and authorities wrote", RELAYS),
+    "perf-goodput": TornetFigure(
+        "Downloads of perf clients that ended",
+        (
+            *(
+                Quantity(
+                    f"goodput_{low}_{high}",
+                    f"Client goodput, {span}",
+                    "Goodput (Mbit/s)",
+                    _perf(_goodput_bit_per_s, low=low, high=high),
+                    1e-6,
+                )
+                for (low, high), span in _SPANS.items()
+            ),
+            Quantity(
+                "error_rate",
+                "Transfer error rate of a client",
+                "Failed downloads (%)",
+                _perf(_error_rates),
+                tail=False,
+            ),
+        ),
+    ),
+    "relay-goodput": TornetFigure(
+        "Bytes that all relays and authorities wrote",
+        (
+            Quantity(
+                RELAY_GOODPUT,
+                "Goodput of all relays in a second",
+                "Sum of relays' goodput (Mbit/s)",
+                _relays_bit_per_s,
+                1e-6,
+                tail=False,
+            ),
+        ),
+    ),
 }

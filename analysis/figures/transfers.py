@@ -1,19 +1,26 @@
-"""Figures of transfers between peers: window, bytes in flight and requests of single runs."""
+"""Figure of transfers between peers: window, bytes in flight and requests of single runs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from analysis.arrays import Floats
-from analysis.figures.custom_figure import CustomFigure, FigureInput, draw_legend
-from analysis.figures.style import Page, as_drawn
-from analysis.formats.study import Variant
+from analysis.figures.kind import FigureData, FigureKind
+from analysis.figures.style import (
+    LINE_OF_INTEREST,
+    Page,
+    as_drawn,
+    draw_legend,
+    variant_panels,
+    write_in_panel,
+)
+from analysis.formats.study import Level, Variant
 from analysis.measures.data import ClassData
 from analysis.measures.peer_transfer import BLOCK_BYTES, PeerTransfer
 
@@ -21,122 +28,105 @@ MIN_SHOWN_S = 2.0
 SHOWN_AFTER = 1.25
 """End of a figure, as a multiple of the time to leave slow start."""
 
-
-@dataclass(frozen=True)
-class _Curve:
-    name: str
-    label: str
-    color: str
-    linestyle: str
-
+REQUESTS = "requested_bytes"
 
 # These colours are from Paul Tol's palettes, with distinct lightness, and match the text's figures.
-_CURVES = (
-    _Curve("window_bytes", "congestion window", "#44AA77", "-"),
-    _Curve("in_flight_bytes", "bytes in flight", "#114433", "-"),
-    _Curve("requested_bytes", "requests, as bytes", "#CC3311", "--"),
-)
+CURVES = {
+    "window_bytes": ("congestion window", "#44AA77", "-"),
+    "in_flight_bytes": ("bytes in flight", "#114433", "-"),
+    REQUESTS: ("requests, as bytes", "#CC3311", "--"),
+}
+"""Name in the CSV -> label, colour and line style."""
 
 
-@dataclass(frozen=True)
-class _OneRun:
-    """The run of a variant that is shown."""
+class TransferWindow(FigureKind):
+    """A panel for each variant, on common axes, with the run of the lowest seed."""
 
-    variant: Variant
-    seed: int
-    transfer: PeerTransfer
+    def keep(self, run: Mapping[str, ClassData], level: Level) -> PeerTransfer | None:
+        """Return the transfer of a run."""
+        return next((data.transfer for data in run.values() if data.transfer is not None), None)
 
-
-def _keep(run: Mapping[str, ClassData]) -> PeerTransfer | None:
-    return next((data.transfer for data in run.values() if data.transfer is not None), None)
-
-
-def _first_seed_runs(shown: FigureInput) -> list[_OneRun]:
-    """Return the run with the lowest seed of each variant, in the study's order."""
-    found = []
-    for variant in shown.study.variants:
-        runs = [
-            one for one in shown.samples if one.variant == variant.name and one.value is not None
+    def table(self, data: FigureData) -> pd.DataFrame:
+        """Return variant, seed, curve, time since the connection, and bytes."""
+        end_s = _end_s(data)
+        columns = ["variant", "seed", "series", "x_s", "bytes"]
+        rows = [
+            (variant.name, seed, name, f"{x_s:.6f}", value)
+            for variant, seed, transfer in _runs(data)
+            for name in CURVES
+            for x_s, value in zip(*_points(transfer, name, end_s), strict=True)
         ]
-        if runs:
-            first = min(runs, key=lambda one: one.seed)
-            found.append(_OneRun(variant, first.seed, first.value))
-    return found
+        return pd.DataFrame(rows, columns=columns)
+
+    def draw(self, data: FigureData, page: Page) -> Figure:
+        """Draw the panels."""
+        runs = list(_runs(data))
+        figure, grid = variant_panels(page, len(runs))
+        if not runs:
+            write_in_panel(grid[0, 0], "no data")
+            return figure
+        end_s = _end_s(data)
+        # The requests may exceed the window many times, so the window determines the scale.
+        top = max(
+            float(np.max(_points(transfer, name, end_s)[1], initial=0.0))
+            for _, _, transfer in runs
+            for name in CURVES
+            if name != REQUESTS
+        )
+        for (variant, _, transfer), axes in zip(runs, grid.flat, strict=True):
+            _draw_panel(axes, variant, transfer, end_s)
+            axes.set_ylim(0.0, max(1.0, 1.1 * top / 1000))
+        for axes in grid[:, 0]:
+            axes.set_ylabel("kB")
+        draw_legend(figure, figure.axes[0].get_legend_handles_labels()[0])
+        return figure
+
+    def caption(self, data: FigureData, page: Page) -> str:
+        """Return what the curves are, and of which network."""
+        seeds = ", ".join(map(str, sorted({seed for _, seed, _ in _runs(data)})))
+        which = f" One run of each variant, of network {seeds}." if seeds else ""
+        return (
+            "The seed's congestion window, its maximum bytes in flight (between two lines "
+            "of its log), and the downloader's requests in bytes. The dotted line shows when "
+            f"the transport leaves slow start. Requests above the frame are not shown.{which}"
+        )
 
 
-def _end_s(shown_runs: Sequence[_OneRun]) -> float:
+def _runs(data: FigureData) -> Iterator[tuple[Variant, int, PeerTransfer]]:
+    """Yield variant, seed and transfer of each run to show."""
+    for variant, sample in data.first_runs():
+        if sample.value is not None:
+            yield variant, sample.seed, sample.value
+
+
+def _end_s(data: FigureData) -> float:
     """Return the end of the figure, slightly after the last variant has left slow start."""
-    transfers = [one.transfer for one in shown_runs]
+    transfers = [transfer for _, _, transfer in _runs(data)]
+    if not transfers:
+        return MIN_SHOWN_S
     ends_s = [t.end_s if t.left_slow_start_s is None else t.left_slow_start_s for t in transfers]
     last_s = min(max(ends_s) * SHOWN_AFTER, max(t.end_s for t in transfers))
     return max(MIN_SHOWN_S, last_s)
 
 
-def _points(transfer: PeerTransfer, curve: _Curve, end_s: float) -> tuple[Floats, Floats]:
-    if curve.name == "requested_bytes":
+def _points(transfer: PeerTransfer, name: str, end_s: float) -> tuple[Floats, Floats]:
+    if name == REQUESTS:
         times_s, values = transfer.requests_s, BLOCK_BYTES * transfer.outstanding_requests
     else:
-        times_s, values = transfer.utp_s, getattr(transfer, curve.name)
+        times_s, values = transfer.utp_s, getattr(transfer, name)
     keep = times_s <= end_s
     return times_s[keep], values[keep]
 
 
-def _table(shown: FigureInput) -> list[list[str]]:
-    """Return variant, seed, curve, time since the connection, and bytes."""
-    rows = [["variant", "seed", "series", "x_s", "bytes"]]
-    shown_runs = _first_seed_runs(shown)
-    for one in shown_runs:
-        for curve in _CURVES:
-            for x_s, value in zip(*_points(one.transfer, curve, _end_s(shown_runs)), strict=True):
-                numbers = [f"{x_s:.6f}", f"{value:.9g}"]
-                rows.append([one.variant.name, str(one.seed), curve.name, *numbers])
-    return rows
-
-
-def _draw(shown: FigureInput, page: Page) -> Figure:
-    """Draw a panel for each variant, on common axes."""
-    shown_runs = _first_seed_runs(shown)
-    rows, columns = (len(shown_runs), 1) if page.stacked else (1, len(shown_runs))
-    figure = Figure(
-        figsize=(page.width_in, max(1, rows) * page.panel_height_in), layout="constrained"
-    )
-    FigureCanvasAgg(figure)
-    if not shown_runs:
-        figure.text(0.5, 0.5, "no data", ha="center", va="center")
-        return figure
-    end_s = _end_s(shown_runs)
-    # The requests may exceed the window many times, so the window determines the scale.
-    top = max(
-        float(np.max(_points(one.transfer, curve, end_s)[1], initial=0.0))
-        for one in shown_runs
-        for curve in _CURVES[:2]
-    )
-    grid = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
-    for one, axes in zip(shown_runs, grid.flat, strict=True):
-        _draw_panel(axes, one, end_s)
-        axes.set_ylim(0.0, max(1.0, 1.1 * top / 1000))
-    for axes in grid[:, 0]:
-        axes.set_ylabel("kB")
-    draw_legend(figure, *figure.axes[0].get_legend_handles_labels())
-    return figure
-
-
-def _draw_panel(axes: Axes, one: _OneRun, end_s: float) -> None:
-    for curve in _CURVES:
-        times_s, values = _points(one.transfer, curve, end_s)
-        axes.plot(
-            times_s,
-            values / 1000,
-            label=curve.label,
-            color=curve.color,
-            linestyle=curve.linestyle,
-            linewidth=1.1,
-            drawstyle="steps-post",
-        )
-    left_s = one.transfer.left_slow_start_s
+def _draw_panel(axes: Axes, variant: Variant, transfer: PeerTransfer, end_s: float) -> None:
+    for name, (label, color, linestyle) in CURVES.items():
+        times_s, values = _points(transfer, name, end_s)
+        style: dict[str, Any] = {"color": color, "linestyle": linestyle, "linewidth": 1.1}
+        axes.plot(times_s, values / 1000, label=label, drawstyle="steps-post", **style)
+    left_s = transfer.left_slow_start_s
     if left_s is not None:
         late = left_s > end_s / 2
-        axes.axvline(left_s, color="#555555", linewidth=0.8, linestyle=(0, (1, 1.5)), zorder=1)
+        axes.axvline(left_s, **LINE_OF_INTEREST)
         axes.annotate(
             f"slow start ends: {left_s:.2f} s",
             (left_s, 0.985),
@@ -150,22 +140,5 @@ def _draw_panel(axes: Axes, one: _OneRun, end_s: float) -> None:
             # Give the text a background, as it may cross several lines.
             bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.0},
         )
-    axes.set(title=as_drawn(one.variant.label), xlabel="Time since the connection (s)")
+    axes.set(title=as_drawn(variant.label), xlabel="Time since the connection (s)")
     axes.set_xlim(0.0, end_s)
-
-
-def _caption(shown: FigureInput, page: Page) -> str:
-    seeds = sorted({one.seed for one in _first_seed_runs(shown)})
-    which = f" One run of each variant, of network {', '.join(map(str, seeds))}." if seeds else ""
-    return (
-        "The seed's congestion window, its maximum bytes in flight (between two lines "
-        "of its log), and the downloader's requests in bytes. The dotted line shows when "
-        f"the transport leaves slow start. Requests above the frame are not shown.{which}"
-    )
-
-
-TRANSFER_FIGURES = {
-    "transfer-window": CustomFigure(
-        _keep, _draw, _table, _caption, shows=lambda own, other: own.name == other.name
-    )
-}

@@ -2,81 +2,87 @@
 
 from __future__ import annotations
 
-import csv
 import io
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
+from PIL import Image
 
-from analysis.figures.catalogue import CUSTOM_FIGURES, line_figure
-from analysis.figures.custom_figure import FigureInput
-from analysis.figures.figure_data import FigureData
-from analysis.figures.lines import draw_lines, lines_csv
-from analysis.figures.png import save_png
+from analysis.figures.kind import FigureData
 from analysis.figures.style import RC, TEXT, Page
-from analysis.formats.study import FigureSpec, Study
+from analysis.formats.csv_tables import csv_text
+
+PNG_DPI = 200
 
 
 @dataclass(frozen=True)
-class FigurePaths:
-    """Files of one figure, its caption, and the same drawing as SVG for the report."""
+class WrittenFigure:
+    """The files of a figure, its heading and caption, and the same drawing as SVG for a page."""
 
-    spec: FigureSpec
-    pdf: Path
-    png: Path
-    csv: Path
-    svg: bytes
+    base: Path
+    heading: str
     caption: str
+    svg: bytes
 
-    def moved_to(self, directory: Path) -> FigurePaths:
+    @property
+    def name(self) -> str:
+        """Name of the files without extension."""
+        return self.base.name
+
+    def path(self, extension: str) -> Path:
+        """Return the path of a file: pdf, png or csv."""
+        return self.base.with_name(f"{self.name}.{extension}")
+
+    def moved_to(self, directory: Path) -> WrittenFigure:
         """Return the same files in another directory."""
-        pdf, png, csv_path = (directory / path.name for path in (self.pdf, self.png, self.csv))
-        return FigurePaths(self.spec, pdf, png, csv_path, self.svg, self.caption)
+        return replace(self, base=directory / self.name)
 
 
-def write_figure(data: FigureData, study: Study, directory: Path, page: Page = TEXT) -> FigurePaths:
-    """Draw a figure as <id>.pdf, .png and .csv in ``directory``; same data, same bytes."""
-    picture = CUSTOM_FIGURES.get(data.spec.kind)
-    shown = FigureInput(data.spec, data.level, study, tuple(data.samples))
-    base = directory / data.spec.id
-    paths = {name: base.with_name(f"{data.spec.id}.{name}") for name in ("pdf", "png", "csv")}
-    table = lines_csv(data, study) if picture is None else _as_csv(picture.table(shown))
-    paths["csv"].write_text(table, encoding="utf-8")
-    svg = save(
-        lambda: draw_lines(data, study, page) if picture is None else picture.draw(shown, page),
-        paths["pdf"],
-        paths["png"],
+def write_figure(data: FigureData, directory: Path, page: Page = TEXT) -> WrittenFigure:
+    """Write <id>.pdf, .png and .csv of a figure into ``directory``."""
+    return write_drawing(
+        lambda: data.kind.draw(data, page),
+        directory / data.spec.id,
+        data.study.figure_title(data.spec),
+        data.kind.caption(data, page),
+        csv_text(data.kind.table(data)),
     )
-    if picture is None:
-        replicates = data.seeds_text(study.replicate_unit)
-        caption = f"{line_figure(data.spec).caption(data.level, page)} {replicates}"
-    else:
-        caption = picture.caption(shown, page)
-    return FigurePaths(data.spec, paths["pdf"], paths["png"], paths["csv"], svg, caption)
 
 
-def save(draw: Callable[[], Figure], pdf: Path, png: Path) -> bytes:
-    """Draw a figure, write it as PDF and PNG, and return it as SVG; same data, same bytes."""
+def write_drawing(
+    draw: Callable[[], Figure], base: Path, heading: str, caption: str, table: str | None
+) -> WrittenFigure:
+    """Write a drawing as ``base``.pdf and .png, and its data as .csv if there are any."""
+    written = WrittenFigure(base, heading, caption, b"")
+    if table is not None:
+        written.path("csv").write_text(table, encoding="utf-8")
     settings: Any = {**mpl.rcParamsDefault, **RC, "backend": "agg"}
     with mpl.rc_context(settings):
         figure = draw()
         # The letters of a PNG are fitted to its pixels, which makes words wider, so the PNG has a
         # separate layout. PDF and SVG measure words alike, so they share one.
-        save_png(figure, png)
+        _save_png(figure, written.path("png"))
         nothing = {"Creator": None, "Producer": None, "CreationDate": None}
-        figure.savefig(pdf, format="pdf", metadata=nothing)
+        figure.savefig(written.path("pdf"), format="pdf", metadata=nothing)
         figure.set_layout_engine(None)
         svg = io.BytesIO()
         nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
         figure.savefig(svg, format="svg", metadata=nothing)
-    return svg.getvalue()
+    return replace(written, svg=svg.getvalue())
 
 
-def _as_csv(rows: Sequence[Sequence[str]]) -> str:
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(rows)
-    return text.getvalue()
+def _save_png(figure: Figure, path: Path) -> None:
+    """Write a PNG with at most 256 colours.
+
+    A palette needs a third of the bytes of full colour. Curves and bands of up to five variants
+    have fewer shades than visible. PDF and SVG contain all shades.
+    """
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=PNG_DPI)
+    with Image.open(buffer) as image:
+        reduced = image.convert("RGB").quantize(256, dither=Image.Dither.NONE)
+    reduced.save(path, format="PNG", optimize=True, dpi=(PNG_DPI, PNG_DPI))

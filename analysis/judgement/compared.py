@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from analysis.inference.intervals import Interval
 from analysis.judgement.claims.claim import Part
 from analysis.judgement.judging import Judgement
 from analysis.judgement.verdicts import Grade, Verdict
@@ -66,3 +68,31 @@ def size_in_margins(found: Verdict | Part) -> float:
         return float(abs(np.log(effect)) / np.log(found.margin))
     # A margin relative to almost zero would make this infinite.
     return min(abs(effect) / found.margin, 1e300)
+
+
+def judgement_record(judgement: Judgement) -> dict[str, object]:
+    """Return a judgement as columns for CSV files."""
+    metric, verdict = judgement.metric, judgement.verdict
+    return {
+        "class": judgement.class_name,
+        "metric": metric.name,
+        "unit": metric.unit,
+        "endpoint": None if judgement.endpoint is None else judgement.endpoint + 1,
+        "note": "; ".join(filter(None, (verdict.reason, verdict.caution))),
+        **{
+            name: getattr(verdict, name)
+            for name in (
+                *("scale", "margin", "grade", "direction", "p_different", "p_equivalent"),
+                *("count", "agreeing", "detectable", "more_networks"),
+            )
+        },
+        **interval_record(verdict.effect),
+    }
+
+
+def interval_record(
+    interval: Interval | None, names: Sequence[str] = ("effect", "low", "high")
+) -> dict[str, float | None]:
+    """Return estimate and bounds as columns for CSV files."""
+    values = (None,) * 3 if interval is None else (interval.estimate, interval.low, interval.high)
+    return dict(zip(names, values, strict=True))

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from analysis.formats.study import Replicate
-from analysis.inference.intervals import CONFIDENCE, Interval
+from analysis.inference.intervals import CONFIDENCE
 from analysis.inference.sample_size import POWER
 from analysis.judgement.compared import VariantComparison
 from analysis.judgement.judging import Judgement
-from analysis.judgement.verdicts import LEVEL, Grade, Verdict
+from analysis.judgement.verdicts import LEVEL, Grade
 from analysis.measures.data import ALL
 from analysis.measures.durations import DURATIONS
 from analysis.measures.metric import rank_label
-from analysis.pages.numbers import format_number, readable_unit, scaled
+from analysis.pages.numbers import format_difference, format_number, readable_unit
 
 
 def answer(
@@ -33,24 +32,28 @@ def answer(
     judged = [one for one in compared if one.judgements]
     if not judged:
         return []
-    replicate = judged[0].judgements[0].verdict.replicate
-    if max(one.networks for one in judged) == 1:
+    unit = judged[0].judgements[0].verdict.replicate
+    counts = sorted({one.networks for one in judged})
+    if counts[-1] == 1:
         return [
-            f"Pilot, 1 {replicate}: differences between {replicate}s are unknown, so nothing "
-            f"can be judged. Run more of them, for example with {replicate.upper()}S=5.",
+            f"Pilot, 1 {unit}: differences between {unit}s are unknown, so nothing "
+            f"can be judged. Run more of them, for example with {unit.upper()}S=5.",
             *_endpoints(judged),
         ]
-    paragraphs = [_networks(judged, replicate), *_endpoints(judged), *_detectable(judged)]
-    return paragraphs if error_level is None else [*paragraphs, *_scope(judged, error_level)]
-
-
-def _networks(compared: Sequence[VariantComparison], replicate: Replicate) -> str:
-    counts = sorted({one.networks for one in compared})
     many = f"{counts[0]} to {counts[-1]}" if len(counts) > 1 else f"{counts[0]}"
-    if replicate == "repeat":
-        return f"{many} repeats of one network: the answer is about this network."
-    pilot = "Pilot, " if any(one.pilot for one in compared) else ""
-    return f"{pilot}{many} networks."
+    if unit == "repeat":
+        first = f"{many} repeats of one network: the answer is about this network."
+    else:
+        first = f"{'Pilot, ' if any(one.pilot for one in judged) else ''}{many} networks."
+    paragraphs = [first, *_endpoints(judged), *_detectable(judged)]
+    if error_level is not None and len(judged) > 1:
+        together = 1 - (1 - error_level) ** len(judged)
+        paragraphs.append(
+            f'The chance of a false "shown" is {100 * error_level:.2g}% for each of the '
+            f"{len(judged)} comparisons, and may reach {100 * together:.0f}% for all of them "
+            "together."
+        )
+    return paragraphs
 
 
 def _endpoints(compared: Sequence[VariantComparison]) -> list[str]:
@@ -64,62 +67,51 @@ def _endpoints(compared: Sequence[VariantComparison]) -> list[str]:
 
 
 def _paragraph(place: str, group: Sequence[tuple[VariantComparison, Judgement]]) -> str:
-    sentences = [
-        f"{_first(one, judgement) if number == 0 else _next(one, judgement)}: {_grade(judgement)}."
-        for number, (one, judgement) in enumerate(group)
+    sentences = [f"{place}:"] if place else []
+    for number, (one, judgement) in enumerate(group):
+        effect = _first(one, judgement) if number == 0 else _next(one, judgement)
+        bounds = _bounds(judgement, named=number == 0)
+        sentences.append(f"{effect}{bounds}: {_grade(judgement)}.")
+    exposures = [
+        judgement.exposure
+        for _, judgement in group
+        if judgement.verdict.p_different is not None and judgement.exposure is not None
     ]
-    judged = [judgement for _, judgement in group if judgement.verdict.p_different is not None]
-    exposed = {judgement.exposure for judgement in judged} - {None}
-    if exposed:
-        share = max(value for value in exposed if value is not None)
+    if exposures:
         sentences.append(
-            f"Harm to up to {100 * share:.0f}% of {judged[0].verdict.replicate}s may have been "
-            "missed."
+            f"Harm to up to {100 * max(exposures):.0f}% of {group[0][1].verdict.replicate}s may "
+            "have been missed."
         )
-    return " ".join([*([f"{place}:"] if place else []), *sentences])
+    return " ".join(sentences)
 
 
 def _first(one: VariantComparison, judgement: Judgement) -> str:
-    """Return the sentence with endpoint, variant and baseline."""
-    verdict, name = judgement.verdict, _subject(judgement)
+    """Return the effect with endpoint, variant and baseline."""
+    verdict, metric, name = judgement.verdict, judgement.metric, endpoint_name(judgement)
+    subject = f"The {name}" if name[0].islower() else name
     if verdict.effect is None:
-        return f"{name} under {one.variant} against {one.baseline}"
-    change = _change(judgement)
-    if _is_time_of_class(judgement) and verdict.scale == "ratio":
-        duration = next(d for d in DURATIONS if d.name == judgement.metric.duration)
-        to = duration.label.removeprefix("Time ").replace("to first", "to the first")
-        to = to.replace("to last", "to the last")
-        of = (
-            ""
-            if judgement.metric.quantile is None
-            else f" ({rank_label(judgement.metric.quantile)})"
-        )
-        who = f"{judgement.class_name[0].upper()}{judgement.class_name[1:]} clients"
-        text = f"{who} take {change} {to}{of} under {one.variant} as under {one.baseline}"
-    elif verdict.scale == "ratio":
-        text = f"{name} is {change} under {one.variant} as under {one.baseline}"
-    elif verdict.effect.estimate == 0:
-        text = f"{name} is equal under {one.variant} and {one.baseline}"
-    else:
-        text = f"{name} is {change} under {one.variant} than under {one.baseline}"
-    return text + _interval(judgement, named=True)
+        return f"{subject} under {one.variant} against {one.baseline}"
+    size = _size(judgement)
+    if size == "equal":
+        return f"{subject} is equal under {one.variant} and {one.baseline}"
+    if verdict.scale == "difference":
+        return f"{subject} is {size} under {one.variant} than under {one.baseline}"
+    under = f"under {one.variant} as under {one.baseline}"
+    labels = {duration.name: duration.label for duration in DURATIONS}
+    if judgement.class_name == ALL or metric.duration not in labels:
+        return f"{subject} is {size} as {'long' if metric.unit == 's' else 'high'} {under}"
+    to = labels[metric.duration].removeprefix("Time ")
+    to = to.replace("to first", "to the first").replace("to last", "to the last")
+    of = "" if metric.quantile is None else f" ({rank_label(metric.quantile)})"
+    who = f"{judgement.class_name[0].upper()}{judgement.class_name[1:]} clients"
+    return f"{who} take {size} as long {to}{of} {under}"
 
 
 def _next(one: VariantComparison, judgement: Judgement) -> str:
-    """Return the sentence of a further variant, without the parts in common with the first."""
-    verdict = judgement.verdict
-    if verdict.effect is None:
+    """Return the effect of a further variant, without the parts in common with the first."""
+    if judgement.verdict.effect is None:
         return f"Under {one.variant}"
-    if verdict.scale == "ratio":
-        change = f"{_factor(verdict.effect.estimate)} times"
-    else:
-        change = "equal" if verdict.effect.estimate == 0 else _change(judgement)
-    return f"Under {one.variant} {change}{_interval(judgement)}"
-
-
-def _subject(judgement: Judgement) -> str:
-    name = endpoint_name(judgement)
-    return f"The {name}" if name[0].islower() else name
+    return f"Under {one.variant} {_size(judgement)}"
 
 
 def endpoint_name(judgement: Judgement) -> str:
@@ -131,82 +123,65 @@ def endpoint_name(judgement: Judgement) -> str:
     return f"{label}{of}" + (f" ({rank})" if rank else "")
 
 
-def _is_time_of_class(judgement: Judgement) -> bool:
-    known = {duration.name for duration in DURATIONS}
-    return judgement.class_name != ALL and judgement.metric.duration in known
-
-
-def _change(judgement: Judgement) -> str:
-    """Return the size of the difference, without the names of the variants."""
+def _size(judgement: Judgement) -> str:
+    """Return the size of the effect, without the names of the variants."""
     verdict = judgement.verdict
     assert verdict.effect is not None
     if verdict.scale == "ratio":
-        as_high = "as long" if judgement.metric.unit == "s" else "as high"
-        return f"{_factor(verdict.effect.estimate)} times {as_high}"
-    of, unit = _difference(judgement)
-    return f"{format_number(abs(of.estimate))} {unit} ".replace("  ", " ") + _word(judgement)
+        return f"{_factor(verdict.effect.estimate)} times"
+    if verdict.effect.estimate == 0:
+        return "equal"
+    size = format_difference(abs(verdict.effect.estimate), judgement.metric.unit, sign=False)
+    return f"{size} {_direction(judgement)}"
 
 
-def _word(judgement: Judgement) -> str:
-    """Return the direction of the estimate."""
+def _direction(judgement: Judgement) -> str:
+    """Return the direction of the estimate; "" without a difference."""
     verdict = judgement.verdict
     assert verdict.effect is not None
-    more = verdict.effect.estimate > (1 if verdict.scale == "ratio" else 0)
-    if judgement.metric.unit == "s":
-        return "longer" if more else "shorter"
-    return "higher" if more else "lower"
+    no_difference = 1 if verdict.scale == "ratio" else 0
+    if verdict.effect.estimate == no_difference:
+        return ""
+    words = ("shorter", "longer") if judgement.metric.unit == "s" else ("lower", "higher")
+    return words[verdict.effect.estimate > no_difference]
 
 
-def _interval(judgement: Judgement, *, named: bool = False) -> str:
+def _bounds(judgement: Judgement, *, named: bool) -> str:
     """Return the interval, and the number of networks with the estimate's direction."""
-    verdict = judgement.verdict
-    assert verdict.effect is not None
+    verdict, unit = judgement.verdict, judgement.metric.unit
+    if verdict.effect is None:
+        return ""
+    low, high = verdict.effect.low, verdict.effect.high
     parts = []
-    if verdict.scale == "ratio":
-        bounds = [
-            None if b is None else _factor(b) for b in (verdict.effect.low, verdict.effect.high)
-        ]
-    else:
-        of, unit = _difference(judgement)
-        bounds = [None if b is None else format_number(b, sign=True) for b in (of.low, of.high)]
-        if bounds[1] is not None:
-            bounds[1] = f"{bounds[1]} {unit}".strip()
-    if None not in bounds:
-        confidence = f"{100 * CONFIDENCE:g}% interval " if named else ""
-        parts.append(f"{confidence}{bounds[0]} to {bounds[1]}")
-    if verdict.agreeing is not None and verdict.count > 1 and not _no_difference(verdict):
+    if low is not None and high is not None:
+        text = (
+            f"{_factor(low)} to {_factor(high)}"
+            if verdict.scale == "ratio"
+            else f"{format_number(low, True, unit)} to {format_difference(high, unit)}"
+        )
+        parts.append(f"{100 * CONFIDENCE:g}% interval {text}" if named else text)
+    direction = _direction(judgement)
+    if verdict.agreeing is not None and verdict.count > 1 and direction:
         networks = f" {verdict.replicate}s" if named else ""
-        parts.append(f"{_word(judgement)} in {verdict.agreeing} of {verdict.count}{networks}")
+        parts.append(f"{direction} in {verdict.agreeing} of {verdict.count}{networks}")
     return f" ({'; '.join(parts)})" if parts else ""
-
-
-def _no_difference(verdict: Verdict) -> bool:
-    assert verdict.effect is not None
-    return verdict.effect.estimate == (1 if verdict.scale == "ratio" else 0)
-
-
-def _difference(judgement: Judgement) -> tuple[Interval, str]:
-    """Return a difference in the displayed unit, and that unit."""
-    factor, unit = readable_unit(judgement.metric.unit)
-    of = scaled(judgement.verdict.effect, factor)
-    assert of is not None
-    return of, "points" if unit == "%" else unit
 
 
 def _grade(judgement: Judgement) -> str:
     verdict = judgement.verdict
-    reason = "; ".join(filter(None, (verdict.reason, verdict.caution)))
+    reason = verdict.reason
     if verdict.grade is None:
-        return f"not judged, {reason}"
+        return f"not judged, {'; '.join(filter(None, (reason, verdict.caution)))}"
     if verdict.grade in (Grade.SAME, Grade.SHOWN):
         is_same = verdict.grade is Grade.SAME
         grade = f"the same within {_margin(judgement)}" if is_same else verdict.grade.value
         return "; ".join(filter(None, (grade, verdict.caution)))
+    if verdict.more:
+        return f"{verdict.grade.value}, {verdict.more} would lead to an answer"
     if verdict.p_different is not None:
-        no_advice = f"more {verdict.replicate}s would not answer it"
-        reason = "; ".join(filter(None, (no_advice, verdict.caution)))
-    more = f"{verdict.more} would lead to an answer" if verdict.more else reason
-    return f"{verdict.grade.value}, {more}" if more else verdict.grade.value
+        reason = f"more {verdict.replicate}s would not answer it"
+    reason = "; ".join(filter(None, (reason, verdict.caution)))
+    return f"{verdict.grade.value}, {reason}" if reason else verdict.grade.value
 
 
 def _margin(judgement: Judgement) -> str:
@@ -224,38 +199,25 @@ def _factor(value: float) -> str:
 
 
 def _detectable(compared: Sequence[VariantComparison]) -> list[str]:
-    """Return the smallest detectable difference of the first endpoint."""
+    """Return the smallest detectable ratio of the first endpoint."""
     first = [
-        judgement
+        (endpoint_name(judgement), judgement.verdict)
         for one in compared
         for judgement in one.judgements
         if judgement.endpoint == 0 and judgement.verdict.detectable is not None
     ]
+    # Levels may have different endpoints.
     ratios = sorted(
-        judgement.verdict.detectable or 0.0
-        for judgement in first
-        if judgement.verdict.scale == "ratio"
-        # Levels may have different endpoints.
-        and endpoint_name(judgement) == endpoint_name(first[0])
+        verdict.detectable or 0.0
+        for name, verdict in first
+        if verdict.scale == "ratio" and name == first[0][0]
     )
     if not ratios:
         return []
     low, high = (f"{one:.2f}" if one <= 10 else "more than 10" for one in (ratios[0], ratios[-1]))
-    replicates = f"{first[0].verdict.replicate}s"
+    replicates = f"{first[0][1].replicate}s"
     worst = "" if low == high else f" ({high} times where {replicates} differ most)"
     return [
         f"With this many {replicates}, a change of {low} times or more{worst} in the "
-        f"{endpoint_name(first[0])} is shown with a chance of {100 * POWER:.0f}%."
-    ]
-
-
-def _scope(compared: Sequence[VariantComparison], error_level: float) -> list[str]:
-    """Return the scope of the error level if there are several comparisons."""
-    if len(compared) == 1:
-        return []
-    together = 1 - (1 - error_level) ** len(compared)
-    return [
-        f'The chance of a false "shown" is {100 * error_level:.2g}% for each of the '
-        f"{len(compared)} comparisons, and may reach {100 * together:.0f}% for all of them "
-        "together."
+        f"{first[0][0]} is shown with a chance of {100 * POWER:.0f}%."
     ]

@@ -2,36 +2,23 @@
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from analysis.comparison.comparing import A, B, Comparison, MetricRow
 from analysis.comparison.imported_metrics import NOTES
-from analysis.comparison.run_sets import RunSet
-from analysis.figures.forest import RenderedPlot, write_forest
+from analysis.figures.forest import write_forest
+from analysis.figures.writing import WrittenFigure
 from analysis.formats import files
-from analysis.inference.intervals import CONFIDENCE
-from analysis.judgement.compared import VariantComparison
-from analysis.judgement.estimates import Estimate
+from analysis.formats.csv_tables import csv_text
+from analysis.judgement.compared import VariantComparison, interval_record, judgement_record
 from analysis.judgement.judging import Judgement
 from analysis.measures.data import ALL
 from analysis.pages.answer import answer
-from analysis.pages.html import environment, image_uri, write_answer
-from analysis.pages.numbers import (
-    NOTHING,
-    exact,
-    exact_bounds,
-    format_effect,
-    format_interval,
-    format_number,
-    readable_unit,
-    scaled,
-)
-from analysis.pages.table_sort_keys import table_sort_keys
+from analysis.pages.html import render, write_answer
+from analysis.pages.numbers import format_effect, format_interval, format_number, readable_unit
 
 MAX_NAME_LENGTH = 16
 """Maximum length of a set's name in sentences; longer ones are replaced by A or B."""
@@ -44,105 +31,108 @@ CSV_COLUMNS = (
 )  # fmt: skip
 
 
-def csv_text(comparison: Comparison) -> str:
+def comparison_csv(comparison: Comparison) -> str:
     """Return all metrics of all places as CSV."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(CSV_COLUMNS)
-    for row in comparison.rows:
-        verdict = row.judgement.verdict
-        writer.writerow(
-            [
-                row.match.label,
-                row.judgement.class_name,
-                row.judgement.metric.name,
-                row.judgement.metric.unit,
-                "" if row.judgement.endpoint is None else row.judgement.endpoint + 1,
-                *_side(row.a),
-                *_side(row.b),
-                verdict.scale,
-                *exact_bounds(verdict.effect),
-                exact(verdict.margin),
-                verdict.grade or "",
-                verdict.direction,
-                exact(verdict.p_different),
-                exact(verdict.p_equivalent),
-                verdict.count,
-                "" if verdict.agreeing is None else verdict.agreeing,
-                exact(verdict.detectable),
-                "" if verdict.more_networks is None else verdict.more_networks,
-                _note(row),
-            ]
-        )
-    return text.getvalue()
-
-
-def _side(side: Estimate) -> list[object]:
-    return [*exact_bounds(side.mean), side.seeds]
+    rows = (
+        {
+            "cell": row.match.label,
+            **judgement_record(row.judgement),
+            **interval_record(row.a.mean, ("a_mean", "a_low", "a_high")),
+            "a_runs": row.a.seeds,
+            **interval_record(row.b.mean, ("b_mean", "b_low", "b_high")),
+            "b_runs": row.b.seeds,
+            "note": _note(row),
+        }
+        for row in comparison.rows
+    )
+    return csv_text(rows, CSV_COLUMNS)
 
 
 def _note(row: MetricRow) -> str:
     """Return the reasons for missing verdicts and numbers."""
     notes = [row.judgement.verdict.reason, row.judgement.verdict.caution]
-    for name, side in ((A, row.a), (B, row.b)):
-        if side.mean is None:
-            notes.append(f"{name}: {side.note}")
+    notes += [f"{name}: {side.note}" for name, side in ((A, row.a), (B, row.b)) if not side.mean]
     return "; ".join(dict.fromkeys(note for note in notes if note))
 
 
-def readable(row: MetricRow) -> dict[str, str | bool | float]:
-    """Return a row as values for tables."""
+@dataclass(frozen=True)
+class ReadableRow:
+    """One metric as texts for tables.
+
+    Attributes:
+        row: the metric.
+        where: the place, and the class if it is not of all clients.
+        label: the metric with its unit.
+        a, b: means of the two sides, with their intervals.
+        effect: of B against A, with its interval.
+        verdict: the verdict, and a note on it.
+    """
+
+    row: MetricRow
+    class_name: str
+    where: str
+    label: str
+    a: tuple[str, str]
+    b: tuple[str, str]
+    effect: tuple[str, str]
+    verdict: tuple[str, str]
+
+    @property
+    def place(self) -> str:
+        """The class and the place."""
+        return ", ".join(filter(None, (self.class_name, self.where)))
+
+
+def readable(row: MetricRow, *, several: bool = True) -> ReadableRow:
+    """Return a row as texts. several: whether its place distinguishes it from other rows."""
     metric, verdict = row.judgement.metric, row.judgement.verdict
-    factor, unit = readable_unit(metric.unit)
-    effect, bounds = format_effect(verdict.effect, verdict.scale, metric.unit)
-    a, b = (scaled(side.mean_for(verdict.scale), factor) for side in (row.a, row.b))
-    return {
-        "where": row.match.label,
-        "class_name": "" if row.judgement.class_name == ALL else row.judgement.class_name,
-        "label": metric.label + (f" ({unit})" if unit else ""),
-        "a": NOTHING if a is None else format_number(a.estimate),
-        "a_interval": format_interval(a),
-        "b": NOTHING if b is None else format_number(b.estimate),
-        "b_interval": format_interval(b),
-        "effect": effect,
-        "effect_interval": bounds,
-        "verdict": verdict.word,
-        "note": "; ".join(part for part in (verdict.more, _note(row)) if part),
-        "endpoint": row.judgement.endpoint is not None,
-        **table_sort_keys(metric, row.judgement.class_name, row.judgement),
-        "regression": row.judgement.regression,
-    }
+    unit = readable_unit(metric.unit)[1]
+    means = (side.mean_for(verdict.scale) for side in (row.a, row.b))
+    a, b = (
+        (
+            format_number(mean.estimate if mean else None, unit=metric.unit),
+            format_interval(mean, unit=metric.unit),
+        )
+        for mean in means
+    )
+    return ReadableRow(
+        row,
+        "" if row.judgement.class_name == ALL else row.judgement.class_name,
+        row.match.label if several else "",
+        metric.label + (f" ({unit})" if unit else ""),
+        a,
+        b,
+        format_effect(verdict.effect, verdict.scale, metric.unit),
+        (verdict.word, "; ".join(filter(None, (verdict.more, _note(row))))),
+    )
+
+
+def readable_rows(comparison: Comparison, rows: Iterable[MetricRow]) -> list[ReadableRow]:
+    """Return rows of a comparison as texts; with places if there are several."""
+    several = _several(comparison)
+    return [readable(row, several=several) for row in rows]
 
 
 def tables(comparison: Comparison) -> list[dict[str, Any]]:
     """Return the endpoints, then the other metrics: rows, and by reason the metrics without one."""
-    parts: list[dict[str, Any]] = []
-    several = _several(comparison)
-    for endpoints in (True, False):
-        rows = []
-        without: dict[str, list[str]] = {}
-        for row in comparison.rows:
-            if (row.judgement.endpoint is not None) is not endpoints:
-                continue
-            shown = readable(row)
-            reason = nothing(row, shown)
-            if reason:
-                details = [shown["class_name"], shown["where"] if several else ""]
-                places = ", ".join(str(part) for part in details if part)
-                name = f"{row.judgement.metric.label}{f' ({places})' if places else ''}"
-                without.setdefault(reason, []).append(name)
-            else:
-                rows.append(shown)
-        parts.append({"rows": rows, "without": without})
+    parts: list[dict[str, Any]] = [{"rows": [], "without": {}} for _ in range(2)]
+    for shown in readable_rows(comparison, comparison.rows):
+        part = parts[shown.row.judgement.endpoint is None]
+        reason = _nothing(shown)
+        if reason:
+            name = shown.row.judgement.metric.label + (f" ({shown.place})" if shown.place else "")
+            part["without"].setdefault(reason, []).append(name)
+        else:
+            part["rows"].append(shown)
     return parts
 
 
-def nothing(row: MetricRow, shown: Mapping[str, object]) -> str:
+def _nothing(shown: ReadableRow) -> str:
     """Return why a row has nothing to compare, with its verdict; "" if it has."""
-    verdict = "; ".join(str(part) for part in (shown["verdict"], shown["note"]) if part)
-    if row.a.mean is None and row.b.mean is None:
+    verdict, a, b = "; ".join(filter(None, shown.verdict)), shown.row.a, shown.row.b
+    if a.mean is None and b.mean is None:
         return f"Not given, {verdict}"
-    if row.a.minimum == row.a.maximum == row.b.minimum == row.b.maximum == 0.0:
+    if a.minimum == a.maximum == b.minimum == b.maximum == 0.0:
         return "; ".join(filter(None, ("0 in all runs", verdict)))
     return ""
 
@@ -153,60 +143,19 @@ def _several(comparison: Comparison) -> bool:
 
 def table_text(comparison: Comparison) -> str:
     """Return the endpoints as a table of plain text."""
-    several = _several(comparison)
-    header = ["metric", "A", "B", "effect", "95 %", "grade"]
-    lines = []
-    for row in map(readable, comparison.endpoints):
-        where = [str(row["where"])] if several else []
-        where += [str(row["class_name"])] if row["class_name"] else []
-        label = ", ".join([str(row["label"]), *where])
-        verdict = ": ".join(filter(None, (str(row["verdict"] or "not judged"), str(row["note"]))))
-        lines.append(
-            [label, *(str(row[k]) for k in ("a", "b", "effect", "effect_interval")), verdict]
-        )
-    widths = [max(len(line[i]) for line in [header, *lines]) for i in range(len(header) - 1)]
+    lines = [["metric", "A", "B", "effect", "95 %", "grade"]]
+    for row in readable_rows(comparison, comparison.endpoints):
+        label = ", ".join(filter(None, (row.label, row.where, row.class_name)))
+        word, note = row.verdict
+        verdict = ": ".join(filter(None, (word or "not judged", note)))
+        lines.append([label, row.a[0], row.b[0], *row.effect, verdict])
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    # The last column is not padded.
+    widths[-1] = 0
     return "\n".join(
-        "  ".join([*(text.ljust(w) for text, w in zip(line, widths, strict=False)), line[-1]])
-        for line in [header, *lines]
+        "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True))
+        for line in lines
     )
-
-
-def facts(run_set: RunSet) -> list[tuple[str, str]]:
-    """Return the inputs of a set's runs, for readers."""
-
-    def joined(values: Iterator[str]) -> str:
-        return "; ".join(dict.fromkeys(value for value in values if value)) or "not recorded"
-
-    return [
-        ("runs", str(len(run_set.runs))),
-        ("networks", ", ".join(str(s) for s in dict.fromkeys(run.seed for run in run_set.runs))),
-        ("variants", ", ".join(run_set.variants)),
-        (
-            "Tor",
-            joined(
-                f"{build.version} ({program} {build.sha256[:12]})"
-                for run in run_set.runs
-                for program, build in run.tor.items()
-            ),
-        ),
-        (
-            "engine",
-            joined(
-                " ".join(f"{key} {value[:16]}" for key, value in run.engine.items())
-                for run in run_set.runs
-            ),
-        ),
-        ("project", joined(run.project for run in run_set.runs)),
-        ("definitions", run_set.definitions),
-        *(
-            (
-                f"measured span of {level}",
-                f"{span.measured_start_s:g} s to {span.measured_end_s:g} s of {span.stop_s:g} s",
-            )
-            for level, span in run_set.spans.items()
-        ),
-        *(("note", note) for note in run_set.notes),
-    ]
 
 
 def endpoint_comparisons(comparison: Comparison) -> list[VariantComparison]:
@@ -244,38 +193,25 @@ def answered(comparison: Comparison) -> list[str]:
     return [conclusion, *found] if found else [comparison.sentence]
 
 
-def html_text(comparison: Comparison, forest: RenderedPlot | None = None) -> str:
+def html_text(comparison: Comparison, forest: WrittenFigure | None = None) -> str:
     """Return the report as one self-contained page."""
-    context: dict[str, Any] = {
-        "c": comparison,
-        "answer": answered(comparison),
-        "forest": None if forest is None else image_uri(forest.svg),
-        "forest_caption": "" if forest is None else forest.caption,
-        "simulated": simulated_by(comparison),
-        "tables": tables(comparison),
-        "several": _several(comparison),
-        "sides": [("A, the baseline", comparison.a), ("B", comparison.b)],
-        "facts": facts,
-        "confidence": round(100 * CONFIDENCE),
-        "definitions": NOTES if comparison.a.definitions != "onionlab" else (),
-    }
-    return environment().get_template("comparison.html.j2").render(**context)
+    return render(
+        "comparison.html.j2",
+        c=comparison,
+        answer=answered(comparison),
+        forest=forest,
+        simulated=simulated_by(comparison),
+        tables=tables(comparison),
+        sides={"A, the baseline": comparison.a, "B": comparison.b},
+        definitions=NOTES if comparison.a.definitions != "onionlab" else (),
+    )
 
 
-@dataclass(frozen=True)
-class ComparisonPaths:
-    """Paths of the written files."""
-
-    html: Path
-    csv: Path
-
-
-def write(comparison: Comparison, out: Path) -> ComparisonPaths:
-    """Write report.html, comparison.csv, answer.txt and the plot into ``out``."""
+def write(comparison: Comparison, out: Path) -> Path:
+    """Write report.html, comparison.csv, answer.txt and the plot into ``out``; return the page."""
     out.mkdir(parents=True, exist_ok=True)
-    paths = ComparisonPaths(out / files.REPORT, out / files.COMPARISON_CSV)
-    paths.csv.write_text(csv_text(comparison), encoding="utf-8")
+    (out / files.COMPARISON_CSV).write_text(comparison_csv(comparison), encoding="utf-8")
     forest = write_forest(endpoint_comparisons(comparison), out / files.FOREST)
     write_answer(out, answered(comparison))
-    paths.html.write_text(html_text(comparison, forest), encoding="utf-8")
-    return paths
+    (out / files.REPORT).write_text(html_text(comparison, forest), encoding="utf-8")
+    return out / files.REPORT

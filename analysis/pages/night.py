@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import math
-import xml.etree.ElementTree as ET
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
 
 from analysis.comparison.comparing import Comparison, Conclusion, MetricRow
 from analysis.comparison.history import HistoryStep
-from analysis.comparison.run_sets import CATALOGUES
-from analysis.figures.forest import RenderedPlot
+from analysis.figures.writing import WrittenFigure
 from analysis.inference.change_points import MINIMUM_DF, NIGHTS_ALONE
 from analysis.inference.sample_size import POWER
 from analysis.judgement.compared import VariantComparison
-from analysis.pages.comparison import answered, endpoint_comparisons, readable, simulated_by
-from analysis.pages.html import environment, image_uri
-from analysis.pages.numbers import NOTHING, format_number, readable_unit
+from analysis.pages.comparison import (
+    ReadableRow,
+    answered,
+    endpoint_comparisons,
+    readable,
+    simulated_by,
+)
+from analysis.pages.html import render
+from analysis.pages.numbers import NOTHING, format_difference, format_number
 
 
 @dataclass(frozen=True)
@@ -51,11 +54,6 @@ class NightResult:
         return self.comparison.sentence + suffix
 
     @property
-    def anchor(self) -> str:
-        """Anchor of its part of the page."""
-        return f"experiment-{self.name}"
-
-    @property
     def compared(self) -> list[VariantComparison]:
         """The verdicts on endpoints by place; empty without a comparison."""
         return [] if self.comparison is None else endpoint_comparisons(self.comparison)
@@ -66,6 +64,18 @@ class NightResult:
         if self.comparison is None or self.repeated:
             return [self.sentence]
         return answered(self.comparison)
+
+    @property
+    def simulated(self) -> list[str]:
+        """The simulated networks of each side; empty without a comparison."""
+        return [] if self.comparison is None else simulated_by(self.comparison)
+
+    @property
+    def rows(self) -> list[ReadableRow]:
+        """The endpoints as texts; empty without a comparison or with byte-identical records."""
+        if self.comparison is None or self.comparison.identical:
+            return []
+        return [readable(row) for row in self.comparison.endpoints]
 
     @property
     def sees(self) -> str:
@@ -89,11 +99,11 @@ class NightResult:
         if not rows or self.judged.identical:
             return f"{what} if it is as large as in the table."
         rows.sort(key=lambda row: row.judgement.verdict.detectable or 0.0)
-        return f"{what} from {_seen(rows[0])}, for others from {_seen(rows[-1])}."
-
-
-def _seen(row: MetricRow) -> str:
-    return f"{seen_from(row)} ({row.judgement.class_name} {row.judgement.metric.name})"
+        first, last = (
+            f"{seen_from(row)} ({row.judgement.class_name} {row.judgement.metric.name})"
+            for row in (rows[0], rows[-1])
+        )
+        return f"{what} from {first}, for others from {last}."
 
 
 @dataclass(frozen=True)
@@ -106,7 +116,7 @@ class Night:
     nights_per_year: int
     false_steps_per_year: float
     results: Sequence[NightResult] = ()
-    steps: Sequence[HistoryStep] = field(default_factory=tuple)
+    steps: Sequence[HistoryStep] = ()
     series: int = 0
     unsearched: int = 0
 
@@ -126,176 +136,44 @@ class Night:
         are = "is" if len(alarms) == 1 else "are"
         return f"{len(alarms)} of {experiments} {are} worse than the baseline: {', '.join(alarms)}."
 
-    @property
-    def not_searched(self) -> str:
-        """A sentence on time series that cannot be searched yet; "" if there are none."""
-        if not self.unsearched:
-            return ""
-        number = "no" if self.unsearched == self.series else f"{self.unsearched} of {self.series}"
-        verb = "can" if number == "no" else "cannot"
-        return (
-            f"{number.capitalize()} time series {verb} be searched for steps yet, because their "
-            f"noise is unknown. This takes about {NIGHTS_ALONE} nights with records that differ "
-            "from the night before; with several runs per night fewer, for example "
-            f"{1 + math.ceil(1.5 * MINIMUM_DF / 9)} with ten."
-        )
-
-    @property
-    def rate(self) -> str:
-        """The expected rate of false alarms, as text."""
-        return (
-            f"At most {self.false_alarms_per_year:g} false differences per year are expected over "
-            f"{self.nights_per_year} nights and all experiments, if every night's behaviour "
-            "changed without being better or worse; at most half of them would be alarms. Nights "
-            "with the baseline's records cannot raise any. Step changes: at most "
-            f"{self.false_steps_per_year:g} false ones per year."
-        )
-
-
-def markdown(night: Night) -> str:
-    """Return the summary for a pull request or a terminal."""
-    lines = [f"# Night of {night.when}", "", f"Project: {night.project or 'not recorded'}", ""]
-    for result in night.results:
-        mark = "**ALARM** " if result.alarm else ""
-        lines += [f"## {result.name}", "", f"{mark}{result.sentence}", "", result.sees, ""]
-        if result.comparison is not None and not result.comparison.identical:
-            lines += [
-                "| Metric | Baseline | Night | Effect | Interval | Seen from | Verdict |",
-                "| --- | ---: | ---: | ---: | ---: | ---: | --- |",
-            ]
-            for metric_row in result.comparison.endpoints:
-                row = readable(metric_row)
-                label = ", ".join(
-                    str(part) for part in (row["label"], row["class_name"], row["where"]) if part
-                )
-                verdict = f"{row['verdict']}{'; ' if row['note'] else ''}{row['note']}"
-                columns = (
-                    label,
-                    row["a"],
-                    row["b"],
-                    row["effect"],
-                    row["effect_interval"],
-                    seen_from(metric_row),
-                    verdict,
-                )
-                lines.append("| " + " | ".join(str(c).replace("|", "/") for c in columns) + " |")
-            lines.append("")
-            lines += [
-                f"- differs from the baseline: {aspect}: {detail}"
-                for aspect, details in result.comparison.found.found.items()
-                for detail in details[:3]
-            ]
-            lines.append("")
-    lines += ["## Step changes", ""]
-    lines += [f"- {_step_line(words)}" for words in map(format_step, night.steps)] or ["None."]
-    if night.not_searched:
-        lines += ["", night.not_searched]
-    lines += ["", night.rate, ""]
-    return "\n".join(lines)
-
 
 def seen_from(row: MetricRow) -> str:
     """Return the smallest detectable change of an endpoint; "none" if it exceeds 100%."""
-    size = row.judgement.verdict.detectable
+    size, unit = row.judgement.verdict.detectable, row.judgement.metric.unit
     if size is None:
         return NOTHING
     if row.judgement.verdict.scale == "ratio":
         return "x 1000, or more" if size > 1000 else f"x {size:.{2 if size < 10 else 0}f}"
-    factor, unit = readable_unit(row.judgement.metric.unit)
-    if unit == "%" and size > 1:
+    if unit == "1" and size > 1:
         return "none"
-    return f"\N{PLUS-MINUS SIGN}{format_number(factor * size)}{' points' if unit == '%' else ''}"
-
-
-def format_step(step: HistoryStep) -> Mapping[str, str]:
-    """Return a step as texts for readers."""
-    experiment, level, variant, class_name, metric, _ = step.time_series
-    quantity = CATALOGUES["onionlab"].quantity(metric)
-    label, unit = (metric, "") if quantity is None else (quantity.label, quantity.unit)
-    factor, unit = readable_unit(unit)
-    direction = {True: "worse", False: "better", None: "changed"}[step.worse]
-    size = "" if step.ratio is None else f" (x {step.ratio:.3f})"
-    return {
-        "where": f"{experiment}, {level}, {variant}, {class_name}",
-        "what": f"{label}{f' ({unit})' if unit else ''}",
-        "size": f"{format_number(factor * step.step.before)} to "
-        f"{format_number(factor * step.step.after)}{size}",
-        "direction": direction,
-        "between": f"{_point(step.last_before)} and {_point(step.first_after)}",
-        "new": "new" if step.new else "",
-    }
-
-
-def _step_line(words: Mapping[str, str]) -> str:
-    new = "**new** " if words["new"] else ""
-    return (
-        f"{new}{words['direction']}: {words['what']} of {words['where']}: {words['size']}, between "
-        f"{words['between']}"
+    text = (
+        format_difference(size, unit, sign=False) if unit == "1" else format_number(size, unit=unit)
     )
+    return f"\N{PLUS-MINUS SIGN}{text}"
 
 
-def _point(point: tuple[str, str]) -> str:
-    return f"{point[0]} [{point[1] or 'commit not recorded'}]"
+def markdown(night: Night) -> str:
+    """Return the summary for a pull request or a terminal."""
+    return _render("nightly.md.j2", night)
 
 
-def html(night: Night, forests: Mapping[str, RenderedPlot] = MappingProxyType({})) -> str:
+def html(night: Night, forests: Mapping[str, WrittenFigure] = MappingProxyType({})) -> str:
     """Return the summary as one self-contained page. forests: plots by experiment."""
-    context: dict[str, Any] = {
-        "night": night,
-        "results": [_section(result, forests.get(result.name)) for result in night.results],
-        "steps": [format_step(step) for step in night.steps],
-        "power": round(100 * POWER),
-    }
-    return environment().get_template("nightly.html.j2").render(**context)
-
-
-def _section(result: NightResult, forest: RenderedPlot | None) -> dict[str, Any]:
-    """Return one experiment as values for the template."""
-    comparison = result.comparison
-    return {
-        "result": result,
-        "answer": result.answer,
-        "forest": None if forest is None else image_uri(forest.svg),
-        "forest_caption": "" if forest is None else forest.caption,
-        "simulated": [] if comparison is None else simulated_by(comparison),
-        "rows": [
-            {**readable(row), "seen_from": seen_from(row)}
-            for row in (comparison.endpoints if comparison else ())
-        ],
-    }
+    return _render("nightly.html.j2", night, forests=forests)
 
 
 def junit(night: Night) -> str:
     """Return a test case for each endpoint, or one for each byte-identical experiment."""
-    suites = ET.Element("testsuites", name="onionlab nightly")
-    for result in night.results:
-        suite = ET.SubElement(suites, "testsuite", name=result.name, timestamp=night.when)
-        comparison = result.comparison
-        failures = skipped = 0
-        if comparison is None or comparison.identical:
-            ET.SubElement(suite, "testcase", classname=result.name, name=result.sentence)
-        for row in (
-            comparison.endpoints if comparison is not None and not comparison.identical else ()
-        ):
-            words = readable(row)
-            verdict = row.judgement.verdict
-            case = ET.SubElement(
-                suite,
-                "testcase",
-                classname=f"{result.name}.{row.match.label}".replace(" ", "_"),
-                name=f"{row.judgement.metric.name} {row.judgement.class_name}",
-            )
-            text = f"{words['a']} to {words['b']}: {words['effect']} {words['effect_interval']}"
-            if row.judgement.regression:
-                failures += 1
-                ET.SubElement(case, "failure", type="regression", message=text)
-            elif not verdict.settled:
-                skipped += 1
-                reason = f"{verdict.word or 'not judged'}: {words['note'] or text}"
-                ET.SubElement(case, "skipped", message=reason)
-        suite.set("tests", str(len(suite)))
-        suite.set("failures", str(failures))
-        suite.set("skipped", str(skipped))
-        suite.set("errors", "0")
-    ET.indent(suites)
-    return ET.tostring(suites, encoding="unicode", xml_declaration=True) + "\n"
+    return _render("nightly.xml.j2", night)
+
+
+def _render(template: str, night: Night, **values: object) -> str:
+    return render(
+        template,
+        night=night,
+        power=round(100 * POWER),
+        seen_from=seen_from,
+        nights_alone=NIGHTS_ALONE,
+        nights_with_ten_runs=1 + math.ceil(1.5 * MINIMUM_DF / 9),
+        **values,
+    )

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 
 from analysis.errors import AnalysisError
-from analysis.figures.catalogue import check_kind
-from analysis.figures.figure_data import FigureData
+from analysis.figures.catalogue import open_figure
+from analysis.figures.kind import FigureData
 from analysis.figures.style import check_look
 from analysis.formats.plan_file import format_network
 from analysis.formats.study import Level, Run, Study
@@ -18,15 +17,14 @@ Key = tuple[str, str, int, int]
 
 
 @dataclass(frozen=True)
-class Drawing:
+class PaperFigure:
     """One of the paper's figures, with the runs that it shows, excludes and lacks."""
 
     number: int
-    study: Study
     data: FigureData
-    shown: tuple[Run, ...]
-    left_out: tuple[Run, ...]
-    missing: tuple[Run, ...]
+    shown: list[Run]
+    left_out: list[Run]
+    missing: list[Run]
 
 
 def run_key(run: Run) -> Key:
@@ -35,7 +33,11 @@ def run_key(run: Run) -> Key:
 
 
 def distinct_runs(studies: Sequence[Study]) -> dict[Key, Run]:
-    """Return all distinct runs of the studies, by level, variant, seed and repeat."""
+    """Return all distinct runs of the studies, by level, variant, seed and repeat.
+
+    Raises:
+        AnalysisError: two studies have different levels or runs under one name.
+    """
     runs: dict[Key, tuple[Study, Run]] = {}
     levels: dict[str, tuple[Study, Level]] = {}
     for study in studies:
@@ -57,50 +59,49 @@ def distinct_runs(studies: Sequence[Study]) -> dict[Key, Run]:
     return {key: runs[key][1] for key in sorted(runs)}
 
 
-def collect_drawings(studies: Sequence[Study], existing: Mapping[Key, Run]) -> list[Drawing]:
-    """Return the figures with a number in the paper, by that number."""
-    drawings: dict[int, Drawing] = {}
+def collect_figures(studies: Sequence[Study], existing: Mapping[Key, Run]) -> list[PaperFigure]:
+    """Return the figures with a number in the paper, by that number.
+
+    Raises:
+        AnalysisError: a kind or a style is invalid, or two figures have the same number or name.
+    """
+    figures: dict[int, PaperFigure] = {}
+    names: set[str] = set()
     for study in studies:
         for variant in study.variants:
             check_look(variant)
         for spec in study.figures:
             if spec.paper is None:
                 continue
-            check_kind(spec)
-            if spec.paper in drawings:
-                other = drawings[spec.paper].study.name
+            if spec.paper in figures:
+                other = figures[spec.paper].data.study.name
                 raise AnalysisError(f"{other} and {study.name} both draw figure {spec.paper}")
-            data = FigureData(spec, study.level(spec.level), study.baseline)
-            shown = [
-                _runs_to_show(study, level.name, existing)
-                for level in study.levels
-                if data.shows(level)
-            ]
-            drawings[spec.paper] = Drawing(
-                spec.paper, study, data, *(tuple(chain(*runs)) for runs in zip(*shown, strict=True))
-            )
-    ids = [drawing.data.spec.id for drawing in drawings.values()]
-    for name in ids:
-        if ids.count(name) > 1:
-            raise AnalysisError(f"two figures of the paper have the name {name}")
-    return [drawings[number] for number in sorted(drawings)]
+            if spec.id in names:
+                raise AnalysisError(f"two figures of the paper have the name {spec.id}")
+            names.add(spec.id)
+            figure = PaperFigure(spec.paper, open_figure(spec, study), [], [], [])
+            for level in study.levels:
+                if figure.data.shows(level):
+                    _assign_runs(figure, study, level.name, existing)
+            figures[spec.paper] = figure
+    return [figures[number] for number in sorted(figures)]
 
 
-def _runs_to_show(
-    study: Study, level: str, existing: Mapping[Key, Run]
-) -> tuple[tuple[Run, ...], tuple[Run, ...], tuple[Run, ...]]:
-    """Return a level's runs that are shown, excluded and missing.
+def _assign_runs(
+    figure: PaperFigure, study: Study, level: str, existing: Mapping[Key, Run]
+) -> None:
+    """Assign a level's runs to those that a figure shows, excludes and lacks.
 
     Seeds differ by more than variants do. If runs are missing, lines of different seeds would show
     differences that do not exist. So only the seeds that all variants have are shown.
     """
     runs = [run for v in study.variants for run in study.runs_of(level, v.name)]
     present = [run for run in runs if run_key(run) in existing]
-    missing = tuple(run for run in runs if run not in present)
-    seeds = {
-        variant: {(run.seed, run.repeat) for run in present if run.variant == variant}
-        for variant in dict.fromkeys(run.variant for run in present)
-    }
+    seeds: dict[str, set[tuple[int, int]]] = {}
+    for run in present:
+        seeds.setdefault(run.variant, set()).add((run.seed, run.repeat))
     common = set.intersection(*seeds.values()) if seeds else set()
-    shown = tuple(run for run in present if (run.seed, run.repeat) in common or not common)
-    return shown, tuple(run for run in present if run not in shown), missing
+    figure.missing.extend(run for run in runs if run not in present)
+    for run in present:
+        is_shown = not common or (run.seed, run.repeat) in common
+        (figure.shown if is_shown else figure.left_out).append(run)

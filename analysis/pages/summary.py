@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 
+from analysis.formats.csv_tables import csv_text
 from analysis.formats.record_files import ParseReport, TraceCounts
 from analysis.formats.study import Level, Study, Variant
 from analysis.inference.components import Components, components
-from analysis.inference.intervals import log_ratios
-from analysis.judgement.compared import VariantComparison
+from analysis.inference.intervals import Interval, log_ratios
+from analysis.judgement.compared import VariantComparison, interval_record, judgement_record
 from analysis.judgement.estimates import (
+    NO_RATIO,
+    ONE_PAIR,
+    ONE_VALUE,
     AgainstBaseline,
     Estimate,
     against_baseline,
@@ -33,10 +35,7 @@ from analysis.judgement.judging import (
 from analysis.measures.catalogue import METRICS
 from analysis.measures.data import ALL
 from analysis.measures.metric import Metric, Quantity, Statistic
-from analysis.pages.numbers import (
-    exact,
-    exact_bounds,
-)
+from analysis.pages.numbers import NOTHING
 
 SUMMARY_COLUMNS = (
     "level", "class", "metric", "variant", "unit",
@@ -109,9 +108,29 @@ class SummaryRow:
         return "ratio" if self.comparison.ratio else "difference"
 
     @property
+    def effect(self) -> Interval | None:
+        """The comparison with the baseline on that scale."""
+        return None if self.comparison is None else getattr(self.comparison, self.scale)
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """Reasons for missing numbers, and other caveats."""
         return self.estimate.notes + (self.comparison.notes if self.comparison else ())
+
+    @property
+    def shown_note(self) -> str:
+        """The notes without those that would be in every row, or are obvious."""
+        notes = self.notes if self.estimate.mean else self.estimate.notes
+        return "; ".join(note for note in notes if note not in (ONE_VALUE, ONE_PAIR, NO_RATIO))
+
+    @property
+    def verdict_text(self) -> tuple[str, str]:
+        """The verdict for readers, and a note on it without the difference itself."""
+        if self.judgement is None:
+            return NOTHING, ""
+        verdict = self.judgement.verdict
+        note = "; ".join(filter(None, (verdict.more, verdict.reason, verdict.caution)))
+        return verdict.word, note
 
 
 def summarise(plan: Study, statistics: Statistics) -> list[SummaryRow]:
@@ -121,34 +140,36 @@ def summarise(plan: Study, statistics: Statistics) -> list[SummaryRow]:
         judged = _judgements(plan, level, statistics)
         classes = [name for where, name in statistics if where == level.name]
         for class_name in sorted(classes, key=lambda name: _class_order(level, name)):
-            class_statistics = statistics[level.name, class_name]
-            for metric in METRICS:
-                base = class_statistics.get((metric.name, plan.baseline or ""), {})
-                base_sd = estimate(base).sd
-                for variant in plan.variants:
-                    own = class_statistics.get((metric.name, variant.name))
-                    if own is None:
-                        continue
-                    comparison = None
-                    judgement = judged.get((variant.name, class_name, metric.name))
-                    if plan.baseline is not None and variant.name != plan.baseline:
-                        step = _step(metric, class_statistics, (variant.name, plan.baseline))
-                        comparison = _as_judged(against_baseline(own, base, step), judgement)
-                    rows.append(
-                        SummaryRow(
-                            level,
-                            class_name,
-                            metric,
-                            variant,
-                            estimate(own),
-                            comparison,
-                            judgement,
-                            base_sd,
-                            own,
-                            base,
-                        )
-                    )
+            own = statistics[level.name, class_name]
+            rows += [
+                _row(plan, level, class_name, metric, variant, own, judged)
+                for metric in METRICS
+                for variant in plan.variants
+                if (metric.name, variant.name) in own
+            ]
     return rows
+
+
+def _row(
+    plan: Study,
+    level: Level,
+    class_name: str,
+    metric: Metric,
+    variant: Variant,
+    statistics: Mapping[tuple[str, str], Mapping[int, Statistic]],
+    judged: Mapping[tuple[str, str, str], Judgement],
+) -> SummaryRow:
+    own = statistics[metric.name, variant.name]
+    base = statistics.get((metric.name, plan.baseline or ""), {})
+    comparison = None
+    judgement = judged.get((variant.name, class_name, metric.name))
+    if plan.baseline is not None and variant.name != plan.baseline:
+        step = _step(metric, statistics, (variant.name, plan.baseline))
+        comparison = _as_judged(against_baseline(own, base, step), judgement)
+    base_sd = estimate(base).sd
+    return SummaryRow(
+        level, class_name, metric, variant, estimate(own), comparison, judgement, base_sd, own, base
+    )
 
 
 def _step(
@@ -218,52 +239,39 @@ def _class_order(level: Level, class_name: str) -> tuple[int, str]:
 
 def summary_csv(plan: Study, rows: Iterable[SummaryRow]) -> str:
     """Return summary.csv, with a line for each row."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(SUMMARY_COLUMNS)
-    for row in rows:
-        e, c = row.estimate, row.comparison
-        writer.writerow(
-            [
-                row.level.name,
-                row.class_name,
-                row.metric.name,
-                row.variant.name,
-                row.metric.unit,
-                *exact_bounds(e.mean),
-                e.seeds,
-                exact(e.sd),
-                exact(e.minimum),
-                exact(e.maximum),
-                plan.baseline if c else "",
-                c.pairs if c else "",
-                *exact_bounds(c.difference if c else None),
-                *exact_bounds(c.ratio if c else None),
-                "; ".join(row.notes),
-                *_verdict_columns(row.judgement),
-                *exact_bounds(row.spread.between if row.spread else None),
-                *exact_bounds(row.spread.within if row.spread else None),
-            ]
-        )
-    return text.getvalue()
+    return csv_text((_summary_record(plan, row) for row in rows), SUMMARY_COLUMNS)
 
 
-def _verdict_columns(judgement: Judgement | None) -> list[str]:
-    if judgement is None:
-        return [""] * 10
-    verdict = judgement.verdict
-    return [
-        verdict.grade or "",
-        verdict.direction,
-        "" if judgement.endpoint is None else str(judgement.endpoint + 1),
-        "" if verdict.agreeing is None else str(verdict.agreeing),
-        exact(verdict.margin),
-        exact(verdict.p_different),
-        exact(verdict.p_equivalent),
-        exact(verdict.detectable),
-        "" if verdict.more_networks is None else str(verdict.more_networks),
-        "; ".join(part for part in (verdict.reason, verdict.caution) if part),
-    ]
+def _summary_record(plan: Study, row: SummaryRow) -> dict[str, object]:
+    e, c, spread = row.estimate, row.comparison, row.spread
+    record = {} if row.judgement is None else judgement_record(row.judgement)
+    return {
+        **record,
+        "grade_note": record.get("note"),
+        "level": row.level.name,
+        "class": row.class_name,
+        "metric": row.metric.name,
+        "variant": row.variant.name,
+        "unit": row.metric.unit,
+        "seeds": e.seeds,
+        "sd": e.sd,
+        "minimum": e.minimum,
+        "maximum": e.maximum,
+        "baseline": plan.baseline if c else None,
+        "pairs": c.pairs if c else None,
+        "note": "; ".join(row.notes),
+        **interval_record(e.mean, ("estimate", "low", "high")),
+        **interval_record(c.difference if c else None, ("diff", "diff_low", "diff_high")),
+        **interval_record(c.ratio if c else None, ("ratio", "ratio_low", "ratio_high")),
+        **{
+            name: value
+            for part in ("between", "within")
+            for name, value in interval_record(
+                getattr(spread, part) if spread else None,
+                (f"sd_{part}", f"sd_{part}_low", f"sd_{part}_high"),
+            ).items()
+        },
+    }
 
 
 def runs_csv(
@@ -282,35 +290,29 @@ def runs_csv(
         reports: name of a run -> parse report of its logs.
         traces: name of a run -> counts of its cell traces, for traced runs.
     """
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(RUNS_COLUMNS)
+    rows = []
     for run in in_order(plan):
-        for level_name, class_name in statistics:
-            if level_name != run.level:
-                continue
-            not_counted = reports[run.run_id].not_counted(None if class_name == ALL else class_name)
+        for class_name in (name for level, name in statistics if level == run.level):
+            ignored = reports[run.run_id].not_counted(None if class_name == ALL else class_name)
             if run.run_id in traces:
-                damage = traces[run.run_id].not_counted(class_name)
-                not_counted = "; ".join(filter(None, (not_counted, damage)))
+                ignored = _joined(ignored, traces[run.run_id].not_counted(class_name))
+            own = statistics[run.level, class_name]
             for metric in METRICS:
-                by_run = statistics[level_name, class_name].get((metric.name, run.variant), {})
-                s = by_run.get((run.seed, run.repeat))
+                s = own.get((metric.name, run.variant), {}).get((run.seed, run.repeat))
                 if s is not None:
-                    writer.writerow(
-                        [
-                            run.run_id,
-                            run.level,
-                            run.variant,
-                            run.seed,
-                            run.repeat,
-                            class_name,
-                            metric.name,
-                            metric.unit,
-                            exact(s.value),
-                            not_counted
-                            if s.reason in not_counted
-                            else "; ".join(filter(None, (s.reason, not_counted))),
-                        ]
+                    note = ignored if s.reason in ignored else _joined(s.reason, ignored)
+                    rows.append(
+                        {
+                            **vars(run),
+                            "class": class_name,
+                            "metric": metric.name,
+                            "unit": metric.unit,
+                            "value": s.value,
+                            "note": note,
+                        }
                     )
-    return text.getvalue()
+    return csv_text(rows, RUNS_COLUMNS)
+
+
+def _joined(*notes: str) -> str:
+    return "; ".join(filter(None, notes))

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from analysis.comparison.comparing import Conclusion, compare_sets
 from analysis.comparison.differences import ASPECTS
+from analysis.formats.files import COMPARISON_CSV
 from analysis.pages.comparison import table_text, write
 from onionlab.commands._answer import print_report
 from onionlab.commands._arguments import listed_names
@@ -57,16 +58,16 @@ def run(args: argparse.Namespace) -> int:
     )
     a, b = open_pair(root, args.a, args.b)
     comparison = compare_sets(a, b, listed_names(args.allow_diff), pair=not args.unpaired)
-    paths = write(comparison, out)
+    page = write(comparison, out)
     print(f"A  {a.name}, runs: {len(a.runs)}\nB  {b.name}, runs: {len(b.runs)}")
     if comparison.about:
         print(f"about {', '.join(comparison.about)}")
-    for words in comparison.alone:
+    for words in comparison.notes:
         print(words if words.startswith("warning: ") else f"note: {words}")
     if comparison.endpoints:
         print(f"\n{table_text(comparison)}\n")
-    print(paths.csv)
-    print_report(paths.html)
+    print(out / COMPARISON_CSV)
+    print_report(page)
     return int(comparison.conclusion)
 
 

@@ -26,6 +26,5 @@ def run(args: argparse.Namespace) -> int:
     """Print the report's path on the last line."""
     plan = read_plan(args.plan) if args.plan else plan_of(args.name, working_root())
     update_provenance(plan)
-    paths = report.build(plan.study, plan.store, plan.out)
-    print_report(paths.html)
+    print_report(report.build(plan.study, plan.store, plan.out))
     return 0

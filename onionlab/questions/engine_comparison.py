@@ -173,7 +173,7 @@ def write_effects(summary: Path, levels: Mapping[str, tuple[str, str]], path: Pa
 def _report(study: Study, plans: dict[str, Plan], out: Path) -> Path:
     write_study(out / files.STUDY, study)
     store = next(iter(plans.values())).store
-    return report.build(out / files.STUDY, store, out).html
+    return report.build(out / files.STUDY, store, out)
 
 
 def _common(studies: Mapping[str, Study]) -> dict[str, Any]:

@@ -36,8 +36,7 @@ from analysis.formats.published import is_published, read_published
 from analysis.formats.record_files import read_parse_report, read_records_format
 from analysis.formats.study import Level, Run, Study, load_study
 from analysis.judgement.judging import read_statistics
-from analysis.pages.report_tables import scope_note
-from analysis.pages.simulated import simulated
+from analysis.pages.study_notes import scope_note, simulated
 from onionlab.errors import UserError
 from onionlab.paths import is_file, is_folder
 from onionlab.runs.packing import open_pack

@@ -12,7 +12,7 @@ from analysis.formats.plan_file import Request
 from analysis.formats.study import load_study
 from analysis.measures.data import ALL
 from analysis.pages import paper
-from analysis.pages.cross_study import OtherStudy
+from analysis.pages.claims import OtherStudy
 from onionlab import __version__
 from onionlab.errors import UserError
 from onionlab.experiment.claims_file import ClaimSet, load_claims
@@ -43,7 +43,7 @@ class PaperAgain:
         failure: why not all runs could be made, if so.
     """
 
-    paths: paper.PaperPaths
+    paths: paper.PaperResult
     failure: UserError | None
 
 
@@ -219,6 +219,6 @@ def _content(wanted: ClaimSet, studies: Sequence[Path]) -> paper.Paper:
 
 def _draw(
     wanted: ClaimSet, studies: Sequence[Path], store: Path, out: Path, beside: OtherStudy | None
-) -> paper.PaperPaths:
+) -> paper.PaperResult:
     software = {"onionlab": __version__, **{name: version(name) for name in _DRAWN_WITH}}
     return paper.build(_content(wanted, studies), store, out, software, beside)

@@ -50,7 +50,7 @@ def make_set(
     records: str = "",
     project: str = "0.1.0 c0ffee",
 ) -> RunSet:
-    """A set in which a seed has a level of its own, common to all sets, and noise of the set's own.
+    """Return a set with a level for each seed, common to all sets, and noise of this set.
 
     effect: factor of all times; noise: standard deviation of a run's own logarithm; records: hash
     that all runs' records have, "" for one of their own.

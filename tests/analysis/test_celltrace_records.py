@@ -37,8 +37,7 @@ from analysis.measures.catalogue import run_statistics
 from analysis.measures.metric import Statistic
 from analysis.measures.run_data import load_run
 from analysis.pages.cells import section
-from analysis.pages.html import environment, image_uri
-from analysis.pages.numbers import format_number
+from analysis.pages.html import render
 
 LEVEL = Level(
     name="small",
@@ -162,11 +161,11 @@ def test_records_from_before_arrivals_are_read_and_say_so(run_directory: Path) -
         assert old[key] == (OLD_RECORDS if key in kernel else new[key])
     table = TraceTable()
     table.add(RUN, LEVEL, records)
-    content = section(table, STUDY, (), format_number, image_uri)
+    content = section(table, STUDY, ())
     assert content is not None
-    rows = {part["role"]: part["rows"][0] for part in content["waits"]}
-    assert rows["middle"]["parts"][2] == format_number(None)
-    assert rows["middle"]["arrived"] == "0.0%"
+    ((_, row),) = content["waits"]["middle"]
+    assert np.isnan(row.parts_s[2])
+    assert row.arrived == 0
 
 
 def test_arrivals_of_other_cells_are_refused(run_directory: Path) -> None:
@@ -202,22 +201,22 @@ def test_tables_figures_and_section(run_directory: Path, tmp_path: Path) -> None
     inside_s = sum(row["time_s"] for row in table.relay_times)
     assert 0 < inside_s < table.relay_times[0]["ttfb_s"]
     figures = draw_all(table, STUDY, tmp_path)
-    assert [figure.id for figure in figures] == [
+    assert [figure.name for figure in figures] == [
         "celltrace-scatter-guard",
         "celltrace-stages",
         "celltrace-waits",
         "celltrace-ttfb",
     ]
     for figure in figures:
-        assert all(path.stat().st_size > 1000 for path in figure.files)
-    content = section(table, STUDY, figures, format_number, image_uri)
+        assert all(figure.path(end).stat().st_size > 1000 for end in ("pdf", "png"))
+    content = section(table, STUDY, figures)
     assert content is not None
-    html = environment().get_template("celltrace.html.j2").render(trace=content)
+    html = render("celltrace.html.j2", trace=content)
     assert "Completeness of events" in html
     assert "Waits of RELAY cells towards clients" in html
     assert "relayed: inbuf, queue, outbuf, flush" in html
     # All cells end at the exit or are made there.
-    assert [part["role"] for part in content["times"]] == ["guard", "middle", "all relays"]
+    assert list(content["times"]) == ["guard", "middle", "all relays"]
     assert "so they are not in the tables of times: exit. Circuits end there" in html
 
 
@@ -243,18 +242,18 @@ def test_what_others_published_stands_beside(run_directory: Path) -> None:
         },
     )
     study = STUDY.model_copy(update={"published_cell_times": published})
-    content = section(table, study, (), format_number, image_uri)
+    content = section(table, study, ())
     assert content is not None
     shown = {
-        (part["role"], group["name"]): [row["label"] for row in group["rows"]]
-        for part in content["times"]
-        for group in part["groups"]
+        (role, group.value): [row["label"] for row in rows]
+        for role, groups in content["times"].items()
+        for group, rows in groups.items()
     }
     own = shown["guard", "all"]
     assert len(own) == 1
     assert shown.pop(("guard", "quiet circuits")) == [*own, "small, text of 2019"]
     assert all(labels == own for labels in shown.values())
-    html = environment().get_template("celltrace.html.j2").render(trace=content)
+    html = render("celltrace.html.j2", trace=content)
     assert '<td>small, text of 2019</td><td class="number">' in html
     for number in ("3,078", "0.63", "49.48", "329.58", "4,174.12", "2,445.33", "106,639.76"):
         assert f'<td class="number">{number}</td>' in html
@@ -266,10 +265,10 @@ def test_cells_that_took_no_time_have_no_shares(run_directory: Path) -> None:
     table.add(RUN, LEVEL, extracted(run_directory))
     for row in table.times:
         row |= {"share": np.nan, **asdict(summarise(np.zeros(row["count"])))}
-    content = section(table, STUDY, (), format_number, image_uri)
+    content = section(table, STUDY, ())
     assert content is not None
-    texts = {cell for part in content["stages"] for row in part["rows"] for cell in row["cells"]}
-    assert texts == {f"0 (0), {format_number(None)}"}
+    html = render("celltrace.html.j2", trace=content)
+    assert '<td class="number">0 (0), \N{EN DASH}</td>' in html
 
 
 def test_a_run_without_traces_is_passed_over(tmp_path: Path) -> None:
@@ -277,7 +276,7 @@ def test_a_run_without_traces_is_passed_over(tmp_path: Path) -> None:
     table.add(RUN, LEVEL, tmp_path)
     assert not table
     assert not is_traced(tmp_path)
-    assert section(table, STUDY, (), format_number, image_uri) is None
+    assert section(table, STUDY, ()) is None
 
 
 NO_SUCH_HOST = '{"epoch_unix_s": 0, "file": "cells", "traced": ["x"], "hosts": {}}'

@@ -1,4 +1,4 @@
-"""What a paper's claims came to, in sentences, in order and as a plot."""
+"""The answers to a paper's claims in sentences, in order and as a plot."""
 
 from __future__ import annotations
 
@@ -10,8 +10,14 @@ from analysis.figures.forest import LOOKS
 from analysis.inference.intervals import Interval
 from analysis.judgement.claims.claim import Answer, Claim, ClaimResult, Obstacle, Part, Untestable
 from analysis.measures.catalogue import METRICS
-from analysis.pages.claim_tables import claims_csv, claims_data
-from analysis.pages.claims_answer import claims_answer, claims_panel, counted, sorted_answers
+from analysis.pages.claims import (
+    claims_answer,
+    claims_csv,
+    claims_data,
+    claims_panel,
+    count_answers,
+    sort_answers,
+)
 
 METRIC = {metric.name: metric for metric in METRICS}
 
@@ -53,8 +59,8 @@ def names(answers: list[ClaimResult]) -> list[str]:
     return [one.claim.id for one in answers]
 
 
-def test_what_is_big_and_sure_comes_first() -> None:
-    assert names(sorted_answers(ALL)) == [
+def test_large_shown_differences_come_first() -> None:
+    assert names(sort_answers(ALL)) == [
         "big",
         "right",
         "small",
@@ -65,10 +71,10 @@ def test_what_is_big_and_sure_comes_first() -> None:
     ]
     # A factor and its inverse are as large.
     half, more = (answered(f"{r}", Answer.SUPPORTED, r) for r in (0.5, 1.9))
-    assert names(sorted_answers([more, half])) == ["0.5", "1.9"]
+    assert names(sort_answers([more, half])) == ["0.5", "1.9"]
 
 
-def test_sentences_tell_the_findings_and_what_is_open() -> None:
+def test_sentences_describe_findings_and_open_claims() -> None:
     assert claims_answer(ALL) == [
         "Of 7 claims: 1 supported, 1 opposite, 1 no relevant difference, 2 cannot be tested here "
         "and 2 open.",
@@ -94,16 +100,16 @@ def test_claims_of_one_outcome_are_one_sentence() -> None:
 
 
 def test_each_of_the_five_answers_is_counted_and_drawn_apart() -> None:
-    assert {answer.value: n for answer, n in counted(ALL).items()} == {
+    assert {answer.value: n for answer, n in count_answers(ALL).items()} == {
         "supported": 1, "opposite": 1, "no relevant difference": 1, "cannot be tested here": 2,
         "open": 2,
     }  # fmt: skip
-    looks = {mark.label: mark.looks for mark in claims_panel(ALL).marks}
+    looks = {row.label: row.looks for row in claims_panel(ALL).rows}
     assert looks == {one.claim.id: one.answer.value for one in ALL}
     drawn = [LOOKS[answer.value] for answer in Answer]
     # In grey and in colour, and by the words.
-    assert len({(marker, face) for marker, face, _, _ in drawn}) == len(Answer)
-    assert len({words for *_, words in drawn}) == len(Answer)
+    assert len({(style.marker, style.face) for style, _ in drawn}) == len(Answer)
+    assert len({words for _, words in drawn}) == len(Answer)
 
 
 def test_tables_name_the_obstacle() -> None:

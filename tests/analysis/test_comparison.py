@@ -1,12 +1,10 @@
-"""Two sets of runs: what may be compared, and what the answer is."""
+"""Comparison of two sets of runs: differences of their inputs, and the answer."""
 
 from __future__ import annotations
 
 import csv
-import io
 import re
 from contextlib import nullcontext
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +16,11 @@ from runset_synthetic import ENGINE, FILES, USUAL, make_set
 
 from analysis.comparison.comparing import Comparison, Conclusion, compare_sets
 from analysis.comparison.differences import ASPECTS, classify_file
-from analysis.comparison.run_sets import RunSet, SetRun, TorBuild, Value, read_run_set
+from analysis.comparison.run_sets import RunSet, TorBuild, read_run_set
 from analysis.errors import AnalysisError
 from analysis.formats.format_model import LARGEST_VALUE
 from analysis.judgement.verdicts import Grade
-from analysis.pages.comparison import csv_text, html_text, table_text, write
+from analysis.pages.comparison import comparison_csv, html_text, table_text, write
 
 NEW_TOR = {"tor-circuit-policy": TorBuild(version="0.4.9.12", sha256="cd" * 32)}
 
@@ -32,7 +30,7 @@ def all_text(comparison: Comparison) -> str:
         [
             comparison.sentence,
             table_text(comparison),
-            csv_text(comparison),
+            comparison_csv(comparison),
             html_text(comparison),
         ]
     )
@@ -52,6 +50,9 @@ def test_slower_is_a_regression() -> None:
     assert worse == {"time_to_320kib_p50_s", "ttfb_p50_s"}
     assert result.sentence.startswith("Regression: of 4 endpoints 2 worse")
     no_nonsense(result)
+    faster = compare_sets(b, a)
+    assert faster.conclusion is Conclusion.NO_REGRESSION
+    assert "2 better" in faster.sentence
 
 
 def test_networks_with_repeats_are_pairs_by_network() -> None:
@@ -77,16 +78,7 @@ def test_networks_with_repeats_are_pairs_by_network() -> None:
     assert compare_sets(a, make_set("quick:rr", variant="rr")).about == ("variant",)
 
 
-def test_faster_is_none() -> None:
-    result = compare_sets(make_set(), make_set("quick:rr", variant="rr", effect=0.8))
-    assert result.conclusion is Conclusion.NO_REGRESSION
-    assert "2 better" in result.sentence
-    rate = result.judged[3].judgement
-    assert rate.metric.name == "timeout_rate"
-    assert rate.exposure == pytest.approx(1 - 0.05**0.125)
-
-
-def test_alike_is_fine_and_wide_is_not_settled() -> None:
+def test_the_same_and_unsettled() -> None:
     close = compare_sets(make_set(), make_set("later", noise_seed=2, noise=0.002))
     assert close.conclusion is Conclusion.NO_REGRESSION
     wide = compare_sets(make_set(noise=0.05), make_set("later", noise_seed=2, noise=0.05))
@@ -100,27 +92,6 @@ def test_a_suggestion_is_no_regression() -> None:
     suggested = [row for row in result.judged if row.judgement.verdict.grade is Grade.SUGGESTED]
     assert {row.judgement.verdict.direction for row in suggested} == {"worse"}
     assert (result.conclusion, result.regressions) == (Conclusion.UNSETTLED, [])
-
-
-def test_pairs_are_by_seed() -> None:
-    """The seeds' own levels differ by 10 %: only pairs see an effect of 2 %."""
-    a, b = make_set(noise=0.001), make_set("b", effect=1.02, noise=0.001, noise_seed=2)
-    assert compare_sets(a, b).rows[2].judgement.verdict.p_different is not None
-    paired = compare_sets(a, b)
-    unpaired = compare_sets(a.model_copy(update={"paired": False}), b)
-    assert paired.paired
-    assert not unpaired.paired
-    p = [
-        next(
-            r.judgement.verdict.p_different
-            for r in c.rows
-            if r.judgement.metric.name == "ttfb_p50_s"
-        )
-        for c in (paired, unpaired)
-    ]
-    assert p[0] is not None
-    assert p[1] is not None
-    assert p[0] < 0.001 < 0.2 < p[1]
 
 
 def test_same_bytes_need_no_test() -> None:
@@ -173,22 +144,8 @@ def test_options_of_tor_that_differ_are_named() -> None:
         "conf/tor.common.torrc (KISTSchedRunInterval: 10 msec / 100 msec; "
         "Log: notice, info / notice; CellStatistics: not set / 1)",
     )
-    assert read_run_set_again(named.b).texts == {"t2": torrc["t2"]}
-    # Of a pack without its torrc there is the file's name.
+    # A pack without its torrc has only the file's name.
     assert compare_sets(a, b).found.found["configuration"] == ("conf/tor.common.torrc",)
-
-
-def test_of_many_options_the_first_are_named() -> None:
-    a = make_set().model_copy(
-        update={"texts": {"t1": "", "t2": "".join(f"O{n} {n}\n" for n in range(9))}}
-    )
-    b = make_set("b", files={**FILES, "conf/tor.common.torrc": "t2"})
-    (detail,) = compare_sets(a, b).found.found["configuration"]
-    assert detail.endswith("O3: not set / 3; and 5 more)")
-
-
-def read_run_set_again(made: RunSet) -> RunSet:
-    return RunSet.model_validate_json(made.text())
 
 
 def test_two_differences_are_refused_unless_asked_about() -> None:
@@ -211,23 +168,8 @@ def test_a_project_may_write_other_files() -> None:
         compare_sets(make_set(), make_set("b", tor=NEW_TOR), ["project"])
 
 
-def test_another_measured_span_is_refused() -> None:
-    b = make_set("b", variant="rr")
-    moved = b.spans["quick"].model_copy(update={"measured_start_s": 300.0})
-    with pytest.raises(AnalysisError, match="time: measured_start_s: 420 / 300"):
-        compare_sets(make_set(), b.model_copy(update={"spans": {"quick": moved}}))
-
-
-def test_another_load_is_named_by_its_keys() -> None:
-    b = make_set("b")
-    more = b.spans["quick"].model_copy(update={"load": {"web": {"count": 9}, "bulk": {"count": 1}}})
-    result = compare_sets(make_set(), b.model_copy(update={"spans": {"quick": more}}))
-    assert result.about == ("load",)
-    assert result.found.found["load"] == ("bulk count: none / 1", "web count: 8 / 9")
-
-
 def test_a_host_more_is_another_network() -> None:
-    """Its torrc is no other configuration."""
+    """Its torrc is part of the network, not a different configuration."""
     folder = "shadow.data.template/hosts/relay9"
     host = {f"{folder}/torrc": "x", f"{folder}/torrc-defaults": "y", "clients.json": "c2"}
     result = compare_sets(make_set(), make_set("b", files={**FILES, **host}))
@@ -235,52 +177,26 @@ def test_a_host_more_is_another_network() -> None:
     assert set(result.found.found) == {"network"}
 
 
-def test_unknown_aspect_lists_the_known() -> None:
-    with pytest.raises(AnalysisError, match="cannot be about 'weather'") as refused:
-        compare_sets(make_set(), make_set("b"), ["weather"])
-    assert refused.value.hint is not None
-    assert all(name in refused.value.hint for name in ASPECTS)
-
-
-def test_one_seed_is_not_settled() -> None:
-    result = compare_sets(make_set(seeds=(1,)), make_set("b", seeds=(1,), effect=3.0))
-    assert result.conclusion is Conclusion.UNSETTLED
-    assert "one pair: no spread to judge by" in table_text(result)
-    no_nonsense(result)
-
-
-def test_seeds_without_a_pair_are_named() -> None:
-    result = compare_sets(make_set(), make_set("b", seeds=range(3, 12)))
-    assert result.pairs == 6
-    assert result.alone == ("networks without a pair: 1, 2, 9, 10, 11",)
-
-
 def test_no_seed_in_common_makes_two_samples() -> None:
-    """Another seed draws another network, so files that it decides tell nothing."""
+    """Another seed draws another network, so its files differ in any case."""
     far = make_set("b", seeds=range(20, 28), effect=2.0, files={**FILES, "conf/network.gml": "n2"})
     result = compare_sets(make_set(), far)
     assert not result.paired
     assert result.conclusion is Conclusion.REGRESSION
     assert result.about == ()
-    assert "no network in common" in result.alone[0]
+    assert "no network in common" in result.notes[0]
 
 
 def test_streams_that_all_timed_out() -> None:
     times = tuple(name for name in USUAL if name.startswith(("ttfb", "time_to")))
     result = compare_sets(make_set(), make_set("b", missing=times))
     assert result.conclusion is Conclusion.UNSETTLED
-    assert "the curve ends at 12.0%" in csv_text(result)
+    assert "the curve ends at 12.0%" in comparison_csv(result)
     assert "8 of 8 pairs lack a value" in table_text(result)
     no_nonsense(result)
     both = compare_sets(make_set(missing=times), make_set("b", missing=times))
     assert both.conclusion is Conclusion.UNSETTLED
     no_nonsense(both)
-
-
-def test_no_metric_at_all() -> None:
-    empty = make_set().model_copy(update={"values": ()})
-    with pytest.raises(AnalysisError, match="have no statistic"):
-        compare_sets(empty, empty)
 
 
 def test_variants_that_do_not_match() -> None:
@@ -300,8 +216,8 @@ def test_variants_that_do_not_match() -> None:
         both.only("swrr")
 
 
-def test_error_level_is_shared_among_places() -> None:
-    """What just passes as a regression alone does not, as one of two variants."""
+def test_matches_share_the_error_level() -> None:
+    """A difference that is just shown alone is not shown as one of two variants."""
 
     def smallest_p(comparison: Comparison) -> float:
         return min(
@@ -324,29 +240,6 @@ def test_error_level_is_shared_among_places() -> None:
         return one.model_copy(update={"runs": again(one.runs), "values": again(one.values)})
 
     assert not compare_sets(doubled(a), doubled(b)).regressions
-
-
-def test_other_definitions_are_refused() -> None:
-    other = make_set().model_copy(update={"records_format": 2})
-    with pytest.raises(AnalysisError, match="different formats"):
-        compare_sets(make_set(), other)
-
-
-def test_written_twice_the_same(tmp_path: Path) -> None:
-    result = compare_sets(make_set(), make_set("b", variant="rr", effect=1.1))
-    first = [p.read_bytes() for p in vars(write(result, tmp_path / "1")).values()]
-    second = [p.read_bytes() for p in vars(write(result, tmp_path / "2")).values()]
-    assert first == second
-    rows = list(csv.DictReader(io.StringIO(csv_text(result))))
-    endpoints = {row["endpoint"]: row["metric"] for row in rows if row["endpoint"]}
-    assert list(endpoints) == ["1", "2", "3", "4"]
-    assert endpoints["1"] == "time_to_320kib_p50_s"
-
-
-def test_a_set_survives_its_file(tmp_path: Path) -> None:
-    made = make_set(missing=("ttfb_p99_s",))
-    (tmp_path / "x.json").write_text(made.text())
-    assert read_run_set(tmp_path / "x.json") == made
 
 
 @pytest.mark.parametrize(
@@ -373,91 +266,6 @@ def test_every_file_has_an_aspect(name: str) -> None:
     assert classify_file(name) in {*ASPECTS, "engine files"}
 
 
-@example([(1.8e-193, 1.0), (1.8e-193, 1.0)], False)
-@given(
-    st.lists(
-        st.tuples(
-            st.floats(0, LARGEST_VALUE, allow_subnormal=False) | st.none(),
-            st.floats(0, LARGEST_VALUE, allow_subnormal=False) | st.none(),
-        ),
-        min_size=1,
-        max_size=5,
-    ),
-    st.booleans(),
-)
-@example(pairs=[(4e-308, 1.0)], paired=False)  # the margin, a share of A, is next to nothing
-def test_any_values_give_an_answer(
-    pairs: list[tuple[float | None, float | None]], paired: bool
-) -> None:
-    def of(side: int) -> RunSet:
-        runs = tuple(
-            SetRun(run_id=str(n), level="l", variant="v", seed=n) for n in range(len(pairs))
-        )
-        values = tuple(
-            Value.model_validate(
-                {
-                    "level": "l",
-                    "variant": "v",
-                    "seed": n,
-                    "class": "web",
-                    "metric": "ttfb_p50_s",
-                    "value": pair[side],
-                    "reason": "because",
-                }
-            )
-            for n, pair in enumerate(pairs)
-        )
-        return RunSet(name="s", paired=paired, runs=runs, values=values)
-
-    result = compare_sets(of(0), of(1))
-    assert isinstance(result.conclusion, Conclusion)
-    no_nonsense(result)
-
-
-@pytest.mark.parametrize(
-    ("metric", "value", "is_possible"),
-    [
-        ("last_three_lead", -1.0, True),
-        ("last_three_lead", -1.5, False),
-        ("ttfb_p50_s", 0.0, True),
-        ("ttfb_p50_s", -1.0, False),
-        ("failure_rate", 1.0, True),
-        ("failure_rate", 1.5, False),
-        ("jain_index_clients", 1.5, False),
-    ],
-)
-def test_only_a_lead_or_a_correlation_may_be_negative(
-    metric: str, value: float, is_possible: bool
-) -> None:
-    content = make_set().content()
-    first = content["values"][0] | {"metric": metric, "value": 0.5}
-    for change in ({"value": value}, {"value": value, "repeats": [value]}):
-        content["values"] = [first | change]
-        if is_possible:
-            assert RunSet.model_validate(content).values[0].metric == metric
-        else:
-            with pytest.raises(ValidationError, match=f"{metric} is {value}, not "):
-                RunSet.model_validate(content)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"value": 2.0, "repeats": [0.5]},
-        {"value": None, "repeats": [0.5]},
-        {"value": 0.5, "repeats": [0.5, 0.5]},
-        {"value": True},
-        {"value": "0.5"},
-        {"value": 0.5, "repeats": ["0.5"]},
-    ],
-)
-def test_a_value_is_a_number_and_the_mean_of_its_repeats(change: dict[str, Any]) -> None:
-    content = make_set().content()
-    content["values"] = [content["values"][0] | change]
-    with pytest.raises(ValidationError, match=r"no mean of its repeats|more repeats|valid number"):
-        RunSet.model_validate(content)
-
-
 @pytest.mark.parametrize(("value", "is_mean"), [(2.5, True), (2.0, True), (2.2, False)])
 def test_a_mean_is_arithmetic_or_geometric(value: float, is_mean: bool) -> None:
     content = make_set().content()
@@ -475,13 +283,106 @@ def test_repeats_of_one_network_are_called_repeats() -> None:
     assert {row.judgement.verdict.replicate for row in mixed.rows} == {"network"}
 
 
-def test_a_match_without_a_judged_endpoint_has_its_part_of_the_level() -> None:
-    one = compare_sets(make_set(), make_set("b", variant="rr"))
-    other = replace(one.rows[0].match, label="other")
-    unjudged = [
-        replace(row, match=other, judgement=replace(row.judgement, endpoint=None))
-        for row in one.rows
+def test_pairs_are_by_seed() -> None:
+    """The seeds' own levels differ by 10%: only pairs see an effect of 2%."""
+    a, b = make_set(noise=0.001), make_set("b", effect=1.02, noise=0.001, noise_seed=2)
+    unpaired = a.model_copy(update={"paired": False})
+    p_values = [
+        row.judgement.verdict.p_different or 0.0
+        for result in (compare_sets(a, b), compare_sets(unpaired, b))
+        for row in result.rows
+        if row.judgement.metric.name == "ttfb_p50_s"
     ]
-    both = replace(one, rows=(*one.rows, *unjudged))
-    halved = replace(one, error_level=one.error_level / 2)
-    assert both.spreads_shown == halved.spreads_shown
+    assert p_values[0] < 0.001 < 0.2 < p_values[1]
+    some = compare_sets(make_set(), make_set("b", seeds=range(3, 12)))
+    assert (some.pairs, some.notes) == (6, ("networks without a pair: 1, 2, 9, 10, 11",))
+    one = compare_sets(make_set(seeds=(1,)), make_set("b", seeds=(1,), effect=3.0))
+    assert one.conclusion is Conclusion.UNSETTLED
+    assert "one pair: no spread to judge by" in table_text(one)
+    no_nonsense(one)
+
+
+def test_other_spans_and_loads_are_found() -> None:
+    b = make_set("b")
+    moved = b.spans["quick"].model_copy(update={"measured_start_s": 300.0})
+    found = compare_sets(make_set(), b.model_copy(update={"spans": {"quick": moved}})).found
+    assert found.found["time"] == ("measured_start_s: 420 / 300",)
+    more = b.spans["quick"].model_copy(update={"load": {"web": {"count": 9}, "bulk": {"count": 1}}})
+    found = compare_sets(make_set(), b.model_copy(update={"spans": {"quick": more}})).found
+    assert found.found["load"] == ("bulk count: none / 1", "web count: 8 / 9")
+
+
+def test_what_cannot_be_compared_is_refused() -> None:
+    with pytest.raises(AnalysisError, match="cannot be about 'weather'") as refused:
+        compare_sets(make_set(), make_set("b"), ["weather"])
+    assert all(name in str(refused.value.hint) for name in ASPECTS)
+    empty = make_set().model_copy(update={"values": ()})
+    with pytest.raises(AnalysisError, match="have no statistic"):
+        compare_sets(empty, empty)
+    with pytest.raises(AnalysisError, match="different formats"):
+        compare_sets(make_set(), make_set().model_copy(update={"records_format": 2}))
+
+
+def test_written_files_and_sets_are_read_again(tmp_path: Path) -> None:
+    a, b = make_set(), make_set("b", variant="rr", effect=1.1, missing=("ttfb_p99_s",))
+    for folder in ("1", "2"):
+        write(compare_sets(a, b), tmp_path / folder)
+    names = ("report.html", "comparison.csv", "answer.txt", "answer.png", "answer.csv")
+    for name in names:
+        assert (tmp_path / "1" / name).read_bytes() == (tmp_path / "2" / name).read_bytes()
+    rows = list(csv.DictReader((tmp_path / "1" / "comparison.csv").open()))
+    endpoints = {row["endpoint"]: row["metric"] for row in rows if row["endpoint"]}
+    assert list(endpoints) == ["1", "2", "3", "4"]
+    assert endpoints["1"] == "time_to_320kib_p50_s"
+    (tmp_path / "x.json").write_text(b.text())
+    assert read_run_set(tmp_path / "x.json") == b
+
+
+Pairs = list[tuple[float | None, float | None]]
+VALUE = st.floats(0, LARGEST_VALUE, allow_subnormal=False) | st.none()
+
+
+@example([(1.8e-193, 1.0), (1.8e-193, 1.0)], False)
+@example([(4e-308, 1.0)], False)  # the margin, a share of A, is almost nothing
+@given(st.lists(st.tuples(VALUE, VALUE), min_size=1, max_size=5), st.booleans())
+def test_any_values_give_an_answer(pairs: Pairs, paired: bool) -> None:
+    def side(number: int) -> RunSet:
+        places = [{"level": "l", "variant": "v", "seed": n} for n in range(len(pairs))]
+        other = {"class": "web", "metric": "ttfb_p50_s", "reason": "because"}
+        values = [
+            {**place, **other, "value": pair[number]}
+            for place, pair in zip(places, pairs, strict=True)
+        ]
+        runs = [{"run_id": str(n), **place} for n, place in enumerate(places)]
+        content = {"name": "s", "paired": paired, "runs": runs, "values": values}
+        return RunSet.model_validate(content)
+
+    result = compare_sets(side(0), side(1))
+    assert isinstance(result.conclusion, Conclusion)
+    no_nonsense(result)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"metric": "last_three_lead", "value": -1.0}, None),
+        ({"metric": "last_three_lead", "value": -1.5}, "last_three_lead is -1.5, not "),
+        ({"metric": "ttfb_p50_s", "value": -1.0}, "ttfb_p50_s is -1.0, not "),
+        ({"metric": "failure_rate", "value": 1.0}, None),
+        ({"metric": "failure_rate", "value": 1.5}, "failure_rate is 1.5, not "),
+        ({"metric": "jain_index_clients", "value": 1.5}, "jain_index_clients is 1.5, not "),
+        ({"value": 2.0, "repeats": [0.5]}, "no mean of its repeats"),
+        ({"value": None, "repeats": [0.5]}, "no mean of its repeats"),
+        ({"value": 0.5, "repeats": [0.5, 0.5]}, "more repeats than its network has runs"),
+        ({"value": True}, "valid number"),
+        ({"value": 0.5, "repeats": ["0.5"]}, "valid number"),
+    ],
+)
+def test_a_value_is_a_possible_number(change: dict[str, Any], message: str | None) -> None:
+    content = make_set().content()
+    content["values"] = [content["values"][0] | change]
+    if message is None:
+        assert RunSet.model_validate(content).values[0].value == change["value"]
+    else:
+        with pytest.raises(ValidationError, match=message):
+            RunSet.model_validate(content)

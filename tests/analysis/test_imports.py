@@ -241,7 +241,7 @@ def test_imports_are_compared_as_independent_samples(tmp_path: Path) -> None:
     slow = import_runs([collection(tmp_path / "b", 1.3, 12, 2)], "slow", ALL_TIME)
     result = compare_sets(fast, slow, pair=False)
     assert not result.paired
-    assert result.alone == (
+    assert result.notes == (
         "not paired, as requested: the sets are compared as two independent samples",
     )
     assert result.about == ()
@@ -427,8 +427,8 @@ def test_simulations_of_the_same_networks_are_paired(tmp_path: Path) -> None:
     slow = import_runs([collection(tmp_path / "b", 1.3, 8, 2)], "slow", ALL_TIME)
     result = compare_sets(fast, slow)
     assert (result.paired, result.pairs) == (True, 6)
-    assert any("same networks" in words for words in result.alone)
-    assert any(words.startswith("networks without a pair") for words in result.alone)
+    assert any("same networks" in words for words in result.notes)
+    assert any(words.startswith("networks without a pair") for words in result.notes)
     assert "6 pairs of runs" in html_text(result)
     others = slow.model_copy(
         update={"runs": tuple(r.model_copy(update={"network": f"x{r.seed}"}) for r in slow.runs)}
@@ -457,7 +457,7 @@ def test_a_pattern_finds_the_network_in_the_name(tmp_path: Path) -> None:
     twice = [import_runs([tmp_path / side], side, vague) for side in whole]
     unpaired = compare_sets(twice[0], twice[1])
     assert not unpaired.paired
-    assert "not paired: net occurs more than once" in unpaired.alone
+    assert "not paired: net occurs more than once" in unpaired.notes
     none = ImportOptions(network=re.compile("seed"))
     with pytest.raises(AnalysisError, match="no part of net-1-classic matches 'seed'"):
         import_runs([tmp_path / "classic"], "x", none)
@@ -488,7 +488,7 @@ def test_copies_of_a_simulation_count_once(tmp_path: Path) -> None:
     )
     other = import_runs([collection(tmp_path / "b", 1.0, 3, 1)], "b", ALL_TIME)
     result = compare_sets(made, other, pair=False)
-    assert result.alone[0].startswith("warning: 3 simulations of b are byte-identical")
+    assert result.notes[0].startswith("warning: 3 simulations of b are byte-identical")
     again = import_runs([collection(tmp_path / "c", 1.0, 3, 1)], "c", ALL_TIME)
     # As pairs they are no change at all.
     assert compare_sets(again, other).identical

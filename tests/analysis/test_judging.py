@@ -63,8 +63,10 @@ def test_a_study_is_judged_from_its_records_and_runs_csv_has_the_values(
     store: Path, tmp_path: Path
 ) -> None:
     statistics = read_statistics(load_study(store / "study.json"), store)
-    paths = build(store / "study.json", store, tmp_path)
-    table = pandas.read_csv(paths.runs_csv).set_index(["level", "class", "metric", "variant"])
+    build(store / "study.json", store, tmp_path)
+    table = pandas.read_csv(tmp_path / "runs.csv").set_index(
+        ["level", "class", "metric", "variant"]
+    )
     for (level, class_name), of_class in statistics.items():
         for (metric, variant), by_seed in of_class.items():
             rows = table.loc[[(level, class_name, metric, variant)]].set_index("seed")["value"]

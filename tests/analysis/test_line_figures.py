@@ -1,7 +1,10 @@
-"""Lines that lie on each other, panels with nothing in them, bands that would rule the scale."""
+"""Figures with a line for each variant: values, scales, and texts in the drawing."""
 
 from __future__ import annotations
 
+import csv
+import io
+from collections.abc import Sequence
 from typing import Any
 
 import matplotlib as mpl
@@ -11,35 +14,48 @@ from analysis_synthetic import study_content
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from analysis.figures.figure_data import FigureData
-from analysis.figures.lines import draw_lines, lines_csv
-from analysis.figures.panels import LINE_FIGURES
+from analysis.figures.catalogue import FIGURES, open_figure
+from analysis.figures.curves import difference_lines, mean_lines, ratio_lines
+from analysis.figures.kind import FigureData, RunSample
 from analysis.figures.style import COLUMN, RC, TEXT, Page
+from analysis.formats.csv_tables import csv_text
 from analysis.formats.study import Study
 
 STUDY = Study.model_validate(study_content([1, 2, 3]))
-KIND = LINE_FIGURES["throughput-timeouts"]
-GRID = KIND.panels[0].grid(STUDY.levels[0])
+
+
+def figure_of(
+    runs: Sequence[tuple[str, int, Sequence[Any]]], study: Study = STUDY, figure: int = 0
+) -> FigureData:
+    """A figure of runs: variant, seed, and the values of each panel."""
+    data = open_figure(study.figures[figure], study)
+    data.samples = [RunSample(data.level, *run) for run in runs]
+    return data
 
 
 def data_of(
     throughput: dict[str, list[float]], timeouts: dict[str, list[float]], baseline: str = "ewma"
 ) -> FigureData:
     """Constant throughput (B/s) and number of timeouts of each variant's seeds."""
-    data = FigureData(STUDY.figures[0], STUDY.levels[0], baseline)
-    for variant, values in throughput.items():
-        data.seeds[variant] = list(range(1, len(values) + 1))
-        data.runs[variant] = [
-            [np.full(GRID.shape, value), np.full(GRID.shape, count)]
-            for value, count in zip(values, timeouts[variant], strict=True)
-        ]
-    return data
+    study = STUDY.model_copy(update={"baseline": baseline})
+    size = LINES.panels[0].grid(STUDY.levels[0]).shape
+    return figure_of(
+        [
+            (variant, seed, [np.full(size, value), np.full(size, count)])
+            for variant, values in throughput.items()
+            for seed, (value, count) in enumerate(zip(values, timeouts[variant], strict=False), 1)
+        ],
+        study,
+    )
+
+
+LINES: Any = FIGURES["throughput-timeouts"]
 
 
 def drawn(data: FigureData, page: Page = TEXT) -> Figure:
     settings: Any = RC
     with mpl.rc_context(settings):
-        return draw_lines(data, STUDY, page)
+        return data.kind.draw(data, page)
 
 
 def texts(axes: Axes) -> list[str]:
@@ -51,24 +67,46 @@ ALIKE = {"ewma": SEEDS, "rr": [value + 1e4 for value in SEEDS]}
 NONE = {"ewma": [0.0] * 3, "rr": [0.0] * 3}
 
 
+def test_bands_are_the_range_over_networks() -> None:
+    runs: list[Any] = [
+        ("ewma", 1, [np.array([1.0, 5.0, np.nan])]),
+        ("ewma", 2, [np.array([3.0, 1.0, 2.0])]),
+    ]
+    line = mean_lines(figure_of(runs), 0)["ewma"]
+    assert line.mean[:2].tolist() == [2.0, 3.0]
+    assert (line.low[:2].tolist(), line.high[:2].tolist()) == ([1.0, 1.0], [3.0, 5.0])
+    assert np.isnan([line.mean[2], line.low[2], line.high[2]]).all()
+    # The curve of a network is the mean of its repeats.
+    runs.append(("ewma", 2, [np.array([5.0, 3.0, 2.0])]))
+    repeated = mean_lines(figure_of(runs), 0)["ewma"]
+    assert (repeated.mean[:2].tolist(), repeated.high[:2].tolist()) == ([2.5, 3.5], [4.0, 5.0])
+    assert repeated.seeds == line.seeds == 2
+
+
+def test_ratios_are_of_pairs_only() -> None:
+    (number,) = (n for n, spec in enumerate(STUDY.figures) if spec.kind == "quantile-ratios")
+    ones = np.array([1.0, 2.0])
+    runs: list[Any] = [("ewma", 1, [ones]), ("ewma", 2, [5 * ones]), ("rr", 2, [10 * ones])]
+    (line,) = ratio_lines(figure_of(runs, figure=number), 0).values()
+    assert (line.mean.tolist(), line.seeds) == (pytest.approx([2.0, 2.0]), 1)
+    runs[2] = ("rr", 3, [10 * ones])
+    assert ratio_lines(figure_of(runs, figure=number), 0) == {}
+
+
 def test_differences_are_those_of_runs_of_one_seed() -> None:
     data = data_of(ALIKE, NONE)
-    line = data.differences(0)["rr"]
+    (line,) = difference_lines(data, 0).values()
     # The seeds are far apart, the pairs are not: no mean over seeds shows that.
     assert np.allclose([line.mean[0], line.low[0], line.high[0]], 1e4)
-    assert set(data.differences(0)) == {"rr"}
-    rows = [row.split(",") for row in lines_csv(data, STUDY).splitlines()]
-    found = {row[3] for row in rows if row[0] == "throughput_bytes_per_s_difference"}
+    rows = csv.DictReader(io.StringIO(csv_text(data.kind.table(data))))
+    found = {r["mean"] for r in rows if r["panel"] == "throughput_bytes_per_s_difference"}
     assert found == {"10000"}
-
-
-def test_a_seed_that_only_one_side_has_makes_no_pair() -> None:
-    data = data_of({"ewma": [1e6, 2e6], "rr": [1e6, 3e6, 9e6]}, {"ewma": [0, 0], "rr": [0, 0, 0]})
-    assert data.differences(0)["rr"].seeds == 2
+    one_more = data_of({"ewma": [1e6, 2e6], "rr": SEEDS}, NONE)
+    assert difference_lines(one_more, 0)["rr"].seeds == 2
 
 
 @pytest.mark.parametrize(("page", "rows"), [(TEXT, 2), (COLUMN, 4)])
-def test_below_each_panel_stand_its_differences(page: Page, rows: int) -> None:
+def test_differences_are_below_each_panel(page: Page, rows: int) -> None:
     figure = drawn(data_of(ALIKE, NONE), page)
     assert len(figure.axes) == 4
     assert figure.axes[0].get_subplotspec().get_gridspec().nrows == rows  # type: ignore[union-attr]
@@ -79,17 +117,17 @@ def test_below_each_panel_stand_its_differences(page: Page, rows: int) -> None:
     assert 0.01 <= below.get_ylim()[1] < 0.1
 
 
-def test_without_a_baseline_or_a_pair_there_are_none() -> None:
+def test_without_a_pair_there_are_no_differences() -> None:
     assert len(drawn(data_of(ALIKE, NONE, baseline="swrr")).axes) == 2
     assert len(drawn(data_of({"ewma": SEEDS}, {"ewma": [0.0] * 3})).axes) == 2
 
 
-def test_a_panel_without_timeouts_says_so() -> None:
+def test_a_panel_without_timeouts_has_a_text() -> None:
     figure = drawn(data_of(ALIKE, NONE))
     by_title = {axes.get_title(): axes for axes in figure.axes}
     assert texts(by_title["Download timeouts"]) == ["no timeouts"]
     assert len(by_title["Download timeouts"].get_yticks()) == 0
-    # Of the differences the lines lie in the middle of the panel, and no word on them.
+    # The lines of differences are in the middle of the panel, and the text is above them.
     (below,) = [
         text for axes in figure.axes for text in axes.texts if axes.get_title()[:4] == "less"
     ]
@@ -99,18 +137,49 @@ def test_a_panel_without_timeouts_says_so() -> None:
     assert texts(by_title["Download timeouts"]) == []
 
 
-def test_a_band_that_would_rule_the_scale_is_cut_and_said_to_be() -> None:
+def test_a_wide_band_is_cut_with_a_note() -> None:
     one_far_off = {**NONE, "ewma": [0.0, 0.0, 300.0], "rr": [0.0, 1.0, 2.0]}
     figure = drawn(data_of(ALIKE, one_far_off))
     axes = {axes.get_title(): axes for axes in figure.axes}["Download timeouts"]
     assert texts(axes) == ["bands cut"]
     assert axes.get_ylim()[1] == pytest.approx(200.0)
     usual = drawn(data_of(ALIKE, {"ewma": [3.0, 4.0, 5.0], "rr": [3.0, 4.0, 5.0]}))
-    axes = {axes.get_title(): axes for axes in usual.axes}["Download timeouts"]
-    assert texts(axes) == []
+    assert texts({axes.get_title(): axes for axes in usual.axes}["Download timeouts"]) == []
 
 
-def test_a_level_at_another_scale_is_called_so() -> None:
+def labelled(*labels: str) -> FigureData:
+    """A figure of one run of each variant."""
+    content = study_content([1])
+    for variant, label in zip(content["variants"], labels, strict=False):
+        variant["label"] = label
+    study = Study.model_validate(content)
+    ones = np.ones_like(LINES.panels[0].grid(study.levels[0]))
+    return figure_of([(variant.name, 1, [ones, ones]) for variant in study.variants], study)
+
+
+@pytest.mark.parametrize(("page", "columns"), [(TEXT, 3), (COLUMN, 2)])
+def test_a_legend_is_never_wider_than_its_page(page: Page, columns: int) -> None:
+    figure = drawn(labelled(*["SWRR proportional"] * 3), page)
+    (legend,) = figure.legends
+    assert legend.get_window_extent().width <= figure.bbox.width
+    assert legend._ncols == columns  # type: ignore[attr-defined]
+    assert len(legend.get_texts()) == 3
+    tops = [axes.get_position().y0 for axes in figure.axes]
+    assert (tops[0] > tops[1]) == page.stacked
+
+
+@pytest.mark.parametrize("label", ["$x^$", "$5 or $6", "_EWMA", "<b> | \\$"])
+def test_a_label_is_shown_letter_for_letter(label: str) -> None:
+    figure = drawn(labelled(label))
+    (legend,) = figure.legends
+    first, *others = legend.get_texts()
+    assert len(others) == 2
+    shown, formula = first._preprocess_math(first.get_text())  # type: ignore[attr-defined]
+    assert (shown.removeprefix("\N{ZERO WIDTH SPACE}"), formula) == (label, False)
+    figure.draw_without_rendering()
+
+
+def test_labels_name_another_scale() -> None:
     level, figure = STUDY.levels[0], STUDY.figures[0]
     assert STUDY.label(level) == "5 middles at scale 0.1"
     assert STUDY.figure_title(figure) == "Throughput and timeouts, 5 middles at scale 0.1"

@@ -1,4 +1,4 @@
-"""The HTML pages in headless Chromium: what is seen first, on a phone, on paper, by everybody."""
+"""The HTML pages in headless Chromium: layout, printing and accessibility."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ pytestmark = [
 
 @dataclass(frozen=True)
 class Opened:
-    """A page in a tab, and what it loaded besides itself."""
+    """A page in a tab, and the other files that it loaded."""
 
     page: Page
     loaded: list[str]
@@ -57,9 +57,9 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """One page of each kind: kind -> file."""
     root = tmp_path_factory.mktemp("pages")
     store = write_store(root / "store")
-    made = {"report": report.build(store / "study.json", store, root / "report").html}
+    made = {"report": report.build(store / "study.json", store, root / "report")}
     worse = compare_sets(make_set(), make_set(effect=1.3, noise_seed=2), ("variant",))
-    made["comparison"] = comparison.write(worse, root / "comparison").html
+    made["comparison"] = comparison.write(worse, root / "comparison")
     made["night"] = _night(worse, root / "night")
     made["paper"] = _paper(root / "paper")
     return made
@@ -122,11 +122,6 @@ def test_the_answer_is_on_the_first_screen(opened: Any, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_nothing_is_loaded(opened: Any, kind: str) -> None:
-    assert opened(kind).loaded == []
-
-
-@pytest.mark.parametrize("kind", KINDS)
 def test_a_phone_does_not_scroll_sideways(opened: Any, kind: str) -> None:
     page = opened(kind, viewport=PHONE).page
     page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
@@ -136,8 +131,10 @@ def test_a_phone_does_not_scroll_sideways(opened: Any, kind: str) -> None:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_axe_finds_nothing(opened: Any, kind: str, scheme: str) -> None:
-    page = opened(kind, color_scheme=scheme).page
+    tab = opened(kind, color_scheme=scheme)
+    page, page_loaded = tab.page, tab.loaded
     page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+    assert page_loaded == [], "pages are self-contained"
     found = Axe().run(page)
     assert found.violations_count == 0, found.generate_report()
 
@@ -151,7 +148,7 @@ def test_a_dark_screen_gets_a_dark_page(opened: Any) -> None:
     assert paper_of("dark") == "rgb(22, 24, 27)"
 
 
-def test_on_paper_all_is_there_and_no_row_is_torn(opened: Any) -> None:
+def test_a_printed_report_is_complete(opened: Any) -> None:
     page = opened("report").page
     page.emulate_media(media="print")
     folded = page.locator("details:not([open]) table").first
@@ -173,7 +170,7 @@ def test_rows_are_found_and_sorted(opened: Any) -> None:
     section.locator("input").fill("web ttfb_p50")
     shown = section.locator("[data-row]:not([hidden])")
     assert 0 < shown.count() < before
-    # What was found is shown, though it was folded.
+    # Matching rows are shown even if their section was folded.
     assert shown.first.is_visible()
     assert all("ttfb_p50" in (one.get_attribute("data-row") or "") for one in shown.all())
     section.locator("input").fill("")
@@ -188,9 +185,7 @@ def test_rows_are_found_and_sorted(opened: Any) -> None:
     assert rows.count() == before
 
 
-def test_without_scripts_the_tables_are_there_and_their_tools_are_not(
-    browser: Browser, pages: dict[str, Path]
-) -> None:
+def test_tables_need_no_scripts(browser: Browser, pages: dict[str, Path]) -> None:
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
     page.goto(pages["report"].as_uri())

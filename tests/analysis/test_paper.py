@@ -9,7 +9,6 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import analysis_synthetic
 import pytest
 from analysis_synthetic import VARIANTS, study_content, write_run
 from test_analysis_report import Collector, digests
@@ -17,8 +16,8 @@ from test_analysis_report import Collector, digests
 from analysis.errors import AnalysisError
 from analysis.formats.study import Looks, PlannedLooks, Study
 from analysis.judgement.claims.claim import Answer, Claim
-from analysis.pages.claim_tables import CLAIM_COLUMNS
-from analysis.pages.paper import Paper, PaperPaths, answer_other_study, build
+from analysis.pages.claims import CLAIM_COLUMNS
+from analysis.pages.paper import Paper, PaperResult, answer_other_study, build
 from analysis.records.extract import extract
 
 SEEDS = [1, 2, 3]
@@ -112,7 +111,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def made(store: Path, tmp_path_factory: pytest.TempPathFactory) -> PaperPaths:
+def made(store: Path, tmp_path_factory: pytest.TempPathFactory) -> PaperResult:
     return build(PAPER, store, tmp_path_factory.mktemp("figures"), {"onionlab": "1"})
 
 
@@ -126,6 +125,14 @@ def partial_store(store: Path, tmp_path: Path) -> Path:
     return copy
 
 
+def read(made: PaperResult, name: str) -> Any:
+    return json.loads((made.html.parent / name).read_text())
+
+
+def claims_of(made: PaperResult) -> dict[str, dict[str, str]]:
+    return rows_of(made.html.parent / "claims.csv")
+
+
 def rows_of(path: Path) -> dict[str, dict[str, str]]:
     with path.open(newline="", encoding="utf-8") as lines:
         return {row["claim"]: row for row in csv.DictReader(lines)}
@@ -133,7 +140,7 @@ def rows_of(path: Path) -> dict[str, dict[str, str]]:
 
 @pytest.mark.slow
 def test_the_same_store_gives_the_same_bytes(
-    store: Path, made: PaperPaths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    store: Path, made: PaperResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     moved = tmp_path / "moved"
@@ -152,20 +159,20 @@ def test_the_same_store_gives_the_same_bytes(
     assert digests(out) == first
 
 
-def test_figures_are_vector_graphics_of_a_columns_width(made: PaperPaths) -> None:
+def test_figures_are_vector_graphics_of_a_columns_width(made: PaperResult) -> None:
     for figure in made.figures:
-        pdf = figure.pdf.read_bytes()
+        pdf = figure.path("pdf").read_bytes()
         (box,) = re.findall(rb"/MediaBox \[ 0 0 ([0-9.]+) ([0-9.]+) \]", pdf)
         assert float(box[0]) == pytest.approx(3.5 * 72)
         assert b"/FontFile2" in pdf
         assert b"/Subtype /Type3" not in pdf
         assert b"/Subtype /Image" not in pdf
         assert b"Date" not in pdf
-        assert figure.png.read_bytes()[:4] == b"\x89PNG"
+        assert figure.path("png").read_bytes()[:4] == b"\x89PNG"
 
 
-def test_the_manifest_leads_from_a_figure_to_its_runs(made: PaperPaths) -> None:
-    manifest = json.loads(made.manifest.read_text())
+def test_the_manifest_lists_the_runs_of_a_figure(made: PaperResult) -> None:
+    manifest = read(made, "manifest.json")
     assert [figure["paper"] for figure in manifest["figures"]] == [4, 7, 8, 10, 11, 13]
     eleven = manifest["figures"][4]
     assert (eleven["id"], eleven["experiment"]) == ("figure-11", "swrr-20mid")
@@ -178,7 +185,7 @@ def test_the_manifest_leads_from_a_figure_to_its_runs(made: PaperPaths) -> None:
     assert len(eleven["runs"]) == 9
     assert eleven["missing"] == []
     assert set(eleven["files"]) == {"figure-11.pdf", "figure-11.png", "figure-11.csv"}
-    found = digests(made.manifest.parent)
+    found = digests(made.html.parent)
     assert all(found[name] == digest for name, digest in eleven["files"].items())
     of_experiment = manifest["experiments"]["swrr-20mid"]
     assert of_experiment["asked"]["seeds"] == SEEDS
@@ -188,8 +195,8 @@ def test_the_manifest_leads_from_a_figure_to_its_runs(made: PaperPaths) -> None:
 
 @pytest.mark.slow
 @pytest.mark.always
-def test_levels_of_studies_with_one_baseline_stand_in_one_plot(
-    store: Path, made: PaperPaths, tmp_path: Path
+def test_studies_with_one_baseline_share_a_plot_of_levels(
+    store: Path, made: PaperResult, tmp_path: Path
 ) -> None:
     folder = made.html.parent
     with (folder / "levels-ewma.csv").open(newline="") as lines:
@@ -209,7 +216,7 @@ def test_levels_of_studies_with_one_baseline_stand_in_one_plot(
     # Made so: alike with many middles, with few by these factors.
     assert slow[places[0]] == pytest.approx(1.0, rel=0.1)
     assert slow[places[1]] == pytest.approx(SLOW["rr"] / SLOW["ewma"], rel=0.1)
-    manifest = json.loads(made.manifest.read_text())
+    manifest = read(made, "manifest.json")
     assert [set(plot["files"]) for plot in manifest["levels"]] == [
         {f"levels-ewma.{end}" for end in ("csv", "pdf", "png")}
     ]
@@ -222,16 +229,7 @@ def test_levels_of_studies_with_one_baseline_stand_in_one_plot(
     assert '<section id="levels">' not in page.read_text()
 
 
-def test_each_figure_shows_the_variants_of_its_own_experiment(made: PaperPaths) -> None:
-    shown = {}
-    for figure in made.figures:
-        with figure.csv.open(newline="") as lines:
-            shown[figure.spec.id] = {row["variant"] for row in csv.DictReader(lines)}
-    assert shown["figure-10"] == {"ewma", "rr", "swrr"}
-    assert shown["figure-4"] == {"swrr", "log", "rr"}
-
-
-def test_each_figure_shows_the_seeds_of_its_own_experiment(store: Path, tmp_path: Path) -> None:
+def test_each_figure_shows_the_runs_of_its_own_experiment(store: Path, tmp_path: Path) -> None:
     fewer = STUDIES[2].model_copy(
         update={
             "runs": tuple(run for run in STUDIES[2].runs if run.seed != 2),
@@ -239,15 +237,19 @@ def test_each_figure_shows_the_seeds_of_its_own_experiment(store: Path, tmp_path
         }
     )
     made = build(Paper("A paper", (STUDIES[1], fewer), CLAIMS[:1]), store, tmp_path)
-    seeds = {}
+    seeds, variants = {}, {}
     for figure in made.figures:
-        with figure.csv.open(newline="") as lines:
-            seeds[figure.spec.id] = {row["seeds"] for row in csv.DictReader(lines)}
+        with figure.path("csv").open(newline="") as lines:
+            rows = list(csv.DictReader(lines))
+        seeds[figure.name] = {row["seeds"] for row in rows}
+        variants[figure.name] = {row["variant"] for row in rows}
+    assert variants["figure-10"] == {"ewma", "rr", "swrr"}
+    assert variants["figure-7"] == {"swrr", "log", "rr"}
     assert seeds == {"figure-7": {"2"}, "figure-10": {"3"}, "figure-13": {"3"}}
 
 
-def test_answers_stand_in_both_tables_and_on_the_page(made: PaperPaths) -> None:
-    rows = rows_of(made.claims_csv)
+def test_answers_are_in_both_tables_and_on_the_page(made: PaperResult) -> None:
+    rows = claims_of(made)
     assert tuple(next(iter(rows.values()))) == CLAIM_COLUMNS
     assert {name: row["answer"] for name, row in rows.items()} == {
         "fastest": "supported",
@@ -256,14 +258,14 @@ def test_answers_stand_in_both_tables_and_on_the_page(made: PaperPaths) -> None:
         "alike": "supported",
         "timeouts": "cannot be tested here",
     }
-    # Of the two comparisons the one that is less sure: 0.8 against 1 or against 1.3.
+    # The less certain of the two comparisons: 0.8 against 1 or against 1.3.
     assert 0.55 < float(rows["fastest"]["effect"]) < 0.85
     assert float(rows["fastest"]["low"]) < float(rows["fastest"]["effect"])
     assert rows["fastest"]["seeds"] == "3"
     assert rows["timeouts"]["note"] == "timeout rate is 0% in all of these runs"
     assert (rows["timeouts"]["effect"], rows["timeouts"]["seeds"]) == ("", "3")
 
-    data = json.loads(made.claims_json.read_text())["claims"]
+    data = read(made, "claims.json")["claims"]
     assert [one["id"] for one in data] == [one.id for one in CLAIMS]
     assert [part["text"] for part in data[0]["parts"]] == [
         "5 middles at scale 0.1: SWRR below Round robin",
@@ -273,7 +275,7 @@ def test_answers_stand_in_both_tables_and_on_the_page(made: PaperPaths) -> None:
     page = Collector()
     page.feed(html)
     assert page.open == []
-    drawn = ["levels-ewma", *(figure.spec.id for figure in made.figures)]
+    drawn = ["levels-ewma", *(figure.name for figure in made.figures)]
     local = {f"{name}.{end}" for name in drawn for end in ("pdf", "png", "csv")}
     assert {r for r in page.resources if not r.startswith(("data:image/svg+xml", "#"))} == local
     assert "Of 5 claims: 3 supported, 1 opposite and 1 cannot be tested here." in html
@@ -294,16 +296,16 @@ def test_missing_runs_are_named_and_the_rest_is_answered(
     (partial_store / "20midrr2").unlink()
     made = build(PAPER, partial_store, tmp_path / "out")
     assert len(made.missing) == 4
-    rows = rows_of(made.claims_csv)
+    rows = claims_of(made)
     assert rows["fastest"]["answer"] == "open"
     assert rows["fastest"]["note"] == "no runs of EWMA at 5 middles at scale 0.1"
     assert rows["slowest"]["answer"] == "opposite"
     assert rows["slower"]["note"] == "no runs of EWMA at 5 middles at scale 0.1"
     assert rows["alike"]["answer"] == "supported"
-    manifest = json.loads(made.manifest.read_text())
+    manifest = read(made, "manifest.json")
     by_number = {figure["paper"]: figure for figure in manifest["figures"]}
     assert [run["run_id"] for run in by_number[11]["missing"]] == ["20midrr2"]
-    # Seeds differ by more than variants: a line of seeds 1 and 3 beside others would mislead.
+    # Seeds differ by more than variants, so all lines are of seeds 1 and 3.
     assert [run["run_id"] for run in by_number[11]["left_out"]] == ["20midewma2", "20midswrr2"]
     assert {run["seed"] for run in by_number[11]["runs"]} == {1, 3}
     with (tmp_path / "out" / "figure-11.csv").open(newline="") as lines:
@@ -317,22 +319,19 @@ def test_missing_runs_are_named_and_the_rest_is_answered(
 
 
 @pytest.mark.slow
-def test_a_figure_without_any_run_says_so(partial_store: Path, tmp_path: Path) -> None:
+def test_a_figure_without_runs_has_a_note(partial_store: Path, tmp_path: Path) -> None:
     for path in partial_store.glob("20mid*"):
         path.unlink()
     made = build(PAPER, partial_store, tmp_path / "out")
-    assert "No runs." in next(f.caption for f in made.figures if f.spec.id == "figure-8")
-    assert (
-        rows_of(made.claims_csv)["slower"]["note"]
-        == "no runs of Round robin at 20 middles at scale 0.1"
-    )
+    assert "No runs." in next(f.caption for f in made.figures if f.name == "figure-8")
+    assert claims_of(made)["slower"]["note"] == "no runs of Round robin at 20 middles at scale 0.1"
     for path in partial_store.iterdir():
         path.unlink()
     with pytest.raises(AnalysisError, match="none of the 21 runs is in the store"):
         build(PAPER, partial_store, tmp_path / "out")
 
 
-def test_one_seed_is_drawn_and_not_judged(store: Path, tmp_path: Path) -> None:
+def test_one_network_is_not_judged(store: Path, tmp_path: Path) -> None:
     runs = tuple(run for run in STUDIES[1].runs if run.seed == 1)
     one = STUDIES[1].model_copy(update={"runs": runs})
     made = build(Paper("A paper", (one,), CLAIMS), store, tmp_path)
@@ -340,28 +339,10 @@ def test_one_seed_is_drawn_and_not_judged(store: Path, tmp_path: Path) -> None:
     answers = {answered.claim.id: answered.answer for answered in made.answers}
     assert answers.pop("timeouts") is Answer.UNTESTABLE
     assert set(answers.values()) == {Answer.OPEN}
-    row = rows_of(made.claims_csv)["fastest"]
+    row = claims_of(made)["fastest"]
     assert (row["note"], row["low"]) == ("one pair: no spread to judge by", "")
     assert float(row["effect"]) < 1
     assert "One network per variant." in made.figures[0].caption
-
-
-@pytest.mark.slow
-def test_streams_that_all_time_out_leave_claims_open(
-    partial_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    never = analysis_synthetic.Load(327680, (5.0, 15.0), 500.0, 110_000.0, error_rate=0.0)
-    monkeypatch.setattr(analysis_synthetic, "WEB", never)
-    monkeypatch.setattr(analysis_synthetic, "BULK", never)
-    for run in STUDIES[1].runs:
-        (partial_store / run.directory).unlink()
-        write_run(partial_store / run.directory, run.seed, 1.0, web=2, bulk=1)
-        extract(partial_store / run.directory, partial_store / run.records)
-    made = build(Paper("A paper", STUDIES[:2], CLAIMS), partial_store, tmp_path / "out")
-    rows = rows_of(made.claims_csv)
-    assert rows["timeouts"]["note"] == "timeout rate is 100% in all of these runs"
-    assert "lacks a value in 3 of 3 networks: the curve ends at 0.0%" in rows["fastest"]["note"]
-    assert rows["slower"]["note"].startswith("Round robin at 5 middles at scale 0.1 lacks a value")
 
 
 def changed(number: int, **changes: Any) -> Paper:
@@ -402,13 +383,13 @@ def test_claims_without_numbered_figures_are_answered(store: Path, tmp_path: Pat
     """The texts on cell times number none of their graphs."""
     made = build(WITHOUT_FIGURES, store, tmp_path)
     assert made.figures == ()
-    assert rows_of(made.claims_csv)["fastest"]["answer"] == "supported"
+    assert claims_of(made)["fastest"]["answer"] == "supported"
     html = made.html.read_text()
     assert "The figures of swrr-20mid, swrr-5mid, weights-5mid are in their own reports." in html
     assert "Of 5 claims: 3 supported, 1 opposite and 1 cannot be tested here." in html
 
 
-def test_other_runs_answers_stand_beside(store: Path, tmp_path: Path) -> None:
+def test_answers_of_other_runs(store: Path, tmp_path: Path) -> None:
     runs = tuple(run for run in STUDIES[1].runs if run.seed == 1)
     one_seed = Paper("A paper", (STUDIES[1].model_copy(update={"runs": runs}),), CLAIMS)
     other_study = answer_other_study(one_seed, store, "one-seed.tar.xz")
@@ -427,15 +408,12 @@ def test_other_runs_answers_stand_beside(store: Path, tmp_path: Path) -> None:
     assert "The runs of one-seed.tar.xz give 1 of the 5 claims the same answer." in html
     build(WITHOUT_FIGURES, store, tmp_path)
     assert not table.exists(), "of an earlier call"
-
-
-def test_other_runs_have_to_be_there(tmp_path: Path) -> None:
     with pytest.raises(AnalysisError, match=r"other\.tar\.xz: none of the runs exists"):
         answer_other_study(PAPER, tmp_path, "other.tar.xz")
 
 
 @pytest.mark.slow
-def test_figures_of_other_claims_do_not_stay(store: Path, tmp_path: Path) -> None:
+def test_figures_of_other_claims_are_removed(store: Path, tmp_path: Path) -> None:
     build(PAPER, store, tmp_path)
     (tmp_path / "figure-of-mine.png").write_text("kept")
     (tmp_path / "figure-4.pdf").unlink()
@@ -456,7 +434,7 @@ def test_figures_of_other_claims_do_not_stay(store: Path, tmp_path: Path) -> Non
         (Looks((3,), 3, (PlannedLooks((2,), 2),)), True),
     ],
 )
-def test_seeds_that_were_added_after_looks_are_told(
+def test_networks_added_after_looks_have_a_note(
     store: Path, tmp_path: Path, looks: Looks | None, told: bool
 ) -> None:
     grown = WITHOUT_FIGURES.studies[0].model_copy(update={"looks": looks})

@@ -53,7 +53,7 @@ REPORT = """
 import sys
 from pathlib import Path
 from analysis.pages.html import replaced
-with replaced(Path(sys.argv[1]), ["report.html"]) as folder:
+with replaced(Path(sys.argv[1])) as folder:
     (folder / "report.html").write_text("half")
     print("open", flush=True)
     sys.stdin.read()
@@ -75,7 +75,7 @@ def writing(name: str, out: Path) -> AbstractContextManager[Path]:
     """Write as the programs above do; yield the file to write to or its folder."""
     if name == "history.parquet":
         return whole_file(out / name)
-    return atomic(out) if name == "parse.json" else replaced(out, [name])
+    return atomic(out) if name == "parse.json" else replaced(out)
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ def write_records(root: Path) -> Path:
 
 
 def write_page(root: Path) -> Path:
-    with replaced(root, ["figures"]) as folder:
+    with replaced(root) as folder:
         (folder / "figures").mkdir()
         (folder / "figures" / "a.pdf").write_text("figure")
     return root / "figures"

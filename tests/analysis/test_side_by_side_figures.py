@@ -1,4 +1,4 @@
-"""Figures of downloads side by side: what is drawn is what the runs say."""
+"""Figures of parallel downloads."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from analysis.errors import AnalysisError
-from analysis.figures.figure_data import FigureData
+from analysis.figures.catalogue import open_figure
 from analysis.figures.style import COLUMN, TEXT, Page
 from analysis.figures.writing import write_figure
 from analysis.formats.study import FigureSpec, Level, Study
@@ -19,15 +19,8 @@ from analysis.measures.downloads import Download, Downloads
 
 def level(name: str, rate: float, streams: int, cc_alg: int = 0) -> Level:
     where = {"bottleneck_kib_per_s": rate, "streams": streams, "cc_alg": cc_alg}
-    return Level(
-        name=name,
-        label=name,
-        measured_start_s=90,
-        measured_end_s=120,
-        stop_s=300,
-        classes={},
-        coordinates=where,
-    )
+    span = {"measured_start_s": 90, "measured_end_s": 120, "stop_s": 300, "classes": {}}
+    return Level.model_validate({"name": name, "label": name, **span, "coordinates": where})
 
 
 LEVELS = (
@@ -83,65 +76,53 @@ def rows(path: Path) -> list[dict[str, str]]:
 
 @pytest.mark.parametrize("page", [TEXT, COLUMN])
 def test_bytes_over_time_are_those_of_the_first_seed(tmp_path: Path, page: Page) -> None:
-    data = FigureData(SPECS[0], LEVELS[0])
+    data = open_figure(SPECS[0], study())
     assert [data.shows(one) for one in LEVELS] == [True, False, False, False]
     data.add("list", 2, run(streams(0, 0)), LEVELS[0])
     data.add("list", 1, run(streams(5, 0)), LEVELS[0])
     data.add("lrs", 1, run(streams(0, 0)), LEVELS[0])
-    paths = write_figure(data, study(), tmp_path, page)
+    paths = write_figure(data, tmp_path, page)
     assert paths.caption.startswith("Network 1. ")
     assert ("Jain" in paths.caption) == (page is TEXT)
-    assert paths.png.stat().st_size > 5000
+    assert paths.path("png").stat().st_size > 5000
     drawn = {
         (row["variant"], row["stream"], float(row["x_s"])): float(row["value"])
-        for row in rows(paths.csv)
+        for row in rows(paths.path("csv"))
         if row["panel"] == "received_bytes"
     }
     assert [drawn["list", n, 4.0] for n in ("1", "2")] == [0, 400]
     assert [drawn["list", n, 9.0] for n in ("1", "2")] == [400, 900]
     assert drawn["lrs", "1", 4.0] == 400
-    jain = [row for row in rows(paths.csv) if row["panel"] == "jain_index"]
+    if page is TEXT:
+        (legend,) = data.kind.draw(data, page).legends
+        assert [text.get_text() for text in legend.get_texts()] == ["streams 1 to 2"]
+    jain = [row for row in rows(paths.path("csv")) if row["panel"] == "jain_index"]
     assert {row["variant"] for row in jain} == {"list", "lrs"}
 
 
-def test_runs_that_do_not_tell_are_an_error(tmp_path: Path) -> None:
-    data = FigureData(SPECS[0], LEVELS[0])
+def test_runs_without_progress_are_an_error(tmp_path: Path) -> None:
+    data = open_figure(SPECS[0], study())
     data.add("list", 1, run(()), LEVELS[0])
     with pytest.raises(AnalysisError, match="lack the progress of streams") as caught:
-        write_figure(data, study(), tmp_path)
+        write_figure(data, tmp_path)
     assert "info" in str(caught.value.hint)
 
 
 @pytest.mark.parametrize("page", [TEXT, COLUMN])
 def test_a_map_shows_all_levels_of_one_congestion_control(tmp_path: Path, page: Page) -> None:
-    data = FigureData(SPECS[1], LEVELS[0])
+    data = open_figure(SPECS[1], study())
     assert [data.shows(one) for one in LEVELS] == [True, True, True, False]
     data.add("list", 1, run(streams(20, 0)), LEVELS[0])
     data.add("list", 2, run(streams(5, 0)), LEVELS[0])
     data.add("list", 1, run(streams(0, 0)), LEVELS[1])
-    # A level that one of the runs has no value for is left out.
+    # A level in which a run lacks a value is omitted.
     data.add("list", 1, run(streams(0, 0, 0, 0, 0)), LEVELS[2])
     data.add("list", 2, run(()), LEVELS[2])
-    paths = write_figure(data, study(), tmp_path, page)
-    assert rows(paths.csv) == [
-        {
-            "variant": "list",
-            "bottleneck_kib_per_s": "100",
-            "streams": "2",
-            "mean": "0.75",
-            "low": "0.5",
-            "high": "1",
-            "seeds": "2",
-        },
-        {
-            "variant": "list",
-            "bottleneck_kib_per_s": "600",
-            "streams": "2",
-            "mean": "0",
-            "low": "0",
-            "high": "0",
-            "seeds": "1",
-        },
+    paths = write_figure(data, tmp_path, page)
+    assert paths.path("csv").read_text().splitlines() == [
+        "variant,bottleneck_kib_per_s,streams,mean,low,high,seeds",
+        "list,100,2,0.75,0.5,1,2",
+        "list,600,2,0,0,0,1",
     ]
     assert "mean over 1 to 2 networks" in paths.caption
     assert "cc_alg=0" in paths.caption
@@ -149,6 +130,6 @@ def test_a_map_shows_all_levels_of_one_congestion_control(tmp_path: Path, page: 
 
 @pytest.mark.parametrize("spec", SPECS)
 def test_without_runs_there_is_an_empty_figure(tmp_path: Path, spec: FigureSpec) -> None:
-    paths = write_figure(FigureData(spec, LEVELS[0]), study(), tmp_path)
-    assert len(rows(paths.csv)) == 0
-    assert paths.pdf.exists()
+    paths = write_figure(open_figure(spec, study()), tmp_path)
+    assert len(rows(paths.path("csv"))) == 0
+    assert paths.path("pdf").exists()

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from tornet_synthetic import write_tornet_run
 
 from analysis.errors import AnalysisError
-from analysis.figures.figure_data import FigureData
-from analysis.figures.style import COLUMN, TEXT
+from analysis.figures.catalogue import open_figure
+from analysis.figures.style import COLUMN, TEXT, Page
 from analysis.figures.tornettools import TORNET_FIGURES
-from analysis.figures.writing import FigurePaths, write_figure
+from analysis.figures.writing import WrittenFigure, write_figure
 from analysis.formats import files
 from analysis.formats.study import FigureSpec, Study, write_study
 from analysis.imports.tor_metrics import read_tor_metrics
@@ -114,7 +114,7 @@ def test_measurements_of_the_public_tor_are_read(tmp_path: Path) -> None:
         ({"daily_counts": {"2026-01-01": {"requests": 1}}}, "timeouts: Field required"),
     ],
 )
-def test_what_is_no_such_file_is_an_error(tmp_path: Path, content: object, what: str) -> None:
+def test_invalid_measurements_are_refused(tmp_path: Path, content: object, what: str) -> None:
     path = tmp_path / "tor_metrics.json"
     path.write_text(json.dumps(content))
     with pytest.raises(AnalysisError, match=what):
@@ -173,13 +173,13 @@ def study_of(store: Path) -> Study:
     )
 
 
-def drawn(study: Study, store: Path, kind: str, out: Path, *, narrow: bool = False) -> FigurePaths:
+def drawn(study: Study, store: Path, kind: str, out: Path, page: Page = TEXT) -> WrittenFigure:
     spec = FigureSpec(id=kind, kind=kind, level="tornet", title=kind)
-    data = FigureData(spec, study.levels[0], study.baseline)
+    data = open_figure(spec, study)
     for run in study.runs:
         data.add(run.variant, run.seed, load_run(store / run.records, study.levels[0]))
     out.mkdir(exist_ok=True)
-    return write_figure(data, study, out, COLUMN if narrow else TEXT)
+    return write_figure(data, out, page)
 
 
 @pytest.mark.slow
@@ -192,9 +192,9 @@ def test_a_figure_is_drawn_and_the_same_data_give_the_same_bytes(
     first = drawn(study, store, kind, tmp_path / "a")
     again = drawn(study, store, kind, tmp_path / "b")
     for name in ("pdf", "png", "csv"):
-        assert getattr(first, name).read_bytes() == getattr(again, name).read_bytes()
-    drawn(study, store, kind, tmp_path / "c", narrow=True)
-    rows = list(csv.DictReader(first.csv.open()))
+        assert first.path(name).read_bytes() == again.path(name).read_bytes()
+    drawn(study, store, kind, tmp_path / "c", COLUMN)
+    rows = list(csv.DictReader(first.path("csv").open()))
     assert {row["variant"] for row in rows} == {"ewma", "swrr", "public Tor"}
     assert {row["simulations"] for row in rows} == {"3", ""}
     assert not [
@@ -206,9 +206,9 @@ def test_a_figure_is_drawn_and_the_same_data_give_the_same_bytes(
     assert "tor_metrics_2026-01-01--2026-01-31.json" in first.caption
 
 
-def rows_of(paths: FigurePaths, quantity: str, variant: str) -> list[dict[str, str]]:
+def rows_of(paths: WrittenFigure, quantity: str, variant: str) -> list[dict[str, str]]:
     """The lines of one curve of perf clients to exits."""
-    with paths.csv.open(encoding="utf-8") as lines:
+    with paths.path("csv").open(encoding="utf-8") as lines:
         return [
             row
             for row in csv.DictReader(lines)
@@ -237,27 +237,6 @@ def test_error_rates_are_drawn_with_their_resolution(store: Path, tmp_path: Path
         half = t_quantile(0.975, 2.0) * math.sqrt((rates.var() + spread) / 2)
         assert float(row["mean"]) == pytest.approx(rates.mean())
         assert float(row["high"]) == pytest.approx(rates.mean() + half)
-
-
-def test_the_line_is_the_mean_of_each_simulation_s_quantile(store: Path, tmp_path: Path) -> None:
-    study = study_of(store)
-    paths = drawn(study, store, "perf-transfer-times", tmp_path / "a")
-    rows = rows_of(paths, "last_byte_50kib", "swrr")
-    row = min(rows, key=lambda row: abs(float(row["share"]) - 0.5))
-    times = []
-    for seed in SEEDS:
-        records = store / f"swrr-{seed}" / files.RECORDS
-        perf = load_run(records, study.levels[0])["perf-exit"].perf
-        assert perf is not None
-        of_run = np.sort(perf.ended_in(300, 1800).last_bytes_s(51200))
-        times.append(of_run[int((of_run.size - 1) * float(row["share"]))])
-    assert float(row["mean"]) == pytest.approx(np.mean(times), rel=1e-8)
-
-
-def test_runs_of_another_kind_have_no_such_figure(store: Path, tmp_path: Path) -> None:
-    study = study_of(store).model_copy(update={"runs": ()})
-    paths = drawn(study, store, "perf-circuits", tmp_path / "a")
-    assert paths.csv.read_text().count("\n") == 1
 
 
 def test_a_report_shows_metrics_and_figures(store: Path, tmp_path: Path) -> None:

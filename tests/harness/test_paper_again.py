@@ -14,8 +14,8 @@ from analysis.formats.json_files import write_json
 from analysis.formats.manifest import identity_hash
 from analysis.formats.plan_file import Request, Resources
 from analysis.formats.study import ClassLoad, Run, load_study, write_study
-from analysis.pages.cross_study import OtherStudy
-from analysis.pages.paper import Paper, PaperPaths
+from analysis.pages.claims import OtherStudy
+from analysis.pages.paper import Paper, PaperResult
 from onionlab.cli import main
 from onionlab.commands import figures
 from onionlab.errors import UserError
@@ -82,7 +82,7 @@ class Bench:
         out: Path,
         software: dict[str, str],
         beside: OtherStudy | None,
-    ) -> PaperPaths:
+    ) -> PaperResult:
         if self.nothing_there:
             raise AnalysisError("none of the runs is in the store", "make them first")
         assert store in (self.store, *self.store.glob(".unpacking-*"))
@@ -90,7 +90,7 @@ class Bench:
         self.built.append(content)
         self.beside = beside
         page = out / "figures.html"
-        return PaperPaths(page, page, page, page, (), (), self.missing)
+        return PaperResult(page, (), (), self.missing)
 
 
 @pytest.fixture

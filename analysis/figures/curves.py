@@ -1,0 +1,102 @@
+"""Curves of variants over networks.
+
+A line is the mean over networks, and its band their range. In a panel that compares, a line is the
+geometric mean of the ratios to the baseline on the same networks, and its band a simultaneous
+interval. The curve of a network is the mean of its repeats' curves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from analysis.arrays import Floats
+from analysis.figures.kind import FigureData
+from analysis.inference.bands import simultaneous_band
+from analysis.inference.intervals import log_ratios
+
+
+@dataclass(frozen=True)
+class Line:
+    """The curve of one variant in one panel: arrays of the grid's shape, NaN if unknown."""
+
+    mean: Floats
+    low: Floats
+    high: Floats
+    seeds: int
+
+
+Lines = Mapping[str, Line]
+"""Variant -> its curve."""
+
+
+def mean_lines(data: FigureData, panel: int) -> Lines:
+    """Return mean and range over networks. A point that any run lacks is unknown."""
+    curves = _network_curves(data, panel)
+    return {variant: _range([*own.values()]) for variant, own in curves.items()}
+
+
+def difference_lines(data: FigureData, panel: int) -> Lines:
+    """Return mean and range of paired differences to the baseline for each other variant."""
+    pairs = _pairs(data, _network_curves(data, panel))
+    return {variant: _range([own - base for own, base in found]) for variant, found in pairs}
+
+
+def ratio_lines(data: FigureData, panel: int) -> Lines:
+    """Return ratios to the baseline for each other variant with common networks."""
+    lines = {}
+    with np.errstate(divide="ignore", invalid="ignore"):
+        for variant, pairs in _pairs(data, _network_curves(data, panel, geometric=True)):
+            band = simultaneous_band(np.stack([log_ratios(own, base) for own, base in pairs]))
+            mean, low, high = (np.exp(one) for one in (band.mean, band.low, band.high))
+            lines[variant] = Line(mean, low, high, len(pairs))
+    return lines
+
+
+def has_pairs(data: FigureData) -> bool:
+    """Return whether there are pairs with the baseline."""
+    return any(True for _ in _pairs(data, _network_curves(data, 0)))
+
+
+def _range(curves: Sequence[Floats]) -> Line:
+    values = np.stack(curves)
+    return Line(values.mean(axis=0), values.min(axis=0), values.max(axis=0), len(values))
+
+
+def _network_curves(
+    data: FigureData, panel: int, *, geometric: bool = False
+) -> dict[str, dict[int, Floats]]:
+    """Return variant -> network -> mean of its repeats' curves; NaN if any of them is NaN."""
+    repeats: dict[str, dict[int, list[Floats]]] = {}
+    for one in data.samples:
+        repeats.setdefault(one.variant, {}).setdefault(one.seed, []).append(one.value[panel])
+    return {
+        variant: {seed: _mean(own, geometric) for seed, own in by_seed.items()}
+        for variant, by_seed in repeats.items()
+    }
+
+
+def _mean(curves: Sequence[Floats], geometric: bool) -> Floats:
+    if len(curves) == 1:
+        return curves[0]
+    values = np.stack(curves)
+    mean: Floats
+    if not geometric:
+        mean = values.mean(axis=0)
+    else:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            mean = np.exp(np.log(values).mean(axis=0))
+    return mean
+
+
+def _pairs(
+    data: FigureData, curves: Mapping[str, Mapping[int, Floats]]
+) -> Iterator[tuple[str, list[tuple[Floats, Floats]]]]:
+    """Yield variants with pairs of their curves and the baseline's, for their common networks."""
+    base = curves.get(data.study.baseline or "", {})
+    for variant, own in curves.items():
+        pairs = [(curve, base[seed]) for seed, curve in own.items() if seed in base]
+        if variant != data.study.baseline and pairs:
+            yield variant, pairs

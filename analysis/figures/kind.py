@@ -1,0 +1,85 @@
+"""Interface of the kinds of figures, and the data of one figure."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from analysis.figures.style import Page
+from analysis.formats.study import FigureSpec, Level, Study, Variant
+from analysis.measures.data import ClassData
+
+
+@dataclass(frozen=True)
+class RunSample:
+    """The data of one run that a figure needs."""
+
+    level: Level
+    variant: str
+    seed: int
+    value: Any
+
+
+class FigureKind(ABC):
+    """A kind of figure, which extracts data from each run, and draws those of all runs."""
+
+    @abstractmethod
+    def keep(self, run: Mapping[str, ClassData], level: Level) -> Any:
+        """Return the data of a run by class that a figure of a level needs."""
+
+    @abstractmethod
+    def draw(self, data: FigureData, page: Page) -> Figure:
+        """Draw the figure."""
+
+    @abstractmethod
+    def table(self, data: FigureData) -> pd.DataFrame:
+        """Return the drawn data."""
+
+    @abstractmethod
+    def caption(self, data: FigureData, page: Page) -> str:
+        """Return the caption, which may refer to the places of panels on the page."""
+
+    def shows(self, own: Level, other: Level) -> bool:
+        """Return whether a figure of one level shows the runs of another level."""
+        return own.name == other.name
+
+
+@dataclass
+class FigureData:
+    """A figure of a study, with samples in the study's order of runs."""
+
+    spec: FigureSpec
+    kind: FigureKind
+    study: Study
+    samples: list[RunSample] = field(default_factory=list)
+
+    @cached_property
+    def level(self) -> Level:
+        """The level of the figure."""
+        return self.study.level(self.spec.level)
+
+    def shows(self, level: Level) -> bool:
+        """Return whether the figure shows the runs of a level."""
+        return self.kind.shows(self.level, level)
+
+    def add(
+        self, variant: str, seed: int, run: Mapping[str, ClassData], level: Level | None = None
+    ) -> None:
+        """Add one run; ``level``: of the run, if it differs from the figure's."""
+        sample = self.kind.keep(run, self.level)
+        self.samples.append(RunSample(level or self.level, variant, seed, sample))
+
+    def first_runs(self) -> list[tuple[Variant, RunSample]]:
+        """Return the run with the lowest seed of each variant, in the study's order."""
+        found = []
+        for variant in self.study.variants:
+            runs = [sample for sample in self.samples if sample.variant == variant.name]
+            if runs:
+                found.append((variant, min(runs, key=lambda sample: sample.seed)))
+        return found

@@ -1,0 +1,258 @@
+"""The answers to a paper's claims: in sentences, as a plot, and as CSV and JSON files."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from analysis.figures.effect_panels import effect_axis
+from analysis.figures.forest import EffectPanel, EffectRow
+from analysis.formats.csv_tables import csv_text
+from analysis.inference.intervals import CONFIDENCE
+from analysis.judgement.claims.claim import Answer, ClaimResult, Part
+from analysis.judgement.compared import interval_record, size_in_margins
+from analysis.judgement.verdicts import LEVEL
+from analysis.pages.numbers import format_effect
+
+CAPTION = (
+    "The comparison that determines each answer, the first against the second, with its "
+    "95% interval; the grey band is the margin within which two values count as equivalent. An "
+    "arrow: the interval exceeds the axis."
+)
+
+MAX_DESCRIBED = 3
+"""Maximum number of findings that are described individually."""
+
+ORDER = {Answer.NO_DIFFERENCE: 1, Answer.UNTESTABLE: 2, Answer.OPEN: 3}
+"""Answers after the shown differences."""
+
+
+def sort_answers(answers: Iterable[ClaimResult]) -> list[ClaimResult]:
+    """Sort claims by their result: shown differences, the largest first, then the others.
+
+    Claims with other answers keep the order of the paper.
+    """
+
+    def place(answered: ClaimResult) -> tuple[int, float]:
+        if answered.answer in ORDER:
+            return ORDER[answered.answer], 0.0
+        return 0, -size_in_margins(answered.deciding)
+
+    return sorted(answers, key=place)
+
+
+def count_answers(answers: Iterable[ClaimResult]) -> dict[Answer, int]:
+    """Return the number of claims with each of the five answers."""
+    by_answer = Counter(answered.answer for answered in answers)
+    return {answer: by_answer[answer] for answer in Answer}
+
+
+def claims_answer(answers: Sequence[ClaimResult]) -> list[str]:
+    """Return the counts of answers, the largest differences, and the reasons for open claims."""
+    if not answers:
+        return []
+    count, by_answer = len(answers), count_answers(answers)
+    *others, last = [f"{n} {answer.value}" for answer, n in by_answer.items() if n]
+    counts = f"{', '.join(others)} and {last}" if others else last
+    sentences = [f"Of {count} claim{'' if count == 1 else 's'}: {counts}."]
+    shown = [one for one in sort_answers(answers) if one.answer not in ORDER]
+    sentences += [
+        f"{one.answer.value.capitalize()}: {one.claim.statement} {_describe(one.deciding)}"
+        for one in shown[:MAX_DESCRIBED]
+    ]
+    small = by_answer[Answer.NO_DIFFERENCE]
+    if small:
+        claims = "1 claim is" if small == 1 else f"{small} claims are"
+        sentences.append(
+            f"No relevant difference: {claims} about differences smaller than the margin."
+        )
+    untestable = Counter(
+        one.deciding.untestable.head
+        for one in answers
+        if one.answer is Answer.UNTESTABLE and one.deciding.untestable
+    )
+    if untestable:
+        sentences.append(f"Cannot be tested here: {'; '.join(_reasons(untestable))}.")
+    unsettled = [one for one in answers if one.answer is Answer.OPEN]
+    if unsettled:
+        sentences.append(f"Open: {'; '.join(_open_reasons(unsettled))}.")
+    return sentences
+
+
+def _describe(part: Part) -> str:
+    """Describe the comparison that determines an answer."""
+    effect, interval = format_effect(part.effect, part.scale, part.metric.unit)
+    label = part.metric.label
+    # The text of a claim about several metrics already contains the metric.
+    words = f"{part.text if part.text.startswith(label) else f'{label}, {part.text}'}: {effect}"
+    if interval:
+        words += f" {interval}"
+    if part.exposure is not None:
+        words += f"; {missed_harm(part.exposure)}"
+    return f"({words}.)"
+
+
+def missed_harm(exposure: float) -> str:
+    """Return the share of networks with harm that may have been missed, as text."""
+    return f"harm to up to {100 * exposure:.0f}% of networks may have been missed"
+
+
+def part_note(part: Part) -> str:
+    """Return the note on a comparison in the table of claims."""
+    note = part.reason
+    if not note and part.more_networks is not None:
+        note = f"about {part.more_networks} more network{'' if part.more_networks == 1 else 's'}"
+    if part.exposure is not None and part.answer is not Answer.OPEN:
+        note = "; ".join(filter(None, (note, missed_harm(part.exposure))))
+    return note
+
+
+def _open_reasons(answers: Sequence[ClaimResult]) -> list[str]:
+    """Return why claims are open, the most frequent reason first."""
+    needed = [one.more_networks for one in answers if one.more_networks is not None]
+    words = []
+    if needed:
+        more = f"about {max(needed)} more would be enough for all"
+        words.append(f"{len(needed)} because of too few networks ({more})")
+    others = (one.deciding.reason for one in answers if one.more_networks is None)
+    return words + _reasons(Counter(reason or "no test is possible" for reason in others))
+
+
+def _reasons(counts: Counter[str]) -> list[str]:
+    return [f"{n} because {reason}" for reason, n in counts.most_common()]
+
+
+def claims_panel(answers: Iterable[ClaimResult]) -> EffectPanel:
+    """Return the deciding comparison of each claim as a forest plot's panel, sorted for readers."""
+    return EffectPanel("", "", tuple(map(_row, sort_answers(answers))))
+
+
+def _row(answered: ClaimResult) -> EffectRow:
+    part = answered.deciding
+    label = answered.claim.id.replace("-", " ")
+    axis = effect_axis(part.metric)
+    return EffectRow(label, axis, answered.answer.value, part.effect, part.scale, part.margin)
+
+
+CLAIM_COLUMNS = (
+    "claim", "section", "figures", "statement", "direction", "metrics", "class", "levels",
+    "variants", "answer", "part", "metric", "scale", "effect", "low", "high", "margin",
+    "p_different", "p_equivalent", "grade", "seeds", "agreeing", "more_networks", "note",
+    "obstacle",
+)  # fmt: skip
+
+ANSWER_COLUMNS = (
+    "answer", "effect", "low", "high", "scale", "seeds", "more_networks", "part", "note",
+)  # fmt: skip
+CROSS_STUDY_COLUMNS = (
+    "claim", "statement", *ANSWER_COLUMNS, *(f"{name}_beside" for name in ANSWER_COLUMNS),
+)  # fmt: skip
+
+CLAIMS_FORMAT = 3
+"""Version of claims.json. Files of version 1 do not contain it. Each has other answers."""
+
+
+@dataclass(frozen=True)
+class OtherStudy:
+    """The answers from other runs, of another size, engine or Tor.
+
+    Attributes:
+        title: where they come from.
+        simulated: the simulated networks, a line for each level.
+        answers: to the same claims.
+    """
+
+    title: str
+    simulated: tuple[str, ...]
+    answers: tuple[ClaimResult, ...]
+
+    def pairs(self, answers: Sequence[ClaimResult]) -> list[tuple[ClaimResult, ClaimResult]]:
+        """Return the two answers to each claim, in the order of the paper."""
+        others = {one.claim.id: one for one in self.answers}
+        return [(one, others[one.claim.id]) for one in answers]
+
+
+def claims_csv(answers: Sequence[ClaimResult]) -> str:
+    """Return a line per claim, with the part that determines its answer."""
+    return csv_text(map(_csv_record, answers), CLAIM_COLUMNS)
+
+
+def cross_study_csv(answers: Sequence[ClaimResult], other_study: OtherStudy) -> str:
+    """Return a line for each claim; the columns of the other runs end with ``_beside``."""
+    rows = (
+        _csv_record(here) | {f"{name}_beside": one for name, one in _csv_record(there).items()}
+        for here, there in other_study.pairs(answers)
+    )
+    return csv_text(rows, CROSS_STUDY_COLUMNS)
+
+
+def claims_data(title: str, answers: Sequence[ClaimResult]) -> dict[str, Any]:
+    """Return all claims of the paper with all of their parts, as plain data."""
+    return {
+        "format": CLAIMS_FORMAT,
+        "paper": title,
+        "error_level": LEVEL,
+        "confidence": CONFIDENCE,
+        "answers": {answer.value: count for answer, count in count_answers(answers).items()},
+        "claims": [
+            _claim_data(answered)
+            | {
+                "deciding_part": answered.parts.index(answered.deciding),
+                "parts": [_part_data(part) for part in answered.parts],
+            }
+            for answered in answers
+        ],
+    }
+
+
+def _csv_record(answered: ClaimResult) -> dict[str, Any]:
+    claim = {
+        name: " ".join(map(str, value)) if isinstance(value, list) else value
+        for name, value in _claim_data(answered).items()
+    }
+    part = answered.deciding
+    return _part_data(part) | claim | {"claim": answered.claim.id, "part": part.text}
+
+
+def _claim_data(answered: ClaimResult) -> dict[str, Any]:
+    claim = answered.claim
+    return {
+        "id": claim.id,
+        "statement": claim.statement,
+        "section": claim.section,
+        "figures": list(claim.figures),
+        "direction": claim.direction,
+        "metrics": list(claim.metrics),
+        "class": claim.class_name,
+        "levels": list(claim.levels),
+        "variants": list(claim.variants),
+        "answer": answered.answer.value,
+        "seeds": answered.seeds,
+        "more_networks": answered.more_networks,
+    }
+
+
+def _part_data(part: Part) -> dict[str, Any]:
+    data = {
+        "text": part.text,
+        "metric": part.metric.name,
+        "answer": part.answer.value,
+        "scale": part.scale if part.effect else None,
+        **interval_record(part.effect),
+        "margin": part.margin,
+        "p_different": part.p_different,
+        "p_equivalent": part.p_equivalent,
+        "grade": part.grade,
+        "seeds": part.count,
+        "agreeing": part.agreeing,
+        "more_networks": part.more_networks,
+        "note": part.reason,
+        "obstacle": None if part.untestable is None else part.untestable.obstacle.value,
+    }
+    # Nine digits are more than any metric has, and the same on every machine.
+    return {
+        name: float(f"{value:.9g}") if isinstance(value, float) else value
+        for name, value in data.items()
+    }
