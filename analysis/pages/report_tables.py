@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from analysis.formats.columns import Outcome
+from analysis.formats.columns import BYTE_MARKS, Outcome
 from analysis.formats.record_files import ParseReport
 from analysis.formats.study import Level, Study
 from analysis.measures.data import ALL
