@@ -3,6 +3,7 @@
     runs/<id>/                 a run's directory: a tornettools-style prefix
         run.json clients.json peers.json trace.json hosts.json conf/ shadow.data.template/
         shadow.data/hosts/<host>/     output of each host's programs: logs and traces
+        resolved.yaml                 the run's settings with all defaults
         manifest.json                 marks the run as finished
         records-v<N>/                 data extracted from its logs
     results/<name>/            plan.json, study.json and the report
@@ -29,6 +30,9 @@ TEMPLATE = "shadow.data.template"
 """Initial content of the hosts' folders, from which an engine starts."""
 HOST_TEMPLATES = f"{TEMPLATE}/hosts"
 """The folder of each host before the run."""
+
+RESOLVED = "resolved.yaml"
+"""The run's settings with all defaults, for readers. It is not part of the identity."""
 
 # Outputs of a run.
 LOGS = "shadow.data"

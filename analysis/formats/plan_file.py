@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 from pydantic.dataclasses import dataclass
@@ -79,6 +79,11 @@ class PlanFile(FormatModel):
     store: str = Field(description="path of the run store, relative to the folder of this file")
     cpus_per_run: Annotated[int, Field(ge=0)] = Field(description="CPUs reserved for one run")
     resources: Resources = Field(description="requirements of the largest run")
+    resolved: dict[str, Any] = Field(
+        default={},
+        description="the experiment as jobs need it: name, kind, seeds, repeats, and the label and "
+        "the settings of each level, as in resolved.yaml",
+    )
 
 
 def store_of(path: Path, store: str) -> Path:

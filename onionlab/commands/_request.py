@@ -13,7 +13,7 @@ from analysis.formats.plan_file import Request
 from onionlab.commands._arguments import listed_names
 from onionlab.errors import UserError
 from onionlab.experiment import parse_seeds
-from onionlab.experiment.finding import LIST_HINT
+from onionlab.experiment.load import LIST_HINT
 from onionlab.paths import code_root, is_file
 from onionlab.runs.places import require_writable
 from onionlab.runs.plan import Plan, read_plan

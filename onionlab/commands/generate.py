@@ -28,7 +28,7 @@ def run(args: argparse.Namespace) -> int:
     root = working_root()
     request = request_of(args)
     plan = make_plan(root, request, say=print)
-    bench = open_bench(root, request, say=print)
+    bench = open_bench(root, request, say=print, resolved=plan.resolved)
     output = (
         Path(args.output) if args.output else build_directory(root) / "generated" / plan.out.name
     )

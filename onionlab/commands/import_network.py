@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from onionlab.commands._arguments import listed_files
-from onionlab.experiment.tornettools_writing import write_first_experiment
+from onionlab.experiment.tornettools_networks import write_first_experiment
 from onionlab.paths import networks_directory, working_root
 from onionlab.tornet.keeping import KeptTornet, import_tornets
 from onionlab.tornet.model import Tornet

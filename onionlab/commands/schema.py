@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from onionlab.experiment.finding import EXPERIMENTS
+from onionlab.experiment.header import EXPERIMENTS
 from onionlab.experiment.reference import SCHEMAS, editor_schema, key_table
 from onionlab.paths import working_root
 

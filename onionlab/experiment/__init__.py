@@ -1,11 +1,10 @@
 """The experiment language: YAML files in, fully resolved settings out."""
 
-from onionlab.experiment.experiment import Experiment, Level
-from onionlab.experiment.file_kinds import AnySettings
-from onionlab.experiment.finding import experiment_names
-from onionlab.experiment.load import load
-from onionlab.experiment.schema import RELAY_ROLES, Figure, Settings
-from onionlab.experiment.seeds import checked_seeds, parse_seeds
+from onionlab.experiment.experiment import Experiment, Level, checked_seeds, parse_seeds
+from onionlab.experiment.header import Figure
+from onionlab.experiment.load import AnySettings, experiment_names, load
+from onionlab.experiment.network_settings import RELAY_ROLES
+from onionlab.experiment.settings import Settings
 
 __all__ = [
     "RELAY_ROLES",

@@ -1,15 +1,13 @@
-"""Files of claims (`experiments/claims/*.yaml`): what a paper says, as data, read strictly.
+"""Read the claims of a paper from `experiments/claims/*.yaml`.
 
-Every claim is checked against the table of metrics and against the experiments whose runs are to
-answer it, so that a misspelt level or variant is found before anything runs.
+Every claim is checked against the table of metrics and against the experiments whose runs answer
+it, so that a misspelt level or variant is found before anything runs.
 """
 
 from __future__ import annotations
 
-import itertools
 import os
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -21,23 +19,20 @@ from analysis.judgement.claims.directions import DIRECTIONS
 from analysis.measures.catalogue import METRICS, OWN
 from analysis.measures.data import ALL
 from onionlab.errors import UserError
+from onionlab.experiment.endpoints import classes_with_metrics
 from onionlab.experiment.experiment import Experiment
-from onionlab.experiment.file_kinds import AnySettings
-from onionlab.experiment.finding import EXPERIMENTS, SUFFIX, experiment_names
-from onionlab.experiment.load import load
-from onionlab.experiment.schema import RELAY_ROLES, AnyClassName, LevelName, MetricName, Settings
+from onionlab.experiment.header import EXPERIMENTS, SUFFIX
+from onionlab.experiment.load import AnySettings, experiment_names, load
+from onionlab.experiment.network_settings import AnyClassName, LevelName, MetricName
 from onionlab.experiment.tornettools import TornetSettings
 from onionlab.paths import is_file
 from onionlab.yamlfile.field_types import PositiveFraction, PositiveNumber, Text, one_of
-from onionlab.yamlfile.model import Model
-from onionlab.yamlfile.reading import (
-    MAX_PROBLEMS,
-    as_user_error,
+from onionlab.yamlfile.model import (
+    Model,
     display_name,
-    in_order,
     read_model,
 )
-from onionlab.yamlfile.tree import Node, Problem
+from onionlab.yamlfile.tree import Location, Node, Problem
 from onionlab.yamlfile.units import nearest, show
 
 HINT = "docs/reference/claims.md explains every key"
@@ -45,7 +40,7 @@ MAX_FIGURE = 1000
 FOLDER = f"{EXPERIMENTS}/claims"
 
 Name = LevelName
-"""Everything that has a name in these files is spelt with the same letters."""
+"""The spelling of all names in these files."""
 
 _SCOPE = {metric.name: metric.scope for metric in METRICS}
 
@@ -94,8 +89,8 @@ class ClaimsFile(Model):
     experiments: tuple[Name, ...] = Field(
         strict=False,
         min_length=1,
-        description="the experiments that repeat it; those of their figures that have a number in "
-        "the paper are drawn",
+        description="the experiments that repeat it; their figures with a number in the paper are "
+        "drawn",
     )
     claims: tuple[ClaimEntry, ...] = Field(
         strict=False, min_length=1, description="its claims, in the order of the tables"
@@ -120,42 +115,35 @@ class ClaimSet:
 
 
 def claim_files(root: Path) -> list[str]:
-    """The names of all files of claims, sorted."""
+    """Return the names of all files of claims, sorted."""
     return sorted(path.stem for path in (root / FOLDER).glob(f"*{SUFFIX}"))
 
 
 def load_claims(name_or_path: str, *, root: Path) -> ClaimSet:
-    """The claims of a file in `experiments/claims/`, or at a path that ends in ``.yaml``.
+    """Return the claims of a file in `experiments/claims/`, or at a path that ends in ``.yaml``.
 
     Raises:
-        UserError: no such file, or everything that is wrong with it, one line each; or an
+        UserError: there is no such file, or everything that is wrong with it, one line each; or an
             experiment that it names cannot be loaded.
     """
     path = _find(name_or_path, root)
-    file = display_name(path, root)
-    content, tree, problems = read_model(path, file, ClaimsFile)
     experiments: dict[str, Experiment] = {}
-    if content is not None and tree is not None:
+
+    def check(content: ClaimsFile, tree: Node) -> Iterator[Problem]:
+        known = experiment_names(root)
         missing = [
-            tree.locate(
-                ("experiments", position), f"no experiment {show(name)}{nearest(name, there)}"
-            )
-            for there in [experiment_names(root)]
+            (("experiments", position), f"no experiment {show(name)}{nearest(name, known)}")
             for position, name in enumerate(content.experiments)
-            if name not in there
+            if name not in known
         ]
-        problems += missing
+        yield from (tree.locate(*one) for one in missing)
         if not missing:
-            experiments = {name: load(name, root=root) for name in content.experiments}
-            problems += itertools.islice(_impossible(content, tree, experiments), MAX_PROBLEMS)
-    if problems or content is None:
-        raise as_user_error(file, in_order(problems, [file]), HINT)
-    return ClaimSet(
-        path.stem,
-        content.paper,
-        experiments,
-        tuple(Claim(**entry.model_dump()) for entry in content.claims),
-    )
+            experiments.update({name: load(name, root=root) for name in content.experiments})
+            yield from (tree.locate(*one) for one in _find_problems(content, experiments))
+
+    content, _ = read_model(path, display_name(path, root), ClaimsFile, HINT, check)
+    claims = tuple(Claim(**entry.model_dump()) for entry in content.claims)
+    return ClaimSet(path.stem, content.paper, experiments, claims)
 
 
 def _find(name_or_path: str, root: Path) -> Path:
@@ -173,43 +161,45 @@ def _find(name_or_path: str, root: Path) -> Path:
     return root / f"{FOLDER}/{name_or_path}{SUFFIX}"
 
 
-def _impossible(
-    content: ClaimsFile, tree: Node, experiments: dict[str, Experiment]
-) -> Iterator[Problem]:
-    """What no run could answer though each value is well formed."""
-    for position, twice in _repeated(content.experiments):
-        yield tree.locate(("experiments", position), f"{show(twice)} is listed twice")
-    for position, twice in _repeated(entry.id for entry in content.claims):
-        yield tree.locate(("claims", position, "id"), f"{show(twice)} is listed twice")
+Found = Iterator[tuple[Location, str]]
+"""Location in the file, and what is wrong there."""
+
+
+def _find_problems(content: ClaimsFile, experiments: dict[str, Experiment]) -> Found:
+    """Yield what no run could answer although each value is valid."""
+    yield from _find_repeated(("experiments",), content.experiments)
+    ids = [entry.id for entry in content.claims]
     for position, entry in enumerate(content.claims):
-        for location, message in _of_claim(entry, experiments):
-            yield tree.locate(("claims", position, *location), message)
+        if entry.id in ids[:position]:
+            yield ("claims", position, "id"), f"{show(entry.id)} is listed twice"
+        for location, message in _check_claim(entry, experiments):
+            yield ("claims", position, *location), message
 
 
-Found = Iterator[tuple[tuple[str | int, ...], str]]
-
-
-def _of_claim(entry: ClaimEntry, experiments: dict[str, Experiment]) -> Found:
+def _check_claim(entry: ClaimEntry, experiments: dict[str, Experiment]) -> Found:
     for key in ("figures", "metrics", "levels", "variants"):
-        for position, twice in _repeated(getattr(entry, key)):
-            yield (key, position), f"{show(twice)} is listed twice"
-    yield from _metrics(entry)
-    levels = {level for one in experiments.values() for level in one.levels}
-    yield from _known("levels", entry.levels, levels)
-    variants = {name for one in experiments.values() for name in one.variants}
-    yield from _known("variants", entry.variants, variants)
+        yield from _find_repeated((key,), getattr(entry, key))
+    yield from _check_metrics(entry)
+    runs = {
+        (level, name)
+        for one in experiments.values()
+        for level in one.levels
+        for name in one.variants
+    }
+    levels, variants = ({run[part] for run in runs} for part in (0, 1))
+    yield from _check_known("levels", entry.levels, levels)
+    yield from _check_known("variants", entry.variants, variants)
     for level in entry.levels:
-        here = {v for one in experiments.values() if level in one.levels for v in one.variants}
         for position, name in enumerate(entry.variants):
-            if level in levels and name in variants and name not in here:
+            if level in levels and name in variants and (level, name) not in runs:
                 yield ("variants", position), f"no experiment runs {name} at the level {level}"
     known_classes = [
         _classes(level.settings) for one in experiments.values() for level in one.levels.values()
     ]
     if None not in known_classes:
         known = {name for names in known_classes for name in names or ()}
-        yield from _known("class", (entry.class_name,), known | {ALL})
-    numbers = {f.paper for one in experiments.values() for f in one.figures if f.paper is not None}
+        yield from _check_known("class", (entry.class_name,), known | {ALL})
+    numbers = {figure.paper for one in experiments.values() for figure in one.figures}
     for position, number in enumerate(entry.figures):
         if number not in numbers:
             yield ("figures", position), f"no experiment draws the paper's figure {number}"
@@ -225,24 +215,17 @@ def _of_claim(entry: ClaimEntry, experiments: dict[str, Experiment]) -> Found:
             yield (key,), f"{entry.direction} takes at least {least}: {direction.meaning}"
 
 
-def _classes(settings: AnySettings) -> tuple[str, ...] | None:
-    """None where imported networks would tell them that are not here.
+def _classes(settings: AnySettings) -> list[str] | None:
+    """Return the classes of a level, or None if an imported network has them and is missing.
 
     Packs of runs on such networks are read without them.
     """
     if isinstance(settings, TornetSettings) and settings.network.facts is None:
         return None
-    return (*settings.classes, *_traced_roles(settings))
+    return classes_with_metrics(settings)
 
 
-def _traced_roles(settings: AnySettings) -> tuple[str, ...]:
-    """Roles whose relays may be traced; they are classes to the analysis."""
-    if not isinstance(settings, Settings) or settings.tor.trace.where == "none":
-        return ()
-    return RELAY_ROLES
-
-
-def _metrics(entry: ClaimEntry) -> Found:
+def _check_metrics(entry: ClaimEntry) -> Found:
     for position, name in enumerate(entry.metrics):
         if name not in _SCOPE:
             yield ("metrics", position), f"unknown metric {show(name)}{nearest(name, OWN.judged)}"
@@ -256,21 +239,15 @@ def _metrics(entry: ClaimEntry) -> Found:
             yield ("class",), f"{name} is a metric of single classes, not of all"
 
 
-def _known(key: str, names: tuple[str, ...], known: set[str]) -> Found:
+def _check_known(key: str, names: Sequence[str], known: Collection[str]) -> Found:
     for position, name in enumerate(names):
         if name not in known:
-            place: tuple[str | int, ...] = (key,) if key == "class" else (key, position)
-            yield (
-                place,
-                f"expected one of {', '.join(sorted(known))}, got {show(name)}"
-                f"{nearest(name, known)}",
-            )
+            place: Location = (key,) if key == "class" else (key, position)
+            words = ", ".join(sorted(known))
+            yield place, f"expected one of {words}, got {show(name)}{nearest(name, known)}"
 
 
-def _repeated(names: Iterable[object]) -> Iterator[tuple[int, object]]:
-    """Positions of names that stood before."""
-    seen: Counter[object] = Counter()
+def _find_repeated(place: Location, names: Sequence[object]) -> Found:
     for position, name in enumerate(names):
-        seen[name] += 1
-        if seen[name] == 2:
-            yield position, name
+        if names[:position].count(name) == 1:
+            yield (*place, position), f"{show(name)} is listed twice"

@@ -1,4 +1,4 @@
-"""Whether an experiment's traffic has the metrics that its endpoints and margins name."""
+"""Check that an experiment's traffic has the metrics of its endpoints and margins."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from analysis.measures.data import ALL
 from analysis.measures.durations import MARKED
 from analysis.measures.families import cells, fairness, load, perf, side_by_side, streams, transfers
 from analysis.measures.metric import Metric
-from onionlab.experiment.file_kinds import AnySettings
+from onionlab.experiment.header import Header
+from onionlab.experiment.load import AnySettings
+from onionlab.experiment.network_settings import RELAY_ROLES
 from onionlab.experiment.peers import PeersSettings
-from onionlab.experiment.schema import RELAY_ROLES, Settings
-from onionlab.experiment.schema.header import Header
+from onionlab.experiment.settings import Settings
 from onionlab.experiment.tornettools import TornetSettings
 from onionlab.yamlfile.tree import Node, Problem
 from onionlab.yamlfile.units import nearest, show
@@ -31,7 +32,7 @@ def judging_problems(
             ("margins", metric),
             f"the metric is not judged, so it has no margin{nearest(metric, OWN.judged)}",
         )
-    classes = sorted({name for one in settings for name in _classes(one)})
+    classes = sorted({ALL, *(name for one in settings for name in classes_with_metrics(one))})
     for place, endpoint in enumerate(header.endpoints):
         where = ("endpoints", place)
         class_name, metric = endpoint.class_name, endpoint.metric
@@ -58,9 +59,10 @@ def judging_problems(
             yield tree.locate(where, f"{class_name} {metric} is named twice")
 
 
-def _classes(settings: AnySettings) -> list[str]:
+def classes_with_metrics(settings: AnySettings) -> list[str]:
+    """Return the classes of clients and the roles of traced relays, which are classes as well."""
     traced = isinstance(settings, Settings) and settings.tor.trace.where != "none"
-    return [*settings.classes, *(RELAY_ROLES if traced else ()), ALL]
+    return [*settings.classes, *(RELAY_ROLES if traced else ())]
 
 
 def _metrics(settings: AnySettings, class_name: str) -> list[str]:

@@ -1,19 +1,30 @@
-"""An experiment as it was loaded, ready to be planned."""
+"""An experiment, ready to be planned, and its options NETWORKS, REPEATS and SCALE."""
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from typing import Any
 
 from analysis.formats.study import Scope
 from onionlab.errors import UserError
-from onionlab.experiment.checks import Finding, KnownNames, impossible
-from onionlab.experiment.file_kinds import FILE_KINDS, TOR_KIND
+from onionlab.experiment.checks import KnownNames, find_errors
+from onionlab.experiment.header import (
+    MAX_REPEATS,
+    EndpointEntry,
+    Figure,
+    PublishedCellTimes,
+    parse_networks,
+)
 from onionlab.experiment.peers import PeersSettings
-from onionlab.experiment.scaling import changes, checked_scale, scale_settings
-from onionlab.experiment.schema import EndpointEntry, Figure, PublishedCellTimes
-from onionlab.experiment.seeds import checked_repeats, checked_seeds, scope_problem
+from onionlab.experiment.settings import Settings
+from onionlab.experiment.tor_checks import Finding
+from onionlab.yamlfile.units import show
+
+MAX_SCALE = 100.0
 
 
 @dataclass(frozen=True)
@@ -31,65 +42,71 @@ class Level:
 class Experiment:
     """An experiment, ready to be planned.
 
+    Attributes not listed here are the keys of the file's header.
+
     Attributes:
         name: The file's name without its ending.
-        title: One line.
-        description: What it asks, and why.
-        paper: The section or figures that it repeats, or None.
+        kind: The value of the key `kind`; None for an experiment with Tor.
         variants: Names, in the order of figures; the same in all levels.
-        baseline: The variant that the others are compared with.
         seeds: The networks; every variant runs on each of them.
-        repeats: Runs of each variant on each network.
-        scope: What verdicts are about: "networks", or "one-network".
         levels: By name, in the file's order; at least one.
         figures: Each with its level and title filled in.
-        margins: What counts as the same, for metrics where the file says so.
-        endpoints: What variants are judged by, in order; none: the usual.
-        published_cell_times: What others measured of cells, or None.
-        public_tor: File with measurements of the public Tor, relative to the checkout, or None.
         scale: SCALE, 1.0 for the network as the file has it.
         files: The files read, the experiment's own first.
-        warnings: One line each, with file and line: allowed, but hardly meant.
+        warnings: One line each, with file and line: allowed, but probably unintended.
     """
 
     name: str
-    title: str
-    description: str
-    paper: str | None
+    kind: str | None
     variants: tuple[str, ...]
     baseline: str
     seeds: tuple[int, ...]
     repeats: int
-    scope: Scope
     levels: dict[str, Level]
-    figures: tuple[Figure[Any], ...]
-    margins: dict[str, float]
-    endpoints: tuple[EndpointEntry, ...]
-    published_cell_times: PublishedCellTimes | None
-    public_tor: str | None
-    scale: float
-    files: tuple[str, ...]
-    warnings: tuple[str, ...]
-    kind: str | None
-    """What the key `kind` says; None for an experiment with Tor."""
-    _full_size: dict[str, Level] = field(repr=False)
-    _known: KnownNames = field(repr=False)
+    title: str = ""
+    description: str = ""
+    paper: str | None = None
+    scope: Scope = "networks"
+    figures: tuple[Figure[Any], ...] = ()
+    margins: dict[str, float] = field(default_factory=dict)
+    endpoints: tuple[EndpointEntry, ...] = ()
+    published_cell_times: PublishedCellTimes | None = None
+    public_tor: str | None = None
+    scale: float = 1.0
+    files: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    _full_size: dict[str, Level] = field(default_factory=dict, repr=False)
+    _known: KnownNames = field(default_factory=KnownNames, repr=False)
+
+    @property
+    def resolved(self) -> dict[str, Any]:
+        """Return what runs depend on, as JSON data for `load_resolved_experiment`."""
+        return {
+            "name": self.name,
+            "kind": self.kind,
+            "seeds": list(self.seeds),
+            "repeats": self.repeats,
+            "levels": {
+                name: {"label": level.label, "settings": level.settings.model_dump(mode="json")}
+                for name, level in self.levels.items()
+            },
+        }
 
     @property
     def asked(self) -> dict[str, object]:
-        """What was asked for, as plain JSON data."""
+        """Return the requested scale and runs, as plain JSON data."""
         asked = {"experiment": self.name, "scale": self.scale, "seeds": list(self.seeds)}
         # Packs of runs without repeats, of any version, go together.
         return asked | ({"repeats": self.repeats} if self.repeats > 1 else {})
 
     @property
     def replicates(self) -> tuple[tuple[int, int], ...]:
-        """Network and repeat of each run of a variant, network by network."""
+        """Return network and repeat of each run of a variant, network by network."""
         return tuple((seed, repeat) for seed in self.seeds for repeat in range(1, self.repeats + 1))
 
     @property
     def shrunk(self) -> list[str]:
-        """What SCALE changed, one line for people each; empty at full size."""
+        """Return a line for each effect of SCALE; none at full size."""
         if self.scale == 1.0:
             return []
         by_level = {
@@ -139,11 +156,10 @@ class Experiment:
 
     def require_variants(self, names: Sequence[str]) -> None:
         """Raise UserError if the settings are impossible with these variants."""
-        kind = FILE_KINDS.get(self.kind or "", TOR_KIND)
         found = [
             finding
             for level in self.levels.values()
-            for finding in kind.impossible(_with_variants(level.settings, names), self._known)
+            for finding in find_errors(_with_variants(level.settings, names), self._known)
         ]
         if found:
             raise UserError(_lines(f"{self.name} with {', '.join(names)}", found))
@@ -164,7 +180,7 @@ class Experiment:
         found = [
             finding
             for level in levels.values()
-            for finding in impossible(level.settings, self._known)
+            for finding in find_errors(level.settings, self._known)
         ]
         if found:
             raise UserError(_lines(f"{self.name} at SCALE={scale:g}", found))
@@ -178,5 +194,115 @@ def _with_variants(settings: Any, names: Sequence[str]) -> Any:
 
 
 def _lines(what: str, findings: Iterable[Finding]) -> str:
-    lines = [f"{what}: {'.'.join(one.location)}: {one.message}" for one in findings]
+    lines = [f"{what}: {'.'.join(location)}: {message}" for location, message in findings]
     return "\n".join(dict.fromkeys(lines))
+
+
+def parse_seeds(text: str) -> int | list[int]:
+    """Return the NETWORKS of a command line: a number of them ("3") or a list ("1,2,7").
+
+    Raises:
+        UserError: neither of them.
+    """
+    if re.fullmatch(r"[0-9]{1,10}(, ?[0-9]{1,10})*,?", text.strip(), re.ASCII) is None:
+        raise UserError(
+            f"NETWORKS: expected a number of networks or a list such as 1,2,7, got {show(text)}",
+            "`make experiment` takes NETWORKS=auto too" if text == "auto" else None,
+        )
+    numbers = [int(part) for part in text.split(",") if part.strip()]
+    seeds = numbers if "," in text else numbers[0]
+    checked_seeds(seeds)
+    return seeds
+
+
+def checked_seeds(seeds: object) -> tuple[int, ...]:
+    """Return all networks that a number of them, or a list, stands for. Raises UserError."""
+    try:
+        return parse_networks(seeds)
+    except ValueError as error:
+        raise UserError(f"NETWORKS: {error}") from None
+
+
+def checked_repeats(repeats: int) -> int:
+    """Return a number of repeats. Raises UserError where it is out of range."""
+    if not 1 <= repeats <= MAX_REPEATS:
+        expected = f"a whole number from 1 to {MAX_REPEATS}"
+        raise UserError(f"REPEATS: expected {expected}, got {show(repeats)}")
+    return repeats
+
+
+def scope_problem(scope: str, seeds: tuple[int, ...], repeats: int) -> str | None:
+    """Return why verdicts cannot have a scope with these runs; None if they can."""
+    if scope == "networks" or (len(seeds) == 1 and repeats > 1):
+        return None
+    return (
+        f"one-network needs exactly one network and at least two repeats, and there are "
+        f"{len(seeds)} and {repeats}"
+    )
+
+
+def checked_scale(scale: float) -> float:
+    """Return a valid scale. Raises UserError."""
+    if not (math.isfinite(scale) and 0 < scale <= MAX_SCALE):
+        raise UserError(
+            f"SCALE: expected a number more than 0 and at most {MAX_SCALE:g}, such as 0.1, "
+            f"got {show(scale)}"
+        )
+    return float(scale)
+
+
+def scale_settings(settings: Settings, scale: float) -> Settings:
+    """Return settings with all counts except authorities scaled: see Experiment.with_overrides."""
+    exact = Fraction(repr(float(scale)))
+
+    def scaled(count: int) -> int:
+        # Half up, and not to even: 5 middles at 0.1 must not depend on 15 becoming 2 and 25 too.
+        return max(1, math.floor(count * exact + Fraction(1, 2))) if count else 0
+
+    network = settings.network
+    relays = {
+        role: entry.model_copy(update={"count": scaled(entry.count), "full_count": entry.count})
+        for role, entry in network.relays.items()
+    }
+    servers = network.servers.model_copy(update={"count": scaled(network.servers.count)})
+    smaller = network.model_copy(
+        update={
+            "relays": network.relays.model_copy(update=relays),
+            "servers": servers,
+            "perf_clients": scaled(network.perf_clients),
+            "onion_services": scaled(network.onion_services),
+            "scale": scale,
+        }
+    )
+    traffic = {
+        name: one.model_copy(update={"count": scaled(one.count), "full_count": one.count})
+        for name, one in settings.traffic.items()
+    }
+    return settings.model_copy(update={"network": smaller, "traffic": traffic})
+
+
+def changes(full: Settings, scaled: Settings) -> list[str]:
+    """Return a line for each difference between the full size and a scaled one."""
+    scale = scaled.network.scale
+    lines = []
+
+    def counted(what: str, before: int, after: int, note: str = "") -> None:
+        if before != after:
+            lines.append(f"{what} {before} -> {after}{note}")
+
+    for name in sorted(full.traffic):
+        counted(f"{name} clients", full.traffic[name].count, scaled.traffic[name].count)
+    counted("perf clients", full.network.perf_clients, scaled.network.perf_clients)
+    counted("servers", full.network.servers.count, scaled.network.servers.count)
+    counted("onion services", full.network.onion_services, scaled.network.onion_services)
+    entries = dict(scaled.network.relays.items())
+    for role, entry in full.network.relays.items():
+        if entry.count:
+            each = scale * entry.count / entries[role].count
+            note = "" if math.isclose(each, 1.0) else f", each with {each:.3g} times the capacity"
+            note = f"{note} (in total {scale:g} of the full size)"
+            counted(f"{role} relays", entry.count, entries[role].count, note)
+            if entry.count == entries[role].count and note.startswith(","):
+                lines.append(f"{role} relays stay {entry.count}{note}")
+    lines.append(f"authorities stay {full.network.authorities}: they carry no load")
+    return lines

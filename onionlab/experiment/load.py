@@ -1,75 +1,364 @@
-"""From the name of an experiment to its fully resolved settings, or to one list of what is wrong.
+"""Load experiments: from a name to the resolved settings of each level, or to a list of errors.
 
-A file is read, merged on top of what it extends (extending.py), checked for unknown keys, parsed by
-the models and checked for impossible settings (resolving.py). Every step keeps the line each value
-was written on.
+A file is merged with what it extends. Each level is the result with the level's overrides on top.
+Every value keeps the file and the line where it was written, so all errors are reported together.
 """
 
 from __future__ import annotations
 
-import functools
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from onionlab.experiment.checks import KnownNames
-from onionlab.experiment.experiment import Experiment
-from onionlab.experiment.extending import Reader
-from onionlab.experiment.finding import find_experiment
-from onionlab.experiment.resolving import resolve
+from onionlab.errors import UserError
+from onionlab.experiment.checks import KnownNames, find_errors, find_warnings
+from onionlab.experiment.experiment import Experiment, Level, scale_settings, scope_problem
+from onionlab.experiment.header import (
+    EXPERIMENTS,
+    NAME,
+    RESERVED_NAMES,
+    SUFFIX,
+    ExperimentFile,
+    Header,
+    TorHeader,
+    figures_without_streams,
+    parse_file_names,
+    resolve_figures,
+)
+from onionlab.experiment.peers import PeersFile, PeersHeader, PeersSettings
+from onionlab.experiment.settings import REPLACED_AS_UNIT, Settings
 from onionlab.experiment.tor_options import read_defaults
-from onionlab.experiment.tornettools import KIND as TORNETTOOLS
-from onionlab.experiment.tornettools_networks import knowing_networks
+from onionlab.experiment.tornettools import TornetFile, TornetHeader, TornetSettings
+from onionlab.experiment.tornettools_networks import add_network_facts
 from onionlab.network.geography import known_capacities, known_geographies
 from onionlab.paths import is_file
 from onionlab.programs.libtorrent.variants import FOLDER as LIBTORRENT_FOLDER
 from onionlab.programs.libtorrent.variants import load_peer_variants
 from onionlab.programs.tor.variants import FOLDER as TOR_FOLDER
 from onionlab.programs.tor.variants import load_variants
-from onionlab.yamlfile.reading import as_user_error, in_order
+from onionlab.yamlfile.model import (
+    Model,
+    as_user_error,
+    display_name,
+    in_order,
+    load_resolved,
+    read_file,
+    validate_tree,
+)
+from onionlab.yamlfile.tree import Node, Problem, merge
+from onionlab.yamlfile.units import nearest, show
 
+NOT_EXPERIMENTS = ("nightly.yaml",)
+LIST_HINT = "`make list` shows all experiments"
 REFERENCE_HINT = (
     "docs/reference/experiments.md explains the keys; `onionlab schema --reference` lists them"
 )
+TWO_NAMES = "is another name of `networks`, which is here too; remove one of them"
+
+AnySettings = Settings | PeersSettings | TornetSettings
+"""The settings of a run, of any kind of experiment."""
+
+
+@dataclass(frozen=True)
+class FileKind:
+    """The models of one kind of experiment: all keys of a file, its header and its settings."""
+
+    file: type[Model]
+    header: type[Header[Any, Any]]
+    settings: type[Settings] | type[PeersSettings] | type[TornetSettings]
+
+
+FILE_KINDS: dict[str | None, FileKind] = {
+    None: FileKind(ExperimentFile, TorHeader, Settings),
+    "peers": FileKind(PeersFile, PeersHeader, PeersSettings),
+    "tornettools": FileKind(TornetFile, TornetHeader, TornetSettings),
+}
+"""Value of the key `kind` -> the models; a file without that key is about Tor."""
+
+
+def experiment_names(root: Path) -> list[str]:
+    """Return the names of all experiments, sorted, without the parts that they extend."""
+    files = (root / EXPERIMENTS).glob(f"*{SUFFIX}")
+    return sorted(path.stem for path in files if path.name not in NOT_EXPERIMENTS)
+
+
+def is_path(name_or_path: str) -> bool:
+    """Return whether this is the path of a file and not the name of an experiment."""
+    return name_or_path.endswith((SUFFIX, ".yml")) or os.sep in name_or_path
 
 
 def load(name_or_path: str, *, root: Path) -> Experiment:
     """Load an experiment by its name, or from a path that ends in ``.yaml``.
 
     Raises:
-        UserError: no such experiment, or everything that is wrong with its file, one line each
-            (file, line, path of keys, what was expected, the nearest valid name).
+        UserError: there is no such experiment, or its file has errors. The message has one line for
+            each error: file, line, path of keys, what was expected, and the nearest valid name.
     """
-    path = find_experiment(name_or_path, root)
-    known = _known_names(root)
-    reader = Reader(root)
+    path = _find_experiment(name_or_path, root)
+    reader = _Reader(root)
     tree = reader.read(path)
     problems = reader.problems
     experiment = None
     if tree is not None:
-        experiment, more = resolve(tree, path.stem, tuple(reader.files), known)
-        problems = problems + more
+        experiment, found = _resolve(tree, path.stem, reader.files, _known_names(root))
+        problems += found
     if problems or experiment is None:
         raise as_user_error(reader.display(path), in_order(problems, reader.files), REFERENCE_HINT)
-    if experiment.kind == TORNETTOOLS:
-        return knowing_networks(root, experiment)
-    return experiment
+    return add_network_facts(root, experiment)
+
+
+def load_resolved_experiment(resolved: Mapping[str, Any]) -> Experiment:
+    """Return an experiment from `Experiment.resolved`, without the keys that runs do not depend on.
+
+    Raises:
+        ValidationError, KeyError: another version of this program resolved it.
+    """
+    model = FILE_KINDS[resolved["kind"]].settings
+    levels = {
+        name: Level(level["label"], load_resolved(model, level["settings"]))
+        for name, level in resolved["levels"].items()
+    }
+    first = next(iter(levels.values())).settings
+    return Experiment(
+        name=resolved["name"],
+        kind=resolved["kind"],
+        variants=first.variants,
+        baseline=first.baseline,
+        seeds=tuple(resolved["seeds"]),
+        repeats=resolved["repeats"],
+        levels=levels,
+    )
+
+
+def _find_experiment(name_or_path: str, root: Path) -> Path:
+    """Return the file of an experiment. Raises UserError if it does not exist or has a bad name."""
+    if is_path(name_or_path):
+        path = Path(name_or_path)
+        if not is_file(path):
+            raise UserError(f"no experiment file {show(name_or_path)}", LIST_HINT)
+    else:
+        path = root / f"{EXPERIMENTS}/{name_or_path}{SUFFIX}"
+        names = experiment_names(root)
+        if name_or_path not in names:
+            message = f"no experiment called {show(name_or_path)}{nearest(name_or_path, names)}"
+            raise UserError(message, LIST_HINT)
+    if NAME.fullmatch(path.stem) is None:
+        raise UserError(
+            f"{path}: an experiment is named like its file, and this name cannot be used: "
+            "expected lower-case letters, digits and hyphens"
+        )
+    if RESERVED_NAMES.fullmatch(path.stem) is not None:
+        raise UserError(
+            f"{path}: an experiment is named like its file, and results/{path.stem} is for what "
+            "another command makes",
+            "give the file another name",
+        )
+    return path
 
 
 def _known_names(root: Path) -> KnownNames:
-    variants = None
-    if (root / f"{TOR_FOLDER}/variants.yaml").is_file():
-        variants = load_variants(root)
-    peers = None
-    if (root / f"{LIBTORRENT_FOLDER}/variants.yaml").is_file():
-        peers = frozenset(load_peer_variants(root))
+    has_tor = (root / f"{TOR_FOLDER}/variants.yaml").is_file()
+    has_peers = (root / f"{LIBTORRENT_FOLDER}/variants.yaml").is_file()
     return KnownNames(
-        variants=variants,
-        peers=peers,
+        variants=load_variants(root) if has_tor else None,
+        peers=frozenset(load_peer_variants(root)) if has_peers else None,
         capacities=known_capacities(root),
         geographies=known_geographies(root),
-        is_file=functools.partial(_is_file, root),
+        is_file=lambda path: is_file(root / path),
         tor_defaults=read_defaults(root),
     )
 
 
-def _is_file(root: Path, path: str) -> bool:
-    return is_file(root / path)
+class _Reader:
+    """Reads a file and what it extends. Collects the names of the files and the problems."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root.resolve()
+        self.files: list[str] = []
+        self.problems: list[Problem] = []
+
+    def display(self, path: Path) -> str:
+        return display_name(path, self.root)
+
+    def read(self, path: Path, chain: tuple[Path, ...] = ()) -> Node | None:
+        """Return the file on top of all it extends, without `extends`; None if it is no YAML."""
+        file = self.display(path)
+        if file not in self.files:
+            self.files.append(file)
+        tree, problems = read_file(path, file)
+        self.problems += problems
+        if tree is None:
+            return None
+        tree = self._rename_seeds(tree)
+        chain = (*chain, path.resolve())
+        bases = [
+            base
+            for node, parent in self._parents(tree, path)
+            if (base := self._read_parent(node, parent, chain)) is not None
+        ]
+        merged = tree.without("extends")
+        for base in reversed(bases):
+            # Later names in the list win over earlier ones, and the file itself wins over all.
+            merged = merge(base, merged, replaced=REPLACED_AS_UNIT)
+        return merged
+
+    def _rename_seeds(self, tree: Node) -> Node:
+        """Rename the key `seeds` to `networks`, because an extended file may have the other."""
+        if not isinstance(tree.value, dict) or "seeds" not in tree.value:
+            return tree
+        if "networks" in tree.value:
+            self.problems.append(tree.value["seeds"].problem(TWO_NAMES))
+            return tree.without("seeds")
+        named = {"networks" if key == "seeds" else key: node for key, node in tree.value.items()}
+        return replace(tree, value=named)
+
+    def _parents(self, tree: Node, path: Path) -> Iterator[tuple[Node, Path]]:
+        entry = tree.get("extends")
+        if entry is None:
+            return
+        for node in [node for _, node in entry.children()] or [entry]:
+            try:
+                (parent,) = parse_file_names(node.value)
+            except ValueError as error:
+                self.problems.append(node.problem(str(error)))
+                continue
+            is_relative = parent.startswith(("./", "../"))
+            yield node, (path.parent if is_relative else self.root / EXPERIMENTS) / parent
+
+    def _read_parent(self, node: Node, parent: Path, chain: tuple[Path, ...]) -> Node | None:
+        if parent.resolve() in chain:
+            circle = [*chain[chain.index(parent.resolve()) :], parent]
+            names = " -> ".join(self.display(one) for one in circle)
+            self.problems.append(node.problem(f"the files extend each other in a circle: {names}"))
+            return None
+        if not is_file(parent):
+            folder = self.root / EXPERIMENTS
+            known = [path.relative_to(folder).as_posix() for path in folder.rglob(f"*{SUFFIX}")]
+            hint = nearest(str(node.value), sorted(known))
+            self.problems.append(node.problem(f"no file {show(node.value)}{hint}"))
+            return None
+        return self.read(parent, chain)
+
+
+def _resolve(
+    tree: Node, name: str, files: list[str], known: KnownNames
+) -> tuple[Experiment | None, list[Problem]]:
+    """Return the experiment of a merged tree, or None, and all problems.
+
+    name: name of its file; files: all files of the tree, in the order of reading.
+    """
+    word, kind, problems = _kind(tree)
+    sections = kind.settings.model_fields
+    base = tree.without(*(str(key) for key, _ in tree.children() if key not in sections))
+    header, found = validate_tree(
+        _without_settings(tree, kind), kind.header, suggest_from=kind.file
+    )
+    problems += found
+    level_trees = _level_trees(base, tree)
+    if level_trees:
+        # This finds errors in values that every level replaces.
+        problems += validate_tree(base, kind.settings, partial=True)[1]
+    else:
+        level_trees = {name: base}
+    levels: dict[str, Level] = {}
+    warnings: list[Problem] = []
+
+    for level_name, level_tree in level_trees.items():
+        settings, found = validate_tree(level_tree, kind.settings)
+        problems += found
+        if settings is not None:
+            problems += [level_tree.locate(*one) for one in find_errors(settings, known)]
+            warnings += [level_tree.locate(*one) for one in find_warnings(settings)]
+            label = header.levels[level_name].label if header and header.levels else name
+            if isinstance(settings, Settings):
+                settings = scale_settings(settings, 1.0)
+            levels[level_name] = Level(label, settings)
+    if header is None or len(levels) < len(level_trees):
+        return None, problems
+    problems += _differing_variants(level_trees, levels)
+    wrong_scope = scope_problem(header.scope, header.networks, header.repeats)
+    if wrong_scope:
+        problems.append(tree.locate(("scope",), wrong_scope))
+    if header.margins or header.endpoints:
+        # The definitions of metrics take half a second to import.
+        from onionlab.experiment.endpoints import judging_problems
+
+        problems += judging_problems(tree, header, [one.settings for one in levels.values()])
+    figures, found = resolve_figures(header, tree, levels)
+    problems += found
+    if problems:
+        return None, problems
+    if kind.settings is Settings:
+        warnings += figures_without_streams(figures, tree, levels)
+    first = next(iter(levels.values())).settings
+    return Experiment(
+        name=name,
+        title=header.title,
+        description=header.description,
+        paper=header.paper,
+        variants=first.variants,
+        baseline=first.baseline,
+        seeds=header.networks,
+        repeats=header.repeats,
+        scope=header.scope,
+        levels=levels,
+        figures=figures,
+        margins=header.margins,
+        endpoints=header.endpoints,
+        published_cell_times=getattr(header, "published_cell_times", None),
+        public_tor=getattr(header, "public_tor", None),
+        scale=1.0,
+        files=tuple(files),
+        warnings=tuple(str(warning) for warning in in_order(warnings, files)),
+        kind=word,
+        _full_size=levels,
+        _known=known,
+    ), []
+
+
+def _kind(tree: Node) -> tuple[str | None, FileKind, list[Problem]]:
+    """Return the value of the key `kind`, its models, and what is wrong with it."""
+    entry = tree.get("kind")
+    if entry is None:
+        return None, FILE_KINDS[None], []
+    if isinstance(entry.value, str) and entry.value in FILE_KINDS:
+        return entry.value, FILE_KINDS[entry.value], []
+    words = " or ".join(word for word in FILE_KINDS if word)
+    message = f"expected {words}, or no key `kind` for an experiment with Tor"
+    return None, FILE_KINDS[None], [entry.problem(f"{message}, got {show(entry.value)}")]
+
+
+def _without_settings(tree: Node, kind: FileKind) -> Node:
+    """Return the tree without settings, including those of the levels."""
+    header = tree.without(*kind.settings.model_fields, "extends")
+    levels = header.get("levels")
+    if levels is None or not isinstance(levels.value, dict):
+        return header
+    labels = {name: entry.without("overrides") for name, entry in levels.value.items()}
+    assert isinstance(header.value, dict)
+    return replace(header, value={**header.value, "levels": replace(levels, value=labels)})
+
+
+def _level_trees(base: Node, tree: Node) -> dict[str, Node]:
+    levels = tree.get("levels")
+    if levels is None or not isinstance(levels.value, dict):
+        return {}
+    trees = {}
+    for name, entry in levels.value.items():
+        overrides = entry.get("overrides")
+        trees[name] = base
+        if overrides is not None and overrides.value is not None:
+            trees[name] = merge(base, overrides, replaced=REPLACED_AS_UNIT)
+    return trees
+
+
+def _differing_variants(trees: dict[str, Node], levels: dict[str, Level]) -> Iterator[Problem]:
+    """Yield variants that differ between levels, because an experiment compares the same in all."""
+    first = next(iter(levels.values())).settings
+    section = "libtorrent" if isinstance(first, PeersSettings) else "tor"
+    for name, level in levels.items():
+        for key in ("variants", "baseline"):
+            if getattr(level.settings, key) != getattr(first, key):
+                yield trees[name].locate((section, key), "must be the same in all levels")

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import itertools
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
 from pydantic import BeforeValidator, Field
 
-from onionlab.experiment import values
-from onionlab.experiment.finding import experiment_names, is_path
-from onionlab.experiment.seeds import TWO_NAMES
+from onionlab.experiment.header import MAX_REPEATS, NETWORKS_SCHEMA, parse_networks
+from onionlab.experiment.load import TWO_NAMES, experiment_names, is_path
 from onionlab.yamlfile.field_types import PositiveNumber, Text
-from onionlab.yamlfile.model import Model, key
-from onionlab.yamlfile.reading import (
-    MAX_PROBLEMS,
-    as_user_error,
+from onionlab.yamlfile.model import (
+    Model,
     display_name,
-    in_order,
+    key,
     read_model,
 )
 from onionlab.yamlfile.tree import Node, Problem
@@ -28,19 +25,17 @@ MAX_NIGHTS = 100_000
 HINT = "a line of experiments is, for instance: {name: quick, variants: [ewma], networks: 10}"
 
 
-def _check_networks(value: object) -> object:
-    values.parse_networks(value)
-    return value
-
-
 NetworksAsWritten = Annotated[
     int | list[int] | None,
-    BeforeValidator(_check_networks, json_schema_input_type=values.NETWORKS_SCHEMA),
+    BeforeValidator(
+        lambda value: value if parse_networks(value) else None,
+        json_schema_input_type=NETWORKS_SCHEMA,
+    ),
 ]
 
 
 class NightlyEntry(Model):
-    """One experiment of the list, as it is asked for."""
+    """One experiment of the list."""
 
     name: Text = key(description="of the experiment, or its file's path")
     variants: tuple[Text, ...] = key(
@@ -54,7 +49,7 @@ class NightlyEntry(Model):
     seeds: NetworksAsWritten = key(
         None, validate_default=False, description="another name of `networks`"
     )
-    repeats: Annotated[int, Field(ge=1, le=values.MAX_REPEATS)] | None = key(
+    repeats: Annotated[int, Field(ge=1, le=MAX_REPEATS)] | None = key(
         None, description="runs on each network; without it the experiment's"
     )
     scale: PositiveNumber | None = key(None, description="SCALE")
@@ -79,29 +74,24 @@ class NightlyList(Model):
 
     @property
     def level_per_experiment(self) -> float:
-        """Chance of any false difference in one experiment's comparison of one night."""
+        """Return the chance of a false difference in one experiment's comparison of a night."""
         a_night = min(0.5, self.false_alarms_per_year / self.nights_per_year)
         return a_night / len(self.experiments)
 
 
 def read_nightly_list(path: Path, *, root: Path) -> NightlyList:
-    """The list of a file; its experiments are those of a checkout, ``root``.
+    """Return the list of a file, whose experiments are those of the checkout ``root``.
 
     Raises:
         UserError: the file is missing, or everything that is wrong with it, one line each.
     """
-    file = display_name(path, root)
-    content, tree, problems = read_model(path, file, NightlyList)
-    if content is not None and tree is not None:
-        impossible = _impossible(content, tree, experiment_names(root))
-        problems += itertools.islice(impossible, MAX_PROBLEMS)
-    if problems or content is None:
-        raise as_user_error(file, in_order(problems, [file]), HINT)
-    return content
+    names = experiment_names(root)
+    check = functools.partial(_find_problems, known=names)
+    return read_model(path, display_name(path, root), NightlyList, HINT, check)[0]
 
 
-def _impossible(content: NightlyList, tree: Node, known: list[str]) -> Iterator[Problem]:
-    """What no night could run though each value is well formed."""
+def _find_problems(content: NightlyList, tree: Node, known: list[str]) -> Iterator[Problem]:
+    """Yield why no night could run although each value is valid."""
     before: set[str] = set()
     for position, entry in enumerate(content.experiments):
         where = ("experiments", position, "name")

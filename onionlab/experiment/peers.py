@@ -1,8 +1,4 @@
-"""What an experiment file of kind `peers` may hold: the single definition of its keys.
-
-The kinds of values, the header and the engines' options are those of any experiment; network,
-transfer and times are this kind's own.
-"""
+"""The keys of an experiment of kind `peers`, and checks of its settings."""
 
 from __future__ import annotations
 
@@ -10,19 +6,14 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field, model_validator
 
-from onionlab.experiment.schema import (
-    Header,
-    ShadowOptions,
-    UmlOptions,
-)
+from onionlab.experiment.header import Header
+from onionlab.experiment.traffic_settings import Engines
 from onionlab.yamlfile.field_types import Fraction, PositiveTime, Rate, Size, Time
 from onionlab.yamlfile.model import Model, key
 
-KIND = "peers"
 PeersFigureKind = Literal["transfer-window"]
-PEER_FIGURE_KINDS: tuple[str, ...] = get_args(PeersFigureKind)
 TRANSFER = "transfer"
-"""What tables and claims call the one class of an experiment of this kind."""
+"""The name of the only class in an experiment of this kind."""
 
 BLOCK_BYTES = 16_384
 MAX_PIECE_BYTES = 16 * 2**20
@@ -42,7 +33,7 @@ class PeersNetwork(Model):
 
 
 class Transfer(Model):
-    """What is transferred, and how."""
+    """The transfer between the two hosts."""
 
     size_bytes: Size = key(
         alias="size", description="of the torrent; larger than what a run can fetch"
@@ -51,12 +42,12 @@ class Transfer(Model):
         "256 KiB", alias="piece", description="a power of two of at least 16 KiB"
     )
     transport: Literal["utp", "tcp"] = key(
-        "utp", description="between the peers; only uTP tells of its congestion window"
+        "utp", description="between the peers; only uTP logs its congestion window"
     )
     connects: Literal["downloader", "seed"] = key(
         "downloader",
-        description="which of the two does; libtorrent connects at the start of its own second, so "
-        "for a downloader that does its second always begins with the connection",
+        description="which of the two connects; libtorrent connects when a second of its own "
+        "clock begins, so the second of a downloader that connects begins with the connection",
     )
     sample_s: PositiveTime = key(
         "5 ms", alias="sample", description="at most one line of each kind in this time"
@@ -71,7 +62,7 @@ class Transfer(Model):
 
 
 class LibtorrentSettings(Model):
-    """Which libtorrent runs."""
+    """The variants of libtorrent to compare."""
 
     variants: tuple[Annotated[str, _identifier], ...] = key(
         strict=False,
@@ -102,25 +93,18 @@ class PeersTime(Model):
 
     @property
     def measured_start_s(self) -> float:
-        """Start of the measured span, since the start of the simulation."""
+        """Return the start of the measured span, since the start of the simulation."""
         return self.start_s
 
     @property
     def measured_end_s(self) -> float:
-        """End of the measured span, and of the simulation."""
+        """Return the end of the measured span, which is the end of the simulation."""
         return self.start_s + self.spread_s + self.measured_s
 
     @property
     def stop_s(self) -> float:
-        """End of the simulation."""
+        """Return the end of the simulation."""
         return self.measured_end_s
-
-
-class PeersEngine(Model):
-    """How the simulation is done."""
-
-    shadow: ShadowOptions = key({}, description="only read when Shadow is the engine")
-    uml: UmlOptions = key({}, description="only read when the embedded engine runs")
 
 
 class PeersSettings(Model):
@@ -130,26 +114,28 @@ class PeersSettings(Model):
     transfer: Transfer = key(description="what is transferred")
     libtorrent: LibtorrentSettings = key(description="variants of libtorrent")
     time: PeersTime = key(description="phases of a run")
-    engine: PeersEngine = key({}, description="options of the simulation itself")
+    engine: Engines = key({}, description="options of the simulation itself")
 
     @property
     def variants(self) -> tuple[str, ...]:
-        """Names of the variants, in the order of figures."""
+        """Return the names of the variants, in the order of figures."""
         return self.libtorrent.variants
 
     @property
     def baseline(self) -> str:
-        """The variant that the others are compared with."""
+        """Return the variant that the others are compared with."""
         return self.libtorrent.baseline
 
     @property
     def classes(self) -> dict[str, dict[str, Any]]:
-        """What the analysis is told of the load: one transfer."""
+        """Return the load for the analysis: one transfer."""
         return {TRANSFER: {"request_bytes": self.transfer.size_bytes, "count": 1}}
 
 
 class PeersHeader(Header[PeersSettings, PeersFigureKind]):
     """The keys of a file that are not settings of its runs."""
+
+    default_figures = get_args(PeersFigureKind)
 
     kind: Literal["peers"] = key(description="this kind of experiment")
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from onionlab.experiment.header import ExperimentFile
 from onionlab.experiment.peers import PeersFile
-from onionlab.experiment.schema import ExperimentFile
 from onionlab.experiment.tornettools import TornetFile
 from onionlab.yamlfile.model import json_schema
 

@@ -5,17 +5,17 @@ This is the one rule for all experiments with Tor. docs/reference/experiments.md
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+import functools
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from analysis.formats.manifest import TorrcSetting
-from onionlab.experiment.schema.tor_settings import Scheduler, Torrc
+from onionlab.experiment.settings import Scheduler, Torrc
 from onionlab.experiment.tor_parameters import (
-    CONSENSUS_PARAMETERS,
+    ADDED_LISTS,
     OPTION_DEFAULTS,
-    PARAMETER_DEFAULTS,
-    conditions_of,
+    REPLACED_LISTS,
     overrides_of,
 )
 from onionlab.programs.tor.variants import TorVariant
@@ -36,72 +36,22 @@ FRAGMENTS: Mapping[str, tuple[str, ...]] = {
 """Role of a host -> the files of DEFAULTS that it reads after `common`."""
 
 SOCKS_PORT = 9000
-"""Where clients' traffic generators reach their Tor; configs/tor/client.torrc has it too."""
-
-# parse_ports_config() in src/app/config/config.c of Tor 0.4.9.
-SOCKS_FLAGS = frozenset(
-    flag.casefold()
-    for flag in (
-        *("CacheDNS", "CacheIPv4DNS", "CacheIPv6DNS", "DNSRequest", "ExtendedErrors"),
-        *("GroupWritable", "IPv4Traffic", "IPv6Traffic", "IsolateClientAddr"),
-        *("IsolateClientProtocol", "IsolateDestAddr", "IsolateDestPort", "IsolateSOCKSAuth"),
-        *("KeepAliveIsolateSOCKSAuth", "OnionTraffic", "OnionTrafficOnly", "PreferIPv6"),
-        *("PreferIPv6Automap", "PreferSOCKSNoAuth", "RelaxDirModeCheck", "UseDNSCache"),
-        *("UseIPv4Cache", "UseIPv6Cache", "WorldWritable"),
-    )
-)
-"""Flags of SocksPort in lower case. Each may begin with "No". Tor ignores others with a warning."""
+"""The port of clients' traffic generators, as in configs/tor/client.torrc."""
 
 Options = Mapping[str, Sequence[str]]
 """Option in the spelling of its file -> the values of its lines. As in a torrc, "+" before the name
 adds lines to those of an earlier file, and "/" clears the option."""
 
-# LINELIST in src/app/config/config.c of Tor 0.4.9.
-REPLACED_LISTS = frozenset(
-    name.casefold()
-    for name in (
-        *("AlternateBridgeAuthority", "AlternateDirAuthority", "Bridge", "FallbackDir"),
-        *("AuthDirBadExit", "AuthDirInvalid", "AuthDirMiddleOnly", "AuthDirReject"),
-        *("ConsensusParams", "DirPolicy", "ExitPolicy", "MetricsPortPolicy", "SocksPolicy"),
-        *("FamilyId", "MapAddress", "MyFamily", "NodeFamily", "SocksPort"),
-        *("ClientTransportPlugin", "ServerTransportPlugin"),
-        *("ServerTransportListenAddr", "ServerTransportOptions"),
-        *("OutboundBindAddress", "OutboundBindAddressOR"),
-        *("OutboundBindAddressExit", "OutboundBindAddressPT"),
-        *("ReachableAddresses", "ReachableDirAddresses", "ReachableORAddresses"),
-        *("RecommendedVersions", "RecommendedClientVersions", "RecommendedServerVersions"),
-    )
-)
-"""Options of which Tor collects lines, and of which a later place replaces all lines."""
-
-# The others: LINELIST, LINELIST_S and VPORT there.
-ADDED_LISTS = frozenset(
-    name.casefold()
-    for name in (
-        *("Address", "ControlPort", "ControlSocket", "DirAuthority", "DirPort", "DNSPort"),
-        *("ExtORPort", "HashedControlPassword", "HTTPTunnelPort", "Log", "MetricsPort"),
-        *("NATDPort", "ORPort", "TransPort"),
-        *("HiddenServiceAllowUnknownPorts", "HiddenServiceDir", "HiddenServiceDirGroupReadable"),
-        *("HiddenServiceEnableIntroDoSBurstPerSec", "HiddenServiceEnableIntroDoSDefense"),
-        *("HiddenServiceEnableIntroDoSRatePerSec", "HiddenServiceExportCircuitID"),
-        *("HiddenServiceMaxStreams", "HiddenServiceMaxStreamsCloseCircuit"),
-        *("HiddenServiceNumIntroductionPoints", "HiddenServiceOnionBalanceInstance"),
-        *("HiddenServicePoWDefensesEnabled", "HiddenServicePoWQueueBurst"),
-        *("HiddenServicePoWQueueRate", "HiddenServicePort", "HiddenServiceVersion"),
-    )
-)
-"""Options of which Tor collects lines, and to which a later place adds lines."""
-
-_ELSEWHERE = "it has a key of its own, "
+ELSEWHERE = "it has a key of its own, "
 _OWN = "the harness gives every host its own"
 
 RESERVED_OPTIONS = {
     option.casefold(): reason
     for option, reason in {
-        "CellTraceFile": _ELSEWHERE + "tor.trace",
-        "ConsensusParams": _ELSEWHERE + "tor.consensus_params",
-        "KISTSchedRunInterval": _ELSEWHERE + "tor.scheduler.run_interval",
-        "Schedulers": _ELSEWHERE + "tor.scheduler.name",
+        "CellTraceFile": ELSEWHERE + "tor.trace",
+        "ConsensusParams": ELSEWHERE + "tor.consensus_params",
+        "KISTSchedRunInterval": ELSEWHERE + "tor.scheduler.run_interval",
+        "Schedulers": ELSEWHERE + "tor.scheduler.name",
         "Address": _OWN,
         "DataDirectory": _OWN,
         "DirAuthority": _OWN,
@@ -114,12 +64,10 @@ RESERVED_OPTIONS = {
 """Option of torrc in lower case (Tor ignores case) -> why tor.torrc cannot hold it."""
 
 # Runs cannot do without these, even if the experiment votes for a parameter that they override.
-_INDISPENSABLE = frozenset({"assumereachable", "testingtornetwork"})
+INDISPENSABLE = frozenset({"assumereachable", "testingtornetwork"})
 
-_SOURCES_OF_PARAMETERS = ("Tor's own default", "tor.consensus_params")
+SOURCES_OF_PARAMETERS = ("Tor's own default", "tor.consensus_params")
 
-# An experiment does not set these.
-_FIXED = _INDISPENSABLE | {"clientonly"}
 
 NAMES_OF_HOSTS = (
     *("address", "dirauthority", "dirserver", "nickname", "serverdnstestaddresses"),
@@ -165,6 +113,39 @@ class Setting:
     def __str__(self) -> str:
         """Return the option and its values, for messages."""
         return f"{self.name} {', '.join(self.values)}".rstrip()
+
+
+@dataclass(frozen=True)
+class HostOptions:
+    """The sources of the options of a host with Tor.
+
+    Attributes:
+        role: Its role.
+        variant: The variant that it runs.
+        network: Layers of its file of defaults: ours, or an imported network's.
+        experiment: Layers of the experiment, which come next.
+        own: Layers of its own torrc and its command line, which come last.
+        has_defaults: Whether Tor's own defaults are below all layers. They may not be if files of
+            an imported network, which are not known yet, can set such an option.
+    """
+
+    role: str
+    variant: TorVariant
+    network: Sequence[Layer]
+    experiment: Sequence[Layer]
+    own: Sequence[Layer] = ()
+    has_defaults: bool = True
+
+    @property
+    def layers(self) -> list[Layer]:
+        """Return all layers, the lowest first."""
+        return [*self.network, *self.experiment, *self.own]
+
+    @functools.cached_property
+    def resolved(self) -> dict[str, Setting]:
+        """Return the options that the host's Tor gets, by their names in lower case."""
+        below = [OPTION_DEFAULTS_LAYER] if self.has_defaults else []
+        return resolve_options([*below, *self.layers])
 
 
 def groups_of(role: str) -> tuple[str, ...]:
@@ -227,39 +208,8 @@ def read_defaults(root: Path) -> dict[str, str]:
     return {name: path.read_text() for name, path in paths.items() if path.is_file()}
 
 
-OPTION_DEFAULTS_LAYER = Layer(_SOURCES_OF_PARAMETERS[0], OPTION_DEFAULTS)
+OPTION_DEFAULTS_LAYER = Layer(SOURCES_OF_PARAMETERS[0], OPTION_DEFAULTS)
 """The lowest layer of the options of a host whose files are known."""
-
-
-def parameter_settings(
-    parameters: Mapping[str, int], *, has_defaults: bool = True
-) -> dict[str, Setting]:
-    """Return the consensus parameters that keep Tor from reading others, by name in lower case.
-
-    Args:
-        parameters: What authorities vote for.
-        has_defaults: Whether Tor's own defaults are among them. They may not be if files of an
-            imported network, which are not known yet, can set an option that takes their place.
-    """
-    default, vote = _SOURCES_OF_PARAMETERS
-    layers = [(default, PARAMETER_DEFAULTS)] if has_defaults else []
-    return {
-        name.casefold(): Setting(name, (str(value),), source)
-        for source, values in (*layers, (vote, parameters))
-        for name, value in values.items()
-    }
-
-
-def voted_parameters(authority: Mapping[str, Setting]) -> dict[str, int]:
-    """Return the parameters that an authority with these options votes for."""
-    voted = authority.get("consensusparams")
-    return parse_parameters(voted.values[-1]) if voted else {}
-
-
-def parse_parameters(text: str) -> dict[str, int]:
-    """Return the parameters in a value of ConsensusParams."""
-    pairs = (pair.partition("=") for pair in text.split())
-    return {name: int(value) for name, _, value in pairs if value.lstrip("-").isdecimal()}
 
 
 def parameter_options(parameters: Mapping[str, int]) -> dict[str, tuple[str, ...]]:
@@ -304,7 +254,7 @@ def keep_options(
         known_options: The options that Tor knows, in lower case; None for all.
     """
     overriding_ones = {one.option.casefold() for name in parameters for one in overrides_of(name)}
-    left_out = overriding_ones - _INDISPENSABLE
+    left_out = overriding_ones - INDISPENSABLE
 
     def is_kept(line: str) -> bool:
         option = line.partition(" ")[0].strip().casefold()
@@ -317,77 +267,19 @@ def keep_options(
     }
 
 
-def overriding(parameter: str, settings: Mapping[str, Mapping[str, Setting]]) -> Iterator[Setting]:
-    """Yield the settings for which Tor does not read a consensus parameter.
-
-    settings: authority, relay and client -> their options, from `resolve_options`.
-    """
-    for override in overrides_of(parameter):
-        setting = settings.get(override.group, {}).get(override.option.casefold())
-        if setting is not None and override.holds(setting.values[-1]):
-            yield replace(setting, needed=override.remedies)
-
-
-def unread_because(
-    name: str, hosts: Iterable[Mapping[str, Setting]], parameters: Mapping[str, Setting]
-) -> Setting | None:
-    """Return a setting for which none of the hosts reads an option or a parameter, if all have one.
-
-    Args:
-        name: Name of the option or parameter.
-        hosts: Options of each host, from `resolve_options`.
-        parameters: From `parameter_settings`.
-    """
-
-    def reason(host: Mapping[str, Setting]) -> Setting | None:
-        for one in conditions_of(name):
-            key = one.option.casefold()
-            setting = host.get(key)
-            if setting is None or setting.values[-1].casefold() == "auto":
-                setting = parameters.get(key)
-            if setting is not None and one.holds(setting.values[-1]):
-                return replace(setting, needed=one.remedies)
-        return None
-
-    found = [reason(host) for host in hosts]
-    return found[0] if all(found) and found else None
-
-
-def describe_ignored(setting: Setting) -> str:
-    """Return why Tor ignores an option or a parameter, and what to do, for messages."""
-    why = f"Tor ignores it, because {setting.source} sets {setting}; remove it"
-    name = setting.name.casefold()
-    if name in _FIXED or not setting.needed:
-        return why
-    if name == "circuitpolicy":
-        return f"{why}, or compare other tor.variants"
-    place, key = "", RESERVED_OPTIONS.get(name, "").removeprefix(_ELSEWHERE)
-    if key == "tor.scheduler.run_interval":
-        return f"{why}, and set {key}"
-    parameter = next((one for one in CONSENSUS_PARAMETERS if one.casefold() == name), "")
-    if not key and parameter and setting.source in _SOURCES_OF_PARAMETERS:
-        key = f"tor.consensus_params.{parameter}"
-    if not key:
-        key, place = setting.name, " in tor.torrc"
-    values = " or ".join(one.replace("<", "less than ") for one in setting.needed)
-    return f"{why}, or set {key} to {values}{place}"
-
-
-def describe_settings(
-    hosts: Iterable[tuple[str, TorVariant, Iterable[Layer]]],
-) -> dict[str, dict[str, TorrcSetting]]:
+def describe_settings(hosts: Iterable[HostOptions]) -> dict[str, dict[str, TorrcSetting]]:
     """Return kind of host -> option -> its setting, for a manifest.
 
-    hosts: role, variant and layers of each. A kind is a role, with the variant if several are in
+    A kind is a role, with the variant if several are in
     use. What all hosts share is under `all`. What differs within a kind has the value "differs by
     host".
     """
     hosts = list(hosts)
-    is_mixed = len({variant.name for _, variant, _ in hosts}) > 1
+    is_mixed = len({host.variant.name for host in hosts}) > 1
     kinds: dict[str, dict[str, TorrcSetting]] = {}
-    for role, variant, layers in hosts:
-        kind = f"{role}, {variant.name}" if is_mixed else role
-        settings = resolve_options(layers)
+    for host in hosts:
+        kind = f"{host.role}, {host.variant.name}" if is_mixed else host.role
+        settings = resolve_options(host.layers)
         for name in NAMES_OF_HOSTS:
             settings.pop(name, None)
         known = kinds.get(kind)

@@ -1,8 +1,7 @@
-"""What an experiment file of kind `tornettools` may hold: the single definition of its keys.
+"""The keys of an experiment of kind `tornettools`.
 
-Hosts, links, paths, users and Tor's settings are those of imported networks (onionlab/tornet);
-what an experiment says besides is which Tor runs where, how many users there are, and what is
-measured.
+Hosts, links, paths, users and Tor's options come from imported networks (onionlab/tornet). The
+experiment sets which Tor runs where, how many users there are, and what is measured.
 """
 
 from __future__ import annotations
@@ -11,21 +10,13 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field
 
-from onionlab.experiment import values
-from onionlab.experiment.schema import (
-    RELAY_ROLES,
-    Header,
-    ShadowOptions,
-    UmlOptions,
-)
-from onionlab.experiment.schema.header import DefaultFigureKind
-from onionlab.experiment.schema.tor_settings import (
-    ComparedTors,
-    ConsensusParameters,
+from onionlab.experiment.header import DefaultFigureKind, Header
+from onionlab.experiment.settings import (
+    DeployedGroup,
     Scheduler,
-    Torrc,
+    TorSettings,
 )
-from onionlab.experiment.values import Deployment, Traced
+from onionlab.experiment.traffic_settings import Engines
 from onionlab.yamlfile.field_types import (
     Derived,
     OptionalTime,
@@ -36,9 +27,7 @@ from onionlab.yamlfile.field_types import (
 )
 from onionlab.yamlfile.model import Model, key
 
-KIND = "tornettools"
 TornetFigureKind = Literal["perf-transfer-times", "perf-circuits", "perf-goodput", "relay-goodput"]
-TORNET_FIGURE_KINDS: tuple[str, ...] = get_args(TornetFigureKind)
 MARKOV, PERF = "markov", "perf"
 TO_EXITS, TO_ONION_SERVICES = "exit", "onion"
 
@@ -46,22 +35,22 @@ _set_name = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")
 
 
 class NetworkFacts(Model):
-    """What the settings have to know of the networks: of the first one of the set."""
+    """Facts about the first network of a set that settings depend on."""
 
     stop_s: float
     bootstrap_end_s: float
     network_scale: float | None
-    """Size, as a share of the public Tor; None: nobody told."""
+    """Size as a share of the public Tor; None if unknown."""
     classes: dict[str, int]
-    """Class of clients -> how many there are."""
+    """Class of clients -> number of clients."""
     hosts: int
     tors: int
     relays: dict[str, int]
-    """Role -> how many there are."""
+    """Role -> number of relays."""
 
 
 class TornetNetwork(Model):
-    """Which networks."""
+    """The imported networks."""
 
     name: Annotated[str, _set_name] = key(
         description="of a set of networks that `make import-network` made; seed n runs in the n-th"
@@ -72,38 +61,27 @@ class TornetNetwork(Model):
         "times, relay goodput",
     )
     facts: Derived[NetworkFacts | None] = None
-    """None: there is no such network."""
+    """None if the network is missing."""
 
 
 class TornetTraffic(Model):
-    """How many users there are."""
+    """The number of users."""
 
     markov_clients: PositiveFraction = key(
         "100 %",
-        description="share of the clients that play Markov models; each one's own load stays, and "
-        "those of a smaller share are among those of a larger one",
+        description="share of the clients that play Markov models; the load of each stays, and the "
+        "clients of a smaller share are a subset of those of a larger one",
     )
 
 
-class TornetTor(ComparedTors):
-    """Which Tor runs, and what is set otherwise than in the networks' own files."""
+class TornetTor(TorSettings):
+    """Which Tor runs, and options that differ from those in the networks' own files."""
 
-    deployment: Annotated[Deployment, values.deployment_by_role()] = key(
-        "all", description="who runs the variant; the others run the baseline"
+    deployment: DeployedGroup = key(
+        "all", description="hosts that run the variant; the others run the baseline"
     )
-    scheduler: Scheduler | None = key(
+    scheduler: Scheduler | None = key(  # type: ignore[assignment]
         None, description="channel scheduler; without it as the network has it"
-    )
-    trace: Annotated[Traced, values.traced(RELAY_ROLES)] = key(
-        "none",
-        description="relays that write down when each cell passes "
-        "(see docs/explanation/celltrace.md)",
-    )
-    consensus_params: ConsensusParameters = key(
-        {}, description="network parameters that the authorities vote for"
-    )
-    torrc: Torrc = key(
-        {}, description="further options; they win over a variant's and over the network's files"
     )
 
 
@@ -125,34 +103,25 @@ class TornetTime(Model):
         "none", alias="stop", description="end of the simulation; none: the network's own"
     )
     network_stop_s: Derived[float | None] = None
-    """None: there is no such network."""
+    """None if the network is missing."""
 
     @property
     def stop_s(self) -> float:
-        """End of the simulation. Raises ValueError where there is no such network."""
+        """Return the end of the simulation. Raises ValueError if the network is missing."""
         stop_s = self.network_stop_s if self.given_stop_s is None else self.given_stop_s
         if stop_s is None:
-            raise ValueError("there is no such network")
+            raise ValueError("the network is missing")
         return stop_s
 
     @property
     def measured_start_s(self) -> float:
-        """Start of the measured span, since the start of the simulation."""
+        """Return the start of the measured span, since the start of the simulation."""
         return self.measured_from_s
 
     @property
     def measured_end_s(self) -> float:
-        """End of the measured span, since the start of the simulation."""
+        """Return the end of the measured span, since the start of the simulation."""
         return self.stop_s - self.drain_s
-
-
-class TornetEngine(Model):
-    """How the simulation is done."""
-
-    shadow: ShadowOptions = key(
-        {}, description="only read when Shadow is the engine; on top of the network's own options"
-    )
-    uml: UmlOptions = key({}, description="only read when the embedded engine runs")
 
 
 class TornetSettings(Model):
@@ -162,27 +131,27 @@ class TornetSettings(Model):
     traffic: TornetTraffic = key({}, description="users")
     tor: TornetTor = key(description="variants, and what else is set")
     time: TornetTime = key({}, description="phases of a run")
-    engine: TornetEngine = key({}, description="options of the simulation itself")
+    engine: Engines = key({}, description="options of the simulation itself")
 
     @property
     def variants(self) -> tuple[str, ...]:
-        """Names of the variants, in the order of figures."""
+        """Return the names of the variants, in the order of figures."""
         return self.tor.variants
 
     @property
     def baseline(self) -> str:
-        """The variant that the others are compared with."""
+        """Return the variant that the others are compared with."""
         return self.tor.baseline
 
     @property
     def facts(self) -> NetworkFacts:
-        """What is known of the networks. Raises ValueError where there is no such network."""
+        """Return facts about the networks. Raises ValueError if they are missing."""
         if self.network.facts is None:
-            raise ValueError(f"there is no network {self.network.name}")
+            raise ValueError(f"the network {self.network.name} is missing")
         return self.network.facts
 
-    def knowing(self, facts: NetworkFacts) -> TornetSettings:
-        """The same, with what the networks say."""
+    def with_facts(self, facts: NetworkFacts) -> TornetSettings:
+        """Return the settings with facts about their networks."""
         return self.model_copy(
             update={
                 "network": self.network.model_copy(update={"facts": facts}),
@@ -192,7 +161,7 @@ class TornetSettings(Model):
 
     @property
     def classes(self) -> dict[str, dict[str, Any]]:
-        """What the analysis is told of each class of clients; those of Markov models are load.
+        """Return the facts about each class of clients for the analysis. Markov clients are load.
 
         Downloads of perf clients have one of several sizes, each with a timeout of its own.
         """
@@ -206,23 +175,25 @@ class TornetSettings(Model):
 
     @property
     def left_out(self) -> int:
-        """Hosts of the network that do not run: Markov clients, each with a Tor."""
+        """Return the number of Markov clients, each with a Tor, that do not run."""
         running = sum(int(entry["count"]) for entry in self.classes.values())
         return sum(self.facts.classes.values()) - running
 
     @property
     def hosts(self) -> int:
-        """Hosts that run."""
+        """Return the number of hosts that run."""
         return self.facts.hosts - self.left_out
 
     @property
     def tors(self) -> int:
-        """Hosts with a Tor that run."""
+        """Return the number of hosts with a Tor that run."""
         return self.facts.tors - self.left_out
 
 
 class TornetHeader(Header[TornetSettings, Literal[TornetFigureKind, DefaultFigureKind]]):
     """The keys of a file that are not settings of its runs."""
+
+    default_figures = get_args(TornetFigureKind)
 
     kind: Literal["tornettools"] = key(description="this kind of experiment")
     public_tor: Text | None = key(

@@ -1,13 +1,17 @@
-"""What an experiment of kind `tornettools` knows of its imported networks."""
+"""Connect experiments of kind `tornettools` to their imported networks."""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+from analysis.formats.durable import write_whole
 from onionlab.errors import UserError
-from onionlab.experiment.experiment import Experiment, Level
+from onionlab.experiment.checks import find_errors_in_networks
+from onionlab.experiment.experiment import Experiment
+from onionlab.experiment.header import EXPERIMENTS, NAME, RESERVED_NAMES, SUFFIX
 from onionlab.experiment.tornettools import (
     MARKOV,
     PERF,
@@ -15,11 +19,15 @@ from onionlab.experiment.tornettools import (
     TO_ONION_SERVICES,
     NetworkFacts,
     TornetSettings,
+    TornetTime,
 )
-from onionlab.experiment.tornettools_checks import impossible_in_networks
 from onionlab.tornet.keeping import list_seeds, load_tornet
 from onionlab.tornet.model import RELAY_ROLES, Tornet, TornetHost
-from onionlab.yamlfile.units import show
+from onionlab.yamlfile.units import format_time, show
+
+CONVERGED_SHARE = 1 / 3
+"""The share of simulated time before the measured span: tornettools' 1200 s of 3600 s."""
+_TEMPLATE = Path(__file__).with_name("first_experiment.yaml.template")
 
 HOW_TO_IMPORT = (
     "make import-network FROM='directory ...' NAME={name}, one directory of `tornettools generate` "
@@ -28,15 +36,15 @@ HOW_TO_IMPORT = (
 
 
 def client_class(host: TornetHost) -> str | None:
-    """What the analysis calls the class of a client; None of another host."""
+    """Return the traffic class of a client, None of another host."""
     kind = {"markov-client": MARKOV, "perf-client": PERF}.get(host.role)
     if kind is None:
         return None
     return f"{kind}-{TO_ONION_SERVICES if host.uses_onion_services else TO_EXITS}"
 
 
-def facts_of(tornet: Tornet) -> NetworkFacts:
-    """What settings have to know of a network."""
+def describe_network(tornet: Tornet) -> NetworkFacts:
+    """Return the facts about a network that settings depend on."""
     classes = Counter(name for host in tornet.hosts.values() if (name := client_class(host)))
     return NetworkFacts(
         stop_s=tornet.stop_ms / 1000,
@@ -49,26 +57,32 @@ def facts_of(tornet: Tornet) -> NetworkFacts:
     )
 
 
-def knowing_networks(root: Path, experiment: Experiment) -> Experiment:
-    """The experiment with what the first network of each set says; sets that are missing do not.
+def add_network_facts(root: Path, experiment: Experiment) -> Experiment:
+    """Return the experiment with facts about the first network of each imported set.
 
-    Raises UserError where a network is not what was imported, or cannot do what is asked of it.
+    Settings of other kinds and of sets that are missing stay as they are.
+
+    Raises:
+        UserError: a network has changed since its import, or contradicts the settings.
     """
     levels = {
-        name: Level(level.label, _knowing(root, experiment.name, level.settings))
+        name: replace(level, settings=_add_facts(root, experiment.name, level.settings))
         for name, level in experiment.levels.items()
     }
     return replace(experiment, levels=levels, _full_size=levels)
 
 
-def _knowing(root: Path, name: str, settings: TornetSettings) -> TornetSettings:
+def _add_facts(root: Path, name: str, settings: Any) -> Any:
+    if not isinstance(settings, TornetSettings):
+        return settings
     seeds = list_seeds(root, settings.network.name)
     if not seeds:
         return settings
-    found = settings.knowing(facts_of(load_tornet(root, settings.network.name, seeds[0]).tornet))
+    tornet = load_tornet(root, settings.network.name, seeds[0]).tornet
+    found = settings.with_facts(describe_network(tornet))
     problems = [
-        f"{name}: {'.'.join(finding.location)}: {finding.message}"
-        for finding in impossible_in_networks(found)
+        f"{name}: {'.'.join(location)}: {message}"
+        for location, message in find_errors_in_networks(found)
     ]
     if problems:
         raise UserError("\n".join(problems))
@@ -76,7 +90,7 @@ def _knowing(root: Path, name: str, settings: TornetSettings) -> TornetSettings:
 
 
 def require_networks(root: Path, experiment: Experiment) -> None:
-    """Raises UserError unless there is a network for each seed of each level that takes one."""
+    """Raise UserError unless there is a network for each seed of each level that needs one."""
     settings = [level.settings for level in experiment.levels.values()]
     names = [one.network.name for one in settings if isinstance(one, TornetSettings)]
     for name in dict.fromkeys(names):
@@ -91,6 +105,44 @@ def require_networks(root: Path, experiment: Experiment) -> None:
                 f"{', '.join(map(str, missing))}: they have {', '.join(map(str, there))}",
                 f"NETWORKS={len(there)}, or more networks: {how}",
             )
+
+
+def write_first_experiment(root: Path, name: str, tornet: Tornet, seeds: int) -> str:
+    """Write `experiments/NAME.yaml` with all keys, unless there is such an experiment.
+
+    The values are the defaults, except for the measured span if the networks are too short for it.
+
+    Args:
+        root: The working root.
+        name: Name of the networks, and of the experiment.
+        tornet: Any of the networks, which are of one kind.
+        seeds: The number of networks.
+
+    Returns:
+        A message that describes what was done.
+    """
+    path = root / EXPERIMENTS / f"{name}{SUFFIX}"
+    if NAME.fullmatch(name) is None or RESERVED_NAMES.fullmatch(name) is not None:
+        return f"no {EXPERIMENTS}/{name}{SUFFIX}: no experiment can have this name"
+    if path.exists():
+        return f"{path} was there: left as it is"
+    facts, drain_s = describe_network(tornet), TornetTime().drain_s
+    if facts.stop_s - drain_s <= facts.bootstrap_end_s:
+        drain_s = 0.0
+    measured_from_s = max(facts.bootstrap_end_s, round(CONVERGED_SHARE * facts.stop_s))
+    if measured_from_s >= facts.stop_s - drain_s:
+        measured_from_s = facts.bootstrap_end_s
+    text = _TEMPLATE.read_text(encoding="utf-8").format(
+        name=name,
+        seeds=seeds,
+        measured_from=format_time(measured_from_s),
+        stop=format_time(facts.stop_s),
+        drain=format_time(drain_s),
+    )
+    if (schema := path.with_name("tornettools.schema.json")).exists():
+        text = f"# yaml-language-server: $schema={schema.name}\n{text}"
+    write_whole(path, text)
+    return f"{path} written: make experiment NAME={name}"
 
 
 def _number(value: object) -> float | None:

@@ -23,7 +23,7 @@ from onionlab.network.geography import (
     known_capacities,
 )
 from onionlab.network.layout import RELAY_ROLES
-from onionlab.yamlfile.reading import MAX_FILE_BYTES
+from onionlab.yamlfile.model import MAX_FILE_BYTES
 from onionlab.yamlfile.units import show
 
 MAX_CONSENSUS_BYTES = 2**24

@@ -17,12 +17,13 @@ from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter
 from onionlab.errors import UserError
 from onionlab.network.layout import RELAY_ROLES
 from onionlab.yamlfile.field_types import PositiveNumber, Text
-from onionlab.yamlfile.model import Model, key
-from onionlab.yamlfile.reading import (
+from onionlab.yamlfile.model import (
     AnyModel,
+    Model,
     as_user_error,
     display_name,
     in_order,
+    key,
     read_file,
     read_model,
 )
@@ -229,10 +230,7 @@ def _read(root: Path, file: str, model: type[AnyModel]) -> tuple[AnyModel, Node]
 @functools.lru_cache(maxsize=32)
 def _read_once(path: Path, shown: str, model: type[AnyModel], now: bytes) -> tuple[AnyModel, Node]:
     """Read a file once per content: every run of a plan needs it."""
-    content, tree, problems = read_model(path, shown, model)
-    if content is None or tree is None or problems:
-        raise as_user_error(shown, in_order(problems, [shown]), HINT)
-    return content, tree
+    return read_model(path, shown, model, HINT)
 
 
 def _look_up(entries: Mapping[str, T], name: str, file: str) -> T:

@@ -11,8 +11,13 @@ from pydantic import Field
 
 from onionlab.errors import UserError
 from onionlab.yamlfile.field_types import Color, Text, one_of
-from onionlab.yamlfile.model import Model, key
-from onionlab.yamlfile.reading import AnyModel, as_user_error, display_name, in_order, read_model
+from onionlab.yamlfile.model import (
+    AnyModel,
+    Model,
+    display_name,
+    key,
+    read_model,
+)
 from onionlab.yamlfile.tree import Node, Problem
 
 HINT = "the comments at the top of the file explain every key"
@@ -76,13 +81,7 @@ def read_registry(
     path = root / f"{folder}/variants.yaml"
     if not path.is_file():
         raise UserError(f"{path} not found")
-    file = display_name(path, root)
-    content, tree, problems = read_model(path, file, model)
-    if content is not None and tree is not None:
-        problems += inconsistencies(content, tree)
-    if problems or content is None:
-        raise as_user_error(file, in_order(problems, [file]), HINT)
-    return content
+    return read_model(path, display_name(path, root), model, HINT, inconsistencies)[0]
 
 
 def find_indistinguishable_styles(

@@ -1,4 +1,4 @@
-"""Generate Tor's keys from a seed.
+"""Generate Tor's keys from a seed, and cache them.
 
 A relay's identity influences the hash ring of directories, the order of relays in a consensus, and
 ties in path selection. Keys are therefore generated here instead of by `tor --list-fingerprint` and
@@ -12,12 +12,24 @@ without DigestInfo) and src/lib/crypt_ops/crypto_format.c (ed25519 files).
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
+import json
 from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
 
+import Crypto
+from Crypto.IO import PEM
 from Crypto.PublicKey import ECC, RSA
+from Crypto.Util.asn1 import DerSequence
+from pydantic import ConfigDict, TypeAdapter
 
+from analysis.errors import AnalysisError
+from analysis.formats.json_files import read_json, write_json
+from onionlab.network import draws
 from onionlab.network.draws import ByteStream, draw_bytes
+from onionlab.paths import build_directory
 
 RELAY_RSA_BITS = 1024  # Tor's PK_BYTES: a relay's RSA identity has exactly this length.
 AUTHORITY_SIGNING_RSA_BITS = 2048
@@ -33,10 +45,16 @@ _ONION_VERSION = b"\x03"
 
 @dataclass(frozen=True)
 class RelayKeys:
-    """A relay's identity. `files`: keyed by name in its keys/ directory."""
+    """The identity of a relay or of a directory authority.
+
+    files: keyed by name in its keys/ directory; v3_identity: of an authority's certificate.
+    """
+
+    __pydantic_config__: ClassVar = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64")
 
     fingerprint: str
     files: dict[str, bytes]
+    v3_identity: str = ""
 
 
 @dataclass(frozen=True)
@@ -50,13 +68,46 @@ class OnionServiceKeys:
     files: dict[str, bytes]
 
 
-@dataclass(frozen=True)
-class AuthorityKeys:
-    """A directory authority's identity: the keys of a relay and a v3 certificate."""
+@functools.cache
+def load_keys(root: Path, seed: int, name: str, *, is_authority: bool = False) -> RelayKeys:
+    """Return the keys of a relay or an authority, generated once per checkout.
 
-    fingerprint: str
-    v3_identity: str
-    files: dict[str, bytes]
+    All jobs of a seed need the same keys, and those of an authority take seconds. A cached file is
+    used only if its checksum is correct, and each version of this module has its own folder. The
+    cache can therefore be removed, truncated or copied without changing a run.
+    """
+    file = _cache(root) / f"{'' if is_authority else 'relay-'}{seed}-{name}.json"
+    try:
+        stored = read_json(file)
+        if stored["sha256"] == _checksum(stored["keys"]):
+            return _CACHED.validate_json(json.dumps(stored["keys"]))
+    except (AnalysisError, ValueError, KeyError, TypeError):
+        pass  # The file is missing or invalid, so the keys are generated below.
+    made = make_authority_keys(seed, name) if is_authority else make_relay_keys(seed, name)
+    data = _CACHED.dump_python(made, mode="json")
+    write_json(file, {"sha256": _checksum(data), "keys": data}, durable=False)
+    return made
+
+
+_CACHED = TypeAdapter(RelayKeys)
+
+
+def has_keys(root: Path, seed: int) -> bool:
+    """Return whether authorities' keys of this seed are cached, so composing its runs is fast."""
+    return any(_cache(root).glob(f"{seed}-*.json"))
+
+
+@functools.cache
+def _cache(root: Path) -> Path:
+    """Return the folder of the keys that this code generates with this version of Crypto."""
+    digest = hashlib.sha256(Crypto.__version__.encode())
+    for file in (__file__, str(draws.__file__)):
+        digest.update(Path(file).read_bytes())
+    return build_directory(root) / "keys" / digest.hexdigest()[:16]
+
+
+def _checksum(data: object) -> str:
+    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
 
 
 def make_relay_keys(seed: int, name: str) -> RelayKeys:
@@ -102,7 +153,7 @@ def make_authority_keys(
     *,
     published: str = CERTIFICATE_PUBLISHED,
     expires: str = CERTIFICATE_EXPIRES,
-) -> AuthorityKeys:
+) -> RelayKeys:
     """Generate the keys and the certificate of one directory authority (dir-spec, section 3.1)."""
     relay = make_relay_keys(seed, name)
     identity = _make_rsa(AUTHORITY_IDENTITY_RSA_BITS, seed, "authority identity", name)
@@ -114,14 +165,14 @@ def make_authority_keys(
         f"fingerprint {v3_identity}\n"
         f"dir-key-published {published}\n"
         f"dir-key-expires {expires}\n"
-        f"dir-identity-key\n{_public_pem(identity)}"
-        f"dir-signing-key\n{_public_pem(signing)}"
+        f"dir-identity-key\n{_armour('RSA PUBLIC KEY', _public_der(identity))}"
+        f"dir-signing-key\n{_armour('RSA PUBLIC KEY', _public_der(signing))}"
         f"dir-key-crosscert\n{_armour('ID SIGNATURE', cross)}"
         "dir-key-certification\n"
     )
     certification = _sign_digest(identity, hashlib.sha1(body.encode()).digest())
     certificate = body + _armour("SIGNATURE", certification)
-    return AuthorityKeys(
+    return RelayKeys(
         fingerprint=relay.fingerprint,
         v3_identity=v3_identity,
         files=relay.files
@@ -153,23 +204,7 @@ def _ed25519_secret_file(secret: bytes) -> bytes:
 
 def _public_der(key: RSA.RsaKey) -> bytes:
     """Return the PKCS#1 RSAPublicKey structure, which Tor hashes for fingerprints."""
-    return _der_sequence(_der_integer(key.n) + _der_integer(key.e))
-
-
-def _der_sequence(content: bytes) -> bytes:
-    return b"\x30" + _der_length(len(content)) + content
-
-
-def _der_integer(value: int) -> bytes:
-    content = value.to_bytes(value.bit_length() // 8 + 1, "big")
-    return b"\x02" + _der_length(len(content)) + content
-
-
-def _der_length(length: int) -> bytes:
-    if length < 128:
-        return bytes([length])
-    content = length.to_bytes((length.bit_length() + 7) // 8, "big")
-    return bytes([128 + len(content)]) + content
+    return DerSequence([key.n, key.e]).encode()
 
 
 def _fingerprint(key: RSA.RsaKey) -> str:
@@ -180,14 +215,8 @@ def _private_pem(key: RSA.RsaKey) -> bytes:
     return key.export_key("PEM", pkcs=1) + b"\n"
 
 
-def _public_pem(key: RSA.RsaKey) -> str:
-    return _armour("RSA PUBLIC KEY", _public_der(key))
-
-
 def _armour(kind: str, content: bytes) -> str:
-    text = base64.b64encode(content).decode()
-    lines = "".join(f"{text[i : i + 64]}\n" for i in range(0, len(text), 64))
-    return f"-----BEGIN {kind}-----\n{lines}-----END {kind}-----\n"
+    return PEM.encode(content, kind) + "\n"
 
 
 def _sign_digest(key: RSA.RsaKey, digest: bytes) -> bytes:

@@ -1,9 +1,11 @@
-"""Compose the run directory of a `peers` experiment: two hosts, a path, and libtorrent peers.
-
-Like every run directory, it is a function of settings, variant, seed and repeat.
-"""
+"""Compose the run directory of a `peers` experiment, and verify its logs."""
 
 from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
 
 from analysis.formats.files import HOST_TEMPLATES, PEERS, RUN
 from analysis.formats.run_files import PeerPair, RunClock, written
@@ -13,8 +15,8 @@ from onionlab.network.draws import draw, run_seed
 from onionlab.network.layout import Host, Network, Place
 from onionlab.programs.libtorrent.build import peer_program
 from onionlab.programs.libtorrent.variants import PeerVariant
-from onionlab.rundir.compose import RunDirectory, engine_options
-from onionlab.rundir.verify_peers import PeersExpectation
+from onionlab.rundir.compose import RunDirectory, engine_options, resolved_text
+from onionlab.rundir.verify import RunRefusedError
 
 PORT = 6881
 SEED, DOWNLOADER = "seed", "downloader"
@@ -34,6 +36,7 @@ def compose_peers(
 
     The settings define the network, so a repeat draws everything else that a seed does.
     """
+    resolved = resolved_text(settings, variant.name, seed, repeat)
     seed = run_seed(seed, repeat)
     # The start time matters because libtorrent's clock of seconds begins with its process.
     spread_ms = round(_ms(settings.time.spread_s) * draw(seed, "peer start", DOWNLOADER))
@@ -75,6 +78,7 @@ def compose_peers(
         simulation=simulation,
         expectations={name: PeersExpectation(variant.rule) for name in _ADDRESSES},
         tor_programs=(peer_program(variant.name),),
+        resolved=resolved,
     )
 
 
@@ -120,3 +124,48 @@ def _process(
 
 def _ms(seconds: float) -> int:
     return round(seconds * 1000)
+
+
+HEADER = re.compile(r"onionlab-peer \d+ role=(\w+) rule=([a-z-]+) ")
+PROOF_PREFIX = "request rule: "
+
+
+@dataclass(frozen=True)
+class PeersExpectation:
+    """The required log content of a host's peer. rule: its request rule."""
+
+    rule: str
+
+
+def verify_peer_logs(hosts: Path, expectations: Mapping[str, PeersExpectation]) -> dict[str, int]:
+    """Check each host's log below `hosts`. Return the number of hosts that logged each rule.
+
+    Raises RunRefusedError with the host's name if a peer logged nothing, used another rule, or was
+    never connected.
+    """
+    proofs: dict[str, int] = {}
+    for host, expectation in expectations.items():
+        lines = [
+            line
+            for path in sorted((hosts / host).glob("libtorrent-peer-*.stdout"))
+            for line in path.read_text(errors="replace").splitlines()
+        ]
+        problem = _log_problem(lines, expectation)
+        if problem is not None:
+            raise RunRefusedError(f"{problem}: {host}", lines[-15:])
+        proof = f"{PROOF_PREFIX}{expectation.rule}"
+        proofs[proof] = proofs.get(proof, 0) + 1
+    return proofs
+
+
+def _log_problem(lines: list[str], expectation: PeersExpectation) -> str | None:
+    if not lines:
+        return "the peer logged nothing"
+    header = HEADER.match(lines[0])
+    if header is None:
+        return "the peer's log has no first line"
+    if header[2] != expectation.rule:
+        return f"the peer follows the rule {header[2]} instead of {expectation.rule}"
+    if not any(line.split(" ", 2)[1:2] == ["connected"] for line in lines[1:]):
+        return "the peer was never connected"
+    return None

@@ -11,18 +11,15 @@ from __future__ import annotations
 import ipaddress
 import posixpath
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import replace
 
-from analysis.formats.files import CLIENTS, HOST_ROLES, HOST_TEMPLATES, RUN, TRACE_PLAN
+from analysis.formats.files import HOST_ROLES, HOST_TEMPLATES
 from analysis.formats.run_files import (
-    Clients,
     HostRoles,
     RoleOfHost,
-    RunClock,
     TracedHost,
     written,
 )
-from onionlab.engines.base import EPOCH_UNIX_S, Engine, Process, Simulation
+from onionlab.engines.base import Engine, Process, Simulation
 from onionlab.errors import UserError
 from onionlab.experiment.tor_options import (
     Options,
@@ -36,18 +33,25 @@ from onionlab.experiment.tornettools_networks import client_class
 from onionlab.network.draws import draw_order, run_seed
 from onionlab.network.layout import Host, Link, Network, Place
 from onionlab.programs.tor.variants import TorVariant
-from onionlab.rundir.compose import WATCHED_ROLES, RunDirectory, engine_options, tor_program
-from onionlab.rundir.shares import select_share
+from onionlab.rundir.compose import (
+    EXITS,
+    WATCHED_ROLES,
+    RunDirectory,
+    clock_and_clients,
+    engine_options,
+    proof_requirement,
+    resolved_text,
+    tor_programs,
+)
 from onionlab.rundir.tornet_options import host_options, require_effect
 from onionlab.rundir.torrc import as_file, replacing_lines
-from onionlab.rundir.trace import trace_lines, trace_plan, traced_hosts, traced_series
-from onionlab.rundir.verify_tor import Expectation, ProofRequirement
+from onionlab.rundir.trace import select_share, trace_files, trace_lines, traced_hosts
+from onionlab.rundir.verify import Expectation, ProofRequirement
 from onionlab.tornet.keeping import KeptTornet
 from onionlab.tornet.model import RELAY_ROLES, Tornet, TornetHost
 from onionlab.tornet.reading import GRAPH
 
 ONIONTRACE = "oniontrace"
-EXITS = ("exit", "exitguard")
 TOR_CLIENT_ROLES = ("markov-client", "perf-client")
 TRACED_ROLES = tuple(role for role in RELAY_ROLES if role != "authority")
 TRACE_TORRC = "onionlab.trace.torrc"
@@ -84,10 +88,7 @@ def compose_tornet(
     files = _files_of_network(kept, left_out=tornet.hosts.keys() - hosts.keys())
     relays = {name: host.role for name, host in hosts.items() if host.role in TRACED_ROLES}
     traced = traced_hosts(settings.tor.trace, relays, kept.seed)
-    programs = {
-        name: tor_program(traced_series(one.series) if name in traced else one.series)
-        for name, one in variants_by_host.items()
-    }
+    programs = tor_programs(variants_by_host, traced)
     own = _own_torrc(
         settings.tor, {one.name: one for one in variants_by_host.values()}.values(), traced
     )
@@ -100,20 +101,21 @@ def compose_tornet(
         wanted += [TRACE_TORRC] if name in traced else []
         lines = [f"%include ../../../conf/{one}\n" for one in wanted if one in own]
         files[path] = _with_lines(files[path], lines)
-    clients = {name: kind for name, host in hosts.items() if (kind := client_class(host))}
-    files[CLIENTS] = written(Clients(clients))
     address_of = addresses(tornet)
-    plan = trace_plan(
-        traced,
-        {
-            name: TracedHost(role=host.role, address=address_of[name])
-            for name, host in hosts.items()
-        },
-    )
-    if plan is not None:
-        files[TRACE_PLAN] = written(plan)
-    files[HOST_ROLES] = written(_roles(settings, hosts))
-    files[RUN] = written(RunClock(epoch_unix_s=EPOCH_UNIX_S, stop_s=settings.time.stop_s))
+    files |= {
+        **clock_and_clients(
+            settings.time.stop_s,
+            {name: kind for name, host in hosts.items() if (kind := client_class(host))},
+        ),
+        **trace_files(
+            traced,
+            {
+                name: TracedHost(role=host.role, address=address_of[name])
+                for name, host in hosts.items()
+            },
+        ),
+        HOST_ROLES: written(_roles(settings, hosts)),
+    }
     simulation = Simulation(
         network=_network(kept, hosts),
         processes={
@@ -136,12 +138,13 @@ def compose_tornet(
         files=files,
         simulation=simulation,
         expectations={
-            name: replace(_expectation(hosts[name], one), traced=name in traced)
+            name: _expectation(hosts[name], one, name in traced)
             for name, one in variants_by_host.items()
         },
         tor_programs=tuple(sorted(started)),
         private_folders=_private_folders(files, hosts),
-        tor_options=describe_settings((one.role, one.variant, one.layers) for one in options),
+        tor_options=describe_settings(options),
+        resolved=resolved_text(settings, variant.name, kept.seed, repeat),
     )
 
 
@@ -365,17 +368,16 @@ def _check_start_times(simulation: Simulation) -> None:
                 )
 
 
-def _expectation(host: TornetHost, variant: TorVariant) -> Expectation:
+def _expectation(host: TornetHost, variant: TorVariant, is_traced: bool) -> Expectation:
     is_relay = host.role in RELAY_ROLES
-    requirement = ProofRequirement.MUST
-    if variant.proof_from == "an-exit":
-        requirement = ProofRequirement.ONE_OF if host.role in EXITS else ProofRequirement.MAY
-    expected = Expectation(proof=variant.proof, is_client=not is_relay, requirement=requirement)
     # Circuits of an onion service need not carry traffic.
-    return (
-        expected
-        if is_relay
-        else replace(expected, requirement=ProofRequirement.MAY, may_never_bootstrap=True)
+    requirement = proof_requirement(variant, host.role) if is_relay else ProofRequirement.MAY
+    return Expectation(
+        proof=variant.proof,
+        is_client=not is_relay,
+        requirement=requirement,
+        traced=is_traced,
+        may_never_bootstrap=not is_relay,
     )
 
 

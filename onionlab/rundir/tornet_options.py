@@ -4,56 +4,30 @@ from __future__ import annotations
 
 import itertools
 import posixpath
-from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 
 from analysis.formats.files import HOST_TEMPLATES
 from onionlab.errors import UserError
-from onionlab.experiment.schema import Torrc
+from onionlab.experiment.ignored_options import (
+    describe_ignored,
+    find_ignored,
+    parameter_settings,
+    voted_parameters,
+)
 from onionlab.experiment.tor_options import (
     NAMES_OF_HOSTS,
-    OPTION_DEFAULTS_LAYER,
+    HostOptions,
     Layer,
     Setting,
-    describe_ignored,
     experiment_layers,
     groups_of,
-    overriding,
     parameter_options,
-    parameter_settings,
     resolve_options,
-    unread_because,
-    voted_parameters,
 )
 from onionlab.experiment.tornettools import TornetTor
 from onionlab.programs.tor.variants import TorVariant
 from onionlab.tornet.model import TornetHost
 from onionlab.tornet.torrc_options import read_lines
-
-
-@dataclass(frozen=True)
-class HostOptions:
-    """The sources of the options of one host with Tor.
-
-    Attributes:
-        role: Its role.
-        variant: The variant that it runs.
-        network: Layers of its file of defaults and the included files, as imported.
-        experiment: Layers of the experiment, which come next.
-        own: Layers of its own torrc and its command line, which come last.
-    """
-
-    role: str
-    variant: TorVariant
-    network: list[Layer]
-    experiment: list[Layer]
-    own: list[Layer]
-
-    @property
-    def layers(self) -> list[Layer]:
-        """All layers, the lowest first."""
-        return [*self.network, *self.experiment, *self.own]
 
 
 def host_options(
@@ -99,15 +73,19 @@ def host_options(
     return list(found.values())
 
 
-def require_effect(tor: TornetTor, hosts: Collection[HostOptions]) -> None:
+def require_effect(tor: TornetTor, hosts: Sequence[HostOptions]) -> None:
     """Raise UserError if the network's files and the experiment contradict each other."""
     for host in hosts:
         _require_variant(host)
         _require_above(host)
         if "client" in groups_of(host.role):
             _require_port(host, tor.torrc.client)
-    _require_parameters(tor.consensus_params, hosts)
-    _require_read(tor.torrc, hosts)
+    authority = next((one.resolved for one in hosts if one.role == "authority"), {})
+    voted = parameter_settings(voted_parameters(authority))
+    for place, setting in find_ignored(tor, hosts, voted):
+        # Loading the experiment already checked whether another variant reads it.
+        if not setting.source.startswith("variant "):
+            raise UserError(f"{'.'.join(place)}: {describe_ignored(setting)}")
 
 
 def _layers(
@@ -171,36 +149,3 @@ def _require_port(host: HostOptions, torrc: Mapping[str, Sequence[str]]) -> None
             f"tor.torrc.client.SocksPort is {asked}, and {network.source} sets {network}",
             "Use the network's port, where its traffic generators connect.",
         )
-
-
-def _require_parameters(parameters: Mapping[str, int], hosts: Collection[HostOptions]) -> None:
-    """Raise UserError if no host of the network reads a parameter that the experiment votes for."""
-    settings: dict[str, list[Mapping[str, Setting]]] = defaultdict(list)
-    for host in hosts:
-        options = resolve_options([OPTION_DEFAULTS_LAYER, *host.layers])
-        settings[groups_of(host.role)[-1]].append(options)
-    all_options = [options for of_hosts in settings.values() for options in of_hosts]
-    voted = parameter_settings(parameters)
-    for parameter in sorted(parameters):
-        ignored = unread_because(parameter, all_options, voted)
-        for group, of_hosts in settings.items():
-            found = [next(overriding(parameter, {group: one}), None) for one in of_hosts]
-            if found[0] is not None and all(found):
-                ignored = found[0]
-        # Loading the experiment already checked whether another variant reads it.
-        if ignored and not ignored.source.startswith("variant "):
-            raise UserError(f"tor.consensus_params.{parameter}: {describe_ignored(ignored)}")
-
-
-def _require_read(torrc: Torrc, hosts: Collection[HostOptions]) -> None:
-    """Raise UserError if no host of the network reads an option that the experiment sets."""
-    resolved = [(groups_of(one.role), resolve_options(one.layers)) for one in hosts]
-    authority = next((options for groups, options in resolved if "authority" in groups), {})
-    voted = parameter_settings(voted_parameters(authority))
-    for group, options in torrc:
-        settings = [found for groups, found in resolved if group in groups]
-        for option in options:
-            setting = unread_because(option, settings, voted)
-            # Loading the experiment already checked whether another variant reads it.
-            if setting and not setting.source.startswith("variant "):
-                raise UserError(f"tor.torrc.{group}.{option}: {describe_ignored(setting)}")

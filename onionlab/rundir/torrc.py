@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from pathlib import Path
 
 from analysis.formats.files import HOST_TEMPLATES
-from onionlab.experiment.schema import TorSettings
+from onionlab.experiment.settings import TorSettings
 from onionlab.experiment.tor_options import (
     COMMON,
     FRAGMENTS,
-    REPLACED_LISTS,
+    HostOptions,
     Layer,
     Options,
     default_layers,
     experiment_layers,
     groups_of,
-    keep_options,
     parameter_options,
     parse_options,
-    read_defaults,
     scheduler_options,
 )
+from onionlab.experiment.tor_parameters import REPLACED_LISTS
 from onionlab.network.layout import Host, Network
 from onionlab.programs.tor.variants import TorVariant
-from onionlab.rundir.keys import AuthorityKeys, RelayKeys
+from onionlab.rundir.keys import RelayKeys
 
 OR_PORT = 9111
 DIR_PORT = 9112
@@ -37,121 +35,113 @@ _BANDWIDTH_FILE_TIME = 946684801
 _AUTHORITY_WEIGHT = 1
 
 
-def shared_files(
-    root: Path,
-    *,
-    network: Network,
-    authorities: Mapping[str, AuthorityKeys],
-    relays: Mapping[str, RelayKeys],
-    tor: TorSettings,
-    variants: Collection[TorVariant],
-    known_options: Collection[str] | None,
-) -> dict[str, bytes]:
-    """Return the files of conf/ that contain Tor's options, keyed by relative path.
+class TorrcFiles:
+    """The torrc files of a run: those in conf/, which hosts share, and two for each host.
 
-    variants: all variants in use; known_options: the options that their Tor supports, in lower
-    case, or None for all options of the default files. An option of the experiment is written after
-    the defaults for the same hosts. If a later file sets it as well, it goes to a separate file,
-    which comes last.
+    An option of the experiment is written after the defaults for the same hosts. If a later file
+    sets it as well, it goes to a separate file, which comes last.
+
+    Attributes:
+        shared: path -> content of the files in conf/.
     """
-    defaults = keep_options(read_defaults(root), tor.consensus_params, known_options)
-    contested = {
-        name.lstrip("+/").casefold()
-        for names in (
-            *(parse_options(text).keys() for name, text in defaults.items() if name != COMMON),
-            *(variant.torrc.keys() for variant in variants),
-        )
-        for name in names
-    }
-    experiment: dict[str, Options] = dict(tor.torrc)
 
-    def fragment(name: str, *lines: str) -> bytes:
-        own = experiment.get("all" if name == COMMON else name, {})
-        kept = replacing_lines({k: v for k, v in own.items() if k.casefold() not in contested})
-        return defaults[name].encode() + as_file([*lines, *kept])
+    def __init__(
+        self,
+        network: Network,
+        keys: Mapping[str, RelayKeys],
+        *,
+        tor: TorSettings,
+        variants: Collection[TorVariant],
+        defaults: Mapping[str, str],
+    ) -> None:
+        """Generate the shared files.
 
-    guards = network.by_role("guard", "exitguard")
-    exits = network.by_role("exit", "exitguard")
-    files = {
-        COMMON: fragment(
-            COMMON,
-            *(
-                _authority_line(host, authorities[host.name])
-                for host in network.by_role("authority")
+        keys: of relays and authorities, by host; variants: all that are in use; defaults: name of
+        a file of configs/tor -> its text, with only the options that the run can have.
+        """
+        self._tor = tor
+        self._defaults = defaults
+        later = [
+            name for text in defaults if text != COMMON for name in parse_options(defaults[text])
+        ]
+        later += [name for variant in variants for name in variant.torrc]
+        contested = {name.lstrip("+/").casefold() for name in later}
+
+        def vote(position: str, *roles: str) -> str:
+            fingerprints = (keys[host.name].fingerprint for host in network.by_role(*roles))
+            return f"TestingDirAuthVote{position} {','.join(fingerprints)}"
+
+        generated = {
+            COMMON: [
+                *(_authority_line(h, keys[h.name]) for h in network.by_role("authority")),
+                *option_lines(scheduler_options(tor.scheduler)),
+            ],
+            "authority": [
+                vote("Guard", "guard", "exitguard"),
+                vote("Exit", "exit", "exitguard"),
+                *option_lines(parameter_options(tor.consensus_params)),
+            ],
+        }
+        experiment: dict[str, Options] = dict(tor.torrc)
+        files = {}
+        for name in {
+            COMMON: None,
+            **dict.fromkeys(n for names in FRAGMENTS.values() for n in names),
+        }:
+            if name == "onion-service" and not network.by_role(name):
+                continue
+            own = experiment.get("all" if name == COMMON else name, {})
+            kept = {k: v for k, v in own.items() if k.casefold() not in contested}
+            lines = [*generated.get(name, ()), *replacing_lines(kept)]
+            files[name] = defaults[name].encode() + as_file(lines)
+        for variant in variants:
+            options = {name: (value,) for name, value in variant.torrc.items()}
+            files[f"variant.{variant.name}"] = as_file(
+                [f"# Variant {variant.name}.", *replacing_lines(options)]
+            )
+        for group, own in experiment.items():
+            last = {name: values for name, values in own.items() if name.casefold() in contested}
+            if last:
+                files[f"experiment.{group}"] = as_file(replacing_lines(last))
+        self.shared = {f"conf/tor.{name}.torrc": content for name, content in files.items()} | {
+            # The engine's hosts file resolves names of simulated hosts; this only satisfies Tor.
+            "conf/resolv.conf": b"nameserver 127.0.0.1\n"
+        }
+
+    def host_files(self, host: Host, variant: TorVariant, own: Iterable[str]) -> dict[str, bytes]:
+        """Return a host's torrc-defaults (shared options) and torrc (its own options).
+
+        own: further lines of its torrc.
+        """
+        names = [COMMON, *FRAGMENTS[host.role], f"variant.{variant.name}"]
+        names += [f"experiment.{group}" for group in groups_of(host.role)]
+        paths = [path for name in names if (path := f"conf/tor.{name}.torrc") in self.shared]
+        folder = f"{HOST_TEMPLATES}/{host.name}"
+        return {
+            f"{folder}/torrc-defaults": as_file(f"%include ../../../{path}" for path in paths),
+            f"{folder}/torrc": as_file([f"Nickname {host.name}", f"Address {host.address}", *own]),
+        }
+
+    def options(self, role: str, variant: TorVariant, own: Iterable[str]) -> HostOptions:
+        """Return the sources of a host's options, without lines that name hosts."""
+        tor = self._tor
+        voted = parameter_options(tor.consensus_params) if role == "authority" else {}
+        return HostOptions(
+            role,
+            variant,
+            network=[
+                *default_layers(role, self._defaults),
+                *([Layer("tor.consensus_params", voted)] if voted else []),
+            ],
+            experiment=experiment_layers(
+                role, scheduler=tor.scheduler, variant=variant, torrc=tor.torrc
             ),
-            *option_lines(scheduler_options(tor.scheduler)),
-        ),
-        "relay": fragment("relay"),
-        "authority": fragment(
-            "authority",
-            "TestingDirAuthVoteGuard " + ",".join(relays[host.name].fingerprint for host in guards),
-            "TestingDirAuthVoteExit " + ",".join(relays[host.name].fingerprint for host in exits),
-            *option_lines(parameter_options(tor.consensus_params)),
-        ),
-        "exit": fragment("exit"),
-        "non-exit": fragment("non-exit"),
-        "client": fragment("client"),
-    }
-    if network.by_role("onion-service"):
-        files["onion-service"] = fragment("onion-service")
-    for variant in variants:
-        options = {name: (value,) for name, value in variant.torrc.items()}
-        files[f"variant.{variant.name}"] = as_file(
-            [f"# Variant {variant.name}.", *replacing_lines(options)]
+            own=[Layer("its own torrc", parse_options("\n".join(own)), file="torrc")],
         )
-    for group, own in experiment.items():
-        last = {name: values for name, values in own.items() if name.casefold() in contested}
-        if last:
-            files[f"experiment.{group}"] = as_file(replacing_lines(last))
-    return {f"conf/tor.{name}.torrc": content for name, content in files.items()} | {
-        # The engine's hosts file resolves names of simulated hosts; this file only satisfies Tor.
-        "conf/resolv.conf": b"nameserver 127.0.0.1\n"
-    }
-
-
-def shared_layers(
-    root: Path,
-    tor: TorSettings,
-    known_options: Collection[str] | None,
-    role: str,
-    variant: TorVariant,
-) -> list[Layer]:
-    """Return the options of the files of `shared_files` that a host reads, the lowest layer first.
-
-    Lines that name hosts are omitted.
-    """
-    voted = parameter_options(tor.consensus_params) if role == "authority" else {}
-    defaults = keep_options(read_defaults(root), tor.consensus_params, known_options)
-    return [
-        *default_layers(role, defaults),
-        *([Layer("tor.consensus_params", voted)] if voted else []),
-        *experiment_layers(role, scheduler=tor.scheduler, variant=variant, torrc=tor.torrc),
-    ]
-
-
-def host_files(
-    host: Host, *, variant: str, shared: Collection[str], own: Iterable[str] = ()
-) -> dict[str, bytes]:
-    """Return one host's torrc-defaults (shared options) and torrc (its own options).
-
-    shared: paths of the files of `shared_files`; own: further lines of its torrc.
-    """
-    wanted = [COMMON, *FRAGMENTS[host.role], f"variant.{variant}"]
-    wanted += [f"experiment.{group}" for group in groups_of(host.role)]
-    paths = [path for name in wanted if (path := f"conf/tor.{name}.torrc") in shared]
-    folder = f"{HOST_TEMPLATES}/{host.name}"
-    return {
-        f"{folder}/torrc-defaults": as_file(f"%include ../../../{path}" for path in paths),
-        f"{folder}/torrc": as_file([f"Nickname {host.name}", f"Address {host.address}", *own]),
-    }
 
 
 def bandwidth_file(
-    network: Network,
-    authorities: Mapping[str, AuthorityKeys],
-    relays: Mapping[str, RelayKeys],
-    *,
-    dedicated_middles: bool,
+    network: Network, keys: Mapping[str, RelayKeys], *, dedicated_middles: bool
 ) -> bytes:
     """Return the file from which authorities vote: a relay's weight is its capacity.
 
@@ -173,9 +163,9 @@ def bandwidth_file(
             weight_kib_per_s[name] = max(1, round(weight_kib_per_s[name] * factor))
     lines = [str(_BANDWIDTH_FILE_TIME)]
     for host in network.by_role("authority"):
-        lines.append(_weight_line(authorities[host.name].fingerprint, _AUTHORITY_WEIGHT, host))
+        lines.append(_weight_line(keys[host.name].fingerprint, _AUTHORITY_WEIGHT, host))
     for host in network.relays:
-        lines.append(_weight_line(relays[host.name].fingerprint, weight_kib_per_s[host.name], host))
+        lines.append(_weight_line(keys[host.name].fingerprint, weight_kib_per_s[host.name], host))
     return ("\n".join(lines) + "\n").encode()
 
 
@@ -183,7 +173,7 @@ def _weight_line(fingerprint: str, weight: int, host: Host) -> str:
     return f"node_id=${fingerprint}\tbw={weight}\tnick={host.name}"
 
 
-def _authority_line(host: Host, keys: AuthorityKeys) -> str:
+def _authority_line(host: Host, keys: RelayKeys) -> str:
     return (
         f"DirAuthority {host.name} v3ident={keys.v3_identity} orport={OR_PORT} "
         f"{host.address}:{DIR_PORT} {keys.fingerprint}"

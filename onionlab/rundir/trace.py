@@ -1,15 +1,32 @@
-"""Select the relays that write a cell trace (docs/explanation/celltrace.md), and their builds."""
+"""Select hosts by a share, and the relays that write a cell trace, with their builds."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from analysis.formats.run_files import TracedHost, TracePlan
+from analysis.formats.files import TRACE_PLAN
+from analysis.formats.run_files import TracedHost, TracePlan, written
 from onionlab.engines.base import EPOCH_UNIX_S
 from onionlab.errors import UserError
-from onionlab.experiment.values import Traced
+from onionlab.experiment.settings import Traced
 from onionlab.network.draws import draw_order
-from onionlab.rundir.shares import select_share
+
+
+def select_share(ranked: Sequence[str], fraction: float, key: str, what: str) -> Sequence[str]:
+    """Return the first hosts of a ranking: a fraction of all, rounded to whole hosts.
+
+    key: the key in the experiment's file; what: the kind of hosts; both are used in the message.
+    Raises UserError if a positive fraction selects no host: such runs would be runs
+    with the fraction 0 under another name.
+    """
+    count = round(fraction * len(ranked))
+    if fraction and not count:
+        raise UserError(
+            f"{key}: {fraction:.3g} of {len(ranked)} {what} is less than one",
+            "increase the share or the network's size, or use 0 for none",
+        )
+    return ranked[:count]
+
 
 TRACE_SERIES = "cell-trace"
 """The patch series that adds the trace to a build."""
@@ -50,19 +67,20 @@ def traced_hosts(trace: Traced, relays: Mapping[str, str], seed: int) -> frozens
     return frozenset(select_share(ranked, trace.fraction, "tor.trace", "relays"))
 
 
-def trace_plan(traced: frozenset[str], hosts: Mapping[str, TracedHost]) -> TracePlan | None:
-    """Return the information that the analysis needs about the traces, or None without traces.
+def trace_files(traced: frozenset[str], hosts: Mapping[str, TracedHost]) -> dict[str, bytes]:
+    """Return the file with which the analysis reads the traces; none without traces.
 
     hosts: all hosts of the network, by name.
     """
     if not traced:
-        return None
-    return TracePlan(
+        return {}
+    plan = TracePlan(
         epoch_unix_s=EPOCH_UNIX_S,
         file=TRACE_FILE,
         traced=tuple(sorted(traced)),
         hosts=dict(hosts),
     )
+    return {TRACE_PLAN: written(plan)}
 
 
 def trace_lines(traced: bool) -> list[str]:

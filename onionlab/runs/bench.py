@@ -10,15 +10,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from analysis.formats.plan_file import Request
+from pydantic import ValidationError
+
+from analysis.formats.plan_file import MAKE_ANEW, Request
 from analysis.formats.study import RoleCapacity
 from onionlab.engines import Engine, open_engine
 from onionlab.errors import UserError
 from onionlab.experiment import Experiment, Settings, load
-from onionlab.experiment.peers import KIND as PEERS
-from onionlab.experiment.schema import TimeSettings
-from onionlab.experiment.tor_options import parse_parameters
-from onionlab.experiment.tornettools import KIND as TORNETTOOLS
+from onionlab.experiment.ignored_options import parse_parameters
+from onionlab.experiment.load import load_resolved_experiment
+from onionlab.experiment.settings import TimeSettings
 from onionlab.experiment.tornettools_networks import require_networks
 from onionlab.network.sample import capacity_shares
 from onionlab.programs.building import run_concurrently
@@ -29,13 +30,11 @@ from onionlab.programs.tor.build import BuiltTor, ensure_series
 from onionlab.programs.tor.variants import STOCK, TorVariant, load_registry, load_variants
 from onionlab.rundir import RunDirectory, compose
 from onionlab.rundir.compose import mean_capacity_bit_per_s, network_request, tor_program
-from onionlab.rundir.keycache import has_keys
-from onionlab.rundir.peers import compose_peers
+from onionlab.rundir.keys import has_keys
+from onionlab.rundir.peers import compose_peers, verify_peer_logs
 from onionlab.rundir.tornet import ONIONTRACE, compose_tornet
 from onionlab.rundir.trace import traced_series
-from onionlab.rundir.verify_peers import verify_peer_logs
-from onionlab.rundir.verify_tor import verify_tor_logs
-from onionlab.rundir.watch_tor import ProofDeadlines, ProofWatch
+from onionlab.rundir.verify import ProofDeadlines, ProofWatch, verify_tor_logs
 from onionlab.tornet.keeping import KeptTornet, load_tornet
 from onionlab.yamlfile.units import nearest, show
 
@@ -424,7 +423,7 @@ class TornetBench(Bench):
 
 def known_variants(root: Path, experiment: Experiment) -> Mapping[str, TorVariant | PeerVariant]:
     """Return all variants that the checkout has for an experiment's kind, by name."""
-    if experiment.kind == PEERS:
+    if experiment.kind == "peers":
         return load_peer_variants(root)
     return load_variants(root)
 
@@ -456,25 +455,43 @@ def select_variants(
 
 _BENCHES: Mapping[str | None, type[Bench]] = {
     None: Workbench,
-    PEERS: PeersBench,
-    TORNETTOOLS: TornetBench,
+    "peers": PeersBench,
+    "tornettools": TornetBench,
 }
 
 
-def open_bench(root: Path, request: Request, say: Callable[[str], None]) -> Bench:
-    """Return the bench of an experiment, with all programs that its runs take built.
+def open_bench(
+    root: Path,
+    request: Request,
+    say: Callable[[str], None],
+    *,
+    resolved: Mapping[str, Any] | None = None,
+) -> Bench:
+    """Return the bench of an experiment, with all programs that its runs need built.
 
-    Raises UserError where the experiment is wrong, or a tool or a source is missing.
+    resolved: the experiment as its plan has it; by default its files are read again. Raises
+    UserError if the experiment has errors, or a tool or a source is missing.
     """
-    bench = _bench(root, request, say)
+    bench = _bench(root, request, say, resolved)
     bench.open(request, say)
     return bench
 
 
-def _bench(root: Path, request: Request, say: Callable[[str], None]) -> Bench:
-    experiment = load(request.experiment, root=root).with_overrides(
-        scale=request.scale, seeds=request.seeds, repeats=request.repeats
-    )
+def _bench(
+    root: Path,
+    request: Request,
+    say: Callable[[str], None],
+    resolved: Mapping[str, Any] | None = None,
+) -> Bench:
+    if resolved:
+        try:
+            experiment = load_resolved_experiment(resolved)
+        except (ValidationError, KeyError) as error:
+            raise UserError("another version of onionlab made the plan", MAKE_ANEW) from error
+    else:
+        experiment = load(request.experiment, root=root).with_overrides(
+            scale=request.scale, seeds=request.seeds, repeats=request.repeats
+        )
     return _BENCHES[experiment.kind](root, experiment, request, say)
 
 

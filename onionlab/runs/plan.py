@@ -7,8 +7,10 @@ It stands in `results/<name>/plan.json` with all that a job process needs to com
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from analysis.errors import AnalysisError
 from analysis.formats import files
@@ -35,6 +37,7 @@ class Plan:
     out: Path
     cpus_per_run: int
     resources: Resources
+    resolved: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def file(self) -> Path:
@@ -56,6 +59,7 @@ def write_plan(plan: Plan) -> None:
         store=os.path.relpath(plan.store, plan.out),
         cpus_per_run=plan.cpus_per_run,
         resources=plan.resources,
+        resolved=dict(plan.resolved),
     )
     write_json(plan.file, content.content())
 
@@ -73,4 +77,5 @@ def read_plan(path: Path) -> Plan:
         out=path.parent,
         cpus_per_run=content.cpus_per_run,
         resources=content.resources,
+        resolved=content.resolved,
     )

@@ -65,6 +65,7 @@ def make_plan(
             for level in experiment.levels.values()
         ),
         resources=estimate_resources(root, experiment, bench.engine.name),
+        resolved=experiment.resolved,
     )
     again = builds_that_changed(
         plan.file,

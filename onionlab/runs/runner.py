@@ -22,8 +22,7 @@ from onionlab import __version__
 from onionlab.engines import EngineFailureError, Progress
 from onionlab.engines.processes import end_processes_below, kill_processes_below
 from onionlab.errors import UserError
-from onionlab.rundir.verify_logs import verify_log_ends
-from onionlab.rundir.verify_tor import RunRefusedError
+from onionlab.rundir.verify import RunRefusedError, verify_log_ends
 from onionlab.runs.bench import Bench, open_bench
 from onionlab.runs.commit import current_commit
 from onionlab.runs.cpus import lock_owners, reserve_cpus
@@ -61,7 +60,7 @@ def execute(
         if store.is_finished(run_id):
             return
         with _attempt_folder(store, plan, run_id, on_cluster=on_cluster) as folder:
-            bench = open_bench(root, plan.request, say)
+            bench = open_bench(root, plan.request, say, resolved=plan.resolved)
             try:
                 with reserve_cpus(
                     plan.cpus_per_run,

@@ -38,7 +38,7 @@ from onionlab.tornet.shadow_config import (
 )
 from onionlab.tornet.shadow_options import RUN_OPTIONS
 from onionlab.tornet.shadow_units import time_ms
-from onionlab.yamlfile.reading import as_user_error
+from onionlab.yamlfile.model import as_user_error
 from onionlab.yamlfile.tree import Node
 from onionlab.yamlfile.units import show
 

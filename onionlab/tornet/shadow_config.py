@@ -21,8 +21,14 @@ from onionlab.tornet.shadow_options import (
 )
 from onionlab.tornet.shadow_units import rate_bit_per_s, time_ms
 from onionlab.yamlfile.field_types import ExactText, OptionType, options_mapping
-from onionlab.yamlfile.model import Model, key
-from onionlab.yamlfile.reading import as_user_error, in_order, read_file, validate_tree
+from onionlab.yamlfile.model import (
+    Model,
+    as_user_error,
+    in_order,
+    key,
+    read_file,
+    validate_tree,
+)
 from onionlab.yamlfile.tree import Node
 from onionlab.yamlfile.units import show
 

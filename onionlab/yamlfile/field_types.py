@@ -46,10 +46,23 @@ def _text(title: str, unit_names: Iterable[str]) -> Any:
     return Annotated[str, Field(title=title, pattern=rf"^\s*[0-9]+(\.[0-9]+)?\s*({names})\s*$")]
 
 
+RESOLVED = "resolved"
+"""The context in which models are validated whose values were parsed before."""
+
+
+def parsed(parse: Callable[[Any], object], schema: Any) -> BeforeValidator:
+    """Return a validator that parses a value as files have it; `schema`: that value's type."""
+
+    def validate(value: object, info: ValidationInfo) -> object:
+        return value if info.context == RESOLVED else parse(value)
+
+    return BeforeValidator(validate, json_schema_input_type=schema)
+
+
 def _quantity(parse: Callable[[object], object], text: Any, word: str = "") -> BeforeValidator:
     """Return a validator of a quantity. With `word`, the file may have that word, for None."""
     if not word:
-        return BeforeValidator(parse, json_schema_input_type=text)
+        return parsed(parse, text)
 
     def parse_or_word(value: object) -> object:
         if value == word:
@@ -59,7 +72,7 @@ def _quantity(parse: Callable[[object], object], text: Any, word: str = "") -> B
         except ValueError as error:
             raise ValueError(f"{error}, or use {word}") from None
 
-    return BeforeValidator(parse_or_word, json_schema_input_type=text | Literal[word])
+    return parsed(parse_or_word, text | Literal[word])
 
 
 def parse_time_span(value: object) -> tuple[float, float]:
@@ -86,10 +99,7 @@ Time = Annotated[float, _quantity(parse_time, _TIME)]
 PositiveTime = Annotated[float, _quantity(parse_positive_time, _TIME)]
 OptionalTime = Annotated[float | None, _quantity(parse_positive_time, _TIME, "none")]
 _TWO_TIMES: Any = Annotated[list[_TIME], Field(min_length=2, max_length=2)]  # type: ignore[valid-type]
-OptionalTimeSpan = Annotated[
-    tuple[float, float] | None,
-    BeforeValidator(parse_time_span, json_schema_input_type=_TWO_TIMES),
-]
+OptionalTimeSpan = Annotated[tuple[float, float] | None, parsed(parse_time_span, _TWO_TIMES)]
 """Two times in seconds, the lower one first. A file cannot have null."""
 Rate = Annotated[int, _quantity(parse_rate, _RATE)]
 """A positive rate in bit/s."""
@@ -97,13 +107,13 @@ OptionalRate = Annotated[int | None, _quantity(parse_rate, _RATE, "none")]
 RegionalRate = Annotated[int | None, _quantity(parse_rate, _RATE, "regions")]
 """A rate in bit/s; None, the word regions, stands for the rates of a geography."""
 _FRACTION = Annotated[float, Field(title="fraction", ge=0, le=1)] | _PERCENT
-Fraction = Annotated[float, BeforeValidator(parse_fraction, json_schema_input_type=_FRACTION)]
+Fraction = Annotated[float, parsed(parse_fraction, _FRACTION)]
 """A fraction between 0 and 1."""
 PositiveFraction = Annotated[
     float,
-    BeforeValidator(
+    parsed(
         functools.partial(parse_fraction, positive=True),
-        json_schema_input_type=Annotated[float, Field(title="fraction", gt=0, le=1)] | _PERCENT,
+        Annotated[float, Field(title="fraction", gt=0, le=1)] | _PERCENT,
     ),
 ]
 PositiveNumber = Annotated[float, Field(gt=0)]
@@ -134,7 +144,7 @@ def _refuse(value: object) -> object:
 
 
 _Hidden = SkipJsonSchema[Any]
-Derived = Annotated[SkipJsonSchema[T], BeforeValidator(_refuse), Field(validate_default=False)]
+Derived = Annotated[SkipJsonSchema[T], parsed(_refuse, Any), Field(validate_default=False)]
 """A value that the program sets and a file cannot."""
 
 
@@ -154,15 +164,15 @@ def _torrc_line(value: object) -> str:
     raise ValueError(f"expected text or a number (one torrc line), got {show(value)}")
 
 
-TorrcLine = Annotated[str, BeforeValidator(_torrc_line, json_schema_input_type=str | float)]
+TorrcLine = Annotated[str, parsed(_torrc_line, str | float)]
 """The one value of a torrc option."""
 TorrcLines = Annotated[
     tuple[str, ...],
-    BeforeValidator(
+    parsed(
         lambda value: tuple(
             map(_torrc_line, value if isinstance(value, list) and value else [value])
         ),
-        json_schema_input_type=str | float | Annotated[list[str | float], Field(min_length=1)],
+        str | float | Annotated[list[str | float], Field(min_length=1)],
     ),
 ]
 """The values of a torrc option, one for each line."""

@@ -5,12 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from analysis.judgement.claims.directions import DIRECTIONS
 from onionlab.errors import UserError
@@ -138,13 +134,6 @@ def test_a_mistake_is_named_with_its_line(read: Read, old: str, new: str, messag
     assert caught.value.hint == "docs/reference/claims.md explains every key"
 
 
-def test_all_mistakes_are_listed(read: Read) -> None:
-    text = CLAIMS.replace("[rr, ewma]", "[rr, x]").replace("[many, few]", "[many, more]")
-    with pytest.raises(UserError, match="2 things are wrong") as caught:
-        read(text)
-    assert len(caught.value.message.splitlines()) == 3
-
-
 def test_a_list_whose_only_item_is_wrong_is_not_empty(read: Read) -> None:
     one = CLAIMS[: CLAIMS.index("  - id: second")]
     with pytest.raises(UserError, match="direction: expected one of lowest") as caught:
@@ -173,58 +162,6 @@ def test_a_file_that_is_not_there(checkout: Path) -> None:
     with pytest.raises(UserError) as caught:
         load_claims("swr", root=REPOSITORY)
     assert 'did you mean "swrr"' in caught.value.message
-
-
-JUNK = st.one_of(
-    st.none(),
-    st.booleans(),
-    st.integers(-3, 30),
-    st.floats(allow_nan=False),
-    st.text(max_size=6),
-    st.sampled_from(["rr", "web", "all", "few", "foo", "rises", "ttfb_p50_s", "first"]),
-    st.lists(st.sampled_from(["rr", "few", 3, "timeout_rate", None]), max_size=3),
-    st.dictionaries(st.sampled_from(["id", "class"]), st.integers(), max_size=2),
-)
-
-
-@settings(max_examples=120, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(data=st.data())
-def test_a_changed_file_is_read_or_refused_with_a_line(read: Read, data: st.DataObject) -> None:
-    content: dict[str, Any] = yaml.safe_load(CLAIMS)
-    for _ in range(data.draw(st.integers(1, 3))):
-        entry = data.draw(st.sampled_from([content, *content["claims"]]))
-        name = data.draw(st.sampled_from([*entry, "extra"]))
-        if name == "claims":
-            continue
-        if data.draw(st.booleans()):
-            entry.pop(name, None)
-        else:
-            entry[name] = data.draw(JUNK)
-    text = yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
-    try:
-        claims = read(text)
-    except UserError as error:
-        lines = error.message.splitlines()
-        for line in lines[1:] if len(lines) > 1 else lines:
-            assert re.fullmatch(r"\s*experiments/claims/it\.yaml:[0-9]+: .+", line), line
-    else:
-        for claim in claims.claims:
-            direction = DIRECTIONS[claim.direction]
-            assert len(claim.levels) >= direction.min_levels
-            assert len(claim.variants) >= direction.min_variants
-
-
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.integers(0, len(CLAIMS)), st.integers(0, 30), st.text(max_size=4))
-def test_any_cut_is_read_or_refused(read: Read, start: int, length: int, put: str) -> None:
-    message = "experiments/claims/it.yaml"
-    try:
-        claims = read(CLAIMS[:start] + put + CLAIMS[start + length :])
-    except UserError as error:
-        message = error.message
-    else:
-        assert claims.claims
-    assert "experiments/claims/it.yaml" in message
 
 
 # The claims that come with the project.

@@ -8,8 +8,8 @@ import pytest
 from onionlab.cli import main
 from onionlab.commands import list as list_command
 from onionlab.commands import schema as schema_command
+from onionlab.experiment.header import ExperimentFile
 from onionlab.experiment.reference import SCHEMAS, editor_schema
-from onionlab.experiment.schema import ExperimentFile
 
 from .conftest import VALID
 

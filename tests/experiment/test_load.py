@@ -7,13 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from onionlab.errors import UserError
 from onionlab.experiment import Experiment, load, parse_seeds
-from onionlab.experiment.scaling import scale_settings
-from onionlab.experiment.schema import Settings
 from onionlab.network.sample import ADDRESSES_PER_ROLE
 from onionlab.runs.study_file import published_cell_times
 
@@ -62,18 +58,6 @@ def test_pauses(load_text: LoadText, written: str, times_s: tuple[float, ...]) -
     assert load_text(text).levels["foo"].settings.traffic["web"].pause.times_s == times_s
 
 
-@pytest.mark.parametrize(
-    ("written", "where", "share"),
-    [("all", "all", 1.0), ("relays", "relays", 1.0), ('{fraction: "25 %"}', "relays", 0.25)],
-)
-def test_deployments(load_text: LoadText, written: str, where: str, share: float) -> None:
-    experiment = load_text(VALID + "  \n").levels["foo"]
-    assert experiment.settings.tor.deployment.where == "all"
-    text = VALID.replace("  baseline: ewma\n", f"  baseline: ewma\n  deployment: {written}\n")
-    deployment = load_text(text).levels["foo"].settings.tor.deployment
-    assert (deployment.where, deployment.fraction) == (where, share)
-
-
 def test_torrc_options_are_lines(load_text: LoadText) -> None:
     text = VALID.replace(
         "  baseline: ewma\n",
@@ -110,15 +94,6 @@ def test_a_chain_of_files(checkout: Path, write: Write) -> None:
     assert experiment.files == tuple(
         f"experiments/{name}.yaml" for name in ("foo", "base/b", "base/a", "base/c")
     )
-
-
-def test_of_several_files_the_later_one_wins(checkout: Path, write: Write) -> None:
-    write("base/a", VALID + "# a\n")
-    write("base/b", 'time: {measured: "90 s"}\ntraffic: {web: {count: 5}}\n')
-    write("base/c", "traffic: {web: {count: 6}}\n")
-    write("foo", "extends: [base/a.yaml, base/b.yaml, base/c.yaml]\n")
-    settings = load("foo", root=checkout).levels["foo"].settings
-    assert (settings.traffic["web"].count, settings.time.measured_s) == (6, 90.0)
 
 
 def test_an_error_points_to_the_file_it_stands_in(checkout: Path, write: Write) -> None:
@@ -175,13 +150,10 @@ def test_without_figures_there_is_each_kind_for_each_level(load_text: LoadText) 
         ("y-ttfb-320kib", "ttfb-320kib", "y"),
         ("y-quantile-ratios", "quantile-ratios", "y"),
     ]
-
-
-def test_one_variant_has_no_figure_that_compares(load_text: LoadText) -> None:
     one = VALID.replace(
         "variants: [rr, ewma]\n  baseline: ewma", "variants: [stock]\n  baseline: stock"
     )
-    assert one != VALID
+    # One variant has no figure that compares.
     assert [figure.kind for figure in load_text(one).figures] == [
         "throughput-timeouts",
         "ttfb-320kib",
@@ -261,15 +233,6 @@ def test_endpoints_that_the_traffic_does_not_have_are_refused(
     assert message in refused.value.message
 
 
-def test_endpoints_are_kept_in_their_order(load_text: LoadText) -> None:
-    named = "[{class: all, metric: timeout_rate}, {class: web, metric: ttfb_p90_s}]"
-    experiment = load_text(f"{VALID}endpoints: {named}\n")
-    assert [one.metric for one in experiment.endpoints] == ["timeout_rate", "ttfb_p90_s"]
-    five = str([{"class": "web", "metric": f"m{n}"} for n in range(5)])
-    with pytest.raises(UserError, match="endpoints"):
-        load_text(f"{VALID}endpoints: {five}\n")
-
-
 def test_names(checkout: Path, write: Write, tmp_path: Path) -> None:
     write("swrr-5mid", VALID)
     elsewhere = tmp_path / "mine.yaml"
@@ -341,20 +304,11 @@ def test_scale(load_text: LoadText) -> None:
         "authorities stay 3: they carry no load",
     ]
     assert experiment.shrunk == []
+    exit_factor = network.capacity_total_factor("exit")
+    assert network.relays.exit.count * exit_factor == pytest.approx(0.5 * 1)
     # From the full size again, not from the smaller one.
     assert smaller.with_overrides(scale=1.0, seeds=2) == experiment
     assert smaller.with_overrides() == smaller
-
-
-def test_what_levels_share_is_said_once(load_text: LoadText) -> None:
-    few = "few: {label: few, overrides: {network: {relays: {middle: {count: 2}}}}}"
-    experiment = load_text(VALID + f"levels:\n  {few}\n  many: {{label: many}}\n")
-    lines = experiment.with_overrides(scale=0.5).shrunk
-    assert [line for line in lines if "web clients" in line] == ["web clients 4 -> 2"]
-    assert [line.partition(" (")[0] for line in lines if "middle" in line] == [
-        "few: middle relays 2 -> 1",
-        "many: middle relays 3 -> 2, each with 0.75 times the capacity",
-    ]
 
 
 @pytest.mark.parametrize(
@@ -376,39 +330,6 @@ def test_counts_are_rounded_half_up_and_at_least_one(
     text = VALID.replace("geography:", f"perf_clients: {count}\n  geography:")
     settings = load_text(text).with_overrides(scale=scale).levels["foo"].settings
     assert settings.network.perf_clients == scaled
-
-
-COUNTS = st.integers(min_value=0, max_value=300)
-
-
-@given(
-    st.fixed_dictionaries(dict.fromkeys(("exitguard", "guard", "exit", "middle"), COUNTS)),
-    st.floats(min_value=0.001, max_value=10),
-    st.floats(min_value=0.1, max_value=10),
-)
-def test_a_role_keeps_its_share_of_capacity(
-    counts: dict[str, int], scale: float, factor: float
-) -> None:
-    relays = {role: {"count": count} for role, count in counts.items()}
-    relays["guard"]["capacity_factor"] = 2
-    full = Settings.model_validate(
-        {
-            "network": {
-                "relays": relays,
-                "capacity_factor": factor,
-                "servers": {"count": 1, "bandwidth": "1 Gbit"},
-                "geography": "x",
-            },
-            "traffic": {"web": {"count": 1, "request": "1 B", "timeout": "1 s", "stallout": "1 s"}},
-            "tor": {"variants": ["a"], "baseline": "a"},
-            "time": {"bootstrap": "1 s", "warm_up": "1 s", "measured": "1 s", "drain": "1 s"},
-        }
-    )
-    network = scale_settings(full, scale).network
-    for role, entry in network.relays.items():
-        total = entry.count * network.capacity_total_factor(role)
-        own = 2 if role == "guard" else 1
-        assert total == pytest.approx(scale * counts[role] * factor * own)
 
 
 @pytest.mark.parametrize("scale", [0, -1, float("nan"), float("inf"), 101])

@@ -29,22 +29,11 @@ CASES = {
         '17: traffic.web.request: expected a size such as "320 KiB", got "320 Kb!": '
         f'{UNITS_OF_SIZE}; did you mean "320 KB"?',
     ),
-    "number without unit": (
-        '"320 KiB"',
-        "320",
-        '17: traffic.web.request: expected a size such as "320 KiB", got 320: '
-        "a quantity needs its unit",
-    ),
     "timeout of zero": (
         'timeout: "60 s"',
         'timeout: "0 s"',
         '19: traffic.web.timeout: expected a time such as "60 s", got "0 s": '
         "it must be more than 0, or use none",
-    ),
-    "measured span empty": (
-        '"120 s"',
-        '"0 s"',
-        '30: time.measured: expected a time such as "60 s", got "0 s": it must be more than 0',
     ),
     "unknown key": (
         "    timeout:",
@@ -84,20 +73,10 @@ CASES = {
         "count: four",
         '16: traffic.web.count: expected a whole number, got "four"',
     ),
-    "a number with a unit where a count belongs": (
-        "count: 4",
-        "count: 4.0",
-        "16: traffic.web.count: expected a whole number, got 4.0",
-    ),
     "no traffic": (
         VALID[VALID.index("traffic:") : VALID.index("tor:")],
         "traffic: {}\n",
         "14: traffic: expected 1 or more entries",
-    ),
-    "true where a number belongs": (
-        "count: 4",
-        "count: true",
-        "16: traffic.web.count: expected a whole number, got true",
     ),
     "a class with a bad name": (
         "  web:",
@@ -139,11 +118,6 @@ CASES = {
         '["1 s", "5 h"]',
         "18: traffic.web.pause: expected at most 10000 pauses; make step larger",
     ),
-    "pause of another word": (
-        '{uniform: ["1 s", "3 s"]}',
-        "never",
-        "18: traffic.web.pause: expected uniform or choices; without a pause write none",
-    ),
     "pause the wrong way round": (
         '["1 s", "3 s"]',
         '["3 s", "1 s"]',
@@ -175,21 +149,10 @@ CASES = {
         "count: 0",
         "14: traffic: no client: every class has a count of 0",
     ),
-    "no client but perf clients": (
-        VALID[VALID.index("  geography:") : VALID.index("    request:")],
-        "  geography: internet-2019\n  perf_clients: 3\ntraffic:\n  web:\n    count: 0\n",
-        "15: traffic: no client: every class has a count of 0",
-    ),
     "more clients than addresses": (
         "count: 4",
         "count: 70000",
         f"14: traffic: more clients than addresses: 70000 of them, {ADDRESSES_PER_ROLE} addresses",
-    ),
-    "more servers than addresses": (
-        "    count: 2\n    bandwidth",
-        "    count: 70000\n    bandwidth",
-        "11: network.servers.count: more servers than addresses: 70000 of them, "
-        f"{ADDRESSES_PER_ROLE} addresses",
     ),
     "clients that come too late": (
         'after: "5 s"',
@@ -288,22 +251,12 @@ CASES = {
         "1: engine.shadow.experimental.use_preload_openssl_crypto: cannot be true here: "
         "Tor 0.4.9 exits at start with it (its AES self-test fails)",
     ),
-    "an option of Shadow with a bad value": (
-        "title:",
-        "engine: {shadow: {general: {parallelism: all}}}\ntitle:",
-        '1: engine.shadow.general.parallelism: expected a whole number, got "all"',
-    ),
     "an option of Shadow with a word for a number": (
         "title:",
         "engine: {shadow: {general: {parallelism: true, log_level: warn}}}\ntitle:",
         "1: engine.shadow.general.parallelism: expected a whole number, got true",
         "1: engine.shadow.general.log_level: expected one of error, warning, info, debug, trace, "
         'got "warn"; did you mean "warning"?',
-    ),
-    "a class named like the servers": (
-        "  web:\n",
-        "  server:\n",
-        "15: traffic.server: this name belongs to what the servers run",
     ),
     "a bootstrap that ends before clients' Tors begin": (
         'bootstrap: "5 min"',
@@ -357,12 +310,6 @@ CASES = {
         "    cc_alg: 0\n",
         "    cc_alg: 0\n    circwindow: 50000\n",
         "27: tor.consensus_params.circwindow: Tor 0.4.9 accepts 100 to 1000, and replaces other "
-        "values by the nearest of these",
-    ),
-    "a parameter below Tor's range": (
-        "cc_alg: 0",
-        "cc_cwnd_init: 30",
-        "26: tor.consensus_params.cc_cwnd_init: Tor 0.4.9 accepts 31 to 10000, and replaces other "
         "values by the nearest of these",
     ),
     "parameters of the congestion control that is off": (
@@ -556,11 +503,6 @@ CASES = {
         "  baseline: ewma\n  torrc: {all: {NumCPUs: 1, numcpus: 2}}\n",
         "25: tor.torrc.all.numcpus: Tor does not tell cases apart, and NumCPUs is set here too",
     ),
-    "a torrc value that goes on in the next line": (
-        "  baseline: ewma\n",
-        "  baseline: ewma\n  torrc: {all: {ContactInfo: 'me \\'}}\n",
-        '25: tor.torrc.all.ContactInfo: expected text or a number (one torrc line), got "me \\\\"',
-    ),
     "no seeds": (
         "seeds: 2",
         "seeds: 0",
@@ -618,11 +560,6 @@ CASES = {
         'drain: "60 s"',
         'drain: "60 x"\nlevels: {x: {label: x, overrides: {time: {drain: "60 s"}}}}',
         '31: time.drain: expected a time such as "60 s", got "60 x": the units are ms, s, min, h',
-    ),
-    "a figure of no level": (
-        "title:",
-        "figures:\n- {id: a, kind: ttfb-320kib, level: fo}\ntitle:",
-        '2: figures[1].level: expected one of the levels foo, got "fo"; did you mean "foo"?',
     ),
     "a figure that could be of two levels": (
         "title:",

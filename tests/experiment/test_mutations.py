@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -89,23 +88,6 @@ def test_any_edit(valid_one: Path, start: int, length: int, snippet: str) -> Non
     check(FULL[:start] + snippet + FULL[start + length :], valid_one)
 
 
-@RELAXED
-@given(st.lists(st.integers(0, FULL.count("\n")), min_size=1, max_size=4))
-def test_any_lines_missing_or_twice(valid_one: Path, chosen: list[int]) -> None:
-    lines = FULL.splitlines(keepends=True)
-    missing = [line for number, line in enumerate(lines) if number not in chosen]
-    check("".join(missing), valid_one)
-    twice = [line * (1 + (number in chosen)) for number, line in enumerate(lines)]
-    check("".join(twice), valid_one)
-
-
-@RELAXED
-@given(st.integers(0, len(FULL)), st.binary(max_size=4))
-def test_any_bytes(valid_one: Path, start: int, noise: bytes) -> None:
-    content = FULL.encode()
-    check(content[:start] + noise + content[start:], valid_one)
-
-
 def paths(value: object, prefix: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
     found = [prefix] if prefix else []
     children: list[tuple[str | int, object]] = []
@@ -160,7 +142,3 @@ def test_a_misspelt_key_is_refused(valid_one: Path, path: tuple[str | int, ...])
         return  # names that the file chooses
     with pytest.raises(UserError, match="_x"):
         load("foo", root=valid_one)
-
-
-def test_the_full_file_is_valid(load_text: Callable[[str], object]) -> None:
-    load_text(FULL)

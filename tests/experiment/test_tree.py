@@ -1,20 +1,9 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from onionlab.yamlfile import tree
 from onionlab.yamlfile.tree import Node, YamlError, merge, plain, read_tree
-
-KEYS = st.sampled_from(["a", "b", "c"])
-SCALARS = st.integers(0, 3) | st.sampled_from(["x", "y"]) | st.none()
-TREES = st.recursive(
-    SCALARS | st.lists(SCALARS, max_size=2),
-    lambda below: st.dictionaries(KEYS, below, max_size=3),
-    max_leaves=8,
-)
-MAPPINGS = st.dictionaries(KEYS, TREES, max_size=3)
 
 
 def node(value: object, file: str = "f") -> Node:
@@ -31,45 +20,6 @@ def merged(*values: object) -> object:
     for value in values[1:]:
         result = merge(result, node(value))
     return plain(result)
-
-
-def leaves(value: object, path: tuple[str, ...] = ()) -> dict[tuple[str, ...], object]:
-    """Everything that is not a mapping with keys, by its path."""
-    if isinstance(value, dict) and value:
-        found: dict[tuple[str, ...], object] = {}
-        for key, child in value.items():
-            found |= leaves(child, (*path, key))
-        return found
-    return {path: value}
-
-
-@given(MAPPINGS, MAPPINGS)
-def test_the_later_one_wins_and_the_rest_stays(
-    base: dict[str, object], over: dict[str, object]
-) -> None:
-    result = leaves(merged(base, over))
-    for path, value in leaves(over).items():
-        # An empty mapping on top of a mapping adds nothing; on anything else it replaces it.
-        assert value == {} or result[path] == value
-    for path, value in leaves(base).items():
-        untouched = not any(
-            path[: len(p)] == p or p[: len(path)] == path for p in leaves(over) if p
-        )
-        if untouched and over and path:
-            assert result[path] == value
-
-
-@given(MAPPINGS, MAPPINGS)
-def test_every_value_keeps_its_file(base: dict[str, object], over: dict[str, object]) -> None:
-    result = merge(node(base, "base"), node(over, "over"))
-    for path, value in leaves(plain(result)).items():
-        found = result
-        for key in path:
-            child = found.get(key)
-            assert child is not None
-            found = child
-        if found.file == "base":
-            assert leaves(base).get(path, {}) == value
 
 
 def test_lists_are_replaced() -> None:

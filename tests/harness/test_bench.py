@@ -12,7 +12,7 @@ import pytest
 from analysis.formats.plan_file import Request
 from onionlab.errors import UserError
 from onionlab.experiment import load
-from onionlab.experiment.schema import Torrc
+from onionlab.experiment.settings import Torrc
 from onionlab.network import sample_network
 from onionlab.programs.tor.build import BuiltTor
 from onionlab.rundir.compose import network_request
@@ -63,6 +63,20 @@ def test_any_variant_can_be_taken_into_an_experiment(open_bench: Any, tmp_path: 
     assert _composed(several) == [
         (level, name) for level in levels for name in ("stream-list", "rr")
     ]
+
+
+def test_a_job_uses_the_settings_of_its_plan_and_reads_no_experiment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    experiment = load("quick", root=REPOSITORY).with_overrides(scale=0.5, seeds=[3])
+    monkeypatch.delattr(benches, "load")
+    bench = benches._bench(REPOSITORY, Request("quick"), print, experiment.resolved)
+    assert bench.experiment.levels == experiment.levels
+    assert bench.experiment.seeds == (3,)
+    older = experiment.resolved
+    del older["levels"]["quick"]["settings"]["time"]["drain_s"]
+    with pytest.raises(UserError, match="another version of onionlab made the plan"):
+        benches._bench(REPOSITORY, Request("quick"), print, older)
 
 
 class OldTor(BuiltTor):

@@ -1,4 +1,4 @@
-"""Whether a client's log shows that its streams shared one circuit."""
+"""Check from a client's log that its streams used the required circuits."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from onionlab.rundir.circuits import SharedCircuit, circuit_problem
-from onionlab.rundir.verify_tor import Expectation, RunRefusedError, verify_tor_logs
+from onionlab.rundir.circuits import Rendezvous, SharedCircuit
+from onionlab.rundir.verify import Expectation, RunRefusedError, verify_tor_logs
 
 GUARD, MIDDLE, EXIT, OTHER = (letter * 40 for letter in "ABCD")
 WANTED = SharedCircuit(2, (frozenset({GUARD}), frozenset({MIDDLE}), frozenset({EXIT})))
@@ -30,11 +30,11 @@ GOOD = [NOISE, attached(7), attached(7, 15), PATH, PATH]
 
 
 def test_two_streams_on_one_circuit() -> None:
-    assert circuit_problem(GOOD, WANTED) is None
+    assert WANTED.find_problem(GOOD) is None
     # Directory requests have circuits of their own; a path is told more than once.
     own = f"{STAMP}connection_ap_handshake_send_begin(): Address/port sent, ap socket -1"
     internal = f"{STAMP}internal circ (length 1): ${OTHER}(open)"
-    assert circuit_problem([*GOOD, f"{own}, n_circ_id 9", internal, PATH], WANTED) is None
+    assert WANTED.find_problem([*GOOD, f"{own}, n_circ_id 9", internal, PATH]) is None
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_two_streams_on_one_circuit() -> None:
     ],
 )
 def test_anything_else_is_told(lines: list[str], problem: str) -> None:
-    assert problem in str(circuit_problem(lines, WANTED))
+    assert problem in str(WANTED.find_problem(lines))
 
 
 def test_a_run_is_refused_for_it(tmp_path: Path) -> None:
@@ -66,3 +66,65 @@ def test_a_run_is_refused_for_it(tmp_path: Path) -> None:
     log.write_text("".join(f"{line}\n" for line in [*GOOD[:2], attached(8), PATH, PATH]))
     with pytest.raises(RunRefusedError, match="spread over 2 circuits instead of one: client1"):
         verify_tor_logs(tmp_path, expectations, [])
+
+
+OVER_RENDEZVOUS = Rendezvous(frozenset((GUARD,)), frozenset((GUARD, MIDDLE, EXIT)))
+
+SERVICE = (
+    "[info] hs_client_receive_rendezvous2(): Got RENDEZVOUS2 cell from hidden service "
+    "on circuit 39."
+)
+JOINED = (
+    "[info] connection_ap_handshake_attach_circuit(): rend joined circ 39 (id: 14) already here. "
+    "Attaching. (stream 4 sec old)"
+)
+ITS_PATH = (
+    f"[info] internal (high-uptime) circ (length 3): ${GUARD}(open) ${MIDDLE}(open) ${EXIT}(open)"
+)
+SENT = "[info] connection_ap_handshake_send_begin(): Address/port sent, ap socket 14, n_circ_id 39"
+DIRECTORY = [
+    "[info] internal circ (length 1): $" + "E" * 40 + "(open)",
+    SENT.replace("socket 14", "socket -1").replace("39", "7"),
+]
+JOINED_LOG = [
+    *DIRECTORY,
+    SERVICE,
+    JOINED,
+    ITS_PATH,
+    SENT,
+    ITS_PATH,
+    JOINED,
+    ITS_PATH,
+    SENT,
+]
+
+
+def test_streams_over_a_circuit_that_a_service_joined_are_what_is_wanted() -> None:
+    assert OVER_RENDEZVOUS.find_problem(JOINED_LOG) is None
+
+
+@pytest.mark.parametrize(
+    ("lines", "problem"),
+    [
+        ([], "no stream was ever attached"),
+        (DIRECTORY, "no stream was ever attached"),
+        (
+            [*JOINED_LOG, SENT.replace("39", "40")],
+            "1 of 3 streams were attached to a circuit that no service",
+        ),
+        ([line for line in JOINED_LOG if line != SERVICE], "2 of 2 streams"),
+        ([line for line in JOINED_LOG if line != JOINED], "2 of 2 streams"),
+        ([line.replace(MIDDLE, GUARD) for line in JOINED_LOG], "2 different relays"),
+        ([line.replace(f"${MIDDLE}(open) ", "") for line in JOINED_LOG], "2 different relays"),
+        ([line.replace(MIDDLE, OTHER) for line in JOINED_LOG], "relay of another network"),
+        (
+            [
+                line.replace(GUARD, "X").replace(MIDDLE, GUARD).replace("X", MIDDLE)
+                for line in JOINED_LOG
+            ],
+            "starts at a relay that is not a guard",
+        ),
+    ],
+)
+def test_all_else_is_refused(lines: list[str], problem: str) -> None:
+    assert problem in (OVER_RENDEZVOUS.find_problem(lines) or "")

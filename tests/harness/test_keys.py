@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 from Crypto.PublicKey import ECC, RSA
 
-from onionlab.rundir.keycache import authority_keys, has_keys, relay_keys
 from onionlab.rundir.keys import (
-    AuthorityKeys,
+    RelayKeys,
+    has_keys,
+    load_keys,
     make_authority_keys,
     make_onion_service_keys,
     make_relay_keys,
@@ -22,7 +23,7 @@ from onionlab.rundir.keys import (
 
 
 @pytest.fixture(scope="module")
-def authority() -> AuthorityKeys:
+def authority() -> RelayKeys:
     return make_authority_keys(1, "authority1")
 
 
@@ -68,7 +69,7 @@ def test_an_ed25519_file_has_tors_format_and_a_clamped_scalar() -> None:
     assert scalar[31] & 0b11000000 == 0b01000000
 
 
-def test_a_certificate_is_signed_by_both_keys(authority: AuthorityKeys) -> None:
+def test_a_certificate_is_signed_by_both_keys(authority: RelayKeys) -> None:
     certificate = authority.files["authority_certificate"].decode()
     identity = RSA.import_key(block(certificate, "RSA PUBLIC KEY", "dir-identity-key"))
     signing = RSA.import_key(block(certificate, "RSA PUBLIC KEY", "dir-signing-key"))
@@ -84,7 +85,7 @@ def test_a_certificate_is_signed_by_both_keys(authority: AuthorityKeys) -> None:
     assert unsign(identity, signature) == hashlib.sha1(body.encode()).digest()
 
 
-def test_a_certificate_is_valid_at_the_simulated_start(authority: AuthorityKeys) -> None:
+def test_a_certificate_is_valid_at_the_simulated_start(authority: RelayKeys) -> None:
     certificate = authority.files["authority_certificate"].decode()
     published = re.search(r"dir-key-published (.*)", certificate)
     expires = re.search(r"dir-key-expires (.*)", certificate)
@@ -97,25 +98,23 @@ def test_a_certificate_is_valid_at_the_simulated_start(authority: AuthorityKeys)
 @pytest.fixture
 def fresh_memory() -> Iterator[None]:
     """Nothing is remembered in the process: only files count."""
-    for one in (authority_keys, relay_keys):
-        one.cache_clear()
+    load_keys.cache_clear()
     yield
-    for one in (authority_keys, relay_keys):
-        one.cache_clear()
+    load_keys.cache_clear()
 
 
-def cached(root: Path) -> AuthorityKeys:
-    authority_keys.cache_clear()
-    return authority_keys(root, 1, "authority1")
+def cached(root: Path) -> RelayKeys:
+    load_keys.cache_clear()
+    return load_keys(root, 1, "authority1", is_authority=True)
 
 
 @pytest.mark.usefixtures("fresh_memory")
 def test_drawn_once_and_read_back(
-    tmp_path: Path, authority: AuthorityKeys, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, authority: RelayKeys, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drawn: list[str] = []
 
-    def make(seed: int, name: str) -> AuthorityKeys:
+    def make(seed: int, name: str) -> RelayKeys:
         drawn.append(f"{seed} {name}")
         return authority
 
@@ -129,7 +128,7 @@ def test_drawn_once_and_read_back(
 @pytest.mark.usefixtures("fresh_memory")
 @pytest.mark.parametrize("damage", ["cut", "changed", "empty", "other"])
 def test_a_damaged_cache_is_drawn_again(
-    tmp_path: Path, authority: AuthorityKeys, monkeypatch: pytest.MonkeyPatch, damage: str
+    tmp_path: Path, authority: RelayKeys, monkeypatch: pytest.MonkeyPatch, damage: str
 ) -> None:
     monkeypatch.setattr("onionlab.rundir.keys.make_authority_keys", lambda _seed, _name: authority)
     cached(tmp_path)
@@ -151,13 +150,13 @@ def test_a_damaged_cache_is_drawn_again(
 @pytest.mark.usefixtures("fresh_memory")
 def test_a_relays_keys_are_drawn_once_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = make_relay_keys(1, "relay1guard")
-    assert relay_keys(tmp_path, 1, "relay1guard") == made
+    assert load_keys(tmp_path, 1, "relay1guard") == made
     assert not has_keys(tmp_path, 1), "those of authorities take time"
-    relay_keys.cache_clear()
+    load_keys.cache_clear()
     monkeypatch.delattr("onionlab.rundir.keys.make_relay_keys")
-    assert relay_keys(tmp_path, 1, "relay1guard") == made
-    with pytest.raises(AttributeError):
-        relay_keys(tmp_path, 2, "relay1guard")
+    assert load_keys(tmp_path, 1, "relay1guard") == made
+    with pytest.raises(NameError):
+        load_keys(tmp_path, 2, "relay1guard")
 
 
 def test_an_onion_services_address_is_that_of_its_secret_key() -> None:

@@ -163,7 +163,7 @@ def test_levels_that_share_runs_are_named(tmp_path: Path, monkeypatch: pytest.Mo
     runs.append(PlannedRun("b1", "other", "rr", 1))  # as with a deployment of 0 %
     bench = SimpleNamespace(
         experiment=SimpleNamespace(
-            name="e", warnings=(), levels={"short": SimpleNamespace(settings=None)}
+            name="e", warnings=(), resolved={}, levels={"short": SimpleNamespace(settings=None)}
         ),
         engine=SimpleNamespace(name="uml"),
     )

@@ -21,7 +21,7 @@ from onionlab.engines.uml import engine as uml
 from onionlab.paths import code_root, working_root
 from onionlab.programs.tor.variants import load_registry
 from onionlab.rundir.compose import RunDirectory
-from onionlab.rundir.verify_tor import verify_tor_logs
+from onionlab.rundir.verify import verify_tor_logs
 from onionlab.runs import planning
 from onionlab.runs.bench import Bench, open_bench
 from onionlab.runs.planning import make_plan

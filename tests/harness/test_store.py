@@ -24,7 +24,7 @@ from analysis.formats.json_files import read_json, write_json
 from analysis.formats.manifest import Manifest, identity_hash
 from onionlab.engines.processes import MemorySampler, kill_processes_below, with_parent_death_signal
 from onionlab.errors import UserError
-from onionlab.rundir.verify_tor import (
+from onionlab.rundir.verify import (
     Expectation,
     ProofRequirement,
     RunRefusedError,

@@ -14,8 +14,9 @@ import pytest
 
 from onionlab.engines.shadow.engine import ShadowEngine
 from onionlab.experiment import load
-from onionlab.experiment.schema import Scheduler, Settings, Torrc
+from onionlab.experiment.settings import Scheduler, Settings, Torrc
 from onionlab.experiment.tor_options import (
+    HostOptions,
     Layer,
     describe_settings,
     parse_options,
@@ -216,9 +217,9 @@ def test_a_manifest_has_options_by_role_and_variant() -> None:
     fast, slow = (Layer("host", {"bandwidthrate": (rate,)}) for rate in ("9", "1"))
     relay = Layer("tor.torrc.relay", {"Log": ("info file x",)})
     hosts = [
-        ("exit", rr, [base, relay, fast]),
-        ("exit", rr, [base, slow]),
-        ("client", ewma, [base]),
+        HostOptions("exit", rr, [base], [relay], [fast]),
+        HostOptions("exit", rr, [base], [], [slow]),
+        HostOptions("client", ewma, [base], []),
     ]
     found = describe_settings(hosts)
     assert {

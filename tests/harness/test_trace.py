@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
 
 import pytest
 from pydantic import TypeAdapter, ValidationError
@@ -12,14 +11,14 @@ from pydantic import TypeAdapter, ValidationError
 from analysis.formats.files import TRACE_PLAN
 from onionlab.engines.shadow.engine import ShadowEngine
 from onionlab.errors import UserError
-from onionlab.experiment.values import Traced, traced
+from onionlab.experiment.settings import Traced, TracedRelays
 from onionlab.programs.tor.variants import tor_series
 from onionlab.rundir.trace import TRACE_FILE, traced_series
-from onionlab.rundir.verify_tor import Expectation, RunRefusedError, verify_tor_logs
+from onionlab.rundir.verify import Expectation, RunRefusedError, verify_tor_logs
 
 from .test_rundir import REPOSITORY, composed
 
-KIND = TypeAdapter(Annotated[Traced, traced(("guard", "exit"))])
+KIND = TypeAdapter(TracedRelays)
 SAYS = "[notice] Cell trace in use: file.\n"
 
 
@@ -82,20 +81,6 @@ def test_traced_relays_say_so_and_run_the_traced_build(
             plain = "tor-circuit-policy"
             assert tor.program == (f"{plain}+cell-trace" if host in found else plain)
     assert run.tor_programs == ("tor-circuit-policy", "tor-circuit-policy+cell-trace")
-
-
-def test_a_smaller_share_is_part_of_a_larger_one(shadow_engine: ShadowEngine) -> None:
-    def of(share: float) -> set[str]:
-        run = composed(shadow_engine, trace=Traced("relays", share))
-        return {name for name, e in run.expectations.items() if e.traced}
-
-    assert len(of(0.5)) == 2
-    assert of(0.25) < of(0.5) < of(1.0)
-
-
-def test_a_share_of_less_than_one_relay(shadow_engine: ShadowEngine) -> None:
-    with pytest.raises(UserError, match=r"tor\.trace: 0\.1 of 4 relays is less than one"):
-        composed(shadow_engine, trace=Traced("relays", 0.1))
 
 
 def test_a_host_that_is_no_relay(shadow_engine: ShadowEngine) -> None:

@@ -8,8 +8,13 @@ import pytest
 
 from onionlab.engines.base import WATCHED_LATE_S
 from onionlab.experiment import Settings, load
-from onionlab.rundir.verify_tor import Expectation, ProofRequirement, RunRefusedError
-from onionlab.rundir.watch_tor import ProofDeadlines, ProofWatch
+from onionlab.rundir.verify import (
+    Expectation,
+    ProofDeadlines,
+    ProofRequirement,
+    ProofWatch,
+    RunRefusedError,
+)
 from onionlab.runs.bench import proofs_due
 
 REPOSITORY = Path(__file__).resolve().parents[2]

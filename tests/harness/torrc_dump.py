@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from analysis.formats.files import HOST_TEMPLATES
-from onionlab.experiment.tor_options import ADDED_LISTS, REPLACED_LISTS
+from onionlab.experiment.tor_parameters import ADDED_LISTS, REPLACED_LISTS
 from onionlab.tornet.torrc_options import read_lines
 
 REPOSITORY = Path(__file__).resolve().parents[2]

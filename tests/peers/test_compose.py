@@ -15,9 +15,8 @@ from onionlab.experiment.peers import PeersSettings
 from onionlab.programs.installed import Tool
 from onionlab.programs.libtorrent.variants import load_peer_variants
 from onionlab.rundir import RunDirectory
-from onionlab.rundir.peers import SEED_START_MS, compose_peers
-from onionlab.rundir.verify_peers import PeersExpectation, verify_peer_logs
-from onionlab.rundir.verify_tor import RunRefusedError
+from onionlab.rundir.peers import SEED_START_MS, PeersExpectation, compose_peers, verify_peer_logs
+from onionlab.rundir.verify import RunRefusedError
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 

@@ -8,7 +8,7 @@ import pytest
 
 from onionlab import paths
 from onionlab.experiment import experiment_names
-from onionlab.yamlfile.reading import display_name
+from onionlab.yamlfile.model import display_name
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 

@@ -14,13 +14,14 @@ import shipped
 from _pytest.mark import ParameterSet
 from harness.checkout import share_builds, ship
 
-from onionlab.experiment.tor_options import ADDED_LISTS, REPLACED_LISTS
 from onionlab.experiment.tor_parameters import (
+    ADDED_LISTS,
     CONDITIONS,
     CONSENSUS_PARAMETERS,
     OPTION_DEFAULTS,
     OVERRIDES,
     PARAMETER_DEFAULTS,
+    REPLACED_LISTS,
 )
 from onionlab.programs.tor.build import BuiltTor, ensure_variants
 from onionlab.programs.tor.check import Outcome, check_series, new_problems

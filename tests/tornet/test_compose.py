@@ -21,15 +21,15 @@ from onionlab.engines.shadow.engine import FIXED_ENVIRONMENT, ShadowEngine
 from onionlab.engines.uml.engine import UmlEngine
 from onionlab.errors import UserError
 from onionlab.experiment import Experiment, load
+from onionlab.experiment.settings import Deployment
 from onionlab.experiment.tornettools import TornetSettings
 from onionlab.experiment.tornettools_networks import require_networks
-from onionlab.experiment.values import Deployment
 from onionlab.programs.installed import Tool
 from onionlab.programs.tor.build import BuiltTor
 from onionlab.programs.tor.variants import TorVariant, load_variants
 from onionlab.rundir import RunDirectory
 from onionlab.rundir.tornet import addresses, compose_tornet, deployed_hosts
-from onionlab.rundir.verify_tor import ProofRequirement
+from onionlab.rundir.verify import ProofRequirement
 from onionlab.runs import bench as benches
 from onionlab.runs.bench import TornetBench
 from onionlab.runs.costs.requested_runs import estimate_level_cost

@@ -8,7 +8,7 @@ import pytest
 
 from onionlab.experiment import load
 from onionlab.experiment.tornettools import TornetSettings
-from onionlab.experiment.tornettools_writing import write_first_experiment
+from onionlab.experiment.tornettools_networks import write_first_experiment
 from onionlab.tornet.keeping import import_tornets
 
 from .tiny import TinyTornet

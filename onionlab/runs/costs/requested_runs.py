@@ -14,7 +14,7 @@ from onionlab.experiment.peers import PeersSettings
 from onionlab.experiment.tornettools import TornetSettings
 from onionlab.experiment.tornettools_networks import require_networks
 from onionlab.rundir.compose import engine_options
-from onionlab.rundir.markov import expected_endless_streams
+from onionlab.rundir.traffic import expected_endless_streams
 from onionlab.runs.bench import known_variants, select_variants
 from onionlab.runs.costs.run_cost import (
     IMPORTED,

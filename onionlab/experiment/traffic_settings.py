@@ -1,23 +1,28 @@
-"""The keys of `traffic`: what the clients of each class fetch, and when."""
+"""The keys of `traffic`, what clients fetch and when, and of `engine`."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import Field, GetJsonSchemaHandler, model_validator
+from pydantic import BeforeValidator, Field, GetJsonSchemaHandler, model_validator
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-from onionlab.experiment.schema.names import COUNT, IDENTIFIER
+from onionlab.experiment.network_settings import COUNT, IDENTIFIER
+from onionlab.tornet import shadow_options
 from onionlab.yamlfile import units
 from onionlab.yamlfile.field_types import (
+    AutomaticSize,
     Derived,
     OptionalTime,
     OptionalTimeSpan,
+    OptionType,
     PositiveTime,
     Size,
     Text,
     Time,
+    options_mapping,
 )
 from onionlab.yamlfile.model import Model, key
 
@@ -25,7 +30,7 @@ MAX_PAUSE_CHOICES = 10_000
 MAX_STREAMS = 1000
 MARKOV = "markov"
 MODEL_KEYS = ("flow_model", "stream_model", "packet_model")
-"""What a class of kind `markov` plays, each a file."""
+"""The files that a class of kind `markov` needs."""
 
 
 class Pause(Model):
@@ -51,17 +56,16 @@ class Pause(Model):
             return {}
         if not value or not isinstance(value, dict):
             raise ValueError("expected uniform or choices; without a pause write none")
+        if value.get("choices") == []:
+            raise ValueError("expected at least one pause in choices; without a pause write none")
+        if "step" in value and "uniform" not in value:
+            raise ValueError("expected uniform beside step")
         return value
 
     @model_validator(mode="after")
     def _one_rule(self) -> Pause:
-        given = self.model_fields_set
-        if {"uniform_s", "choices_s"} <= given:
+        if self.uniform_s is not None and self.choices_s:
             raise ValueError("expected one of uniform and choices, got both")
-        if "choices_s" in given and not self.choices_s:
-            raise ValueError("expected at least one pause in choices; without a pause write none")
-        if "step_s" in given and self.uniform_s is None:
-            raise ValueError("expected uniform beside step")
         if self.uniform_s is not None:
             low, high, step = (units.milliseconds(t) for t in (*self.uniform_s, self.step_s))
             if (high - low) % step:
@@ -78,7 +82,7 @@ class Pause(Model):
 
     @property
     def times_s(self) -> tuple[float, ...]:
-        """The pauses to draw from, each equally likely; empty if there is no pause.
+        """Return the pauses to draw from, each equally likely; empty if there is no pause.
 
         A list, because that is what TGen's pause action draws from.
         """
@@ -165,10 +169,75 @@ class TrafficClass(Model):
 
     @property
     def is_load(self) -> bool:
-        """Whether its clients are there for the load alone: no times of their streams count."""
+        """Return whether its clients are only load, so that times of their streams do not count."""
         return self.kind == MARKOV
 
     @property
     def models(self) -> dict[str, str]:
-        """The files of its Markov models, by their keys; empty with any other kind."""
+        """Return the files of its Markov models, by their keys; empty with any other kind."""
         return {name: path for name in MODEL_KEYS if (path := getattr(self, name)) is not None}
+
+
+RawOptions = dict[str, str | int | bool | None]
+
+
+class TgenOptions(Model):
+    """How TGen logs."""
+
+    heartbeat_s: PositiveTime = key(
+        "1 s", alias="heartbeat", description="interval of the log lines that have the goodput"
+    )
+    loglevel: Literal["message", "info"] = key(
+        "message", description="`info` adds a line for every activity of every stream: large logs"
+    )
+
+
+def _options(types: Mapping[str, OptionType]) -> BeforeValidator:
+    return options_mapping(types, shadow_options.REFUSED, shadow_options.SPOILING)
+
+
+class ShadowOptions(Model):
+    """Options of Shadow, passed on unchanged; see Shadow's configuration reference."""
+
+    general: Annotated[RawOptions, _options(shadow_options.GENERAL)] = key(
+        {}, description="Shadow's `general` section"
+    )
+    experimental: Annotated[RawOptions, _options(shadow_options.EXPERIMENTAL)] = key(
+        {}, description="Shadow's `experimental` section"
+    )
+    host_option_defaults: Annotated[RawOptions, _options(shadow_options.HOST_OPTION_DEFAULTS)] = (
+        key({}, description="Shadow's `host_option_defaults` section")
+    )
+
+
+class UmlOptions(Model):
+    """Options of the embedded engine. Only `congestion_control` affects results."""
+
+    congestion_control: Literal["cubic", "reno"] = key(
+        "cubic",
+        description="TCP's congestion control on all hosts; `cubic` is what Linux has, `reno` what "
+        "Shadow's own TCP has",
+    )
+    memory_bytes: AutomaticSize = key(
+        "automatic",
+        alias="memory",
+        description="limit for all hosts together; `automatic`: what a network of this size needs",
+    )
+    stall_timeout_s: PositiveTime = key(
+        "120 s",
+        alias="stall_timeout",
+        description="a run fails if a second of simulated time needs more wall time than this",
+    )
+
+
+class Engines(Model):
+    """Options of the engines. Options of an imported network are below those of Shadow."""
+
+    shadow: ShadowOptions = key({}, description="only used if Shadow is the engine")
+    uml: UmlOptions = key({}, description="only used if the embedded engine runs")
+
+
+class EngineSettings(Engines):
+    """Options of the engines and of TGen's logs."""
+
+    tgen: TgenOptions = key({}, description="TGen's logs")

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Literal, cast
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
-from onionlab.experiment.schema.names import COUNT, IDENTIFIER, POSITIVE_COUNT, RELAY_ROLES
 from onionlab.yamlfile.field_types import (
     Derived,
     Fraction,
@@ -17,6 +16,21 @@ from onionlab.yamlfile.field_types import (
     RegionalRate,
 )
 from onionlab.yamlfile.model import Model, key
+
+RELAY_ROLES = ("exitguard", "guard", "exit", "middle")
+
+MAX_COUNT = 1_000_000
+COUNT = Field(ge=0, le=MAX_COUNT)
+POSITIVE_COUNT = Field(ge=1, le=MAX_COUNT)
+IDENTIFIER = Field(pattern=r"^[a-z0-9][a-z0-9-]*$")
+
+ClassName = Annotated[str, Field(pattern=r"^[a-z]+$")]
+AnyClassName = Annotated[str, IDENTIFIER]
+"""A class in any kind of experiment, such as perf-exit of an imported network."""
+LevelName = Annotated[str, IDENTIFIER]
+MetricName = Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]
+ParameterName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]*$")]
+OptionName = Annotated[str, Field(pattern=r"^_{0,2}[A-Za-z][A-Za-z0-9_]*$")]
 
 
 class RelayRole(Model):
@@ -64,13 +78,13 @@ class Relays(Model):
         return named
 
     def items(self) -> Iterator[tuple[str, RelayRole]]:
-        """Role name and role, in the order of :data:`RELAY_ROLES`."""
+        """Yield name and relays of each role, in the order of :data:`RELAY_ROLES`."""
         for role in RELAY_ROLES:
             yield role, cast(RelayRole, getattr(self, role))
 
     @property
     def count(self) -> int:
-        """All relays together, without the authorities."""
+        """Return the number of all relays without the authorities."""
         return sum(role.count for _, role in self.items())
 
 

@@ -1,0 +1,292 @@
+"""The keys of a file that are not settings of its runs: title, networks, levels, figures."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar, get_args
+
+from pydantic import BeforeValidator, Field
+
+from analysis.formats.study import Scope
+from onionlab.experiment.network_settings import (
+    IDENTIFIER,
+    POSITIVE_COUNT,
+    RELAY_ROLES,
+    AnyClassName,
+    LevelName,
+    MetricName,
+)
+from onionlab.experiment.settings import Settings
+from onionlab.network.draws import MAX_SEED
+from onionlab.yamlfile.field_types import PositiveFraction, PositiveNumber, Text, one_of
+from onionlab.yamlfile.model import Model, key
+from onionlab.yamlfile.tree import Node, Problem
+from onionlab.yamlfile.units import nearest, show
+
+EXPERIMENTS = "experiments"
+SUFFIX = ".yaml"
+NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+RESERVED_NAMES = re.compile(r"figures(?:-.*)?|compare|nightly|celltrace-live|.*-engines")
+"""Folders of results of other commands, which an experiment of the same name would share."""
+MAX_SEEDS = 10_000
+MAX_REPEATS = 1_000
+
+
+def parse_file_names(value: object) -> tuple[str, ...]:
+    """Return one file name or a list of them as a tuple. Raises ValueError."""
+    listed = value if isinstance(value, list) and value else [value]
+    for one in listed:
+        if not isinstance(one, str) or not one.strip() or "\0" in one:
+            raise ValueError(f"expected a file such as base/table1.yaml or a list, got {show(one)}")
+    return tuple(listed)
+
+
+_NAME = Annotated[str, Field(min_length=1)]
+FileNames = Annotated[
+    tuple[str, ...],
+    BeforeValidator(
+        parse_file_names,
+        json_schema_input_type=_NAME | Annotated[list[_NAME], Field(min_length=1)],
+    ),
+]
+"""One file name, or a list of them."""
+
+
+def parse_networks(value: object) -> tuple[int, ...]:
+    """Return the networks of a number n (1 to n) or of a list. Raises ValueError."""
+    expected = (
+        f"expected a number of networks (1 to {MAX_SEEDS}) or a list of different ones such as "
+        "[1, 2, 7], got"
+    )
+    if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MAX_SEEDS:
+        return tuple(range(1, value + 1))
+    if not isinstance(value, (list, tuple)) or not 1 <= len(value) <= MAX_SEEDS:
+        raise ValueError(f"{expected} {'an empty list' if value == [] else show(value)}")
+    for one in value:
+        if isinstance(one, bool) or not isinstance(one, int):
+            raise ValueError(f"{expected} {show(one)} in the list")
+        if not 0 <= one <= MAX_SEED:
+            raise ValueError(f"{expected} {one}: not from 0 to {MAX_SEED}")
+    if len(set(value)) < len(value):
+        twice = next(one for one in value if value.count(one) > 1)
+        raise ValueError(f"{expected} {twice} twice")
+    return tuple(value)
+
+
+NETWORKS_SCHEMA = (
+    Annotated[int, Field(ge=1, le=MAX_SEEDS)]
+    | Annotated[
+        list[Annotated[int, Field(ge=0, le=MAX_SEED)]],
+        Field(min_length=1, json_schema_extra={"uniqueItems": True}),
+    ]
+)
+Networks = Annotated[
+    tuple[int, ...], BeforeValidator(parse_networks, json_schema_input_type=NETWORKS_SCHEMA)
+]
+"""A number n (networks 1 to n) or a list of different networks. A network is its seed."""
+
+
+DefaultFigureKind = Literal["throughput-timeouts", "ttfb-320kib", "quantile-ratios"]
+FigureKind = Literal[DefaultFigureKind, "stream-progress", "starvation-map"]
+
+COMPARING_FIGURE_KINDS = ("quantile-ratios",)
+"""Kinds that need at least two variants."""
+
+
+SettingsT = TypeVar("SettingsT")
+FigureKindT = TypeVar("FigureKindT")
+
+
+class LevelEntry(Model, Generic[SettingsT]):
+    """One level of an experiment: the same comparison under another setting."""
+
+    label: Text = key(description="its name in figures and tables")
+    overrides: SettingsT | None = key(None, description="settings that differ from the file's")
+
+
+class Figure(Model, Generic[FigureKindT]):
+    """One figure of the report."""
+
+    id: Annotated[str, IDENTIFIER] = key(description="name of its files")
+    kind: FigureKindT = key(description="what it shows")
+    level: Annotated[str, IDENTIFIER] | None = key(
+        None, description="its level; not needed if there is only one"
+    )
+    title: Text | None = key(None, description="its title; by default made from kind and level")
+    paper: Annotated[int, POSITIVE_COUNT] | None = key(
+        None, description="number of the figure that it reproduces, in the paper"
+    )
+
+
+MAX_ENDPOINTS = 4
+"""All endpoints share one error rate, so each further one makes the tests of all stricter."""
+
+
+class EndpointEntry(Model):
+    """A metric for the verdicts on variants."""
+
+    class_name: AnyClassName = key(
+        alias="class", description="a class of clients, a role of traced relays, or all"
+    )
+    metric: MetricName = key(description="a metric of docs/reference/metrics.md")
+
+
+class Header(Model, Generic[SettingsT, FigureKindT]):
+    """The keys of an experiment file that are not settings of its runs."""
+
+    default_figures: ClassVar[tuple[str, ...]]
+    """The kinds of figures of each level if the file lists none."""
+
+    extends: FileNames = key(
+        (),
+        validate_default=False,
+        description="a file or a list of files, relative to `experiments/` (with `./` or `../` to "
+        "this file), whose keys this file adds to or replaces",
+    )
+    title: Text = key(description="one line, for lists and reports")
+    description: Text = key(description="its question, and the reason")
+    paper: Text | None = key(None, description="the section or figures that it reproduces")
+    networks: Networks = key(
+        description="a number n (networks 1 to n) or a list; every variant runs on every network. "
+        "A network is the seed of its relays, capacities, places, latencies, keys and weights"
+    )
+    seeds: Networks | None = key(None, description="another name of `networks`")
+    repeats: Annotated[int, Field(ge=1, le=MAX_REPEATS)] = key(
+        1,
+        description="runs of each variant on each network. They differ in the clients' starts, "
+        "pauses and servers, and in Tor's random numbers",
+    )
+    scope: Scope = key(
+        "networks",
+        description="what verdicts apply to: `networks` like these (the replicate is a network), "
+        "or `one-network` (the replicate is a repeat; needs one network and two repeats or more)",
+    )
+    levels: dict[LevelName, LevelEntry[SettingsT]] = key(
+        {}, description="settings to compare; by default one level with the name of the experiment"
+    )
+    figures: tuple[Figure[FigureKindT], ...] = key(
+        (), strict=False, description="figures of the report; by default each kind for each level"
+    )
+    margins: dict[MetricName, PositiveFraction] = key(
+        {},
+        description="equivalence margin of metrics: a share of the baseline, for rates percentage "
+        "points; by default as in docs/reference/statistics.md",
+    )
+    endpoints: tuple[EndpointEntry, ...] = key(
+        (),
+        strict=False,
+        max_length=MAX_ENDPOINTS,
+        description="metrics for the verdicts, the most important one first; by default as in "
+        "docs/reference/statistics.md",
+    )
+
+
+class CellTimes(Model):
+    """A row of the report's table of cell times, in milliseconds from inbuf to flush."""
+
+    cells: Annotated[int, Field(ge=1, le=10**12)] = key(description="how many")
+    minimum_ms: PositiveNumber = key(description="the shortest time")
+    quartile1_ms: PositiveNumber = key(description="the first quartile")
+    median_ms: PositiveNumber = key(description="the median")
+    mean_ms: PositiveNumber = key(description="the mean")
+    quartile3_ms: PositiveNumber = key(description="the third quartile")
+    maximum_ms: PositiveNumber = key(description="the longest time")
+
+
+class CellTimesOfGroups(Model):
+    """Numbers on the cells of one level, by circuits."""
+
+    all: CellTimes | None = key(None, description="all circuits")
+    busiest: CellTimes | None = key(None, description="the busiest circuit")
+    quiet: CellTimes | None = key(None, description="quiet circuits")
+    busy: CellTimes | None = key(None, description="busy circuits")
+
+
+class PublishedCellTimes(Model):
+    """Cell times from a publication, for the report's table of cell times."""
+
+    source: Text = key(description="source of the numbers, a short label")
+    role: Annotated[str, one_of(*RELAY_ROLES)] = key(
+        description="role of the relays whose table shows them"
+    )
+    levels: dict[LevelName, CellTimesOfGroups] = key(
+        description="numbers of each level; levels that the experiment does not have are ignored"
+    )
+
+
+class TorHeader(Header[Settings, FigureKind]):
+    """The header of an experiment with Tor."""
+
+    default_figures = get_args(DefaultFigureKind)
+
+    published_cell_times: PublishedCellTimes | None = key(
+        None, description="published cell times, which the report shows with the experiment's own"
+    )
+
+
+class ExperimentFile(Settings, TorHeader):
+    """A whole experiment file. What it extends may supply any of its keys."""
+
+
+REQUEST_OF_FIGURE_BYTES = 320 * 1024
+
+FIGURE_TITLES = {
+    "throughput-timeouts": "Network throughput and timeouts",
+    "ttfb-320kib": "Time to first byte and to 320 KiB",
+    "quantile-ratios": "Times as ratios to the baseline's",
+    "stream-progress": "Bytes of each stream over time",
+    "starvation-map": "Starvation by bottleneck and number of streams",
+    "transfer-window": "Congestion window, bytes in flight and requests",
+    "perf-transfer-times": "Transfer times",
+    "perf-circuits": "Circuits and first bytes",
+    "perf-goodput": "Client goodput and errors",
+    "relay-goodput": "Goodput of relays",
+}
+
+
+def resolve_figures(
+    header: Header[Any, Any], tree: Node, levels: dict[str, Any]
+) -> tuple[tuple[Figure[Any], ...], list[Problem]]:
+    """Return the figures with level and title; by default, each kind of figure for each level."""
+    variants = next(iter(levels.values())).settings.variants
+    listed = header.figures or tuple(
+        Figure[Any].model_construct(id=f"{level}-{kind}", kind=kind, level=level)
+        for level in levels
+        for kind in header.default_figures
+        if len(variants) > 1 or kind not in COMPARING_FIGURE_KINDS
+    )
+    problems = []
+    figures = []
+    for position, figure in enumerate(listed):
+        where = ("figures", position)
+        if any(other.id == figure.id for other in listed[:position]):
+            problems.append(tree.locate((*where, "id"), f"{show(figure.id)} is listed twice"))
+        level = figure.level
+        if level is None and len(levels) == 1:
+            level = next(iter(levels))
+        if level not in levels:
+            names = ", ".join(levels)
+            message = f"expected one of the levels {names}, got {show(level)}"
+            message += nearest(level or "", levels)
+            problems.append(tree.locate((*where, "level"), message))
+            continue
+        title = figure.title or f"{FIGURE_TITLES[figure.kind]}, {levels[level].label}"
+        figures.append(figure.model_copy(update={"level": level, "title": title}))
+    return tuple(figures), problems
+
+
+def figures_without_streams(
+    figures: tuple[Figure[Any], ...], tree: Node, levels: dict[str, Any]
+) -> Iterator[Problem]:
+    """Yield figures of times to 320 KiB without data: only TGen's info level has longer streams."""
+    for position, figure in enumerate(figures):
+        settings = levels[figure.level or ""].settings
+        sizes = {one.request_bytes for one in settings.traffic.values()}
+        if (
+            figure.kind == "ttfb-320kib"
+            and REQUEST_OF_FIGURE_BYTES not in sizes
+            and settings.engine.tgen.loglevel != "info"
+        ):
+            message = "no class of clients requests 320 KiB, so no stream has a time to 320 KiB"
+            yield tree.locate(("figures", position, "kind"), message)

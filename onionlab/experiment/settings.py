@@ -1,0 +1,264 @@
+"""The settings of an experiment with Tor, and the keys of `tor` and `time`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, create_model
+
+from onionlab.experiment.network_settings import (
+    IDENTIFIER,
+    RELAY_ROLES,
+    ClassName,
+    NetworkSettings,
+    OptionName,
+    ParameterName,
+)
+from onionlab.experiment.traffic_settings import EngineSettings, TrafficClass
+from onionlab.yamlfile.field_types import Fraction, PositiveTime, Time, TorrcLines, parsed
+from onionlab.yamlfile.model import Model, key
+from onionlab.yamlfile.units import nearest, show
+
+REPLACED_AS_UNIT = frozenset({"pause", "deployment", "trace"})
+"""Mappings that a later file replaces as a whole: their keys exclude each other."""
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """The hosts that run the variant; the others run the experiment's baseline.
+
+    where: "all" (relays, authorities and clients, as in the paper) or "relays"; in networks of
+    tornettools also "exits" or "clients"; fraction: of these, 1.0 unless the file sets another one.
+    """
+
+    where: str
+    fraction: float = 1.0
+
+
+@dataclass(frozen=True)
+class Traced:
+    """The relays that write a cell trace (docs/explanation/celltrace.md).
+
+    where: "none", "relays" (a fraction of all of them), "roles" or "hosts"; names: of the roles or
+    of the hosts.
+    """
+
+    where: str = "none"
+    fraction: float = 1.0
+    names: tuple[str, ...] = ()
+
+
+def _word_or_item(
+    words: tuple[str, ...],
+    types: Mapping[str, Any],
+    examples: str,
+    make: Callable[[str, Any], object],
+) -> BeforeValidator:
+    """Return a validator of one of some words, or of a mapping with one of some keys.
+
+    Args:
+        words: What a file can have instead of the mapping.
+        types: Key -> type of its value.
+        examples: Mappings as a file has them, for messages.
+        make: Makes the result from a word and None, or from the key and its value.
+    """
+    schema: Any = Literal[words]
+    models: dict[str, type[Model]] = {}
+    for name, kind in types.items():
+        keys: dict[str, Any] = {name: (kind, ...)}
+        models[name] = create_model(name, __base__=Model, **keys)
+        schema |= models[name]
+
+    def parse(value: object) -> object:
+        if isinstance(value, dict) and len(value) == 1 and (key := next(iter(value))) in models:
+            return make(key, getattr(models[key].model_validate(value), key))
+        if isinstance(value, str) and value in words:
+            return make(value, None)
+        hint = nearest(value, words) if isinstance(value, str) else ""
+        expected = f"{', '.join(words)} or {examples}"
+        raise ValueError(f"expected {expected}, got {show(value)}{hint}")
+
+    return parsed(parse, schema)
+
+
+def _make_deployment(where: str, share: float | None) -> Deployment:
+    where = "relays" if where == "fraction" else where
+    return Deployment(where) if share is None else Deployment(where, share)
+
+
+def _make_traced(where: str, value: Any) -> Traced:
+    return (
+        Traced("relays", value) if where == "fraction" else Traced(where, names=tuple(value or ()))
+    )
+
+
+_GROUPS = ("relays", "exits", "clients")
+DeployedRelays = Annotated[
+    Deployment,
+    _word_or_item(
+        ("all", "relays"),
+        {"fraction": Fraction},
+        '{fraction: "50 %"} (of the relays)',
+        _make_deployment,
+    ),
+]
+DeployedGroup = Annotated[
+    Deployment,
+    _word_or_item(
+        ("all", *_GROUPS),
+        dict.fromkeys(_GROUPS, Fraction),
+        'a share of these such as {relays: "50 %"}',
+        _make_deployment,
+    ),
+]
+TracedRelays = Annotated[
+    Traced,
+    _word_or_item(
+        ("none", "relays"),
+        {
+            "fraction": Fraction,
+            "roles": Annotated[list[Literal[RELAY_ROLES]], Field(min_length=1)],  # type: ignore[valid-type]
+            "hosts": Annotated[list[str], Field(min_length=1)],
+        },
+        '{fraction: "50 %"} (of the relays), {roles: [guard, exit]}, {hosts: [relay2guard]}',
+        _make_traced,
+    ),
+]
+
+TorrcOptions = dict[OptionName, TorrcLines]
+
+
+class Scheduler(Model):
+    """Tor's channel scheduler."""
+
+    name: Literal["KIST", "KISTLite", "Vanilla"] = key("KIST", description="torrc `Schedulers`")
+    run_interval_s: PositiveTime = key(
+        "10 ms",
+        alias="run_interval",
+        description="torrc `KISTSchedRunInterval`, at most 100 ms; not with Vanilla",
+    )
+
+
+class Torrc(Model):
+    """Further options of Tor, by kind of host. A later line in this order wins."""
+
+    all: TorrcOptions = key({}, description="every Tor")
+    authority: TorrcOptions = key({}, description="directory authorities")
+    relay: TorrcOptions = key({}, description="relays")
+    client: TorrcOptions = key({}, description="clients and onion services")
+
+
+ConsensusParameters = dict[ParameterName, Annotated[int, Field(ge=-(2**31), le=2**31 - 1)]]
+
+
+class TorSettings(Model):
+    """Variants and options of Tor."""
+
+    variants: tuple[Annotated[str, IDENTIFIER], ...] = key(
+        strict=False,
+        min_length=1,
+        description="names from `tor-patches/variants.yaml`; their order is the order in figures",
+    )
+    baseline: Annotated[str, IDENTIFIER] = key(
+        description="the variant that the others are compared with"
+    )
+    deployment: DeployedRelays = key(
+        "all", description="hosts that run the variant; the others run the baseline"
+    )
+    scheduler: Scheduler = key({}, description="channel scheduler")
+    trace: TracedRelays = key(
+        "none",
+        description="relays that log the times of each cell (see docs/explanation/celltrace.md)",
+    )
+    consensus_params: ConsensusParameters = key(
+        {}, description="network parameters that the authorities vote for"
+    )
+    torrc: Torrc = key(
+        {}, description="further options, which override those of variants and imported networks"
+    )
+
+
+FIRST_CONSENSUS_S = 25.0
+"""When all relays have the first consensus: clients' Tors start then at the earliest."""
+ONION_SERVICES_START_S = (25.0, 30.0)
+"""Before the clients: their descriptors have to be there when clients ask for them."""
+
+
+class TimeSettings(Model):
+    """The phases of a run, one after the other."""
+
+    bootstrap_s: PositiveTime = key(
+        alias="bootstrap", description="Tor starts, builds its consensus and its first circuits"
+    )
+    warm_up_s: Time = key(alias="warm_up", description="clients start; not measured")
+    measured_s: PositiveTime = key(
+        alias="measured", description="streams that start in this span are measured"
+    )
+    drain_s: Time = key(
+        alias="drain", description="streams that started in the measured span can end"
+    )
+
+    @property
+    def measured_start_s(self) -> float:
+        """Return the start of the measured span, since the start of the simulation."""
+        return self.bootstrap_s + self.warm_up_s
+
+    @property
+    def measured_end_s(self) -> float:
+        """Return the end of the measured span, since the start of the simulation."""
+        return self.measured_start_s + self.measured_s
+
+    @property
+    def stop_s(self) -> float:
+        """Return the end of the simulation."""
+        return self.measured_end_s + self.drain_s
+
+
+class Settings(Model):
+    """Everything that determines a run but its variant, seed and repeat."""
+
+    network: NetworkSettings = key(description="hosts and the network between them")
+    traffic: dict[ClassName, TrafficClass] = key(
+        min_length=1, description="classes of clients by name, for instance `web` and `bulk`"
+    )
+    tor: TorSettings = key(description="variants and Tor's settings")
+    time: TimeSettings = key(description="phases of a run")
+    engine: EngineSettings = key({}, description="options of the simulation itself")
+
+    @property
+    def variants(self) -> tuple[str, ...]:
+        """Return the names of the variants, in the order of figures."""
+        return self.tor.variants
+
+    @property
+    def baseline(self) -> str:
+        """Return the variant that the others are compared with."""
+        return self.tor.baseline
+
+    @property
+    def classes(self) -> dict[str, dict[str, Any]]:
+        """Return the facts about each class of clients for the analysis."""
+        return {
+            name: {
+                "timeout_s": entry.timeout_s,
+                "stallout_s": entry.stallout_s,
+                "request_bytes": entry.request_bytes,
+                "count": entry.count,
+                **({"load": True} if entry.is_load else {}),
+            }
+            for name, entry in self.traffic.items()
+        }
+
+    @property
+    def client_count(self) -> int:
+        """Return the number of clients of all classes and of perf clients."""
+        return sum(c.count for c in self.traffic.values()) + self.network.perf_clients
+
+    @property
+    def host_count(self) -> int:
+        """Return the number of simulated hosts."""
+        net = self.network
+        services = net.servers.count + net.onion_services
+        return net.authorities + net.relays.count + services + self.client_count

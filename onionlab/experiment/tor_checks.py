@@ -1,0 +1,182 @@
+"""Check the variants and options of Tor: what Tor would refuse or silently ignore."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+from onionlab.experiment.ignored_options import (
+    describe_ignored,
+    find_ignored,
+    interval_s,
+    parameter_settings,
+    unread_because,
+)
+from onionlab.experiment.settings import Torrc, TorSettings
+from onionlab.experiment.tor_options import (
+    RESERVED_OPTIONS,
+    SOCKS_PORT,
+    HostOptions,
+    default_layers,
+    experiment_layers,
+    keep_options,
+)
+from onionlab.experiment.tor_parameters import CONSENSUS_PARAMETERS, SOCKS_FLAGS
+from onionlab.programs.tor.variants import TorVariant
+from onionlab.yamlfile.units import milliseconds, nearest, show
+
+KIST_INTERVAL_MAX_MS = 100  # KIST_SCHED_RUN_INTERVAL_MAX in src/core/or/scheduler.h
+CC_ALGORITHMS = (0, 2)  # fixed windows and Vegas: Tor 0.4.9 replaces any other by its default
+
+Finding = tuple[tuple[str, ...], str]
+"""Path of keys below the settings, and what is wrong there."""
+
+
+def describe_unknown(what: str, name: str, known: Collection[str]) -> str:
+    """Return a message about an unknown name with the known ones."""
+    names = ", ".join(sorted(known))
+    return f"unknown {what} {show(name)}; known are {names}{nearest(name, sorted(known))}"
+
+
+def check_variants(tor: TorSettings, known: Mapping[str, TorVariant] | None) -> Iterator[Finding]:
+    """Yield errors in the variants of an experiment with Tor."""
+    variants, baseline = tor.variants, tor.baseline
+    for position, variant in enumerate(variants):
+        if variant in variants[:position]:
+            yield ("tor", "variants"), f"{show(variant)} is listed twice"
+        elif known is not None and variant not in known:
+            yield ("tor", "variants"), describe_unknown("variant", variant, known)
+    if baseline not in variants:
+        names = ", ".join(variants)
+        message = f"expected one of this experiment's variants ({names}), got {show(baseline)}"
+        yield ("tor", "baseline"), message + nearest(baseline, variants)
+
+
+def check_tor_options(
+    tor: TorSettings,
+    known: Mapping[str, TorVariant] | None,
+    *,
+    defaults: Mapping[str, str] | None = None,
+    own: Mapping[str, str] | None = None,
+) -> Iterator[Finding]:
+    """Yield what Tor would refuse or ignore of its scheduler, parameters and options.
+
+    defaults: text of each file of configs/tor; None for networks that bring their own. own: option
+    in lower case -> the key that writes it to the torrc of relays.
+    """
+    if milliseconds(interval_s(tor.scheduler)) > KIST_INTERVAL_MAX_MS:
+        message = f"Tor takes at most {KIST_INTERVAL_MAX_MS} ms"
+        yield ("tor", "scheduler", "run_interval"), message
+    variants = [known[name] for name in tor.variants if known and name in known]
+    own = own or {}
+    kept = keep_options(defaults or {}, tor.consensus_params)
+    hosts = [
+        HostOptions(
+            role,
+            variant,
+            default_layers(role, kept),
+            experiment_layers(role, scheduler=tor.scheduler, variant=variant, torrc=tor.torrc),
+            has_defaults=defaults is not None,
+        )
+        for variant in variants
+        for role in ("authority", "relay", "client")
+    ]
+    voted = parameter_settings(tor.consensus_params, has_defaults=defaults is not None)
+    for variant in variants:
+        its = [one.resolved for one in hosts if one.variant is variant]
+        for option in variant.torrc:
+            if option.casefold() in own:
+                message = f"{own[option.casefold()]} overrides {option} of {variant.name}"
+                yield ("tor", "variants"), message
+            ignored = unread_because(option, its, voted)
+            if ignored:
+                message = f"{option} of {variant.name}: {describe_ignored(ignored)}"
+                yield ("tor", "variants"), message
+    yield from _torrc(tor.torrc, variants, own, port=None if defaults is None else SOCKS_PORT)
+    misspelt = dict(_misspelt_parameters(tor.consensus_params))
+    for parameter, meant in misspelt.items():
+        message = f"Tor 0.4.9 reads no parameter of this name{meant}"
+        yield ("tor", "consensus_params", parameter), message
+    yield from _check_values(tor.consensus_params)
+    for place, ignored in find_ignored(tor, hosts, voted):
+        if place[1] != "consensus_params" or place[2] not in misspelt:
+            yield place, describe_ignored(ignored)
+
+
+def _torrc(
+    torrc: Torrc, variants: Sequence[TorVariant], own: Mapping[str, str], port: int | None
+) -> Iterator[Finding]:
+    for who in ("all", "authority", "relay", "client"):
+        given: dict[str, str] = {}
+        for option, lines in sorted(getattr(torrc, who).items()):
+            where = ("tor", "torrc", who, option)
+            letters = option.casefold()
+            # Tor accepts the beginning of an option's name for the option.
+            taken_for = next((one for one in RESERVED_OPTIONS if one.startswith(letters)), None)
+            if who == "client" and letters == "socksport":
+                other = port is not None and lines[0].split()[:1] != [str(port)]
+                if len(lines) > 1 or other:
+                    message = f"expected one line that begins with {port or 'the port'}"
+                    yield where, f"{message}, which the traffic generators use"
+                for flag in lines[0].split()[1:]:
+                    known = flag.casefold().removeprefix("no") in SOCKS_FLAGS
+                    if not known and not flag.casefold().startswith("sessiongroup="):
+                        yield where, f"Tor has no flag {flag} of SocksPort"
+            elif taken_for is not None:
+                yield where, f"cannot be set here: {RESERVED_OPTIONS[taken_for]}"
+            elif letters in own and who in ("all", "relay"):
+                message = f"{own[letters]} overrides it in a relay's own torrc: remove one of them"
+                yield where, message
+            if letters in given:
+                message = f"Tor does not tell cases apart, and {given[letters]} is set here too"
+                yield where, message
+            given[letters] = option
+            yield from ((where, message) for message in _of_variants(option, variants))
+
+
+def _of_variants(option: str, variants: Sequence[TorVariant]) -> Iterator[str]:
+    """Yield why an experiment must not override an option of its variants."""
+    values = {
+        variant.name: value
+        for variant in variants
+        for name, value in variant.torrc.items()
+        if name.casefold() == option.casefold()
+    }
+    for variant in variants:
+        value = values.get(variant.name)
+        # An option whose value the proof names makes the variant what it is.
+        if value and re.search(rf"(?<!\w){re.escape(value)}(?!\w)", variant.proof or ""):
+            yield f"cannot be set here: variant {variant.name} is {option} {value}"
+            return
+    if len(set(values.values())) > 1:
+        names = ", ".join(f"{name}: {value}" for name, value in values.items())
+        yield f"cannot be set here: the compared variants differ in it ({names})"
+
+
+def _misspelt_parameters(parameters: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Yield parameters with a slip in their names, and the question for the right name.
+
+    Tor ignores an unknown parameter, so a slip would go unnoticed.
+    """
+    for parameter in sorted(parameters):
+        meant = nearest(parameter, CONSENSUS_PARAMETERS, cutoff=0.8)
+        if parameter not in CONSENSUS_PARAMETERS and meant:
+            yield parameter, meant
+
+
+def _check_values(parameters: Mapping[str, int]) -> Iterator[Finding]:
+    for parameter, value in sorted(parameters.items()):
+        where = ("tor", "consensus_params", parameter)
+        accepted = CONSENSUS_PARAMETERS.get(parameter)
+        if parameter == "cc_alg" and value not in CC_ALGORITHMS:
+            yield where, f"expected 0 (fixed windows) or 2 (Vegas), got {value}"
+        elif accepted and value not in accepted:
+            message = f"Tor 0.4.9 accepts {accepted[0]} to {accepted[-1]}"
+            yield where, f"{message}, and replaces other values by the nearest of these"
+
+
+def find_unknown_parameters(tor: TorSettings) -> Iterator[Finding]:
+    """Yield the consensus parameters that Tor 0.4.9 does not know."""
+    for parameter in sorted(tor.consensus_params.keys() - CONSENSUS_PARAMETERS.keys()):
+        message = "Tor 0.4.9 reads no parameter of this name; only another Tor may"
+        yield ("tor", "consensus_params", parameter), message

@@ -1,0 +1,302 @@
+"""Verify from the logs of programs that a simulation is valid, during the run and at its end."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+from analysis.formats import files
+from analysis.formats.run_files import read_clients, read_clock
+from analysis.records.tgenlog import TgenLog
+from onionlab.engines.base import WATCHED_LATE_S
+from onionlab.rundir.circuits import Rendezvous, SharedCircuit
+from onionlab.rundir.trace import CELL_TRACE_IN_USE, TRACE_FILE
+
+BOOTSTRAPPED = "Bootstrapped 100%"
+NEVER_BOOTSTRAPPED = "Tor never bootstrapped"
+MAX_NEVER_BOOTSTRAPPED_SHARE = 0.05
+"""The share of the hosts with `may_never_bootstrap` for which this is accepted."""
+MAX_NAMED_HOSTS = 5
+DURING_RUN = " (detected during the run, which was stopped)"
+LAST_LINES = 15
+"""The number of lines of a log that explain why a run was rejected."""
+
+
+class RunRefusedError(Exception):
+    """A completed simulation was rejected."""
+
+    def __init__(self, message: str, log_tail: list[str]) -> None:
+        super().__init__(message)
+        self.message = message
+        self.log_tail = log_tail
+
+
+class ProofRequirement(Enum):
+    """The requirement on a relay to have logged its proof."""
+
+    MUST = "must"
+    ONE_OF = "one of"
+    """At least one of the hosts with this value and the same proof has to log it."""
+    MAY = "may"
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """The required log content of a host's Tor process.
+
+    proof: the text that identifies its variant, or None if Tor is unpatched and must log no proof.
+    A client must have bootstrapped, and a proof that it logs must not contradict the expected one.
+    A relay must have logged the proof if `requirement` says so: every relay opens channels, but
+    streams may end at one exit and never at another. A relay's ability to build its own circuits is
+    not checked: in a network with two guards, a guard often cannot build any.
+
+    circuit: the circuits that the streams of a client have to use, if that is required.
+
+    traced: Tor must have logged that it writes a cell trace, and the trace must exist.
+    may_never_bootstrap: set for clients of an imported network with its own load; a small share of
+    such hosts may fail to bootstrap.
+    """
+
+    proof: str | None
+    is_client: bool
+    requirement: ProofRequirement = ProofRequirement.MUST
+    circuit: SharedCircuit | Rendezvous | None = None
+    traced: bool = False
+    may_never_bootstrap: bool = False
+
+
+def verify_tor_logs(
+    hosts: Path, expectations: Mapping[str, Expectation], proof_prefixes: Collection[str]
+) -> dict[str, int]:
+    """Check each host's Tor log below `hosts`. Return the number of hosts that proved each variant.
+
+    Hosts that never bootstrapped and need not have are counted separately. proof_prefixes: the
+    prefixes of lines that identify a variant, for every patch series. Raises RunRefusedError with
+    the hosts' names and the last lines of the first one's log.
+    """
+    problems: dict[str, list[str]] = {}
+    proofs: Counter[str] = Counter()
+    one_of: dict[str, dict[str, bool]] = {}
+    not_bootstrapped: list[str] = []
+    for host, expectation in expectations.items():
+        lines = _tor_log(hosts / host)
+        shown = shown_proofs(lines, proof_prefixes)
+        problem = _problem(lines, expectation, shown) or _trace_problem(
+            lines, hosts / host / TRACE_FILE, expectation
+        )
+        if problem == NEVER_BOOTSTRAPPED and expectation.may_never_bootstrap:
+            problem = contradiction(expectation, shown)
+            if problem is None:
+                not_bootstrapped.append(host)
+                continue
+        if problem is not None:
+            problems.setdefault(problem, []).append(host)
+            continue
+        proofs[shown[0] if shown else ""] += 1
+        if expectation.requirement is ProofRequirement.ONE_OF and expectation.proof:
+            one_of.setdefault(expectation.proof, {})[host] = bool(shown)
+    problems |= {
+        f'none of these logged "{proof}"': list(logged)
+        for proof, logged in one_of.items()
+        if not any(logged.values())
+    }
+    may = sum(expectation.may_never_bootstrap for expectation in expectations.values())
+    if len(not_bootstrapped) > MAX_NEVER_BOOTSTRAPPED_SHARE * may:
+        share = (
+            f"{len(not_bootstrapped)} of {may}, at most {MAX_NEVER_BOOTSTRAPPED_SHARE:.0%} allowed"
+        )
+        problems[f"{NEVER_BOOTSTRAPPED} ({share})"] = not_bootstrapped
+    elif not_bootstrapped:
+        proofs[NEVER_BOOTSTRAPPED] = len(not_bootstrapped)
+    _require_none(problems, hosts)
+    return dict(proofs)
+
+
+def _require_none(problems: Mapping[str, list[str]], hosts: Path, note: str = "") -> None:
+    """Raise RunRefusedError if there are problems. problems: description -> names of hosts."""
+    if problems:
+        text = "; ".join(f"{what}: {format_first_hosts(who)}" for what, who in problems.items())
+        first = next(iter(problems.values()))[0]
+        raise RunRefusedError(text + note, _tor_log(hosts / first)[-LAST_LINES:])
+
+
+def _problem(lines: list[str], expectation: Expectation, shown: list[str]) -> str | None:
+    if not lines:
+        return "Tor logged nothing"
+    if expectation.is_client and not any(BOOTSTRAPPED in line for line in lines):
+        return NEVER_BOOTSTRAPPED
+    problem = contradiction(expectation, shown)
+    if problem is not None:
+        return problem
+    wanted = expectation.proof
+    must = not expectation.is_client and expectation.requirement is ProofRequirement.MUST
+    if wanted is not None and not shown and must:
+        return f'Tor did not log "{wanted}"'
+    return expectation.circuit.find_problem(lines) if expectation.circuit else None
+
+
+def contradiction(expectation: Expectation, shown: list[str]) -> str | None:
+    """Return why the proofs that a host has logged contradict its variant, or None."""
+    wanted = expectation.proof
+    if wanted is None and shown:
+        return f"unpatched Tor expected, but it logged {sorted(shown)}"
+    if wanted is not None and shown and shown != [wanted]:
+        return f'Tor logged {sorted(shown)} instead of "{wanted}"'
+    return None
+
+
+def shown_proofs(lines: list[str], proof_prefixes: Collection[str]) -> list[str]:
+    """Return the proofs in a log, each once."""
+    found = (
+        line[line.index(prefix) :].strip()
+        for line in lines
+        for prefix in proof_prefixes
+        if prefix in line
+    )
+    return list(dict.fromkeys(found))
+
+
+def _trace_problem(lines: list[str], trace: Path, expectation: Expectation) -> str | None:
+    says_so = any(CELL_TRACE_IN_USE in line for line in lines)
+    if not expectation.traced:
+        return "Tor wrote a cell trace that was not requested" if says_so else None
+    if not says_so:
+        return f'Tor did not log "{CELL_TRACE_IN_USE}"'
+    if not trace.is_file():
+        return f"Tor left no cell trace {trace.name}"
+    return None
+
+
+def _tor_log(folder: Path) -> list[str]:
+    lines: list[str] = []
+    for path in find_tor_logs(folder):
+        lines += path.read_text(errors="replace").splitlines()
+    return lines
+
+
+def find_tor_logs(folder: Path) -> list[Path]:
+    """Return the logs of all Tor processes of a host, by its folder."""
+    return sorted(folder.glob("tor-*.stdout"))
+
+
+def format_first_hosts(hosts: list[str]) -> str:
+    """Return the first hosts' names, for messages."""
+    more = f" and {len(hosts) - MAX_NAMED_HOSTS} more" if len(hosts) > MAX_NAMED_HOSTS else ""
+    return ", ".join(hosts[:MAX_NAMED_HOSTS]) + more
+
+
+TAIL_BYTES = 1 << 16
+"""The size of a log's end that contains several heartbeats at log level message."""
+
+
+def verify_log_ends(run_directory: Path) -> None:
+    """Check that each client's TGen logs reach the end of the run or of TGen.
+
+    Raises RunRefusedError with the clients' names and the last lines of the first one's log.
+    """
+    clock = read_clock(run_directory)
+    problems: dict[str, str] = {}
+    last_lines: list[bytes] = []
+    for host in sorted(read_clients(run_directory)):
+        for path in sorted((run_directory / files.HOSTS / host).glob("tgen*.stdout")):
+            lines = _last_lines(path)
+            log = TgenLog()
+            log.feed(lines)
+            problem = log.early_end(clock)
+            if problem is not None:
+                last_lines = last_lines or lines
+                problems.setdefault(host, problem)
+    if problems:
+        first = next(iter(problems))
+        names = format_first_hosts(list(problems))
+        raise RunRefusedError(
+            f"{len(problems)} clients have an incomplete log ({names}). "
+            f"The log of {first}: {problems[first]}",
+            [line.decode(errors="replace")[:200] for line in last_lines[-LAST_LINES:]],
+        )
+
+
+def _last_lines(path: Path) -> list[bytes]:
+    """Return the last complete lines of a log, with at least two heartbeats if it has them."""
+    with path.open("rb") as file:
+        begin = max(0, file.seek(0, os.SEEK_END) - TAIL_BYTES)
+        file.seek(begin)
+        lines = file.read().split(b"\n")[bool(begin) : -1]
+        if begin and sum(b"[driver-heartbeat]" in line for line in lines) < 2:
+            file.seek(0)
+            lines = file.read().split(b"\n")[:-1]
+    return lines
+
+
+@dataclass(frozen=True)
+class ProofDeadlines:
+    """The simulated second by which at least one of several hosts has to have logged their proof.
+
+    every_relay_s: for proofs that relays log when they open channels, which every relay does;
+    an_exit_s: for proofs that only exits of streams log.
+    """
+
+    every_relay_s: float
+    an_exit_s: float
+
+    def of(self, expectation: Expectation) -> float:
+        """Return the deadline of a host's proof in its log as seen outside the simulation."""
+        one_of = expectation.requirement is ProofRequirement.ONE_OF
+        return (self.an_exit_s if one_of else self.every_relay_s) + WATCHED_LATE_S
+
+
+class ProofWatch:
+    """A watch on the logs of relays, each until it contains its proof or the proof is overdue."""
+
+    def __init__(
+        self,
+        hosts: Path,
+        expectations: Mapping[str, Expectation],
+        proof_prefixes: Collection[str],
+        due: ProofDeadlines,
+    ) -> None:
+        self._hosts = hosts
+        self._prefixes = proof_prefixes
+        self._due = due
+        self._open = {host: own for host, own in expectations.items() if not own.is_client}
+        self._proved: set[str] = set()
+        self._read: dict[Path, int] = {}
+
+    def look(self, simulated_s: float) -> None:
+        """Read new lines. Raises RunRefusedError if the run can no longer be valid."""
+        wrong: dict[str, list[str]] = {}
+        for host, expectation in list(self._open.items()):
+            shown = shown_proofs(self._new_lines(host), self._prefixes)
+            problem = contradiction(expectation, shown)
+            if problem is not None:
+                wrong.setdefault(problem, []).append(host)
+            elif shown:
+                self._proved.add(shown[0])
+                del self._open[host]
+        _require_none(wrong, self._hosts, DURING_RUN)
+        absent: dict[str, list[str]] = {}
+        for host, expectation in list(self._open.items()):
+            if simulated_s >= self._due.of(expectation):
+                del self._open[host]
+                proof = expectation.proof
+                must = expectation.requirement is not ProofRequirement.MAY
+                # If other hosts have logged this proof, a late host may still log it.
+                if must and proof is not None and proof not in self._proved:
+                    absent.setdefault(f'none of these logged "{proof}"', []).append(host)
+        _require_none(absent, self._hosts, DURING_RUN)
+
+    def _new_lines(self, host: str) -> list[str]:
+        """Return the complete lines that a host's Tor has logged since the last call."""
+        lines: list[str] = []
+        for path in find_tor_logs(self._hosts / host):
+            with path.open("rb") as log:
+                log.seek(self._read.get(path, 0))
+                new = log.read()
+            end = new.rfind(b"\n") + 1
+            self._read[path] = self._read.get(path, 0) + end
+            lines += new[:end].decode(errors="replace").splitlines()
+        return lines
