@@ -1,7 +1,6 @@
-"""The pages that are made from the program: its commands, its variants, its packages.
+"""Generate pages from the program: its commands, its variants, its packages.
 
-``make docs`` writes them before it builds the site. Commands and variants are kept beside the other
-pages, so that they can be read without the site; git ignores those of the packages.
+``make docs`` writes them before it builds the site. Git ignores those of commands and packages.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ NOTE = "<!-- made by `make docs`: do not edit -->"
 
 
 def commands_page(root: Path = ROOT) -> str:
-    """docs/reference/commands.md: targets of make, verbs and options of the program."""
+    """Return docs/reference/commands.md: targets of make, and commands with their options."""
     makefile = (root / "Makefile").read_text(encoding="utf-8")
     targets = re.findall(r"^([a-z-]+):.*? ## (.*)$", makefile, re.MULTILINE)
     variables = re.findall(r"^#   ([A-Z_]+) +(.*)$", makefile, re.MULTILINE)
@@ -37,7 +36,7 @@ def commands_page(root: Path = ROOT) -> str:
         NOTE,
         _paragraph(
             "`make` sets up what is missing and then calls the program, `.venv/bin/onionlab`. "
-            "Every verb of the program explains itself: `.venv/bin/onionlab run --help`."
+            "The option `--help` of a command explains it: `.venv/bin/onionlab run --help`."
         ),
         "## Targets of make",
         "Variables follow the target: `make experiment NAME=quick NETWORKS=3`.",
@@ -46,9 +45,9 @@ def commands_page(root: Path = ROOT) -> str:
         "Other variables are shown with their targets and count on the command line only.",
         "## Exit status",
         _paragraph(
-            "The exit status of some verbs is an answer; otherwise it says why there is none. It "
-            "does not change if the reader of the output closes it early. If standard output "
-            "cannot be written for another reason, such as a full disk, the status is 2."
+            "The exit status of some commands is an answer. It does not change if the reader of "
+            "the output closes it early. If standard output cannot be written for another reason, "
+            "such as a full disk, the status is 2."
         ),
         _table(
             ("Status", "Meaning"),
@@ -57,15 +56,15 @@ def commands_page(root: Path = ROOT) -> str:
                 ("137, 143", "killed: by SIGKILL, or by SIGTERM while the program still started"),
             ),
         ),
-        _paragraph("The exit status of these verbs is an answer:"),
-        _table(("Verb", "Status", "Meaning"), _statuses()),
+        _paragraph("The exit status of these commands is an answer:"),
+        _table(("Command", "Status", "Meaning"), _statuses()),
         _paragraph(
-            "`make` ends with 2 whatever status a verb had. It prints the verb's own, with what it "
-            "means and the command that ends with it; scripts call that, as "
+            "`make` ends with 2 for every status but 0, and prints the status, its meaning and the "
+            "command that ends with it. Scripts call that command, such as "
             "`.venv/bin/onionlab compare quick:ewma quick:rr` "
             "([gate on an answer](../how-to/gate.md))."
         ),
-        "## Verbs of the program",
+        "## Commands of the program",
     ]
     for verb in command_modules():
         parser = build_parser(verb)
@@ -74,7 +73,7 @@ def commands_page(root: Path = ROOT) -> str:
 
 
 def _statuses() -> Iterator[tuple[str, str, str]]:
-    """Verb, exit status and meaning, of the verbs that answer with it."""
+    """Yield command, exit status and meaning of the commands whose status is an answer."""
     for verb, module in command_modules().items():
         for number, meaning in sorted(own_statuses(load_command(module)).items()):
             yield f"`{verb}`", str(int(number)), meaning
@@ -230,7 +229,7 @@ OUTSIDE: Mapping[str, str] = {
 
 
 def write_pages(root: Path = ROOT) -> None:
-    """Write the pages that are kept, those that are not what they should be."""
+    """Write the generated pages that are not up to date."""
     for path, make in PAGES.items():
         page, text = root / path, make(root)
         if not page.is_file() or page.read_text(encoding="utf-8") != text:

@@ -1,8 +1,8 @@
-"""The console program: one verb for each module in :mod:`onionlab.commands`.
+"""The console program, with a command for each module in :mod:`onionlab.commands`.
 
-A command module has ``HELP`` (one line), ``setup_arguments(parser)`` and ``run(args) -> int``.
-Where its exit status is an answer, ``STATUSES`` says which number means what.
-A file ``check_variants.py`` makes the verb ``check-variants``; there is no list to keep.
+A command module has ``HELP`` (one line), ``setup_arguments(parser)`` and ``run(args) -> int``. If
+its exit status is an answer, ``STATUSES`` has the meaning of each number. The module
+``check_variants.py`` is the command ``check-variants``.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import errno
 import importlib
 import importlib.util
 import io
+import logging
 import os
 import pkgutil
 import shlex
@@ -31,21 +32,21 @@ from onionlab.paths import working_root
 
 EXIT_USER_ERROR = 2
 EXIT_DEFECT = 70
-"""EX_SOFTWARE of sysexits.h. Python's own status of a traceback, 1, is an answer of some verbs."""
+"""EX_SOFTWARE of sysexits.h. Python's status of a traceback, 1, is an answer of some commands."""
 EXIT_INTERRUPTED = 130
 
 STATUSES: Mapping[int, str] = {
     0: "done",
-    EXIT_USER_ERROR: "what was asked cannot be done: the message says why",
+    EXIT_USER_ERROR: "the command cannot be executed: the message gives the reason",
     EXIT_DEFECT: "a defect of this program: the message has a traceback and how to report it",
-    EXIT_INTERRUPTED: "interrupted, by Ctrl-C or SIGTERM",
+    EXIT_INTERRUPTED: "interrupted by Ctrl-C or SIGTERM",
 }
-"""Exit status of every verb -> meaning; a verb's own meanings replace these."""
+"""Exit status of every command -> meaning. The meanings of a command replace these."""
 
 STDOUT = 1
 
 FULL_BYTES = 2**20
-"""A file system with less free space is full."""
+"""Free space below which a file system counts as full."""
 REMEDIES = {
     errno.ENOSPC: "free some space there",
     errno.EDQUOT: "free some space there, or ask for a larger quota",
@@ -53,7 +54,7 @@ REMEDIES = {
     errno.EACCES: "change its permissions, or use a checkout of your own",
     errno.EPERM: "change its permissions, or use a checkout of your own",
 }
-"""What to do where the operating system refuses something: number of the error -> hint."""
+"""Number of an error of the operating system -> hint."""
 
 # All control characters but tabs and line breaks. A log or a foreign manifest may hold any.
 _ESCAPES = {
@@ -61,29 +62,40 @@ _ESCAPES = {
     for number in (*range(32), *range(127, 160))
     if chr(number) not in "\t\n"
 }
-SHOWN_LINE = 2000
-SHOWN_NAME = 200
-"""So many letters of a file's name are shown where the system refuses it."""
+MAX_LINE_LENGTH = 2000
+MAX_NAME_LENGTH = 200
+"""Lengths at which messages and the names of files in them are cut."""
 
 
 class Command(Protocol):
-    """What a module of :mod:`onionlab.commands` offers."""
+    """The interface of a module of :mod:`onionlab.commands`."""
 
     HELP: str
 
     def setup_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Declare the verb's arguments."""
+        """Declare the arguments."""
 
     def run(self, args: argparse.Namespace) -> int:
-        """Do the work; returns the exit status."""
+        """Execute the command; return the exit status."""
+
+
+class _Printer(logging.Handler):
+    """Prints the program's log on standard output."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        print(record.getMessage())
+
+
+_PRINTER = _Printer()
 
 
 def command_modules() -> dict[str, str]:
-    """Verb -> module name, in alphabetical order."""
+    """Return the module of each command, in alphabetical order."""
+    names = sorted(info.name for info in pkgutil.iter_modules(commands.__path__))
     return {
-        info.name.replace("_", "-"): f"{commands.__name__}.{info.name}"
-        for info in sorted(pkgutil.iter_modules(commands.__path__), key=lambda info: info.name)
-        if not info.name.startswith("_")
+        name.replace("_", "-"): f"{commands.__name__}.{name}"
+        for name in names
+        if not name.startswith("_")
     }
 
 
@@ -94,7 +106,7 @@ def load_command(module_name: str) -> Command:
 
 
 def help_of(module_name: str) -> str:
-    """A command module's HELP, read from its file: importing all of them takes seconds."""
+    """Read a command's HELP from its file. Importing all modules would take seconds."""
     spec = importlib.util.find_spec(module_name)
     assert spec is not None
     assert spec.origin is not None
@@ -106,17 +118,16 @@ def help_of(module_name: str) -> str:
 
 
 def build_parser(verb: str | None = None) -> argparse.ArgumentParser:
-    """The parser for one verb, or an overview of all for whatever is no verb.
+    """Return the parser of one command, or an overview of all.
 
-    Only the module that is needed gets imported: its siblings (and the numerical packages behind
-    them) are left alone, so that ``doctor`` starts at once and still works where another verb's
-    dependency is broken.
+    Only the module of that command is imported. Therefore ``doctor`` starts fast, and works if a
+    dependency of another command is broken.
     """
     parser = argparse.ArgumentParser(
         prog="onionlab", description="Experiment harness for Tor performance research."
     )
     parser.add_argument("--version", action="version", version=f"onionlab {__version__}")
-    subparsers = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+    subparsers = parser.add_subparsers(dest="verb", metavar="COMMAND", required=True)
     modules = command_modules()
     if verb not in modules:
         for name, module_name in modules.items():
@@ -124,8 +135,13 @@ def build_parser(verb: str | None = None) -> argparse.ArgumentParser:
         return parser
     command = load_command(modules[verb])
     own = own_statuses(command)
+    meanings = {**STATUSES, **own}
+    listed = "; ".join(f"{number}: {meanings[number]}" for number in sorted(meanings))
     subparser = subparsers.add_parser(
-        verb, help=command.HELP, description=command.HELP, epilog=_epilog(own)
+        verb,
+        help=command.HELP,
+        description=command.HELP,
+        epilog=f"exit status: {listed}" if own else None,
     )
     command.setup_arguments(subparser)
     subparser.set_defaults(run=command.run, statuses=own)
@@ -133,46 +149,29 @@ def build_parser(verb: str | None = None) -> argparse.ArgumentParser:
 
 
 def own_statuses(command: Command) -> Mapping[int, str]:
-    """What a verb answers with its exit status: number -> meaning; none where it has no answer."""
+    """Return the exit statuses of a command that are an answer, with their meanings."""
     found: Mapping[int, str] = getattr(command, "STATUSES", {})
     return found
 
 
-def _epilog(statuses: Mapping[int, str]) -> str | None:
-    """What stands below a verb's arguments."""
-    if not statuses:
-        return None
-    told = {**STATUSES, **statuses}
-    return "exit status: " + "; ".join(f"{number}: {told[number]}" for number in sorted(told))
-
-
-def _tell_status(status: int, statuses: Mapping[int, str], arguments: Sequence[str]) -> None:
-    """Under make, which ends with 2 whatever the status was: say it, and how a script gets it."""
+def _print_status(status: int, statuses: Mapping[int, str], arguments: Sequence[str]) -> None:
+    """Print the status and its command under make, which ends with 2 for each status but 0."""
     if status in statuses and status != 0 and "MAKELEVEL" in os.environ:
         command = shlex.join([".venv/bin/onionlab", *arguments])
         print(f"exit status {status}: {statuses[status]}", file=sys.stderr)
-        print(f"make ends with 2; what ends with {status} is: {command}", file=sys.stderr)
+        print(f"make ends with 2; to end with {status}: {command}", file=sys.stderr)
 
 
-def _require_text(arguments: Sequence[str]) -> None:
-    """Raises UserError for an argument that is not UTF-8: no page and no file could name it."""
-    for argument in arguments:
-        try:
-            argument.encode()
-        except UnicodeEncodeError:
-            raise UserError(f"an argument is not text in UTF-8: {argument!a}") from None
-
-
-def of_system(error: OSError) -> UserError:
-    """Return an error of the operating system as one of the user, with the file and a remedy."""
+def user_error_from_os_error(error: OSError) -> UserError:
+    """Return an error of the operating system as a user error, with the file and a hint."""
     names = [os.fsdecode(name) for name in (error.filename, error.filename2) if name is not None]
-    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-    # A failed write names no file.
-    shown = " -> ".join(_short(name) for name in names) or ", ".join(
-        _full_folders() if full else ()
-    )
-    what = error.strerror or str(error) or type(error).__name__
-    return UserError(f"{shown}: {what}" if shown else what, REMEDIES.get(error.errno or 0))
+    if not names and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        # A failed write names no file.
+        place = ", ".join(_full_folders())
+    else:
+        place = " -> ".join(_cut(name, MAX_NAME_LENGTH) for name in names)
+    text = error.strerror or str(error) or type(error).__name__
+    return UserError(f"{place}: {text}" if place else text, REMEDIES.get(error.errno or 0))
 
 
 def _full_folders() -> list[str]:
@@ -186,23 +185,23 @@ def _full_folders() -> list[str]:
     return list(full.values())
 
 
-def _short(name: str) -> str:
-    return name if len(name) <= SHOWN_NAME else f"{name[:SHOWN_NAME]}..."
+def _cut(text: str, max_length: int) -> str:
+    return text if len(text) <= max_length else f"{text[:max_length]}..."
 
 
-def _complain(error: UserError) -> None:
-    """Print what is wrong, then the hint. A line may hold a name of any length, or a part of it."""
-    for text in (f"error: {error.message}", error.hint or ""):
+def _print_error(message: str, hint: str | None = None) -> int:
+    """Print an error and its hint; return the exit status. Lines of any length are cut."""
+    for text in (f"error: {message}", hint or ""):
         for line in text.splitlines():
-            shown = line if len(line) <= SHOWN_LINE else f"{line[:SHOWN_LINE]}..."
-            print(shown, file=sys.stderr)
+            print(_cut(line, MAX_LINE_LENGTH), file=sys.stderr)
+    return EXIT_USER_ERROR
 
 
 class _Output(io.FileIO):
-    """Output that may be closed early by its reader; the command goes on with the same status."""
+    """Output that its reader may close early. The command continues, and its status is the same."""
 
     def write(self, data: Any, /) -> int:
-        """Write to the output, or to nowhere once it is closed or has failed.
+        """Write to the output, or to /dev/null after it was closed or has failed.
 
         Raises UserError if standard output fails for another reason, such as a full disk. Not
         OSError, which argparse ignores.
@@ -210,8 +209,8 @@ class _Output(io.FileIO):
         try:
             return super().write(data)
         except OSError as error:
-            # By this number, since processes that are started inherit the output. What is still
-            # buffered goes there too, or Python would end with status 120.
+            # Replace the descriptor, because child processes inherit it. Buffered output goes there
+            # too. Otherwise Python would end with status 120.
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, self.fileno())
             os.close(nowhere)
@@ -224,17 +223,17 @@ class _Output(io.FileIO):
 
 
 class _Text(io.TextIOWrapper):
-    """Text output in which lines appear at once, also through a pipe into a log or `make`."""
+    """Text output whose lines appear at once, also in a pipe."""
 
     def __init__(self, output: io.BufferedWriter, encoding: str) -> None:
         super().__init__(output, encoding, errors="backslashreplace", line_buffering=True)
 
 
 class _EscapedText(_Text):
-    """Text output in which control characters are escaped, so that no text controls a terminal.
+    """Text output with escaped control characters, so that no text controls a terminal.
 
     Attributes:
-        terminal: The same output without escaping, for Rich; None if it is not a terminal.
+        terminal: The same output without escapes, for Rich; None if it is not a terminal.
     """
 
     def __init__(self, output: io.BufferedWriter, encoding: str) -> None:
@@ -242,68 +241,67 @@ class _EscapedText(_Text):
         self.terminal: TextIO | None = _Text(output, encoding) if self.isatty() else None
 
     def write(self, text: str, /) -> int:
-        """Write text."""
         return super().write(text.translate(_ESCAPES))
 
 
 def _open_outputs() -> None:
     """Replace both outputs of this process, so that writing to them cannot end the command.
 
-    Control characters are escaped, and so are letters that the output's encoding lacks.
+    Control characters and letters that the output's encoding lacks are escaped.
     """
     for name in ("stdout", "stderr"):
         before = getattr(sys, name)
-        # The output may be closed, or replaced, as tests do.
+        # The output may be closed, or replaced by a test.
         if before is not None and before is getattr(sys, f"__{name}__"):
             raw = _Output(before.fileno(), "w", closefd=False)
             setattr(sys, name, _EscapedText(io.BufferedWriter(raw), before.encoding))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one verb.
+    """Execute one command.
 
-    Returns its exit status; 2 for a :class:`UserError` (printed without a traceback), as for wrong
-    arguments. What the system refuses (a disk that is full, a folder that may not be written, a
-    name that is too long) is a user's error too, wherever it occurs. 70 for any other exception.
+    Returns its exit status; 2 for a :class:`UserError`, which is printed without a traceback, and
+    for wrong arguments. Errors of the operating system, such as a full disk, are user errors too.
+    The status of any other exception is 70.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
     _open_outputs()
-    # Figures are written to files. Matplotlib fails where this names a backend that it lacks.
+    log = logging.getLogger("onionlab")
+    log.setLevel(logging.INFO)
+    log.addHandler(_PRINTER)
+    # Figures are written to files. Matplotlib fails if this names a backend that it lacks.
     os.environ["MPLBACKEND"] = "agg"
     try:
-        # A command that is interrupted ends what it has started.
+        # An interrupted command ends the processes that it has started.
         interrupt_at_sigterm()
-        _require_text(arguments)
+        for argument in arguments:
+            if argument.encode(errors="ignore") != argument.encode(errors="surrogateescape"):
+                raise UserError(f"an argument is not text in UTF-8: {argument!a}")
         arguments = replace_former_names(arguments)
         args = build_parser(arguments[0] if arguments else None).parse_args(arguments)
         status = int(args.run(args))
         # Output that is still buffered may fail as well.
         print(end="", flush=True)
-        _tell_status(status, args.statuses, arguments)
+        _print_status(status, args.statuses, arguments)
         return status
     except UserError as error:
-        _complain(error)
-        return EXIT_USER_ERROR
+        return _print_error(error.message, error.hint)
     except KeyboardInterrupt as interrupt:
-        # Whoever was interrupted may say what is kept.
+        # The argument describes what an interrupted command keeps.
         print(": ".join(["interrupted", *map(str, interrupt.args)]), file=sys.stderr)
         return EXIT_INTERRUPTED
     except OSError as error:
-        _complain(of_system(error))
-        return EXIT_USER_ERROR
+        refused = user_error_from_os_error(error)
+        return _print_error(refused.message, refused.hint)
     except MemoryError:
-        _complain(UserError("there is not enough memory for this", "free some, or ask for less"))
-        return EXIT_USER_ERROR
+        return _print_error("out of memory", "Free memory, or reduce SCALE or JOBS.")
     except RecursionError:
-        _complain(UserError("a file is nested too deeply to be read"))
-        return EXIT_USER_ERROR
+        return _print_error("a file is nested too deeply to be read")
     except Exception:
         traceback.print_exc()
-        _complain(
-            UserError(
-                "this is a defect of onionlab, not of what it was asked for",
-                "report it with the lines above, the command, and what `onionlab --version` and "
-                "`onionlab doctor` print",
-            )
+        _print_error(
+            "this is a defect of onionlab",
+            "report it with the lines above, the command, and what `onionlab --version` and "
+            "`onionlab doctor` print",
         )
         return EXIT_DEFECT

@@ -27,7 +27,7 @@ POSITIONALS = {
     "file": "FROM",
     "directories": "FROM",
 }
-"""Positional argument -> its variable. Those of other names are not available through make."""
+"""Positional argument -> its variable. make does not offer other positional arguments."""
 
 EXAMPLES = {
     "compare": "A=quick:ewma B=quick:rr",

@@ -31,4 +31,4 @@ settings.load_profile("onionlab")
 @pytest.fixture(scope="session")
 def uml_kernel() -> BuiltKernel:
     """The kernel of the embedded engine, which is built where that was not done before."""
-    return ensure_kernel(working_root(), say=print)
+    return ensure_kernel(working_root())

@@ -21,4 +21,4 @@ def checkout(tmp_path: Path) -> Checkout:
 @pytest.fixture(scope="session")
 def circuit_policy_build() -> None:
     """The Tor of the variants rr, ewma and swrr, built before the test's own time begins."""
-    ensure_series(REPOSITORY, ["circuit-policy"], say=print)
+    ensure_series(REPOSITORY, ["circuit-policy"])

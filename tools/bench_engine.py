@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import logging
 import math
 import os
 import shutil
@@ -38,11 +39,9 @@ from analysis.inference.change_points import (
 from onionlab.engines import AUTO, EMBEDDED, PREFERRED, PTRACE_VARIABLE, resolve_engine_name
 from onionlab.errors import UserError
 from onionlab.paths import build_directory, working_root
-from onionlab.questions.open_sets import record_hashes
-from onionlab.runs.commit import project_name
-from onionlab.runs.host_facts import host_facts
-from onionlab.runs.plan import Plan, write_plan
-from onionlab.runs.planning import make_plan
+from onionlab.runs.packing import record_hashes
+from onionlab.runs.plan import Plan, make_plan
+from onionlab.runs.provenance import host_facts, project_name
 from onionlab.runs.store import Store
 from onionlab.runs.workflow.drive import make_runs
 
@@ -140,16 +139,16 @@ def plan_run(root: Path, case: Case, side: str, place: Path, args: argparse.Name
         tgen=args.tgen,
         repeats=1,
     )
-    plan = make_plan(root, request, print, out=place / side / case.title.replace(" ", "-"))
+    plan = make_plan(root, request, out=place / side / case.title.replace(" ", "-"))
     plan = replace(plan, store=place / "runs")
-    write_plan(plan)
+    plan.write()
     return plan
 
 
 def measure_run(root: Path, plan: Plan, side: str) -> Side:
     """Make a run, read its cost and remove it. Raises UserError if it fails."""
     os.environ[PTRACE_VARIABLE] = "1" if side == PTRACE else ""
-    make_runs(root, [plan], jobs=1, say=lambda line: None)
+    make_runs(root, [plan], jobs=1)
     store, (run,) = Store(plan.store), plan.runs
     manifest = read_manifest(store.manifest(run.run_id))
     cost = {name: getattr(manifest, name) for name in MEASURES}
@@ -321,6 +320,7 @@ def positive_number(text: str) -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Return the exit status: 0, 1 with an alarm, 2 after an error, 130 if interrupted."""
+    logging.basicConfig(format="%(message)s", level=logging.INFO, stream=sys.stdout)
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

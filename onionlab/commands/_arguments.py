@@ -1,59 +1,74 @@
-"""The arguments by which several verbs name an experiment and what to change in it.
+"""Arguments that several commands have, and their types.
 
-Imports nothing of the program: doctor works on a machine that lacks its packages.
-Empty values count as not given: that is what make passes on for a variable that is not set.
+Imports no other package: `doctor` works on a machine that lacks them. An empty value counts as not
+given.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import math
 import re
 import shlex
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
+
+AUTO = "auto"
+"""The value of NETWORKS that adds networks until each endpoint has an answer."""
 
 
-def add_request_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare NAME, --variants and what ``add_override_arguments`` declares."""
+def add_request_arguments(parser: argparse.ArgumentParser, *, auto: bool = False) -> None:
+    """Declare NAME, --variants and what `add_override_arguments` declares."""
     parser.add_argument("name", help="name of an experiment, or the path of its file")
     add_variants_argument(parser)
-    add_override_arguments(parser)
+    add_override_arguments(parser, auto=auto)
 
 
 def add_variants_argument(parser: argparse.ArgumentParser) -> None:
     """Declare --variants."""
     parser.add_argument(
-        "--variants", default="", help="some of its variants, or others that there are: rr,ewma"
+        "--variants",
+        type=variants,
+        default=(),
+        help="comma-separated variants to run, such as rr,ewma (default: those of the experiment)",
     )
 
 
-def add_override_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare --scale, --networks, --repeats and what ``add_engine_arguments`` declares."""
-    parser.add_argument("--scale", default="", help="multiply hosts and load, for instance 0.1")
-    add_networks_argument(
-        parser, "a number n (networks 1 to n) or a list: 1,4,7; experiment takes auto"
-    )
+def add_override_arguments(parser: argparse.ArgumentParser, *, auto: bool = False) -> None:
+    """Declare --scale, --networks, --repeats and what `add_engine_arguments` declares."""
+    parser.add_argument("--scale", type=number, help="multiply hosts and load, for instance 0.1")
+    text = "a number n (networks 1 to n) or a list: 1,4,7"
+    add_networks_argument(parser, f"{text}, or auto" if auto else text, auto=auto)
     add_repeats_argument(parser)
     add_engine_arguments(parser)
 
 
-def add_networks_argument(parser: argparse.ArgumentParser, help_text: str) -> None:
+def add_networks_argument(
+    parser: argparse.ArgumentParser, help_text: str, *, auto: bool = False
+) -> None:
     """Declare --networks and its other name --seeds."""
+
+    def networks_or_auto(text: str) -> Any:
+        return AUTO if text == AUTO and auto else networks(text)
+
+    add_aliased_networks(parser, networks_or_auto, help_text)
+
+
+def add_aliased_networks(
+    parser: argparse.ArgumentParser, kind: Callable[[str], Any], help_text: str
+) -> None:
+    """Declare --networks and --seeds with values of a type."""
     parser.add_argument(
-        "--networks",
-        "--seeds",
-        dest="seeds",
-        metavar="NETWORKS",
-        default="",
-        action=SameTwice,
-        help=help_text,
+        *("--networks", "--seeds"), type=kind, action=SameTwice, metavar="NETWORKS", help=help_text
     )
 
 
 def add_repeats_argument(parser: argparse.ArgumentParser) -> None:
     """Declare --repeats."""
-    parser.add_argument("--repeats", default="", help="runs of each variant on each network")
+    text = "runs of each variant on each network"
+    parser.add_argument("--repeats", type=whole_number, help=text)
 
 
 class SameTwice(argparse.Action):
@@ -79,33 +94,47 @@ def add_engine_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tgen", default="", help="path of TGen, if it is not on the PATH")
 
 
-def add_jobs_argument(parser: argparse.ArgumentParser) -> None:
+def add_jobs_argument(
+    parser: argparse.ArgumentParser, help_text: str = "maximum number of simulations at a time"
+) -> None:
     """Declare --jobs."""
-    parser.add_argument("--jobs", default="", help="simulations side by side")
+    parser.add_argument("--jobs", type=whole_number, metavar="N", help=help_text)
+
+
+def add_build_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare --tor-source and --jobs of commands that build Tor."""
+    parser.add_argument(
+        "--tor-source",
+        metavar="PATH",
+        help="release tarball or source tree of Tor (default: variable TOR_SOURCE, else Debian's "
+        "source package)",
+    )
+    add_jobs_argument(parser, "maximum number of compilers at a time (default: CPUs)")
 
 
 def add_executor_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare --executor and what goes with it."""
+    """Declare --executor and its options."""
     parser.add_argument(
         "--executor",
         choices=("", "slurm", "generic"),
         default="",
         help="make the runs as jobs of a cluster (docs/how-to/cluster.md); default: here",
     )
-    parser.add_argument("--partition", default="", help="of Slurm, where its jobs go")
-    parser.add_argument("--account", default="", help="of Slurm, which pays for its jobs")
-    parser.add_argument("--qos", default="", help="of Slurm: quality of service of its jobs")
-    parser.add_argument("--max-jobs", default="", help="jobs in a cluster's queue at a time")
+    parser.add_argument("--partition", default="", help="Slurm's partition for the jobs")
+    parser.add_argument("--account", default="", help="Slurm's account that pays for the jobs")
+    parser.add_argument("--qos", default="", help="Slurm's quality of service for the jobs")
+    text = "maximum number of jobs in a cluster's queue at a time"
+    parser.add_argument("--max-jobs", type=whole_number, help=text)
     parser.add_argument(
         "--profile", default="", help="folder of a Snakemake profile; default: configs/EXECUTOR"
     )
 
 
 def listed_files(texts: Iterable[str]) -> list[Path]:
-    """The files that an argument for several names, each in a word of its own or in one together.
+    """Return the files that an argument names, each in an own text or several in one.
 
-    One text for all of them is what make has: FROM="a.tar.xz b.tar.xz", and with spaces in a name
-    FROM="'my runs.tar.xz' b.tar.xz". The name of a file that is there is that file, spaces and all.
+    make passes one text: FROM="a.tar.xz b.tar.xz", and for names with spaces FROM="'my runs.tar.xz'
+    b.tar.xz". A text that is the name of an existing file is that file.
     """
     return [path for text in texts for path in _files_of(text)]
 
@@ -120,17 +149,42 @@ def _files_of(text: str) -> list[Path]:
 
 
 def listed_names(text: str) -> tuple[str, ...]:
-    """The names of a list with commas, with spaces, or with both: none of them has either."""
+    """Return the names of a list that is separated by commas or spaces."""
     return tuple(re.findall(r"[^\s,]+", text))
 
 
-def whole_number(text: str) -> int:
-    """A type of arguments: a whole number of at least 1."""
-    number = int(text)
-    if not 1 <= number < 10**9:
-        raise ValueError
-    return number
+def variants(text: str) -> tuple[str, ...]:
+    """Parse names of variants."""
+    names = listed_names(text)
+    if text and not names:
+        raise _wrong("names such as rr,ewma", text)
+    return names
 
 
-whole_number.__name__ = "whole number"
-"""What argparse calls it: `invalid whole number value: '0'`."""
+def whole_number(text: str) -> int | None:
+    """Parse a whole number of at least 1."""
+    if text and (re.fullmatch(r"[0-9]{1,9}", text, re.ASCII) is None or int(text) < 1):
+        raise _wrong("a whole number of at least 1", text)
+    return int(text) if text else None
+
+
+def number(text: str) -> float | None:
+    """Parse a finite number."""
+    if not text:
+        return None
+    with contextlib.suppress(ValueError):
+        if math.isfinite(value := float(text)):
+            return value
+    raise _wrong("a number such as 0.1", text)
+
+
+def networks(text: str) -> int | list[int] | None:
+    """Parse a number of networks or a list of them. Raises UserError."""
+    from onionlab.experiment import parse_seeds
+
+    return parse_seeds(text) if text else None
+
+
+def _wrong(expected: str, text: str) -> argparse.ArgumentTypeError:
+    shown = text if len(text) <= 50 else f"{text[:50]}..."
+    return argparse.ArgumentTypeError(f"expected {expected}, got {shown!r}")

@@ -13,11 +13,7 @@ RENAMED: Mapping[str, Mapping[str, str]] = {
     "figures": {"--from": "--packs", "--beside": "--compare-with"},
     "generate-network": {"--staged": "--staged-dir", "--tmodel": "--tmodel-dir"},
     "import": {"--from": "--start", "--to": "--end"},
-    "nightly": {
-        "--accept": "--update-baseline",
-        "--list": "--config",
-        "--state": "--state-dir",
-    },
+    "nightly": {"--accept": "--update-baseline", "--list": "--config", "--state": "--state-dir"},
 }
 """Command -> former name of an option -> its present name. A name may include a value; an empty
 present name means that the option is the default."""

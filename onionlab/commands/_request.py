@@ -1,18 +1,16 @@
-"""What the arguments of :mod:`onionlab.commands._arguments` ask for."""
+"""Turn the arguments of :mod:`onionlab.commands._arguments` into requests, executors and paths."""
 
 from __future__ import annotations
 
 import argparse
-import math
 import re
 from dataclasses import replace
 from pathlib import Path
 
 from analysis.formats.files import PLAN
 from analysis.formats.plan_file import Request
-from onionlab.commands._arguments import listed_names
+from onionlab.commands._arguments import AUTO
 from onionlab.errors import UserError
-from onionlab.experiment import parse_seeds
 from onionlab.experiment.load import LIST_HINT
 from onionlab.paths import code_root, is_file
 from onionlab.runs.places import require_writable
@@ -22,43 +20,28 @@ from onionlab.runs.workflow.executor import Executor, open_executor
 from onionlab.yamlfile.units import show
 
 
-def request_of(args: argparse.Namespace) -> Request:
-    """Return what the arguments ask for. Raises UserError."""
-    # Jobs work in another directory: a path has to hold there too.
+def parse_request(args: argparse.Namespace) -> Request:
+    """Return the request for an experiment with its overrides."""
+    # Jobs work in another folder, so a path has to be absolute.
     path = Path(args.name)
-    request = overrides_of(args, str(path.resolve()) if is_file(path) else args.name)
-    variants = listed_names(args.variants)
-    if args.variants and not variants:
-        raise UserError(f"--variants: expected names such as rr,ewma, got {show(args.variants)}")
-    return replace(request, variants=variants)
+    name = str(path.resolve()) if is_file(path) else args.name
+    return replace(parse_overrides(args), experiment=name, variants=args.variants)
 
 
-def overrides_of(args: argparse.Namespace, experiment: str) -> Request:
-    """Return what the arguments ask to change in an experiment. Raises UserError."""
-    scale = _number(args.scale, "--scale") if args.scale else None
-    return replace(runs_of(args, experiment), scale=scale)
-
-
-def runs_of(args: argparse.Namespace, experiment: str) -> Request:
-    """Return an experiment with the networks and the engine asked for. Raises UserError."""
+def parse_overrides(args: argparse.Namespace) -> Request:
+    """Return a request without an experiment."""
     return Request(
-        experiment=experiment,
-        seeds=parse_seeds(args.seeds) if args.seeds else None,
-        repeats=whole_number_of(args.repeats, "--repeats") if args.repeats else None,
+        experiment="",
+        scale=getattr(args, "scale", None),
+        seeds=None if args.networks == AUTO else args.networks,
+        repeats=args.repeats,
         engine=args.engine or "auto",
         shadow=args.shadow or None,
         tgen=args.tgen or None,
     )
 
 
-def jobs_of(args: argparse.Namespace) -> int | None:
-    """Return the number of jobs asked for, or None. Raises UserError."""
-    if not args.jobs:
-        return None
-    return whole_number_of(args.jobs, "--jobs")
-
-
-def executor_of(args: argparse.Namespace) -> Executor | None:
+def parse_executor(args: argparse.Namespace) -> Executor | None:
     """Return the executor of a cluster; None if runs are made here. Raises UserError."""
     resources = {"slurm_partition": args.partition, "slurm_account": args.account, "qos": args.qos}
     if not args.executor:
@@ -69,7 +52,7 @@ def executor_of(args: argparse.Namespace) -> Executor | None:
                 "EXECUTOR=slurm (or --executor slurm) sends them to a cluster",
             )
         return None
-    if args.jobs:
+    if getattr(args, "jobs", None):
         raise UserError(
             "--jobs is for simulations on this machine",
             "MAX_JOBS (or --max-jobs) limits the number of jobs of a cluster",
@@ -79,45 +62,31 @@ def executor_of(args: argparse.Namespace) -> Executor | None:
         args.executor,
         Path(args.profile).resolve() if args.profile else default_profile,
         {name: value for name, value in resources.items() if value},
-        whole_number_of(args.max_jobs, "--max-jobs") if args.max_jobs else None,
+        args.max_jobs,
     )
 
 
-def whole_number_of(text: str, option: str) -> int:
-    """Return an option's whole number, at least 1. Raises UserError."""
-    if re.fullmatch(r"[0-9]{1,9}", text, re.ASCII) is None or int(text) < 1:
-        raise UserError(f"{option}: expected a whole number of at least 1, got {show(text)}")
-    return int(text)
-
-
-def _number(text: str, option: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = math.nan
-    if not math.isfinite(number):
-        raise UserError(f"{option}: expected a number such as 0.1, got {show(text)}")
-    return number
-
-
 def results_folder(name: str, root: Path) -> Path:
-    """Where the results of an experiment are, by its name or the path of its file.
+    """Return the results folder of an experiment, by its name or the path of its file.
 
     Raises:
-        UserError: what is named is no experiment's folder, such as ``..``; or nothing is there.
+        UserError: The name is not that of an experiment, or it has no results.
     """
     stem = Path(name).stem
     if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", stem, re.ASCII) is None:
-        raise UserError(f"{show(name)} is no name of an experiment", LIST_HINT)
+        raise UserError(f"{show(name)} is not the name of an experiment", LIST_HINT)
     folder = root / "results" / stem
     if not folder.is_dir():
-        raise UserError(
-            f"there are no results of {name}", f"make them: make experiment NAME={name}"
-        )
+        raise no_results(name)
     return folder
 
 
-def plan_of(name: str, root: Path) -> Plan:
+def no_results(name: str) -> UserError:
+    """Return the error for an experiment that was not run."""
+    return UserError(f"found no results of {name}", f"make them: make experiment NAME={name}")
+
+
+def load_plan(name: str, root: Path) -> Plan:
     """Return the plan of an experiment that was run.
 
     Raises:
@@ -125,9 +94,7 @@ def plan_of(name: str, root: Path) -> Plan:
     """
     path = results_folder(name, root) / PLAN
     if not path.exists():
-        raise UserError(
-            f"there are no results of {name}", f"make them: make experiment NAME={name}"
-        )
+        raise no_results(name)
     plan = read_plan(path)
     store = Store(plan.store)
     for run in plan.runs:
@@ -141,21 +108,13 @@ def plan_of(name: str, root: Path) -> Plan:
 
 
 def output_file(path: Path) -> Path:
-    """A file that a command is to write, before the work for it. Raises UserError: no such place.
+    """Check before the work that a file can be written. Raises UserError.
 
-    A device such as /dev/null is no file: it would be replaced by one.
+    A device such as /dev/null is refused, because a file would replace it.
     """
     if path.is_dir():
-        raise UserError(
-            f"{path} is a folder, and a file is to be written", f"name one: {path}/FILE"
-        )
+        raise UserError(f"{path} is a folder, not a file", f"name a file: {path}/FILE")
     if path.exists() and not path.is_file():
-        raise UserError(f"{path} is no file", "name another one")
+        raise UserError(f"{path} is not an ordinary file", "name another one")
     require_writable(path.parent)
-    return path
-
-
-def output_folder(path: Path) -> Path:
-    """A folder that a command is to write into, likewise. Raises UserError: no such place."""
-    require_writable(path)
     return path

@@ -10,15 +10,14 @@ from analysis.celltrace.cell_tables import is_traced
 from analysis.formats.files import RECORDS, TRACE_COUNTS
 from analysis.formats.record_files import read_trace_counts
 from analysis.records.extract import extract
-from onionlab.commands._request import plan_of
+from onionlab.commands._request import load_plan
 from onionlab.paths import working_root
 from onionlab.runs.store import Store
 
-HELP = "extract the records of an experiment's finished runs from their logs, anew"
+HELP = "extract the records of an experiment's finished runs from their logs again"
 
 
 def setup_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("name", nargs="?", help="an experiment that was run")
     which.add_argument(
@@ -27,36 +26,35 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print for each run what of its logs did not count, and in which files."""
+    """Print for each run which parts of its logs do not count."""
     if args.run_directory:
         directories = [args.run_directory.resolve()]
     else:
-        plan = plan_of(args.name, working_root())
-        store = Store(plan.store)
-        finished = [run.run_id for run in plan.runs if store.is_finished(run.run_id)]
-        directories = [store.run(run_id) for run_id in finished]
+        plan = load_plan(args.name, working_root())
+        finished = Store(plan.store).finished_among([run.run_id for run in plan.runs])
+        directories = [plan.store / run.run_id for run in plan.runs if run.run_id in finished]
     for directory in directories:
-        store = Store(directory.parent)
-        # The lock keeps other commands from reading or extracting the records meanwhile. A
-        # directory that is not in a store has none.
-        with store.exclusive(directory.name) if store.has_locks else contextlib.nullcontext():
-            report = extract(directory, directory / RECORDS)
-        relays = (
-            read_trace_counts(directory / RECORDS / TRACE_COUNTS).relays
-            if is_traced(directory)
-            else ()
-        )
-        print(
-            f"{directory.name}: {report.stream_lines} streams, {report.malformed_lines} malformed "
-            f"lines, {report.truncated_files} cut logs"
-        )
-        for problem in report.problems:
-            print(f"  {problem.file}: {'; '.join(problem.descriptions)}")
-            for example in problem.examples[:1]:
-                print(f"    line {example.line}: {example.reason}")
-        if not_counted := report.not_counted():
-            print(f"  not counted: {not_counted}")
-        for relay in relays:
+        _extract(directory)
+    return 0
+
+
+def _extract(directory: Path) -> None:
+    store = Store(directory.parent)
+    # The lock keeps other commands from reading or extracting the records at the same time. A
+    # folder that is not in a store has none.
+    with store.exclusive(directory.name) if store.has_locks else contextlib.nullcontext():
+        report = extract(directory, directory / RECORDS)
+    print(
+        f"{directory.name}: {report.stream_lines} streams, {report.malformed_lines} malformed "
+        f"lines, {report.truncated_files} cut logs"
+    )
+    for problem in report.problems:
+        print(f"  {problem.file}: {'; '.join(problem.descriptions)}")
+        for example in problem.examples[:1]:
+            print(f"    line {example.line}: {example.reason}")
+    if not_counted := report.not_counted():
+        print(f"  not counted: {not_counted}")
+    if is_traced(directory):
+        for relay in read_trace_counts(directory / RECORDS / TRACE_COUNTS).relays:
             if relay.damage:
                 print(f"  trace of {relay.relay}: {relay.damage}")
-    return 0

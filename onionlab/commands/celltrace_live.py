@@ -1,11 +1,10 @@
-"""``onionlab celltrace-live``: a private network of native Tors, its guard traced with LTTng."""
+"""Run a private network of native Tors, and trace its guard with LTTng."""
 
 from __future__ import annotations
 
 import argparse
 import shutil
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 
@@ -19,7 +18,7 @@ from analysis.celltrace.statistics import (
     stage_ms,
     summarise,
 )
-from onionlab.commands._arguments import whole_number
+from onionlab.commands._arguments import add_jobs_argument
 from onionlab.errors import UserError
 from onionlab.live import lttng
 from onionlab.live.guard_trace import LiveTrace, Work, load_guard, trace_guard
@@ -45,29 +44,21 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=0,
         metavar="ROUNDS",
-        help="also measure what tracing costs the guard: so many rounds of none, file and LTTng",
+        help="also measure the cost of tracing to the guard: rounds of none, file and LTTng",
     )
-    parser.add_argument(
-        "--jobs", type=whole_number, metavar="N", help="compilers at once (default: CPUs)"
-    )
+    add_jobs_argument(parser, "maximum number of compilers at a time (default: CPUs)")
 
 
 def run(args: argparse.Namespace) -> int:
     if not 1 <= args.duration <= 600:
         raise UserError("--duration is between 1 and 600")
     root = working_root()
-    tor = ensure_live_tor(root, say=print, jobs=args.jobs)
+    tor = ensure_live_tor(root, jobs=args.jobs)
     out = root / "results" / "celltrace-live"
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
     with lttng.daemon():
-        trace = trace_guard(
-            tor,
-            out / "network",
-            scheduler=args.scheduler,
-            seconds=args.duration,
-            say=print,
-        )
+        trace = trace_guard(tor, out / "network", scheduler=args.scheduler, seconds=args.duration)
         works = []
         for number in range(1, args.overhead + 1):
             for tracing in OVERHEAD:
@@ -79,7 +70,6 @@ def run(args: argparse.Namespace) -> int:
                         tracing=tracing,
                         scheduler=args.scheduler,
                         seconds=args.duration,
-                        say=print,
                     )
                 )
                 # Nobody reads these hundreds of megabytes once their cost is known.
@@ -89,12 +79,12 @@ def run(args: argparse.Namespace) -> int:
     (out / "report.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
     print()
     print("\n".join(lines))
-    print(f"\n{_display(out / 'report.txt')}")
+    print(f"\n{out / 'report.txt'}")
     return 0
 
 
 def report(trace: LiveTrace, scheduler: str) -> Iterator[str]:
-    """The text's numbers of one live trace, and how far both back ends agree."""
+    """Yield the results of a live trace, and whether both traces are equal."""
     work, events = trace.work, len(trace.lttng.records)
     yield f"Guard of a private network on the loopback interface, {scheduler}, native Tor, LTTng"
     yield (
@@ -143,7 +133,7 @@ def report(trace: LiveTrace, scheduler: str) -> Iterator[str]:
 
 
 def overhead(works: list[Work]) -> Iterator[str]:
-    """The guard's CPU time for each cell, by way of tracing."""
+    """Yield the guard's CPU time for each cell, by method of tracing."""
     if not works:
         return
     yield ""
@@ -152,7 +142,3 @@ def overhead(works: list[Work]) -> Iterator[str]:
         values = [work.cpu_us_per_cell for work in works if work.tracing == tracing]
         listed = ", ".join(f"{value:.2f}" for value in values)
         yield f"  {tracing:6} {listed}  (median {float(np.median(values)):.2f})"
-
-
-def _display(path: Path) -> Path:
-    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path

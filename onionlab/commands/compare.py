@@ -1,4 +1,4 @@
-"""Compare two sets of runs: is the second worse than the first?"""
+"""Compare two sets of runs, and test whether the second is worse."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from analysis.comparison.comparing import Conclusion, compare_sets
 from analysis.comparison.differences import ASPECTS
 from analysis.formats.files import COMPARISON_CSV
 from analysis.pages.comparison import table_text, write
-from onionlab.commands._answer import print_report
 from onionlab.commands._arguments import listed_names
-from onionlab.commands._request import output_folder
+from onionlab.commands._output import print_report
 from onionlab.paths import working_root
-from onionlab.questions.open_sets import open_pair
+from onionlab.questions.run_set_loader import open_pair
+from onionlab.runs.places import require_writable
 
 HELP = "compare two sets of runs; exit status 0: no regression, 1: regression, 3: not settled"
 
@@ -30,11 +30,10 @@ MAX_SLUG = 100
 
 
 def setup_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     parser.add_argument(
         "a", help="the baseline: quick:ewma, a results folder, a checkout, a pack, an import"
     )
-    parser.add_argument("b", help="what is judged, likewise")
+    parser.add_argument("b", help="what is judged; named in the same way")
     parser.add_argument(
         "--allow-diff",
         default="",
@@ -53,9 +52,8 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the table, its file, the answer and the report's path, in this order."""
     root = working_root()
-    out = output_folder(
-        args.out or root / "results" / "compare" / f"{_slug(args.a)}-{_slug(args.b)}"
-    )
+    out = args.out or root / "results" / "compare" / f"{_slug(args.a)}-{_slug(args.b)}"
+    require_writable(out)
     a, b = open_pair(root, args.a, args.b)
     comparison = compare_sets(a, b, listed_names(args.allow_diff), pair=not args.unpaired)
     page = write(comparison, out)
@@ -72,5 +70,5 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _slug(text: str) -> str:
-    """A set's name as a part of a file's name; the end of a path says more than its beginning."""
+    """Return a set's name as a part of a file's name: of a long path, its end."""
     return re.sub(r"[^A-Za-z0-9._]+", "-", text)[-MAX_SLUG:].strip("-.") or "set"

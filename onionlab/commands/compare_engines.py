@@ -1,4 +1,4 @@
-"""The same experiment on two engines."""
+"""Run the same experiment on several engines."""
 
 from __future__ import annotations
 
@@ -11,36 +11,33 @@ from onionlab.commands._arguments import (
     add_request_arguments,
     listed_names,
 )
-from onionlab.commands._cost import print_cost
-from onionlab.commands._request import executor_of, jobs_of, request_of
+from onionlab.commands._output import print_cost
+from onionlab.commands._request import parse_executor, parse_request
 from onionlab.engines import ENGINES
 from onionlab.errors import UserError
 from onionlab.paths import working_root
 from onionlab.questions.engine_comparison import compare_engines
 
-HELP = "run an experiment on several engines and report what differs"
+HELP = "run an experiment on several engines and report the differences"
 
 
 def setup_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments; --engine takes a list here."""
     add_request_arguments(parser)
     add_jobs_argument(parser)
     add_executor_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the reports' paths on the last lines."""
+    """Print the reports' paths on the last lines. --engine is a list here."""
     engines = list(ENGINES) if args.engine in ("", "auto") else listed_names(args.engine)
     for name in engines:
         if name not in ENGINES:
-            raise UserError(
-                f"there is no engine {name!r}", f"the engines are: {', '.join(ENGINES)}"
-            )
-    root, jobs = working_root(), jobs_of(args)
-    request, executor = request_of(args), executor_of(args)
-    print_cost(root, [replace(request, engine=name) for name in engines], jobs, executor)
-    made = compare_engines(root, request, engines, jobs=jobs, say=print, executor=executor)
-    print(made.effects)
-    print(made.between_engines)
-    print(made.between_variants)
+            raise UserError(f"unknown engine {name!r}", f"the engines are: {', '.join(ENGINES)}")
+    root = working_root()
+    request, executor = parse_request(args), parse_executor(args)
+    print_cost(root, [replace(request, engine=name) for name in engines], args.jobs, executor)
+    paths = compare_engines(root, request, engines, jobs=args.jobs, executor=executor)
+    print(paths.effects)
+    print(paths.between_engines)
+    print(paths.between_variants)
     return 0

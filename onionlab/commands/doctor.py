@@ -1,4 +1,4 @@
-"""``onionlab doctor``: what this machine has and lacks."""
+"""Report what this machine has and lacks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from onionlab.doctor import MISSING, OK, WARN, Finding, Need, Question, examine
 from onionlab.engines import AUTO, resolve_engine_name
 from onionlab.paths import working_root
 
-HELP = "say what this machine has and lacks, and how to mend it"
+HELP = "report what this machine has and lacks, and how to fix it"
 
 STATUSES = {0: "nothing is missing", 1: "something is missing"}
 
@@ -27,7 +27,7 @@ STYLES = {OK: "green", WARN: "yellow", MISSING: "bold red"}
 
 
 def setup_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", nargs="?", help="judge by what this experiment takes")
+    parser.add_argument("name", nargs="?", help="judge by the needs of this experiment")
     add_variants_argument(parser)
     add_override_arguments(parser)
     add_executor_arguments(parser)
@@ -35,7 +35,7 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     root = working_root()
-    need, cost = need_of(args, root) if args.name else (None, ())
+    need, cost = experiment_need(args, root) if args.name else (None, ())
     question = Question(
         root=root,
         engine=resolve_engine_name(
@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
         shadow=args.shadow or None,
         tgen=args.tgen or None,
     )
-    findings = [*examine(question), *cost, *cluster_of(args)]
+    findings = [*examine(question), *cost, *check_cluster(args)]
     if sys.stdout.isatty():
         show_table(findings)
     else:
@@ -58,24 +58,21 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def need_of(args: argparse.Namespace, root: Path) -> tuple[Need | None, tuple[Finding, ...]]:
-    """What the experiment takes, and its cost in one line; None where its networks are missing.
-
-    Imported late: a machine without its packages has a doctor too.
-    """
-    from onionlab.commands._request import request_of
+def experiment_need(
+    args: argparse.Namespace, root: Path
+) -> tuple[Need | None, tuple[Finding, ...]]:
+    """Return the needs of the experiment, and its cost in one line; None if it lacks networks."""
+    # Imported late: this command works without the packages of the program.
+    from onionlab.commands._request import parse_request
     from onionlab.errors import UserError
-    from onionlab.experiment import load
     from onionlab.experiment.tornettools_networks import require_networks
-    from onionlab.runs.costs.estimate import Estimator
+    from onionlab.runs.costs.estimate import Estimator, estimate_resources
     from onionlab.runs.costs.estimate_text import cost_text
     from onionlab.runs.costs.requested_runs import resolve_request
-    from onionlab.runs.resources import estimate_resources
+    from onionlab.runs.run_builder import load_experiment
 
-    request = request_of(args)
-    experiment = load(request.experiment, root=root).with_overrides(
-        scale=request.scale, seeds=request.seeds, repeats=request.repeats
-    )
+    request = parse_request(args)
+    experiment = load_experiment(root, request)
     try:
         require_networks(root, experiment)
     except UserError as error:
@@ -92,20 +89,17 @@ def need_of(args: argparse.Namespace, root: Path) -> tuple[Need | None, tuple[Fi
     return need, (Finding(OK, "cost", cost_text(estimate)),)
 
 
-def cluster_of(args: argparse.Namespace) -> list[Finding]:
-    """Return whether the cluster that is named would accept a small job.
-
-    Imported late: a machine without its packages has a doctor too.
-    """
+def check_cluster(args: argparse.Namespace) -> list[Finding]:
+    """Return whether the requested cluster would accept a small job."""
     if not args.executor:
         return []
-    from onionlab.commands._request import executor_of
+    from onionlab.commands._request import parse_executor
     from onionlab.errors import UserError
     from onionlab.runs.workflow.executor import JobSize
 
     size = JobSize(cpus=1, memory_mb=1500, runtime_min=15, disk_mb=1)
     try:
-        executor = executor_of(argparse.Namespace(**{**vars(args), "jobs": ""}))
+        executor = parse_executor(args)
         assert executor is not None
         executor.require_acceptance(size)
     except UserError as error:
@@ -114,7 +108,7 @@ def cluster_of(args: argparse.Namespace) -> list[Finding]:
 
 
 def plain_lines(findings: list[Finding]) -> list[str]:
-    """One line for each finding, and how to mend it below."""
+    """Return a line for each finding, with its fix below."""
     width = max(len(finding.subject) for finding in findings)
     lines = []
     for finding in findings:
@@ -124,7 +118,7 @@ def plain_lines(findings: list[Finding]) -> list[str]:
 
 
 def show_table(findings: list[Finding]) -> None:
-    """The same for a terminal."""
+    """Print the findings on a terminal."""
     table = Table(show_header=False, box=None, pad_edge=False)
     table.add_column()
     table.add_column(no_wrap=True)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 
-from onionlab.commands._arguments import add_jobs_argument, add_request_arguments
-from onionlab.commands._cost import add_max_networks_argument, parse_requests
-from onionlab.commands._request import jobs_of
-from onionlab.commands.list import print_table
+from onionlab.commands._arguments import AUTO, add_jobs_argument, add_request_arguments
+from onionlab.commands._networks import add_max_networks_argument, look_requests
+from onionlab.commands._output import print_table
+from onionlab.commands._request import parse_request
 from onionlab.paths import working_root
 from onionlab.runs.costs.estimate import Estimator
 from onionlab.runs.costs.estimate_text import table_rows
@@ -18,8 +18,7 @@ HELP = "estimate time, memory and disk of an experiment's runs; nothing is built
 
 
 def setup_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
-    add_request_arguments(parser)
+    add_request_arguments(parser, auto=True)
     add_jobs_argument(parser)
     add_max_networks_argument(parser)
 
@@ -27,12 +26,10 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print a table for each request."""
     root = working_root()
-    jobs = jobs_of(args)
-    requests = parse_requests(args)
     estimator = Estimator(root)
-    for title, request in requests:
-        rows = table_rows(estimator.estimate([request], jobs))
-        if not title:
-            rows += split_rows(root, resolve_request(root, request))
+    for title, request in look_requests(args):
+        rows = table_rows(estimator.estimate([request], args.jobs))
+        if args.networks != AUTO:
+            rows += split_rows(root, resolve_request(root, parse_request(args)))
         print_table(", ".join(filter(None, (args.name, title))), rows)
     return 0

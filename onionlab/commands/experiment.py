@@ -4,28 +4,28 @@ from __future__ import annotations
 
 import argparse
 
-from onionlab.commands._answer import print_report
 from onionlab.commands._arguments import (
+    AUTO,
     add_executor_arguments,
     add_jobs_argument,
     add_request_arguments,
 )
-from onionlab.commands._cost import (
+from onionlab.commands._networks import (
+    DEFAULT_MAX_NETWORKS,
     add_max_networks_argument,
-    parse_max_networks,
-    print_cost_of_arguments,
+    look_requests,
 )
-from onionlab.commands._request import executor_of, jobs_of, request_of
+from onionlab.commands._output import print_cost, print_report
+from onionlab.commands._request import parse_executor
 from onionlab.paths import working_root
-from onionlab.runs.planning import make_plan
+from onionlab.runs.plan import make_plan
 from onionlab.runs.workflow.drive import make_report
 
 HELP = "run an experiment: plan, simulations, records, report"
 
 
 def setup_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
-    add_request_arguments(parser)
+    add_request_arguments(parser, auto=True)
     add_jobs_argument(parser)
     add_executor_arguments(parser)
     add_max_networks_argument(parser)
@@ -33,20 +33,17 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the report's path on the last line."""
-    root = working_root()
-    jobs, executor = jobs_of(args), executor_of(args)
-    budget = parse_max_networks(args)
-    print_cost_of_arguments(args, root, jobs, executor)
-    if budget is not None:
-        # With it comes all of SciPy's statistics, which nothing else here needs: half the start-up.
+    root, jobs, executor = working_root(), args.jobs, parse_executor(args)
+    requests = look_requests(args)
+    for title, request in requests:
+        print_cost(root, [request], jobs, executor, title)
+    _, request = requests[-1]
+    if args.networks == AUTO:
+        # This imports SciPy's statistics, which nothing else here needs.
         from onionlab.questions.auto_seeds import auto_seeds
 
-        args.seeds = ""
-        report = auto_seeds(
-            root, request_of(args), budget=budget, jobs=jobs, say=print, executor=executor
-        )
-        print_report(report)
-        return 0
-    plan = make_plan(root, request_of(args), say=print)
-    print_report(make_report(root, plan, jobs=jobs, say=print, executor=executor))
+        budget = args.max_networks or DEFAULT_MAX_NETWORKS
+        print_report(auto_seeds(root, request, budget=budget, jobs=jobs, executor=executor))
+    else:
+        print_report(make_report(root, make_plan(root, request), jobs=jobs, executor=executor))
     return 0

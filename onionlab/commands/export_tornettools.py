@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from onionlab.commands._request import output_folder, plan_of
+from onionlab.commands._request import load_plan
 from onionlab.errors import UserError
 from onionlab.paths import working_root
+from onionlab.runs.places import require_writable
 from onionlab.runs.store import Store
 from onionlab.runs.tornettools_view import lay_out
 
@@ -15,7 +16,6 @@ HELP = "lay runs out for tornettools' own `parse`, `plot` and `archive`"
 
 
 def setup_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     parser.add_argument("name", help="an experiment of kind tornettools that was run")
     parser.add_argument("--out", type=Path, help="the folder [results/NAME/tornettools]")
     parser.add_argument(
@@ -26,9 +26,9 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print each run's directory, and on the last lines what to call with them."""
+    """Print each run's folder, and on the last lines the commands of tornettools."""
     root = working_root()
-    plan = plan_of(args.name, root)
+    plan = load_plan(args.name, root)
     store = Store(plan.store)
     finished = store.finished_among([run.run_id for run in plan.runs])
     runs = [run for run in plan.runs if run.run_id in finished]
@@ -36,7 +36,8 @@ def run(args: argparse.Namespace) -> int:
         raise UserError(
             f"no run of {args.name} is finished", f"make them: make experiment NAME={args.name}"
         )
-    out = output_folder(args.out or plan.out / "tornettools")
+    out = args.out or plan.out / "tornettools"
+    require_writable(out)
     made = lay_out(root, store, runs, out, with_plot_data=args.plot_data)
     for path in made:
         print(path)

@@ -1,4 +1,4 @@
-"""The figures and claims of a paper."""
+"""Draw the figures and test the claims of a paper."""
 
 from __future__ import annotations
 
@@ -6,19 +6,21 @@ import argparse
 import sys
 from dataclasses import replace
 
-from onionlab.commands._answer import print_report
 from onionlab.commands._arguments import (
     add_executor_arguments,
     add_jobs_argument,
     add_override_arguments,
     listed_files,
 )
-from onionlab.commands._cost import print_cost
-from onionlab.commands._request import executor_of, jobs_of, overrides_of
-from onionlab.commands.list import print_table
+from onionlab.commands._output import print_cost, print_report, print_table
+from onionlab.commands._request import parse_executor, parse_overrides
 from onionlab.experiment.claims_file import load_claims
 from onionlab.paths import working_root
-from onionlab.questions.paper_again import DEFAULT_CLAIMS, published_paper, repeat_paper
+from onionlab.questions.paper_reproduction import (
+    DEFAULT_CLAIMS,
+    reproduce_from_packs,
+    reproduce_paper,
+)
 
 HELP = "make all figures of the paper and answer its claims, running what is missing"
 
@@ -26,7 +28,6 @@ STATUSES = {1: "runs are missing: figures and answers are from the others"}
 
 
 def setup_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     add_override_arguments(parser)
     add_jobs_argument(parser)
     add_executor_arguments(parser)
@@ -34,15 +35,10 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
         "--claims", default=DEFAULT_CLAIMS, help="a file of experiments/claims/, by name or path"
     )
     parser.add_argument(
-        "--no-run",
-        action="store_true",
-        help="from the runs that are there; nothing is run or built",
+        "--no-run", action="store_true", help="use only existing runs; nothing is run or built"
     )
     parser.add_argument(
-        "--packs",
-        nargs="+",
-        metavar="FILE",
-        help="use only the runs of files that `pack` wrote",
+        "--packs", nargs="+", metavar="FILE", help="use only the runs of files that `pack` wrote"
     )
     parser.add_argument(
         "--compare-with",
@@ -55,25 +51,23 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the answers, and the page's path on the last line; 1 if runs are missing."""
-    beside = listed_files(args.compare_with)
+    root, compare_with = working_root(), listed_files(args.compare_with)
     if args.packs:
-        made = published_paper(working_root(), args.claims, listed_files(args.packs), beside)
+        made = reproduce_from_packs(root, args.claims, listed_files(args.packs), compare_with)
     else:
-        root, jobs, request = working_root(), jobs_of(args), overrides_of(args, "")
-        executor = executor_of(args)
+        request, executor = parse_overrides(args), parse_executor(args)
         if not args.no_run:
             names = load_claims(args.claims, root=root).experiments
             requests = [replace(request, experiment=name) for name in names]
-            print_cost(root, requests, jobs, executor)
-        made = repeat_paper(
+            print_cost(root, requests, args.jobs, executor)
+        made = reproduce_paper(
             root,
             args.claims,
             request,
-            jobs=jobs,
+            jobs=args.jobs,
             run=not args.no_run,
-            say=print,
             executor=executor,
-            beside=beside,
+            compare_with=compare_with,
         )
     paths = made.paths
     print_table("Claims", ((one.answer.value, one.claim.statement) for one in paths.answers))

@@ -6,7 +6,7 @@ import argparse
 import shlex
 from pathlib import Path
 
-from onionlab.commands._arguments import SameTwice, whole_number
+from onionlab.commands._arguments import add_aliased_networks, whole_number
 from onionlab.commands.import_network import FirstExperiment, report
 from onionlab.paths import working_root
 from onionlab.programs.tor.build import ensure_series
@@ -17,16 +17,8 @@ HELP = "have an installed tornettools generate networks, and import them"
 
 
 def setup_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     parser.add_argument("--name", required=True, help="name of the networks: networks/NAME")
-    parser.add_argument(
-        "--networks",
-        "--seeds",
-        dest="seeds",
-        type=whole_number,
-        action=SameTwice,
-        help="how many networks (default: 1)",
-    )
+    add_aliased_networks(parser, whole_number, "how many networks (default: 1)")
     parser.add_argument(
         "--staged-dir", type=Path, required=True, help="folder with what `tornettools stage` wrote"
     )
@@ -41,20 +33,19 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print what each network is, the experiment, and the networks' folder on the last line."""
+    """Print each network, the experiment, and the networks' folder on the last line."""
     root = working_root()
     experiment = FirstExperiment(root, args.name)
-    built = ensure_series(root, {None}, say=print)[None]
+    built = ensure_series(root, {None})[None]
     kept = generate_tornets(
         root,
         args.name,
-        args.seeds or 1,
+        args.networks or 1,
         staged=args.staged_dir,
         tmodel=args.tmodel_dir,
         options=shlex.split(args.options),
         tors=TorPrograms(built.path, built.path.with_name("tor-gencert")),
         draw_keys=draw_seeded_keys,
-        say=print,
         before_rename=experiment.write,
     )
     report(experiment, kept)

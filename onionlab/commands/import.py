@@ -1,4 +1,4 @@
-"""Import other people's simulations as a set of runs to compare."""
+"""Import results of other tools as a set of runs to compare."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ HELP = (
 
 
 def setup_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     parser.add_argument(
         "paths",
         nargs="+",
@@ -43,7 +42,7 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--network",
         type=_pattern,
-        help="a regular expression: what it finds in a simulation's name tells its network",
+        help="a regular expression that finds the network in a simulation's name",
     )
 
 
@@ -51,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
     """Print what was imported, and the set's path on the last line."""
     if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", args.name, re.ASCII) is None:
         raise UserError(
-            f"{show(args.name)} is no name for a set",
+            f"{show(args.name)} is not a valid name for a set",
             "letters, digits, points and hyphens only, at most 100 of them",
         )
     if None not in (args.begin_s, args.end_s) and args.begin_s >= args.end_s:
@@ -81,7 +80,7 @@ _pattern.__name__ = "regular expression"
 
 
 def _second(text: str) -> float:
-    """A finite number: any other would select nothing, or everything, without a word."""
+    """Parse a finite number. Others would select nothing or everything without an error."""
     second = float(text)
     if not math.isfinite(second):
         raise ValueError

@@ -1,4 +1,4 @@
-"""Take relays' weights from a consensus of Tor as distributions of capacity."""
+"""Import the relay weights of a consensus of Tor as distributions of capacity."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from pathlib import Path
 from onionlab.network.consensus import import_consensus
 from onionlab.paths import working_root
 
-HELP = "take relays' weights from a consensus of Tor as distributions of capacity"
+HELP = "import the relay weights of a consensus of Tor as distributions of capacity"
 
 
 def setup_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     parser.add_argument("file", type=Path, help="a network-status consensus, as Tor keeps one")
     parser.add_argument(
         "--name",

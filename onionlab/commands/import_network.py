@@ -17,7 +17,6 @@ HELP = "import networks that `tornettools generate` wrote, one for each seed"
 
 
 def setup_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     parser.add_argument(
         "directories",
         nargs="+",
@@ -28,7 +27,7 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print what each network is, the experiment, and the networks' folder on the last line."""
+    """Print each network, the experiment, and the networks' folder on the last line."""
     root = working_root()
     experiment = FirstExperiment(root, args.name)
     directories = listed_files(args.directories)
@@ -59,13 +58,13 @@ def report(experiment: FirstExperiment, networks: Sequence[KeptTornet]) -> None:
 
 
 def _summary(kept: KeptTornet) -> list[str]:
-    """What one network is, in lines."""
+    """Describe one network in lines."""
     tornet = kept.tornet
     atlas = tornet.origin.atlas
     hosts = ", ".join(f"{count} {role}" for role, count in tornet.counts.items())
     processes = ", ".join(f"{count} {name}" for name, count in tornet.programs.items())
     options = [f"{section}.{option}" for section, its in tornet.options.items() for option in its]
-    state = "imported" if kept.is_new else "was there"
+    state = "imported" if kept.is_new else "exists already"
     return [
         f"seed {kept.seed}: {tornet.origin.directory}, {tornet.content_sha256[:16]}, {state}",
         f"  {len(tornet.hosts)} hosts: {hosts}",

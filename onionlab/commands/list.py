@@ -1,11 +1,11 @@
-"""The experiments and variants of this checkout, one line each."""
+"""List the experiments and variants of this checkout."""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable
 
+from onionlab.commands._output import print_table
 from onionlab.errors import UserError
 from onionlab.experiment import experiment_names, load
 from onionlab.paths import working_root
@@ -15,11 +15,11 @@ HELP = "show the experiments and the variants of Tor, one line each"
 
 
 def setup_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments: none."""
+    del parser
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print both tables; 2 if a file is broken, after all that can be shown."""
+    """Print both tables. Return 2 if a file is broken."""
     root = working_root()
     lines = []
     broken = []
@@ -40,12 +40,3 @@ def run(args: argparse.Namespace) -> int:
     for message in broken:
         print(f"error: {message}", file=sys.stderr)
     return 2 if broken else 0
-
-
-def print_table(title: str, rows: Iterable[tuple[str, str]]) -> None:
-    """A title, then names and texts in two columns."""
-    rows = list(rows)
-    width = max((len(name) for name, _ in rows), default=0)
-    print(title)
-    for name, text in rows:
-        print(f"  {name:<{width}}  {text}")

@@ -13,11 +13,11 @@ from onionlab.commands._arguments import (
     add_networks_argument,
     add_repeats_argument,
 )
-from onionlab.commands._cost import print_cost
-from onionlab.commands._request import executor_of, jobs_of, runs_of
+from onionlab.commands._output import print_cost
+from onionlab.commands._request import parse_executor, parse_overrides
 from onionlab.experiment.nightly_list import read_nightly_list
 from onionlab.paths import working_root
-from onionlab.questions.night import request_of_entry, run_night
+from onionlab.questions.nightly import entry_request, run_nightly
 
 HELP = "run the nightly list against its baseline; exit status 1: an endpoint is worse"
 
@@ -25,7 +25,6 @@ STATUSES = {0: "no alarm", 1: "alarm: an endpoint is shown to be worse than in t
 
 
 def setup_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     parser.add_argument(
         "--config", type=Path, help="list of experiments (default: experiments/nightly.yaml)"
     )
@@ -35,46 +34,46 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--update-baseline", action="store_true", help="make the runs of this night the baseline"
     )
-    add_networks_argument(parser, "instead of the list's: a number, or 11,12,13")
+    add_networks_argument(parser, "in place of those of the list: a number, or 11,12,13")
     add_repeats_argument(parser)
     add_engine_arguments(parser)
     add_jobs_argument(parser)
     add_executor_arguments(parser)
 
 
-def accepting(args: argparse.Namespace) -> str:
-    """The same command as it makes a baseline, for whoever has none."""
-    given = {
+def baseline_command(args: argparse.Namespace) -> str:
+    """Return the command that makes the runs of this command the baseline."""
+    networks = args.networks
+    listed = ",".join(map(str, networks)) if isinstance(networks, list) else networks
+    values = {
         "UPDATE_BASELINE": "1",
         "CONFIG": args.config,
         "STATE_DIR": args.state_dir,
-        "NETWORKS": args.seeds,
+        "NETWORKS": listed,
         "REPEATS": args.repeats,
         "ENGINE": "" if args.engine == "auto" else args.engine,
         "SHADOW": args.shadow,
         "TGEN": args.tgen,
     }
-    words = [f"{name}={shlex.quote(str(value))}" for name, value in given.items() if value]
+    words = [f"{name}={shlex.quote(str(value))}" for name, value in values.items() if value]
     return " ".join(["make nightly", *words])
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the answers, and the paths of summaries and history on the last lines."""
-    root, jobs, asked = working_root(), jobs_of(args), runs_of(args, "")
-    executor = executor_of(args)
+    root, overrides, executor = working_root(), parse_overrides(args), parse_executor(args)
     nightly = read_nightly_list(args.config or root / "experiments/nightly.yaml", root=root)
-    requests = [request_of_entry(entry, asked) for entry in nightly.experiments]
-    print_cost(root, requests, jobs, executor)
-    night, paths = run_night(
+    requests = [entry_request(entry, overrides) for entry in nightly.experiments]
+    print_cost(root, requests, args.jobs, executor)
+    night, paths = run_nightly(
         root,
         nightly,
-        asked,
+        overrides,
         state=args.state_dir or root / "nightly",
-        accept=args.update_baseline,
-        jobs=jobs,
-        say=print,
+        update_baseline=args.update_baseline,
+        jobs=args.jobs,
         executor=executor,
-        accept_with=accepting(args),
+        baseline_command=baseline_command(args),
     )
     for result in night.results:
         print(f"{'ALARM ' if result.alarm else ''}{result.name}: {' '.join(result.answer)}")

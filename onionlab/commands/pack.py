@@ -8,9 +8,9 @@ from pathlib import Path
 from analysis.formats.files import PLAN
 from analysis.formats.study import load_study
 from onionlab.commands._arguments import add_networks_argument
-from onionlab.commands._request import output_file, results_folder
+from onionlab.commands._request import no_results, output_file, results_folder
 from onionlab.errors import UserError
-from onionlab.experiment import checked_seeds, parse_seeds
+from onionlab.experiment import checked_seeds
 from onionlab.paths import working_root
 from onionlab.runs.packed_studies import part_of_study
 from onionlab.runs.packing import pack
@@ -21,7 +21,6 @@ HELP = "write the finished runs of an experiment into one file, to publish or to
 
 
 def setup_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     parser.add_argument("name", help="an experiment that was run; `figures` for a paper's runs")
     parser.add_argument("--out", type=Path, help="the file [results/NAME/runs.tar.xz]")
     add_networks_argument(parser, "only these: a number n (networks 1 to n) or a list: 1,4,7")
@@ -39,18 +38,18 @@ def run(args: argparse.Namespace) -> int:
     folder = results_folder(args.name, working_root())
     plans = [read_plan(path) for path in sorted(folder.rglob(PLAN))]
     if not plans:
-        raise UserError(
-            f"there are no results of {args.name}", f"make them: make experiment NAME={args.name}"
-        )
+        raise no_results(args.name)
     out = output_file(args.out or folder / "runs.tar.xz")
-    seeds = checked_seeds(parse_seeds(args.seeds)) if args.seeds else None
-    runs = [run for plan in plans for run in plan.runs if seeds is None or run.seed in seeds]
-    run_ids = {run.run_id for run in runs}
-    if not run_ids:
-        raise UserError(f"there is no run of {args.name} on these networks: {args.seeds}")
     studies = [load_study(plan.study) for plan in plans]
-    if seeds is not None:
+    runs = [run for plan in plans for run in plan.runs]
+    if args.networks is not None:
+        seeds = checked_seeds(args.networks)
+        runs = [run for run in runs if run.seed in seeds]
+        if not runs:
+            networks = ", ".join(map(str, args.networks))
+            raise UserError(f"found no run of {args.name} on these networks: {networks}")
         studies = [part_of_study(study, seeds) for study in studies]
+    run_ids = {run.run_id for run in runs}
     count = pack(
         Store(plans[0].store),
         run_ids,
@@ -58,7 +57,6 @@ def run(args: argparse.Namespace) -> int:
         studies=studies,
         logs=args.logs,
         published=args.published,
-        say=print,
     )
     print(f"{count} of {len(run_ids)} runs, {out.stat().st_size / 1e6:.1f} MB")
     print(out)

@@ -6,8 +6,8 @@ import argparse
 from pathlib import Path
 
 from analysis.pages import report
-from onionlab.commands._answer import print_report
-from onionlab.commands._request import plan_of
+from onionlab.commands._output import print_report
+from onionlab.commands._request import load_plan
 from onionlab.paths import working_root
 from onionlab.runs.plan import read_plan
 from onionlab.runs.study_file import update_provenance
@@ -16,7 +16,6 @@ HELP = "make tables, figures and report from the records of an experiment's runs
 
 
 def setup_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("name", nargs="?", help="an experiment that was run")
     which.add_argument("--plan", type=Path, help="or its plan.json")
@@ -24,7 +23,7 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the report's path on the last line."""
-    plan = read_plan(args.plan) if args.plan else plan_of(args.name, working_root())
-    update_provenance(plan)
+    plan = read_plan(args.plan) if args.plan else load_plan(args.name, working_root())
+    update_provenance(plan.study, plan.store)
     print_report(report.build(plan.study, plan.store, plan.out))
     return 0

@@ -6,16 +6,14 @@ import argparse
 from pathlib import Path
 
 from onionlab.paths import working_root
-from onionlab.runs.cluster_job import execute_on_cluster
 from onionlab.runs.plan import read_plan
-from onionlab.runs.runner import execute, extract_records
+from onionlab.runs.runner import execute, execute_on_cluster, extract_records
 from onionlab.runs.store import Store
 
 HELP = "make one run of a plan (called by the workflow)"
 
 
 def setup_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     parser.add_argument("--plan", type=Path, required=True, help="the experiment's plan.json")
     parser.add_argument("--root", type=Path, help="where the plan was made (default: here)")
     parser.add_argument("--run", dest="run_id", required=True, help="name of the run")
@@ -29,9 +27,9 @@ def run(args: argparse.Namespace) -> int:
     """Return when the run is in the store."""
     root, plan = args.root or working_root(), read_plan(args.plan)
     if args.cluster:
-        execute_on_cluster(root, plan, args.run_id, print)
+        execute_on_cluster(root, plan, args.run_id)
         return 0
-    execute(root, plan, args.run_id, print)
+    execute(root, plan, args.run_id)
     if args.records:
         extract_records(Store(plan.store), args.run_id)
     return 0

@@ -12,7 +12,6 @@ HELP = "print the JSON Schema of experiment files, or write it for editors, or p
 
 
 def setup_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     parser.add_argument(
         "kind",
         nargs="?",

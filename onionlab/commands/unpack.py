@@ -16,7 +16,6 @@ STATUSES = {1: "the store has a run with other records, which it keeps"}
 
 
 def setup_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     parser.add_argument("files", nargs="+", metavar="FILE", help="what `onionlab pack` wrote")
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -35,7 +36,7 @@ even if this is not necessary. It is meant for measurements: records are the sam
 longer.
 """
 
-Say = Callable[[str], None]
+LOG = logging.getLogger(__name__)
 
 
 class EngineKind(Protocol):
@@ -45,7 +46,7 @@ class EngineKind(Protocol):
     embedded engine imports this package, too, and has only the standard library.
     """
 
-    def open(self, root: Path, say: Say, shadow: str | None, tgen: str | None) -> Engine:
+    def open(self, root: Path, shadow: str | None, tgen: str | None) -> Engine:
         """Prepare the engine. Raises UserError if something is missing.
 
         root: the checkout; shadow, tgen: the user's paths of these programs.
@@ -59,7 +60,7 @@ class EngineKind(Protocol):
 
 
 class _Shadow:
-    def open(self, root: Path, say: Say, shadow: str | None, tgen: str | None) -> Engine:
+    def open(self, root: Path, shadow: str | None, tgen: str | None) -> Engine:
         from onionlab.engines.shadow.engine import ShadowEngine
 
         return ShadowEngine(shadow=shadow, tgen=tgen)
@@ -76,11 +77,11 @@ class _Shadow:
 
 
 class _Uml:
-    def open(self, root: Path, say: Say, shadow: str | None, tgen: str | None) -> Engine:
+    def open(self, root: Path, shadow: str | None, tgen: str | None) -> Engine:
         from onionlab.engines.uml.engine import UmlEngine
         from onionlab.engines.uml.kernel import ensure_kernel
 
-        kernel = ensure_kernel(root, say=say)
+        kernel = ensure_kernel(root)
         if os.environ.get(PTRACE_VARIABLE):
             kernel = replace(kernel, ptrace_because=f"{PTRACE_VARIABLE} is set")
         return UmlEngine(kernel)
@@ -98,7 +99,7 @@ ENGINES: dict[str, EngineKind] = {"shadow": _Shadow(), "uml": _Uml()}
 
 
 def open_engine(
-    name: str, *, root: Path, say: Say, shadow: str | None = None, tgen: str | None = None
+    name: str, *, root: Path, shadow: str | None = None, tgen: str | None = None
 ) -> Engine:
     """Open an engine by name. "auto" selects the first one that this machine has and reports it.
 
@@ -106,35 +107,36 @@ def open_engine(
     installation, by default found on the PATH. Raises UserError if the engine is unknown or
     something that it needs is missing.
     """
-    name = resolve_engine_name(name, root=root, shadow=shadow, tgen=tgen, say=say)
-    return _kind(name).open(root, say, shadow, tgen)
+    if name == AUTO:
+        name, reason = _select_engine(root, shadow, tgen)
+        if reason:
+            LOG.info("engine: %s, %s", name, reason)
+    return _kind(name).open(root, shadow, tgen)
 
 
 def resolve_engine_name(
-    name: str,
-    *,
-    root: Path,
-    shadow: str | None = None,
-    tgen: str | None = None,
-    say: Say = lambda line: None,
+    name: str, *, root: Path, shadow: str | None = None, tgen: str | None = None
 ) -> str:
     """Return the name of the engine that `open_engine` would open, without building it.
 
     Raises UserError if no engine has that name.
     """
-    if name != AUTO:
-        _kind(name)
-        return name
+    if name == AUTO:
+        return _select_engine(root, shadow, tgen)[0]
+    _kind(name)
+    return name
+
+
+def _select_engine(root: Path, shadow: str | None, tgen: str | None) -> tuple[str, str]:
+    """Return the name of the engine for "auto", and the reason, which may be empty."""
     try:
-        _kind(PREFERRED).open(root, say, shadow, tgen)
+        _kind(PREFERRED).open(root, shadow, tgen)
     except UserError as missing:
-        # A wrong path of Shadow or TGen must not select another engine.
+        # A wrong path of Shadow or TGen must not select another engine. To open it is an error.
         if any((shadow, tgen, os.environ.get("SHADOW"), os.environ.get("TGEN"))):
-            return PREFERRED
-        say(f"engine: uml, because Shadow is not available ({missing.message})")
-        return EMBEDDED
-    say("engine: shadow, which is installed (ENGINE=uml selects the embedded engine)")
-    return PREFERRED
+            return PREFERRED, ""
+        return EMBEDDED, f"because Shadow is not available ({missing.message})"
+    return PREFERRED, "which is installed (ENGINE=uml selects the embedded engine)"
 
 
 def _kind(name: str) -> EngineKind:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import shutil
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from analysis.celltrace.cells import Cells, join
 from analysis.celltrace.events import Trace, read_lttng_text, read_trace
 from onionlab.live import guard_load, lttng, private_network
 
+LOG = logging.getLogger(__name__)
 TRACE_FILE = "cells.trace"
 SETTLE_S = 2.0
 RELAY_PAYLOAD_BYTES = 498
@@ -55,7 +56,6 @@ def load_guard(
     tracing: str,
     scheduler: str,
     seconds: float,
-    say: Callable[[str], None],
 ) -> Work:
     """Run the network in ``folder`` and load it. tracing: "none", "file", "lttng" or "both"."""
     lines = []
@@ -68,14 +68,12 @@ def load_guard(
         if tracing in ("lttng", "both"):
             stack.enter_context(lttng.session(folder.with_name(folder.name + ".lttng")))
         with (
-            private_network.running(
-                tor, folder, scheduler=scheduler, guard_lines=lines, say=say
-            ) as net,
+            private_network.running(tor, folder, scheduler=scheduler, guard_lines=lines) as net,
             guard_load.server() as port,
         ):
             # Exclude the clients' first circuits from the measurement.
             guard_load.load(net.socks_port, port, SETTLE_S)
-            say(f"{tracing}: {seconds:g} s of downloads")
+            LOG.info("%s: %g s of downloads", tracing, seconds)
             before_s, began = net.cpu_s(private_network.GUARD), time.monotonic()
             count, size = guard_load.load(net.socks_port, port, seconds)
             return Work(
@@ -93,7 +91,6 @@ def trace_guard(
     *,
     scheduler: str,
     seconds: float,
-    say: Callable[[str], None],
 ) -> LiveTrace:
     """Trace the guard with both methods at once and read both traces.
 
@@ -103,9 +100,9 @@ def trace_guard(
     """
     recorded = folder.with_name(folder.name + ".lttng")
     shutil.rmtree(recorded, ignore_errors=True)
-    work = load_guard(tor, folder, tracing="both", scheduler=scheduler, seconds=seconds, say=say)
+    work = load_guard(tor, folder, tracing="both", scheduler=scheduler, seconds=seconds)
     text = folder.with_name(folder.name + ".txt")
-    say("reading LTTng's trace with babeltrace2")
+    LOG.info("reading LTTng's trace with babeltrace2")
     warnings = lttng.to_text(recorded, text)
     trace = read_lttng_text(text)
     # The text is seven times as large as LTTng's trace and can be regenerated from it.

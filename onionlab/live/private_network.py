@@ -6,12 +6,13 @@ The programs, the kernel and the clock are real. All hosts share one address.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -19,6 +20,7 @@ from pathlib import Path
 from onionlab.errors import UserError
 from onionlab.rundir.keys import make_authority_keys, make_relay_keys
 
+LOG = logging.getLogger(__name__)
 ADDRESS = "127.0.0.1"
 GUARD = "guard"
 RELAYS = ("authority", GUARD, "middle", "exit")
@@ -111,7 +113,6 @@ def running(
     *,
     scheduler: str,
     guard_lines: Sequence[str],
-    say: Callable[[str], None],
 ) -> Iterator[LiveNetwork]:
     """Start the network in ``folder``, which must not exist, and stop it when the block ends.
 
@@ -120,7 +121,6 @@ def running(
         folder: the directory for all files of the network.
         scheduler: torrc `Schedulers` of every Tor process.
         guard_lines: torrc lines for the guard only.
-        say: receives progress messages.
 
     Raises:
         UserError: a Tor process ended, or the client built no circuit in time. The message quotes
@@ -170,7 +170,7 @@ def running(
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        say("waiting for the private network's first circuit (about half a minute)")
+        LOG.info("waiting for the private network's first circuit (about half a minute)")
         _wait_for_circuit(processes, folder)
         yield LiveNetwork(processes, folder, socks_port)
     finally:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
-import fcntl
 import hashlib
 import json
+import logging
 import os
 import re
 import shutil
@@ -19,16 +19,18 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextvars import ContextVar, copy_context
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from analysis.formats.durable import put_in_place
 from analysis.formats.scratch import scratch_folder
 from onionlab.errors import UserError
+from onionlab.locks import file_lock
 from onionlab.programs.compiler_cache import cache_environment
 from onionlab.programs.patches import Patch, Series
 
+LOG = logging.getLogger(__name__)
 STATUS_INTERVAL_S = 20.0
 POLL_INTERVAL_S = 0.5
 LOG_LINES_SHOWN = 15
@@ -36,19 +38,15 @@ RECORD = "built.json"
 
 _PLAIN_PATH = re.compile(r"[\w./+,@-]+")
 
-
 First = TypeVar("First")
 Second = TypeVar("Second")
 
-_halt: ContextVar[threading.Event | None] = ContextVar("_halt", default=None)
-"""Set when another thread no longer needs this thread's build."""
+_builds_allowed = True
+_cancelled = threading.Event()
+"""Set while concurrent builds end because one of them failed."""
 
 
-_builds_forbidden: ContextVar[bool] = ContextVar("_builds_forbidden", default=False)
-"""True if finished builds may be used but nothing may be built."""
-
-
-class _HaltedError(Exception):
+class _CancelledError(Exception):
     """This build was cancelled because the concurrent one failed."""
 
 
@@ -56,32 +54,38 @@ class NotBuiltError(UserError):
     """Something would have to be fetched or built although builds are not allowed."""
 
 
+@dataclass(frozen=True)
+class BuiltProgram:
+    """A program of a run, as manifests record it.
+
+    Attributes:
+        path: The executable.
+        version: The version that it reports, e.g. ``0.4.9.11``.
+        sha256: SHA-256 of the executable.
+        source: Provenance (source, patches, compiler, options) as JSON.
+    """
+
+    path: Path
+    version: str
+    sha256: str
+    source: dict[str, Any]
+
+
 @contextlib.contextmanager
 def no_builds() -> Iterator[None]:
     """Raise NotBuiltError instead of fetching or compiling anything while the block runs."""
-    before = _builds_forbidden.set(True)
+    global _builds_allowed
+    before, _builds_allowed = _builds_allowed, False
     try:
         yield
     finally:
-        _builds_forbidden.reset(before)
+        _builds_allowed = before
 
 
 def ensure_building_allowed(lacking: str) -> None:
     """Raise NotBuiltError with the message ``lacking`` if fetching and building are not allowed."""
-    if _builds_forbidden.get():
+    if not _builds_allowed:
         raise NotBuiltError(lacking)
-
-
-class BuildContext(Protocol):
-    """The directory of a build and the receiver of its progress messages."""
-
-    @property
-    def directory(self) -> Path:
-        """The parent of work directories, logs and results."""
-
-    @property
-    def say(self) -> Callable[[str], None]:
-        """A function that receives progress, a line at a time."""
 
 
 def file_sha256(path: Path) -> str:
@@ -91,32 +95,28 @@ def file_sha256(path: Path) -> str:
 
 
 @contextlib.contextmanager
-def build_lock(directory: Path, what: str, say: Callable[[str], None]) -> Iterator[None]:
+def build_lock(directory: Path, what: str) -> Iterator[None]:
     """Hold the lock for building ``what`` in ``directory``; wait if another process holds it.
 
     Do nothing if only finished builds may be used: each of them appears atomically.
     """
-    if _builds_forbidden.get():
+    if not _builds_allowed:
         yield
         return
     directory.mkdir(parents=True, exist_ok=True)
-    with (directory / ".lock").open("a", encoding="utf-8") as stream:
-        try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            say(f"waiting for another build of {what} in this checkout")
-            fcntl.flock(stream, fcntl.LOCK_EX)
+    message = f"waiting for another build of {what} in this checkout"
+    with file_lock(directory / ".lock", lambda: LOG.info(message)):
         yield
 
 
-def work_directory(context: BuildContext) -> contextlib.AbstractContextManager[Path]:
+def work_directory(directory: Path) -> contextlib.AbstractContextManager[Path]:
     """Return a scratch folder for one step, on the file system where its result belongs."""
     # Use the resolved path because compilers embed it and -ffile-prefix-map has to match it.
-    return scratch_folder(context.directory.resolve(), ".work-")
+    return scratch_folder(directory.resolve(), ".work-")
 
 
 @contextlib.contextmanager
-def building_directory(context: BuildContext) -> Iterator[Path]:
+def building_directory(directory: Path) -> Iterator[Path]:
     """Yield a directory to compile in and remove it afterwards.
 
     Makefiles of third-party programs do not support paths with spaces, and some support even fewer
@@ -125,25 +125,20 @@ def building_directory(context: BuildContext) -> Iterator[Path]:
     Raises:
         UserError: The path of that folder is unsuitable too, or building is not allowed.
     """
-    ensure_building_allowed(f"{context.directory} does not contain all builds that are needed")
-    if _PLAIN_PATH.fullmatch(str(context.directory.resolve())):
-        with work_directory(context) as path:
+    ensure_building_allowed(f"{directory} does not contain all builds that are needed")
+    if _PLAIN_PATH.fullmatch(str(directory.resolve())):
+        with work_directory(directory) as path:
             yield path
         return
     folder = Path(tempfile.gettempdir()).resolve()
     if not _PLAIN_PATH.fullmatch(str(folder)):
         raise UserError(
-            f"cannot compile below {context.directory} or {folder}: their paths contain characters "
-            "that makefiles do not support",
+            f"cannot compile below {directory} or {folder}: their paths contain characters that "
+            "makefiles do not support",
             "use another folder for temporary files: TMPDIR=/tmp make ...",
         )
     with scratch_folder(folder, "onionlab-build-") as path:
         yield path
-
-
-def _run_cancellable(halt: threading.Event, build: Callable[[], First]) -> First:
-    _halt.set(halt)
-    return build()
 
 
 def run_concurrently(
@@ -154,19 +149,17 @@ def run_concurrently(
     If one fails or this thread is interrupted, the other's program is terminated. The error is that
     of the build that failed.
     """
-    halt = threading.Event()
-
-    with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        # Run each in a copy of this thread's context, because a thread starts with an empty one.
-        one = pool.submit(copy_context().run, _run_cancellable, halt, first)
-        other = pool.submit(copy_context().run, _run_cancellable, halt, second)
-        try:
-            both: list[concurrent.futures.Future[Any]] = [one, other]
-            concurrent.futures.wait(both, return_when=concurrent.futures.FIRST_EXCEPTION)
-        finally:
-            # This has no effect if both are done.
-            halt.set()
-    if isinstance(one.exception(), _HaltedError):
+    try:
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            one, other = pool.submit(first), pool.submit(second)
+            try:
+                both: list[concurrent.futures.Future[Any]] = [one, other]
+                concurrent.futures.wait(both, return_when=concurrent.futures.FIRST_EXCEPTION)
+            finally:
+                _cancelled.set()
+    finally:
+        _cancelled.clear()
+    if isinstance(one.exception(), _CancelledError):
         other.result()
     return one.result(), other.result()
 
@@ -200,37 +193,25 @@ def patch_problem(tree: Path, patch: Patch, *, dry_run: bool = False, fuzz: int 
         dry_run: Change nothing.
         fuzz: The number of lines at each end of a hunk's context that may differ.
     """
-    arguments = ["patch", "-p1", "--batch", "--forward", f"--fuzz={fuzz}"]
-    arguments += ["--no-backup-if-mismatch"]
-    arguments += ["--reject-file=-", f"--directory={tree}", *(["--dry-run"] if dry_run else [])]
+    command = ["patch", "-p1", "--batch", "--forward", f"--fuzz={fuzz}", "--no-backup-if-mismatch"]
+    command += ["--reject-file=-", f"--directory={tree}", *(["--dry-run"] if dry_run else [])]
     try:
         result = subprocess.run(
-            arguments,
-            input=patch.content,
-            capture_output=True,
-            env=build_environment(),
-            check=False,
+            command, input=patch.content, capture_output=True, env=build_environment(), check=False
         )
     except FileNotFoundError as error:
         raise UserError("the program `patch` is missing", "`make setup` installs it.") from error
     if result.returncode == 0:
         return None
-    return _patch_failure((result.stdout + result.stderr).decode(errors="replace"))
-
-
-def _patch_failure(output: str) -> str:
-    file = None
-    for line in output.splitlines():
-        if match := re.match(r"(?:checking|patching) file (.+)", line):
-            file = match[1]
-        elif match := re.match(r"Hunk #(\d+) FAILED at (\d+)", line):
-            return f"hunk {match[1]} of {file}, at line {match[2]}"
-        elif line.startswith("can't find file to patch"):
-            named = re.search(r"^\|\+\+\+ (?:b/)?(\S+)", output, re.MULTILINE)
-            return f"there is no {named[1] if named else 'such file'} to patch"
-        elif "previously applied" in line or line.startswith("The next patch would create"):
-            return f"{file or 'it'} already has this change"
-    return output.strip().splitlines()[-1] if output.strip() else "patch failed without output"
+    output = (result.stdout + result.stderr).decode(errors="replace")
+    # For example "patching file src/app/main.c", then "Hunk #1 FAILED at 12.".
+    lines = [
+        line.strip().removeprefix("|")
+        for line in output.splitlines()
+        if re.match(r"(check|patch)ing file|Hunk #\d+ FAILED|can't find|The next|\|\+\+\+ ", line)
+        or "previously applied" in line
+    ]
+    return "; ".join(lines[-2:]) or "patch failed without output"
 
 
 def first_line(*command: str) -> str:
@@ -269,22 +250,19 @@ def intact_build(store: Path, program: str, *companions: str) -> dict[str, Any] 
         return None
 
 
-def read_build(
-    context: BuildContext, store: Path, program: str, *companions: str
-) -> dict[str, Any] | None:
+def read_build(store: Path, program: str, *companions: str) -> dict[str, Any] | None:
     """Return the same as :func:`intact_build`, but remove a damaged build.
 
     The caller holds the build lock.
     """
     built = intact_build(store, program, *companions)
     if built is None and store.exists():
-        context.say(f"{store} is damaged: rebuilding it")
+        LOG.info("%s is damaged: rebuilding it", store)
         shutil.rmtree(store)
     return built
 
 
 def put_build(
-    context: BuildContext,
     work: Path,
     store: Path,
     programs: Mapping[str, Path],
@@ -296,8 +274,7 @@ def put_build(
     """Put a finished build in place by one rename. Return its record.
 
     Args:
-        context: The context of the build.
-        work: The private directory of this build, on the file system of ``store``.
+        work: The private directory of this build.
         store: The destination.
         programs: Name in ``bin`` -> file to copy there; the first is the build's main program.
         build_format: The builder's ``FORMAT``.
@@ -319,7 +296,7 @@ def put_build(
     (staged / RECORD).write_text(record, encoding="utf-8")
     store.parent.mkdir(exist_ok=True)
     put_in_place(staged, store)
-    context.say(f"{program}: done, SHA-256 {built['sha256']}")
+    LOG.info("%s: done, SHA-256 %s", program, built["sha256"])
     return built
 
 
@@ -330,13 +307,13 @@ def hash_inputs(decisive: Mapping[str, Any]) -> str:
 
 @contextlib.contextmanager
 def patched_copy(
-    context: BuildContext, base: Path, series: Iterable[Series], origin: str, hint: str
+    directory: Path, base: Path, series: Iterable[Series], origin: str, hint: str
 ) -> Iterator[Path]:
     """Copy the tree ``base``, apply patches, yield the copy and remove it afterwards.
 
-    ``origin`` and ``hint``: see :func:`apply_patch`.
+    ``directory``: see :func:`building_directory`; ``origin`` and ``hint``: :func:`apply_patch`.
     """
-    with building_directory(context) as work:
+    with building_directory(directory) as work:
         tree = work / "tree"
         # Keep time stamps (-a): make compares them, so it recompiles only files that a patch
         # changes.
@@ -347,16 +324,15 @@ def patched_copy(
         yield tree
 
 
-def new_log(context: BuildContext, name: str) -> Path:
-    """Create an empty log under ``logs``, named after the build step."""
-    log = context.directory / "logs" / f"{re.sub(r'[^a-z0-9-]+', '-', name.lower())}.log"
+def new_log(directory: Path, name: str) -> Path:
+    """Create an empty log below ``directory / "logs"``, named after the build step."""
+    log = directory / "logs" / f"{re.sub(r'[^a-z0-9-]+', '-', name.lower())}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     log.write_text("", encoding="utf-8")
     return log
 
 
 def run_logged(
-    context: BuildContext,
     command: Sequence[str],
     directory: Path,
     log: Path,
@@ -373,7 +349,7 @@ def run_logged(
     Raises:
         UserError: The program is missing, or it failed and ``may_fail`` is not set.
     """
-    started = time.monotonic()
+    started_s = time.monotonic()
     with log.open("a", encoding="utf-8") as stream:
         stream.write(f"$ {' '.join(command)}\n")
         stream.flush()
@@ -391,7 +367,7 @@ def run_logged(
                 f"the program `{command[0]}` is missing", "`make setup` installs it."
             ) from error
         try:
-            status = _wait(context, process, what, started)
+            status = _wait(process, what, started_s)
         except BaseException:
             process.terminate()
             process.wait()
@@ -400,39 +376,18 @@ def run_logged(
         lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
         last = "\n".join("  " + line for line in lines[-LOG_LINES_SHOWN:])
         raise UserError(f"{what} failed (exit status {status})", f"{last}\nFull output: {log}")
-    context.say(f"{what}: {time.monotonic() - started:.0f} s")
+    LOG.info("%s: %.0f s", what, time.monotonic() - started_s)
     return status
 
 
-def _wait(
-    context: BuildContext, process: subprocess.Popen[bytes], what: str, started: float
-) -> int:
-    halt = _halt.get()
-    due = started + STATUS_INTERVAL_S
+def _wait(process: subprocess.Popen[bytes], what: str, started_s: float) -> int:
+    reported_s = started_s
     while True:
         try:
-            return process.wait(timeout=min(POLL_INTERVAL_S, STATUS_INTERVAL_S))
+            return process.wait(min(POLL_INTERVAL_S, STATUS_INTERVAL_S))
         except subprocess.TimeoutExpired:
-            if halt is not None and halt.is_set():
-                raise _HaltedError from None
-            if time.monotonic() >= due:
-                context.say(f"{what}: still running after {time.monotonic() - started:.0f} s")
-                due = time.monotonic() + STATUS_INTERVAL_S
-
-
-def unpack_tarball(path: Path, destination: Path, *, hint: str) -> None:
-    """Unpack a source tarball into ``destination`` without its top-level folder.
-
-    Raises:
-        UserError: The tarball is truncated or damaged; with ``hint``.
-    """
-    result = subprocess.run(
-        ["tar", "-xf", path, "-C", destination, "--strip-components=1"],
-        capture_output=True,
-        text=True,
-        errors="replace",
-        check=False,
-    )
-    if result.returncode != 0:
-        reason = (result.stderr.strip().splitlines() or ["tar failed"])[0]
-        raise UserError(f"{path} is truncated or damaged: {reason}", hint)
+            if _cancelled.is_set():
+                raise _CancelledError from None
+            if time.monotonic() >= reported_s + STATUS_INTERVAL_S:
+                reported_s = time.monotonic()
+                LOG.info("%s: still running after %.0f s", what, reported_s - started_s)

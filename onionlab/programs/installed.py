@@ -7,12 +7,10 @@ page with installation instructions.
 from __future__ import annotations
 
 import functools
-import hashlib
 import os
 import re
 import shutil
 import subprocess
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,7 +42,15 @@ class Tool:
 class Program:
     """The static properties of a program that this harness runs.
 
-    has_option: whether a command-line option can specify its path, in addition to the variable.
+    Attributes:
+        name: Its executable.
+        title: Its name in messages.
+        variable: The environment variable that can name its path.
+        minimum: The minimum supported version.
+        documentation: The page with installation instructions.
+        probe_arguments: Arguments with which it prints its version.
+        pattern: Finds the version and, if it is printed, the commit in that output.
+        has_option: Whether a command-line option can specify its path, too.
     """
 
     name: str
@@ -52,8 +58,8 @@ class Program:
     variable: str
     minimum: tuple[int, ...]
     documentation: str
-    probe_arguments: tuple[str, ...]
-    parse: Callable[[str], tuple[str, str | None] | None]
+    pattern: re.Pattern[str]
+    probe_arguments: tuple[str, ...] = ()
     has_option: bool = True
 
     @property
@@ -62,94 +68,57 @@ class Program:
         return ".".join(str(part) for part in self.minimum)
 
 
-def parse_shadow_version(text: str) -> tuple[str, str | None] | None:
-    """Parse ``Shadow 3.3.0 — v3.3.0-199-gf1b2cacf2 2026-08-19--09:03:14`` to version and commit."""
-    match = re.search(r"^Shadow (\d+(?:\.\d+)+)\S*(.*)$", text, re.MULTILINE)
-    if match is None:
-        return None
-    commit = re.search(r"-g([0-9a-f]{7,40}(?:-dirty)?)\b", match[2])
-    return match[1], commit[1] if commit else None
-
-
-def parse_tgen_version(text: str) -> tuple[str, str | None] | None:
-    """Parse ``... Initializing TGen v1.1.2 running GLib ...``. TGen reports no commit."""
-    match = re.search(r"Initializing TGen v(\d+(?:\.\d+)+)(?:-\d+-g([0-9a-f]{7,40}))?", text)
-    return (match[1], match[2]) if match else None
-
-
-def parse_oniontrace_version(text: str) -> tuple[str, str | None] | None:
-    """Parse ``... Starting OnionTrace v1.0.0 on host ...``. OnionTrace reports no commit."""
-    match = re.search(r"Starting OnionTrace v(\d+(?:\.\d+)+)", text)
-    return (match[1], None) if match else None
-
-
+_VERSION = r"(?P<version>\d+(?:\.\d+)+)"
 SHADOW = Program(
     name="shadow",
     title="Shadow",
     variable="SHADOW",
     minimum=(3, 0, 0),
     documentation="https://shadow.github.io/docs/guide/install_shadow.html",
+    # Shadow 3.3.0 — v3.3.0-199-gf1b2cacf2 2026-08-19--09:03:14
+    pattern=re.compile(
+        rf"^Shadow {_VERSION}(?:.*-g(?P<commit>[0-9a-f]{{7,40}}(?:-dirty)?)\b)?", re.MULTILINE
+    ),
     probe_arguments=("--version",),
-    parse=parse_shadow_version,
 )
-
+# TGen and OnionTrace have no version option. Without arguments they print their version and usage.
 TGEN = Program(
     name="tgen",
     title="TGen",
     variable="TGEN",
     minimum=(1, 1, 2),
     documentation="https://github.com/shadow/tgen",
-    # TGen has no version option. Without arguments it prints its version and usage.
-    probe_arguments=(),
-    parse=parse_tgen_version,
+    pattern=re.compile(rf"Initializing TGen v{_VERSION}(?:-\d+-g(?P<commit>[0-9a-f]{{7,40}}))?"),
 )
-
-
 ONIONTRACE = Program(
     name="oniontrace",
     title="OnionTrace",
     variable="ONIONTRACE",
     minimum=(1, 0, 0),
     documentation="https://github.com/shadow/oniontrace",
-    # Like TGen, OnionTrace prints its version when it is called without arguments.
-    probe_arguments=(),
-    parse=parse_oniontrace_version,
+    pattern=re.compile(rf"Starting OnionTrace v{_VERSION}"),
     has_option=False,
 )
 
 
 def find_shadow(explicit: str | None = None) -> Tool:
-    """Find Shadow by ``explicit``, else by the variable SHADOW, else on the PATH.
-
-    Raises:
-        UserError: It is missing, does not start, or is older than 3.0.0.
-    """
+    """Find Shadow. See :func:`find_tool`."""
     return find_tool(SHADOW, explicit)
 
 
 def find_tgen(explicit: str | None = None) -> Tool:
-    """Find TGen by ``explicit``, else by the variable TGEN, else on the PATH.
-
-    Raises:
-        UserError: It is missing, does not start, or is older than 1.1.2.
-    """
+    """Find TGen. See :func:`find_tool`."""
     return find_tool(TGEN, explicit)
 
 
-def find_oniontrace() -> Tool:
-    """Find OnionTrace by the variable ONIONTRACE, else on the PATH.
+def find_tool(program: Program, explicit: str | None = None) -> Tool:
+    """Find a program by ``explicit``, else by its variable, else on the PATH.
 
     Raises:
-        UserError: It is missing, or does not start.
+        UserError: It is missing, does not start, or is older than the minimum version.
     """
-    return find_tool(ONIONTRACE, None)
-
-
-def find_tool(program: Program, explicit: str | None = None) -> Tool:
-    """Locate ``program`` and query its version. See :func:`find_shadow`."""
     # `make SHADOW=` passes an empty value, which means that none is given.
-    named = explicit or os.environ.get(program.variable) or None
-    path = _locate(program, named)
+    path = _locate(program, explicit or os.environ.get(program.variable) or None)
     try:
         probe = subprocess.run(
             [path, *program.probe_arguments],
@@ -165,22 +134,22 @@ def find_tool(program: Program, explicit: str | None = None) -> Tool:
         raise UserError(
             f"{program.title} at {path} does not start: {error}", _hint(program)
         ) from error
-    parsed = program.parse(probe.stdout)
-    if parsed is None:
+    match = program.pattern.search(probe.stdout)
+    if match is None:
         said = probe.stdout.strip().splitlines()
         raise UserError(
             f"{path} does not answer like {program.title}: "
             + (said[0] if said else f"no output, exit status {probe.returncode}"),
             _hint(program),
         )
-    version, commit = parsed
+    version = match["version"]
     if tuple(int(part) for part in version.split(".")) < program.minimum:
         raise UserError(
             f"{program.title} {version} at {path} is too old: "
             f"{program.minimum_text} or newer is needed",
             _hint(program),
         )
-    return Tool(path, version, commit, file_sha256(path))
+    return Tool(path, version, match.groupdict().get("commit"), file_sha256(path))
 
 
 # A line of ldd contains the file's name, unless it was given as a path, and its path if it has one.
@@ -207,7 +176,7 @@ def shared_libraries(program: Path) -> dict[str, str]:
     except FileNotFoundError as error:
         raise UserError("the program `ldd` is missing", "apt-get install libc-bin") from error
     paths = [Path(found) for found in re.findall(_LOADED, listed)]
-    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(paths)}
+    return {path.name: file_sha256(path) for path in sorted(paths)}
 
 
 def has_aes() -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -23,42 +22,18 @@ from onionlab.yamlfile.tree import Node, Problem
 HINT = "the comments at the top of the file explain every key"
 LINESTYLES = ("-", "--", "-.", ":")
 
-Name = Annotated[
-    str,
-    Field(pattern=r"^[a-z0-9]+(?:-[a-z0-9]+)*$"),
-]
+Name = Annotated[str, Field(pattern=r"^[a-z0-9]+(?:-[a-z0-9]+)*$")]
 """The name of a variant or of a patch series."""
 
 
-class VariantDisplayModel(Model):
-    """A variant's display properties in a registry file."""
+class VariantDisplay(Model):
+    """A variant's display properties in tables and figures."""
 
     description: Text = key(description="one line for tables")
     label: Text = key(description="name in figures")
     color: Color = key(description="colour in figures")
     marker: Text = key(description="matplotlib marker")
     linestyle: Annotated[str, one_of(*LINESTYLES)] = key(description="matplotlib line style")
-
-
-@dataclass(frozen=True)
-class VariantDisplay:
-    """A variant's display properties in tables and figures.
-
-    Attributes:
-        name: Its name in experiments.
-        description: One line for tables.
-        label: Its name in figures.
-        color: ``#rrggbb``.
-        marker: A matplotlib marker.
-        linestyle: A matplotlib line style.
-    """
-
-    name: str
-    description: str
-    label: str
-    color: str
-    marker: str
-    linestyle: str
 
 
 def read_registry(
@@ -85,7 +60,7 @@ def read_registry(
 
 
 def find_indistinguishable_styles(
-    variants: Mapping[str, VariantDisplayModel], tree: Node
+    variants: Mapping[str, VariantDisplay], tree: Node
 ) -> Iterable[Problem]:
     """Yield variants that look the same in figures. ``tree``: of the whole file."""
     seen: dict[tuple[str, str, str], str] = {}

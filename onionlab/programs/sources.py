@@ -1,16 +1,22 @@
-"""The source of a program to build: fetched from the distribution, or the user's own."""
+"""The source of a program to build: the distribution's package, or the user's tarball or tree."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import hashlib
+import lzma
+import os
+import shutil
+import subprocess
+import tarfile
+import zlib
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from onionlab.errors import UserError
-from onionlab.programs.apt import read_fetched
+from onionlab.programs.apt import fetch_source_package, read_fetched
 from onionlab.programs.building import file_sha256
-from onionlab.programs.trees import files_sha256, git_output
 
 
 @dataclass(frozen=True)
@@ -22,8 +28,7 @@ class Source:
         path: The tarball, or the tree's directory.
         version: The program's version; None for a local tarball until it is unpacked.
         sha256: SHA-256 of the tarball's bytes, or of a tree's sorted list of files (path,
-            executable
-            or not, content).
+            executable or not, content).
         facts: The facts that a manifest records, as JSON.
     """
 
@@ -41,46 +46,179 @@ class Program:
     Attributes:
         name: Its name in messages.
         variable: The environment variable for the user's own source.
-        accepts: A sentence on the values of the variable and on the default.
-        tree_version: Returns the version of an unpacked tree (first argument; the second is its
-            origin) or raises UserError if it is something else; None if unpacked trees are not
-            supported.
-        tree_files: Returns the files that belong to an unpacked tree, sorted, relative to it.
+        hint: What users can do without the distribution's source.
+        version: Returns the version of an unpacked tree (first argument; the second is its origin)
+            or raises UserError if it is something else.
+        package: The distribution's source package.
+        configured: A file that only a tree has that was configured in place, and the command that
+            reverts it; empty if unpacked trees are not supported.
+        is_needed: Returns whether a build needs a file, given its path in the tree.
     """
 
     name: str
     variable: str
-    accepts: str
-    tree_version: Callable[[Path, Path], str] | None = None
-    tree_files: Callable[[Path], Iterable[Path]] = lambda tree: ()
+    hint: str
+    version: Callable[[Path, Path], str]
+    package: str = ""
+    configured: Sequence[str] = ()
+    is_needed: Callable[[Path], bool] = lambda name: True
 
 
-def user_source(program: Program, named: str) -> Source:
-    """Return the tarball or the tree that a user specified.
+def obtain_source(
+    program: Program,
+    cache: Path,
+    named: str | None = None,
+    *,
+    update: bool = False,
+    fetch: Callable[[Path], tuple[Path, dict[str, Any]]] | None = None,
+) -> Source:
+    """Return a program's source; fetch it first if necessary.
+
+    Args:
+        program: The program.
+        cache: The folder of the fetched source.
+        named: A tarball or a tree; by default the program's variable names it.
+        update: Fetch the current package even if one was fetched before. By default the first one
+            is kept, so that a later build results in the same program.
+        fetch: Fetches the package in place of `fetch_source_package`.
 
     Raises:
-        UserError: It does not exist, or it is not the program's source.
+        UserError: The source cannot be fetched, or it is not that of the program.
     """
-    path = Path(named).expanduser()
-    if path.is_dir() and program.tree_version is not None:
-        version = program.tree_version(path, path)
-        sha256 = files_sha256(path, program.tree_files(path))
+    found = None if update and not _named(program, named) else find_source(program, cache, named)
+    if found is not None:
+        return found
+    if fetch is None:
+        fetched = fetch_source_package(cache, program.package, program.name, hint=program.hint)
+    else:
+        fetched = fetch(cache)
+    return _fetched(fetched)
+
+
+def find_source(program: Program, cache: Path, named: str | None = None) -> Source | None:
+    """Return the source of `obtain_source` if it need not be fetched, else None."""
+    if text := _named(program, named):
+        return _user_source(program, Path(text).expanduser())
+    fetched = read_fetched(cache)
+    return None if fetched is None else _fetched(fetched)
+
+
+def _named(program: Program, named: str | None) -> str | None:
+    return os.environ.get(program.variable) if named is None else named
+
+
+def _fetched(fetched: tuple[Path, dict[str, Any]]) -> Source:
+    tarball, facts = fetched
+    return Source("debian", tarball, facts["version"], facts["sha256"], facts)
+
+
+def _user_source(program: Program, path: Path) -> Source:
+    """Return the user's own source. Raises UserError if it does not exist or is another program."""
+    if path.is_dir() and program.configured:
+        version = program.version(path, path)
+        sha256 = _files_sha256(path, _tree_files(program, path))
         facts: dict[str, Any] = {"kind": "tree", "version": version, "sha256": sha256}
-        commit = git_output(path, "describe", "--always", "--dirty", "--abbrev=12")
+        commit = _git_output(path, "describe", "--always", "--dirty", "--abbrev=12")
         if commit is not None:
             facts["commit"] = commit.strip()
         return Source("tree", path.resolve(), version, sha256, facts)
     if not path.is_file():
-        raise UserError(f"{program.variable}: {path} does not exist", program.accepts)
+        raise UserError(f"{program.variable}: {path} does not exist", program.hint)
     sha256 = file_sha256(path)
     facts = {"kind": "tarball", "file": path.name, "sha256": sha256}
     return Source("tarball", path.resolve(), None, sha256, facts)
 
 
-def fetched_source(program: Program, cache: Path, say: Callable[[str], None]) -> Source | None:
-    """Return the source that was fetched from the distribution earlier, if it is intact."""
-    kept = read_fetched(cache, f"{program.name}'s source", say)
-    if kept is None:
+def unpack_source(program: Program, source: Source, destination: Path) -> str:
+    """Unpack the needed files to ``destination``, which must not exist. Return the version.
+
+    Time stamps stay, because make compares them.
+
+    Raises:
+        UserError: The tarball is truncated or damaged, or it is not the program's source.
+    """
+    destination.mkdir(parents=True)
+    if source.kind == "tree":
+        for name in _tree_files(program, source.path):
+            target = destination / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(source.path / name, target, follow_symlinks=False)
+    else:
+        try:
+            _unpack_tarball(program, source.path, destination)
+        except (tarfile.TarError, EOFError, OSError, lzma.LZMAError, zlib.error) as error:
+            # Errors of the file system name a file. Those of a damaged archive do not.
+            if isinstance(error, OSError) and error.filename is not None:
+                raise
+            raise UserError(
+                f"{source.path} is truncated or damaged: {error}", program.hint
+            ) from error
+    return program.version(destination, source.path)
+
+
+def _unpack_tarball(program: Program, tarball: Path, destination: Path) -> None:
+    """Unpack the files of an archive without its top-level folder."""
+    with tarfile.open(tarball) as archive:
+        for member in archive:
+            name = member.name.removeprefix("./").partition("/")[2]
+            if name and not member.isdir() and program.is_needed(Path(name)):
+                link = member.linkname.partition("/")[2] if member.islnk() else member.linkname
+                member = member.replace(name=name, linkname=link)
+                archive.extract(member, destination, filter="data")
+
+
+def _tree_files(program: Program, tree: Path) -> list[Path]:
+    """Return the needed files that belong to a source tree, sorted, relative to it.
+
+    In a git work tree these are the files that git tracks or would track. Otherwise they are all
+    files, and the tree must not have been configured, because stale objects would become part of
+    every build.
+
+    Raises:
+        UserError: The tree has been configured in place.
+    """
+    listed = _git_output(tree, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+    if listed is not None:
+        names = {Path(name) for name in listed.split("\0") if name}
+    else:
+        mark, command = program.configured
+        if (tree / mark).exists():
+            raise UserError(
+                f"{tree} has been configured in place",
+                f"Run `{command}` there, or unpack the source again.",
+            )
+        names = {path.relative_to(tree) for path in tree.rglob("*")}
+    files = [name for name in names if (tree / name).is_symlink() or (tree / name).is_file()]
+    return sorted(filter(program.is_needed, files), key=lambda name: name.as_posix())
+
+
+def _files_sha256(tree: Path, names: Iterable[Path]) -> str:
+    """Return the SHA-256 of a list of files: path, executable or not, content."""
+    digest = hashlib.sha256()
+    for name in names:
+        path = tree / name
+        if path.is_symlink():
+            mode, content = "link", os.fsencode(path.readlink())
+        else:
+            mode = "exec" if path.stat().st_mode & 0o100 else "file"
+            content = path.read_bytes()
+        digest.update(f"{mode} {len(content)} {name.as_posix()}\n".encode())
+        digest.update(content)
+    return digest.hexdigest()
+
+
+def _git_output(tree: Path, *arguments: str) -> str | None:
+    """Return the output of git in ``tree``, or None if ``tree`` is not the top of a work tree."""
+    if not (tree / ".git").exists():
         return None
-    tarball, facts = kept
-    return Source("debian", tarball, facts["version"], facts["sha256"], facts)
+    try:
+        result = subprocess.run(
+            ["git", "-C", tree, *arguments],
+            capture_output=True,
+            text=True,
+            errors="surrogateescape",
+            check=False,
+        )
+    except FileNotFoundError:
+        return None
+    return result.stdout if result.returncode == 0 else None

@@ -1,1 +1,1 @@
-"""What is asked of many runs: enough networks, two engines, a night, a paper again."""
+"""Questions that need many runs: more networks, two engines, a nightly, a paper's figures."""

@@ -1,14 +1,14 @@
 """NETWORKS=auto: add networks until every endpoint is settled or the budget is spent.
 
-The runs are made in the ordinary way, a few networks at a time. After each addition a sequential
-method gives the verdicts, so that repeated looks do not raise the error rate. The budget fixes when
-to look (``analysis.inference.sequential.schedule``), not the results.
+A few networks are added at a time. After each addition a sequential method gives the verdicts, so
+that repeated looks do not raise the error rate. Only the budget determines when to look
+(``analysis.inference.sequential.schedule``).
 """
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -23,14 +23,16 @@ from analysis.judgement.judging import (
     study_design,
 )
 from onionlab.errors import UserError
-from onionlab.runs.planning import make_plan
+from onionlab.runs.plan import make_plan
 from onionlab.runs.workflow.drive import make_report, make_runs
 from onionlab.runs.workflow.executor import Executor
 
+LOG = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True)
-class Standing:
-    """What one look shows of one comparison."""
+class InterimResult:
+    """The verdicts of one look on one comparison."""
 
     level: str
     variant: str
@@ -42,12 +44,12 @@ class Standing:
         return [
             judgement
             for judgement in self.judged
-            # Without a test after the first look a run lacks a value, now and for good.
+            # A verdict without p-value lacks a value in some run, which more networks cannot add.
             if not judgement.verdict.settled and judgement.verdict.p_different is not None
         ]
 
     def text(self) -> str:
-        """One line for people."""
+        """Return the verdicts in one line."""
         words = Counter(judgement.verdict.word for judgement in self.judged)
         counts = ", ".join(f"{count} {word}" for word, count in words.most_common())
         left = "; ".join(
@@ -57,22 +59,17 @@ class Standing:
         end = f": {left}" if left else ""
         lost = sum(not j.verdict.settled for j in self.judged) - len(self.open)
         if lost:
-            end += f" ({lost} lack a value in some run: no number of networks settles them)"
+            end += f" ({lost} lack a value in some run, which no network adds)"
         return f"{self.level}, {self.variant}: {counts or 'no endpoint can be judged'}{end}"
 
 
 def auto_seeds(
-    root: Path,
-    request: Request,
-    *,
-    budget: int,
-    jobs: int | None,
-    say: Callable[[str], None],
-    executor: Executor | None = None,
+    root: Path, request: Request, *, budget: int, jobs: int | None, executor: Executor | None = None
 ) -> Path:
-    """Run an experiment with as many networks as it takes, at most ``budget``; return the report.
+    """Run an experiment with as many networks as it needs, at most ``budget``. Return the report.
 
-    Raises UserError where there is nothing to compare, or where planning or a run fails.
+    Raises:
+        UserError: There is nothing to compare, or planning or a run fails.
     """
     if budget < FIRST_LOOK:
         raise UserError(
@@ -82,24 +79,24 @@ def auto_seeds(
     sizes = schedule(budget)
     for number, size in enumerate(sizes):
         looks = Looks(sizes[: number + 1], budget)
-        plan = make_plan(root, replace(request, seeds=size), say, looks=looks)
+        plan = make_plan(root, replace(request, seeds=size), looks=looks)
         study = load_study(plan.study)
         _require_comparison(study)
         if size < budget and size <= _seen(study):
             # An earlier plan has looked at these networks, and the error rate is spent.
             continue
-        make_runs(root, [plan], jobs=jobs, say=say, executor=executor)
-        reached = standings(study, read_statistics(study, plan.store))
-        say(f"look {number + 1} of at most {len(sizes)}, {size} networks")
-        for standing in reached:
-            say(f"  {standing.text()}")
-        if not any(standing.open for standing in reached):
-            say(f"all that can be settled is, with {size} of at most {budget} networks")
+        make_runs(root, [plan], jobs=jobs, executor=executor)
+        results = interim_results(study, read_statistics(study, plan.store))
+        LOG.info("look %d of at most %d, %d networks", number + 1, len(sizes), size)
+        for result in results:
+            LOG.info("  %s", result.text())
+        if not any(result.open for result in results):
+            LOG.info("more networks cannot settle more: stopped at %d of at most %d", size, budget)
         elif size == budget:
-            say(f"the budget of {budget} networks is spent")
+            LOG.info("the budget of %d networks is spent", budget)
         else:
             continue
-        return make_report(root, plan, jobs=jobs, say=say, executor=executor)
+        return make_report(root, plan, jobs=jobs, executor=executor)
     raise AssertionError("the schedule ends at the budget")
 
 
@@ -109,30 +106,26 @@ def _seen(study: Study) -> int:
     return max((looks.sizes[-1] for looks in earlier), default=0)
 
 
-def standings(study: Study, statistics: Statistics) -> list[Standing]:
-    """What is known about each level and variant of a study.
-
-    Raises:
-        AnalysisError: as ``judge_comparison``.
-    """
+def interim_results(study: Study, statistics: Statistics) -> list[InterimResult]:
+    """Judge each level and variant of a study. Raises AnalysisError like ``judge_comparison``."""
     assert study.baseline is not None
+    design = study_design(study)
     return [
-        Standing(
+        InterimResult(
             level.name,
             variant.name,
-            _judged(level.name, variant.name, study, statistics),
+            tuple(
+                judgement
+                for judgement in judge_comparison(
+                    level.name, statistics, variant.name, study.baseline, design
+                )
+                if judgement.verdict.grade is not None
+            ),
         )
         for level in study.levels
         for variant in study.variants
         if variant.name != study.baseline
     ]
-
-
-def _judged(
-    level: str, variant: str, study: Study, statistics: Statistics
-) -> tuple[Judgement, ...]:
-    found = judge_comparison(level, statistics, variant, study.baseline or "", study_design(study))
-    return tuple(judgement for judgement in found if judgement.verdict.grade is not None)
 
 
 def _require_comparison(study: Study) -> None:

@@ -1,43 +1,44 @@
-"""The same experiment on several engines: what moves with the engine, and which conclusions do.
+"""Run an experiment on several engines, and compare their results.
 
-Two reports come of it, made by the same code as any other. In the first the engines are compared,
-one level for each variant, paired by seed: how far the engines themselves are apart. In the second
-the variants are compared, one level for each engine: whether the difference between variants,
-which is what a study concludes from, is the same. `effects.csv` has those differences side by side.
+There are two reports. The first compares the engines, with one level for each variant, paired by
+seed. The second compares the variants, with one level for each engine: it shows whether the
+differences between variants, on which a study bases its conclusions, are the same. `effects.csv`
+has a row for each difference and columns for each engine.
 """
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+import pandas as pd
 
 from analysis.formats import files
 from analysis.formats.plan_file import Request
 from analysis.formats.study import FigureSpec, Level, Study, Variant, load_study, write_study
 from analysis.pages import report
 from onionlab.errors import UserError
-from onionlab.runs.plan import Plan
-from onionlab.runs.planning import make_plan
+from onionlab.runs.plan import Plan, make_plan
 from onionlab.runs.study_file import update_provenance
 from onionlab.runs.workflow.drive import make_runs
 from onionlab.runs.workflow.executor import Executor
 
-# One look for each engine, in the order in which they are compared; the first is the baseline.
-_LOOKS = (
+# The style of each engine in figures. The first engine is the baseline.
+_STYLES = (
     {"color": "#4477AA", "marker": "s", "linestyle": "-"},
     {"color": "#EE6677", "marker": "o", "linestyle": "--"},
     {"color": "#228833", "marker": "^", "linestyle": "-."},
 )
 
 EFFECT_COLUMNS = ("level", "class", "metric", "unit", "variant", "baseline", "pairs")
+EFFECT_NUMBERS = ("diff", "diff_low", "diff_high", "ratio", "ratio_low", "ratio_high")
 
 
 @dataclass(frozen=True)
 class EngineComparison:
-    """What was written."""
+    """The files that were written."""
 
     between_engines: Path
     between_variants: Path
@@ -50,23 +51,23 @@ def compare_engines(
     engines: Sequence[str],
     *,
     jobs: int | None,
-    say: Callable[[str], None],
     executor: Executor | None = None,
 ) -> EngineComparison:
-    """Make an experiment's runs on each engine, and the reports on what differs.
+    """Make an experiment's runs on each engine, and write the reports.
 
-    Raises UserError where an engine is missing (before anything runs) or a run fails.
+    Raises:
+        UserError: An engine is missing (before anything runs), or a run fails.
     """
-    if not 2 <= len(engines) <= len(_LOOKS):
-        raise UserError(f"a comparison takes 2 to {len(_LOOKS)} engines, got {len(engines)}")
+    if not 2 <= len(engines) <= len(_STYLES):
+        raise UserError(f"a comparison takes 2 to {len(_STYLES)} engines, got {len(engines)}")
     out = root / "results" / f"{Path(request.experiment).stem}-engines"
     plans = {
-        name: make_plan(root, replace(request, engine=name), say=say, out=out / "plans" / name)
+        name: make_plan(root, replace(request, engine=name), out=out / "plans" / name)
         for name in engines
     }
-    make_runs(root, list(plans.values()), jobs=jobs, say=say, executor=executor)
+    make_runs(root, list(plans.values()), jobs=jobs, executor=executor)
     for plan in plans.values():
-        update_provenance(plan)
+        update_provenance(plan.study, plan.store)
     studies = {name: load_study(plan.study) for name, plan in plans.items()}
     between_engines = _report(engine_study(studies), plans, out / "between-engines")
     between_variants = _report(variant_study(studies), plans, out / "between-variants")
@@ -76,7 +77,7 @@ def compare_engines(
 
 
 def engine_study(studies: Mapping[str, Study]) -> Study:
-    """Return one study from those of the engines: engines in the place of variants."""
+    """Return one study from the studies of the engines: engines in the place of variants."""
     first = next(iter(studies.values()))
     labels = {variant.name: variant.label for variant in first.variants}
     return Study(
@@ -88,8 +89,8 @@ def engine_study(studies: Mapping[str, Study]) -> Study:
         ),
         baseline=next(iter(studies)),
         variants=tuple(
-            Variant(name=engine, label=engine, description=_description(study), **look)
-            for (engine, study), look in zip(studies.items(), _LOOKS, strict=False)
+            Variant(name=engine, label=engine, description=_description(study), **style)
+            for (engine, study), style in zip(studies.items(), _STYLES, strict=False)
         ),
         levels=_levels(first, labels),
         figures=_figures(first, labels),
@@ -102,7 +103,7 @@ def engine_study(studies: Mapping[str, Study]) -> Study:
 
 
 def variant_study(studies: Mapping[str, Study]) -> Study:
-    """Return one study from those of the engines: a level for each engine."""
+    """Return one study from the studies of the engines: a level for each engine."""
     first = next(iter(studies.values()))
     engines = {engine: engine for engine in studies}
     return Study(
@@ -126,7 +127,7 @@ def _joined(name: str, other: str) -> str:
 
 
 def engine_levels(studies: Mapping[str, Study]) -> dict[str, tuple[str, str]]:
-    """Of each level of `variant_study`, the experiment's level and the engine."""
+    """Return the experiment's level and the engine of each level of `variant_study`."""
     first = next(iter(studies.values()))
     return {
         _joined(level.name, engine): (level.name, engine)
@@ -136,38 +137,23 @@ def engine_levels(studies: Mapping[str, Study]) -> dict[str, tuple[str, str]]:
 
 
 def write_effects(summary: Path, levels: Mapping[str, tuple[str, str]], path: Path) -> None:
-    """Write each difference between variants with one column group for each engine.
+    """Write each difference between variants, with columns for each engine.
 
     Args:
-        summary: the summary.csv of `variant_study`'s report.
-        levels: what its levels stand for, as `engine_levels` says.
-        path: the table that is written.
+        summary: The summary.csv of `variant_study`'s report.
+        levels: The level and the engine of each of its levels, from `engine_levels`.
+        path: The table to write.
     """
-    engines = list(dict.fromkeys(engine for _, engine in levels.values()))
-    rows: dict[tuple[str, ...], dict[str, dict[str, str]]] = {}
-    with summary.open(newline="") as lines:
-        for row in csv.DictReader(lines):
-            level, engine = levels[row["level"]]
-            if row["diff"]:
-                key = (level, *(row[column] for column in EFFECT_COLUMNS[1:]))
-                rows.setdefault(key, {})[engine] = row
-    numbers = ("diff", "diff_low", "diff_high", "ratio", "ratio_low", "ratio_high")
-    with path.open("w", newline="") as out:
-        writer = csv.writer(out, lineterminator="\n")
-        writer.writerow(
-            [*EFFECT_COLUMNS, *(f"{engine}_{number}" for engine in engines for number in numbers)]
-        )
-        for key, by_engine in rows.items():
-            writer.writerow(
-                [
-                    *key,
-                    *(
-                        by_engine.get(engine, {}).get(number, "")
-                        for engine in engines
-                        for number in numbers
-                    ),
-                ]
-            )
+    rows = pd.read_csv(summary, dtype=str, keep_default_na=False).query("diff != ''")
+    engines = rows["level"].map({name: engine for name, (_, engine) in levels.items()})
+    rows["level"] = rows["level"].map({name: level for name, (level, _) in levels.items()})
+    rows = rows.set_index(list(EFFECT_COLUMNS))[list(EFFECT_NUMBERS)]
+    parts = [
+        rows[(engines == engine).to_numpy()].add_prefix(f"{engine}_")
+        for engine in dict.fromkeys(engine for _, engine in levels.values())
+    ]
+    table = pd.concat(parts, axis=1).fillna("").reset_index()
+    table.to_csv(path, index=False, lineterminator="\n")
 
 
 def _report(study: Study, plans: dict[str, Plan], out: Path) -> Path:
@@ -191,7 +177,7 @@ def _common(studies: Mapping[str, Study]) -> dict[str, Any]:
 
 
 def _levels(first: Study, parts: Mapping[str, str]) -> tuple[Level, ...]:
-    """Each level once for each part, an engine or a variant: name -> label."""
+    """Return each level once for each part, an engine or a variant, given with its label."""
     return tuple(
         level.model_copy(
             update={
@@ -205,7 +191,7 @@ def _levels(first: Study, parts: Mapping[str, str]) -> tuple[Level, ...]:
 
 
 def _figures(first: Study, parts: Mapping[str, str]) -> tuple[FigureSpec, ...]:
-    """Each figure once for each part, an engine or a variant."""
+    """Return each figure once for each part, an engine or a variant."""
     return tuple(
         figure.model_copy(
             update={"id": _joined(figure.id, name), "level": _joined(figure.level, name)}

@@ -21,7 +21,7 @@ from pathlib import Path
 import psutil
 
 from onionlab.errors import UserError
-from onionlab.runs.locks import file_lock, try_lock
+from onionlab.locks import file_lock, try_lock
 
 FOLDER_VARIABLE = "ONIONLAB_CPU_LOCKS"
 SHARED_FOLDERS = (Path("/run/lock"), Path("/tmp"))

@@ -1,7 +1,7 @@
-"""Looks that a study's runs have had before: with fewer networks, or with a smaller budget.
+"""Record looks at the same runs under earlier plans: with fewer networks, or a smaller budget.
 
-Whoever adds networks until a verdict appears looks at the same data again and again. What was
-looked at is kept in study.json, and the next plan of the same runs goes on from there.
+Adding networks until a verdict appears means looking at the same data repeatedly. study.json
+therefore lists all looks, and the next plan of the same runs continues the list.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from onionlab.runs.store import Store
 def with_earlier_looks(
     study: Path, store: Store, runs: Sequence[PlannedRun], looks: Looks | None
 ) -> Looks | None:
-    """The looks of a plan, with those that its runs had under the study that stands there.
+    """Return the looks of a plan, including earlier looks at its runs.
 
     Args:
-        study: study.json of the plan before, if there is one.
-        store: where runs are.
-        runs: of the new plan.
-        looks: of the new plan alone; None: one look at all runs.
+        study: study.json of the earlier plan. It may be missing.
+        store: The store of the runs.
+        runs: Runs of the new plan.
+        looks: Looks of the new plan alone. None means one look at all runs.
 
     Returns:
         None for one look at runs that were not looked at before.
@@ -32,7 +32,7 @@ def with_earlier_looks(
     try:
         before = load_study(study)
     except AnalysisError:
-        # None yet, or of another version: nothing is known of its looks.
+        # It is missing or has another version, so earlier looks are unknown.
         return looks
     named = {run.run_id for run in runs}
     shared = [run for run in before.runs if run.run_id in named and store.is_finished(run.run_id)]
@@ -42,10 +42,10 @@ def with_earlier_looks(
     own = looks or Looks((seeds,), seeds)
     earlier = [
         past
-        for past in _looks_of(before, store)
+        for past in _list_looks(before, store)
         if past.judges
         and past.sizes[0] <= own.sizes[-1]
-        and not _same(past, own, growing=looks is not None)
+        and not _continues(past, own, growing=looks is not None)
     ]
     if looks is None and not earlier:
         return None
@@ -53,14 +53,14 @@ def with_earlier_looks(
 
 
 def looks_together(parts: Sequence[Looks | None], replicates: int) -> Looks | None:
-    """The looks of a study that is put together of parts, each with networks of its own.
+    """Return the looks of a study that is merged from parts with different networks.
 
-    Whoever looked at a part of a part before saw some of what all of them tell, and so did whoever
-    looked several times while a part grew.
+    Looks at some runs of a part, or several looks while a part grew, are earlier looks at the
+    merged study.
 
     Args:
-        parts: the looks of each part; None: it was looked at once, as a whole.
-        replicates: networks of all parts together, or repeats of the only one.
+        parts: The looks of each part. None means one look at the whole part.
+        replicates: Number of networks of all parts, or of repeats of the only network.
     """
     known = [looks for looks in parts if looks is not None]
     before = {past for looks in known for past in looks.earlier}
@@ -69,13 +69,13 @@ def looks_together(parts: Sequence[Looks | None], replicates: int) -> Looks | No
     return Looks((replicates,), replicates, tuple(earlier)) if earlier else None
 
 
-def _same(past: PlannedLooks, own: PlannedLooks, growing: bool) -> bool:
-    """Whether it is the same plan again, or more of it: that is no further look."""
+def _continues(past: PlannedLooks, own: PlannedLooks, growing: bool) -> bool:
+    """Return whether a plan repeats or extends a past one, which is not another look."""
     return past.budget == own.budget and (growing or past.sizes == own.sizes)
 
 
-def _looks_of(study: Study, store: Store) -> list[PlannedLooks]:
-    """All plans that a study knows of, its own last: that one only where its runs were finished."""
+def _list_looks(study: Study, store: Store) -> list[PlannedLooks]:
+    """Return all plans that a study lists, and last its own if its runs are finished."""
     found = [] if study.looks is None else list(study.looks.earlier)
     if all(store.is_finished(run.run_id) for run in study.runs):
         if study.looks is not None:
@@ -86,6 +86,6 @@ def _looks_of(study: Study, store: Store) -> list[PlannedLooks]:
 
 
 def replicates_in(runs: Sequence[PlannedRun] | Sequence[Run]) -> int:
-    """Return the number of networks, or of the repeats where there is one network."""
+    """Return the number of networks, or of repeats if there is only one network."""
     networks = {run.seed for run in runs}
     return len(networks) if len(networks) > 1 else len({run.repeat for run in runs})

@@ -36,7 +36,7 @@ def add_study(target: Path, source: Path, pack: Path) -> None:
     Args:
         target: The file that is changed. It may be missing.
         source: The study to add.
-        pack: The pack that it is from, for messages.
+        pack: The pack that contains it, for messages.
 
     Raises:
         UserError: The two differ in more than their networks and the machine.
@@ -52,8 +52,8 @@ def add_study(target: Path, source: Path, pack: Path) -> None:
     )
     if not same_levels or _set_up(one) != _set_up(other):
         raise UserError(
-            f"{target.stem} in {pack} is not the experiment of that name in the files before",
-            "levels, variants, engine, Tor and everything else but networks have to be the same",
+            f"{target.stem} in {pack} differs from the experiment of that name in an earlier file",
+            "only the networks may differ, and not levels, variants, engine or Tor, for example",
         )
     known = {run.run_id for run in one.runs}
     runs = (*one.runs, *(run for run in other.runs if run.run_id not in known))
@@ -75,7 +75,7 @@ def add_study(target: Path, source: Path, pack: Path) -> None:
 
 def _set_up(study: Study) -> Any:
     """Return what two parts of a study have in common, except the levels."""
-    # A part has looks of its own, because it was looked at before its other networks existed.
+    # Looks differ because a part was looked at before the other networks existed.
     own: dict[str, Any] = dict.fromkeys(("runs", "networks", "levels", "looks"), True)
     own |= {"asked": {"seeds"}, "provenance": {"machine", "runs"}}
     return study.model_dump(exclude=own)

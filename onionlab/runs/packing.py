@@ -10,27 +10,20 @@ A published pack has only what figures and claims read of each run (`formats.pub
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import io
+import logging
 import lzma
 import re
 import shutil
 import tarfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO, Literal, cast
 
 from analysis.errors import AnalysisError
 from analysis.formats.compressed import max_content_bytes, require_size
 from analysis.formats.durable import put_in_place, whole_file
-from analysis.formats.files import (
-    ANY_RECORDS,
-    MANIFEST,
-    PACK_INDEX,
-    PARSE_REPORT,
-    RECORDS,
-    STUDIES,
-)
+from analysis.formats.files import ANY_RECORDS, MANIFEST, PACK_INDEX, PARSE_REPORT, RECORDS, STUDIES
 from analysis.formats.json_files import json_text, read_as
 from analysis.formats.manifest import is_whole, read_manifest, write_manifest
 from analysis.formats.pack_index import PackIndex
@@ -43,9 +36,11 @@ from analysis.measures.publishing import publish
 from analysis.records.extract import extract
 from onionlab.errors import UserError
 from onionlab.paths import is_file
+from onionlab.programs.building import file_sha256
 from onionlab.runs.packed_studies import add_study
 from onionlab.runs.store import Store
 
+LOG = logging.getLogger(__name__)
 SCRATCH = ".unpacking-"
 """Beginning of the names of the folders in which packs are unpacked."""
 
@@ -84,7 +79,6 @@ def pack(
     studies: Sequence[Study] = (),
     logs: bool,
     published: bool = False,
-    say: Callable[[str], None],
 ) -> int:
     """Write finished runs into one file, which replaces ``out`` once it is complete.
 
@@ -96,7 +90,6 @@ def pack(
         logs: Include all files of each run. Otherwise a pack has the manifest, the descriptions and
             the records, which are all that reports, figures and comparisons read.
         published: Include only what figures and claims read. Not with ``logs``.
-        say: A function that prints a line of progress.
 
     Returns:
         The number of runs in the file.
@@ -123,7 +116,7 @@ def pack(
         files.sort(key=lambda file: (file[1].name != MANIFEST, file[1].name, file[0]))
         _write_archive(out, dict(files), published=published)
     for run_id in finished:
-        say(f"{run_id} {read_manifest(store.manifest(run_id)).title}")
+        LOG.info("%s %s", run_id, read_manifest(store.manifest(run_id)).title)
     return len(finished)
 
 
@@ -132,7 +125,7 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _run_files(run: Path, logs: bool) -> list[Path]:
-    """Return all files of a run, or those that a pack without logs has."""
+    """Return all files of a run, or the files for a pack without logs."""
     if logs:
         return _files(run)
     records = [path for folder in run.glob(ANY_RECORDS) for path in _files(folder)]
@@ -158,12 +151,9 @@ def _publish(store: Store, run_ids: Sequence[str], studies: Sequence[Study], out
 
 
 def _write_archive(out: Path, members: Mapping[str, Path], *, published: bool) -> None:
-    hashes = {name: _sha256(path) for name, path in members.items()}
+    hashes = {name: file_sha256(path) for name, path in members.items()}
     index = json_text(PackIndex(format=2 if published else 1, files=hashes).content()).encode()
-    with (
-        whole_file(out) as part,
-        tarfile.open(part, "w:xz", format=tarfile.PAX_FORMAT) as archive,
-    ):
+    with whole_file(out) as part, tarfile.open(part, "w:xz", format=tarfile.PAX_FORMAT) as archive:
         _add(archive, PACK_INDEX, len(index), io.BytesIO(index))
         for name, path in members.items():
             with path.open("rb") as file:
@@ -255,7 +245,9 @@ def open_packs(files: Sequence[Path], parent: Path) -> Iterator[Path]:
         for folder, file in zip(others, files[1:], strict=True):
             for run in _runs(folder):
                 target = merged / run.name
-                if target.exists() and _record_hashes(run) != _record_hashes(target):
+                if target.exists() and record_hashes(run / RECORDS) != record_hashes(
+                    target / RECORDS
+                ):
                     raise UserError(f"{run.name} has other records in {file} than in {files[0]}")
                 # The same run may be complete in one pack and published in another.
                 if is_published(target / RECORDS):
@@ -275,11 +267,6 @@ def open_packs(files: Sequence[Path], parent: Path) -> Iterator[Path]:
 
 def _has_runs(study: Path, folder: Path) -> bool:
     return any((folder / run.run_id / MANIFEST).is_file() for run in load_study(study).runs)
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 class _Member(tarfile.TarInfo):
@@ -323,7 +310,7 @@ def _extract(file: Path, folder: Path) -> None:
     for name in sorted(found | hashes.keys()):
         if name not in found:
             raise ValueError(f"{name} is missing")
-        if hashes.get(name) != _sha256(folder / name):
+        if hashes.get(name) != file_sha256(folder / name):
             raise ValueError(f"{name} was changed, or is not in {PACK_INDEX}")
     for run in _runs(folder):
         if read_manifest(run / MANIFEST).identity_hash != run.name:
@@ -347,7 +334,11 @@ def _add_to_store(store: Store, unpacked: Path) -> Outcome:
             shutil.rmtree(target, ignore_errors=True)
             put_in_place(unpacked, target)
             return "new"
-        return "same" if _record_hashes(unpacked) == _record_hashes(target) else "different"
+        return (
+            "same"
+            if record_hashes(unpacked / RECORDS) == record_hashes(target / RECORDS)
+            else "different"
+        )
 
 
 def _is_readable(run: Path) -> bool:
@@ -359,7 +350,6 @@ def _is_readable(run: Path) -> bool:
     return is_whole(run)
 
 
-def _record_hashes(run: Path) -> dict[str, str]:
-    """Return the SHA-256 of each record table. A published run states those of its source."""
-    records = run / RECORDS
+def record_hashes(records: Path) -> dict[str, str]:
+    """Return the SHA-256 of each record table. A published run states the hashes of its source."""
     return read_published(records).records if is_published(records) else table_hashes(records)

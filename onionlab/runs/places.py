@@ -1,4 +1,4 @@
-"""Where a command is to write: asked before the work for it."""
+"""Check before the work that its output can be written."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PROBE_BYTES = 2**20
 
 
 def require_room(folder: Path, hint: str = "free some space there") -> None:
-    """Raise UserError where a temporary file of 1 MiB cannot be written into a folder."""
+    """Raise UserError if a temporary file of 1 MiB cannot be written into a folder."""
     try:
         with tempfile.TemporaryFile(dir=folder, buffering=0) as probe:
             os.posix_fallocate(probe.fileno(), 0, PROBE_BYTES)
@@ -21,9 +21,9 @@ def require_room(folder: Path, hint: str = "free some space there") -> None:
 
 
 def require_writable(folder: Path, hint: str = "name another place") -> None:
-    """Raises UserError where no file can be written into a folder, which may have to be made."""
-    there = next(place for place in (folder, *folder.absolute().parents) if place.exists())
-    if not there.is_dir():
-        raise UserError(f"{there} is no folder", "name another place for what is to be written")
-    if not os.access(there, os.W_OK | os.X_OK):
-        raise UserError(f"{there} may not be written", hint)
+    """Raise UserError if no file can be written into a folder, or if it cannot be created."""
+    existing = next(place for place in (folder, *folder.absolute().parents) if place.exists())
+    if not existing.is_dir():
+        raise UserError(f"{existing} is not a folder", "name another place")
+    if not os.access(existing, os.W_OK | os.X_OK):
+        raise UserError(f"{existing} is not writable", hint)

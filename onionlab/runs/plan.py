@@ -1,14 +1,20 @@
-"""A plan: which runs an experiment has, by what name, and where its results go.
+"""Plan an experiment: its runs, their names, and the place of its results.
 
-It stands in `results/<name>/plan.json` with all that a job process needs to compose a run again;
-`study.json` beside it is what the analysis is told (see onionlab/runs/study_file.py).
+A plan is `results/<name>/plan.json`. Jobs compose runs from it. `study.json` in the same folder is
+for the analysis (onionlab/runs/study_file.py).
 """
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import os
-from collections.abc import Mapping
+import signal
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
+from multiprocessing import active_children, get_context, resource_tracker
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +30,23 @@ from analysis.formats.plan_file import (
     read_plan_file,
     store_of,
 )
+from analysis.formats.study import Looks, write_study
+from onionlab.engines import ENGINES
 from onionlab.errors import UserError
+from onionlab.interruption import interrupts_deferred
+from onionlab.rundir.compose import engine_options
+from onionlab.runs.costs.estimate import estimate_resources
+from onionlab.runs.earlier_looks import with_earlier_looks
+from onionlab.runs.outdated_runs import explain_outdated_runs
+from onionlab.runs.places import require_writable
+from onionlab.runs.results_lock import exit_with_parent, in_use_error, is_in_use
+from onionlab.runs.run_builder import RunBuilder, open_run_builder
+from onionlab.runs.store import Store
+from onionlab.runs.study_file import build_study
+
+LOG = logging.getLogger(__name__)
+MIN_CONCURRENT_RUNS = 6
+"""Number of runs from which on a second process composes them faster than it starts."""
 
 
 @dataclass(frozen=True)
@@ -41,35 +63,41 @@ class Plan:
 
     @property
     def file(self) -> Path:
-        """Where the plan is written."""
+        """The file of the plan."""
         return self.out / files.PLAN
 
     @property
     def study(self) -> Path:
-        """What the analysis reads."""
+        """The file for the analysis."""
         return self.out / files.STUDY
 
+    def run(self, run_id: str) -> PlannedRun:
+        """Return a run by its name. Raises UserError if the plan has none."""
+        planned = next((run for run in self.runs if run.run_id == run_id), None)
+        if planned is None:
+            raise UserError(f"the plan has no run {run_id}")
+        return planned
 
-def write_plan(plan: Plan) -> None:
-    """Write a plan where it belongs."""
-    content = PlanFile(
-        format=2,
-        request=plan.request,
-        runs=plan.runs,
-        store=os.path.relpath(plan.store, plan.out),
-        cpus_per_run=plan.cpus_per_run,
-        resources=plan.resources,
-        resolved=dict(plan.resolved),
-    )
-    write_json(plan.file, content.content())
+    def write(self) -> None:
+        """Write plan.json."""
+        content = PlanFile(
+            format=2,
+            request=self.request,
+            runs=self.runs,
+            store=os.path.relpath(self.store, self.out),
+            cpus_per_run=self.cpus_per_run,
+            resources=self.resources,
+            resolved=dict(self.resolved),
+        )
+        write_json(self.file, content.content())
 
 
 def read_plan(path: Path) -> Plan:
-    """Read a plan that `write_plan` wrote. Raises UserError where it is no such file."""
+    """Read a plan. Raises UserError if the file is not a plan."""
     try:
         content = read_plan_file(path)
     except AnalysisError as error:
-        raise UserError(f"{path} is no plan: {error.message}", MAKE_ANEW) from error
+        raise UserError(f"{path} is not a plan: {error.message}", MAKE_ANEW) from error
     return Plan(
         request=content.request,
         runs=content.runs,
@@ -79,3 +107,143 @@ def read_plan(path: Path) -> Plan:
         resources=content.resources,
         resolved=content.resolved,
     )
+
+
+def make_plan(
+    root: Path, request: Request, *, out: Path | None = None, looks: Looks | None = None
+) -> Plan:
+    """Build missing programs, name all runs and write plan.json and study.json.
+
+    Args:
+        root: The checkout.
+        request: The experiment and its overrides.
+        out: Where the files go. By default `results/<name>`.
+        looks: How often the results were looked at under this plan, if networks are added until
+            they suffice. Looks of an earlier plan of the same runs are added.
+
+    Raises:
+        UserError: Anything is wrong that can be known before a run starts.
+    """
+    for place in (root / "runs", out or root / "results"):
+        # Before programs are built, which may take minutes.
+        require_writable(place, "let it be written, or use a checkout of your own")
+    builder = open_run_builder(root, request)
+    experiment = builder.experiment
+    if added := builder.added_variants:
+        LOG.info("note: not in %s's own list of variants: %s", experiment.name, ", ".join(added))
+    for warning in experiment.warnings:
+        LOG.info("note: %s", warning)
+    plan = Plan(
+        request=request,
+        runs=tuple(_name_runs(builder, request)),
+        store=root / "runs",
+        out=out or root / "results" / experiment.name,
+        cpus_per_run=max(
+            ENGINES[builder.engine.name].cpus_per_run(
+                engine_options(level.settings, builder.engine.name)
+            )
+            for level in experiment.levels.values()
+        ),
+        resources=estimate_resources(root, experiment, builder.engine.name),
+        resolved=experiment.resolved,
+    )
+    store = Store(plan.store)
+    earlier: Sequence[PlannedRun] = ()
+    with contextlib.suppress(UserError):
+        earlier = read_plan(plan.file).runs
+    if reasons := explain_outdated_runs(earlier, plan.runs, store, builder):
+        LOG.info("note: %s", reasons)
+    if is_in_use(plan.out) and {run.run_id for run in earlier} != {r.run_id for r in plan.runs}:
+        raise in_use_error(plan.out)
+    for same in _levels_with_the_same_runs(plan.runs):
+        LOG.info("note: %s have the same runs: nothing that they set makes a difference", same)
+    plan.write()
+    all_looks = with_earlier_looks(plan.study, store, plan.runs, looks)
+    write_study(plan.study, build_study(builder, plan.runs, all_looks))
+    return plan
+
+
+def _levels_with_the_same_runs(runs: Sequence[PlannedRun]) -> list[str]:
+    """Return the names of levels that share a run, joined for a message."""
+    levels: dict[str, dict[str, None]] = {}
+    for run in runs:
+        # Variants of one level share a run if no host runs them.
+        levels.setdefault(run.run_id, {})[run.level] = None
+    return list(dict.fromkeys(" and ".join(names) for names in levels.values() if len(names) > 1))
+
+
+def _name_runs(builder: RunBuilder, request: Request) -> list[PlannedRun]:
+    """Return all runs of an experiment, by seed, repeat, level and variant."""
+    seeds = builder.experiment.seeds
+    processes = min(len(seeds), len(os.sched_getaffinity(0)))
+    # Drawing a seed's keys takes seconds.
+    is_slow = sum(not builder.is_drawn(seed) for seed in seeds) > 1
+    runs = len(builder.experiment.replicates) * len(builder.experiment.levels)
+    if processes == 1 or not (is_slow or runs * len(builder.selected) >= MIN_CONCURRENT_RUNS):
+        found = [_name_runs_of_seed(builder, seed) for seed in seeds]
+    else:
+        found = _name_concurrently(builder.root, request, seeds, processes)
+    return [run for runs_of_seed in found for run in runs_of_seed]
+
+
+def _name_runs_of_seed(builder: RunBuilder, seed: int) -> list[PlannedRun]:
+    return [
+        PlannedRun(
+            builder.compose(level, variant, seed, repeat).run_id(builder.programs, builder.engine),
+            level,
+            variant,
+            seed,
+            repeat,
+        )
+        for repeat in range(1, builder.experiment.repeats + 1)
+        for level in builder.experiment.levels
+        for variant in builder.selected
+    ]
+
+
+def _name_concurrently(
+    root: Path, request: Request, seeds: Sequence[int], processes: int
+) -> list[list[PlannedRun]]:
+    """Name the runs of each seed in other processes, which end with this one and with its work.
+
+    Raises:
+        UserError: One of them was killed.
+    """
+    # Starting the resource tracker would unblock SIGINT in Python 3.11.
+    resource_tracker.ensure_running()
+    # This process may have threads, so it is not forked.
+    context = get_context("spawn")
+    with ProcessPoolExecutor(processes, context, _open_builder, (root, request)) as pool:
+        try:
+            # The processes inherit the mask: a terminal sends Ctrl-C to all of them, and each would
+            # print a traceback.
+            with interrupts_deferred():
+                mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+                # Not `map`, which cancels results: Python 3.11 fails with these at the end.
+                results = [pool.submit(_name_with_opened_builder, seed) for seed in seeds]
+                signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+            return [result.result() for result in results]
+        except BrokenProcessPool as error:
+            raise UserError(
+                "a process that named runs was killed, probably because memory ran out",
+                "start the same command again",
+            ) from error
+        except BaseException:
+            for child in active_children():
+                child.terminate()
+            raise
+
+
+_builder: RunBuilder | None = None
+"""The run builder of a process that names runs for another one."""
+
+
+def _open_builder(root: Path, request: Request) -> None:
+    global _builder
+    exit_with_parent()
+    _builder = open_run_builder(root, request)
+
+
+def _name_with_opened_builder(seed: int) -> list[PlannedRun]:
+    assert _builder is not None
+    return _name_runs_of_seed(_builder, seed)

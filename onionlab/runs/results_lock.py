@@ -1,23 +1,23 @@
 """The lock of a results folder, by which jobs notice that the command that started them has ended.
 
-A command holds the lock while its runs are made. Each of its jobs checks the lock every second: if
-nobody holds it, the command has ended, for whatever reason, and the job ends too.
+A command holds the lock while its runs are made. Each of its jobs checks the lock every second. If
+the lock is free, the command has ended, for whatever reason, and the job ends too.
 """
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from onionlab.errors import UserError
-from onionlab.runs.beside import Done, beside
-from onionlab.runs.locks import file_lock, is_locked
+from onionlab.locks import file_lock, is_locked
 
+LOG = logging.getLogger(__name__)
 TIMEOUT_S = 5.0
 """A job that checks the lock holds it for an instant."""
 CHECK_INTERVAL_S = 1.0
@@ -48,41 +48,42 @@ def is_in_use(out: Path) -> bool:
 
 
 @contextlib.contextmanager
-def exit_with_command(out: Path, log: Callable[[str], None]) -> Iterator[None]:
-    """End this process, as SIGTERM does, when the command or the parent process ends.
-
-    Args:
-        out: The results folder that the command has locked.
-        log: Receives the reason.
-    """
+def exit_with_command(out: Path) -> Iterator[None]:
+    """End this process, as SIGTERM does, if its parent or the command that locked ``out`` ends."""
     parent = os.getppid()
-
-    def watch(done: Done) -> None:
-        while not done.wait(CHECK_INTERVAL_S):
-            if os.getppid() != parent or not is_in_use(out):
-                log("the command that started this run has ended; so does the run")
-                _terminate_main_thread()
-                return
-
-    with beside(watch):
+    stop = _terminate_when(lambda: os.getppid() != parent or not is_in_use(out))
+    try:
         yield
+    finally:
+        stop()
 
 
 def exit_with_parent() -> None:
-    """End this process, as SIGTERM does, when its parent ends or is killed."""
+    """End this process, as SIGTERM does, if its parent ends or is killed."""
     parent = os.getppid()
+    _terminate_when(lambda: os.getppid() != parent)
+
+
+def _terminate_when(condition: Callable[[], bool]) -> Callable[[], None]:
+    """Check a condition every second in a thread. Return a function that stops this."""
+    stopped = threading.Event()
 
     def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(CHECK_INTERVAL_S)
-        _terminate_main_thread()
+        while not stopped.wait(CHECK_INTERVAL_S):
+            if condition():
+                LOG.info("the command that started this process has ended; so does the process")
+                # A signal to the process may be handled by another thread while the main thread is
+                # in a system call.
+                signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
+                return
 
-    threading.Thread(target=watch, daemon=True).start()
+    def stop() -> None:
+        stopped.set()
+        thread.join()
 
-
-def _terminate_main_thread() -> None:
-    # A signal to the process may be handled by another thread while this one is in a system call.
-    signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    return stop
 
 
 def _lock_file(out: Path) -> Path:

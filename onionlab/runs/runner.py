@@ -1,20 +1,27 @@
-"""One run, from composing its directory to its place in the store."""
+"""Make one run: compose its directory, simulate it, and put it into the store.
+
+A job of a cluster uses the CPUs that the cluster has allocated, and writes to its node's own disk
+if TMPDIR names a folder there. Nobody reads its output, so it leaves the reason of a failure in the
+store.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import logging
 import os
+import platform
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
 from analysis.formats import files
 from analysis.formats.attempt import RunFailure, RunState
-from analysis.formats.json_files import write_json
+from analysis.formats.json_files import read_as, write_json
 from analysis.formats.manifest import Build, Manifest
 from analysis.formats.plan_file import PlannedRun
 from analysis.formats.scratch import scratch_folder
@@ -23,59 +30,71 @@ from onionlab.engines import EngineFailureError, Progress
 from onionlab.engines.processes import end_processes_below, kill_processes_below
 from onionlab.errors import UserError
 from onionlab.rundir.verify import RunRefusedError, verify_log_ends
-from onionlab.runs.bench import Bench, open_bench
-from onionlab.runs.commit import current_commit
 from onionlab.runs.cpus import lock_owners, reserve_cpus
-from onionlab.runs.host_facts import host_facts
 from onionlab.runs.plan import Plan
+from onionlab.runs.provenance import current_commit, host_facts
 from onionlab.runs.results_lock import exit_with_command
+from onionlab.runs.run_builder import RunBuilder, open_run_builder
 from onionlab.runs.store import Store
 
+LOG = logging.getLogger(__name__)
 DISK_MARGIN = 1.2
+FULL_DISK = ": the disk was full while it ran"
 
 
-def planned_run(plan: Plan, run_id: str) -> PlannedRun:
-    """Return a run of a plan by its name. Raises UserError if the plan has none."""
-    planned = next((run for run in plan.runs if run.run_id == run_id), None)
-    if planned is None:
-        raise UserError(f"the plan has no run {run_id}")
-    return planned
+def execute_on_cluster(root: Path, plan: Plan, run_id: str) -> None:
+    """Make a run and its records, as a job of a cluster, unless they are in the store.
+
+    Raises:
+        UserError: The run fails, or has failed before for the same command, which removes earlier
+            failures. Snakemake then submits the job again, although the run would fail again.
+    """
+    planned, store = plan.run(run_id), Store(plan.store)
+    reason = store.failed(run_id) / files.ERROR
+    if reason.exists():
+        failure = read_as(RunFailure, reason, "reason of a failure")
+        raise UserError(f"run {planned.title} failed: {failure.message}")
+    try:
+        execute(root, plan, run_id, on_cluster=True)
+        extract_records(store, run_id)
+    except UserError as error:
+        if not reason.exists():
+            # The run did not even begin, for instance because its node lacks a program.
+            message = f"on node {platform.node()}: {error.message}"
+            hint = tuple((error.hint or "").splitlines())
+            store.fail(run_id, RunFailure(title=planned.title, message=message, log=hint))
+        raise
 
 
-def execute(
-    root: Path, plan: Plan, run_id: str, say: Callable[[str], None], *, on_cluster: bool = False
-) -> None:
+def execute(root: Path, plan: Plan, run_id: str, *, on_cluster: bool = False) -> None:
     """Make a run unless it is in the store. It ends with the command, but not on a cluster.
 
     Raises:
         UserError: The run fails. The attempt is kept.
     """
-    store, planned = Store(plan.store), planned_run(plan, run_id)
-
-    def say_it_is_made() -> None:
-        say(f"{planned.title}: another command is making this run; waiting for it")
-
-    watch = contextlib.nullcontext() if on_cluster else exit_with_command(plan.out, say)
-    with watch, store.exclusive(run_id, say_it_is_made):
+    store, planned = Store(plan.store), plan.run(run_id)
+    waits = f"{planned.title}: another command is making this run; waiting for it"
+    watch = contextlib.nullcontext() if on_cluster else exit_with_command(plan.out)
+    with watch, store.exclusive(run_id, lambda: LOG.info(waits)):
         if store.is_finished(run_id):
             return
         with _attempt_folder(store, plan, run_id, on_cluster=on_cluster) as folder:
-            bench = open_bench(root, plan.request, say, resolved=plan.resolved)
+            builder = open_run_builder(root, plan.request, plan.resolved)
             try:
                 with reserve_cpus(
                     plan.cpus_per_run,
                     f"{plan.out.name}: {planned.title}",
-                    lambda: _say_it_waits(store, planned, say),
+                    lambda: _report_waiting(store, planned),
                     allocated=on_cluster,
                 ) as cpus:
-                    manifest = _simulate(bench, store, planned, cpus, folder)
+                    manifest = _simulate(builder, store, planned, cpus, folder)
             except (EngineFailureError, RunRefusedError) as failure:
                 log_tail = tuple(failure.log_tail)
                 reason = RunFailure(title=planned.title, message=failure.message, log=log_tail)
                 store.fail(run_id, reason, folder)
                 raise UserError(
                     f"run {planned.title} failed: {failure.message}",
-                    store.kept_of_failed(run_id, failure.log_tail),
+                    store.describe_failed(run_id, failure.log_tail),
                 ) from failure
             store.finish(run_id, manifest, folder)
 
@@ -113,29 +132,31 @@ def _attempt_folder(store: Store, plan: Plan, run_id: str, *, on_cluster: bool) 
         yield partial
 
 
-def _say_it_waits(store: Store, planned: PlannedRun, say: Callable[[str], None]) -> None:
-    """Say that a run waits for CPUs and who holds them, and write that into its progress."""
+def _report_waiting(store: Store, planned: PlannedRun) -> None:
+    """Report that a run waits for CPUs and who holds them, also in its progress."""
     owners = "; ".join(map(str, lock_owners(sorted(os.sched_getaffinity(0)))))
-    say(f"{planned.title} waits for a CPU{f': {owners}' if owners else ''}")
-    state = RunState(
-        title=planned.title,
-        simulated_s=0.0,
-        stop_s=0.0,
-        wall_s=0.0,
-        memory_bytes=0,
-        at_s=time.time(),
-        waiting=True,
-    )
-    with contextlib.suppress(OSError):
+    LOG.info("%s waits for a CPU%s", planned.title, f": {owners}" if owners else "")
+    _write_progress(store, planned, Progress(0.0, 0.0, 0.0, 0), waiting=True)
+
+
+def _write_progress(
+    store: Store, planned: PlannedRun, progress: Progress, *, waiting: bool = False
+) -> bool:
+    """Write the state of a run. Return whether the disk is full; ignore other errors."""
+    state = RunState(title=planned.title, **asdict(progress), at_s=time.time(), waiting=waiting)
+    try:
         write_json(store.partial(planned.run_id) / files.PROGRESS, asdict(state), durable=False)
+    except OSError as error:
+        return error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return False
 
 
 def _simulate(
-    bench: Bench, store: Store, planned: PlannedRun, cpus: list[int], place: Path
+    builder: RunBuilder, store: Store, planned: PlannedRun, cpus: list[int], place: Path
 ) -> Manifest:
-    run = bench.compose(planned.level, planned.variant, planned.seed, planned.repeat)
-    identity = run.identity(bench.programs, bench.engine)
-    if run.run_id(bench.programs, bench.engine) != planned.run_id:
+    run = builder.compose(planned.level, planned.variant, planned.seed, planned.repeat)
+    identity = run.identity(builder.programs, builder.engine)
+    if run.run_id(builder.programs, builder.engine) != planned.run_id:
         raise UserError(
             f"what determines the run {planned.title} has changed since the plan was made",
             "start the experiment again: it plans anew and keeps every run that is still valid",
@@ -143,31 +164,31 @@ def _simulate(
     run.write(place)
     started = datetime.now(UTC)
     composed_s = time.monotonic()
-
-    disk = _FullDisk()
-    look = bench.watch(place / files.HOSTS, planned.level, run)
+    look = builder.watch(place / files.HOSTS, planned.level, run)
+    disk_was_full = False
 
     def on_progress(progress: Progress) -> None:
+        nonlocal disk_was_full
         look(progress.simulated_s)
-        state = RunState(title=planned.title, **asdict(progress), at_s=time.time())
-        with disk.noticed():
-            write_json(store.partial(planned.run_id) / files.PROGRESS, asdict(state), durable=False)
+        disk_was_full |= _write_progress(store, planned, progress)
 
     try:
-        usage = bench.engine.run(
+        usage = builder.engine.run(
             place,
             simulation=run.simulation,
-            programs=bench.executables(),
+            programs=builder.executables(),
             on_progress=on_progress,
         )
     except EngineFailureError as failure:
-        raise EngineFailureError(failure.message + disk.words, failure.log_tail) from failure
+        if disk_was_full:
+            raise EngineFailureError(failure.message + FULL_DISK, failure.log_tail) from failure
+        raise
     finally:
         kill_processes_below(place)
-    if disk.words:
-        # Programs lose lines of their logs there without a word.
-        raise RunRefusedError(f"its logs may lack lines{disk.words}", [])
-    proofs = bench.verify(place / files.HOSTS, run)
+    if disk_was_full:
+        # Programs lose lines of their logs without an error.
+        raise RunRefusedError(f"its logs may lack lines{FULL_DISK}", [])
+    proofs = builder.verify(place / files.HOSTS, run)
     if (place / files.CLIENTS).is_file():
         verify_log_ends(place)
     return Manifest(
@@ -180,7 +201,7 @@ def _simulate(
         identity=identity,
         tor={
             name: Build(version=built.version, sha256=built.sha256, source=built.source)
-            for name, built in bench.programs.items()
+            for name, built in builder.programs.items()
             if name in run.tor_programs
         },
         torrc=run.tor_options,
@@ -195,24 +216,3 @@ def _simulate(
         cpus=tuple(cpus),
         host=dict(host_facts()),
     )
-
-
-class _FullDisk:
-    """Whether the disk was full while a simulation ran, which progress may not end."""
-
-    def __init__(self) -> None:
-        self._was_full = False
-
-    @contextlib.contextmanager
-    def noticed(self) -> Iterator[None]:
-        """Write something that the run can do without."""
-        try:
-            yield
-        except OSError as error:
-            if error.errno in (errno.ENOSPC, errno.EDQUOT):
-                self._was_full = True
-
-    @property
-    def words(self) -> str:
-        """To stand behind a message; nothing where it never was."""
-        return ": the disk was full while it ran" if self._was_full else ""

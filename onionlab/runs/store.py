@@ -1,16 +1,17 @@
-"""The run store: each run under the hash of everything that determines it, whole or not there.
+"""The run store, in which the name of a run is the hash of everything that determines it.
 
     runs/<id>/            a finished run: a tornettools-style prefix, manifest.json, records-*/
     runs/.partial/<id>/   a run that is being made, or was interrupted; never read
-    runs/.partial/<id>-*/ one on its way here from another disk
-    runs/.failed/<id>/    the last failed attempt, kept to be looked at, with error.json
+    runs/.partial/<id>-*/ a copy from another disk that is not complete
+    runs/.failed/<id>/    the last failed attempt, with error.json
 
-A run directory enters the first level by one rename, after all of it was written.
+A run enters the first level by one rename, after all of it was written.
 """
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import shutil
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -22,7 +23,9 @@ from analysis.formats.durable import make_folder, put_in_place
 from analysis.formats.json_files import write_json
 from analysis.formats.manifest import Manifest, is_whole, log_sizes, write_manifest
 from analysis.formats.record_files import has_cut_files
-from onionlab.runs.locks import file_lock, is_locked
+from onionlab.locks import file_lock, is_locked
+
+LOG = logging.getLogger(__name__)
 
 
 class Store:
@@ -32,7 +35,7 @@ class Store:
         self.directory = directory
 
     def run(self, run_id: str) -> Path:
-        """Where a finished run is."""
+        """Return the folder of a finished run."""
         return self.directory / run_id
 
     def manifest(self, run_id: str) -> Path:
@@ -40,11 +43,11 @@ class Store:
         return self.run(run_id) / files.MANIFEST
 
     def partial(self, run_id: str) -> Path:
-        """Where a run is made."""
+        """Return the folder in which a run is made."""
         return self.directory / ".partial" / run_id
 
     def failed(self, run_id: str) -> Path:
-        """Where the last failed attempt is."""
+        """Return the folder of the last failed attempt."""
         return self.directory / ".failed" / run_id
 
     def is_finished(self, run_id: str) -> bool:
@@ -52,23 +55,20 @@ class Store:
         return is_whole(self.run(run_id))
 
     def finished_among(self, run_ids: Collection[str]) -> set[str]:
-        """Which of these runs are there, whole.
-
-        The store is listed once; what is not in the list is not asked for.
-        """
+        """Return the runs that are finished. The store is listed once."""
         return {run_id for run_id in _listed(self.directory, run_ids) if self.is_finished(run_id)}
 
     def begun_among(self, run_ids: Collection[str]) -> set[str]:
-        """Which of these runs are being made, or were interrupted."""
+        """Return the runs that are being made, or were interrupted."""
         return _listed(self.directory / ".partial", run_ids)
 
     def failed_among(self, run_ids: Collection[str]) -> set[str]:
-        """Of which of these runs the last failed attempt is kept."""
+        """Return the runs with a failed attempt."""
         return _listed(self.directory / ".failed", run_ids)
 
     @property
     def has_locks(self) -> bool:
-        """Whether runs were locked in this directory before, as in each store."""
+        """Return whether the directory has the lock folder that every store has."""
         return (self.directory / ".locks").is_dir()
 
     @contextlib.contextmanager
@@ -91,13 +91,8 @@ class Store:
         if not self.is_finished(run_id):
             shutil.rmtree(self.run(run_id), ignore_errors=True)
 
-    def remove_damaged(self, run_ids: Collection[str], log: Callable[[str], None]) -> None:
-        """Remove runs that are not whole, and records that are cut, as after a loss of power.
-
-        Args:
-            run_ids: The runs to look at.
-            log: Receives a line for each run that has to be made or extracted again.
-        """
+    def remove_damaged(self, run_ids: Collection[str]) -> None:
+        """Remove runs that are not complete, and records that are cut, as after a loss of power."""
         for run_id in sorted(_listed(self.directory, run_ids)):
             records = self.run(run_id) / files.RECORDS
             if not (self.manifest(run_id).exists() or (records / files.PARSE_REPORT).exists()):
@@ -106,14 +101,14 @@ class Store:
                 continue
             with self.exclusive(run_id):
                 if not self.is_finished(run_id):
-                    log(f"{self.run(run_id)} is not whole: the run is made again")
+                    LOG.info("%s is not whole: the run is repeated", self.run(run_id))
                     self.remove_unfinished(run_id)
                 elif has_cut_files(records):
-                    log(f"{records} is not whole: the records are extracted again")
+                    LOG.info("%s is not whole: the records are extracted again", records)
                     shutil.rmtree(records)
 
     def finish(self, run_id: str, manifest: Manifest, made: Path | None = None) -> None:
-        """Make an attempt the finished run. made: where it was written, if not the partial one."""
+        """Turn an attempt into the finished run. made: its folder, if not the partial one."""
         made = made or self.partial(run_id)
         (made / files.PROGRESS).unlink(missing_ok=True)
         manifest = manifest.model_copy(update={"log_bytes": log_sizes(made)})
@@ -123,13 +118,13 @@ class Store:
         shutil.rmtree(self.failed(run_id), ignore_errors=True)
 
     def fail(self, run_id: str, error: RunFailure, made: Path | None = None) -> None:
-        """Keep what there is of a failed run, with the reason, in an earlier failure's place."""
+        """Keep a failed attempt with the reason. It replaces an earlier one."""
         made, failed = made or self.partial(run_id), self.failed(run_id)
         made.mkdir(parents=True, exist_ok=True)
         try:
             write_json(made / files.ERROR, error.content())
         except OSError:
-            # On a full disk, it needs no more room than the progress, which has no use any more.
+            # If the disk is full, free the progress file, which is no longer needed, and retry.
             (made / files.PROGRESS).unlink(missing_ok=True)
             with contextlib.suppress(OSError):
                 write_json(made / files.ERROR, error.content())
@@ -138,13 +133,15 @@ class Store:
         self._move(made, failed)
         shutil.rmtree(self.partial(run_id), ignore_errors=True)
 
-    def kept_of_failed(self, run_id: str, log: Iterable[str]) -> str:
-        """For an error: where the last failed attempt is, and the last lines of its log, if any."""
+    def describe_failed(self, run_id: str, log: Iterable[str]) -> str:
+        """Return a hint: the folder of the failed attempt and the last lines of its log."""
         place = self.failed(run_id)
         if place.is_relative_to(Path.cwd()):
             place = place.relative_to(Path.cwd())
-        words = "".join(f"\n  {line[:300]}" for line in log)
-        return f"all it left is kept in {place}{'; its last words:' if words else ''}{words}"
+        lines = "".join(f"\n  {line[:300]}" for line in log)
+        return (
+            f"its files are kept in {place}{'; the last lines of its log:' if lines else ''}{lines}"
+        )
 
     def _move(self, made: Path, target: Path) -> None:
         """Rename a directory durably, also from another file system."""

@@ -1,4 +1,4 @@
-"""What the analysis is told of an experiment: study.json, made from its bench and its runs."""
+"""Describe an experiment and its runs for the analysis: study.json."""
 
 from __future__ import annotations
 
@@ -27,19 +27,22 @@ from onionlab.errors import UserError
 from onionlab.experiment import AnySettings, Experiment, Settings
 from onionlab.experiment.tornettools import TornetSettings
 from onionlab.programs.registry import VariantDisplay
-from onionlab.runs.bench import Bench
-from onionlab.runs.host_facts import host_facts
-from onionlab.runs.plan import Plan
+from onionlab.runs.provenance import host_facts
+from onionlab.runs.run_builder import RunBuilder
 from onionlab.runs.store import Store
 
+RUN_FIELDS = ("run_id", "level", "variant", "seed", "repeat")
+MANIFEST_FIELDS = ("wall_s", "cpu_s", "peak_memory_bytes", "proofs", "host")
+DISPLAY_FIELDS = ("name", *VariantDisplay.model_fields)
 
-def study_of(bench: Bench, runs: Sequence[PlannedRun], looks: Looks | None) -> Study:
+
+def build_study(builder: RunBuilder, runs: Sequence[PlannedRun], looks: Looks | None) -> Study:
     """Return the study of an experiment's runs.
 
-    looks: when the results were looked at so far, where seeds are added until they suffice. Raises
-    UserError where the experiment's levels have different baselines.
+    looks: how often the results were looked at, if networks are added until they suffice. Raises
+    UserError if the experiment's levels have different baselines.
     """
-    experiment = bench.experiment
+    experiment = builder.experiment
     baselines = {level.settings.baseline for level in experiment.levels.values()}
     if len(baselines) > 1:
         raise UserError(
@@ -51,10 +54,14 @@ def study_of(bench: Bench, runs: Sequence[PlannedRun], looks: Looks | None) -> S
         name=experiment.name,
         title=experiment.title,
         description=experiment.description,
-        baseline=baseline if baseline in bench.selected else None,
-        variants=tuple(_variant(bench.variants[name]) for name in bench.selected),
+        baseline=baseline if baseline in builder.selected else None,
+        variants=tuple(
+            # The fields of a study's variant are the display properties of a variant.
+            Variant(**{key: getattr(builder.variants[name], key) for key in DISPLAY_FIELDS})
+            for name in builder.selected
+        ),
         levels=tuple(
-            _level(name, level.label, level.settings, bench)
+            _level(name, level.label, level.settings, builder)
             for name, level in experiment.levels.items()
         ),
         figures=tuple(
@@ -79,17 +86,17 @@ def study_of(bench: Bench, runs: Sequence[PlannedRun], looks: Looks | None) -> S
             )
             for run in runs
         ),
-        networks=_networks(bench),
+        networks=_networks(builder),
         margins=experiment.margins,
         endpoints=tuple(Endpoint(**entry.model_dump()) for entry in experiment.endpoints),
         published_cell_times=published_cell_times(experiment),
-        public_tor=_public_tor(bench.root, experiment),
+        public_tor=_public_tor(builder.root, experiment),
         scope=experiment.scope,
         looks=looks,
         asked=experiment.asked,
         shrunk=tuple(experiment.shrunk),
         provenance={
-            "engine": bench.engine.identity,
+            "engine": builder.engine.identity,
             "tor": [
                 {
                     "program": name,
@@ -98,44 +105,32 @@ def study_of(bench: Bench, runs: Sequence[PlannedRun], looks: Looks | None) -> S
                     "sha256": built.sha256,
                     "source": built.source,
                 }
-                for name, built in sorted(bench.programs.items())
+                for name, built in sorted(builder.programs.items())
             ],
             "machine": host_facts(),
         },
     )
 
 
-def update_provenance(plan: Plan) -> None:
-    """Put what the finished runs used, from their manifests, into study.json.
+def update_provenance(path: Path, store_folder: Path) -> None:
+    """Copy what the finished runs used from their manifests into study.json.
 
-    Raises AnalysisError where a manifest is missing or damaged.
+    Raises:
+        AnalysisError: A manifest is missing or damaged.
     """
-    study = load_study(plan.study)
-    store = Store(plan.store)
+    study, store = load_study(path), Store(store_folder)
     used = []
-    for run in plan.runs:
+    for run in study.runs:
         with study.naming(run):
             manifest = read_manifest(store.manifest(run.run_id))
-        used.append(
-            {
-                "run_id": run.run_id,
-                "level": run.level,
-                "variant": run.variant,
-                "seed": run.seed,
-                "repeat": run.repeat,
-                "wall_s": manifest.wall_s,
-                "cpu_s": manifest.cpu_s,
-                "peak_memory_bytes": manifest.peak_memory_bytes,
-                "proofs": manifest.proofs,
-                "host": manifest.host,
-            }
-        )
+        described = {name: getattr(run, name) for name in RUN_FIELDS}
+        used.append(described | {name: getattr(manifest, name) for name in MANIFEST_FIELDS})
     provenance = {**study.provenance, "runs": used}
-    write_study(plan.study, study.model_copy(update={"provenance": provenance}))
+    write_study(path, study.model_copy(update={"provenance": provenance}))
 
 
 def published_cell_times(experiment: Experiment) -> PublishedCellTimes | None:
-    """Return what others measured of cells at the experiment's levels; None where there is none."""
+    """Return the published cell times of the experiment's levels, if there are any."""
     published = experiment.published_cell_times
     if published is None:
         return None
@@ -152,46 +147,35 @@ def published_cell_times(experiment: Experiment) -> PublishedCellTimes | None:
     )
 
 
-def _variant(look: VariantDisplay) -> Variant:
-    return Variant(
-        name=look.name,
-        label=look.label,
-        description=look.description,
-        color=look.color,
-        marker=look.marker,
-        linestyle=look.linestyle,
-    )
-
-
-def _level(name: str, label: str, settings: AnySettings, bench: Bench) -> Level:
+def _level(name: str, label: str, settings: AnySettings, builder: RunBuilder) -> Level:
     return Level(
         name=name,
         label=label,
         measured_start_s=settings.time.measured_start_s,
         measured_end_s=settings.time.measured_end_s,
         stop_s=settings.time.stop_s,
-        coordinates=dict(bench.coordinates(name)),
-        capacities_bytes_per_s=dict(bench.capacities_bytes_per_s(name)),
+        coordinates=dict(builder.coordinates(name)),
+        capacities_bytes_per_s=dict(builder.capacities_bytes_per_s(name)),
         classes={name: ClassLoad(**load) for name, load in settings.classes.items()},
         relays=_relays(settings),
     )
 
 
-def _networks(bench: Bench) -> dict[str, dict[int, dict[str, RoleCapacity]]]:
-    """Level -> network -> role -> how its capacity is divided; levels without any are left out."""
+def _networks(builder: RunBuilder) -> dict[str, dict[int, dict[str, RoleCapacity]]]:
+    """Return how roles' capacity is divided by level and network, for levels with such facts."""
     found = {
         level: {
             seed: facts
-            for seed in bench.experiment.seeds
-            if (facts := bench.network_facts(level, seed))
+            for seed in builder.experiment.seeds
+            if (facts := builder.network_facts(level, seed))
         }
-        for level in bench.experiment.levels
+        for level in builder.experiment.levels
     }
     return {level: of_seed for level, of_seed in found.items() if of_seed}
 
 
 def _relays(settings: AnySettings) -> dict[str, int]:
-    """Role -> relays that are simulated; none where there are none."""
+    """Return the number of simulated relays of each role."""
     if isinstance(settings, Settings):
         counts = {role: entry.count for role, entry in settings.network.relays.items()}
         return {role: count for role, count in counts.items() if count}
@@ -201,13 +185,13 @@ def _relays(settings: AnySettings) -> dict[str, int]:
 
 
 def _public_tor(root: Path, experiment: Experiment) -> PublicTor | None:
-    """What the experiment's file tells of the public Tor; None where it names none.
+    """Return the measurements of the public Tor that the experiment names, if it does.
 
-    Raises AnalysisError where it cannot be read.
+    Raises AnalysisError if they cannot be read.
     """
     if experiment.public_tor is None:
         return None
-    # Late: it brings statistics, which plans have no use for.
+    # Imported late: it imports statistics, which plans do not need.
     from analysis.imports.tor_metrics import read_tor_metrics
 
     first = next(iter(experiment.levels.values())).settings

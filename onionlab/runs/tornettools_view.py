@@ -1,13 +1,12 @@
-"""Finished runs as directories that tornettools' own `parse`, `plot` and `archive` work on.
+"""Copy finished runs to folders for tornettools' own `parse`, `plot` and `archive`.
 
-    OUT/<level>-<variant>/tornet-<seed>/    what `tornettools simulate` would have left:
+    OUT/<level>-<variant>/tornet-<seed>/    the output of `tornettools simulate`:
         shadow.data/hosts/<host>/
         shadow.log free.log ...
-        tornettools.generate.log        where the network is still there and was imported with it
+        tornettools.generate.log        if the network exists and was imported with it
 
-A folder for each level and variant is a collection, as `tornettools plot` wants it.
-
-Nothing in the store is changed by what is done there.
+A folder for each level and variant is a collection for `tornettools plot`. These commands do not
+change the store.
 """
 
 from __future__ import annotations
@@ -34,48 +33,45 @@ PLOT_DATA = "tornet.plot.data"
 LOG_NAME = re.compile(
     r"(?P<program>tgen|oniontrace)(\.(?P<process>\d+))?\.stdout(\.gz|\.xz|\.zst)?"
 )
-"""tornettools looks for `tgen.1000.stdout`, not compressed."""
+"""tornettools reads `tgen.1000.stdout`, which is not compressed."""
 
 USUAL_PROCESS = "1000"
-"""Number in a log's name where the engine gives none."""
+"""Process number in a log's name if the engine has none."""
 
 OWN_FILES = (files.RUN, files.CLIENTS, files.HOST_ROLES, files.MANIFEST)
-"""Of this project: tornettools knows none of them."""
+"""Files that tornettools does not know."""
 
 
 def lay_out(
-    root: Path,
-    store: Store,
-    runs: Sequence[PlannedRun],
-    out: Path,
-    *,
-    with_plot_data: bool = False,
+    root: Path, store: Store, runs: Sequence[PlannedRun], out: Path, *, with_plot_data: bool = False
 ) -> list[Path]:
-    """Lay finished runs out below ``out``; returns their directories.
+    """Lay finished runs out below ``out``, and return their folders.
 
     Args:
-        root: the checkout, which has the networks.
-        store: where the runs are.
-        runs: of networks of tornettools.
-        out: a folder that is made; what is there of a run already is left as it is.
-        with_plot_data: also write what `tornettools parse` would, from the runs' records.
+        root: The checkout, which has the networks.
+        store: The store of the runs.
+        runs: Runs of networks of tornettools.
+        out: The folder. Existing folders of runs stay as they are.
+        with_plot_data: Also write the output of `tornettools parse`, from the runs' records.
 
     Raises:
-        UserError: a run is not finished, came without its logs, or is of another kind of network.
-        AnalysisError: its records cannot be read.
+        UserError: A run is not finished, has no logs, or is of another kind of network.
+        AnalysisError: Its records cannot be read.
     """
     levels = {run.level for run in runs}
-    made = []
+    folders = []
     for run in runs:
         group = f"{run.level}-{run.variant}" if len(levels) > 1 else run.variant
         repeat = f"-repeat-{run.repeat}" if run.repeat > 1 else ""
         target = out / group / f"tornet-{run.seed}{repeat}"
+        source = store.run(run.run_id)
         if not target.exists():
-            _lay_out_one(root, store.run(run.run_id), target, run)
+            _lay_out_one(root, source, target, run)
         if with_plot_data:
-            _write_plot_data(store.run(run.run_id) / files.RECORDS, target / PLOT_DATA)
-        made.append(target)
-    return made
+            for name, content in plot_data(source / files.RECORDS).items():
+                write_json(target / PLOT_DATA / name, content)
+        folders.append(target)
+    return folders
 
 
 def _lay_out_one(root: Path, run: Path, target: Path, planned: PlannedRun) -> None:
@@ -84,10 +80,11 @@ def _lay_out_one(root: Path, run: Path, target: Path, planned: PlannedRun) -> No
         raise UserError(f"run {title} is not finished", "make the experiment first")
     if not (run / files.HOST_ROLES).is_file():
         raise UserError(
-            f"run {title} is of no network of tornettools", "such runs are of kind tornettools"
+            f"run {title} is not of a network of tornettools",
+            "use an experiment of kind tornettools",
         )
     if not (run / files.HOSTS).is_dir():
-        raise UserError(f"run {title} came without its logs", "pack it with --logs where it is")
+        raise UserError(f"run {title} has no logs", "pack it with --logs where it is")
     partial = target.with_name(f".{target.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
@@ -106,7 +103,7 @@ def _lay_out_one(root: Path, run: Path, target: Path, planned: PlannedRun) -> No
 
 
 def _copy_folder(source: Path, target: Path) -> None:
-    """A folder's regular files under new names of the same content; logs as plain text."""
+    """Copy or link the regular files of a folder; decompress logs."""
     target.mkdir()
     for path in sorted(source.iterdir()):
         if path.is_symlink():
@@ -131,15 +128,9 @@ def _copy_file(path: Path, folder: Path) -> None:
                 for piece in pieces(packed, path.suffix):
                     plain.write(piece)
         except (DamagedError, TooLargeError) as error:
-            raise UserError(f"{path}: {error}", "make the run again") from None
+            raise UserError(f"{path}: {error}", "repeat the run") from None
         return
     try:
         os.link(path, folder / name)
     except OSError:  # another file system, or one without links
         shutil.copy2(path, folder / name)
-
-
-def _write_plot_data(records: Path, folder: Path) -> None:
-    folder.mkdir(exist_ok=True)
-    for name, content in plot_data(records).items():
-        write_json(folder / name, content)

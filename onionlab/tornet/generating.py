@@ -8,6 +8,7 @@ in the same network.
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import shutil
 import subprocess
@@ -21,6 +22,7 @@ from onionlab.paths import is_folder, networks_directory
 from onionlab.tornet.keeping import KeptTornet, import_tornets, list_seeds
 from onionlab.tornet.model import Tornet
 
+LOG = logging.getLogger(__name__)
 VARIABLE = "TORNETTOOLS"
 DOCUMENTATION = "https://github.com/shadow/tornettools"
 STAGED = ("relayinfo_staging*.json", "userinfo_staging*.json", "networkinfo_staging*.gml")
@@ -52,7 +54,6 @@ def generate_tornets(
     options: Sequence[str],
     tors: TorPrograms,
     draw_keys: Callable[[Path, int], None],
-    say: Callable[[str], None],
     before_rename: Callable[[Tornet, int], None] = lambda _network, _count: None,
 ) -> list[KeptTornet]:
     """Have tornettools generate networks with the seeds 1 to `seeds`, and import them.
@@ -66,7 +67,6 @@ def generate_tornets(
         options: Further options of `generate`, such as ``--network_scale``.
         tors: The programs that generate the original keys.
         draw_keys: Replaces these keys in a directory that tornettools wrote by those of a seed.
-        say: Receives a line for each network.
         before_rename: See `import_tornets`.
 
     Raises:
@@ -91,7 +91,7 @@ def generate_tornets(
     try:
         generated = []
         for seed in range(1, seeds + 1):
-            say(f"network {seed} of {seeds}: tornettools generate, seed {seed}")
+            LOG.info("network %d of %d: tornettools generate, seed %d", seed, seeds, seed)
             target = place / f"tornet-{seed}"
             _generate(
                 [str(program), "-s", str(seed), "generate", *inputs, str(tmodel.resolve())],

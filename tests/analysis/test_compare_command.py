@@ -18,7 +18,7 @@ from analysis.records.extract import extract
 from onionlab.cli import main
 from onionlab.commands import compare
 from onionlab.errors import UserError
-from onionlab.questions.open_sets import open_pair
+from onionlab.questions.run_set_loader import open_pair
 from onionlab.runs.packing import pack
 from onionlab.runs.store import Store
 
@@ -161,8 +161,8 @@ def pack_file(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     studies = [Study.model_validate({**content, "name": name}) for name in ("a", "b")]
     file = root / "runs.tar.xz"
     run_ids = [run["run_id"] for run in content["runs"]]
-    pack(store, run_ids, file, studies=studies, logs=False, say=print)
-    pack(store, run_ids, root / "p.tar.xz", studies=studies, logs=False, published=True, say=print)
+    pack(store, run_ids, file, studies=studies, logs=False)
+    pack(store, run_ids, root / "p.tar.xz", studies=studies, logs=False, published=True)
     shutil.rmtree(store.directory)
     return file
 
@@ -252,7 +252,7 @@ def test_the_option_of_tor_that_differs_is_named(
     [
         ("swrr-test:ewma", "swrr-test:ewma", "are the same runs"),
         ("swrr-test:ewma", "swrr-test:pie", "no runs of 'pie'"),
-        ("swrr-test", "nowhere", "there are no runs of nowhere"),
+        ("swrr-test", "nowhere", "found no runs of nowhere"),
         ("swrr-test", "", "has no name"),
         ("swrr-test", ".", "there are no runs"),
         ("swrr-test", "nowhere.tar.xz", "there is no "),
@@ -278,8 +278,8 @@ def test_two_checkouts_name_no_experiment(checkout: Path) -> None:
     [
         (
             lambda run: (run / "manifest.json").unlink(),
-            "of the 5 runs of swrr-test 1 is missing: rr, seed 3\n"
-            "make what is missing: make experiment NAME=swrr-test SCALE=0.1 NETWORKS=5",
+            "1 of the 5 runs of swrr-test is missing: rr, seed 3\n"
+            "make the missing runs: make experiment NAME=swrr-test SCALE=0.1 NETWORKS=5",
         ),
         (lambda run: (run / "manifest.json").write_text("{"), "1 is missing: rr, seed 3\n"),
         (lambda run: (run / "manifest.json").write_text('{"format": 9}'), "not a valid manifest"),

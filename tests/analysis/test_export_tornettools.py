@@ -114,8 +114,8 @@ def test_the_log_of_generate_comes_from_the_network(
     ("missing", "what"),
     [
         (files.MANIFEST, "is not finished"),
-        (files.HOST_ROLES, "is of no network of tornettools"),
-        (files.LOGS, "came without its logs"),
+        (files.HOST_ROLES, "is not of a network of tornettools"),
+        (files.LOGS, "has no logs"),
     ],
 )
 def test_what_cannot_be_laid_out_is_an_error_and_leaves_nothing(

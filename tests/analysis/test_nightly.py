@@ -10,6 +10,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -25,11 +26,11 @@ from analysis.formats.plan_file import Request, Resources
 from analysis.judgement.verdicts import Grade
 from analysis.pages.night import Night, html, junit, markdown
 from onionlab.cli import build_parser
-from onionlab.commands.nightly import accepting
+from onionlab.commands.nightly import baseline_command
 from onionlab.errors import UserError
 from onionlab.experiment.nightly_list import NightlyList
-from onionlab.questions import night as nightly
-from onionlab.questions.night import NightPaths, Prepared
+from onionlab.questions import nightly as nightly
+from onionlab.questions.nightly import NightPaths, PreparedEntry
 from onionlab.runs.plan import Plan
 
 SEEDS = range(1, 11)
@@ -53,31 +54,31 @@ class Machine:
     def night(
         self, made: RunSet, *, accept: bool = False, nights: NightlyList | None = None, **more: Any
     ) -> tuple[Night, NightPaths]:
-        def prepare(root: Path, entry: Any, asked: Request, say: Any) -> Prepared:
+        def prepare(root: Path, entry: Any, overrides: Request) -> PreparedEntry:
             resources = Resources(0, 0, 0)
-            plan = Plan(asked, (), root / "runs", root / "results", 1, resources)
-            return Prepared(entry, plan, self.key)
+            plan = Plan(overrides, (), root / "runs", root / "results", 1, resources)
+            return PreparedEntry(entry, plan, self.key)
 
-        def measure(root: Path, item: Prepared, jobs: int | None, say: Any) -> RunSet:
+        def measure(*_: object) -> RunSet:
             self.measured += 1
             if self.measured == self.fails_at:
                 raise KeyboardInterrupt
             return made
 
         self.nights += 1
-        return nightly.run_night(
-            self.root,
-            nights or nightly_list(),
-            Request(""),
-            state=self.root / "nightly",
-            accept=accept,
-            jobs=None,
-            say=lambda text: None,
-            prepare=prepare,
-            measure=measure,
-            when=START + timedelta(days=self.nights),
-            **more,
-        )
+        now = START + timedelta(days=self.nights)
+        with mock.patch.multiple(
+            nightly, prepare_entry=prepare, measure_entry=measure, utc_now=lambda: now
+        ):
+            return nightly.run_nightly(
+                self.root,
+                nights or nightly_list(),
+                Request(""),
+                state=self.root / "nightly",
+                update_baseline=accept,
+                jobs=None,
+                **more,
+            )
 
 
 @pytest.fixture
@@ -94,7 +95,9 @@ def test_without_a_baseline_nothing_runs(machine: Machine) -> None:
         refused.value.hint == "make this night's runs the baseline: make nightly UPDATE_BASELINE=1"
     )
     with pytest.raises(UserError) as refused:
-        machine.night(make_set(), accept_with="make nightly UPDATE_BASELINE=1 STATE_DIR='my state'")
+        machine.night(
+            make_set(), baseline_command="make nightly UPDATE_BASELINE=1 STATE_DIR='my state'"
+        )
     assert str(refused.value.hint).endswith("make nightly UPDATE_BASELINE=1 STATE_DIR='my state'")
     assert machine.measured == 0
     machine.night(make_set(), accept=True)
@@ -122,12 +125,12 @@ def test_an_interrupted_night_changes_neither_baselines_nor_history(machine: Mac
 def test_the_command_that_makes_a_baseline_keeps_what_was_given() -> None:
     parser = build_parser("nightly")
     given = ["--state-dir", "my state", "--config", "my.yaml", "--seeds", "3,4", "--engine", "uml"]
-    made = accepting(parser.parse_args(["nightly", *given, "--shadow", "/it's"]))
+    made = baseline_command(parser.parse_args(["nightly", *given, "--shadow", "/it's"]))
     assert shlex.split(made) == [
         *("make", "nightly", "UPDATE_BASELINE=1", "CONFIG=my.yaml", "STATE_DIR=my state"),
         *("NETWORKS=3,4", "ENGINE=uml", "SHADOW=/it's"),
     ]
-    assert accepting(parser.parse_args(["nightly"])) == "make nightly UPDATE_BASELINE=1"
+    assert baseline_command(parser.parse_args(["nightly"])) == "make nightly UPDATE_BASELINE=1"
 
 
 def test_same_bytes_are_no_behavioural_change(machine: Machine) -> None:

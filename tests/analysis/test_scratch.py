@@ -196,7 +196,7 @@ def write_history_of_nights(root: Path) -> Path:
 
 
 def write_pack(root: Path) -> Path:
-    pack(Store(root / "runs"), [finish_run(root).name], root / "a.xz", logs=True, say=print)
+    pack(Store(root / "runs"), [finish_run(root).name], root / "a.xz", logs=True)
     return root / "a.xz"
 
 

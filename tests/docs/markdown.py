@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-MADE_FOR_THE_SITE = ("docs/site/", "docs/reference/api/")
+COMMANDS = "docs/reference/commands.md"
+MADE_FOR_THE_SITE = ("docs/site/", "docs/reference/api/", COMMANDS)
 OUTSIDE = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")
 
 
@@ -74,4 +76,14 @@ def pages() -> Iterator[Page]:
             yield Page(path, file.read_text(encoding="utf-8"))
 
 
-PAGES = {page.path: page for page in pages()}
+def commands_page() -> Page:
+    """Return the page that `make docs` generates and git ignores."""
+    spec = importlib.util.spec_from_file_location("made", REPOSITORY / "docs/made.py")
+    assert spec is not None
+    assert spec.loader is not None
+    made = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(made)
+    return Page(COMMANDS, made.commands_page(REPOSITORY))
+
+
+PAGES = {page.path: page for page in (*pages(), commands_page())}

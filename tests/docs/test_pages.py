@@ -27,11 +27,6 @@ def load(path: str) -> ModuleType:
     return module
 
 
-def test_the_page_of_commands_is_current() -> None:
-    made = load("docs/made.py").commands_page(REPOSITORY)
-    assert made == PAGES["docs/reference/commands.md"].text, "run `make docs`"
-
-
 def test_the_page_of_variants_names_every_shipped_series_and_variant() -> None:
     made = load("docs/made.py").variants_page(REPOSITORY)
     assert "`swrr-logarithmic`" in made

@@ -162,10 +162,10 @@ class Project:
         self.pack_file = self.inputs / "runs.tar.xz"
         studies = [load_study(self.results / "study.json")]
         some = self.run_ids[:2]
-        pack(store, some, self.pack_file, studies=studies, logs=True, say=lambda _: None)
+        pack(store, some, self.pack_file, studies=studies, logs=True)
         self.members = members_of(self.pack_file)
         file = self.published_file = self.inputs / "published.tar.xz"
-        pack(store, some, file, studies=studies, logs=False, published=True, say=lambda _: None)
+        pack(store, some, file, studies=studies, logs=False, published=True)
         self.published_members = {
             name: content.replace(b'"tables"', b'"old"') if name.endswith(PUBLISHED) else content
             for name, content in members_of(file).items()

@@ -58,7 +58,7 @@ class Checkout:
         self.store = Store(root / "runs")
 
     def results(self, name: str) -> Path:
-        """Where the results of an experiment go."""
+        """Return the results folder of an experiment."""
         return self.root / "results" / name
 
     def onionlab(self, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -104,7 +104,7 @@ class Checkout:
         return {
             path.name: hashlib.sha256(path.read_bytes()).hexdigest()
             for path in sorted(self.store.run(run_id).glob("records-*/*"))
-            # Who is killed while it writes records leaves a folder beside them.
+            # A process that is killed while it writes records leaves a temporary folder.
             if path.is_file()
         }
 

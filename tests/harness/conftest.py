@@ -1,4 +1,4 @@
-"""What several tests of the harness need."""
+"""Fixtures of several tests of the harness."""
 
 from __future__ import annotations
 

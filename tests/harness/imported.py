@@ -9,7 +9,7 @@ from pathlib import Path
 from tornet.runnable import RunnableTornet
 
 from onionlab.errors import UserError
-from onionlab.programs.installed import find_oniontrace
+from onionlab.programs.installed import ONIONTRACE, find_tool
 
 from .checkout import REPOSITORY, Checkout
 
@@ -31,7 +31,7 @@ def import_network(checkout: Checkout, directory: Path) -> None:
     done = checkout.onionlab("import-network", str(written), "--name", NAME)
     assert done.returncode == 0, done.stderr
     try:
-        find_oniontrace()
+        find_tool(ONIONTRACE)
     except UserError:
         path = experiments / f"{NAME}.yaml"
         text = path.read_text()
@@ -40,7 +40,7 @@ def import_network(checkout: Checkout, directory: Path) -> None:
 
 
 def words(verb: str, engine: str, *more: str) -> list[str]:
-    """Of a command that makes the one run of a variant."""
+    """Return a command that makes the only run of a variant."""
     return [verb, NAME, "--engine", engine, "--variants", "rr", *more]
 
 
@@ -51,7 +51,7 @@ def the_run(checkout: Checkout) -> str:
 
 
 def hashes_of_run(checkout: Checkout) -> dict[str, str]:
-    """SHA-256 of each file that a finished run left, but those that tell of the machine."""
+    """Return the SHA-256 of each file of a finished run, except those that describe the machine."""
     directory = checkout.store.run(the_run(checkout))
     return {
         str(path.relative_to(directory)): hashlib.sha256(path.read_bytes()).hexdigest()

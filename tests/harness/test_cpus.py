@@ -8,7 +8,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -87,19 +86,6 @@ def test_the_lock_folder_does_not_depend_on_a_users_tmpdir(
     assert cpus.lock_folder() == tmp_path / f"onionlab-cpus-{os.getuid()}"
 
 
-def test_all_processes_of_the_test_suite_have_one_lock_folder() -> None:
-    """Otherwise tests would wait for the long runs of this machine."""
-    taken = subprocess.run(
-        [sys.executable, "-c", "from onionlab.runs.cpus import *; print(lock_folder())"],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=REPOSITORY,
-    )
-    assert taken.stdout.strip() == str(cpus.lock_folder()) not in map(str, cpus.SHARED_FOLDERS)
-    assert cpus.lock_folder().is_dir()
-
-
 def test_the_owner_of_a_lock_is_known_to_those_who_wait(place: Path) -> None:
     holder = start(place, everything(), "quick: 5mid rr seed 1")
     numbers = [int(word) for word in said(holder).split()]
@@ -122,13 +108,6 @@ def test_the_owner_of_a_lock_is_known_to_those_who_wait(place: Path) -> None:
     assert cpus.lock_owners(numbers) == []
     with cpus.reserve_cpus(everything()) as ours:
         assert set(ours) == set(numbers)
-
-
-def test_a_free_cpu_is_reserved_without_waiting(place: Path) -> None:
-    before = os.sched_getaffinity(0)
-    with cpus.reserve_cpus(1, "mine", lambda: pytest.fail("it waits")) as mine:
-        assert os.sched_getaffinity(0) == set(mine)
-    assert os.sched_getaffinity(0) == before
 
 
 def test_processes_get_a_cpu_in_the_order_of_arrival(place: Path) -> None:
@@ -233,33 +212,6 @@ def test_a_lock_file_with_other_content_has_no_owner(place: Path, text: str) -> 
     assert cpus.lock_owners([0]) == []
 
 
-def test_control_characters_in_a_lock_file_are_not_shown(place: Path) -> None:
-    text = json.dumps({"pid": os.getpid(), "what": "\x1b[2J" + "x" * 999})
-    (place / "onionlab-cpu0").write_text(text)
-    (holder,) = cpus.lock_owners([0])
-    assert holder.purpose.startswith("?[2Jxxx")
-    assert len(holder.purpose) == cpus.MAX_PURPOSE_LENGTH
-
-
-def test_every_process_in_the_queue_says_that_it_waits(place: Path) -> None:
-    heads: list[str] = []
-
-    def wait(name: str) -> None:
-        with cpus.reserve_cpus(1, name, lambda: heads.append(name)):
-            pass
-
-    with cpus.reserve_cpus(everything()):
-        threads = [threading.Thread(target=wait, args=(name,)) for name in ("a", "b", "c")]
-        for thread in threads:
-            thread.start()
-        deadline_s = time.monotonic() + 10
-        while len(heads) < len(threads) and time.monotonic() < deadline_s:
-            time.sleep(0.01)
-    for thread in threads:
-        thread.join()
-    assert sorted(heads) == ["a", "b", "c"]
-
-
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="there is one CPU")
 def test_a_process_bound_to_one_cpu_does_not_block_the_others(place: Path) -> None:
     first, second, *_ = sorted(os.sched_getaffinity(0))
@@ -278,38 +230,6 @@ def test_a_process_bound_to_one_cpu_does_not_block_the_others(place: Path) -> No
         for process in started:
             process.kill()
             process.wait()
-
-
-@pytest.mark.parametrize(
-    ("busy", "order"),
-    [
-        ((0, 0, 0), [0, 1, 2]),
-        ((100, 3, 0), [1, 2, 0]),
-        ((100, 100, 100), [0, 1, 2]),
-        # The machine has CPUs that this process may not use.
-        ((0, 0, 99, 99), [0, 1, 2]),
-    ],
-)
-def test_busy_cpus_are_chosen_last(
-    monkeypatch: pytest.MonkeyPatch, busy: Sequence[float], order: list[int]
-) -> None:
-    looked: list[bool] = []
-
-    def look(interval_s: float, percpu: bool) -> list[float]:
-        looked.append(percpu and interval_s > 0)
-        return list(busy)
-
-    monkeypatch.setattr("psutil.cpu_percent", look)
-    assert cpus._idle_first([0, 1, 2]) == order
-    assert looked == [True]
-
-
-@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one CPU leaves no choice")
-def test_a_run_takes_the_cpu_that_is_not_busy(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first, second, *_ = sorted(os.sched_getaffinity(0))
-    monkeypatch.setattr(cpus, "_idle_first", lambda allowed: [second, first])
-    with cpus.reserve_cpus(1) as mine:
-        assert mine == [second]
 
 
 def test_allocated_cpus_need_no_lock(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""What a study's runs were looked at before is kept, and nothing else is."""
+"""Earlier looks at the runs of a study are kept, and nothing else."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Bench:
         return load_study(self.study).looks
 
     def run(self) -> None:
-        """Make the runs of the study that stands there."""
+        """Make the runs of the present study."""
         for run in load_study(self.study).runs:
             self.store.run(run.run_id).mkdir(parents=True, exist_ok=True)
             (self.store.run(run.run_id) / MANIFEST).write_text("{}")
@@ -100,14 +100,3 @@ def test_a_raised_budget_remembers_the_first(bench: Bench) -> None:
 def test_what_was_not_finished_was_not_looked_at(bench: Bench) -> None:
     bench.plan(5)
     assert bench.plan(8) is None
-
-
-def test_other_runs_were_not_looked_at(bench: Bench) -> None:
-    bench.plan(5)
-    bench.run()
-    assert bench.plan(8, name="other") is None
-
-
-def test_a_damaged_study_is_no_memory(bench: Bench) -> None:
-    bench.study.write_text("[")
-    assert bench.plan(5) is None

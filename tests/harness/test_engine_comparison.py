@@ -82,13 +82,6 @@ def test_engines_take_the_place_of_levels() -> None:
     assert [r.run_id for r in made.runs_of("quick-uml", "rr")] == ["umlquickrr1", "umlquickrr2"]
 
 
-def test_no_run_is_lost_with_several_levels() -> None:
-    studies = {name: study(name, ("a", "b")) for name in ("shadow", "uml")}
-    for made in (engine_study(studies), variant_study(studies)):
-        assert len(made.runs) == 16
-        assert len(made.figures) == 4
-
-
 def test_levels_of_engines_are_known_whatever_their_names_hold() -> None:
     studies = {name: study(name, ("low", "low-load")) for name in ("uml", "uml-next")}
     levels = engine_levels(studies)
@@ -115,4 +108,4 @@ def test_effects_stand_side_by_side(tmp_path: Path) -> None:
 
 def test_one_engine_is_no_comparison(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="takes 2 to 3 engines, got 1"):
-        compare_engines(tmp_path, Request("quick"), ["shadow"], jobs=None, say=print)
+        compare_engines(tmp_path, Request("quick"), ["shadow"], jobs=None)

@@ -102,7 +102,7 @@ def killed_under_way(checkout: Checkout, simulated_until_s: float) -> bool:
 
 
 def simulated_s(checkout: Checkout) -> float:
-    """How far the run under way is; 0 where there is none yet."""
+    """Return the simulated time of the present run; 0 before it starts."""
     for path in checkout.store.directory.glob(f".partial/*/{PROGRESS}"):
         try:
             return float(json.loads(path.read_text())["simulated_s"])

@@ -51,7 +51,7 @@ PERMANENT = {".locks", ".partial", ".failed", ".in-use", ".lock"}
 
 
 def kind_of(process: psutil.Process, store: Store) -> str:
-    """What a process below the command is for."""
+    """Return the purpose of a process below the command."""
     words = process.cmdline()
     if "run-one" in words:
         return "job"
@@ -140,7 +140,7 @@ class Kills:
             self.checkout.remove_run(self.run_id)
 
     def result(self, name: str) -> Mapping[str, object]:
-        """What a command has made."""
+        """Return what a command has made."""
         if name == "pack":
             return {"pack": hashlib.sha256(self.pack.read_bytes()).hexdigest()}
         found: dict[str, object] = {**self.checkout.record_hashes(self.run_id)}
@@ -153,8 +153,8 @@ class Kills:
         return found
 
     def undisturbed(self, name: str) -> Mapping[str, object]:
-        """What a command makes where nobody disturbs it."""
-        # A pack has the times of its run, which may have been made again.
+        """Return what an undisturbed command makes."""
+        # A pack has the times of its run, which may have been repeated.
         if name == "pack" or name not in self.expected:
             self.clear(name)
             started = time.monotonic()

@@ -20,7 +20,7 @@ from onionlab.programs.tor.variants import load_variants
 from onionlab.rundir import RunDirectory, compose
 from onionlab.rundir.circuits import Rendezvous
 from onionlab.rundir.keys import make_onion_service_keys
-from onionlab.runs.resources import estimate_resources
+from onionlab.runs.costs.estimate import estimate_resources
 
 from .checkout import TINY, Checkout
 from .markov_models import MODELS, drawn_streams, logged_streams, seed_of, write_models

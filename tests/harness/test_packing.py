@@ -22,8 +22,6 @@ from analysis.formats.manifest import Manifest, identity_hash, read_manifest
 from analysis.formats.plan_file import PlannedRun, Request, Resources
 from analysis.formats.study import (
     Level,
-    Looks,
-    PlannedLooks,
     Run,
     Study,
     Variant,
@@ -36,7 +34,7 @@ from onionlab.commands import pack as pack_command
 from onionlab.errors import UserError
 from onionlab.runs.packed_studies import add_study
 from onionlab.runs.packing import open_pack, open_packs, pack, unpack
-from onionlab.runs.plan import Plan, write_plan
+from onionlab.runs.plan import Plan
 from onionlab.runs.store import Store
 
 from .whole_runs import write_records
@@ -110,7 +108,7 @@ def packed(store: Store, folder: Path, *names: str, logs: bool = False) -> tuple
     """Return a pack of runs, and their ids."""
     run_ids = [make_run(store, name) for name in names]
     file = folder / "runs.tar.xz"
-    assert pack(store, [*run_ids, OTHER_ID], file, logs=logs, say=print) == len(names)
+    assert pack(store, [*run_ids, OTHER_ID], file, logs=logs) == len(names)
     return file, sorted(run_ids)
 
 
@@ -150,7 +148,7 @@ def test_the_same_runs_give_the_same_bytes(here: Store, there: Store, tmp_path: 
     file, run_ids = packed(here, tmp_path, "a", "b", "c")
     unpack(there, file)
     again = tmp_path / "again" / "runs.tar.xz"
-    pack(there, reversed(run_ids), again, logs=False, say=print)
+    pack(there, reversed(run_ids), again, logs=False)
     assert again.read_bytes() == file.read_bytes()
 
 
@@ -161,20 +159,6 @@ def test_other_records_of_the_same_run_are_kept(here: Store, there: Store, tmp_p
     before = content(there)
     assert unpack(there, file) == [(run_id, "different")]
     assert content(there) == before
-
-
-def test_records_that_are_not_extracted_yet_are_not_other_records(
-    here: Store, there: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file, (run_id,) = packed(here, tmp_path, "rr seed 1")
-    make_run(there, "rr seed 1")
-    shutil.rmtree(there.run(run_id) / RECORDS)
-    (there.run(run_id) / RECORDS / ".extract-by-another").mkdir(parents=True)
-    monkeypatch.setattr(
-        "onionlab.runs.packing.extract", lambda run, out: write_records(out, "rr seed 1")
-    )
-    assert unpack(there, file) == [(run_id, "same")]
-    assert there.run(run_id).joinpath("shadow.data").is_dir()
 
 
 def test_a_run_that_is_not_whole_is_replaced(here: Store, there: Store, tmp_path: Path) -> None:
@@ -192,7 +176,7 @@ def test_studies_are_packed_and_are_not_runs(here: Store, there: Store, tmp_path
     run_id = make_run(here, "rr seed 1")
     studies = [make_study(name, {1: run_id}) for name in ("swrr-5mid", "quick")]
     file = tmp_path / "runs.tar.xz"
-    pack(here, [run_id], file, studies=studies, logs=False, say=print)
+    pack(here, [run_id], file, studies=studies, logs=False)
     with open_pack(file, tmp_path / "open") as folder:
         assert load_study(folder / STUDIES / "quick.json") == make_study("quick", {1: run_id})
         assert (folder / run_id / MANIFEST).is_file()
@@ -200,12 +184,6 @@ def test_studies_are_packed_and_are_not_runs(here: Store, there: Store, tmp_path
     assert not list((tmp_path / "open").iterdir())
     assert unpack(there, file) == [(run_id, "new")]
     assert {name.partition("/")[0] for name in content(there)} == {run_id}
-
-
-def test_a_pack_needs_a_finished_run(here: Store, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="none of these runs is finished"):
-        pack(here, [OTHER_ID], tmp_path / "runs.tar.xz", logs=False, say=print)
-    assert not (tmp_path / "runs.tar.xz").exists()
 
 
 # ----- published packs
@@ -216,7 +194,7 @@ def published(store: Store, folder: Path, *names: str) -> tuple[Path, list[str]]
     run_ids = [make_run(store, name) for name in names]
     file = folder / "published.tar.xz"
     study = make_study("quick", dict(enumerate(run_ids, 1)))
-    pack(store, run_ids, file, studies=[study], logs=False, published=True, say=print)
+    pack(store, run_ids, file, studies=[study], logs=False, published=True)
     return file, sorted(run_ids)
 
 
@@ -251,24 +229,12 @@ def test_a_run_of_two_packs_is_read_from_the_whole_one(
     with open_packs([small, large][::order], tmp_path / "open") as folder:
         assert (folder / run_id / RECORDS / "goodput.parquet").is_file()
     write_records(here.run(run_id) / RECORDS, "made otherwise")
-    pack(here, [run_id], large, logs=False, say=print)
+    pack(here, [run_id], large, logs=False)
     with (
         pytest.raises(UserError, match="has other records in"),
         open_packs([small, large][::order], tmp_path / "open"),
     ):
         pass
-
-
-def test_runs_that_cannot_be_published_are_named(here: Store, tmp_path: Path) -> None:
-    _, (run_id,) = published(here, tmp_path, "rr seed 1")
-    file = tmp_path / "none.tar.xz"
-    with pytest.raises(UserError, match=f"{run_id} is of no study"):
-        pack(here, [run_id], file, logs=False, published=True, say=print)
-    shutil.rmtree(here.run(run_id) / RECORDS)
-    study = [make_study("quick", {1: run_id})]
-    with pytest.raises(UserError, match=f"{run_id} cannot be published: .*is missing"):
-        pack(here, [run_id], file, studies=study, logs=False, published=True, say=print)
-    assert not file.exists()
 
 
 # ----- damaged packs
@@ -356,16 +322,13 @@ DEEP = b"[" * 200_000
         (lambda m, r: m.update({f"{r}/more": b""}), "/more was changed, or is not in index.json"),
         (lambda m, r: m.pop(INDEX), "index.json is missing"),
         (lambda m, r: m.update({INDEX: DEEP}), "index.json is not valid JSON: recursion limit"),
-        (lambda m, r: m.update({INDEX: b"\xff"}), "index.json is not valid JSON"),
         (change_index(lambda index: index.update(format=3)), "is not a valid index: format: "),
         (change_index(lambda index: index.pop("files")), "is not a valid index: files: "),
         (add_file("x/a"), "x/manifest.json is missing"),
         (add_file("a"), "a/manifest.json cannot be read: Not a directory"),
         (add_file("../outside"), "outside the destination"),
-        (add_file("studies/a/../../../outside"), "outside the destination"),
         (add_file(OTHER_ID + "/a" * 16), "is not a file of a run"),
         (add_file("a\n"), "is not a file of a run"),
-        (add_file("a" * 256), "is not a file of a run"),
         (change_file("run.json/x", b""), "(Not a directory|File exists)"),
         (change_file(MANIFEST, None), "manifest.json is missing"),
         (change_file(MANIFEST, DEEP), "manifest.json is not valid JSON: recursion limit exceeded"),
@@ -373,8 +336,6 @@ DEEP = b"[" * 200_000
         (keep_manifest_only, "has neither records nor logs"),
         (change_file("records-v1/published.json", b"{}"), "is a published pack"),
         (change_file("records-v1/parse.json", None), "parse.json is missing"),
-        (change_file("records-v1/parse.json", DEEP), "parse.json is not valid JSON: recursion"),
-        (change_file("records-v1/streams.parquet", None), "streams.parquet is missing"),
         (change_file("records-v1/goodput.parquet", b"PAR1"), "goodput.parquet is damaged"),
     ],
 )
@@ -408,7 +369,6 @@ class Zeros:
         (member(INDEX, 40 * 2**20), "index.json is too large: it holds more than 16 MiB"),
         (member("x", 200 * 2**20, tarfile.XHDTYPE), "holds more than 0.0625 MiB"),
         (member("x", 200 * 2**20, tarfile.GNUTYPE_LONGNAME), "is not a regular file"),
-        (member("x", 0, tarfile.GNUTYPE_SPARSE), "is not a regular file"),
         (member("x", 0, tarfile.SYMTYPE), "is not a regular file"),
         (member(f"{OTHER_ID}/a", 10**9, size=str(2**40)), "holds more than 64 MiB"),
         (member(f"{OTHER_ID}/a", 10**9, size="-5"), "is not a file of a run"),
@@ -437,27 +397,6 @@ def require_little_memory(store: Store, file: Path, message: str) -> None:
     assert not content(store)
 
 
-@pytest.mark.parametrize(
-    ("sizes_mib", "message"),
-    [
-        ([40], "manifest.json is missing"),
-        ([30, 30, 30], "holds more than 64 MiB, the limit for its size"),
-    ],
-)
-def test_a_large_pack_is_unpacked_in_pieces(
-    there: Store, tmp_path: Path, sizes_mib: list[int], message: str
-) -> None:
-    sizes = {f"{OTHER_ID}/{number}": size * 2**20 for number, size in enumerate(sizes_mib)}
-    hashes = {name: hashlib.sha256(bytes(size)).hexdigest() for name, size in sizes.items()}
-    index = json.dumps({"files": hashes}).encode()
-    file = tmp_path / "large.tar.xz"
-    with tarfile.open(file, "w:xz", preset=1) as archive:
-        archive.addfile(member(INDEX, len(index)), io.BytesIO(index))
-        for name, size in sizes.items():
-            archive.addfile(member(name, size), Zeros())  # type: ignore[arg-type]
-    require_little_memory(there, file, message)
-
-
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.9])
 def test_a_cut_pack(here: Store, there: Store, tmp_path: Path, share: float) -> None:
     file, _ = packed(here, tmp_path, "a", "b")
@@ -468,17 +407,6 @@ def test_a_cut_pack(here: Store, there: Store, tmp_path: Path, share: float) -> 
     assert not content(there)
     with pytest.raises(UserError, match="there is no"):
         unpack(there, tmp_path / "nothing.tar.xz")
-
-
-def test_a_file_that_is_found_damaged_later_is_named_without_the_scratch_folder(
-    here: Store, tmp_path: Path
-) -> None:
-    file, (run_id,) = packed(here, tmp_path, "rr seed 1")
-    with (
-        pytest.raises(UserError, match=rf"runs\.tar\.xz is .*: {run_id}/x is damaged"),
-        open_pack(file, tmp_path / "open") as folder,
-    ):
-        raise AnalysisError(f"{folder / run_id}/x is damaged")
 
 
 def test_the_scratch_folder_of_a_killed_command_is_removed(
@@ -499,9 +427,7 @@ def part(store: Store, folder: Path, seed: int) -> tuple[Path, str]:
     """Return a pack of one seed of a study, and the id of its run."""
     run_id = make_run(store, f"seed {seed}")
     file = folder / f"seed-{seed}.tar.xz"
-    pack(
-        store, [run_id], file, studies=[make_study("small", {seed: run_id})], logs=False, say=print
-    )
+    pack(store, [run_id], file, studies=[make_study("small", {seed: run_id})], logs=False)
     return file, run_id
 
 
@@ -533,22 +459,6 @@ def one_seed(seed: int, **changes: Any) -> Study:
     return make_study("small", {seed: f"{seed:016}"}, **changes)
 
 
-@pytest.mark.parametrize("order", [1, -1])
-def test_looks_at_a_part_count(tmp_path: Path, order: int) -> None:
-    looks = Looks((3,), 3, (PlannedLooks((2,), 2),))
-    parts = [one_seed(1, looks=looks), one_seed(2), one_seed(3)]
-    assert merge(tmp_path, *parts[::order]).looks == looks
-
-
-def test_repeats_are_counted_if_there_is_one_network(tmp_path: Path) -> None:
-    looks = Looks((2,), 2, (PlannedLooks((1,), 1),))
-    study = one_seed(1, scope="one-network", looks=looks)
-    (run,) = study.runs
-    second = run.model_copy(update={"run_id": "2" * 16, "repeat": 2})
-    study = study.model_copy(update={"runs": (run, second)})
-    assert merge(tmp_path, study, study).looks == looks
-
-
 def level(**changes: Any) -> Level:
     return one_seed(1).levels[0].model_copy(update=changes)
 
@@ -569,17 +479,8 @@ CAPACITY = "capacities_bytes_per_s"
 )
 def test_a_part_of_another_study_is_refused(tmp_path: Path, changes: dict[str, object]) -> None:
     one = one_seed(1, levels=(level(**{CAPACITY: {"middle": 2.0}}),))
-    with pytest.raises(UserError, match=r"small in pack 1 is not the experiment"):
+    with pytest.raises(UserError, match=r"small in pack 1 differs from the experiment"):
         merge(tmp_path, one, one_seed(2, **changes))
-
-
-@pytest.mark.parametrize("order", [1, -1])
-def test_facts_that_only_a_later_version_states_make_no_other_level(
-    tmp_path: Path, order: int
-) -> None:
-    later = level(relays={"middle": 1}, **{CAPACITY: {"middle": 9.5e5}})
-    studies = [one_seed(1), one_seed(2, levels=(later,))]
-    assert len(merge(tmp_path, *studies[::order]).runs) == 2
 
 
 def test_a_study_without_runs_is_replaced(here: Store, tmp_path: Path) -> None:
@@ -588,7 +489,7 @@ def test_a_study_without_runs_is_replaced(here: Store, tmp_path: Path) -> None:
     planned = make_study("small", {1: "0123456789abcdef"}, title="planned only")
     other = make_run(here, "of another experiment")
     older = tmp_path / "older.tar.xz"
-    pack(here, [other], older, studies=[planned], logs=False, say=print)
+    pack(here, [other], older, studies=[planned], logs=False)
     for files in ([older, made, one], [made, older, one]):
         study = merged_study(files, tmp_path)
         assert study.asked["seeds"] == [1, 3]
@@ -606,7 +507,7 @@ def test_the_command_packs_the_seeds_that_are_asked_for(
     planned = tuple(
         PlannedRun(make_run(store, f"seed {seed}"), "only", "stock", seed) for seed in (1, 2, 3)
     )
-    write_plan(Plan(Request("small"), planned, store.directory, out, 1, Resources(1, 1, 1)))
+    Plan(Request("small"), planned, store.directory, out, 1, Resources(1, 1, 1)).write()
     whole = make_study("small", {run.seed: run.run_id for run in planned})
     write_study(out / "study.json", whole)
     for seeds, kept in (("2", [1, 2]), ("3,", [3]), ("2,3,7", [2, 3])):
@@ -623,4 +524,4 @@ def test_the_command_packs_the_seeds_that_are_asked_for(
     both = merged_study([tmp_path / "2.tar.xz", tmp_path / "1.tar.xz"], tmp_path)
     assert both.asked["seeds"] == [2, 3]
     assert main(["pack", "small", "--seeds", "9,"]) == 2
-    assert "no run of small on these networks: 9," in capsys.readouterr().err
+    assert "found no run of small on these networks: 9" in capsys.readouterr().err

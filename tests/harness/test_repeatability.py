@@ -22,9 +22,9 @@ from onionlab.paths import code_root, working_root
 from onionlab.programs.tor.variants import load_registry
 from onionlab.rundir.compose import RunDirectory
 from onionlab.rundir.verify import verify_tor_logs
-from onionlab.runs import planning
-from onionlab.runs.bench import Bench, open_bench
-from onionlab.runs.planning import make_plan
+from onionlab.runs import plan as plans
+from onionlab.runs.plan import make_plan
+from onionlab.runs.run_builder import RunBuilder, open_run_builder
 
 from .test_end_to_end import ENGINES
 
@@ -38,7 +38,7 @@ DAY_S = 86400.0
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What differs on a machine while a run is made.
+    """Conditions that differ on a machine while a run is made.
 
     Attributes:
         read_before_s: When the run's files were last read, in seconds before the start; None for
@@ -122,9 +122,7 @@ def use_other_checkout(checkout: Path, change: pytest.MonkeyPatch) -> None:
     """Let the embedded engine's guest take its code from a copy of this checkout."""
     for package in ("analysis", "onionlab"):
         shutil.copytree(
-            code_root() / package,
-            checkout / package,
-            ignore=shutil.ignore_patterns("__pycache__"),
+            code_root() / package, checkout / package, ignore=shutil.ignore_patterns("__pycache__")
         )
     start = checkout / "onionlab/engines/uml/guest/__main__.py"
     first, mark, rest = start.read_text().partition("if __name__")
@@ -135,15 +133,15 @@ def use_other_checkout(checkout: Path, change: pytest.MonkeyPatch) -> None:
     change.setattr(uml, "code_root", lambda: checkout)
 
 
-def composed(experiment: Path, engine: str, variant: str) -> tuple[Bench, RunDirectory]:
+def composed(experiment: Path, engine: str, variant: str) -> tuple[RunBuilder, RunDirectory]:
     """Return an experiment with one level, and its run of seed 1."""
-    bench = open_bench(working_root(), Request(str(experiment), engine=engine), print)
+    bench = open_run_builder(working_root(), Request(str(experiment), engine=engine))
     (level,) = bench.experiment.levels
     return bench, bench.compose(level, variant, 1)
 
 
 def hashes_of_run(
-    run: RunDirectory, bench: Bench, around: Surroundings, directory: Path
+    run: RunDirectory, bench: RunBuilder, around: Surroundings, directory: Path
 ) -> dict[str, str]:
     """Make a run in its surroundings.
 
@@ -183,8 +181,8 @@ def test_runs_have_the_same_names_whichever_process_composes_them(
     request = Request(str(TINY), seeds=[1, 2], engine="uml")
     planned = []
     for least in (1, 1000):
-        monkeypatch.setattr(planning, "SIDE_BY_SIDE_RUNS", least)
-        planned.append(make_plan(working_root(), request, print, out=tmp_path / str(least)).runs)
+        monkeypatch.setattr(plans, "MIN_CONCURRENT_RUNS", least)
+        planned.append(make_plan(working_root(), request, out=tmp_path / str(least)).runs)
     assert planned[0] == planned[1]
     assert [run.seed for run in planned[0]] == sorted(run.seed for run in planned[0])
     assert len({run.run_id for run in planned[0]}) == len(planned[0]) >= 4

@@ -204,9 +204,9 @@ def test_a_run_is_named_by_all_that_determines_it(shadow_engine: ShadowEngine) -
     run = composed(shadow_engine)
     other_engine = copy.copy(shadow_engine)
     other_engine._shadow = dataclasses.replace(shadow_engine._shadow, version="3.4.0")
-    tor = BuiltTor("circuit-policy", Path("tor"), "a" * 64, "0.4.9.11", {})
-    other_tor = BuiltTor("circuit-policy", Path("tor"), "b" * 64, "0.4.9.11", {})
-    elsewhere = BuiltTor("circuit-policy", Path("/elsewhere/tor"), "a" * 64, "0.4.9.11", {})
+    tor = BuiltTor(Path("tor"), "0.4.9.11", "a" * 64, {}, "circuit-policy")
+    other_tor = BuiltTor(Path("tor"), "0.4.9.11", "b" * 64, {}, "circuit-policy")
+    elsewhere = BuiltTor(Path("/elsewhere/tor"), "0.4.9.11", "a" * 64, {}, "circuit-policy")
     name = run.run_id({"tor-circuit-policy": tor}, shadow_engine)
     assert re.fullmatch("[0-9a-f]{16}", name)
     assert run.run_id({"tor-circuit-policy": elsewhere}, shadow_engine) == name

@@ -1,4 +1,4 @@
-"""What a run notes of itself while it is made: never the end of it, and never silently lost."""
+"""The progress file of a run cannot end the run, and its loss is reported."""
 
 from __future__ import annotations
 
@@ -67,11 +67,6 @@ def refuse_to_write(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
         raise OSError(number, "it cannot be written", str(path))
 
     monkeypatch.setattr(runner, "write_json", write)
-
-
-def test_progress_is_noted(one_run: OneRun) -> None:
-    assert one_run.make() == {"it": 1}
-    assert read_json(one_run.store.partial("ab") / PROGRESS)["simulated_s"] == 13.0
 
 
 def test_progress_that_cannot_be_written_ends_no_run(
@@ -156,10 +151,9 @@ def test_a_run_with_a_cut_log_is_refused(one_run: OneRun, padding: int) -> None:
     assert one_run.make() == {"it": 1}
 
 
-def test_a_run_that_waits_says_so(one_run: OneRun) -> None:
-    said: list[str] = []
-    runner._say_it_waits(one_run.store, PLANNED, said.append)
-    assert said[0].startswith("tiny rr seed 1 waits for a CPU")
+def test_a_run_that_waits_says_so(one_run: OneRun, caplog: pytest.LogCaptureFixture) -> None:
+    runner._report_waiting(one_run.store, PLANNED)
+    assert caplog.messages[0].startswith("tiny rr seed 1 waits for a CPU")
     state = read_json(one_run.store.partial("ab") / PROGRESS)
     assert (state["title"], state["waiting"]) == ("tiny rr seed 1", True)
     write_json(one_run.store.partial("ab") / PROGRESS, state)

@@ -6,7 +6,6 @@ network in tests/tornet/test_compose.py.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -53,8 +52,8 @@ def composed(
         settings.model_copy(
             update={"network": network, "tor": settings.tor.model_copy(update=changed)}
         ),
-        variant=replace(
-            VARIANTS["ewma"], torrc={**VARIANTS["ewma"].torrc, **options}, name="changed"
+        variant=VARIANTS["ewma"].model_copy(
+            update={"torrc": {**VARIANTS["ewma"].torrc, **options}, "name": "changed"}
         ),
         baseline=VARIANTS["ewma"],
         seed=1,

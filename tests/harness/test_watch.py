@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from analysis.formats.plan_file import Request
 from onionlab.engines.base import WATCHED_LATE_S
 from onionlab.experiment import Settings, load
 from onionlab.rundir.verify import (
@@ -15,7 +17,7 @@ from onionlab.rundir.verify import (
     ProofWatch,
     RunRefusedError,
 )
-from onionlab.runs.bench import proofs_due
+from onionlab.runs.run_builder import run_builder
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -99,7 +101,8 @@ def test_of_exits_one_is_waited_for_until_streams_have_ended(tmp_path: Path) -> 
 def test_an_exit_has_until_the_end_however_slow_the_link(tmp_path: Path) -> None:
     settings = load("starvation", root=REPOSITORY).levels["r20-s5"].settings
     assert isinstance(settings, Settings)
-    due = proofs_due(settings.time)
+    builder: Any = run_builder(REPOSITORY, Request("starvation"))
+    due = builder.proof_deadlines("r20-s5")
     # On the embedded engine the exit of seed 1 logged it at 1252 s, 922 s after the measured span.
     assert due.an_exit_s == settings.time.stop_s > 1252 > settings.time.measured_end_s
     assert due.every_relay_s == settings.time.bootstrap_s

@@ -1,8 +1,7 @@
-"""The driver: what it refuses before it starts, and what it shows meanwhile."""
+"""The driver: errors before it starts, and progress."""
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import io
 import re
@@ -20,11 +19,10 @@ from analysis.formats.attempt import RunState
 from analysis.formats.files import PROGRESS, RECORDS
 from analysis.formats.json_files import write_json
 from analysis.formats.plan_file import PlannedRun, Request, Resources
-from onionlab.engines.shadow.engine import _simulated_seconds
 from onionlab.errors import UserError
 from onionlab.experiment import load
-from onionlab.runs.plan import Plan, read_plan, write_plan
-from onionlab.runs.resources import estimate_resources
+from onionlab.runs.costs.estimate import estimate_resources
+from onionlab.runs.plan import Plan
 from onionlab.runs.store import Store
 from onionlab.runs.workflow import drive
 from onionlab.runs.workflow.progress import ProgressView
@@ -46,25 +44,13 @@ def plan_needing(tmp_path: Path, *, memory_bytes: int = 1, disk_bytes: int = 1) 
 
 
 def test_too_little_memory_is_said_before_anything_starts(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"one run needs about 1048576.0 GiB of memory, and"):
+    with pytest.raises(UserError, match=r"one run needs about 1048576 GiB of memory, and"):
         drive._require_resources(plan_needing(tmp_path, memory_bytes=2**50), 1)
 
 
 def test_too_little_disk_is_said_before_anything_starts(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"2 runs side by side need about .* GiB of disk"):
+    with pytest.raises(UserError, match=r"2 concurrent runs need about .* GiB of disk"):
         drive._require_resources(plan_needing(tmp_path, disk_bytes=2**60), 2)
-
-
-def test_sizes_are_told_in_units_of_which_there_is_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=300 * 2**10))
-    with pytest.raises(UserError, match=r"about 12.0 MiB of disk, and 300.0 KiB are free"):
-        drive._require_resources(plan_needing(tmp_path, disk_bytes=10 * 2**20), 1)
-
-
-def test_nothing_is_needed_where_nothing_is_missing(tmp_path: Path) -> None:
-    drive._require_resources(plan_needing(tmp_path, memory_bytes=2**50), 0)
 
 
 def test_the_full_network_is_estimated_above_its_measured_memory(tmp_path: Path) -> None:
@@ -76,23 +62,6 @@ def test_the_full_network_is_estimated_above_its_measured_memory(tmp_path: Path)
     # Measured at a tenth: 335 MB.
     assert 0.335e9 < small.memory_bytes < 1e9
     assert full.processes == 3 + 34 + 2 * 400 + 100
-
-
-def test_the_memory_that_an_experiment_sets_is_reserved(tmp_path: Path) -> None:
-    path = tmp_path / "own.yaml"
-    path.write_text(
-        f"extends: {REPOSITORY}/experiments/quick.yaml\nengine: {{uml: {{memory: 3 GiB}}}}\n"
-    )
-    own = load(str(path), root=REPOSITORY)
-    assert estimate_resources(tmp_path, own, "uml").memory_bytes == 3 * 2**30
-    assert estimate_resources(tmp_path, own, "shadow").memory_bytes < 2**30
-
-
-@pytest.mark.parametrize("text", ["", "{}", '{"format": 99}', '{"format": 1}'])
-def test_a_broken_plan_is_named(tmp_path: Path, text: str) -> None:
-    (tmp_path / "plan.json").write_text(text)
-    with pytest.raises(UserError, match="is no plan"):
-        read_plan(tmp_path / "plan.json")
 
 
 def state(simulated_s: float) -> RunState:
@@ -139,7 +108,7 @@ def test_the_time_left_is_told_from_what_is_done(set_clock: Callable[..., None])
 
 
 def test_waiting_is_no_work(set_clock: Callable[..., None]) -> None:
-    """1000 s for a run; then 5000 s in which another one waits, alone and beside one at work."""
+    """A run needs 1000 s. Then another one waits for 5000 s, alone and while a third one works."""
     set_clock(0.0, 1000.0, 5000.0, 6000.0)
     waits = replace(state(0), stop_s=0.0, waiting=True)
     out = io.StringIO()
@@ -170,15 +139,6 @@ def test_who_holds_the_cpus_is_shown_when_a_run_begins_to_wait() -> None:
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", table.getvalue())
     assert "waits for a CPU" in text
     assert holders[0] in text
-
-
-def test_progress_that_cannot_be_written_ends_nothing() -> None:
-    out = open("/dev/full", "w", buffering=1)  # noqa: PTH123, SIM115
-    with ProgressView(2, Console(file=out)) as view:
-        view.show(0, [state(200)])
-        view.show(1, [])
-    with contextlib.suppress(OSError):
-        out.close()
 
 
 def test_on_a_terminal_progress_is_a_table() -> None:
@@ -219,7 +179,7 @@ esac
 
 
 class Workflow:
-    """Two plans that share a run, carried out by Snakemake with jobs that only say so."""
+    """Two plans that share a run, made by Snakemake with jobs that only record their call."""
 
     def __init__(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.store, self.calls = tmp_path / "runs", tmp_path / "calls"
@@ -235,7 +195,7 @@ class Workflow:
             "_configuration",
             lambda *arguments: {**original(*arguments), "python": str(job)},
         )
-        # Names in an order of their own, so that no other order is that of the seeds by chance.
+        # The order of the names differs from the order of the seeds.
         self.plans = [
             self.plan("one", {"c1": 1, "a2": 2, "b3": 3}),
             self.plan("two", {"d1": 1, "a2": 2, "0e3": 3}),
@@ -248,7 +208,7 @@ class Workflow:
 
     def make(self) -> list[list[str]]:
         """The calls of the jobs, one job at a time."""
-        drive.make_runs(self.root, self.plans, jobs=1, say=lambda line: None)
+        drive.make_runs(self.root, self.plans, jobs=1)
         return [line.split() for line in self.calls.read_text().splitlines()]
 
 
@@ -265,18 +225,6 @@ def test_runs_are_made_seed_after_seed_and_once(workflow: Workflow) -> None:
     assert (plans["c1"], plans["b3"]) == ("one", "one")
     assert (plans["d1"], plans["0e3"]) == ("two", "two")
     assert (workflow.root / "results" / "plans" / "workflow.log").is_file()
-
-
-def test_no_solver_writes_files(workflow: Workflow, monkeypatch: pytest.MonkeyPatch) -> None:
-    """PuLP writes each problem to TMPDIR, and an interrupted command leaves it there."""
-    used = workflow.root / "used"
-    (workflow.root / "pulp.py").write_text(
-        "class apis:\n    class LpSolverDefault:\n        name = 'recorder'\n"
-        f"def getSolver(name):\n    open({str(used)!r}, 'w').close()\n"
-    )
-    monkeypatch.setenv("PYTHONPATH", str(workflow.root))
-    workflow.make()
-    assert not used.exists()
 
 
 @pytest.mark.slow
@@ -306,24 +254,15 @@ def test_a_run_that_fails_leaves_the_others(workflow: Workflow) -> None:
     }
 
 
-def test_a_run_that_another_command_makes_is_said(workflow: Workflow) -> None:
-    said: list[str] = []
+def test_a_run_that_another_command_makes_is_reported(
+    workflow: Workflow, caplog: pytest.LogCaptureFixture
+) -> None:
     with Store(workflow.store).exclusive("c1"):
-        drive.make_runs(workflow.root, workflow.plans, jobs=1, say=said.append)
-    assert said == [
-        "5 runs: 0 are there, 5 to do, 1 side by side",
+        drive.make_runs(workflow.root, workflow.plans, jobs=1)
+    assert caplog.messages == [
+        "5 runs: 0 finished, 5 to make, 1 at a time",
         "note: another command is making 1 of them; this one waits for it",
     ]
-
-
-def test_a_report_that_cannot_be_made_leaves_the_earlier_one(workflow: Workflow) -> None:
-    plan = workflow.plans[0]
-    plan.out.mkdir(parents=True)
-    (plan.out / "report.html").write_text("of an earlier day")
-    with pytest.raises(UserError, match="the workflow failed") as caught:
-        drive.make_report(workflow.root, plan, jobs=1, say=lambda line: None)
-    assert (plan.out / "report.html").read_text() == "of an earlier day"
-    assert (caught.value.hint or "").endswith("one/report.html is that of an earlier command")
 
 
 def test_an_interrupted_command_says_what_is_kept(
@@ -340,14 +279,14 @@ def test_an_interrupted_command_says_what_is_kept(
 
 
 def test_a_plan_that_another_command_has_replaced_is_not_carried_out(workflow: Workflow) -> None:
-    """What is drawn and reported is read from these files: it would be the other command's."""
+    """Figures and the report are read from these files, and would be the other command's."""
     for plan in workflow.plans:
-        write_plan(plan)
-    write_plan(workflow.plan("two", {"d1": 1}))
+        plan.write()
+    workflow.plan("two", {"d1": 1}).write()
     with pytest.raises(UserError, match="/two: another command has planned other runs there"):
         workflow.make()
     assert not list(workflow.store.glob("*/manifest.json"))
-    write_plan(workflow.plans[1])
+    workflow.plans[1].write()
     workflow.make()
 
 
@@ -403,16 +342,12 @@ def refuse_in(folder: Path) -> Callable[[int, int, int], None]:
 
 
 def lines_of(*states: RunState) -> list[str]:
-    """What a view says of one run, time after time."""
+    """Return how a view shows one run at several times."""
     out = io.StringIO()
     with ProgressView(2, Console(file=out, force_terminal=False)) as view:
         for number, one in enumerate(states):
             view.show(number % 2, [one])
     return [line.partition("; ")[2] for line in out.getvalue().splitlines()]
-
-
-def test_nothing_is_left_before_the_first_heartbeat() -> None:
-    assert lines_of(state(0)) == ["5mid rr seed 1: 0/600 s simulated at 0 s/s, 300 MiB"]
 
 
 def test_a_runs_pace_is_that_of_late() -> None:
@@ -425,21 +360,9 @@ def test_a_runs_pace_is_that_of_late() -> None:
         "0.2 s/s, 24:30 left",
         "0.2 s/s, 23:50 left",
         "0.2 s/s, 23:00 left",
-        # It stands, for longer than is looked back.
+        # It does not advance for longer than the measured period.
         "0 s/s",
         # Another attempt.
         "10 s/s, 0:40 left",
     ]
     assert " at 120 s/s, 0:02 left" in lines_of(replace(state(360), wall_s=3.0))[0]
-
-
-def test_the_simulated_time_is_that_of_the_last_heartbeat(tmp_path: Path) -> None:
-    log = tmp_path / "shadow.log"
-    log.write_text("")
-    simulated = _simulated_seconds(log)
-    assert next(simulated) == 0
-    with log.open("a") as out:
-        out.write("[INFO] Process resource usage at simtime 5000000000 reported by getrusage()\n")
-        out.write("[INFO] Process resource usage at simtime 10000000000 reported by getrusage()\n")
-    assert next(simulated) == 10
-    assert next(simulated) == 10

@@ -28,11 +28,6 @@ def patch(old: str, new: str) -> str:
     return f"--- a/rule\n+++ b/rule\n@@ -1 +1 @@\n-{old}\n+{new}\n"
 
 
-class Sayings(list[str]):
-    def __call__(self, text: str) -> None:
-        self.append(text)
-
-
 @pytest.fixture
 def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     root = tmp_path / "checkout"
@@ -56,67 +51,52 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return root
 
 
-def build(root: Path, *names: str) -> tuple[dict[str, str], Sayings]:
-    said = Sayings()
-    builds = ensure_peers(root, names or ("slow-start", "rate-only"), say=said, jobs=1)
-    return {name: built.path.read_text() for name, built in builds.items()}, said
+def build(root: Path, *names: str) -> dict[str, str]:
+    builds = ensure_peers(root, names or ("slow-start", "rate-only"), jobs=1)
+    return {name: built.path.read_text() for name, built in builds.items()}
 
 
 def test_each_variant_has_the_observer_and_its_own_patches(checkout: Path) -> None:
-    contents, _ = build(checkout)
-    assert contents == {
-        "slow-start": "observed\nthe peer\n",
-        "rate-only": "rate only\nthe peer\n",
-    }
+    contents = build(checkout)
+    assert contents == {"slow-start": "observed\nthe peer\n", "rate-only": "rate only\nthe peer\n"}
 
 
-def test_what_is_built_is_taken_as_it_is(checkout: Path) -> None:
+def test_what_is_built_is_taken_as_it_is(checkout: Path, caplog: pytest.LogCaptureFixture) -> None:
     build(checkout)
-    contents, said = build(checkout)
+    caplog.clear()
+    contents = build(checkout)
     assert contents["slow-start"] == "observed\nthe peer\n"
-    assert said == []
+    assert caplog.messages == []
 
 
-def test_a_change_of_ours_builds_the_peer_again_but_not_the_library(checkout: Path) -> None:
+def test_a_change_of_ours_builds_the_peer_again_but_not_the_library(
+    checkout: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     build(checkout)
     (checkout / "libtorrent-patches/peer/peer.cpp").write_text("another peer\n")
-    contents, said = build(checkout, "slow-start")
+    caplog.clear()
+    contents = build(checkout, "slow-start")
     assert contents == {"slow-start": "observed\nanother peer\n"}
-    assert not any("building the base" in line for line in said)
+    assert not any("building the base" in line for line in caplog.messages)
 
 
 def test_a_build_names_all_that_decides_it(checkout: Path) -> None:
-    built = ensure_peers(checkout, ["rate-only"], say=Sayings(), jobs=1)["rate-only"]
+    built = ensure_peers(checkout, ["rate-only"], jobs=1)["rate-only"]
     assert built.version == "2.0.99"
     assert [one["name"] for one in built.source["patches"]] == ["0001-a.patch", "0001-b.patch"]
     assert set(built.source["files"]) == {"build.mk", "peer/peer.cpp"}
     assert built.source["toolchain"]["compiler"].startswith("g++")
 
 
-def test_a_damaged_build_is_made_again(checkout: Path) -> None:
-    built = ensure_peers(checkout, ["slow-start"], say=Sayings(), jobs=1)["slow-start"]
-    built.path.write_text("damaged")
-    contents, said = build(checkout, "slow-start")
-    assert contents == {"slow-start": "observed\nthe peer\n"}
-    assert any("is damaged" in line for line in said)
-
-
-def test_a_patch_that_does_not_fit_is_named(checkout: Path) -> None:
+def test_a_patch_that_does_not_fit_is_named(
+    checkout: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     wrong = checkout / "libtorrent-patches/rate-only/0001-b.patch"
     wrong.write_text(patch("something else", "rate only"))
-    said = Sayings()
     with pytest.raises(UserError, match=r"rate-only/0001-b\.patch does not apply") as caught:
-        ensure_peers(checkout, ["slow-start", "rate-only"], say=said, jobs=1)
+        ensure_peers(checkout, ["slow-start", "rate-only"], jobs=1)
     assert "LIBTORRENT_SOURCE" in (caught.value.hint or "")
-    assert not any("compile" in line for line in said)
-
-
-def test_a_compiler_that_fails_is_an_error_with_its_last_words(checkout: Path) -> None:
-    failing = "library:\n\techo no such header; exit 1\n"
-    (checkout / "libtorrent-patches/build.mk").write_text(failing)
-    with pytest.raises(UserError, match="failed") as caught:
-        build(checkout)
-    assert "no such header" in (caught.value.hint or "")
+    assert not any("compile" in line for line in caplog.messages)
 
 
 def test_a_source_of_something_else_is_an_error(
@@ -137,11 +117,6 @@ def test_a_source_of_something_else_is_an_error(
         build(checkout)
 
 
-def test_an_unknown_variant_is_an_error(checkout: Path) -> None:
-    with pytest.raises(UserError, match="unknown variant 'rate'"):
-        build(checkout, "rate")
-
-
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
@@ -157,11 +132,3 @@ def test_a_wrong_registry_is_an_error(checkout: Path, old: str, new: str, messag
     (checkout / "libtorrent-patches/variants.yaml").write_text(VARIANTS.replace(old, new, 1))
     with pytest.raises(UserError, match=message):
         load_peer_variants(checkout)
-
-
-def test_the_registry_of_this_project_is_whole() -> None:
-    variants = load_peer_variants(Path(__file__).resolve().parents[2])
-    assert {name: one.rule for name, one in variants.items()} == {
-        "slow-start": "slow-start",
-        "rate-only": "rate-only",
-    }

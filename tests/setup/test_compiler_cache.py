@@ -57,16 +57,6 @@ def test_a_file_is_compiled_once_on_a_machine(home: Path, tmp_path: Path) -> Non
     assert (counters["cache_miss"], hits) == (2, 1)
 
 
-def test_the_object_is_the_compilers_own(
-    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    source = "#include <stdio.h>\nint main(void) { return puts(__FILE__); }\n"
-    filled = compile_object(tmp_path / "a", source)
-    found = compile_object(tmp_path / "b", source)
-    monkeypatch.setenv("CCACHE_DISABLE", "1")
-    assert filled == found == compile_object(tmp_path / "c", source)
-
-
 def test_users_choices_of_a_place_count(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,76 +8,27 @@ from types import SimpleNamespace
 import pytest
 
 from onionlab.errors import UserError
-from onionlab.programs.apt import PrivateApt, deb822_sources, one_line_sources
+from onionlab.programs.apt import PrivateApt, enable_sources
 
 
-def test_one_line_sources() -> None:
-    text = """\
-# comment
-deb http://deb.debian.org/debian bookworm main # with a comment
-deb [arch=amd64 signed-by=/usr/share/keyrings/a.gpg] http://example.org/debian bookworm main
-deb-src http://deb.debian.org/debian bookworm main
-#deb http://off.example.org/debian bookworm main
-deb cdrom:[Debian GNU/Linux 12]/ bookworm main
-  deb http://security.ubuntu.com/ubuntu noble-security main universe
-"""
-    assert one_line_sources(text, "deb-src").splitlines() == [
-        "deb-src http://deb.debian.org/debian bookworm main",
-        "deb-src [arch=amd64 signed-by=/usr/share/keyrings/a.gpg] http://example.org/debian "
-        "bookworm main",
-        "deb-src http://security.ubuntu.com/ubuntu noble-security main universe",
-    ]
-
-
-def test_deb822_sources() -> None:
-    text = """\
-Types: deb
-# a comment inside
-URIs: http://deb.debian.org/debian
-Suites: bookworm bookworm-updates
-Components: main
-Signed-By:
- -----BEGIN PGP PUBLIC KEY BLOCK-----
- .
- mQINBF
- -----END PGP PUBLIC KEY BLOCK-----
-
-types: deb deb-src
-URIs: http://deb.debian.org/debian-security
-Suites: bookworm-security
-Components: main
-
-Enabled: no
-Types: deb
-URIs: http://off.example.org/debian
-Suites: bookworm
-Components: main
-"""
-    assert (
-        deb822_sources(text, "deb-src")
-        == """\
-Types: deb-src
-URIs: http://deb.debian.org/debian
-Suites: bookworm bookworm-updates
-Components: main
-Signed-By:
- -----BEGIN PGP PUBLIC KEY BLOCK-----
- .
- mQINBF
- -----END PGP PUBLIC KEY BLOCK-----
-
-Types: deb-src
-URIs: http://deb.debian.org/debian-security
-Suites: bookworm-security
-Components: main
-"""
+def test_source_packages_are_enabled() -> None:
+    assert enable_sources(
+        "# comment\n"
+        "deb [arch=amd64] http://example.org/debian bookworm main # with a comment\n"
+        "deb-src http://deb.debian.org/debian bookworm main\n"
+        "#deb http://off.example.org/debian bookworm main\n"
+        "  deb http://security.ubuntu.com/ubuntu noble-security main universe\n"
+    ) == (
+        "# comment\n"
+        "deb-src [arch=amd64] http://example.org/debian bookworm main # with a comment\n"
+        "deb-src http://deb.debian.org/debian bookworm main\n"
+        "#deb http://off.example.org/debian bookworm main\n"
+        "deb-src http://security.ubuntu.com/ubuntu noble-security main universe\n"
     )
-
-
-@pytest.mark.parametrize("text", ["", "# nothing\n", "Enabled: no\nTypes: deb\nURIs: http://x\n"])
-def test_no_sources(text: str) -> None:
-    assert deb822_sources(text, "deb-src") == ""
-    assert one_line_sources(text, "deb-src") == ""
+    text = "Types: deb\nURIs: http://x\nSigned-By:\n mQINBF\n\nEnabled: no\ntypes: deb deb-src\n"
+    assert enable_sources(text) == (
+        "Types: deb-src\nURIs: http://x\nSigned-By:\n mQINBF\n\nEnabled: no\nTypes: deb-src\n"
+    )
 
 
 UNSANDBOXED = "W: Download is performed unsandboxed as root as file 'tor.dsc' couldn't be accessed"
@@ -106,4 +57,4 @@ def test_nothing_is_fetched_onto_a_disk_without_room(
     monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
     monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=20 * 2**20))
     with pytest.raises(UserError, match=r"has 20 MiB of free space, and fetching Tor needs about"):
-        PrivateApt(tmp_path / "work", tmp_path / "log", "Tor", archives="deb-src", hint="")
+        PrivateApt(tmp_path / "work", tmp_path / "log", "Tor", sources=True, hint="")

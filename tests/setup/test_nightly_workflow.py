@@ -156,17 +156,3 @@ def test_only_an_answer_is_a_night(tmp_path: Path, status: int) -> None:
     )
     assert (result.returncode == 0) is (status in (0, 1))
     assert (tmp_path / "output").read_text() == f"status={status}\n"
-
-
-def test_its_cache_hashes_what_is_there() -> None:
-    patterns = re.findall(r"'([^']+/\*\*)'", WORKFLOW.read_text())
-    assert patterns
-    assert all((REPOSITORY / pattern.removesuffix("/**")).is_dir() for pattern in patterns)
-
-
-def test_its_files_are_those_that_a_night_writes() -> None:
-    from onionlab.questions import night as nightly
-
-    source = Path(nightly.__file__).read_text()
-    assert all(name in source for name in ("summary.md", "history.parquet", '"baselines"'))
-    assert all(name in scripts() for name in ("summary.md", "history.parquet", "baselines"))

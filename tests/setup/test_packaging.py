@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -45,23 +44,7 @@ def test_every_direct_dependency_is_explained_and_nothing_else() -> None:
     assert explained("Debian packages") == {name.removesuffix("?") for name in wanted}
 
 
-IMPORT_NAMES = {
-    "pillow": "PIL",
-    "pycryptodome": "Crypto",
-    "pyyaml": "yaml",
-}
 """Package -> module, if their names differ."""
-
-
-def test_every_direct_dependency_is_used() -> None:
-    """Snakemake finds its executor plugins by itself."""
-    files = [path for folder in FOLDERS for path in (REPOSITORY / folder).rglob("*.py")]
-    imported = set()
-    for path in files:
-        imported |= set(IMPORT.findall(path.read_text(encoding="utf-8")))
-    libraries = {IMPORT_NAMES.get(name, name) for name in listed("requirements.in")}
-    unused = {name for name in libraries - imported if "executor-plugin" not in name}
-    assert not unused
 
 
 @pytest.mark.parametrize(("source", "lock"), LOCKS.items())
@@ -79,12 +62,6 @@ def test_a_lock_holds_what_is_asked_for_with_hashes(source: str, lock: str) -> N
 @pytest.mark.parametrize("lock", sorted(set(LOCKS.values())))
 def test_a_lock_names_no_place(lock: str) -> None:
     assert not re.search(r"://|--index|--extra-index|--find-links|--trusted| @ |file:", read(lock))
-
-
-@pytest.mark.parametrize("lock", ["requirements.lock", "requirements-dev.lock"])
-def test_the_lock_is_for_every_python(lock: str) -> None:
-    """A marker would silently leave out a package on some machines."""
-    assert ";" not in read(lock)
 
 
 def test_a_package_is_in_one_lock() -> None:
@@ -117,30 +94,6 @@ def test_help_is_the_default_and_lists_every_target() -> None:
     shown = set(re.findall(r"^  ([a-z-]+) +\S", result.stdout, re.MULTILINE))
     assert shown == targets()
     assert "NAME" in result.stdout
-
-
-def test_programs_may_keep_compiled_modules() -> None:
-    result = subprocess.run(
-        ["make", "--eval=say: ; @env", "say"],
-        env={"PYTHONDONTWRITEBYTECODE": "1", "PATH": os.environ["PATH"]},
-        cwd=REPOSITORY,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert "PATH=" in result.stdout
-    assert "PYTHONDONTWRITEBYTECODE" not in result.stdout
-
-
-@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
-def test_git_ignores_generated_files() -> None:
-    names = [".venv/x", "build/x", "runs/x", "results/x", "onionlab.egg-info/x", "a/__pycache__/x"]
-    result = subprocess.run(
-        ["git", "check-ignore", *names], cwd=REPOSITORY, capture_output=True, text=True, check=False
-    )
-    if result.returncode == 128:
-        pytest.skip("not a git work tree")
-    assert result.stdout.split() == names
 
 
 def test_the_container_installs_what_experiments_need() -> None:

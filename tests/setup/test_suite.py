@@ -63,14 +63,6 @@ def test_a_test_that_takes_long_without_saying_so_fails(
     done.stdout.fnmatch_lines(["It took 0.* s, and may take 0.0 s without the mark `slow`*"])
 
 
-def test_a_crowded_machine_is_allowed_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1})
-    monkeypatch.setattr("os.getloadavg", lambda: (5.0, 0.0, 0.0))
-    assert suite_limits.crowding() == 2.5
-    monkeypatch.setattr("os.getloadavg", lambda: (0.5, 9.0, 9.0))
-    assert suite_limits.crowding() == 1.0
-
-
 def test_a_test_that_hangs_is_ended(
     suite: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -80,26 +72,6 @@ def test_a_test_that_hangs_is_ended(
         done = suite.runpytest_inprocess("-p", "suite_limits")
     done.assert_outcomes(failed=1)
     done.stdout.fnmatch_lines(["*Timeout (>0.5s)*"])
-
-
-def test_limits_go_by_the_marks(suite: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ONIONLAB_TESTS_SLOWER", "2")
-    items = suite.getitems(
-        """
-        import pytest
-        def test_plain(): pass
-        @pytest.mark.slow
-        def test_slow(): pass
-        @pytest.mark.slow
-        @pytest.mark.tor
-        def test_tor(): pass
-        @pytest.mark.timeout(7)
-        def test_own(): pass
-        """
-    )
-    suite_limits.pytest_collection_modifyitems(items[0].config, items)
-    limits = [mark.args[0] for item in items if (mark := item.get_closest_marker("timeout"))]
-    assert limits == [100, 1800, 4800, 7]
 
 
 def test_files_that_take_long_come_first() -> None:
@@ -161,14 +133,6 @@ def test_a_test_that_touches_the_users_runs_or_results_fails_the_session(
         done.stdout.fnmatch_lines([f"  {place}"])
 
 
-def test_what_is_shipped_is_what_the_pages_name() -> None:
-    """An empty list would let all tests that go over it pass."""
-    assert {"quick", "swrr-5mid-vegas", "slowstart-load", "calibration"} <= set(shipped.EXPERIMENTS)
-    assert len(shipped.EXPERIMENTS) == len(set(shipped.EXPERIMENTS)) >= 22
-    assert {"stock", "rr", "stream-lrs", "slow-start"} <= set(shipped.VARIANTS)
-    assert {"ttfb_p50_s", "cell_spike_45s"} <= shipped.METRICS
-
-
 def test_what_is_somebodys_own_fails_where_it_is_to_be_shipped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -182,10 +146,3 @@ def test_what_is_somebodys_own_fails_where_it_is_to_be_shipped(
     with pytest.raises(pytest.fail.Exception, match=r"not in docs/.*: mine$"):
         shipped.require_named(["quick", "mine"], ["quick"], page)
     assert f"export {shipped.STRICT}=" in read(".ci/run")
-
-
-def test_an_experiment_of_somebodys_own_is_told_from_the_shipped() -> None:
-    folder = REPOSITORY / "experiments"
-    assert shipped.is_own_experiment(folder / "mine.yaml")
-    for name in ("quick.yaml", "nightly.yaml", "schema.json", "claims/mine.yaml", "base/5mid.yaml"):
-        assert not shipped.is_own_experiment(folder / name)

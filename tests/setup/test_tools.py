@@ -19,8 +19,6 @@ from onionlab.programs.installed import (
     find_shadow,
     find_tgen,
     find_tool,
-    parse_shadow_version,
-    parse_tgen_version,
 )
 
 SHADOW_SAYS = "Shadow 3.3.0 — v3.3.0-199-gf1b2cacf2 2026-08-19--09:03:14"
@@ -61,14 +59,6 @@ def test_shared_libraries_of_a_program(monkeypatch: pytest.MonkeyPatch, tmp_path
     assert tools.shared_libraries(write_tool(tmp_path / "script", "")) == {}
 
 
-def test_a_shared_library_whose_path_has_a_space(path_folder: Path, tmp_path: Path) -> None:
-    library = tmp_path / "my libraries" / "libz.so.1"
-    library.parent.mkdir()
-    library.write_bytes(b"z")
-    write_tool(path_folder / "ldd", f"\tlibz.so.1 => {library} (0x00007f01)")
-    assert tools.shared_libraries(Path("/bin/false")) == {"libz.so.1": sha256(library)}
-
-
 @pytest.mark.parametrize(("flags", "found"), [("fpu aes avx", True), ("fpu vaes avx", False)])
 def test_a_processor_with_instructions_for_aes(
     monkeypatch: pytest.MonkeyPatch, flags: str, found: bool
@@ -76,11 +66,6 @@ def test_a_processor_with_instructions_for_aes(
     said = f"processor\t: 0\nflags\t\t: {flags}\nbugs\t\t: aes\n"
     monkeypatch.setattr(Path, "read_text", lambda path: said)
     assert tools.has_aes() is found
-
-
-def test_programs_are_refused_whose_libraries_nobody_can_list(path_folder: Path) -> None:
-    with pytest.raises(UserError, match="`ldd` is missing"):
-        tools.shared_libraries(path_folder / "tor")
 
 
 def test_shadow_on_the_path(path_folder: Path) -> None:
@@ -139,29 +124,6 @@ def test_a_missing_tool_names_version_page_and_way_out(program: Program, minimum
     assert f"{program.variable}=/path/to/{program.name}" in hint
 
 
-def test_a_missing_tool_that_was_named(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"Shadow not found at .*/nowhere"):
-        find_shadow(str(tmp_path / "nowhere"))
-
-
-def test_a_named_tool_does_not_fall_back_to_the_path(path_folder: Path, tmp_path: Path) -> None:
-    write_tool(path_folder / "shadow", SHADOW_SAYS)
-    with pytest.raises(UserError):
-        find_shadow(str(tmp_path / "nowhere"))
-
-
-def test_a_folder_is_not_a_tool(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="is a directory"):
-        find_shadow(str(tmp_path))
-
-
-def test_a_file_that_cannot_be_executed(tmp_path: Path) -> None:
-    path = write_tool(tmp_path / "shadow", SHADOW_SAYS)
-    path.chmod(0o644)
-    with pytest.raises(UserError, match="is not executable"):
-        find_shadow(str(path))
-
-
 @pytest.mark.parametrize(
     ("version", "fits"),
     [("2.9.9", False), ("3.0.0", True), ("3.10.1", True), ("10.0.0", True), ("3.0", False)],
@@ -175,33 +137,10 @@ def test_shadow_versions(path_folder: Path, version: str, fits: bool) -> None:
             find_shadow()
 
 
-def test_an_old_tgen(path_folder: Path) -> None:
-    write_tool(path_folder / "tgen", TGEN_SAYS.replace("1.1.2", "1.1.1"))
-    with pytest.raises(UserError, match=r"TGen 1\.1\.1 at .* is too old"):
-        find_tgen()
-
-
 @pytest.mark.parametrize(("says", "quoted"), [("something else", "something else"), ("", "")])
 def test_a_program_that_is_something_else(path_folder: Path, says: str, quoted: str) -> None:
     write_tool(path_folder / "shadow", says, status=3)
     with pytest.raises(UserError, match=f"does not answer like Shadow: {quoted}"):
-        find_shadow()
-
-
-def test_a_program_that_does_not_start(path_folder: Path) -> None:
-    path = path_folder / "shadow"
-    path.write_bytes(b"\x7fELF but not really")
-    path.chmod(0o755)
-    with pytest.raises(UserError, match="does not start"):
-        find_shadow()
-
-
-def test_a_program_that_does_not_answer(path_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = path_folder / "shadow"
-    path.write_text("#!/bin/sh\nexec /bin/sleep 60\n")
-    path.chmod(0o755)
-    monkeypatch.setattr(tools, "PROBE_TIMEOUT_S", 0.2)
-    with pytest.raises(UserError, match=r"does not start: .*timed out"):
         find_shadow()
 
 
@@ -214,28 +153,21 @@ def test_a_space_in_the_path_of_shadow(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"),
+    ("program", "text", "expected"),
     [
-        (SHADOW_SAYS, ("3.3.0", "f1b2cacf2")),
-        ("Shadow 3.3.0 — v3.3.0-199-gf1b2cacf2-dirty x", ("3.3.0", "f1b2cacf2-dirty")),
-        ("Shadow 3.3.0 — v3.3.0 2025-10-16", ("3.3.0", None)),
-        ("Shadow 3.3.0-pre", ("3.3.0", None)),
-        ("warning: x\nShadow 3.3.0", ("3.3.0", None)),
-        ("not Shadow 3.3.0", None),
-        ("Shadow", None),
+        (SHADOW, SHADOW_SAYS, ("3.3.0", "f1b2cacf2")),
+        (SHADOW, "Shadow 3.3.0 — v3.3.0-199-gf1b2cacf2-dirty x", ("3.3.0", "f1b2cacf2-dirty")),
+        (SHADOW, "Shadow 3.3.0 — v3.3.0 2025-10-16", ("3.3.0", None)),
+        (SHADOW, "warning: x\nShadow 3.3.0-pre", ("3.3.0", None)),
+        (SHADOW, "not Shadow 3.3.0", None),
+        (SHADOW, "Shadow", None),
+        (TGEN, TGEN_SAYS, ("1.1.2", None)),
+        (TGEN, "Initializing TGen v1.1.2-4-g1b2c3d4 running", ("1.1.2", "1b2c3d4")),
+        (TGEN, "TGen v1.1.2", None),
     ],
 )
-def test_what_shadow_says(text: str, expected: tuple[str, str | None] | None) -> None:
-    assert parse_shadow_version(text) == expected
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        (TGEN_SAYS, ("1.1.2", None)),
-        ("Initializing TGen v1.1.2-4-g1b2c3d4 running", ("1.1.2", "1b2c3d4")),
-        ("TGen v1.1.2", None),
-    ],
-)
-def test_what_tgen_says(text: str, expected: tuple[str, str | None] | None) -> None:
-    assert parse_tgen_version(text) == expected
+def test_versions_are_found(
+    program: Program, text: str, expected: tuple[str, str | None] | None
+) -> None:
+    match = program.pattern.search(text)
+    assert (match and (match["version"], match["commit"])) == expected

@@ -63,13 +63,9 @@ class FakeWorkflow:
         resources = Resources(memory_bytes=2**60, disk_bytes=1, processes=1)
         return Plan(Request("one"), planned, self.store, self.root / "results", 1, resources)
 
-    def make(self, executor: Executor, *runs: str) -> list[str]:
-        """Make some runs; return what was said."""
-        said: list[str] = []
-        drive.make_runs(
-            self.root, [self.plan(*runs)], jobs=None, say=said.append, executor=executor
-        )
-        return said
+    def make(self, executor: Executor, *runs: str) -> None:
+        """Make some runs."""
+        drive.make_runs(self.root, [self.plan(*runs)], jobs=None, executor=executor)
 
     def lines(self, name: str) -> list[str]:
         """Return the lines of a file that the jobs wrote."""
@@ -78,4 +74,4 @@ class FakeWorkflow:
 
     def log(self) -> str:
         """Return Snakemake's log."""
-        return (self.root / "results" / drive.LOG).read_text()
+        return (self.root / "results" / drive.LOG_NAME).read_text()

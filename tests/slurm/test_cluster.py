@@ -79,7 +79,7 @@ def test_records_are_those_of_runs_made_here(
     through_slurm = [*here, "--executor", "slurm", "--profile", str(profile)]
     made = checkout.onionlab(*through_slurm)
     assert made.returncode == 0, made.stderr + cluster.ends_of_logs()
-    assert "2 runs: 0 are there, 2 to do, at most 2 in the queue at a time, through slurm" in (
+    assert "2 runs: 0 finished, 2 to make, at most 2 in the queue at a time, through slurm" in (
         made.stdout
     )
     ended = ask("squeue", "--noheader", "--states=all", "--format=%N %T")
@@ -110,7 +110,10 @@ def test_an_interrupt_cancels_all_jobs(
 
 
 def test_jobs_of_a_killed_command_do_not_block_the_next(
-    cluster: Cluster, workflow: FakeWorkflow, slurm: Executor
+    cluster: Cluster,
+    workflow: FakeWorkflow,
+    slurm: Executor,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     command = os.fork()
     if command == 0:
@@ -127,9 +130,9 @@ def test_jobs_of_a_killed_command_do_not_block_the_next(
         (workflow.root / "end").touch()
 
     thread = in_thread(end_new_jobs)
-    said = workflow.make(slurm, "e1", "e2", "a3")
+    workflow.make(slurm, "e1", "e2", "a3")
     thread.join()
-    assert "2 jobs of an earlier command, which was killed, are cancelled" in said
+    assert "2 jobs of an earlier command, which was killed, are cancelled" in caplog.messages
     assert len(list(workflow.store.glob("*/manifest.json"))) == 3
 
 
@@ -190,12 +193,12 @@ def test_a_job_that_slurm_would_refuse_is_an_error(
 def test_the_doctor_asks_the_cluster(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     parser = argparse.ArgumentParser()
     doctor.setup_arguments(parser)
-    (found,) = doctor.cluster_of(parser.parse_args(["--executor", "slurm"]))
+    (found,) = doctor.check_cluster(parser.parse_args(["--executor", "slurm"]))
     assert found.status == "ok"
     monkeypatch.setattr(executor, "SLURM_TIMEOUT_S", 10.0)
     cluster.end_daemon("slurmctld")
     try:
-        (found,) = doctor.cluster_of(parser.parse_args(["--executor", "slurm"]))
+        (found,) = doctor.check_cluster(parser.parse_args(["--executor", "slurm"]))
         assert (found.status, found.subject) == ("missing", "cluster")
     finally:
         cluster.start_controller()

@@ -9,7 +9,7 @@ import pytest
 
 from analysis.formats.plan_file import PlannedRun, Request, Resources
 from onionlab.commands._arguments import add_executor_arguments, add_jobs_argument
-from onionlab.commands._request import executor_of
+from onionlab.commands._request import parse_executor
 from onionlab.errors import UserError
 from onionlab.runs.costs.estimate import Estimator
 from onionlab.runs.costs.requested_runs import resolve_request
@@ -40,7 +40,7 @@ def parse(*words: str) -> Executor | None:
     parser = argparse.ArgumentParser()
     add_jobs_argument(parser)
     add_executor_arguments(parser)
-    return executor_of(parser.parse_args(words))
+    return parse_executor(parser.parse_args(words))
 
 
 def slurm(*words: str) -> Executor:

@@ -13,10 +13,9 @@ from analysis.formats.json_files import read_as
 from analysis.formats.manifest import Manifest
 from analysis.formats.plan_file import PlannedRun, Request, Resources
 from onionlab.errors import UserError
-from onionlab.runs import cluster_job
-from onionlab.runs.cluster_job import execute_on_cluster
+from onionlab.runs import runner
 from onionlab.runs.plan import Plan
-from onionlab.runs.runner import _attempt_folder
+from onionlab.runs.runner import _attempt_folder, execute_on_cluster
 from onionlab.runs.store import Store
 
 RUN = "0a"
@@ -36,8 +35,8 @@ class Job:
         self.store = Store(self.plan.store)
         self.made: list[str] = []
         self.error: UserError | None = None
-        monkeypatch.setattr(cluster_job, "execute", self._execute)
-        monkeypatch.setattr(cluster_job, "extract_records", lambda *_: self.made.append("records"))
+        monkeypatch.setattr(runner, "execute", self._execute)
+        monkeypatch.setattr(runner, "extract_records", lambda *_: self.made.append("records"))
 
     def _execute(self, *arguments: object, on_cluster: bool) -> None:
         assert on_cluster
@@ -46,7 +45,7 @@ class Job:
             raise self.error
 
     def execute(self) -> None:
-        execute_on_cluster(Path(), self.plan, RUN, lambda line: None)
+        execute_on_cluster(Path(), self.plan, RUN)
 
 
 @pytest.fixture

@@ -175,7 +175,7 @@ def write_checkout(root: Path) -> Path:
 def built_checkout(tmp_path_factory: pytest.TempPathFactory, tiny_tarball: Path) -> Path:
     """A checkout with both of its builds made. Not to be changed: take ``checkout``."""
     root = write_checkout(tmp_path_factory.mktemp("built"))
-    ensure_series(root, [None, "greeting"], say=lambda _: None, tor_source=str(tiny_tarball))
+    ensure_series(root, [None, "greeting"], tor_source=str(tiny_tarball))
     return root
 
 

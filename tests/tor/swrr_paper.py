@@ -161,7 +161,7 @@ class Policy:
 
 
 def algorithm_1(weight: Callable[[int, int], float], queues: dict[str, int], cells: int) -> str:
-    """Who is served by Algorithm 1, a microsecond a cell, where all stay active with their queues.
+    """Return the circuits that Algorithm 1 serves, a cell each microsecond, if all stay active.
 
     Lines 6 to 8 mark all circuits of the curlist as served: that is one after the other, while the
     clock moves. By section 3.2, line 14 adds all of them.
@@ -177,7 +177,7 @@ def algorithm_1(weight: Callable[[int, int], float], queues: dict[str, int], cel
             now += 1
             last_served_time[circuit] = now  # 7
             served += circuit
-        # 8, 9. Of equal ones, the one that stands last.
+        # 8, 9. The last one of equal ones.
         smallest = min(reversed(curlist), key=weights.__getitem__)
         curlist.remove(smallest)
         if not curlist:  # 10
@@ -231,7 +231,7 @@ class Player:
             self.words.append(">")
         self.words[-1] += node.name if node else "-"
         if node:
-            # Tor counts the cell, tells the policy, and then whether the circuit is empty.
+            # Tor counts the cell, notifies the policy, and then reports if the circuit is empty.
             node.queue -= 1
             self.policy.notify_xmit_cells(node)
             if not node.queue:
@@ -239,7 +239,7 @@ class Player:
 
 
 def play(weight: Callable[[int, int], float], seed: int, events: int = EVENTS) -> Player:
-    """Random events: cells come and go, the clock moves or stands, circuits are replaced."""
+    """Return random events: cells come and go, the clock may advance, circuits are replaced."""
     # Of Python's generator, random() alone is promised to stay as it is.
     draw = random.Random(seed).random
     player = Player(weight)

@@ -13,15 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from .swrr_paper import (
-    SEQUENCES,
-    WEIGHT_FUNCTIONS,
-    Node,
-    Policy,
-    algorithm_1,
-    play,
-    vectors,
-)
+from .swrr_paper import SEQUENCES, WEIGHT_FUNCTIONS, Node, Policy, algorithm_1, play, vectors
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SERIES = REPOSITORY / "tor-patches" / "circuit-policy"
@@ -31,7 +23,7 @@ FUNCTIONS = pytest.mark.parametrize("function", WEIGHT_FUNCTIONS)
 
 
 def added_file(name: str) -> str:
-    """What the series' patches say that a file of theirs holds."""
+    """Return a file's lines according to the patches of the series."""
     for patch in sorted(SERIES.glob("*.patch")):
         _, found, rest = patch.read_text(encoding="utf-8").partition(f"\n+++ b/{name}\n")
         if found:
@@ -42,7 +34,7 @@ def added_file(name: str) -> str:
 
 
 def shares_in_test(name: str) -> dict[tuple[str, int], list[str]]:
-    """Of a policy's test in Tor: largest share to smallest, by weight function and circuits."""
+    """Return the largest-to-smallest ratios of a policy's test in Tor, by function and circuits."""
     row = re.compile(r"\{ SWRR_WEIGHT_(\w+), (\d+), \{ (.*) \} \},")
     found = row.findall(added_file(f"src/test/{name}.c"))
     return {(function.lower(), int(n)): ratios.split(", ") for function, n, ratios in found}
@@ -61,7 +53,7 @@ def shares_in_page() -> dict[tuple[str, int], list[str]]:
 
 
 def served(function: str, queues: dict[str, int], cells: int) -> str:
-    """Who is served by Algorithms 2 and 3, a microsecond a cell, where all stay active."""
+    """Return the circuits that Algorithms 2 and 3 serve with a cell each microsecond."""
     policy = Policy(WEIGHT_FUNCTIONS[function])
     for name, queue in queues.items():
         policy.notify_circuit_active(Node(name, last_served_time=policy.now, queue=queue))

@@ -21,16 +21,6 @@ def write_registry(root: Path, text: str) -> Path:
     return root
 
 
-def test_the_shipped_registry_loads() -> None:
-    registry = load_registry(REPOSITORY)
-    assert registry.variants["stock"].series is None
-    assert registry.variants["stock"].proof is None
-    for variant in registry.variants.values():
-        if variant.series is not None:
-            assert variant.series in registry.series
-            assert variant.proof is not None
-
-
 def test_a_variant_has_what_the_file_says(tmp_path: Path) -> None:
     variants = load_variants(write_registry(tmp_path, VARIANTS))
     assert list(variants) == ["stock", "morning"]
@@ -47,11 +37,6 @@ def test_a_variant_has_what_the_file_says(tmp_path: Path) -> None:
         "s",
         "--",
     )
-
-
-def test_numbers_in_torrc_become_text(tmp_path: Path) -> None:
-    text = VARIANTS.replace("Greeting: morning", "Greeting: 30")
-    assert load_variants(write_registry(tmp_path, text))["morning"].torrc == {"Greeting": "30"}
 
 
 @pytest.mark.parametrize(
@@ -98,18 +83,6 @@ def test_a_registry_without_variants_is_an_error(tmp_path: Path, text: str) -> N
         load_registry(write_registry(tmp_path, text))
 
 
-def test_a_series_of_the_registry_without_patches_is_an_error(tmp_path: Path) -> None:
-    write_registry(tmp_path, VARIANTS)
-    (tmp_path / "tor-patches/greeting/0001.patch").unlink()
-    with pytest.raises(UserError, match=r"patch series greeting: .* contains no \*\.patch"):
-        load_registry(tmp_path)
-
-
-def test_a_missing_registry_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"variants\.yaml not found"):
-        load_registry(tmp_path)
-
-
 def test_patches_apply_in_the_order_of_the_series_file(tmp_path: Path) -> None:
     write_files(
         tmp_path / "tor-patches/one",
@@ -147,11 +120,3 @@ def test_a_wrong_order_is_named(tmp_path: Path, order: str, message: str) -> Non
     write_files(tmp_path / "tor-patches/one", {"b.patch": "", "a.patch": "", "series": order})
     with pytest.raises(UserError, match=message):
         tor_series(tmp_path, "one")
-
-
-def test_a_series_without_patches_or_folder_is_an_error(tmp_path: Path) -> None:
-    (tmp_path / "tor-patches/one").mkdir(parents=True)
-    with pytest.raises(UserError, match=r"contains no \*\.patch"):
-        tor_series(tmp_path, "one")
-    with pytest.raises(UserError, match="folder tor-patches/two not found"):
-        tor_series(tmp_path, "two")

@@ -12,7 +12,6 @@ import pytest
 import yaml
 from harness.torrc_dump import dump, plain
 
-from analysis.formats.plan_file import Request
 from analysis.formats.run_files import TracePlan
 from onionlab.cli import main
 from onionlab.commands import doctor, estimate
@@ -30,10 +29,10 @@ from onionlab.programs.tor.variants import TorVariant, load_variants
 from onionlab.rundir import RunDirectory
 from onionlab.rundir.tornet import addresses, compose_tornet, deployed_hosts
 from onionlab.rundir.verify import ProofRequirement
-from onionlab.runs import bench as benches
-from onionlab.runs.bench import TornetBench
+from onionlab.runs import run_builder
 from onionlab.runs.costs.requested_runs import estimate_level_cost
 from onionlab.runs.costs.run_cost import IMPORTED, RunSize
+from onionlab.runs.run_builder import TornetRunBuilder
 from onionlab.tornet.keeping import KeptTornet, import_tornets, load_tornet
 
 from .tiny import HOSTS, TinyTornet, process
@@ -614,20 +613,19 @@ def test_what_a_file_of_the_kind_may_not_say(loaded: Loaded) -> None:
         assert problem in caught.value.message, more
 
 
-def test_the_bench_says_that_oniontrace_is_missing(
+def test_a_missing_oniontrace_is_named(
     loaded: Loaded, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(benches, "ensure_series", lambda *args, **more: {})
+    monkeypatch.setattr(run_builder, "ensure_series", lambda *args, **more: {})
     monkeypatch.setenv("PATH", "/nonexistent")
     monkeypatch.delenv("ONIONTRACE", raising=False)
-    bench = TornetBench(root, loaded(), Request("tiny"), lambda line: None)
     with pytest.raises(UserError) as caught:
-        bench.build(lambda line: None)
+        TornetRunBuilder(root, loaded(), ()).build()
     assert "OnionTrace is not installed" in caught.value.message
     assert "ONIONTRACE=/path/to/oniontrace" in (caught.value.hint or "")
     assert "--oniontrace" not in (caught.value.hint or "")
     without = loaded(network={"name": "tiny", "oniontrace": "none"})
-    assert TornetBench(root, without, Request("tiny"), lambda line: None).build(print) == {}
+    assert TornetRunBuilder(root, without, ()).build() == {}
 
 
 class OldTor(BuiltTor):
@@ -642,11 +640,11 @@ def test_a_networks_own_parameter_that_no_tor_reads_is_refused(loaded: Loaded, r
     tiny.files["conf/common.torrc"] += b"ConsensusParams circwindow=500 cc_alg=2 cfx_enabled=0\n"
     import_tornets(root, "voting", [tiny.write(root / "voting")])
     experiment = loaded(network={"name": "voting"}, seeds=[1])
-    bench = TornetBench(root, experiment, Request("tiny"), lambda line: None)
-    bench.engine = engine()
-    bench.programs = {"tor-stock": OldTor(None, Path("tor-stock"), "a" * 64, "0.4.5.9", {})}
+    builder = TornetRunBuilder(root, experiment, ())
+    builder.engine = engine()
+    builder.programs = {"tor-stock": OldTor(Path("tor-stock"), "0.4.5.9", "a" * 64, {}, None)}
     with pytest.raises(UserError) as refused:
-        bench.compose(next(iter(experiment.levels)), "stock", 1)
+        builder.compose(next(iter(experiment.levels)), "stock", 1)
     assert refused.value.message == (
         "network voting: cc_alg: Tor 0.4.5.9 (stock) does not read this parameter"
     )

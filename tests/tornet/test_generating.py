@@ -54,7 +54,6 @@ class Place:
         )
         program.chmod(0o755)
         monkeypatch.setenv("TORNETTOOLS", str(program))
-        self.said: list[str] = []
         self.keyed: list[tuple[str, int]] = []
 
     def generate(self, seeds: int = 2, *options: str) -> list[int]:
@@ -67,7 +66,6 @@ class Place:
             options=options,
             tors=TorPrograms(Path("/x/tor-stock"), Path("/x/tor-gencert")),
             draw_keys=lambda folder, seed: self.keyed.append((folder.name, seed)),
-            say=self.said.append,
         )
         return [one.seed for one in kept]
 
@@ -84,7 +82,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     return Place(tmp_path, monkeypatch)
 
 
-def test_each_seed_is_a_network(place: Place) -> None:
+def test_each_seed_is_a_network(place: Place, caplog: pytest.LogCaptureFixture) -> None:
     assert place.generate(2, "--network_scale", "0.01") == [1, 2]
     assert list_seeds(place.root, "tiny") == [1, 2]
     calls = [json.loads(line) for line in place.calls.read_text().splitlines()]
@@ -97,7 +95,7 @@ def test_each_seed_is_a_network(place: Place) -> None:
     ]
     assert [path.name for path in (place.root / "networks").iterdir()] == ["tiny"]
     assert place.keyed == [("tornet-1", 1), ("tornet-2", 2)]
-    assert place.said[1] == "network 2 of 2: tornettools generate, seed 2"
+    assert caplog.messages[1] == "network 2 of 2: tornettools generate, seed 2"
 
 
 def test_a_failure_is_told_with_its_last_words(place: Place) -> None:

@@ -44,7 +44,7 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 @pytest.mark.slow
 def test_networks_are_generated_and_imported(inputs: tuple[Path, Path], tmp_path: Path) -> None:
     staged, tmodel = inputs
-    built = ensure_series(working_root(), {None}, say=print)[None]
+    built = ensure_series(working_root(), {None})[None]
 
     def generate(root: Path, seeds: int) -> list[KeptTornet]:
         return generate_tornets(
@@ -56,7 +56,6 @@ def test_networks_are_generated_and_imported(inputs: tuple[Path, Path], tmp_path
             options=OPTIONS,
             tors=TorPrograms(built.path, built.path.with_name("tor-gencert")),
             draw_keys=draw_seeded_keys,
-            say=print,
         )
 
     one, other = generate(tmp_path, 2)

@@ -44,10 +44,10 @@ def small_net() -> Net:
 
 
 @pytest.fixture
-def offered(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
+def offered(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Replaces the engines; a value says whether the engine is installed."""
 
-    def offer(**there: bool) -> list[str]:
+    def offer(**there: bool) -> None:
         def run_driver(name: str) -> SimpleNamespace:
             def open_it(*_arguments: object) -> SimpleNamespace:
                 if not there[name]:
@@ -57,7 +57,6 @@ def offered(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
             return SimpleNamespace(open=open_it)
 
         monkeypatch.setattr(engines, "ENGINES", {name: run_driver(name) for name in there})
-        return []
 
     for variable in ("SHADOW", "TGEN"):
         monkeypatch.delenv(variable, raising=False)
@@ -69,33 +68,37 @@ def offered(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
     [(True, "shadow", "which is installed"), (False, "uml", "shadow is not installed")],
 )
 def test_auto_selects_shadow_if_it_is_installed(
-    offered: Callable[..., list[str]], shadow: bool, chosen: str, why: str
+    offered: Callable[..., None],
+    shadow: bool,
+    chosen: str,
+    why: str,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    said = offered(shadow=shadow, uml=True)
-    assert engines.open_engine("auto", root=ROOT, say=said.append).name == chosen
-    assert len(said) == 1
-    assert said[0].startswith(f"engine: {chosen}")
-    assert why in said[0]
+    offered(shadow=shadow, uml=True)
+    assert engines.open_engine("auto", root=ROOT).name == chosen
+    (message,) = caplog.messages
+    assert message.startswith(f"engine: {chosen}")
+    assert why in message
 
 
 def test_a_specified_shadow_is_never_replaced(
-    offered: Callable[..., list[str]], monkeypatch: pytest.MonkeyPatch
+    offered: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    said = offered(shadow=False, uml=True)
+    offered(shadow=False, uml=True)
     with pytest.raises(UserError, match="shadow is not installed"):
-        engines.open_engine("auto", root=ROOT, say=said.append, shadow="/nowhere/shadow")
+        engines.open_engine("auto", root=ROOT, shadow="/nowhere/shadow")
     monkeypatch.setenv("SHADOW", "/nowhere/shadow")
     with pytest.raises(UserError, match="shadow is not installed"):
-        engines.open_engine("auto", root=ROOT, say=said.append)
-    assert engines.open_engine("uml", root=ROOT, say=said.append).name == "uml"
+        engines.open_engine("auto", root=ROOT)
+    assert engines.open_engine("uml", root=ROOT).name == "uml"
 
 
-def test_a_requested_engine_is_never_replaced(offered: Callable[..., list[str]]) -> None:
-    said = offered(shadow=True, uml=False)
+def test_a_requested_engine_is_never_replaced(offered: Callable[..., None]) -> None:
+    offered(shadow=True, uml=False)
     with pytest.raises(UserError, match="uml is not installed"):
-        engines.open_engine("uml", root=ROOT, say=said.append)
+        engines.open_engine("uml", root=ROOT)
     with pytest.raises(UserError, match="unknown engine 'qemu'"):
-        engines.open_engine("qemu", root=ROOT, say=said.append)
+        engines.open_engine("qemu", root=ROOT)
 
 
 def test_an_environment_variable_selects_ptrace(
@@ -105,7 +108,7 @@ def test_an_environment_variable_selects_ptrace(
     simulation = Net().simulation(stop_ms=1000)
 
     def words() -> list[str]:
-        engine = engines.open_engine("uml", root=ROOT, say=lambda line: None)
+        engine = engines.open_engine("uml", root=ROOT)
         assert isinstance(engine, UmlEngine)
         return engine._command(simulation, 2**28, tmp_path)
 

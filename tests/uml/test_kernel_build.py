@@ -7,7 +7,6 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -22,20 +21,15 @@ from .conftest import FILES, FRAGMENT, KERNEL, PATCH, tarball_of, write_checkout
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 
-class Messages(list[str]):
-    """Collects messages."""
-
-    def __call__(self, line: str) -> None:
-        self.append(line)
-
-
-def build(root: Path, source: Path, say: Callable[[str], None] | None = None) -> BuiltKernel:
+def build(root: Path, source: Path) -> BuiltKernel:
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("LINUX_SOURCE", str(source))
-        return ensure_kernel(root, say=Messages() if say is None else say)
+        return ensure_kernel(root)
 
 
-def test_a_kernel_is_patched_configured_and_built(checkout: Path, linux_tarball: Path) -> None:
+def test_a_kernel_is_patched_configured_and_built(
+    checkout: Path, linux_tarball: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     built = build(checkout, linux_tarball)
     assert built.version == "6.12.99"
     assert built.patches == ("0001-two",)
@@ -55,9 +49,10 @@ def test_a_kernel_is_patched_configured_and_built(checkout: Path, linux_tarball:
     assert not list((checkout / "build/uml").glob(".work-*"))
     assert "lacks the patch" in built.ptrace_because
     # The second build reuses it.
-    inode, say = built.path.stat().st_ino, Messages()
-    assert build(checkout, linux_tarball, say) == built
-    assert (say, built.path.stat().st_ino) == ([], inode)
+    inode = built.path.stat().st_ino
+    caplog.clear()
+    assert build(checkout, linux_tarball) == built
+    assert (caplog.messages, built.path.stat().st_ino) == ([], inode)
 
 
 def kernel_that(does: str) -> dict[str, str]:
@@ -74,14 +69,13 @@ def kernel_that(does: str) -> dict[str, str]:
     ],
 )
 def test_the_first_boot_determines_whether_ptrace_is_needed(
-    checkout: Path, tmp_path: Path, does: str, because: str
+    checkout: Path, tmp_path: Path, does: str, because: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     rename_patch(checkout, kernel.IN_PROCESSES_PATCH)
-    say = Messages()
-    built = build(checkout, tarball_of(kernel_that(does), tmp_path / "linux.tar.xz"), say)
+    built = build(checkout, tarball_of(kernel_that(does), tmp_path / "linux.tar.xz"))
     assert because in built.ptrace_because
     assert bool(built.ptrace_because) == bool(because)
-    assert any("uses ptrace" in line for line in say) == bool(because)
+    assert any("uses ptrace" in line for line in caplog.messages) == bool(because)
     assert find_kernel(checkout) == built
 
 
@@ -126,14 +120,15 @@ def test_a_changed_input_gives_another_kernel(
 
 
 @pytest.mark.parametrize("harmed", ["linux", "calls.so", "built.json"])
-def test_a_damaged_kernel_is_rebuilt(checkout: Path, linux_tarball: Path, harmed: str) -> None:
+def test_a_damaged_kernel_is_rebuilt(
+    checkout: Path, linux_tarball: Path, harmed: str, caplog: pytest.LogCaptureFixture
+) -> None:
     rename_patch(checkout, kernel.CALLS_PATCH)
     built = build(checkout, linux_tarball)
     (built.path.parent / harmed).write_text("")
     assert find_kernel(checkout) is None
-    say = Messages()
-    assert build(checkout, linux_tarball, say) == built
-    assert any("damaged" in line for line in say)
+    assert build(checkout, linux_tarball) == built
+    assert any("damaged" in line for line in caplog.messages)
 
 
 def rename_patch(checkout: Path, name: str) -> None:
@@ -208,12 +203,16 @@ OTHER_CONTEXT = PATCH.replace(" good\n one\n", " bad\n one\n")
     ids=["with fuzz", "optional", "variant"],
 )
 def test_which_patches_apply(
-    tmp_path: Path, linux_tarball: Path, patches: dict[str, str], applied: str, note: str
+    tmp_path: Path,
+    linux_tarball: Path,
+    patches: dict[str, str],
+    applied: str,
+    note: str,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    say = Messages()
-    built = build(write_checkout(tmp_path / "root", patches), linux_tarball, say)
+    built = build(write_checkout(tmp_path / "root", patches), linux_tarball)
     assert built.patches == (applied,)
-    assert any(note in line for line in say)
+    assert any(note in line for line in caplog.messages)
 
 
 @pytest.mark.parametrize(
@@ -280,9 +279,10 @@ def test_a_killed_build_leaves_no_incomplete_result(
     slow = FILES | {"Makefile": MAKEFILE_THAT_WAITS}
     source = tarball_of(slow, tmp_path / "slow.tar.xz")
     code = (
-        "import sys; from pathlib import Path\n"
+        "import logging, sys; from pathlib import Path\n"
         "from onionlab.engines.uml.kernel import ensure_kernel\n"
-        "ensure_kernel(Path(sys.argv[1]), say=lambda line: print(line, flush=True))"
+        "logging.basicConfig(format='%(message)s', level='INFO', stream=sys.stdout)\n"
+        "ensure_kernel(Path(sys.argv[1]))"
     )
     process = subprocess.Popen(
         [sys.executable, "-c", code, str(checkout)],

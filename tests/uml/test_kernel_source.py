@@ -9,20 +9,23 @@ from pathlib import Path
 
 import pytest
 
-from onionlab.engines.uml.kernel_source import choose_package, obtain_source, unpack_source
+from onionlab.engines.uml.kernel_source import LINUX, choose_package, obtain_linux
 from onionlab.errors import UserError
+from onionlab.programs import sources
 from onionlab.programs.building import file_sha256
 from onionlab.programs.sources import Source
 
 from .conftest import FILES, tarball_of
 
 
-def quiet(_: str) -> None:
-    pass
-
-
 def obtain(root: Path, source: Path | None = None) -> Source:
-    return obtain_source(root, str(source) if source else None, quiet)
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("LINUX_SOURCE", str(source or ""))
+        return obtain_linux(root)
+
+
+def unpack_source(source: Source, destination: Path) -> str:
+    return sources.unpack_source(LINUX, source, destination)
 
 
 @pytest.mark.parametrize(

@@ -16,17 +16,18 @@ neither paths nor times: the same inputs result in the same bytes in every check
 from __future__ import annotations
 
 import json
+import logging
 import os
 import platform
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from analysis.formats.durable import put_in_place
 from onionlab.engines.uml.bootcheck import IN_PROCESSES, BootReport, check_boot, ptrace_reason
-from onionlab.engines.uml.kernel_source import ENVIRONMENT_VARIABLE, obtain_source, unpack_source
+from onionlab.engines.uml.kernel_source import LINUX, obtain_linux
 from onionlab.engines.uml.kernel_tree import (
     KernelPatch,
     apply_patches,
@@ -46,8 +47,9 @@ from onionlab.programs.building import (
     run_logged,
     work_directory,
 )
-from onionlab.programs.sources import Source
+from onionlab.programs.sources import Source, unpack_source
 
+LOG = logging.getLogger(__name__)
 FORMAT = 4
 """A part of every key. Increase it when the build procedure changes."""
 
@@ -106,7 +108,6 @@ class Inputs:
     calls: Path
     patches: tuple[KernelPatch, ...]
     toolchain: dict[str, str]
-    say: Callable[[str], None]
 
     def provenance(self) -> dict[str, Any]:
         """Return everything that determines a kernel's content, as JSON."""
@@ -134,7 +135,7 @@ def uml_directory(root: Path) -> Path:
     return build_directory(root) / "uml"
 
 
-def ensure_kernel(root: Path, *, say: Callable[[str], None]) -> BuiltKernel:
+def ensure_kernel(root: Path) -> BuiltKernel:
     """Build the kernel of the checkout ``root`` unless it exists.
 
     The source is the tarball or tree that LINUX_SOURCE specifies, and by default the distribution's
@@ -143,19 +144,19 @@ def ensure_kernel(root: Path, *, say: Callable[[str], None]) -> BuiltKernel:
     """
     check_machine()
     directory = uml_directory(root)
-    with build_lock(directory, "the kernel", say):
-        inputs = _prepare(root, directory, say)
+    with build_lock(directory, "the kernel"):
+        inputs = _prepare(root, directory)
         store = directory / "store" / inputs.key()
         built = _read_intact(store)
         if built is None:
             if store.exists():
-                say(f"{store} is damaged: rebuilding the kernel")
+                LOG.info("%s is damaged: rebuilding the kernel", store)
                 shutil.rmtree(store)
             built = _build(inputs, store)
         link = directory / "linux"
         target = Path("store") / store.name / "linux"
         if not link.is_symlink() or link.readlink() != target:
-            with work_directory(inputs) as work:
+            with work_directory(directory) as work:
                 (work / "linux").symlink_to(target)
                 (work / "linux").replace(link)
         return built
@@ -183,7 +184,7 @@ def missing_programs() -> list[str]:
     return [package for name, package in BUILD_PROGRAMS.items() if shutil.which(name) is None]
 
 
-def _prepare(root: Path, directory: Path, say: Callable[[str], None]) -> Inputs:
+def _prepare(root: Path, directory: Path) -> Inputs:
     absent = missing_programs()
     if absent:
         raise UserError(
@@ -193,7 +194,7 @@ def _prepare(root: Path, directory: Path, say: Callable[[str], None]) -> Inputs:
     configuration = root / "configs/uml"
     return Inputs(
         directory=directory,
-        source=obtain_source(directory, os.environ.get(ENVIRONMENT_VARIABLE), say),
+        source=obtain_linux(directory),
         fragment=configuration / "kernel.config",
         calls=configuration / "calls.c",
         patches=load_patches(configuration / "patches"),
@@ -202,7 +203,6 @@ def _prepare(root: Path, directory: Path, say: Callable[[str], None]) -> Inputs:
             "linker": first_line("ld", "--version"),
             "libc": first_line("ldd", "--version"),
         },
-        say=say,
     )
 
 
@@ -232,16 +232,16 @@ def _from_record(store: Path, record: dict[str, Any]) -> BuiltKernel:
 
 def _build(inputs: Inputs, store: Path) -> BuiltKernel:
     _check_disk(inputs.directory)
-    log = new_log(inputs, "kernel")
-    with building_directory(inputs) as work:
+    log = new_log(inputs.directory, "kernel")
+    with building_directory(inputs.directory) as work:
         tree = work / "tree"
-        inputs.say("the kernel: unpacking")
-        version = unpack_source(inputs.source, tree)
-        patches = apply_patches(tree, inputs.patches, inputs.source.path.name, inputs.say)
-        inputs.say(f"Linux {version}: building the kernel of the embedded engine")
-        configure(inputs, inputs.fragment, tree, log)
+        LOG.info("the kernel: unpacking")
+        version = unpack_source(LINUX, inputs.source, tree)
+        patches = apply_patches(tree, inputs.patches, inputs.source.path.name)
+        LOG.info("Linux %s: building the kernel of the embedded engine", version)
+        configure(inputs.fragment, tree, log)
         command = [*make_command(tree), f"-j{len(os.sched_getaffinity(0))}", "linux"]
-        run_logged(inputs, command, tree, log, "the kernel: compile")
+        run_logged(command, tree, log, "the kernel: compile")
         staged = work / "staged"
         staged.mkdir()
         # Keep the symbols: a profile of a simulation uses them for the kernel's functions.
@@ -251,13 +251,13 @@ def _build(inputs: Inputs, store: Path) -> BuiltKernel:
         if CALLS_PATCH in patches:
             calls = staged / CALLS
             command = ["gcc", *CALLS_FLAGS, "-o", str(calls), str(inputs.calls)]
-            run_logged(inputs, command, work, log, "the kernel: calls")
+            run_logged(command, work, log, "the kernel: calls")
             calls_sha256 = file_sha256(calls)
         boot, ptrace_because = _boot(inputs, kernel, patches)
-        inputs.say(f"the kernel: boots in {boot.wall_s:.1f} s")
+        LOG.info("the kernel: boots in %.1f s", boot.wall_s)
         if ptrace_because:
-            inputs.say(
-                f"the kernel: uses ptrace, which makes runs up to twice as slow: {ptrace_because}"
+            LOG.info(
+                "the kernel: uses ptrace, which makes runs up to twice as slow: %s", ptrace_because
             )
         record = {
             "format": FORMAT,
@@ -273,7 +273,7 @@ def _build(inputs: Inputs, store: Path) -> BuiltKernel:
         shutil.copy2(tree / ".config", staged / "config")
         store.parent.mkdir(exist_ok=True)
         put_in_place(staged, store)
-    inputs.say(f"the kernel: done, SHA-256 {record['sha256']}")
+    LOG.info("the kernel: done, SHA-256 %s", record["sha256"])
     return _from_record(store, record)
 
 
@@ -282,13 +282,15 @@ def _boot(inputs: Inputs, kernel: Path, patches: Sequence[str]) -> tuple[BootRep
 
     Raises UserError if it does not boot, not even with ptrace.
     """
-    log = new_log(inputs, "boot")
+    log = new_log(inputs.directory, "boot")
     if IN_PROCESSES_PATCH not in patches:
         return check_boot(kernel, log), "this version of Linux lacks the patch"
     try:
         boot = check_boot(kernel, log, arguments=(IN_PROCESSES,))
     except UserError as error:
-        return check_boot(kernel, new_log(inputs, "boot-ptrace")), f"{error.message}, see {log}"
+        return check_boot(
+            kernel, new_log(inputs.directory, "boot-ptrace")
+        ), f"{error.message}, see {log}"
     return boot, ptrace_reason(boot.output)
 
 

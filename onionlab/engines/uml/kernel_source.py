@@ -7,11 +7,9 @@ change to the system's sources is needed. The package contains one tarball, whic
 from __future__ import annotations
 
 import fnmatch
-import lzma
+import logging
 import re
 import subprocess
-import tarfile
-import zlib
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -20,15 +18,14 @@ from analysis.formats.scratch import scratch_folder
 from onionlab.errors import UserError
 from onionlab.programs.apt import PrivateApt, store_fetched
 from onionlab.programs.building import file_sha256
-from onionlab.programs.sources import Program, Source, fetched_source, user_source
-from onionlab.programs.trees import Configured, copy_files, tree_files
+from onionlab.programs.sources import Program, Source, obtain_source
 
+LOG = logging.getLogger(__name__)
 ENVIRONMENT_VARIABLE = "LINUX_SOURCE"
 SOURCE_HINT = (
     "To build from your own source, specify a tarball or an unpacked tree: "
     f"{ENVIRONMENT_VARIABLE}=/path/to/linux-6.12.tar.xz (releases: https://www.kernel.org/)."
 )
-CONFIGURED = Configured(".config", "make mrproper")
 
 OLDEST = (6, 8)
 """The oldest version that the patches apply to."""
@@ -64,38 +61,22 @@ UNNEEDED = (
     "tools/perf/*",
     "tools/testing/*",
 )
-_UNNEEDED = re.compile("|".join(fnmatch.translate(pattern) for pattern in UNNEEDED))
 
 
-def obtain_source(directory: Path, linux_source: str | None, say: Callable[[str], None]) -> Source:
+def obtain_linux(directory: Path) -> Source:
     """Return Linux's source; fetch it to ``directory`` first if necessary. Raises UserError.
 
-    linux_source: a tarball or a tree; None or empty for the newest suitable package. A fetched
-    package is kept, so that a later build results in the same kernel.
+    The source is the tarball or the tree that LINUX_SOURCE specifies, and by default the newest
+    suitable package. A fetched package is kept, so that a later build results in the same kernel.
     """
-    if linux_source:
-        return user_source(LINUX, linux_source)
-    cache = directory / "source"
-    return fetched_source(LINUX, cache, say) or _fetch_package(cache, say)
-
-
-def unpack_source(source: Source, destination: Path) -> str:
-    """Unpack the needed part of the source to a new folder. Return Linux's version.
-
-    Raises UserError if the tarball is truncated or damaged, or is not Linux's source.
-    """
-    destination.mkdir(parents=True)
-    if source.kind == "tree":
-        copy_files(source.path, _needed_files(source.path), destination)
-    else:
-        _unpack_tarball(source.path, destination)
-    return linux_version(destination, source.path)
+    return obtain_source(LINUX, directory / "source", fetch=_fetch_package)
 
 
 def linux_version(tree: Path, origin: Path) -> str:
     """Return Linux's version according to the Makefile in ``tree``.
 
-    Raises UserError if ``origin``, the source of the tree, is not Linux's source.
+    Raises:
+        UserError: ``origin``, the source of the tree, is not Linux's source.
     """
     try:
         text = (tree / "Makefile").read_text(encoding="utf-8", errors="replace")
@@ -113,36 +94,28 @@ def linux_version(tree: Path, origin: Path) -> str:
     return ".".join(str(number) for number in numbers)
 
 
-def _needed_files(tree: Path) -> list[Path]:
-    return [name for name in tree_files(tree, CONFIGURED) if not _UNNEEDED.match(name.as_posix())]
-
-
+_UNNEEDED = re.compile("|".join(fnmatch.translate(one) for one in UNNEEDED))
 LINUX = Program(
     name="Linux",
     variable=ENVIRONMENT_VARIABLE,
-    accepts="It accepts a tarball or an unpacked tree; by default a linux-source package is "
-    "fetched with apt.",
-    tree_version=linux_version,
-    tree_files=_needed_files,
+    hint=SOURCE_HINT,
+    version=linux_version,
+    configured=(".config", "make mrproper"),
+    is_needed=lambda name: not _UNNEEDED.match(name.as_posix()),
 )
 
 
-def _unpack_tarball(tarball: Path, destination: Path) -> None:
-    """Unpack the needed files without the top-level folder, with any compression."""
-    try:
-        with tarfile.open(tarball) as content:
-            for member in content:
-                member.name = member.name.partition("/")[2]
-                if member.name and not _UNNEEDED.match(member.name):
-                    content.extract(member, destination, filter="data")
-    except (OSError, EOFError, lzma.LZMAError, zlib.error, tarfile.TarError) as error:
-        raise UserError(f"{tarball} is truncated or damaged: {error}", SOURCE_HINT) from error
+# The distribution's package
 
 
 def choose_package(names: Iterable[str]) -> str | None:
-    """Return the newest tested package, or otherwise the oldest one that is newer, if any.
+    """Return the newest tested package, or otherwise the oldest one that is newer.
 
-    names: packages such as ``linux-source-6.12`` (Debian) or ``linux-source-6.8.0`` (Ubuntu).
+    Args:
+        names: Packages such as ``linux-source-6.12`` (Debian) or ``linux-source-6.8.0`` (Ubuntu).
+
+    Returns:
+        None if no package is new enough.
     """
     versions = {
         (int(match[1]), int(match[2])): match[0]
@@ -156,7 +129,11 @@ def choose_package(names: Iterable[str]) -> str | None:
 
 
 def offered_packages(apt_cache: Callable[..., str]) -> list[str]:
-    """Return the ``linux-source-VERSION`` packages in the output of apt-cache."""
+    """Return the ``linux-source-VERSION`` packages that apt offers.
+
+    Args:
+        apt_cache: Runs apt-cache with its arguments and returns the output.
+    """
     return sorted(
         name
         for name in apt_cache("pkgnames", "linux-source-").split()
@@ -164,12 +141,12 @@ def offered_packages(apt_cache: Callable[..., str]) -> list[str]:
     )
 
 
-def _fetch_package(cache: Path, say: Callable[[str], None]) -> Source:
+def _fetch_package(cache: Path) -> tuple[Path, dict[str, Any]]:
     cache.parent.mkdir(parents=True, exist_ok=True)
     log = cache.parent / "logs" / "source.log"
-    say("fetching Linux's source package with apt (about 150 MB)")
+    LOG.info("fetching Linux's source package with apt (about 150 MB)")
     with scratch_folder(cache.parent, ".fetch-") as work:
-        apt = PrivateApt(work, log, "Linux's source package", archives="deb", hint=SOURCE_HINT)
+        apt = PrivateApt(work, log, "Linux's source package", sources=False, hint=SOURCE_HINT)
         updated = apt.get("update")
         offered = offered_packages(apt.cache)
         package = choose_package(offered)
@@ -191,8 +168,9 @@ def _fetch_package(cache: Path, say: Callable[[str], None]) -> Source:
             )
         facts, tarball = _open_package(work, package)
         tarball = store_fetched(cache, work, [tarball], facts)
-    say(f"Linux {facts['version']} ({package} {facts['package_version']}, {facts['file']})")
-    return Source("debian", tarball, facts["version"], facts["sha256"], facts)
+    names = facts["version"], package, facts["package_version"], facts["file"]
+    LOG.info("Linux %s (%s %s, %s)", *names)
+    return tarball, facts
 
 
 def _open_package(work: Path, package: str) -> tuple[dict[str, Any], Path]:

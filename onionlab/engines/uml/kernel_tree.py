@@ -5,18 +5,20 @@ A patch may have variants for different versions of Linux. The first one that ap
 
 from __future__ import annotations
 
+import logging
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
 from onionlab.engines.uml.kernel_source import ENVIRONMENT_VARIABLE, linux_version
 from onionlab.errors import UserError
-from onionlab.programs.building import BuildContext, apply_patch, patch_problem, run_logged
+from onionlab.programs.building import apply_patch, patch_problem, run_logged
 from onionlab.programs.compiler_cache import through_cache
 from onionlab.programs.patches import Patch
 
+LOG = logging.getLogger(__name__)
 PATCHES_HINT = (
     "Use a source that the patches in configs/uml/patches apply to: "
     f"{ENVIRONMENT_VARIABLE}=/path/to/linux-6.12.tar.xz."
@@ -59,9 +61,7 @@ def load_patches(directory: Path) -> tuple[KernelPatch, ...]:
     return tuple(found)
 
 
-def apply_patches(
-    tree: Path, patches: Iterable[KernelPatch], origin: str, say: Callable[[str], None]
-) -> list[str]:
+def apply_patches(tree: Path, patches: Iterable[KernelPatch], origin: str) -> list[str]:
     """Apply all patches that fit to Linux's tree. Return the names of the applied patches.
 
     origin: the origin of the tree, for messages. Raises UserError if a required patch does not
@@ -83,11 +83,11 @@ def apply_patches(
             apply_patch(tree, one, origin, PATCHES_HINT, fuzz=fuzz)
             applied.append(patch.name)
             if fuzz:
-                say(f"the kernel: {patch.name} applies to {origin} with fuzz")
+                LOG.info("the kernel: %s applies to %s with fuzz", patch.name, origin)
         elif patch.required:
             apply_patch(tree, patch.variants[0], origin, PATCHES_HINT)
         else:
-            say(f"the kernel: {patch.name} does not apply to this version and is omitted")
+            LOG.info("the kernel: %s does not apply to this version and is omitted", patch.name)
     return applied
 
 
@@ -114,7 +114,7 @@ def make_command(tree: Path) -> list[str]:
     return ["make", "-s", "ARCH=um", compiler, *FIXED_IDENTITY, *UNUSED_TOOLS, flags]
 
 
-def configure(context: BuildContext, fragment: Path, tree: Path, log: Path) -> None:
+def configure(fragment: Path, tree: Path, log: Path) -> None:
     """Generate ``.config`` in ``tree`` from the fragment.
 
     Raises UserError if Kconfig does not accept an option of the fragment.
@@ -124,7 +124,7 @@ def configure(context: BuildContext, fragment: Path, tree: Path, log: Path) -> N
     asked = tree.parent / "asked.config"
     asked.write_text("".join(line + "\n" for line in wanted), encoding="utf-8")
     command = [*make_command(tree), f"KCONFIG_ALLCONFIG={asked}", "allnoconfig"]
-    run_logged(context, command, tree, log, "the kernel: configure")
+    run_logged(command, tree, log, "the kernel: configure")
     content = (tree / ".config").read_text(encoding="utf-8")
     missing = missing_options(wanted, content)
     if missing:

@@ -13,10 +13,13 @@ in place by one rename, so a killed build is never mistaken for a complete one.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import logging
 import os
+import re
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +28,7 @@ from analysis.formats.durable import put_in_place
 from onionlab.errors import UserError
 from onionlab.paths import build_directory
 from onionlab.programs.building import (
+    BuiltProgram,
     apply_patch,
     build_lock,
     building_directory,
@@ -38,7 +42,6 @@ from onionlab.programs.building import (
     run_logged,
 )
 from onionlab.programs.compiler_cache import through_cache
-from onionlab.programs.libtorrent.source import ENVIRONMENT_VARIABLE, obtain_source, unpack_source
 from onionlab.programs.libtorrent.variants import (
     FOLDER,
     PeerVariant,
@@ -47,38 +50,51 @@ from onionlab.programs.libtorrent.variants import (
     load_variant_series,
 )
 from onionlab.programs.patches import Series
-from onionlab.programs.sources import Source
+from onionlab.programs.sources import Program, Source, obtain_source, unpack_source
 from onionlab.programs.system_packages import install_packages
 
+LOG = logging.getLogger(__name__)
 FORMAT = 1
 """A part of every key. Increase it when the build procedure changes."""
 
 PROGRAM = "libtorrent-peer"
 COMPILER = "g++"
 BOOST = Path("/usr/include/boost/version.hpp")
+VARIABLE = "LIBTORRENT_SOURCE"
+SOURCE_HINT = (
+    "To build from your own source, specify a release tarball: "
+    f"{VARIABLE}=/path/to/libtorrent-rasterbar-2.0.x.tar.gz "
+    "(releases: https://github.com/arvidn/libtorrent/releases)."
+)
 PATCHES_HINT = (
     "The patches are written for libtorrent 2.0.8. Use a source that they apply to: "
-    f"{ENVIRONMENT_VARIABLE}=/path/to/libtorrent-rasterbar-2.0.x.tar.gz."
+    f"{VARIABLE}=/path/to/libtorrent-rasterbar-2.0.x.tar.gz."
 )
 
 
-@dataclass(frozen=True)
-class BuiltPeer:
-    """One finished build.
+def libtorrent_version(tree: Path, origin: Path) -> str:
+    """Return the version according to libtorrent's header.
 
-    Attributes:
-        variant: The variant's name.
-        path: The executable, ``libtorrent-peer-VARIANT``.
-        sha256: SHA-256 of the executable.
-        version: libtorrent's version, e.g. ``2.0.8``.
-        source: Provenance (source, patches, compiler, options) as JSON, for manifests.
+    Raises:
+        UserError: ``origin``, the source of the tree, is not libtorrent's source.
     """
+    try:
+        text = (tree / "include/libtorrent/version.hpp").read_text("utf-8", errors="replace")
+    except OSError:
+        text = ""
+    numbers = dict(re.findall(r"LIBTORRENT_VERSION_(MAJOR|MINOR|TINY) (\d+)", text))
+    if len(numbers) < 3:
+        raise UserError(f"{origin} is not libtorrent's source: it has no version.hpp", SOURCE_HINT)
+    return ".".join(numbers[part] for part in ("MAJOR", "MINOR", "TINY"))
 
-    variant: str
-    path: Path
-    sha256: str
-    version: str
-    source: dict[str, Any]
+
+LIBTORRENT = Program(
+    name="libtorrent",
+    variable=VARIABLE,
+    hint=SOURCE_HINT,
+    version=libtorrent_version,
+    package="libtorrent-rasterbar",
+)
 
 
 @dataclass(frozen=True)
@@ -86,7 +102,7 @@ class _Inputs:
     """The inputs that all builds of one call share.
 
     Attributes:
-        own: This project's files that are compiled with libtorrent.
+        own: This project's files that are compiled with libtorrent, by their paths in its tree.
         wanted: The variants to build.
     """
 
@@ -96,7 +112,6 @@ class _Inputs:
     wanted: tuple[PeerVariant, ...]
     toolchain: dict[str, str]
     jobs: int
-    say: Callable[[str], None]
 
     @property
     def directory(self) -> Path:
@@ -110,8 +125,8 @@ def peer_program(variant: str) -> str:
 
 
 def ensure_peers(
-    root: Path, names: Iterable[str], *, say: Callable[[str], None], jobs: int | None = None
-) -> dict[str, BuiltPeer]:
+    root: Path, names: Iterable[str], *, jobs: int | None = None
+) -> dict[str, BuiltProgram]:
     """Build the variants ``names`` unless they exist. Return the builds by variant.
 
     The first build compiles about a hundred files, which takes about five minutes on one CPU.
@@ -119,7 +134,6 @@ def ensure_peers(
     Args:
         root: The checkout.
         names: Variants of ``libtorrent-patches/variants.yaml``.
-        say: Receives progress, a line at a time.
         jobs: The number of parallel compilers; by default one per CPU.
 
     Raises:
@@ -134,24 +148,18 @@ def ensure_peers(
                 f"Variants in {FOLDER}/variants.yaml: {', '.join(variants)}.",
             )
     directory = build_directory(root) / "libtorrent"
-    with build_lock(directory, "libtorrent", say):
+    folder = root / FOLDER
+    own = [folder / "build.mk", *sorted((folder / "peer").glob("*.[ch]pp"))]
+    with build_lock(directory, "libtorrent"):
         inputs = _Inputs(
             root=root,
-            source=obtain_source(directory, os.environ.get(ENVIRONMENT_VARIABLE), say=say),
-            own=_read_peer_files(root),
+            source=obtain_source(LIBTORRENT, directory / "source"),
+            own={path.relative_to(folder).as_posix(): path.read_bytes() for path in own},
             wanted=tuple(variants[name] for name in names),
             toolchain=_toolchain(),
             jobs=jobs or len(os.sched_getaffinity(0)),
-            say=say,
         )
         return {name: _ensure_build(inputs, variants[name]) for name in names}
-
-
-def _read_peer_files(root: Path) -> dict[str, bytes]:
-    """Return the peer's source and its build rules, keyed by their paths in libtorrent's tree."""
-    folder = root / FOLDER
-    paths = [folder / "build.mk", *sorted((folder / "peer").glob("*.[ch]pp"))]
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
 
 
 def _toolchain() -> dict[str, str]:
@@ -166,16 +174,14 @@ def _toolchain() -> dict[str, str]:
             f"packages that libtorrent's build needs are missing: {names}",
             f"On Debian and Ubuntu: apt-get install {names}",
         )
-    compiler = first_line(COMPILER, "--version")
-    boost = BOOST.read_text("utf-8", errors="replace")
-    version = next(
-        (line.split()[-1] for line in boost.splitlines() if "define BOOST_LIB_VERSION" in line), ""
+    boost = re.search(
+        r'define BOOST_LIB_VERSION "(.*)"', BOOST.read_text("utf-8", errors="replace")
     )
     return {
-        "compiler": compiler,
+        "compiler": first_line(COMPILER, "--version"),
         "machine": first_line(COMPILER, "-dumpmachine"),
         "linker": first_line("ld", "--version"),
-        "boost": version.strip('"'),
+        "boost": boost[1] if boost else "",
     }
 
 
@@ -197,21 +203,18 @@ def _provenance(inputs: _Inputs, series: Iterable[Series], own: Iterable[str]) -
 
 def _key(inputs: _Inputs, provenance: dict[str, Any]) -> str:
     # Only the source's content matters: the same tarball from elsewhere is the same source.
-    decisive = {**provenance, "libtorrent": inputs.source.sha256, "format": FORMAT}
-    return hash_inputs(decisive)
+    return hash_inputs({**provenance, "libtorrent": inputs.source.sha256, "format": FORMAT})
 
 
-def _ensure_build(inputs: _Inputs, variant: PeerVariant) -> BuiltPeer:
+def _ensure_build(inputs: _Inputs, variant: PeerVariant) -> BuiltProgram:
     series = (base_series(inputs.root), *load_variant_series(inputs.root, variant))
     provenance = _provenance(inputs, series, inputs.own)
     store = inputs.directory / "store" / f"{variant.name}-{_key(inputs, provenance)}"
     program = peer_program(variant.name)
-    built = read_build(inputs, store, program)
+    built = read_build(store, program)
     if built is None:
         built = _build(inputs, variant, provenance, store)
-    return BuiltPeer(
-        variant.name, store / "bin" / program, built["sha256"], built["version"], built["source"]
-    )
+    return BuiltProgram(store / "bin" / program, built["version"], built["sha256"], built["source"])
 
 
 def _build(
@@ -219,14 +222,12 @@ def _build(
 ) -> dict[str, Any]:
     program = peer_program(variant.name)
     base, version = _ensure_base(inputs)
-    own = load_variant_series(inputs.root, variant)
-    with patched_copy(inputs, base, own, inputs.source.path.name, PATCHES_HINT) as tree:
+    with _patched_copy(inputs, base, variant) as tree:
         for name, content in inputs.own.items():
             (tree / name).parent.mkdir(exist_ok=True)
             (tree / name).write_bytes(content)
-        _make(inputs, tree, PROGRAM, program, new_log(inputs, program))
+        _make(inputs, tree, PROGRAM, program, new_log(inputs.directory, program))
         return put_build(
-            inputs,
             tree.parent,
             store,
             {program: tree / PROGRAM},
@@ -236,27 +237,31 @@ def _build(
         )
 
 
+def _patched_copy(
+    inputs: _Inputs, base: Path, variant: PeerVariant
+) -> contextlib.AbstractContextManager[Path]:
+    own = load_variant_series(inputs.root, variant)
+    return patched_copy(inputs.directory, base, own, inputs.source.path.name, PATCHES_HINT)
+
+
 def _ensure_base(inputs: _Inputs) -> tuple[Path, str]:
     """Return the compiled tree with the observer, which must not be modified, and its version."""
     series = base_series(inputs.root)
-    key = _key(inputs, _provenance(inputs, [series], ["build.mk"]))
-    base = inputs.directory / "base" / key
-    tree = base / "tree"
-    record = base / "version"
+    base = inputs.directory / "base" / _key(inputs, _provenance(inputs, [series], ["build.mk"]))
+    tree, record = base / "tree", base / "version"
     if tree.is_dir() and record.is_file():
         return tree, record.read_text(encoding="utf-8")
-    log = new_log(inputs, "base")
-    with building_directory(inputs) as work:
+    log = new_log(inputs.directory, "base")
+    with building_directory(inputs.directory) as work:
         staged = work / "base"
         staged.mkdir()
-        version = unpack_source(inputs.source, staged / "tree")
-        inputs.say(f"libtorrent {version}: building the base that all variants start from")
+        version = unpack_source(LIBTORRENT, inputs.source, staged / "tree")
+        LOG.info("libtorrent %s: building the base that all variants start from", version)
         for patch in series.patches:
             apply_patch(staged / "tree", patch, inputs.source.path.name, PATCHES_HINT)
         # Check that all patches apply before compiling the library.
         for variant in inputs.wanted:
-            own = load_variant_series(inputs.root, variant)
-            with patched_copy(inputs, staged / "tree", own, inputs.source.path.name, PATCHES_HINT):
+            with _patched_copy(inputs, staged / "tree", variant):
                 pass
         (staged / "tree" / "build.mk").write_bytes(inputs.own["build.mk"])
         _make(inputs, staged / "tree", "library", f"libtorrent {version}", log)
@@ -270,4 +275,4 @@ def _ensure_base(inputs: _Inputs) -> tuple[Path, str]:
 def _make(inputs: _Inputs, tree: Path, target: str, what: str, log: Path) -> None:
     compiler = f"CXX={through_cache(COMPILER)}"
     command = ["make", "-f", "build.mk", f"-j{inputs.jobs}", compiler, target]
-    run_logged(inputs, command, tree, log, f"{what}: compile")
+    run_logged(command, tree, log, f"{what}: compile")

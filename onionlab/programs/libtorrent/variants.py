@@ -6,7 +6,6 @@ file's comments explain each key.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -16,7 +15,6 @@ from onionlab.programs.patches import Series, load_series
 from onionlab.programs.registry import (
     Name,
     VariantDisplay,
-    VariantDisplayModel,
     find_indistinguishable_styles,
     read_registry,
 )
@@ -26,7 +24,7 @@ FOLDER = "libtorrent-patches"
 OBSERVER = "observer"
 
 
-class _Entry(VariantDisplayModel):
+class _Entry(VariantDisplay):
     series: tuple[Name, ...] = key(strict=False, description="folders of patches")
     rule: Annotated[str, Field(pattern=r"^[a-z-]+$")] = key(
         description="what a peer names as its request rule"
@@ -37,17 +35,10 @@ class _File(Model):
     variants: dict[Name, _Entry] = Field(min_length=1, description="variants")
 
 
-@dataclass(frozen=True)
-class PeerVariant(VariantDisplay):
-    """One variant of libtorrent.
+class PeerVariant(_Entry):
+    """One variant of libtorrent, with its name."""
 
-    Attributes:
-        series: Folders of its patches, applied after the observer.
-        rule: The request rule that its peers report.
-    """
-
-    series: tuple[str, ...]
-    rule: str
+    name: str
 
 
 def load_peer_variants(root: Path) -> dict[str, PeerVariant]:

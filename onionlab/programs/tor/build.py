@@ -23,14 +23,14 @@ from __future__ import annotations
 import functools
 import re
 import subprocess
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from onionlab.errors import UserError
-from onionlab.paths import build_directory
 from onionlab.programs.building import (
+    BuiltProgram,
     build_lock,
     intact_build,
     put_build,
@@ -38,24 +38,24 @@ from onionlab.programs.building import (
     work_directory,
 )
 from onionlab.programs.patches import Series
+from onionlab.programs.sources import find_source
 from onionlab.programs.tor.build_trees import (
     COMPILED,
     FORMAT,
     PROGRAMS,
+    TOR,
     Inputs,
-    base_directory,
     build_key,
     check_patches_apply,
     compile_targets,
     ensure_base,
     ensure_configured,
     find_toolchain,
-    named_source,
     patched_tree,
     prepare,
     provenance,
+    tor_directory,
 )
-from onionlab.programs.tor.source import existing_source
 from onionlab.programs.tor.variants import STOCK, load_variants, tor_series
 
 MIN_SERIES_FOR_BASE = 3
@@ -73,37 +73,22 @@ the compiler turns into instructions, so an executable does not contain them as 
 
 
 @dataclass(frozen=True)
-class BuiltTor:
-    """One finished build.
+class BuiltTor(BuiltProgram):
+    """One finished build: ``build/tor/SERIES/bin/tor-SERIES``, in one folder with ``tor-gencert``.
 
-    Attributes:
-        series: The patch series; None for Tor as released.
-        tor: The executable, ``build/tor/SERIES/bin/tor-SERIES``, in one folder with
-            ``tor-gencert``.
-        sha256: SHA-256 of the executable.
-        version: The version that the executable reports, e.g. ``0.4.9.11``.
-        source: Provenance (source, patches, compiler, options) as JSON, for manifests.
+    series: the patch series; None for Tor as released.
     """
 
     series: str | None
-    tor: Path
-    sha256: str
-    version: str
-    source: dict[str, Any]
-
-    @property
-    def path(self) -> Path:
-        """The executable, under the name that all kinds of builds have in common."""
-        return self.tor
 
     @property
     def torrc_options(self) -> frozenset[str]:
         """The torrc options that the executable supports."""
-        return _torrc_options(self.tor, self.sha256)
+        return _torrc_options(self.path, self.sha256)
 
     def unread_parameters(self, names: Iterable[str]) -> list[str]:
         """Return the consensus parameters among ``names`` that the executable does not read."""
-        program = _program(self.tor, self.sha256)
+        program = _program(self.path, self.sha256)
         # Tor does not list its parameters. Each name is a C string of the executable.
         return [
             name
@@ -114,14 +99,13 @@ class BuiltTor:
     @property
     def gencert(self) -> Path:
         """``tor-gencert`` of the same build."""
-        return self.tor.with_name(GENCERT)
+        return self.path.with_name(GENCERT)
 
 
 def ensure_variants(
     root: Path,
     names: Iterable[str],
     *,
-    say: Callable[[str], None],
     tor_source: str | None = None,
     update_source: bool = False,
     jobs: int | None = None,
@@ -131,7 +115,6 @@ def ensure_variants(
     Args:
         root: The checkout.
         names: Variants of ``tor-patches/variants.yaml``.
-        say: Receives progress, a line at a time.
         tor_source: Tarball or tree to build from; by default the variable TOR_SOURCE, and Debian's
             source package if that is not set either.
         update_source: Fetch the current source package even if one was fetched before.
@@ -148,13 +131,9 @@ def ensure_variants(
                 f"unknown variant {name!r}",
                 f"Variants in tor-patches/variants.yaml: {', '.join(variants)}.",
             )
+    series = {variants[name].series for name in names}
     builds = ensure_series(
-        root,
-        {variants[name].series for name in names},
-        say=say,
-        tor_source=tor_source,
-        update_source=update_source,
-        jobs=jobs,
+        root, series, tor_source=tor_source, update_source=update_source, jobs=jobs
     )
     return {name: builds[variants[name].series] for name in names}
 
@@ -163,7 +142,6 @@ def ensure_series(
     root: Path,
     wanted: Iterable[str | None],
     *,
-    say: Callable[[str], None],
     tor_source: str | None = None,
     update_source: bool = False,
     jobs: int | None = None,
@@ -175,13 +153,11 @@ def ensure_series(
     }
     if not update_source:
         # Finished builds do not change, so use them without waiting for the build lock.
-        finished = _finished(root, series, tor_source, say)
+        finished = _finished(root, series, tor_source)
         if finished is not None:
             return finished
-    with build_lock(build_directory(root) / "tor", "Tor", say):
-        inputs = prepare(
-            root, say=say, tor_source=tor_source, update_source=update_source, jobs=jobs
-        )
+    with build_lock(tor_directory(root), "Tor"):
+        inputs = prepare(root, tor_source=tor_source, update_source=update_source, jobs=jobs)
         missing = [one for one in series.values() if _read(inputs, one) is None]
         if len(missing) > 1:
             check_patches_apply(inputs, filter(None, missing))
@@ -191,16 +167,13 @@ def ensure_series(
 
 
 def _finished(
-    root: Path,
-    series: Mapping[str | None, Series | None],
-    tor_source: str | None,
-    say: Callable[[str], None],
+    root: Path, series: Mapping[str | None, Series | None], tor_source: str | None
 ) -> dict[str | None, BuiltTor] | None:
     """Return the builds of all series, or None if one is missing."""
-    source = existing_source(root, named_source(tor_source))
+    source = find_source(TOR, tor_directory(root) / "source", tor_source)
     if source is None:
         return None
-    inputs = Inputs(root=root, source=source, toolchain=find_toolchain(), jobs=1, say=say)
+    inputs = Inputs(root, source, find_toolchain())
     builds: dict[str | None, BuiltTor] = {}
     for name, one in series.items():
         link, target = _places(inputs, one)
@@ -209,9 +182,6 @@ def _finished(
             return None
         builds[name] = _built_tor(link, one, built)
     return builds
-
-
-# The finished builds
 
 
 def series_name(series: Series | None) -> str:
@@ -227,7 +197,7 @@ def _places(inputs: Inputs, series: Series | None) -> tuple[Path, Path]:
 
 def _read(inputs: Inputs, series: Series | None) -> dict[str, Any] | None:
     store = inputs.directory / _places(inputs, series)[1]
-    return read_build(inputs, store, f"tor-{series_name(series)}", GENCERT)
+    return read_build(store, f"tor-{series_name(series)}", GENCERT)
 
 
 def _ensure_build(inputs: Inputs, series: Series | None) -> BuiltTor:
@@ -237,7 +207,7 @@ def _ensure_build(inputs: Inputs, series: Series | None) -> BuiltTor:
     if built is None:
         built = _build(inputs, series, inputs.directory / target)
     if not link.is_symlink() or link.readlink() != target:
-        with work_directory(inputs) as work:
+        with work_directory(inputs.directory) as work:
             (work / name).symlink_to(target)
             (work / name).replace(link)
     return _built_tor(link, series, built)
@@ -245,23 +215,22 @@ def _ensure_build(inputs: Inputs, series: Series | None) -> BuiltTor:
 
 def _built_tor(link: Path, series: Series | None, built: Mapping[str, Any]) -> BuiltTor:
     return BuiltTor(
-        series=None if series is None else series.name,
-        tor=link / "bin" / f"tor-{series_name(series)}",
-        sha256=built["sha256"],
+        path=link / "bin" / f"tor-{series_name(series)}",
         version=built["version"],
+        sha256=built["sha256"],
         source=built["source"],
+        series=None if series is None else series.name,
     )
 
 
 def _build(inputs: Inputs, series: Series | None, store: Path) -> dict[str, Any]:
     name = series_name(series)
-    compiled = base_directory(inputs) / COMPILED
+    compiled = inputs.base / COMPILED
     start = compiled if compiled.is_dir() else ensure_configured(inputs)
     with patched_tree(inputs, start, series) as tree:
         if series is not None:
             compile_targets(inputs, tree, PROGRAMS, f"tor-{name}")
         return put_build(
-            inputs,
             tree.parent,
             store,
             {f"tor-{name}": tree / "src/app/tor", GENCERT: tree / "src/tools/tor-gencert"},

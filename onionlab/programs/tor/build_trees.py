@@ -7,9 +7,10 @@ it. build.py describes the directory layout.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,14 +28,16 @@ from onionlab.programs.building import (
 )
 from onionlab.programs.compiler_cache import through_cache
 from onionlab.programs.patches import Series
-from onionlab.programs.sources import Source
-from onionlab.programs.tor.source import obtain_source, unpack_source
+from onionlab.programs.sources import Program, Source, obtain_source, unpack_source
 
+LOG = logging.getLogger(__name__)
 FORMAT = 1
 """A part of every key. Increase it when the build procedure changes."""
 
 PROGRAMS = ("src/app/tor", "src/tools/tor-gencert")
 UNIT_TESTS = "src/test/test"
+CONFIGURED, COMPILED, WITH_TESTS = "configured", "tree", "unit-tests"
+"""Names of the base trees."""
 
 # The choices are the same on every machine, independent of installed libraries, because a relay's
 # features must not depend on who built it. A simulated network needs no compression other than
@@ -57,6 +60,8 @@ CONFIGURE_OPTIONS = (
     "ac_cv_lib_cap_cap_init=no",
     "ac_cv_header_sys_capability_h=no",
 )
+HARDENED_OPTION = "--enable-fragile-hardening"
+"""Tor's option for AddressSanitizer and UndefinedBehaviorSanitizer."""
 # configure would record the absolute path of its helper `missing` here, and a copied tree would run
 # the helper of the original tree.
 AUTOTOOLS = ("ACLOCAL=aclocal", "AUTOCONF=autoconf", "AUTOHEADER=autoheader", "AUTOMAKE=automake")
@@ -66,9 +71,11 @@ show function names.
 """
 QUICK_CFLAGS = "-O0"
 """The flags for unit tests that have to compile quickly."""
-HARDENED_OPTION = "--enable-fragile-hardening"
-"""Tor's option for AddressSanitizer and UndefinedBehaviorSanitizer."""
 
+SOURCE_HINT = (
+    "To build from your own source, specify a release tarball or an unpacked tree: "
+    "TOR_SOURCE=/path/to/tor-0.4.9.x.tar.gz (releases: https://dist.torproject.org/)."
+)
 PATCHES_HINT = (
     "The patches are written for Tor 0.4.9. For another version, update the series or "
     "use a source that it applies to: TOR_SOURCE=/path/to/tor-0.4.9.x.tar.gz."
@@ -86,121 +93,119 @@ class Toolchain:
 
 @dataclass(frozen=True)
 class Inputs:
-    """The inputs that all builds of one call share."""
+    """The inputs that all builds of one call share.
+
+    hardened: whether AddressSanitizer and UndefinedBehaviorSanitizer are enabled.
+    """
 
     root: Path
     source: Source
     toolchain: Toolchain
-    jobs: int
-    say: Callable[[str], None]
+    jobs: int = 1
+    hardened: bool = False
 
     @property
     def directory(self) -> Path:
         """``build/tor``."""
-        return build_directory(self.root) / "tor"
+        return tor_directory(self.root)
+
+    @property
+    def title(self) -> str:
+        """Tor as released, for messages."""
+        return "Tor with AddressSanitizer" if self.hardened else "Tor"
+
+    @property
+    def kind(self) -> str:
+        """The same for names of files."""
+        return "hardened" if self.hardened else "plain"
+
+    @property
+    def base(self) -> Path:
+        """The directory of the trees that all builds start from."""
+        return self.directory / "base" / f"{self.kind}-{build_key(self, None)}"
+
+    @property
+    def configure_options(self) -> list[str]:
+        """The options of configure."""
+        return [*CONFIGURE_OPTIONS, *([HARDENED_OPTION] if self.hardened else [])]
 
 
-def named_source(tor_source: str | None) -> str | None:
-    """Return the user's own source: the argument, else the variable TOR_SOURCE."""
-    return tor_source if tor_source is not None else os.environ.get("TOR_SOURCE")
+def tor_directory(root: Path) -> Path:
+    """Return the folder of Tor's source and builds."""
+    return build_directory(root) / "tor"
+
+
+def tor_version(tree: Path, origin: Path) -> str:
+    """Return Tor's version according to ``configure.ac`` in ``tree``.
+
+    Raises:
+        UserError: ``origin``, the source of the tree, is not Tor's source.
+    """
+    try:
+        text = (tree / "configure.ac").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        text = ""
+    match = re.search(r"^AC_INIT\(\[tor\],\s*\[([^\]]+)\]\)", text, re.MULTILINE)
+    if match is None:
+        raise UserError(
+            f"{origin} is not Tor's source: no configure.ac that names tor", SOURCE_HINT
+        )
+    return match[1]
+
+
+TOR = Program(
+    name="Tor",
+    variable="TOR_SOURCE",
+    hint=SOURCE_HINT,
+    version=tor_version,
+    package="tor",
+    configured=("config.status", "make distclean"),
+)
 
 
 def prepare(
     root: Path,
     *,
-    say: Callable[[str], None],
     tor_source: str | None = None,
     update_source: bool = False,
     jobs: int | None = None,
 ) -> Inputs:
     """Prepare source and toolchain for builds. The caller holds the lock of Tor's builds."""
-    source = obtain_source(root, named_source(tor_source), update=update_source, say=say)
-    return Inputs(
-        root=root,
-        source=source,
-        toolchain=find_toolchain(),
-        jobs=jobs or len(os.sched_getaffinity(0)),
-        say=say,
-    )
+    cache = tor_directory(root) / "source"
+    source = obtain_source(TOR, cache, tor_source, update=update_source)
+    return Inputs(root, source, find_toolchain(), jobs or len(os.sched_getaffinity(0)))
 
 
-def configure_options(*, hardened: bool) -> tuple[str, ...]:
-    """Return the options of configure; ``hardened`` adds the sanitizers."""
-    return (*CONFIGURE_OPTIONS, HARDENED_OPTION) if hardened else CONFIGURE_OPTIONS
-
-
-def provenance(
-    inputs: Inputs, series: Series | None, *, hardened: bool = False, cflags: str = CFLAGS
-) -> dict[str, Any]:
+def provenance(inputs: Inputs, series: Series | None, cflags: str = CFLAGS) -> dict[str, Any]:
     """Return everything that determines a build's content, as JSON."""
     return {
         "tor": inputs.source.facts,
         "series": None if series is None else series.name,
         "patches": [] if series is None else series.provenance,
-        "configure": list(configure_options(hardened=hardened)),
+        "configure": inputs.configure_options,
         "cflags": cflags,
         "toolchain": inputs.toolchain.description,
     }
 
 
-def build_key(
-    inputs: Inputs, series: Series | None, *, hardened: bool = False, cflags: str = CFLAGS
-) -> str:
+def build_key(inputs: Inputs, series: Series | None, cflags: str = CFLAGS) -> str:
     """Return the name of a build on disk: a hash of everything that determines its content."""
-    decisive = provenance(inputs, series, hardened=hardened, cflags=cflags)
     # Only the source's content matters: the same tarball from elsewhere is the same source.
-    decisive |= {"tor": inputs.source.sha256, "format": FORMAT}
-    return hash_inputs(decisive)
+    decisive = {"tor": inputs.source.sha256, "format": FORMAT}
+    return hash_inputs(provenance(inputs, series, cflags) | decisive)
 
 
-# The trees that builds are made in
-
-
-CONFIGURED, COMPILED, WITH_TESTS = "configured", "tree", "unit-tests"
-
-
-def base_directory(inputs: Inputs, *, hardened: bool = False) -> Path:
-    """Return the directory of the trees that all builds start from."""
-    kind = _kind(hardened=hardened)
-    return inputs.directory / "base" / f"{kind}-{build_key(inputs, None, hardened=hardened)}"
-
-
-def _kind(*, hardened: bool) -> str:
-    return "hardened" if hardened else "plain"
-
-
-def _title(*, hardened: bool) -> str:
-    return "Tor with AddressSanitizer" if hardened else "Tor"
-
-
-def ensure_configured(inputs: Inputs, *, hardened: bool = False) -> Path:
-    """Configure Tor as released. Return the tree, which must not be modified.
-
-    Args:
-        inputs: Source and toolchain.
-        hardened: Enable AddressSanitizer and UndefinedBehaviorSanitizer.
-    """
-    tree = base_directory(inputs, hardened=hardened) / CONFIGURED
+def ensure_configured(inputs: Inputs) -> Path:
+    """Configure Tor as released. Return the tree, which must not be modified."""
+    tree = inputs.base / CONFIGURED
     if tree.is_dir():
         return tree
-    what = _title(hardened=hardened)
-    log = new_log(inputs, f"configure-{_kind(hardened=hardened)}")
-    with building_directory(inputs) as work:
+    log = new_log(inputs.directory, f"configure-{inputs.kind}")
+    with building_directory(inputs.directory) as work:
         staged = work / "tree"
-        version = unpack_source(inputs.source, staged)
-        inputs.say(f"{what} {version}: building the base that all variants start from")
-        # The source contains files of another machine's automake. Regenerate them so that the
-        # installed automake can continue when a patch adds files.
-        run_logged(inputs, ["autoreconf", "-i"], staged, log, f"{what}: autoreconf")
-        compiler = f"CC={inputs.toolchain.compiler}"
-        configure = [
-            "./configure",
-            *configure_options(hardened=hardened),
-            compiler,
-            f"CFLAGS={CFLAGS}",
-            *AUTOTOOLS,
-        ]
-        run_logged(inputs, configure, staged, log, f"{what}: configure")
+        version = unpack_source(TOR, inputs.source, staged)
+        LOG.info("%s %s: building the base that all variants start from", inputs.title, version)
+        configure(inputs, staged, log, inputs.title)
         # Every source file includes this header, so normalise its paths to let ccache share objects
         # between checkouts.
         rewrite_embedded_paths(staged, ".")
@@ -209,66 +214,69 @@ def ensure_configured(inputs: Inputs, *, hardened: bool = False) -> Path:
     return tree
 
 
-def check_patches_apply(
-    inputs: Inputs, wanted: Iterable[Series], *, hardened: bool = False
-) -> None:
+def configure(inputs: Inputs, tree: Path, log: Path, what: str, *options: str) -> None:
+    """Configure a source tree. ``what`` names it in messages."""
+    # The source contains files of another machine's automake. Regenerate them so that the installed
+    # automake can continue when a patch adds files.
+    run_logged(["autoreconf", "-i"], tree, log, f"{what}: autoreconf")
+    command = ["./configure", *inputs.configure_options, *options]
+    command += [f"CC={inputs.toolchain.compiler}", f"CFLAGS={CFLAGS}", *AUTOTOOLS]
+    run_logged(command, tree, log, f"{what}: configure")
+
+
+def check_patches_apply(inputs: Inputs, wanted: Iterable[Series]) -> None:
     """Apply each series to a copy of the configured tree before anything is compiled.
 
     Raises:
         UserError: A patch does not apply.
     """
-    configured = ensure_configured(inputs, hardened=hardened)
+    configured = ensure_configured(inputs)
     for series in wanted:
         with patched_tree(inputs, configured, series):
             pass
 
 
-def ensure_base(inputs: Inputs, *, hardened: bool = False) -> Path:
-    """Configure and compile Tor as released. Return the tree, which must not be modified.
-
-    Args:
-        inputs: Source and toolchain.
-        hardened: Enable AddressSanitizer and UndefinedBehaviorSanitizer.
-    """
-    tree = base_directory(inputs, hardened=hardened) / COMPILED
+def ensure_base(inputs: Inputs) -> Path:
+    """Configure and compile Tor as released. Return the tree, which must not be modified."""
+    tree = inputs.base / COMPILED
     if tree.is_dir():
         return tree
-    configured = ensure_configured(inputs, hardened=hardened)
-    log = new_log(inputs, f"base-{_kind(hardened=hardened)}")
+    configured = ensure_configured(inputs)
+    log = new_log(inputs.directory, f"base-{inputs.kind}")
     with patched_tree(inputs, configured, None) as staged:
-        compile_targets(inputs, staged, PROGRAMS, _title(hardened=hardened), log)
+        compile_targets(inputs, staged, PROGRAMS, inputs.title, log)
         put_in_place(staged, tree)
     return tree
 
 
-def ensure_unit_tests(inputs: Inputs, series: Series | None, *, hardened: bool, what: str) -> Path:
+def ensure_unit_tests(inputs: Inputs, series: Series | None, what: str) -> Path:
     """Compile Tor's unit tests for the quick check. Return the program.
 
     They are compiled without optimisation, which takes a third of the time, and completely only for
     Tor as released: a series recompiles only the files that its patches affect.
     """
-    base = base_directory(inputs, hardened=hardened) / WITH_TESTS
+    base = inputs.base / WITH_TESTS
     if not base.is_dir():
         # Tor's rules cannot build the unit tests alone in an uncompiled tree, because they lack the
         # dependency on micro-revision.i.
-        compiled = ensure_base(inputs, hardened=hardened)
+        compiled = ensure_base(inputs)
         with patched_tree(inputs, compiled, None) as staged:
-            _compile_unit_tests(inputs, staged, f"unit tests of {_title(hardened=hardened)}")
+            _compile_unit_tests(inputs, staged, inputs.title)
             put_in_place(staged, base)
     if series is None:
         return base / UNIT_TESTS
-    key = build_key(inputs, series, hardened=hardened, cflags=QUICK_CFLAGS)
-    kept = inputs.directory / "unit-tests" / f"{series.name}-{key}" / "test"
+    name = f"{series.name}-{build_key(inputs, series, QUICK_CFLAGS)}"
+    kept = inputs.directory / "unit-tests" / name / "test"
     if not kept.is_file():
         with patched_tree(inputs, base, series) as tree:
-            _compile_unit_tests(inputs, tree, f"unit tests of {what}")
+            _compile_unit_tests(inputs, tree, what)
             kept.parent.mkdir(parents=True, exist_ok=True)
             put_in_place(tree / UNIT_TESTS, kept)
     return kept
 
 
 def _compile_unit_tests(inputs: Inputs, tree: Path, what: str) -> None:
-    compile_targets(inputs, tree, [UNIT_TESTS], what, cflags=QUICK_CFLAGS)
+    compile_targets(inputs, tree, [UNIT_TESTS], f"unit tests of {what}", cflags=QUICK_CFLAGS)
 
 
 def rewrite_embedded_paths(tree: Path, path: str) -> None:
@@ -294,7 +302,7 @@ def patched_tree(
 ) -> contextlib.AbstractContextManager[Path]:
     """Copy ``base``, apply the patches of ``series``, yield the copy and remove it afterwards."""
     own = [] if series is None else [series]
-    return patched_copy(inputs, base, own, inputs.source.path.name, PATCHES_HINT)
+    return patched_copy(inputs.directory, base, own, inputs.source.path.name, PATCHES_HINT)
 
 
 def compile_targets(
@@ -305,32 +313,24 @@ def compile_targets(
     log: Path | None = None,
     *,
     cflags: str = CFLAGS,
-) -> Path:
-    """Run make for ``targets`` in ``tree``. Return the log.
+) -> None:
+    """Run make for ``targets`` in ``tree``.
 
     Raises:
         UserError: make failed; with the end of its output and the path of the log.
     """
-    if log is None:
-        log = new_log(inputs, what)
-    command = [*make_command(inputs, tree, cflags=cflags), *targets]
-    run_logged(inputs, command, tree, log, f"{what}: compile")
-    return log
+    command = [*make_command(inputs, tree, cflags), *targets]
+    run_logged(command, tree, log or new_log(inputs.directory, what), f"{what}: compile")
 
 
-def make_command(inputs: Inputs, tree: Path, *, cflags: str = CFLAGS) -> list[str]:
+def make_command(inputs: Inputs, tree: Path, cflags: str = CFLAGS) -> list[str]:
     """Return the make command for ``tree``, without a target.
 
     -ffile-prefix-map keeps the tree's path out of the objects. The command line replaces
     configure's flags, so they are repeated.
     """
-    compiler = through_cache(inputs.toolchain.compiler)
-    return [
-        "make",
-        f"-j{inputs.jobs}",
-        f"CC={compiler}",
-        f"CFLAGS={cflags} -ffile-prefix-map={tree}=.",
-    ]
+    compiler = f"CC={through_cache(inputs.toolchain.compiler)}"
+    return ["make", f"-j{inputs.jobs}", compiler, f"CFLAGS={cflags} -ffile-prefix-map={tree}=."]
 
 
 def find_toolchain() -> Toolchain:

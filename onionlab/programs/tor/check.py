@@ -11,10 +11,11 @@ optimisation.
 from __future__ import annotations
 
 import json
+import logging
 import re
 import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from analysis.formats.durable import write_whole
@@ -33,9 +34,11 @@ from onionlab.programs.tor.build_trees import (
     patched_tree,
     prepare,
     rewrite_embedded_paths,
+    tor_directory,
 )
 from onionlab.programs.tor.variants import STOCK, load_registry, tor_series
 
+LOG = logging.getLogger(__name__)
 # Tor's own rules for its source, which its maintainers check before a merge. check-changes is
 # omitted because releases do not contain its program.
 STYLE_CHECKS = ("check-spaces", "check-includes")
@@ -47,10 +50,7 @@ CASE = re.compile(r"([A-Za-z0-9_/-]+/[A-Za-z0-9_-]+):(?: (.*))?$")
 RESULT_FILE = "check-variants.json"
 
 # Count memory leaks as errors.
-SANITIZER_ENVIRONMENT = {
-    "ASAN_OPTIONS": "detect_leaks=1",
-    "UBSAN_OPTIONS": "print_stacktrace=1",
-}
+SANITIZER_ENVIRONMENT = {"ASAN_OPTIONS": "detect_leaks=1", "UBSAN_OPTIONS": "print_stacktrace=1"}
 SANITIZER_REPORT = re.compile(
     r"ERROR: (?:Address|Leak)Sanitizer: .*|\S+:\d+:\d+: runtime error: .*"
 )
@@ -90,7 +90,6 @@ def check_series(
     root: Path,
     names: Iterable[str] | None = None,
     *,
-    say: Callable[[str], None],
     only: str | None = None,
     hardened: Sequence[bool] = (False, True),
     tor_source: str | None = None,
@@ -103,7 +102,6 @@ def check_series(
     Args:
         root: The checkout.
         names: Patch series; by default all of the registry.
-        say: Receives progress, a line at a time.
         only: Run only unit tests with this prefix, e.g. ``circuitmux``.
         hardened: The builds to test: plain (False), with sanitizers (True).
         tor_source: See :func:`onionlab.programs.tor.build.ensure_variants`.
@@ -118,33 +116,41 @@ def check_series(
     """
     series = [tor_series(root, name) for name in names or load_registry(root).series]
     outcomes: list[Outcome] = []
-    with build_lock(build_directory(root) / "tor", "Tor", say):
-        inputs = prepare(root, say=say, tor_source=tor_source, jobs=jobs)
-        check_patches_apply(inputs, series, hardened=hardened[0])
+    with build_lock(tor_directory(root), "Tor"):
+        plain = prepare(root, tor_source=tor_source, jobs=jobs)
+        check_patches_apply(replace(plain, hardened=hardened[0]), series)
     for sanitized in hardened:
+        inputs = replace(plain, hardened=sanitized)
         for one in (None, *series):
-            started = time.monotonic()
+            started_s = time.monotonic()
             outcome = Outcome(series_name(one), sanitized)
-            with build_lock(build_directory(root) / "tor", "Tor", say):
-                inputs = prepare(root, say=say, tor_source=tor_source, jobs=jobs)
-                if only:
-                    start = ensure_unit_tests(inputs, one, hardened=sanitized, what=outcome.title)
-                else:
-                    start = ensure_base(inputs, hardened=sanitized)
             if only:
-                _run_unit_tests(inputs, start, outcome, only)
+                with build_lock(tor_directory(root), "Tor"):
+                    program = ensure_unit_tests(inputs, one, outcome.title)
+                _run_unit_tests(inputs, program, outcome, only)
             else:
-                with patched_tree(inputs, start, one) as tree:
+                with build_lock(tor_directory(root), "Tor"):
+                    base = ensure_base(inputs)
+                with patched_tree(inputs, base, one) as tree:
                     _run_all_tests(inputs, tree, outcome)
-            outcome.wall_s = round(time.monotonic() - started, 1)
+            outcome.wall_s = round(time.monotonic() - started_s, 1)
             outcomes.append(outcome)
-            say(
-                f"{outcome.title}: {len(outcome.passed)} passed, {len(outcome.failed)} failed, "
-                f"{len(outcome.skipped)} skipped, {outcome.wall_s:.0f} s"
+            LOG.info(
+                "%s: %d passed, %d failed, %d skipped, %.0f s",
+                *(outcome.title, len(outcome.passed), len(outcome.failed), len(outcome.skipped)),
+                outcome.wall_s,
             )
     if only and not any(outcome.passed | outcome.failed for outcome in outcomes):
         raise UserError(f"no unit test of Tor begins with {only!r}")
-    _write_result(root, outcomes, only)
+    builds = [
+        {
+            key: sorted(value) if isinstance(value, set) else value
+            for key, value in asdict(outcome).items()
+        }
+        for outcome in outcomes
+    ]
+    document = {"format": 1, "only": only, "builds": builds, "problems": new_problems(outcomes)}
+    write_whole(build_directory(root) / RESULT_FILE, json.dumps(document, indent=2) + "\n")
     return outcomes
 
 
@@ -217,12 +223,12 @@ def parse_test_output(text: str) -> tuple[set[str], set[str], set[str]]:
 def _run_unit_tests(inputs: Inputs, program: Path, outcome: Outcome, prefix: str) -> None:
     """Run the unit tests whose names begin with ``prefix``."""
     what = f"unit tests of {outcome.title}"
-    log = new_log(inputs, f"{what} {prefix}")
-    with work_directory(inputs) as work:
+    log = new_log(inputs.directory, f"{what} {prefix}")
+    with work_directory(inputs.directory) as work:
         # Two dots select every test with this prefix.
         command = [str(program), f"{prefix}.."]
         status = run_logged(
-            inputs, command, work, log, what, environment=_environment(outcome), may_fail=True
+            command, work, log, what, environment=_environment(outcome), may_fail=True
         )
     output = log.read_text("utf-8", "replace")
     # A series can add a group of tests that Tor as released does not have.
@@ -237,30 +243,22 @@ def _environment(outcome: Outcome) -> dict[str, str]:
 def _run_all_tests(inputs: Inputs, tree: Path, outcome: Outcome) -> None:
     """Run ``make check`` and Tor's rules for its source in ``tree``."""
     what = f"tests of {outcome.title}"
-    environment = _environment(outcome)
-    log = new_log(inputs, what)
+    log = new_log(inputs.directory, what)
     rewrite_embedded_paths(tree, str(tree))
     # Run `make check` in two steps, because a failure has another meaning in each.
     compile_targets(inputs, tree, ["all"], what, log)
     make = [*make_command(inputs, tree), "-k", *(f"{name}={tree}" for name in PATH_VARIABLES)]
-    run_logged(
-        inputs,
-        [*make, "check-TESTS"],
-        tree,
-        log,
-        what,
-        environment=environment,
-        may_fail=True,
-    )
+    environment = _environment(outcome)
+    run_logged([*make, "check-TESTS"], tree, log, what, environment=environment, may_fail=True)
     outcome.retried = _failures_to_retry(tree)
     if outcome.retried:
-        inputs.say(f"{what}: running again separately: {' '.join(outcome.retried)}")
+        LOG.info("%s: running again separately: %s", what, " ".join(outcome.retried))
         # Some of Tor's tests measure time and fail on a busy machine.
         again = [*make, "-j1", "check-TESTS", f"TESTS={' '.join(outcome.retried)}"]
-        run_logged(inputs, again, tree, log, what, environment=environment, may_fail=True)
+        run_logged(again, tree, log, what, environment=environment, may_fail=True)
     _read_results(outcome, tree, log)
     for target in STYLE_CHECKS:
-        status = run_logged(inputs, [*make, target], tree, log, f"{what}: {target}", may_fail=True)
+        status = run_logged([*make, target], tree, log, f"{what}: {target}", may_fail=True)
         (outcome.passed if status == 0 else outcome.failed).add(f"make {target}")
 
 
@@ -306,16 +304,3 @@ def read_program(outcome: Outcome, program: str, output: str, passed: bool | Non
     reports = list(dict.fromkeys(SANITIZER_REPORT.findall(output)))
     if reports:
         outcome.reports[program] = reports
-
-
-def _write_result(root: Path, outcomes: list[Outcome], only: str | None) -> None:
-    path = build_directory(root) / RESULT_FILE
-    builds = [
-        {
-            key: sorted(value) if isinstance(value, set) else value
-            for key, value in asdict(outcome).items()
-        }
-        for outcome in outcomes
-    ]
-    document = {"format": 1, "only": only, "builds": builds, "problems": new_problems(outcomes)}
-    write_whole(path, json.dumps(document, indent=2) + "\n")

@@ -17,7 +17,6 @@ from onionlab.programs.patches import Series, load_series
 from onionlab.programs.registry import (
     Name,
     VariantDisplay,
-    VariantDisplayModel,
     find_indistinguishable_styles,
     read_registry,
 )
@@ -37,13 +36,15 @@ PROOF_FROM = ("every-relay", "an-exit")
 OptionName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 
 
-class _VariantEntry(VariantDisplayModel):
+class _VariantEntry(VariantDisplay):
     series: Name | None = key(description="folder of its patches")
     torrc: dict[OptionName, TorrcLine] = key(description="options that every relay gets")
     proof: ExactText | None = key(description="text that relays must have logged")
 
 
-class _SeriesEntry(Model):
+class SeriesEntry(Model):
+    """The registry's entry of a patch series."""
+
     description: Text = key(description="what it adds")
     proof_prefix: ExactText | None = key(description="what the proofs of its variants begin with")
     proof_from: Annotated[str, one_of(*PROOF_FROM)] = key(
@@ -52,42 +53,20 @@ class _SeriesEntry(Model):
 
 
 class _File(Model):
-    series: dict[Name, _SeriesEntry] = key(description="patch series")
+    series: dict[Name, SeriesEntry] = key(description="patch series")
     variants: dict[Name, _VariantEntry] = Field(min_length=1, description="variants")
 
 
-@dataclass(frozen=True)
-class TorVariant(VariantDisplay):
-    """One variant of Tor: its display properties and the configuration of its relays.
+class TorVariant(_VariantEntry):
+    """One variant of Tor, with its name.
 
-    Attributes:
-        series: Folder of its patches, or None for Tor as released.
-        torrc: Options that every relay gets.
-        proof: Text that relays must have logged for a run to count; None for a variant whose
-            relays must not have logged any line with the proof prefix of a series.
-        proof_from: The relays that must have logged the proof: one of ``PROOF_FROM``, from its
-            series.
+    proof_from: the relays that must have logged the proof: one of ``PROOF_FROM``, from its series.
+    Relays of a variant without a proof must not have logged any line with the proof prefix of a
+    series.
     """
 
-    series: str | None
-    torrc: dict[str, str]
-    proof: str | None
+    name: str
     proof_from: str = PROOF_FROM[0]
-
-
-@dataclass(frozen=True)
-class SeriesEntry:
-    """The registry's entry of a patch series.
-
-    Attributes:
-        description: The change that it makes.
-        proof_prefix: The common beginning of its variants' proofs; None if no variant uses it.
-        proof_from: The relays that must have logged a proof: one of ``PROOF_FROM``.
-    """
-
-    description: str
-    proof_prefix: str | None
-    proof_from: str
 
 
 @dataclass(frozen=True)
@@ -123,22 +102,16 @@ def load_registry(root: Path) -> Registry:
 
     Raises:
         UserError: The file or the patches of a series are missing, or the file has errors, which
-            are
-            all listed, one per line.
+            are all listed, one per line.
     """
     content = read_registry(root, FOLDER, _File, _inconsistencies)
     for name in content.series:
         tor_series(root, name)
-    series = {name: SeriesEntry(**entry.model_dump()) for name, entry in content.series.items()}
-    variants = {
-        name: TorVariant(
-            name=name,
-            **entry.model_dump(),
-            proof_from=PROOF_FROM[0] if entry.series is None else series[entry.series].proof_from,
-        )
-        for name, entry in content.variants.items()
-    }
-    return Registry(variants, series)
+    variants = {}
+    for name, entry in content.variants.items():
+        proof_from = content.series[entry.series].proof_from if entry.series else PROOF_FROM[0]
+        variants[name] = TorVariant(name=name, proof_from=proof_from, **entry.model_dump())
+    return Registry(variants, content.series)
 
 
 def _inconsistencies(content: _File, tree: Node) -> Iterator[Problem]:
@@ -151,7 +124,7 @@ def _inconsistencies(content: _File, tree: Node) -> Iterator[Problem]:
 
 
 def _check_proof(
-    variant: _VariantEntry, series: dict[str, _SeriesEntry]
+    variant: _VariantEntry, series: dict[str, SeriesEntry]
 ) -> Iterator[tuple[str, str]]:
     """Yield errors in a variant's proof, which has to match the proofs of its series."""
     if variant.series is None:

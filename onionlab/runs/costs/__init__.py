@@ -1,1 +1,1 @@
-"""What runs cost before they are made: CPU time, wall time, memory and disk."""
+"""Estimates of what runs will cost: CPU time, wall time, memory and disk."""

@@ -11,7 +11,9 @@ from pathlib import Path
 
 import psutil
 
-from analysis.formats.plan_file import Request
+from analysis.formats.plan_file import Request, Resources
+from onionlab.experiment import AnySettings, Experiment, Settings
+from onionlab.experiment.tornettools import TornetSettings
 from onionlab.runs.costs.finished_runs import FinishedRun, find_existing_runs, find_finished_runs
 from onionlab.runs.costs.requested_runs import (
     RequestedRuns,
@@ -19,7 +21,7 @@ from onionlab.runs.costs.requested_runs import (
     estimate_level_cost,
     resolve_request,
 )
-from onionlab.runs.costs.run_cost import MeasuredCost, RunCost
+from onionlab.runs.costs.run_cost import PEERS_PROCESSES, MeasuredCost, RunCost
 from onionlab.runs.store import Store
 
 MEMORY_SHARE = 0.9
@@ -34,7 +36,7 @@ class Estimate:
         runs: Number of runs of the requests, each counted once.
         missing: Number of them that are not in the store.
         unknown: Number of missing runs of which this is known only after programs are built.
-        side_by_side: Number of runs at a time.
+        concurrent: Number of runs at a time.
         cpu_s, wall_s, disk_bytes: Of all missing runs.
         memory_bytes: Of the largest run.
         reserved_disk_bytes: Disk of all missing runs, with reserve.
@@ -46,7 +48,7 @@ class Estimate:
     runs: int
     missing: int
     unknown: int
-    side_by_side: int
+    concurrent: int
     cpu_s: float
     wall_s: float
     memory_bytes: float
@@ -60,7 +62,7 @@ class Estimate:
 class Estimator:
     """Estimates requests from the finished runs of a store, which are read once.
 
-    max_jobs: number of runs that go side by side elsewhere; None if they run on this machine.
+    max_jobs: Number of concurrent runs elsewhere. None if they run on this machine.
     """
 
     def __init__(self, root: Path, *, max_jobs: int | None = None) -> None:
@@ -79,7 +81,7 @@ class Estimator:
     def estimate(self, requests: Sequence[Request], jobs: int | None = None) -> Estimate:
         """Estimate the missing runs of some requests, made together as `make_runs` does.
 
-        jobs: simulations side by side, by default as many as there are CPUs for. Raises UserError
+        jobs: Number of concurrent runs, by default as many as the CPUs allow. Raises UserError
         if an experiment is wrong, like planning it.
         """
         seen = set()
@@ -97,14 +99,14 @@ class Estimator:
                     seen.add(run)
         missing.sort(key=lambda run: run[:2])
         costs = [cost for *_, cost in missing]
-        side_by_side = self._count_side_by_side(costs, jobs)
+        concurrent = self._count_concurrent(costs, jobs)
         return Estimate(
             runs=len(seen),
             missing=len(costs),
             unknown=unknown,
-            side_by_side=side_by_side,
+            concurrent=concurrent,
             cpu_s=sum(cost.expected.cpu_s for cost in costs),
-            wall_s=makespan([cost.expected.wall_s for cost in costs], side_by_side),
+            wall_s=makespan([cost.expected.wall_s for cost in costs], concurrent),
             memory_bytes=max((cost.expected.memory_bytes for cost in costs), default=0.0),
             disk_bytes=sum(cost.expected.disk_bytes for cost in costs),
             reserved_disk_bytes=sum(cost.disk_bytes for cost in costs),
@@ -123,7 +125,7 @@ class Estimator:
         }
         return {kind: costs[kind.level] for kind in requested.kinds}
 
-    def _count_side_by_side(self, costs: Sequence[RunCost], jobs: int | None) -> int:
+    def _count_concurrent(self, costs: Sequence[RunCost], jobs: int | None) -> int:
         """Return how many runs the CPUs, the memory and the request allow at a time."""
         count = max(1, len(costs))
         if self.max_jobs is not None or not costs:
@@ -131,6 +133,30 @@ class Estimator:
         cpus = len(os.sched_getaffinity(0)) // max(cost.cpus for cost in costs)
         memory = available_memory_bytes() // max(cost.memory_bytes for cost in costs)
         return max(1, min(jobs or cpus, cpus, int(memory), count))
+
+
+def estimate_resources(root: Path, experiment: Experiment, engine: str) -> Resources:
+    """Return what the largest run of an experiment needs, with reserve."""
+    finished = Estimator(root).finished_costs
+    costs = [
+        estimate_level_cost(root, name, level.settings, engine, finished)
+        for name, level in experiment.levels.items()
+    ]
+    return Resources(
+        memory_bytes=round(max(cost.memory_bytes for cost in costs)),
+        disk_bytes=round(max(cost.disk_bytes for cost in costs)),
+        processes=max(_count_processes(level.settings) for level in experiment.levels.values()),
+    )
+
+
+def _count_processes(settings: AnySettings) -> int:
+    if isinstance(settings, Settings):
+        # Each host except the servers has a Tor, each client and server a TGen.
+        return settings.host_count + settings.client_count
+    if isinstance(settings, TornetSettings):
+        # Most hosts run two of Tor, TGen and OnionTrace.
+        return 2 * settings.hosts + settings.tors
+    return PEERS_PROCESSES
 
 
 def available_memory_bytes() -> int:

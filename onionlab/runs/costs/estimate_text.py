@@ -9,16 +9,16 @@ def cost_text(estimate: Estimate) -> str:
     """Return the cost in one line."""
     if not estimate.missing:
         runs = "the run is" if estimate.runs == 1 else f"all {estimate.runs} runs are"
-        return f"none: {runs} there"
-    existing = f"{estimate.runs - estimate.missing} of {estimate.runs} there"
+        return f"none: {runs} finished"
+    existing = f"{estimate.runs - estimate.missing} of {estimate.runs} exist"
     if estimate.unknown:
         existing += f", {estimate.unknown} more may be"
     return (
         f"{estimate.missing} {'run' if estimate.missing == 1 else 'runs'} to make ({existing}), "
         f"about {_with_range(estimate.wall_s, estimate.error)} "
-        f"with {estimate.side_by_side} at a time on {' and '.join(estimate.engines)}; "
+        f"with {estimate.concurrent} at a time on {' and '.join(estimate.engines)}; "
         f"{format_time(estimate.cpu_s)} of CPU time, "
-        f"{format_bytes(estimate.memory_bytes * estimate.side_by_side)} of memory, "
+        f"{format_bytes(estimate.memory_bytes * estimate.concurrent)} of memory, "
         f"{format_bytes(estimate.disk_bytes)} of disk"
     )
 
@@ -26,13 +26,13 @@ def cost_text(estimate: Estimate) -> str:
 def table_rows(estimate: Estimate) -> list[tuple[str, str]]:
     """Return the estimate as a table of two columns."""
     existing = estimate.runs - estimate.missing
-    rows = [("runs", f"{estimate.runs}, of which {existing} are there")]
+    rows = [("runs", f"{estimate.runs}, of which {existing} exist")]
     if estimate.unknown:
         text = f"{estimate.unknown} more may be: that is known when their programs are built"
         rows.append(("", text))
     if not estimate.missing:
         return rows
-    error, jobs = estimate.error, estimate.side_by_side
+    error, jobs = estimate.error, estimate.concurrent
     memory = estimate.memory_bytes
     return [
         *rows,

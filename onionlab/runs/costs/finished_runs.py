@@ -16,7 +16,6 @@ from analysis.formats.manifest import Manifest, identity_hash, read_manifest
 from analysis.formats.run_files import RunClock
 from onionlab.errors import UserError
 from onionlab.programs.building import NotBuiltError, no_builds
-from onionlab.runs.bench import open_bench
 from onionlab.runs.costs.requested_runs import Replicate, RequestedRuns, RunKind
 from onionlab.runs.costs.run_cost import (
     IMPORTED,
@@ -27,7 +26,8 @@ from onionlab.runs.costs.run_cost import (
     MeasuredCost,
     RunSize,
 )
-from onionlab.runs.host_facts import host_facts
+from onionlab.runs.provenance import host_facts
+from onionlab.runs.run_builder import open_run_builder
 from onionlab.runs.store import Store
 
 MACHINE_FACTS = ("cpu", "cpus")
@@ -124,18 +124,18 @@ def find_existing_runs(
         return ExistingRuns()
     try:
         with no_builds():
-            bench = open_bench(root, requested.request, lambda line: None)
+            builder = open_run_builder(root, requested.request)
     except (NotBuiltError, UserError):
         return ExistingRuns(unknown=total)
     found: set[tuple[RunKind, Replicate]] = set()
     unknown = 0
     for kind, runs in candidates.items():
-        drawn = [replicate for replicate in runs if bench.is_drawn(replicate[0])]
+        drawn = [replicate for replicate in runs if builder.is_drawn(replicate[0])]
         if not drawn:
             unknown += len(runs)
             continue
-        first = bench.compose(kind.level, kind.variant, *min(drawn))
-        identity = first.identity(bench.programs, bench.engine)
+        first = builder.compose(kind.level, kind.variant, *min(drawn))
+        identity = first.identity(builder.programs, builder.engine)
         if identity_hash(identity) in {run.run_id for run in runs[min(drawn)]}:
             found |= {
                 (kind, replicate)

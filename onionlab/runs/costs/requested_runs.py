@@ -9,13 +9,12 @@ from pathlib import Path
 from analysis.formats.plan_file import Request
 from onionlab.engines import ENGINES, resolve_engine_name
 from onionlab.engines.base import ENDLESS_STREAM_BYTES
-from onionlab.experiment import AnySettings, Experiment, Settings, load
+from onionlab.experiment import AnySettings, Experiment, Settings
 from onionlab.experiment.peers import PeersSettings
 from onionlab.experiment.tornettools import TornetSettings
 from onionlab.experiment.tornettools_networks import require_networks
 from onionlab.rundir.compose import engine_options
 from onionlab.rundir.traffic import expected_endless_streams
-from onionlab.runs.bench import known_variants, select_variants
 from onionlab.runs.costs.run_cost import (
     IMPORTED,
     PEERS,
@@ -26,6 +25,7 @@ from onionlab.runs.costs.run_cost import (
     RunSize,
     estimate_run_cost,
 )
+from onionlab.runs.run_builder import load_experiment, select_variants
 
 Replicate = tuple[int, int]
 """Network and repeat."""
@@ -66,13 +66,9 @@ class RequestedRuns:
 
 def resolve_request(root: Path, request: Request) -> RequestedRuns:
     """Read the experiment of a request. Raises UserError like planning the request."""
-    experiment = load(request.experiment, root=root).with_overrides(
-        scale=request.scale, seeds=request.seeds, repeats=request.repeats
-    )
+    experiment = load_experiment(root, request)
     require_networks(root, experiment)
-    variants = select_variants(
-        experiment, known_variants(root, experiment), request.variants, lambda line: None
-    )
+    variants = select_variants(root, experiment, request.variants)
     engine = resolve_engine_name(
         request.engine, root=root, shadow=request.shadow, tgen=request.tgen
     )

@@ -60,7 +60,7 @@ TOR_RATES = {
     "uml": Rates(0.0035, 240, 80 * MIB, 3.0 * MIB, error=3.0),
     "shadow": Rates(0.0083, 390, 125 * MIB, 4.8 * MIB, error=1.8),
 }
-"""By engine. An engine without rates gets those of Shadow, which are the highest."""
+"""By engine. Other engines get the rates of Shadow, which are the highest."""
 PEER_RATES = Rates(0.1, 10_000, 125 * MIB, 30 * MIB, error=2.3)
 """On any engine."""
 

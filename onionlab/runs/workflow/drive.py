@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import itertools
+import logging
 import os
 import shlex
 import shutil
@@ -13,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from onionlab.engines.processes import with_parent_death_signal
 from onionlab.errors import UserError
 from onionlab.paths import build_directory, code_root
 from onionlab.runs.costs.estimate import available_memory_bytes
+from onionlab.runs.costs.estimate_text import format_bytes
 from onionlab.runs.cpus import lock_owners
 from onionlab.runs.places import require_room
 from onionlab.runs.plan import Plan, read_plan
@@ -38,11 +40,12 @@ from onionlab.runs.workflow.executor import SLURM, Executor, JobSize, cancel_job
 from onionlab.runs.workflow.job_sizes import job_sizes, largest
 from onionlab.runs.workflow.progress import ProgressView
 
+LOG = logging.getLogger(__name__)
 SNAKEFILE = Path(__file__).with_name("Snakefile")
 SNAKEMAKE_HERE = "onionlab.runs.workflow.snakemake_here"
 REPORT, RUNS = "report", "runs"
 """Rules of the Snakefile that a command asks for."""
-LOG = "workflow.log"
+LOG_NAME = "workflow.log"
 JOB_LOGS = "job-logs"
 MIN_POLL_INTERVAL_S, MAX_POLL_INTERVAL_S = 0.5, 10.0
 POLL_SHARE = 0.05
@@ -62,12 +65,7 @@ DISK_MARGIN = 1.2
 
 
 def make_report(
-    root: Path,
-    plan: Plan,
-    *,
-    jobs: int | None,
-    say: Callable[[str], None],
-    executor: Executor | None = None,
+    root: Path, plan: Plan, *, jobs: int | None, executor: Executor | None = None
 ) -> Path:
     """Make the runs of a plan as `make_runs` does, build the report and return its path.
 
@@ -76,7 +74,7 @@ def make_report(
     """
     report = plan.out / files.REPORT
     try:
-        _Workflow(root, [plan], say, executor).make(REPORT, jobs)
+        _Workflow(root, [plan], executor).make(REPORT, jobs)
     except UserError as error:
         if not report.is_file():
             raise
@@ -88,12 +86,7 @@ def make_report(
 
 
 def make_runs(
-    root: Path,
-    plans: Sequence[Plan],
-    *,
-    jobs: int | None,
-    say: Callable[[str], None],
-    executor: Executor | None = None,
+    root: Path, plans: Sequence[Plan], *, jobs: int | None, executor: Executor | None = None
 ) -> None:
     """Make all runs of some plans that are missing, network by network, and extract their records.
 
@@ -103,33 +96,26 @@ def make_runs(
         root: The checkout.
         plans: What to run. All plans have the same store.
         jobs: Simulations at a time. By default, as many as there are CPUs for.
-        say: Receives lines for the user.
         executor: Sends the runs to a cluster.
 
     Raises:
         UserError: The machine is too small, the cluster refuses the jobs, or a run fails. Finished
             runs stay.
     """
-    _Workflow(root, plans, say, executor).make(RUNS, jobs)
+    _Workflow(root, plans, executor).make(RUNS, jobs)
 
 
 class _Workflow:
     """The runs of some plans, which one call of Snakemake makes."""
 
-    def __init__(
-        self,
-        root: Path,
-        plans: Sequence[Plan],
-        say: Callable[[str], None],
-        executor: Executor | None,
-    ) -> None:
-        self.root, self.plans, self.say, self.executor = root, plans, say, executor
+    def __init__(self, root: Path, plans: Sequence[Plan], executor: Executor | None) -> None:
+        self.root, self.plans, self.executor = root, plans, executor
         (directory,) = {plan.store for plan in plans}
         self.store = Store(directory)
         # Levels and experiments may share a run.
         self.runs = {run.run_id: run for plan in plans for run in plan.runs}
         self.out = Path(os.path.commonpath([plan.out for plan in plans]))
-        self.log = self.out / LOG
+        self.log = self.out / LOG_NAME
         name = hashlib.sha256(str(self.out.resolve()).encode()).hexdigest()[:12]
         self.job_name = f"onionlab-{name}"
 
@@ -137,7 +123,7 @@ class _Workflow:
         """Make what is missing for a rule of the Snakefile."""
         # Unlike Python, Snakemake does not look for another folder if TMPDIR cannot be used.
         require_room(Path(os.environ.get("TMPDIR") or tempfile.gettempdir()), TEMPORARY_HINT)
-        self.store.remove_damaged(self.runs, self.say)
+        self.store.remove_damaged(self.runs)
         finished = self.store.finished_among(self.runs)
         missing = [run_id for run_id in self.runs if run_id not in finished]
         cpus_per_run = max(plan.cpus_per_run for plan in self.plans)
@@ -148,7 +134,7 @@ class _Workflow:
         for plan in self.plans:
             _require_resources(plan, at_a_time, on_cluster=self.executor is not None)
         sizes = self._job_sizes(missing)
-        self._say_what_is_missing(missing, at_a_time)
+        self._report_missing(missing, at_a_time)
         with contextlib.ExitStack() as stack:
             for plan in self.plans:
                 stack.enter_context(results_lock(plan.out))
@@ -156,16 +142,21 @@ class _Workflow:
                 _require_not_replaced(plan)
             for run_id in self.store.failed_among(self.runs if self.executor else missing):
                 shutil.rmtree(self.store.failed(run_id), ignore_errors=True)
-            if self.executor and self.executor.name == SLURM:
-                self._cancel_left_jobs()
+            is_slurm = self.executor is not None and self.executor.name == SLURM
+            if left := cancel_jobs(self.job_name) if is_slurm else 0:
+                LOG.info("%d jobs of an earlier command, which was killed, are cancelled", left)
             config = self.out / "workflow.json"
             write_json(config, self._configuration(sizes))
             try:
-                succeeded = self._run_snakemake(
-                    self._command(config, target, jobs * cpus_per_run), missing
-                )
+                command = self._command(config, target, jobs * cpus_per_run)
+                succeeded = self._run_snakemake(command, missing)
             except KeyboardInterrupt:
-                raise KeyboardInterrupt(self._what_is_kept()) from None
+                count = len(self.store.finished_among(self.runs))
+                raise KeyboardInterrupt(
+                    f"{'its jobs are cancelled; ' if self.executor else ''}{count} of "
+                    f"{len(self.runs)} runs are finished and stay in {self.store.directory}; the "
+                    "same command makes the others"
+                ) from None
             # A profile may let Snakemake do something else, such as a dry run.
             if not succeeded or len(self.store.finished_among(self.runs)) < len(self.runs):
                 raise failure(self.runs, self.store, self.log)
@@ -174,29 +165,30 @@ class _Workflow:
         """Return the sizes of a cluster's jobs. Raises UserError if it would refuse them."""
         if not self.executor:
             return {}
-        _require_plain_names((Path(sys.executable), self.store.directory))
+        for path in (Path(sys.executable), self.store.directory):
+            # Job scripts do not quote them.
+            if shlex.quote(str(path)) != str(path):
+                raise UserError(
+                    f"{path}: jobs of a cluster cannot use a path with a space or another "
+                    "character that a shell interprets",
+                    "move the checkout to a path without, and run `make setup` there",
+                )
         sizes = job_sizes(self.root, self.plans)
         if missing:
             self.executor.require_acceptance(largest([sizes[run_id] for run_id in missing]))
         return sizes
 
-    def _cancel_left_jobs(self) -> None:
-        if left := cancel_jobs(self.job_name):
-            self.say(f"{left} jobs of an earlier command, which was killed, are cancelled")
-
-    def _say_what_is_missing(self, missing: Sequence[str], at_a_time: int) -> None:
-        there = len(self.runs) - len(missing)
-        text = (
-            f"{len(self.runs)} {'run' if len(self.runs) == 1 else 'runs'}: "
-            f"{there} {'is' if there == 1 else 'are'} there, {len(missing)} to do"
-        )
+    def _report_missing(self, missing: Sequence[str], at_a_time: int) -> None:
+        count = len(self.runs)
+        runs = f"{count} run" if count == 1 else f"{count} runs"
+        text = f"{runs}: {count - len(missing)} finished, {len(missing)} to make"
         if missing and self.executor:
             text += f", at most {at_a_time} in the queue at a time, through {self.executor.name}"
         elif missing:
-            text += f", {at_a_time} side by side"
-        self.say(text)
+            text += f", {at_a_time} at a time"
+        LOG.info("%s", text)
         if others := len(self.store.locked_among(missing)):
-            self.say(f"note: another command is making {others} of them; this one waits for it")
+            LOG.info("note: another command is making %d of them; this one waits for it", others)
 
     def _configuration(self, sizes: Mapping[str, JobSize]) -> dict[str, Any]:
         """Return the configuration of the Snakefile."""
@@ -288,16 +280,6 @@ class _Workflow:
             with contextlib.suppress(UserError):
                 cancel_jobs(self.job_name)
 
-    def _what_is_kept(self) -> str:
-        """Return what an interrupt leaves, for the user."""
-        finished = len(self.store.finished_among(self.runs))
-        cancelled = "its jobs are cancelled; " if self.executor else ""
-        return (
-            f"{cancelled}{finished} of {len(self.runs)} runs are finished and stay in "
-            f"{self.store.directory}; what was under way is dropped, and the same command goes on "
-            "from there"
-        )
-
 
 def _local_size(plan: Plan) -> JobSize:
     """Return the size of a run's job on this machine, where memory and CPUs limit it."""
@@ -335,17 +317,6 @@ def _require_not_replaced(plan: Plan) -> None:
         )
 
 
-def _require_plain_names(paths: Iterable[Path]) -> None:
-    """Raise UserError for a path that a shell would split: job scripts do not quote it."""
-    for path in paths:
-        if shlex.quote(str(path)) != str(path):
-            raise UserError(
-                f"{path}: jobs of a cluster cannot use a path with a space or another character "
-                "that a shell interprets",
-                "move the checkout to a path without, and run `make setup` there",
-            )
-
-
 def _require_resources(plan: Plan, at_a_time: int, *, on_cluster: bool = False) -> None:
     """Raise UserError if memory or disk are too small. The memory of a cluster is not known."""
     if not at_a_time:
@@ -353,8 +324,8 @@ def _require_resources(plan: Plan, at_a_time: int, *, on_cluster: bool = False) 
     available = available_memory_bytes()
     if plan.resources.memory_bytes > available and not on_cluster:
         raise UserError(
-            f"one run needs about {_size(plan.resources.memory_bytes)} of memory, "
-            f"and {_size(available)} are available",
+            f"one run needs about {format_bytes(plan.resources.memory_bytes)} of memory, "
+            f"and {format_bytes(available)} are available",
             f"{SMALLER}, or use a machine with more memory",
         )
     plan.store.mkdir(parents=True, exist_ok=True)
@@ -362,18 +333,10 @@ def _require_resources(plan: Plan, at_a_time: int, *, on_cluster: bool = False) 
     need = round(plan.resources.disk_bytes * at_a_time * DISK_MARGIN)
     if need > free:
         raise UserError(
-            f"{at_a_time} runs side by side need about {_size(need)} of disk, "
-            f"and {_size(free)} are free below {plan.store}",
+            f"{at_a_time} concurrent runs need about {format_bytes(need)} of disk, "
+            f"and {format_bytes(free)} are free below {plan.store}",
             f"free some, use fewer {'MAX_JOBS' if on_cluster else 'JOBS'}, or {SMALLER}",
         )
-
-
-def _size(size_bytes: int) -> str:
-    """Format a size in the largest unit of which there is at least one."""
-    for unit, factor in (("GiB", 2**30), ("MiB", 2**20)):
-        if size_bytes >= factor:
-            return f"{size_bytes / factor:.1f} {unit}"
-    return f"{size_bytes / 2**10:.1f} KiB"
 
 
 def _watch(
@@ -414,18 +377,16 @@ def running_states(store: Store, run_ids: Collection[str], since_s: float) -> li
 
 
 def failure(runs: Mapping[str, PlannedRun], store: Store, log: Path) -> UserError:
-    """Return one error for what the failed runs left, or else for what the log says."""
-    failures = []
-    for run_id, run in runs.items():
-        path = store.failed(run_id) / files.ERROR
-        if path.exists():
-            failures.append((run, read_as(RunFailure, path, "reason of a failure")))
-    if failures:
-        run, error = failures[0]
+    """Return one error for the failed runs, or else for the errors in the log."""
+    failed = [run_id for run_id in runs if (store.failed(run_id) / files.ERROR).exists()]
+    if failed:
+        path = store.failed(failed[0]) / files.ERROR
+        error = read_as(RunFailure, path, "reason of a failure")
         return UserError(
-            f"{len(failures)} of {len(runs)} runs failed; the first, {run.title}: {error.message}",
-            f"{store.kept_of_failed(run.run_id, error.log)}\n"
-            "runs that finished are kept: the same command goes on from there",
+            f"{len(failed)} of {len(runs)} runs failed; the first, {runs[failed[0]].title}: "
+            f"{error.message}",
+            f"{store.describe_failed(failed[0], error.log)}\n"
+            "runs that finished are kept: the same command makes the others",
         )
     lines = log.read_text(errors="replace").splitlines()
     if refusal := _first_error(lines):

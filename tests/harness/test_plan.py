@@ -1,4 +1,4 @@
-"""Planning by several processes: what an interrupt, or the end of a helper, leaves."""
+"""Plans: interrupts and killed processes while runs are named, and notes."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ import pytest
 
 from analysis.formats.plan_file import PlannedRun, Request, Resources
 from onionlab.errors import UserError
-from onionlab.runs import planning
+from onionlab.runs import plan
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PATIENCE_S = 20.0
 
-# As `onionlab run` plans, with helpers that take long. Where it is told to, they do so at once.
+# Names runs in other processes, like `onionlab run`. Each seed takes argv[2] seconds.
 PLANNER = """
 import sys
 import time
@@ -28,7 +28,7 @@ from multiprocessing import util
 from pathlib import Path
 
 from onionlab import cli
-from onionlab.runs import planning
+from onionlab.runs import plan
 
 
 spawn = util.spawnv_passfds
@@ -40,11 +40,11 @@ def spawn_slowly(*args):
     return pid
 
 
-# An interrupt comes while a helper is there that has not been told what to do.
+# An interrupt arrives while a process has started and has no work yet.
 util.spawnv_passfds = spawn_slowly
 
 
-def open_helper(root, request):
+def open_builder(root, request):
     pass
 
 
@@ -54,8 +54,8 @@ def name_runs(seed):
     return [seed]
 
 
-planning._open_helper = open_helper
-planning._name_in_helper = name_runs
+plan._open_builder = open_builder
+plan._name_with_opened_builder = name_runs
 
 
 class Plan:
@@ -66,7 +66,7 @@ class Plan:
     @staticmethod
     def run(args):
         print("planning", flush=True)
-        print(planning._name_side_by_side(Path("."), None, [1, 2, 3, 4], 2))
+        print(plan._name_concurrently(Path("."), None, [1, 2, 3, 4], 2))
         return 0
 
 
@@ -138,7 +138,9 @@ def test_a_helper_that_is_killed_is_one_line(tmp_path: Path) -> None:
     planner = start(tmp_path)
     wait_for(planner, tmp_path, "helpers work")[0].kill()
     _, errors = planner.communicate(timeout=PATIENCE_S)
-    assert errors.startswith("error: a process that named runs was killed, as the system does")
+    assert errors.startswith(
+        "error: a process that named runs was killed, probably because memory ran out"
+    )
     assert "Traceback" not in errors
     assert planner.returncode == 2
 
@@ -148,13 +150,15 @@ def test_what_may_not_be_written_is_said_before_anything_is_built(
 ) -> None:
     """Root may write everywhere: the system is asked, not tried."""
     monkeypatch.setattr("os.access", lambda path, mode: Path(path).name != "results")
-    monkeypatch.setattr(planning, "open_bench", lambda *_: pytest.fail("it went on"))
+    monkeypatch.setattr(plan, "open_run_builder", lambda *_: pytest.fail("it went on"))
     (tmp_path / "results").mkdir()
-    with pytest.raises(UserError, match="results may not be written"):
-        planning.make_plan(tmp_path, Request("quick"), print)
+    with pytest.raises(UserError, match="results is not writable"):
+        plan.make_plan(tmp_path, Request("quick"))
 
 
-def test_levels_that_share_runs_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_levels_that_share_runs_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     runs = [
         PlannedRun(f"{run_id}{seed}", level, "ewma", seed)
         for level, run_id in (("short", "a"), ("long", "a"), ("other", "b"))
@@ -166,12 +170,16 @@ def test_levels_that_share_runs_are_named(tmp_path: Path, monkeypatch: pytest.Mo
             name="e", warnings=(), resolved={}, levels={"short": SimpleNamespace(settings=None)}
         ),
         engine=SimpleNamespace(name="uml"),
+        added_variants=[],
     )
-    results = {"open_bench": bench, "_name_runs": runs, "estimate_resources": Resources(1, 1, 1)}
-    others = ("engine_options", "builds_that_changed", "with_earlier_looks")
-    for name in (*results, *others, "study_of", "write_study"):
-        monkeypatch.setattr(planning, name, lambda *_, name=name: results.get(name))
-    said: list[str] = []
-    planning.make_plan(tmp_path, Request("e"), said.append)
+    results = {
+        "open_run_builder": bench,
+        "_name_runs": runs,
+        "estimate_resources": Resources(1, 1, 1),
+    }
+    others = ("engine_options", "explain_outdated_runs", "with_earlier_looks", "build_study")
+    for name in (*results, *others, "write_study"):
+        monkeypatch.setattr(plan, name, lambda *_, name=name: results.get(name))
+    plan.make_plan(tmp_path, Request("e"))
     note = "note: short and long have the same runs: nothing that they set makes a difference"
-    assert said == [note]
+    assert caplog.messages == [note]

@@ -1,4 +1,4 @@
-"""Which variants an experiment's runs have."""
+"""Run builders: variants, options of Tor, and capacities."""
 
 from __future__ import annotations
 
@@ -16,67 +16,53 @@ from onionlab.experiment.settings import Torrc
 from onionlab.network import sample_network
 from onionlab.programs.tor.build import BuiltTor
 from onionlab.rundir.compose import network_request
-from onionlab.runs import bench as benches
-from onionlab.runs.bench import PeersBench, Workbench
-from onionlab.runs.planning import _composed
+from onionlab.runs import run_builder as builders
+from onionlab.runs.run_builder import (
+    DrawnRunBuilder,
+    PeersRunBuilder,
+    RunBuilder,
+    open_run_builder,
+    run_builder,
+)
 
 from .conftest import REPOSITORY
 
 
-class NothingBuilt(Workbench):
-    """A bench whose programs nobody runs."""
-
-    def build(self, say: Any) -> Mapping[str, Any]:
-        return {}
-
-
 @pytest.fixture
-def open_bench(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr(benches, "open_engine", lambda *args, **more: None)
-
-    def opened(*variants: str, name: str = "quick") -> tuple[NothingBuilt, list[str]]:
-        said: list[str] = []
-        experiment = load(name, root=REPOSITORY)
-        request = Request(name, variants=variants)
-        return NothingBuilt(REPOSITORY, experiment, request, said.append), said
+def builder_of(monkeypatch: pytest.MonkeyPatch) -> Any:
+    def opened(*variants: str, name: str = "quick") -> RunBuilder:
+        return run_builder(REPOSITORY, Request(name, variants=variants))
 
     return opened
 
 
-def test_an_experiments_variants_are_those_asked_for_in_its_order(open_bench: Any) -> None:
+def test_an_experiments_variants_are_those_asked_for_in_its_order(builder_of: Any) -> None:
     own = list(load("quick", root=REPOSITORY).variants)
-    assert open_bench()[0].selected == own
-    bench, said = open_bench("ewma", "rr", "rr")
-    assert (bench.selected, said) == ([one for one in own if one in ("ewma", "rr")], [])
-    assert open_bench("rr")[0].needed == ["ewma", "rr"]
+    assert builder_of().selected == own
+    builder = builder_of("ewma", "rr", "rr")
+    assert builder.selected == [one for one in own if one in ("ewma", "rr")]
+    assert builder.added_variants == []
+    assert builder_of("rr").needed == ["ewma", "rr"]
 
 
-def test_any_variant_can_be_taken_into_an_experiment(open_bench: Any, tmp_path: Path) -> None:
-    bench, said = open_bench("swrr-logarithmic", "stream-list", "ewma")
-    assert bench.selected == ["ewma", "swrr-logarithmic", "stream-list"]
-    assert said == [
-        "note: not in quick's own list of variants: swrr-logarithmic, stream-list",
-    ]
-    assert [variant for _, variant in _composed(bench)] == bench.selected
-    several, _ = open_bench("rr", "stream-list", name="starvation")
-    levels = several.experiment.levels
-    assert _composed(several) == [
-        (level, name) for level in levels for name in ("stream-list", "rr")
-    ]
+def test_any_variant_can_be_taken_into_an_experiment(builder_of: Any, tmp_path: Path) -> None:
+    builder = builder_of("swrr-logarithmic", "stream-list", "ewma")
+    assert builder.selected == ["ewma", "swrr-logarithmic", "stream-list"]
+    assert builder.added_variants == ["swrr-logarithmic", "stream-list"]
 
 
 def test_a_job_uses_the_settings_of_its_plan_and_reads_no_experiment(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     experiment = load("quick", root=REPOSITORY).with_overrides(scale=0.5, seeds=[3])
-    monkeypatch.delattr(benches, "load")
-    bench = benches._bench(REPOSITORY, Request("quick"), print, experiment.resolved)
-    assert bench.experiment.levels == experiment.levels
-    assert bench.experiment.seeds == (3,)
+    monkeypatch.delattr(builders, "load")
+    builder = run_builder(REPOSITORY, Request("quick"), experiment.resolved)
+    assert builder.experiment.levels == experiment.levels
+    assert builder.experiment.seeds == (3,)
     older = experiment.resolved
     del older["levels"]["quick"]["settings"]["time"]["drain_s"]
     with pytest.raises(UserError, match="another version of onionlab made the plan"):
-        benches._bench(REPOSITORY, Request("quick"), print, older)
+        run_builder(REPOSITORY, Request("quick"), older)
 
 
 class OldTor(BuiltTor):
@@ -92,12 +78,12 @@ class OldTor(BuiltTor):
 
 @pytest.fixture
 def with_old_tor(monkeypatch: pytest.MonkeyPatch, shadow_engine: Any) -> Any:
-    """Opens a bench of stock Tor with such a build, and options and parameters for it."""
+    """Opens a builder of stock Tor with such a build, and options and parameters for it."""
 
-    def opened(torrc: Mapping[str, str], parameters: Mapping[str, int] = {}) -> Workbench:
-        tor = OldTor(None, Path("tor-stock"), "a" * 64, "0.4.5.9", {})
-        monkeypatch.setattr(Workbench, "build", lambda self, say: {"tor-stock": tor})
-        monkeypatch.setattr(benches, "open_engine", lambda *args, **more: shadow_engine)
+    def opened(torrc: Mapping[str, str], parameters: Mapping[str, int] = {}) -> DrawnRunBuilder:
+        tor = OldTor(Path("tor-stock"), "0.4.5.9", "a" * 64, {}, None)
+        monkeypatch.setattr(DrawnRunBuilder, "build", lambda self: {"tor-stock": tor})
+        monkeypatch.setattr(builders, "open_engine", lambda *args, **more: shadow_engine)
         experiment = load("quick", root=REPOSITORY)
         (name, level) = next(iter(experiment.levels.items()))
         settings = level.settings.model_copy(
@@ -123,17 +109,17 @@ def with_old_tor(monkeypatch: pytest.MonkeyPatch, shadow_engine: Any) -> Any:
             baseline="stock",
         )
         request = Request("quick")
-        bench = Workbench(REPOSITORY, experiment, request, lambda line: None)
-        bench.open(request, lambda line: None)
-        return bench
+        builder = DrawnRunBuilder(REPOSITORY, experiment, ())
+        builder.open(request)
+        return builder
 
     return opened
 
 
 def test_a_default_that_tor_does_not_know_is_left_out(with_old_tor: Any) -> None:
-    bench = with_old_tor({"NumCPUs": "2"})
-    level, _ = bench.experiment.levels
-    common = bench.compose(level, "stock", 1).files["conf/tor.common.torrc"].decode()
+    builder = with_old_tor({"NumCPUs": "2"})
+    level, _ = builder.experiment.levels
+    common = builder.compose(level, "stock", 1).files["conf/tor.common.torrc"].decode()
     assert "DataDirectory ." in common
     assert "OverloadStatistics" not in common
 
@@ -158,32 +144,31 @@ def test_a_parameter_that_tor_does_not_read_is_refused_before_a_run(with_old_tor
 def test_a_parameter_that_one_of_the_tors_reads_is_accepted(
     with_old_tor: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bench = with_old_tor({})
-    patched = BuiltTor("own", Path("tor-own"), "b" * 64, "0.4.5.9", {})
+    builder = with_old_tor({})
+    patched = BuiltTor(Path("tor-own"), "0.4.5.9", "b" * 64, {}, "own")
     monkeypatch.setattr(BuiltTor, "unread_parameters", lambda self, names: ["cc_alg"])
-    bench.programs = {**bench.programs, "tor-own": patched}
-    assert bench._describe_unread({"cc_alg": 2, "own-parameter": 5}) == [
+    builder.programs = {**builder.programs, "tor-own": patched}
+    assert builder._describe_unread({"cc_alg": 2, "own-parameter": 5}) == [
         "cc_alg: Tor 0.4.5.9 (own), Tor 0.4.5.9 (stock) does not read this parameter"
     ]
 
 
 def test_an_experiment_without_tor_has_no_options_to_check(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(benches, "open_engine", lambda *args, **more: None)
-    monkeypatch.setattr(PeersBench, "build", lambda self, say: {})
-    bench = benches.open_bench(REPOSITORY, Request("slowstart"), print)
-    assert bench.known_options is None
+    monkeypatch.setattr(builders, "open_engine", lambda *args, **more: None)
+    monkeypatch.setattr(PeersRunBuilder, "build", lambda self: {})
+    assert open_run_builder(REPOSITORY, Request("slowstart")).known_options is None
 
 
-def test_a_variant_that_an_experiment_excludes_is_refused(open_bench: Any, tmp_path: Path) -> None:
+def test_a_variant_that_an_experiment_excludes_is_refused(builder_of: Any, tmp_path: Path) -> None:
     path = tmp_path / "own.yaml"
     path.write_text(
         f"extends: {REPOSITORY}/experiments/quick.yaml\n"
         "tor: {variants: [stream-list], baseline: stream-list, "
         "consensus_params: {CircuitPriorityHalflifeMsec: 9}}\n"
     )
-    open_bench(name=str(path))
+    builder_of(name=str(path))
     with pytest.raises(UserError, match="variant ewma sets CircuitPriorityHalflife 30"):
-        open_bench("ewma", name=str(path))
+        builder_of("ewma", name=str(path))
 
 
 def test_a_variant_can_be_added_to_an_experiment_with_peers(tmp_path: Path) -> None:
@@ -193,43 +178,24 @@ def test_a_variant_can_be_added_to_an_experiment_with_peers(tmp_path: Path) -> N
         "libtorrent: {variants: [rate-only], baseline: rate-only}\n"
     )
     request = Request(str(path), variants=("slow-start",))
-    assert benches._bench(REPOSITORY, request, lambda line: None).selected == ["slow-start"]
+    assert run_builder(REPOSITORY, request).selected == ["slow-start"]
 
 
-def test_a_variant_that_is_nowhere_is_named(open_bench: Any) -> None:
+def test_a_variant_that_is_nowhere_is_named(builder_of: Any) -> None:
     with pytest.raises(UserError) as refused:
-        open_bench("ewma", "swr-linear")
-    assert refused.value.message == (
-        'there is no variant "swr-linear"; did you mean "swrr-linear"?'
-    )
-    assert "quick has " in str(refused.value.hint)
+        builder_of("ewma", "swr-linear")
+    assert refused.value.message == ('unknown variant "swr-linear"; did you mean "swrr-linear"?')
+    assert "Variants of quick: " in str(refused.value.hint)
     assert "stream-lrs" in str(refused.value.hint)
 
 
-def test_what_relays_carry_together_is_the_networks_own_draw(open_bench: Any) -> None:
-    bench, _ = open_bench(name="configs/costs/links.yaml")
+def test_what_relays_carry_together_is_the_networks_own_draw(builder_of: Any) -> None:
+    builder = builder_of(name="configs/costs/links.yaml")
     level = "5mid"
-    carried = bench.capacities_bytes_per_s(level)
+    carried = builder.capacities_bytes_per_s(level)
     # Five middles of 928.939 KiB/s, doubled (docs/explanation/calibration.md).
     assert carried["middle"] == pytest.approx(5 * 2 * 928.939 * 1024, rel=1e-6)
-    drawn = sample_network(network_request(REPOSITORY, bench.settings(level)), 1)
+    drawn = sample_network(network_request(REPOSITORY, builder.settings(level)), 1)
     for role, bytes_per_s in carried.items():
         links = [drawn.place_of(host).up_bit_per_s for host in drawn.by_role(role)]
         assert sum(links) / 8 == pytest.approx(bytes_per_s, rel=1e-3)
-
-
-def test_relays_that_tor_limits_carry_no_more_than_that(open_bench: Any) -> None:
-    bench, _ = open_bench(name="starvation")
-    assert bench.capacities_bytes_per_s("r200-s9") == {
-        "guard": 630 * 1024, "middle": 200 * 1024, "exit": 720 * 1024
-    }  # fmt: skip
-
-
-def test_what_limits_a_networks_relays_is_known_before_its_runs() -> None:
-    bench = benches._bench(REPOSITORY, Request("swrr-capacities"), lambda line: None)
-    middles = {
-        level: [bench.network_facts(level, seed)["middle"] for seed in (1, 2)]
-        for level in ("random", "representative")
-    }
-    assert [round(one.limited, 2) for one in middles["random"]] == [0.07, 0.93]
-    assert middles["representative"][0] == middles["representative"][1]

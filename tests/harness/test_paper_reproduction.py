@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +20,9 @@ from onionlab.commands import figures
 from onionlab.errors import UserError
 from onionlab.experiment.claims_file import load_claims
 from onionlab.programs.building import ensure_building_allowed
-from onionlab.questions import paper_again as paper
+from onionlab.questions import paper_reproduction as paper
 from onionlab.runs.packing import pack
-from onionlab.runs.plan import Plan, write_plan
+from onionlab.runs.plan import Plan
 from onionlab.runs.store import Store
 
 from .conftest import REPOSITORY
@@ -53,9 +52,7 @@ class Bench:
         monkeypatch.setattr(analysis.pages.paper, "build", self.build)
         monkeypatch.setattr(analysis.pages.paper, "answer_other_study", self.answer_other_study)
 
-    def make_plan(
-        self, root: Path, request: Request, say: Callable[[str], None], *, out: Path
-    ) -> Plan:
+    def make_plan(self, root: Path, request: Request, *, out: Path) -> Plan:
         self.planned.append((request, out))
         if self.lacking:
             ensure_building_allowed(self.lacking)
@@ -63,7 +60,7 @@ class Bench:
             out / "study.json", study("shadow").model_copy(update={"name": request.experiment})
         )
         plan = Plan(request, (), self.tmp_path / "runs", out, 1, Resources(1, 1, 1))
-        write_plan(plan)
+        plan.write()
         return plan
 
     def make_runs(self, root: Path, plans: list[Plan], **_: object) -> None:
@@ -98,19 +95,16 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
     return Bench(tmp_path, monkeypatch)
 
 
-def repeat(bench: Bench, lines: list[str] | None = None, **changes: Any) -> paper.PaperAgain:
+def repeat(bench: Bench, **changes: Any) -> paper.PaperReproduction:
     arguments: dict[str, Any] = {"jobs": None, "run": True, **changes}
-    say = (lines if lines is not None else []).append
     request = arguments.pop("request", Request("", scale=0.1, seeds=5))
-    return paper.repeat_paper(bench.tmp_path, "swrr", request, say=say, **arguments)
+    return paper.reproduce_paper(bench.tmp_path, "swrr", request, **arguments)
 
 
 EXPERIMENTS = [f"{kind}-{n}mid" for kind in ("weights", "swrr") for n in (20, 10, 5)]
 
 
-def test_all_experiments_of_the_paper_are_planned_and_run_with_what_was_asked(
-    bench: Bench,
-) -> None:
+def test_all_experiments_of_the_paper_are_planned_and_run_with_what_was_asked(bench: Bench) -> None:
     made = repeat(bench)
     assert [request.experiment for request, _ in bench.planned] == EXPERIMENTS
     assert {(request.scale, request.seeds) for request, _ in bench.planned} == {(0.1, 5)}
@@ -124,12 +118,9 @@ def test_all_experiments_of_the_paper_are_planned_and_run_with_what_was_asked(
     assert made.paths.html == folder / "figures.html"
 
 
-def test_nothing_is_run_where_only_the_store_is_asked_for(bench: Bench) -> None:
-    repeat(bench, run=False)
-    assert (bench.ran, len(bench.built)) == ([], 1)
-
-
-def test_nothing_is_built_where_only_the_store_is_asked_for(bench: Bench) -> None:
+def test_nothing_is_built_where_only_the_store_is_asked_for(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
     """Without programs the runs have no names, but for those that the last plan gave them."""
     bench.lacking = "build/tor holds nothing"
     with pytest.raises(
@@ -138,28 +129,18 @@ def test_nothing_is_built_where_only_the_store_is_asked_for(bench: Bench) -> Non
         repeat(bench, run=False)
     assert bench.built == []
     repeat(bench)
-    lines: list[str] = []
-    repeat(bench, lines, run=False)
+    repeat(bench, run=False)
     assert len(bench.built) == 2
-    assert len([line for line in lines if "the runs last planned" in line]) == len(EXPERIMENTS)
+    assert len([line for line in caplog.messages if "the runs last planned" in line]) == len(
+        EXPERIMENTS
+    )
     with pytest.raises(UserError) as refused:
         repeat(bench, run=False, request=Request("", scale=0.2, seeds=5))
     assert "The last plan was for SCALE=0.1, NETWORKS=5, ENGINE=auto." in str(refused.value.hint)
-    # What is built is planned anew.
+    # A plan is made after each build.
     bench.lacking, before = "", len(bench.planned)
     repeat(bench, run=False)
     assert len(bench.planned) == before + len(EXPERIMENTS)
-
-
-def test_each_file_of_claims_has_a_folder_of_its_own(bench: Bench) -> None:
-    swrr = repeat(bench)
-    other = paper.repeat_paper(
-        bench.tmp_path, "starvation", Request(""), jobs=None, run=True, say=lambda line: None
-    )
-    results = bench.tmp_path / "results"
-    assert swrr.paths.html == results / "figures" / "figures.html"
-    assert other.paths.html == results / "figures-starvation" / "figures.html"
-    assert bench.planned[-1][1].is_relative_to(results / "figures-starvation" / "plans")
 
 
 def test_runs_that_fail_do_not_keep_the_others(bench: Bench) -> None:
@@ -205,7 +186,7 @@ def test_published_runs_need_neither_build_nor_engine(
     studies = [bench.tmp_path / name / "study.json" for name in EXPERIMENTS]
     write_studies(studies, "web")
     file = bench.tmp_path / "runs.tar.xz"
-    pack(runs, [run_id], file, studies=list(map(load_study, studies)), logs=False, say=print)
+    pack(runs, [run_id], file, studies=list(map(load_study, studies)), logs=False)
     bench.store = bench.tmp_path / "results" / "figures"
     assert main(["figures", "--packs", str(file)]) == 0
     (built,) = bench.built
@@ -218,11 +199,11 @@ def test_published_runs_need_neither_build_nor_engine(
     assert main(["figures", "--packs", str(file), "--compare-with", str(other)]) == 0
     assert bench.beside == OtherStudy("others.tar.xz", (), ())
     assert not list(bench.store.glob(".unpacking-*"))
-    pack(runs, [run_id], file, studies=list(map(load_study, studies[1:])), logs=False, say=print)
+    pack(runs, [run_id], file, studies=list(map(load_study, studies[1:])), logs=False)
     assert main(["figures", "--packs", str(file)]) == 2
     assert f"has no runs of {EXPERIMENTS[0]}" in capsys.readouterr().err
     write_studies(studies, "perf-exit")
-    pack(runs, [run_id], file, studies=list(map(load_study, studies)), logs=False, say=print)
+    pack(runs, [run_id], file, studies=list(map(load_study, studies)), logs=False)
     assert main(["figures", "--packs", str(file)]) == 2
     assert 'class: no run has "web"' in capsys.readouterr().err
 
@@ -235,14 +216,3 @@ def write_studies(paths: list[Path], class_name: str) -> None:
     )
     for path, name in zip(paths, EXPERIMENTS, strict=True):
         write_study(path, made.model_copy(update={"name": name, "levels": levels}))
-
-
-def test_claims_of_another_paper_need_no_code(bench: Bench, tmp_path: Path) -> None:
-    text = (REPOSITORY / "experiments" / "claims" / "swrr.yaml").read_text(encoding="utf-8")
-    first = text[: text.index("\n  - id: weights-timeouts-rise")]
-    path = tmp_path / "other.yaml"
-    path.write_text(first.replace("Lu et al.", "Others"), encoding="utf-8")
-    paper.repeat_paper(bench.tmp_path, str(path), Request(""), jobs=None, run=False, say=print)
-    (built,) = bench.built
-    assert built.title.startswith("Others")
-    assert [claim.id for claim in built.claims] == ["weights-throughput-falls"]

@@ -1,0 +1,50 @@
+"""Print reports, tables and the cost of runs."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from analysis.formats.files import ANSWER
+from analysis.formats.plan_file import Request
+from onionlab.runs.costs.estimate import Estimator
+from onionlab.runs.costs.estimate_text import cost_text
+from onionlab.runs.workflow.executor import Executor
+
+WIDTH = 100
+
+
+def print_report(report: Path) -> None:
+    """Print the answer at the top of a report, and the report's path on the last line."""
+    answer = report.with_name(ANSWER)
+    lines = answer.read_text(encoding="utf-8").splitlines() if answer.is_file() else []
+    for line in lines:
+        # Names and paths are not broken, so that they can be copied.
+        wrapper = textwrap.TextWrapper(
+            WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+        )
+        print(wrapper.fill(line))
+    print(report)
+
+
+def print_table(title: str, rows: Iterable[tuple[str, str]]) -> None:
+    """Print a title, then names and texts in two columns."""
+    rows = list(rows)
+    width = max((len(name) for name, _ in rows), default=0)
+    print(title)
+    for name, text in rows:
+        print(f"  {name:<{width}}  {text}")
+
+
+def print_cost(
+    root: Path,
+    requests: Sequence[Request],
+    jobs: int | None,
+    executor: Executor | None = None,
+    title: str = "",
+) -> None:
+    """Print the total cost of the runs of some requests. Raises UserError like planning."""
+    estimator = Estimator(root, max_jobs=executor.max_jobs if executor else None)
+    text = cost_text(estimator.estimate(requests, jobs))
+    print(f"cost: {text} ({title})" if title else f"cost: {text}")

@@ -1,0 +1,204 @@
+"""Reproduce a paper: run all experiments that repeat it, draw its figures and test its claims."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from pathlib import Path
+
+from analysis.formats.files import PLAN, STUDIES
+from analysis.formats.plan_file import Request
+from analysis.formats.study import load_study
+from analysis.measures.data import ALL
+from analysis.pages import paper
+from analysis.pages.claims import OtherStudy
+from onionlab import __version__
+from onionlab.errors import UserError
+from onionlab.experiment.claims_file import ClaimSet, load_claims
+from onionlab.experiment.network_settings import RELAY_ROLES
+from onionlab.programs.building import NotBuiltError, no_builds
+from onionlab.runs.packing import open_packs
+from onionlab.runs.plan import Plan, make_plan, read_plan
+from onionlab.runs.workflow.drive import make_runs
+from onionlab.runs.workflow.executor import Executor
+from onionlab.yamlfile.units import show
+
+LOG = logging.getLogger(__name__)
+DEFAULT_CLAIMS = "swrr"
+FOLDER = "figures"
+_LIBRARIES = ("matplotlib", "numpy", "scipy")
+"""Libraries that affect the bytes of a figure."""
+
+
+@dataclass(frozen=True)
+class PaperReproduction:
+    """The files that were written, and why runs are missing, if a run failed."""
+
+    paths: paper.PaperResult
+    failure: UserError | None = None
+
+
+def reproduce_paper(
+    root: Path,
+    claims: str,
+    request: Request,
+    *,
+    jobs: int | None,
+    run: bool,
+    executor: Executor | None = None,
+    compare_with: Sequence[Path] = (),
+) -> PaperReproduction:
+    """Make the missing runs, and the figures and answers from the runs in the store.
+
+    A run that fails is missing in figures and tables. Those that do not need it are made.
+
+    Args:
+        root: The checkout.
+        claims: A file of claims, by name or path.
+        request: What to change in every experiment.
+        jobs: Simulations at a time.
+        run: Make missing runs. Otherwise nothing is built either.
+        executor: Makes the runs on a cluster.
+        compare_with: Packs of other runs, whose answers are shown too.
+
+    Raises:
+        UserError: Claims or experiments are wrong, a tool is missing, or there is no run at all.
+    """
+    wanted = load_claims(claims, root=root)
+    out = _results_folder(root, wanted)
+    other = _answer_other_study(compare_with, wanted, out)
+    plan = make_plan if run else _plan_without_building
+    plans = [
+        plan(root, replace(request, experiment=name), out=out / "plans" / name)
+        for name in wanted.experiments
+    ]
+    failure = None
+    if run:
+        try:
+            make_runs(root, plans, jobs=jobs, executor=executor)
+        except UserError as error:
+            failure = error
+    try:
+        paths = _draw(wanted, [plan.study for plan in plans], plans[0].store, out, other)
+    except UserError as error:
+        # If there is no run at all, the failed run is the reason, and not the empty store.
+        if failure is not None:
+            raise failure from error
+        raise
+    return PaperReproduction(paths, failure)
+
+
+def reproduce_from_packs(
+    root: Path, claims: str, packs: Sequence[Path], compare_with: Sequence[Path] = ()
+) -> PaperReproduction:
+    """Make the figures and answers from the runs of packs, which needs no build and no engine.
+
+    Raises:
+        UserError: The claims are wrong, a pack is damaged, no pack has an experiment, or two packs
+            have different studies of it.
+    """
+    wanted = load_claims(claims, root=root)
+    out = _results_folder(root, wanted)
+    other = _answer_other_study(compare_with, wanted, out)
+    with open_packs(packs, out) as folder:
+        studies = _find_studies(packs, folder, wanted)
+        return PaperReproduction(_draw(wanted, studies, folder, out, other))
+
+
+def _results_folder(root: Path, claims: ClaimSet) -> Path:
+    """Return the folder of figures and answers. Each file of claims has its own."""
+    name = FOLDER if claims.name == DEFAULT_CLAIMS else f"{FOLDER}-{claims.name}"
+    return root / "results" / name
+
+
+def _plan_without_building(root: Path, request: Request, *, out: Path) -> Plan:
+    """Return a plan for finished builds. If a build is missing, return the last plan in ``out``.
+
+    A run's name depends on its programs. Without them it is known only if the same was planned
+    before.
+
+    Raises:
+        UserError: The experiment is wrong, or there are neither its programs nor such a plan.
+    """
+    try:
+        with no_builds():
+            return make_plan(root, request, out=out)
+    except NotBuiltError as lacking:
+        name, last_request = request.experiment, ""
+        try:
+            last = read_plan(out / PLAN)
+            load_study(last.study)
+        except UserError:
+            pass
+        else:
+            # The paths of the engine do not matter.
+            if replace(last.request, shadow=request.shadow, tgen=request.tgen) == request:
+                LOG.info("%s: its programs are not built; these are the runs last planned", name)
+                return last
+            last_request = f" The last plan was for {_describe(last.request)}."
+        raise UserError(
+            f"{name}: nothing is built with NO_RUN, and without its programs its runs have no "
+            f"names ({lacking.message})",
+            f"leave NO_RUN out, or take the figures from packs (PACKS=).{last_request}",
+        ) from lacking
+
+
+def _describe(request: Request) -> str:
+    """Return a request as make variables."""
+    seeds = request.seeds
+    listed = seeds if seeds is None or isinstance(seeds, int) else ",".join(map(str, seeds))
+    values = {
+        "SCALE": request.scale,
+        "NETWORKS": listed,
+        "REPEATS": request.repeats,
+        "ENGINE": request.engine,
+    }
+    return ", ".join(f"{name}={value}" for name, value in values.items() if value is not None)
+
+
+def _answer_other_study(packs: Sequence[Path], wanted: ClaimSet, out: Path) -> OtherStudy | None:
+    """Return the answers from the runs of packs; None without packs."""
+    if not packs:
+        return None
+    with open_packs(packs, out) as folder:
+        content = _content(wanted, _find_studies(packs, folder, wanted))
+        title = " and ".join(path.name for path in packs)
+        return paper.answer_other_study(content, folder, title)
+
+
+def _find_studies(packs: Sequence[Path], folder: Path, wanted: ClaimSet) -> list[Path]:
+    """Return the studies of the claims' experiments in unpacked packs.
+
+    Raises:
+        UserError: The packs have no study of an experiment, or no run has the class of a claim. The
+            classes of imported networks are known only from their runs.
+    """
+    studies = [folder / STUDIES / f"{name}.json" for name in wanted.experiments]
+    absent = [path.stem for path in studies if not path.is_file()]
+    if absent:
+        raise UserError(
+            f"{' '.join(map(str, packs))} has no runs of {', '.join(absent)}",
+            f"it was written of other results than `make figures CLAIMS={wanted.name}`",
+        )
+    levels = [level for study in map(load_study, studies) for level in study.levels]
+    classes = {ALL, *RELAY_ROLES, *(name for level in levels for name in level.classes)}
+    for claim in wanted.claims:
+        if claim.class_name not in classes:
+            raise UserError(
+                f"claims {wanted.name}, {claim.id}: class: no run has {show(claim.class_name)}",
+                f"the runs have {', '.join(sorted(classes))}",
+            )
+    return studies
+
+
+def _content(wanted: ClaimSet, studies: Sequence[Path]) -> paper.Paper:
+    return paper.Paper(wanted.paper, tuple(map(load_study, studies)), wanted.claims)
+
+
+def _draw(
+    wanted: ClaimSet, studies: Sequence[Path], store: Path, out: Path, other: OtherStudy | None
+) -> paper.PaperResult:
+    software = {"onionlab": __version__, **{name: version(name) for name in _LIBRARIES}}
+    return paper.build(_content(wanted, studies), store, out, software, other)

@@ -1,0 +1,445 @@
+"""Compose the runs of an experiment: its variants, its programs and its engine."""
+
+from __future__ import annotations
+
+import functools
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from analysis.formats.plan_file import MAKE_ANEW, Request
+from analysis.formats.study import RoleCapacity
+from onionlab.engines import Engine, open_engine
+from onionlab.errors import UserError
+from onionlab.experiment import Experiment, Settings, load
+from onionlab.experiment.ignored_options import parse_parameters
+from onionlab.experiment.load import load_resolved_experiment
+from onionlab.experiment.tornettools_networks import require_networks
+from onionlab.network.sample import capacity_shares
+from onionlab.programs.building import BuiltProgram, run_concurrently
+from onionlab.programs.installed import ONIONTRACE, find_tool
+from onionlab.programs.libtorrent.build import ensure_peers, peer_program
+from onionlab.programs.libtorrent.variants import PeerVariant, load_peer_variants
+from onionlab.programs.tor.build import BuiltTor, ensure_series
+from onionlab.programs.tor.variants import STOCK, TorVariant, load_registry, load_variants
+from onionlab.rundir import RunDirectory, compose
+from onionlab.rundir.compose import mean_capacity_bit_per_s, network_request, tor_program
+from onionlab.rundir.keys import has_keys
+from onionlab.rundir.peers import compose_peers, verify_peer_logs
+from onionlab.rundir.tornet import compose_tornet
+from onionlab.rundir.trace import traced_series
+from onionlab.rundir.verify import ProofDeadlines, ProofWatch, verify_tor_logs
+from onionlab.tornet.keeping import load_tornet
+from onionlab.yamlfile.units import nearest, show
+
+DEFAULT_CC_ALG = 2
+"""Vegas, which Tor 0.4.9 uses if the consensus has no parameter cc_alg."""
+
+
+def _describe_tor(tor: BuiltTor) -> str:
+    return f"Tor {tor.version} ({tor.series or STOCK})"
+
+
+class RunBuilder(ABC):
+    """Composes the runs of an experiment. `open_run_builder` chooses the subclass for its kind.
+
+    Attributes:
+        variants: All variants of the checkout, by name.
+        selected: Those that were requested.
+        needed: Those, and the baseline.
+        programs: The programs of the runs, by the base name of the executable.
+    """
+
+    def __init__(self, root: Path, experiment: Experiment, variants: Sequence[str]) -> None:
+        """Select variants. Raises UserError if the experiment does not accept one of them."""
+        self.root = root
+        self.experiment = experiment
+        self.variants: Mapping[str, Any] = known_variants(root, experiment)
+        self.selected = select_variants(root, experiment, variants)
+        self.needed = sorted({*self.selected, experiment.baseline})
+        if added := self.added_variants:
+            experiment.require_variants([*experiment.variants, *sorted(added)])
+        self.engine: Engine
+        self.programs: Mapping[str, BuiltProgram] = {}
+
+    @property
+    def added_variants(self) -> list[str]:
+        """The selected variants that the experiment does not list."""
+        return [name for name in self.selected if name not in self.experiment.variants]
+
+    def open(self, request: Request) -> None:
+        """Prepare engine and programs. Raises UserError if something is missing."""
+        # The embedded engine builds a kernel.
+        self.engine, self.programs = run_concurrently(
+            lambda: open_engine(
+                request.engine, root=self.root, shadow=request.shadow, tgen=request.tgen
+            ),
+            self.build,
+        )
+        self._require_known_options()
+
+    @property
+    def _tors(self) -> list[BuiltTor]:
+        return [built for built in self.programs.values() if isinstance(built, BuiltTor)]
+
+    @functools.cached_property
+    def known_options(self) -> frozenset[str] | None:
+        """The torrc options that every build of Tor knows, in lower case; None without a build."""
+        known = [{name.casefold() for name in tor.torrc_options} for tor in self._tors]
+        return frozenset(set.intersection(*known)) if known else None
+
+    def _require_known_options(self) -> None:
+        """Raise UserError for an option or a parameter that a Tor does not know.
+
+        Tor exits at its start because of the option and ignores the parameter. A parameter of 0
+        switches off what the Tor does not have. Experiments without Tor have neither.
+        """
+        if not self._tors:
+            return
+        problems = []
+        levels = [self.settings(level).tor for level in self.experiment.levels]
+        for tor in self._tors:
+            known = {option.casefold() for option in tor.torrc_options}
+            options = [
+                (f"tor.torrc.{group}", option)
+                for level in levels
+                for group, options in level.torrc
+                for option in options
+            ] + [
+                (f"variant {variant}", option)
+                for variant in self.needed
+                if tor.series == self.variants[variant].series
+                for option in self.variants[variant].torrc
+            ]
+            problems += [
+                f"{place}: {_describe_tor(tor)} has no option {option}"
+                f"{nearest(option, tor.torrc_options, cutoff=0.8)}"
+                for place, option in options
+                if option.casefold() not in known
+            ]
+        # Levels may differ in a value: one that is not 0 suffices.
+        voted = {
+            name: value
+            for tor in levels
+            for name, value in tor.consensus_params.items()
+            if value != 0
+        }
+        problems += [f"tor.consensus_params.{unread}" for unread in self._describe_unread(voted)]
+        if problems:
+            raise UserError("\n".join(dict.fromkeys(problems)), "Remove it, or use another Tor.")
+
+    def _describe_unread(self, voted: Mapping[str, int]) -> list[str]:
+        """Return name and reason of each parameter, other than 0, that no Tor of the runs reads."""
+        names = {name for name, value in voted.items() if value}
+        unread = [set(tor.unread_parameters(sorted(names))) for tor in self._tors]
+        versions = ", ".join(sorted({_describe_tor(tor) for tor in self._tors}))
+        return [
+            f"{name}: {versions} does not read this parameter"
+            for name in sorted(names.intersection(*unread) if unread else ())
+        ]
+
+    @abstractmethod
+    def build(self) -> Mapping[str, BuiltProgram]:
+        """Build the missing programs of the runs. The engine builds its own at the same time."""
+
+    def settings(self, level: str) -> Any:
+        """Return one level's settings."""
+        return self.experiment.levels[level].settings
+
+    def coordinates(self, level: str) -> Mapping[str, float]:
+        """Return the position of a level on the axes of figures that show several levels."""
+        return {}
+
+    def capacities_bytes_per_s(self, level: str) -> Mapping[str, float]:
+        """Return the total capacity of the relays of each role, as far as it is known."""
+        return {}
+
+    def network_facts(self, level: str, seed: int) -> dict[str, RoleCapacity]:
+        """Return how the capacity of each role's relays is divided in a network, if it is known."""
+        return {}
+
+    def is_drawn(self, seed: int) -> bool:
+        """Return whether a seed's runs can be composed without drawing keys, which is slow."""
+        return True
+
+    @abstractmethod
+    def compose(self, level: str, variant: str, seed: int, repeat: int = 1) -> RunDirectory:
+        """Compose one run."""
+
+    def executables(self) -> dict[str, Path]:
+        """Return all executables that hosts can run, by base name."""
+        return {name: built.path for name, built in self.programs.items()}
+
+    @abstractmethod
+    def verify(self, hosts: Path, run: RunDirectory) -> dict[str, int]:
+        """Check the logs below `hosts`; return how many hosts logged each proof.
+
+        Raises:
+            RunRefusedError: The run does not count.
+        """
+
+    def watch(self, hosts: Path, level: str, run: RunDirectory) -> Callable[[float], None]:
+        """Return a function that checks the logs below `hosts` during a run.
+
+        It gets the simulated second. It raises RunRefusedError as soon as the run cannot count any
+        more.
+        """
+        return lambda simulated_s: None
+
+
+class TorRunBuilder(RunBuilder):
+    """Builds Tor and checks that relays ran their variants."""
+
+    def _build_tor(self) -> dict[str, BuiltProgram]:
+        series: set[str | None] = {self.variants[name].series for name in self.needed}
+        if any(self.settings(name).tor.trace.where != "none" for name in self.experiment.levels):
+            series |= {traced_series(name) for name in series}
+        builds = ensure_series(self.root, series)
+        return {tor_program(built.series): built for built in builds.values()}
+
+    def executables(self) -> dict[str, Path]:
+        return super().executables() | self.engine.programs
+
+    def verify(self, hosts: Path, run: RunDirectory) -> dict[str, int]:
+        """Check that every Tor ran its circuit policy."""
+        return verify_tor_logs(hosts, run.expectations, load_registry(self.root).proof_prefixes)
+
+    def watch(self, hosts: Path, level: str, run: RunDirectory) -> Callable[[float], None]:
+        """Return a function that looks for the variants' proofs in the relays' logs."""
+        prefixes = load_registry(self.root).proof_prefixes
+        return ProofWatch(hosts, run.expectations, prefixes, self.proof_deadlines(level)).look
+
+    def proof_deadlines(self, level: str) -> ProofDeadlines:
+        """Return when relays must have logged which variant they run.
+
+        An exit logs in which order streams resume when the first of them had to wait. With a link
+        of 20 KiB/s that was 15 minutes after they began, so it is certain only at the end.
+        """
+        time = self.settings(level).time
+        return ProofDeadlines(self.bootstrap_end_s(level), time.stop_s)
+
+    @abstractmethod
+    def bootstrap_end_s(self, level: str) -> float:
+        """Return the simulated second at which the relays have started."""
+
+
+class DrawnRunBuilder(TorRunBuilder):
+    """Composes runs with Tor in networks that are drawn for each seed."""
+
+    def build(self) -> Mapping[str, BuiltProgram]:
+        """Build Tor, and libtorrent's peers if clients fetch in pieces."""
+        programs = self._build_tor()
+        rules = {
+            entry.request_rule
+            for level in self.experiment.levels.values()
+            for entry in level.settings.traffic.values()
+            if entry.kind == "pieces"
+        }
+        if rules:
+            peers = ensure_peers(self.root, sorted(rules))
+            programs |= {peer_program(name): built for name, built in peers.items()}
+        return programs
+
+    def is_drawn(self, seed: int) -> bool:
+        return has_keys(self.root, seed)
+
+    def compose(self, level: str, variant: str, seed: int, repeat: int = 1) -> RunDirectory:
+        settings = self.settings(level)
+        return compose(
+            self.root,
+            settings,
+            variant=self.variants[variant],
+            baseline=self.variants[settings.tor.baseline],
+            seed=seed,
+            repeat=repeat,
+            engine=self.engine,
+            known_options=self.known_options,
+        )
+
+    def coordinates(self, level: str) -> Mapping[str, float]:
+        """Return the rate of a level's bottleneck, its parallel streams and congestion control."""
+        settings = self.settings(level)
+        return {
+            "bottleneck_kib_per_s": round(min(self._limits_bit_per_s(settings).values()) / 8192, 3),
+            "streams": max(entry.streams for entry in settings.traffic.values()),
+            "cc_alg": settings.tor.consensus_params.get("cc_alg", DEFAULT_CC_ALG),
+        }
+
+    def capacities_bytes_per_s(self, level: str) -> Mapping[str, float]:
+        settings = self.settings(level)
+        limits_bit_per_s = self._limits_bit_per_s(settings)
+        return {
+            role: entry.count * limits_bit_per_s[role] / 8
+            for role, entry in settings.network.relays.items()
+            if entry.count
+        }
+
+    def _limits_bit_per_s(self, settings: Settings) -> dict[str, float]:
+        """Return the mean capacity of one relay of each role, which its link or Tor limits."""
+        return {
+            role: min(
+                entry.bandwidth_rate_bit_per_s or math.inf,
+                mean_capacity_bit_per_s(self.root, settings.network, entry)
+                * settings.network.capacity_total_factor(role),
+            )
+            for role, entry in settings.network.relays.items()
+            if entry.count
+        }
+
+    def network_facts(self, level: str, seed: int) -> dict[str, RoleCapacity]:
+        shares = capacity_shares(network_request(self.root, self.settings(level)), seed)
+        return {
+            role: RoleCapacity(limited=limited, largest=largest)
+            for role, (limited, largest) in shares.items()
+        }
+
+    def bootstrap_end_s(self, level: str) -> float:
+        return float(self.settings(level).time.bootstrap_s)
+
+
+class TornetRunBuilder(TorRunBuilder):
+    """Composes the runs of an experiment with imported networks of tornettools."""
+
+    def __init__(self, root: Path, experiment: Experiment, variants: Sequence[str]) -> None:
+        """Select variants. Raises UserError also if a seed has no network."""
+        super().__init__(root, experiment, variants)
+        require_networks(root, experiment)
+        # The latest network stays in memory for the next variant.
+        self._network = functools.lru_cache(maxsize=1)(functools.partial(load_tornet, root))
+
+    def build(self) -> Mapping[str, BuiltProgram]:
+        """Build Tor, and find OnionTrace if the networks have it."""
+        programs: dict[str, BuiltProgram] = {}
+        if any(
+            level.settings.network.oniontrace != "none"
+            and ONIONTRACE.name
+            in load_tornet(self.root, level.settings.network.name, seed).tornet.programs
+            for level in self.experiment.levels.values()
+            for seed in self.experiment.seeds
+        ):
+            tool = find_tool(ONIONTRACE)
+            source = {"kind": "installed"}
+            programs[ONIONTRACE.name] = BuiltProgram(tool.path, tool.version, tool.sha256, source)
+        return programs | self._build_tor()
+
+    def compose(self, level: str, variant: str, seed: int, repeat: int = 1) -> RunDirectory:
+        """Compose one run. Raises UserError also if no Tor reads a parameter of the network."""
+        settings = self.settings(level)
+        run = compose_tornet(
+            settings,
+            self._network(settings.network.name, seed),
+            variant=self.variants[variant],
+            baseline=self.variants[settings.tor.baseline],
+            engine=self.engine,
+            repeat=repeat,
+        )
+        voted: dict[str, int] = {}
+        for options in run.tor_options.values():
+            for option, setting in options.items():
+                if option.casefold() == "consensusparams":
+                    voted |= parse_parameters(setting.value)
+        unread = self._describe_unread(voted)
+        if unread:
+            raise UserError(
+                "\n".join(f"network {settings.network.name}: {one}" for one in unread),
+                "Set tor.consensus_params, which replaces the network's, or use another Tor.",
+            )
+        return run
+
+    def bootstrap_end_s(self, level: str) -> float:
+        return float(self.settings(level).facts.bootstrap_end_s)
+
+
+class PeersRunBuilder(RunBuilder):
+    """Composes the runs of an experiment with libtorrent's peers alone."""
+
+    def build(self) -> Mapping[str, BuiltProgram]:
+        peers = ensure_peers(self.root, self.needed)
+        return {peer_program(name): built for name, built in peers.items()}
+
+    def compose(self, level: str, variant: str, seed: int, repeat: int = 1) -> RunDirectory:
+        return compose_peers(
+            self.settings(level),
+            variant=self.variants[variant],
+            seed=seed,
+            repeat=repeat,
+            engine=self.engine,
+        )
+
+    def verify(self, hosts: Path, run: RunDirectory) -> dict[str, int]:
+        """Check that every peer followed its request rule."""
+        return verify_peer_logs(hosts, run.expectations)
+
+
+_BUILDERS: Mapping[str | None, type[RunBuilder]] = {
+    None: DrawnRunBuilder,
+    "peers": PeersRunBuilder,
+    "tornettools": TornetRunBuilder,
+}
+
+
+def known_variants(root: Path, experiment: Experiment) -> Mapping[str, TorVariant | PeerVariant]:
+    """Return all variants that the checkout has for an experiment's kind, by name."""
+    if experiment.kind == "peers":
+        return load_peer_variants(root)
+    return load_variants(root)
+
+
+def select_variants(root: Path, experiment: Experiment, requested: Sequence[str]) -> list[str]:
+    """Return the requested variants, or those of the experiment.
+
+    They have the experiment's order. Variants that it does not list come last. Raises UserError for
+    an unknown name.
+    """
+    own, known = experiment.variants, known_variants(root, experiment)
+    for name in requested:
+        if name not in known:
+            others = [other for other in known if other not in own]
+            raise UserError(
+                f"unknown variant {show(name)}{nearest(name, known)}",
+                f"Variants of {experiment.name}: {', '.join(own)}. "
+                f"Also available: {', '.join(others)}.",
+            )
+    added = [name for name in dict.fromkeys(requested) if name not in own]
+    return [*(name for name in own if not requested or name in requested), *added]
+
+
+def load_experiment(root: Path, request: Request) -> Experiment:
+    """Return the experiment of a request with its overrides. Raises UserError."""
+    return load(request.experiment, root=root).with_overrides(
+        scale=request.scale, seeds=request.seeds, repeats=request.repeats
+    )
+
+
+def run_builder(
+    root: Path, request: Request, resolved: Mapping[str, Any] | None = None
+) -> RunBuilder:
+    """Return the run builder of a request, without engine and programs. Raises UserError.
+
+    resolved: the experiment in its plan; by default its files are read.
+    """
+    if resolved:
+        try:
+            experiment = load_resolved_experiment(resolved)
+        except (ValidationError, KeyError) as error:
+            raise UserError("another version of onionlab made the plan", MAKE_ANEW) from error
+    else:
+        experiment = load_experiment(root, request)
+    return _BUILDERS[experiment.kind](root, experiment, request.variants)
+
+
+def open_run_builder(
+    root: Path, request: Request, resolved: Mapping[str, Any] | None = None
+) -> RunBuilder:
+    """Return the run builder of a request, with all programs built.
+
+    resolved: the experiment in its plan; by default its files are read. Raises UserError if the
+    experiment is wrong, or a tool or a source is missing.
+    """
+    builder = run_builder(root, request, resolved)
+    builder.open(request)
+    return builder
