@@ -34,11 +34,6 @@ from analysis.formats.run_files import TracedHost, read_trace_plan
 from analysis.formats.tables import read_table
 
 
-def is_traced(run_directory: Path) -> bool:
-    """Return whether a run has cell traces."""
-    return (run_directory / files.TRACE_PLAN).is_file()
-
-
 def extract(run_directory: Path, streams: Path, out: Path) -> TraceCounts:
     """Read the traces of a run's relays and write the tables into ``out``.
 

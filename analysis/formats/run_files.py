@@ -121,3 +121,8 @@ def read_clients(run_directory: Path) -> dict[str, str]:
 def read_host_roles(run_directory: Path) -> dict[str, RoleOfHost]:
     """Read a run's hosts.json: host name -> the host. Raises as `read_clock`."""
     return read_as(HostRoles, run_directory / files.HOST_ROLES, "list of hosts and roles").hosts
+
+
+def is_traced(run_directory: Path) -> bool:
+    """Return whether a run has cell traces."""
+    return (run_directory / files.TRACE_PLAN).is_file()

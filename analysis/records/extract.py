@@ -9,12 +9,11 @@ from collections import Counter
 from contextlib import nullcontext
 from pathlib import Path
 
-from analysis.celltrace import cell_tables
 from analysis.errors import AnalysisError
 from analysis.formats import files
 from analysis.formats.columns import GOODPUT, PERF, PROGRESS, STREAMS
 from analysis.formats.record_files import ParseReport, write_parse_report
-from analysis.formats.run_files import read_clients, read_clock, read_host_roles
+from analysis.formats.run_files import is_traced, read_clients, read_clock, read_host_roles
 from analysis.formats.tables import TableWriter, atomic
 from analysis.records import oniontrace, peers, tgen
 
@@ -87,7 +86,10 @@ def extract_clients(run_directory: Path, out: Path) -> ParseReport:
                 progress.add(tables[2])
         if not report.status_lines:
             (directory / files.PROGRESS_TABLE).unlink()
-        if cell_tables.is_traced(run_directory):
+        if is_traced(run_directory):
+            # It imports pandas, which is a notable part of the time of a small run.
+            from analysis.celltrace import cell_tables
+
             cell_tables.extract(run_directory, directory / files.STREAMS_TABLE, directory)
         oniontrace.extract(run_directory, roles, classes, clock, directory, report)
         report.set_classes(classes)

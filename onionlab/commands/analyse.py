@@ -6,9 +6,9 @@ import argparse
 import contextlib
 from pathlib import Path
 
-from analysis.celltrace.cell_tables import is_traced
 from analysis.formats.files import RECORDS, TRACE_COUNTS
 from analysis.formats.record_files import read_trace_counts
+from analysis.formats.run_files import is_traced
 from analysis.records.extract import extract
 from onionlab.commands._request import load_plan
 from onionlab.paths import working_root

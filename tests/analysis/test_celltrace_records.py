@@ -14,7 +14,7 @@ import pytest
 from celltrace_synthetic import CLIENTS, LATENCY_NS, NAMES, Model, write_traces
 
 from analysis.celltrace.cell_paths import LEGS
-from analysis.celltrace.cell_tables import extract, is_traced, load_arrivals, load_cells
+from analysis.celltrace.cell_tables import extract, load_arrivals, load_cells
 from analysis.celltrace.cells import Fate
 from analysis.celltrace.events import INWARD
 from analysis.celltrace.statistics import Group, Stage, summarise
@@ -32,6 +32,7 @@ from analysis.formats.files import (
     TRACE_PLAN,
 )
 from analysis.formats.record_files import ParseReport, read_trace_counts, write_beside_tables
+from analysis.formats.run_files import is_traced
 from analysis.formats.study import CellTimes, Level, PublishedCellTimes, Run, Study, Variant
 from analysis.measures.catalogue import run_statistics
 from analysis.measures.metric import Statistic
