@@ -125,7 +125,7 @@ def write_first_experiment(root: Path, name: str, tornet: Tornet, seeds: int) ->
     if NAME.fullmatch(name) is None or RESERVED_NAMES.fullmatch(name) is not None:
         return f"no {EXPERIMENTS}/{name}{SUFFIX}: no experiment can have this name"
     if path.exists():
-        return f"{path} was there: left as it is"
+        return f"{path} exists and is not changed"
     facts, drain_s = describe_network(tornet), TornetTime().drain_s
     if facts.stop_s - drain_s <= facts.bootstrap_end_s:
         drain_s = 0.0

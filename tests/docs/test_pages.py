@@ -48,7 +48,7 @@ def test_every_file_format_has_a_section_with_all_its_keys() -> None:
     names = {
         value
         for value in vars(files).values()
-        if isinstance(value, str) and re.fullmatch(r"[a-z._-]+\.(json|jsonl|parquet)", value)
+        if isinstance(value, str) and re.fullmatch(r"[a-z._-]+\.(json|jsonl|parquet|yaml)", value)
     }
     not_read_again = {files.CLAIMS_JSON}
     assert names - not_read_again == set(re.findall(r"^### (\S+)$", page, re.MULTILINE))

@@ -177,7 +177,7 @@ def test_an_experiment_is_judged_by_what_it_takes(
     part, _ = need_of("--seeds", "3", "--variants", "rr")
     assert part.disk_bytes < three.disk_bytes
     assert cost.status == OK
-    assert cost.text.startswith("9 runs to make (0 of 9 there), about ")
+    assert cost.text.startswith("9 runs to make (0 of 9 exist), about ")
 
 
 # The embedded engine

@@ -255,7 +255,7 @@ def test_the_command(
     )
     assert lines[-1] == str(tmp_path / "networks/tiny")
     assert main(["import-network", "--name", "tiny", str(one)]) == 0
-    assert capsys.readouterr().out.splitlines()[0].endswith(", was there")
+    assert capsys.readouterr().out.splitlines()[0].endswith(", exists already")
     assert main(["import-network", "--name", "other", str(tmp_path)]) == 2
     assert "is not a directory of tornettools" in capsys.readouterr().err
 
