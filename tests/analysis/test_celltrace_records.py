@@ -165,8 +165,8 @@ def test_records_from_before_arrivals_are_read_and_say_so(run_directory: Path) -
     content = section(table, STUDY, ())
     assert content is not None
     ((_, row),) = content["waits"]["middle"]
-    assert np.isnan(row.parts_s[2])
-    assert row.arrived == 0
+    assert np.isnan(row["kernel_s"])
+    assert row["arrived"] == 0
 
 
 def test_arrivals_of_other_cells_are_refused(run_directory: Path) -> None:

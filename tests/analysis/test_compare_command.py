@@ -126,7 +126,7 @@ def test_another_checkout_with_the_same_records(
     shutil.rmtree(other / "runs")
     plan.unlink()
     status, _, err = onionlab("swrr-test:ewma", str(other / "results" / "swrr-test"))
-    assert (status, "are gone" in err) == (2, True)
+    assert (status, "has no store with its runs" in err) == (2, True)
 
 
 def test_ignored_logs_are_in_the_report(onionlab: Any, checkout: Path, tmp_path: Path) -> None:
@@ -254,7 +254,7 @@ def test_the_option_of_tor_that_differs_is_named(
         ("swrr-test:ewma", "swrr-test:pie", "no runs of 'pie'"),
         ("swrr-test", "nowhere", "found no runs of nowhere"),
         ("swrr-test", "", "has no name"),
-        ("swrr-test", ".", "there are no runs"),
+        ("swrr-test", ".", "found no runs of ."),
         ("swrr-test", "nowhere.tar.xz", "there is no "),
         ("swrr-test", "cut.tar.xz:a", "is not a pack of runs"),
     ],
@@ -281,7 +281,10 @@ def test_two_checkouts_name_no_experiment(checkout: Path) -> None:
             "1 of the 5 runs of swrr-test is missing: rr, seed 3\n"
             "make the missing runs: make experiment NAME=swrr-test SCALE=0.1 NETWORKS=5",
         ),
-        (lambda run: (run / "manifest.json").write_text("{"), "1 is missing: rr, seed 3\n"),
+        (
+            lambda run: (run / "manifest.json").write_text("{"),
+            "1 of the 5 runs of swrr-test is missing: rr, seed 3\n",
+        ),
         (lambda run: (run / "manifest.json").write_text('{"format": 9}'), "not a valid manifest"),
         (lambda run: (run / "records-v1" / "goodput.parquet").unlink(), "swrr-test, rr, seed 3: "),
         (lambda run: (run / "records-v1" / "streams.parquet").write_bytes(b"PAR1"), "is damaged"),
