@@ -107,8 +107,6 @@ APT_GET = """\
 #!/bin/sh
 # -q -c FILE update|download ...
 cp "$3" "$APT_SEEN/apt.conf"
-parts=$(sed -n 's/^Dir::Etc::SourceParts "\\(.*\\)";$/\\1/p' "$3")
-cat "$parts"/* > "$APT_SEEN/sources"
 [ ! -e "$APT_SEEN/offline" ] || { echo "E: Could not resolve 'deb.example.org'"; exit 100; }
 if [ "$4" = download ]; then cp "$APT_SEEN/$5"_*.deb .; fi
 """
@@ -119,20 +117,13 @@ APT_CACHE = """\
 [ -e "$APT_SEEN/offline" ] || cat "$APT_SEEN/names"
 """
 
-APT_CONFIG = """\
-#!/bin/sh
-echo "LIST='$APT_SEEN/sources.list'"
-echo "PARTS='$APT_SEEN/sources.list.d'"
-"""
-
 
 class Archive:
     """An archive that offers a package of Linux's source."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        (folder / "sources.list.d").mkdir(parents=True)
-        (folder / "sources.list").write_text("deb http://deb.example.org/debian bookworm main\n")
+        folder.mkdir()
         self.names("linux-source-6.1", "linux-source-6.12", "linux-source-6.12-extra")
 
     def names(self, *names: str) -> None:
@@ -166,11 +157,7 @@ def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Archive:
     archive = Archive(tmp_path / "archive")
     scripts = tmp_path / "bin"
     scripts.mkdir()
-    for name, text in {
-        "apt-get": APT_GET,
-        "apt-cache": APT_CACHE,
-        "apt-config": APT_CONFIG,
-    }.items():
+    for name, text in {"apt-get": APT_GET, "apt-cache": APT_CACHE}.items():
         (scripts / name).write_text(text)
         (scripts / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{scripts}:{os.environ['PATH']}")
@@ -198,12 +185,11 @@ def test_the_package_is_fetched_once(
         "sha256": file_sha256(tarball),
     }
     assert unpack_source(source, tmp_path / "tree") == "6.12.99"
-    # Only binary packages are requested, with a private state.
-    sources = (archive.folder / "sources").read_text()
-    assert sources == "deb http://deb.example.org/debian bookworm main\n"
+    # A binary package is requested from the system's archives, with a private state.
     configuration = (archive.folder / "apt.conf").read_text()
     assert str(root) in configuration
     assert "Only-Source" not in configuration
+    assert "SourceParts" not in configuration
     # Only the source and the log remain.
     assert sorted(path.name for path in root.iterdir()) == ["logs", "source"]
     assert sorted(path.name for path in (root / "source").iterdir()) == [
