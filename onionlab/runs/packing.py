@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import io
 import logging
-import lzma
 import re
 import shutil
 import tarfile
@@ -21,7 +20,7 @@ from pathlib import Path
 from typing import BinaryIO, Literal, cast
 
 from analysis.errors import AnalysisError
-from analysis.formats.compressed import max_content_bytes, require_size
+from analysis.formats.compressed import PIECE_BYTES, max_content_bytes, pieces, require_size
 from analysis.formats.durable import put_in_place, whole_file
 from analysis.formats.files import ANY_RECORDS, MANIFEST, PACK_INDEX, PARSE_REPORT, RECORDS, STUDIES
 from analysis.formats.json_files import json_text, read_as
@@ -58,7 +57,7 @@ MAX_SHOWN_LENGTH = 300
 """Length at which a message about a damaged pack is cut: it may contain a name of any length."""
 
 _DAMAGE = (
-    *(EOFError, lzma.LZMAError, tarfile.TarError, ValueError, RecursionError, AnalysisError),
+    *(tarfile.TarError, ValueError, RecursionError, AnalysisError),
     # One member has the name of the folder of another one.
     *(FileExistsError, IsADirectoryError, NotADirectoryError),
 )
@@ -286,14 +285,38 @@ class _Member(tarfile.TarInfo):
         return member
 
 
+class _Content:
+    """The decompressed content of a pack. Unlike ``lzma.open``, it limits the decoder's memory."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._pieces = pieces(file, ".xz")
+        self._rest = b""
+
+    def read(self, size: int) -> bytes:
+        """Return the next ``size`` bytes, or fewer at the end. Raises the errors of `pieces`."""
+        parts = [self._rest]
+        missing = size - len(self._rest)
+        while missing > 0 and (part := next(self._pieces, None)) is not None:
+            parts.append(part)
+            missing -= len(part)
+        content = b"".join(parts)
+        self._rest = content[size:]
+        return content[:size]
+
+
 def _extract(file: Path, folder: Path) -> None:
     """Write all files of a pack into a folder, and check them. Raises the errors of _DAMAGE."""
     max_bytes = max_content_bytes(file.stat().st_size)
     total_bytes = 0
     with (
-        lzma.open(file) as content,
+        file.open("rb") as compressed,
         # tarfile reads a stream only forwards.
-        tarfile.open(fileobj=cast(BinaryIO, content), mode="r|", tarinfo=_Member) as archive,
+        tarfile.open(
+            fileobj=cast(BinaryIO, _Content(compressed)),
+            mode="r|",
+            bufsize=PIECE_BYTES,
+            tarinfo=_Member,
+        ) as archive,
     ):
         while (member := archive.next()) is not None:
             # An extended header can change the name and the size, and make the file sparse.

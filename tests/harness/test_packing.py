@@ -9,6 +9,7 @@ import os
 import shutil
 import tarfile
 import tracemalloc
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -395,6 +396,21 @@ def require_little_memory(store: Store, file: Path, message: str) -> None:
     finally:
         tracemalloc.stop()
     assert not content(store)
+
+
+def test_a_pack_that_needs_a_large_dictionary_is_refused(
+    here: Store, there: Store, tmp_path: Path
+) -> None:
+    file, _ = packed(here, tmp_path, "a")
+    data = bytearray(file.read_bytes())
+    # The block's header follows the stream's header of 12 bytes. Its fifth byte is the size of the
+    # dictionary, and 40 is the largest one, 4 GiB.
+    end = 12 + 4 * data[12]
+    assert (data[14], data[15]) == (0x21, 1)
+    data[16] = 40
+    data[end : end + 4] = zlib.crc32(data[12:end]).to_bytes(4, "little")
+    file.write_bytes(data)
+    require_little_memory(there, file, "compressed data is damaged .*[Mm]emory usage limit")
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.9])
