@@ -353,6 +353,21 @@ def test_a_history_of_wrong_values_is_refused_before_anything_runs(
         machine.night(make_set())
 
 
+def test_a_history_of_negative_values_is_read(machine: Machine) -> None:
+    """The lead of the last three streams can be negative, and so can its mean."""
+    content = make_set(seeds=range(1, 5)).content()
+    first = content["values"][0]["metric"]
+    content["values"] = [
+        value | ({"metric": "last_three_lead", "value": -0.04} if value["metric"] == first else {})
+        for value in content["values"]
+    ]
+    made = RunSet.model_validate(content)
+    _, paths = machine.night(made, accept=True)
+    machine.night(made)
+    leads = [row for row in read_history(paths.history).to_pylist() if row["estimate"] < 0]
+    assert {row["metric"] for row in leads} == {"last_three_lead"}
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

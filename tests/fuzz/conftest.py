@@ -10,6 +10,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "analysis"))
 
+from .nights import Nights
 from .project import Project
 
 
@@ -19,3 +20,9 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
     made = Project(tmp_path_factory.mktemp("fuzz"))
     with made.at_work():
         yield made
+
+
+@pytest.fixture(scope="module")
+def nights(tmp_path_factory: pytest.TempPathFactory) -> Nights:
+    """Nights whose files are damaged."""
+    return Nights(tmp_path_factory.mktemp("nights"))

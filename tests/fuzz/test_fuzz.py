@@ -13,6 +13,7 @@ import lzma
 import os
 import shutil
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,7 @@ from onionlab.programs.tor.variants import load_variants
 
 from .costs import EXAMPLES
 from .mutations import NAMES, Draw, changed_bytes, changed_json, changed_table, json_bytes
+from .nights import Nights
 from .project import NAME, Project, repacked, traced_run, usual_log
 
 FEW = 40
@@ -307,6 +309,29 @@ def test_yaml(project: Project, data: st.DataObject) -> None:
     read = readers.get(name, lambda: load("quick", root=project.root))
     with project.damaged({path: changed_bytes(data.draw, path.read_bytes())}):
         project.check(read)
+
+
+# With fewer inputs none shows the faults that these readers had.
+fuzz_nights = partial(fuzz_always, few=60)
+
+
+@fuzz_nights
+def test_histories_of_nights(project: Project, nights: Nights, data: st.DataObject) -> None:
+    """A damaged history is refused before anything runs."""
+    with nights.restored():
+        nights.history.write_bytes(changed_file(data.draw, nights.history.read_bytes()))
+        status = project.check(nights.next_night)
+        assert nights.measured == (status == 0)
+
+
+@fuzz_nights
+def test_baselines_of_nights(project: Project, nights: Nights, data: st.DataObject) -> None:
+    """A damaged baseline is refused before anything runs."""
+    with nights.restored():
+        content = json_bytes(data.draw, changed_json(data.draw, read_json(nights.baseline)))
+        nights.baseline.write_bytes(content)
+        status = project.check(nights.next_night)
+        assert nights.measured == (status == 0)
 
 
 @fuzz_always

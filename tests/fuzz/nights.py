@@ -1,0 +1,53 @@
+"""A folder of nights with a baseline and a history, to be damaged."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from unittest import mock
+
+from runset_synthetic import make_set
+from test_nightly import Machine
+
+from onionlab.questions import night
+
+SEEDS = range(1, 5)
+
+
+class Nights:
+    """Three nights of one experiment; ``next_night`` is what a damaged file meets."""
+
+    def __init__(self, root: Path) -> None:
+        self._machine = Machine(root)
+        self._state = root / "nightly"
+        self._pristine = root / "pristine"
+        for number in range(3):
+            self._night(number)
+        (self.baseline,) = (self._state / "baselines").iterdir()
+        self.history = self._state / "history.parquet"
+        shutil.copytree(self._state, self._pristine)
+
+    def _night(self, number: int) -> None:
+        with mock.patch.object(night, "write_forest", return_value=None):
+            self._machine.night(make_set(seeds=SEEDS, noise_seed=number), accept=number == 0)
+
+    def next_night(self) -> None:
+        """Run another night."""
+        self._night(9)
+
+    @property
+    def measured(self) -> int:
+        """How many runs the next night had made, 0 or 1."""
+        return self._machine.measured - 3
+
+    @contextlib.contextmanager
+    def restored(self) -> Iterator[None]:
+        """Put all back at the end."""
+        try:
+            yield
+        finally:
+            shutil.rmtree(self._state)
+            shutil.copytree(self._pristine, self._state)
+            self._machine.measured = self._machine.nights = 3
