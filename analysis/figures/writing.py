@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
+import numpy as np
 from matplotlib.figure import Figure
 from PIL import Image
 
@@ -63,6 +64,7 @@ def write_drawing(
     settings: Any = {**mpl.rcParamsDefault, **RC, "backend": "agg"}
     with mpl.rc_context(settings):
         figure = draw()
+        _draw_empty_lines_without_markers(figure)
         # The letters of a PNG are fitted to its pixels, which makes words wider, so the PNG has a
         # separate layout. PDF and SVG measure words alike, so they share one.
         _save_png(figure, written.path("png"))
@@ -73,6 +75,14 @@ def write_drawing(
         nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
         figure.savefig(svg, format="svg", metadata=nothing)
     return replace(written, svg=svg.getvalue())
+
+
+def _draw_empty_lines_without_markers(figure: Figure) -> None:
+    """Change the lines without any point: Matplotlib cannot space the markers of such a line."""
+    for axes in figure.axes:
+        for line in axes.lines:
+            if not np.isfinite(line.get_xydata()).all(axis=1).any():
+                line.set_markevery(None)
 
 
 def _save_png(figure: Figure, path: Path) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict
@@ -46,6 +47,7 @@ class _Day(BaseModel):
 
 class _TorMetrics(BaseModel):
     model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, Any]
 
     circuit_rtt: list[Measured] = []
     circuit_build_times: list[Measured] = []

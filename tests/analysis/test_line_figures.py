@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
@@ -17,7 +18,8 @@ from matplotlib.figure import Figure
 from analysis.figures.catalogue import FIGURES, open_figure
 from analysis.figures.curves import difference_lines, mean_lines, ratio_lines
 from analysis.figures.kind import FigureData, RunSample
-from analysis.figures.style import COLUMN, RC, TEXT, Page
+from analysis.figures.style import COLUMN, RC, TEXT, Page, line_style
+from analysis.figures.writing import write_drawing
 from analysis.formats.csv_tables import csv_text
 from analysis.formats.study import Study
 
@@ -177,6 +179,16 @@ def test_a_label_is_shown_letter_for_letter(label: str) -> None:
     shown, formula = first._preprocess_math(first.get_text())  # type: ignore[attr-defined]
     assert (shown.removeprefix("\N{ZERO WIDTH SPACE}"), formula) == (label, False)
     figure.draw_without_rendering()
+
+
+def test_a_line_without_values_is_drawn(tmp_path: Path) -> None:
+    def draw() -> Figure:
+        figure = Figure()
+        figure.subplots().plot([1.0, 2.0], [np.nan, np.nan], **line_style(STUDY.variants[0]))
+        return figure
+
+    written = write_drawing(draw, tmp_path / "empty", "heading", "caption", None)
+    assert written.path("pdf").is_file()
 
 
 def test_labels_name_another_scale() -> None:
