@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import re
 from collections.abc import Iterable, Iterator
@@ -307,16 +306,27 @@ def _generate_log(directory: Path) -> bytes | None:
 
 
 def _generate_options(log: bytes | None) -> dict[str, Any]:
-    """Return the options of ``tornettools generate`` from its log."""
+    """Return the options of ``tornettools generate`` from its log.
+
+    Each option is searched for itself: the namespace also shows functions and classes, which are
+    not literals of Python.
+    """
     text = (log or b"").decode(errors="replace")
-    found = re.search(r"The argument namespace is: (Namespace\(.*\))", text)
-    try:
-        call = ast.parse(found[1] if found else "Namespace()", mode="eval").body
-        given = {one.arg: ast.literal_eval(one.value) for one in getattr(call, "keywords", ())}
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return {}
-    return {
-        name: given[name]
-        for name in _GENERATE_OPTIONS
-        if isinstance(given.get(name), int | float | str | bool)
-    }
+    namespace = re.search(r"The argument namespace is: Namespace\((.*)\)", text)
+    found = {}
+    for name in _GENERATE_OPTIONS:
+        value = re.search(rf"\b{name}=('[^']*'|[^,)]*)", namespace[1]) if namespace else None
+        if value is not None:
+            found[name] = _literal(value[1])
+    return found
+
+
+def _literal(text: str) -> int | float | str | bool | None:
+    words: dict[str, bool | None] = {"None": None, "True": True, "False": False}
+    if text in words:
+        return words[text]
+    if re.fullmatch(r"-?[0-9]{1,18}", text):
+        return int(text)
+    if re.fullmatch(r"-?[0-9]{1,18}(\.[0-9]{1,18})?(e-?[0-9]{1,2})?", text):
+        return float(text)
+    return text.strip("'")

@@ -130,6 +130,7 @@ def test_the_origin_as_far_as_the_directory_tells(tmp_path: Path) -> None:
         "network_scale": 0.003,
         "events_csv": "BW,CIRC",
         "do_trace": False,
+        "torperf_scale": None,
     }
     atlas = origin.atlas
     assert (atlas.nodes, atlas.edges, atlas.nodes_kept, atlas.edges_kept) == (5, 15, 3, 6)
