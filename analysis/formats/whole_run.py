@@ -2,28 +2,69 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import pyarrow as pa  # type: ignore[import-untyped]
 
 from analysis.errors import AnalysisError
 from analysis.formats import files
+from analysis.formats.columns import (
+    ARRIVALS,
+    CELLS,
+    CIRCUITS,
+    GOODPUT,
+    PEERS,
+    PERF,
+    PROGRESS,
+    RECEIVED,
+    RELAY_BYTES,
+    RELAY_TIME,
+    STREAMS,
+    SUMS,
+)
 from analysis.formats.manifest import read_manifest
-from analysis.formats.published import GET_ANEW, is_published, read_published
+from analysis.formats.published import COPIED_FILES, GET_ANEW, is_published, read_published
+from analysis.formats.published_streams import read_streams
 from analysis.formats.record_files import (
     ParseReport,
     read_parse_report,
     read_records_format,
+    read_trace_counts,
+    read_transfer_facts,
     table_hashes,
 )
-from analysis.formats.tables import DAMAGED_HINT
+from analysis.formats.tables import DAMAGED_HINT, read_table
+
+_TABLES = {
+    files.STREAMS_TABLE: STREAMS,
+    files.GOODPUT_TABLE: GOODPUT,
+    files.PROGRESS_TABLE: PROGRESS,
+    files.PEERS_TABLE: PEERS,
+    files.CELLS_TABLE: CELLS,
+    files.RELAY_TIME_TABLE: RELAY_TIME,
+    files.ARRIVALS_TABLE: ARRIVALS,
+    files.PERF_TABLE: PERF,
+    files.CIRCUITS_TABLE: CIRCUITS,
+    files.RELAY_BYTES_TABLE: RELAY_BYTES,
+}
+
+_PUBLISHED_FILES = {
+    *COPIED_FILES,
+    files.CIRCUITS_TABLE,
+    files.RELAY_BYTES_TABLE,
+    files.PUBLISHED,
+    files.PUBLISHED_STREAMS,
+    files.PUBLISHED_GOODPUT,
+    files.PUBLISHED_PROGRESS,
+}
 
 
 def require_whole(run: Path) -> None:
-    """Check that a finished run has its records, the logs that they are read from, or both.
+    """Read all of a finished run that reports and comparisons read.
 
-    Records of another format are accepted: another version of this program reads them.
+    A run has its records, the logs that they are read from, or both. Records of another format are
+    accepted: another version of this program reads them.
 
     Raises:
         AnalysisError: The manifest or a record file is damaged or missing, there are neither
@@ -37,7 +78,31 @@ def require_whole(run: Path) -> None:
         if is_published(records):
             raise AnalysisError(f"{run.name} is of a published pack, and not whole")
         if read_records_format(records) == files.RECORDS_FORMAT:
-            require_tables(records, read_parse_report(records / files.PARSE_REPORT))
+            _require_records(records)
+
+
+def require_published(run: Path) -> None:
+    """Read all of a run of a published pack.
+
+    Raises:
+        AnalysisError: A file is damaged or missing, or is one that a published pack does not have.
+    """
+    read_manifest(run / files.MANIFEST)
+    records = run / files.RECORDS
+    if [path for path in run.iterdir() if path.name != files.MANIFEST] != [records]:
+        raise AnalysisError(f"{run.name} has other files than {files.MANIFEST} and {files.RECORDS}")
+    read_published(records)
+    unknown = {path.name for path in records.iterdir()} - _PUBLISHED_FILES
+    if unknown:
+        raise AnalysisError(f"{run.name} has files that are not published: {min(unknown)}")
+    report = read_parse_report(records / files.PARSE_REPORT)
+    require_tables(records, report)
+    _read_tables(records, ())
+    if not (records / files.PEERS_TABLE).is_file():
+        require_streams(records, report, read_streams(records))
+        read_table(records / files.PUBLISHED_GOODPUT, SUMS, missing=GET_ANEW, wrong=GET_ANEW)
+        if (records / files.PUBLISHED_PROGRESS).is_file():
+            read_table(records / files.PUBLISHED_PROGRESS, RECEIVED, wrong=GET_ANEW)
 
 
 def require_tables(records: Path, report: ParseReport) -> None:
@@ -86,3 +151,25 @@ def require_streams(records: Path, report: ParseReport, streams: pa.Table) -> No
 
 def _format_counts(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{count} {name}" for name, count in sorted(counts.items())) or "none"
+
+
+def _require_records(records: Path) -> None:
+    report = read_parse_report(records / files.PARSE_REPORT)
+    require_tables(records, report)
+    if (records / files.PEERS_TABLE).is_file():
+        _read_tables(records, (files.PEERS_TABLE,))
+    else:
+        _read_tables(records, (files.STREAMS_TABLE, files.GOODPUT_TABLE))
+        require_streams(records, report, read_table(records / files.STREAMS_TABLE, STREAMS))
+
+
+def _read_tables(records: Path, needed: Collection[str]) -> None:
+    """Read the tables that are needed or exist, and the files that belong to them."""
+    for name, columns in _TABLES.items():
+        if name in needed or (records / name).is_file():
+            read_table(records / name, columns)
+    if (records / files.PEERS_TABLE).is_file():
+        read_transfer_facts(records)
+    if (records / files.CELLS_TABLE).is_file():
+        read_trace_counts(records / files.TRACE_COUNTS)
+        read_table(records / files.RELAY_TIME_TABLE, RELAY_TIME)

@@ -30,7 +30,7 @@ from analysis.formats.published import GET_ANEW, is_published, read_published
 from analysis.formats.record_files import table_hashes
 from analysis.formats.scratch import scratch_folder
 from analysis.formats.study import Level, Study, load_study, write_study
-from analysis.formats.whole_run import require_whole
+from analysis.formats.whole_run import require_published, require_whole
 from analysis.measures.publishing import publish
 from analysis.records.extract import extract
 from onionlab.errors import UserError
@@ -177,7 +177,7 @@ def unpack(store: Store, file: Path) -> list[tuple[str, Outcome]]:
         The name of each run, and what was done with it.
 
     Raises:
-        UserError: As `open_pack`; a run is not whole; or it is a published pack.
+        UserError: As `open_pack`; or it is a published pack.
     """
     with open_pack(file, store.directory) as folder:
         runs = _runs(folder)
@@ -187,8 +187,6 @@ def unpack(store: Store, file: Path) -> list[tuple[str, Outcome]]:
                 "draw figures from it (make figures PACKS=...) or compare runs with it (make "
                 "compare A=...)",
             )
-        for run in runs:
-            require_whole(run)
         return [(run.name, _add_to_store(store, run)) for run in runs]
 
 
@@ -196,12 +194,13 @@ def unpack(store: Store, file: Path) -> list[tuple[str, Outcome]]:
 def open_pack(file: Path, parent: Path) -> Iterator[Path]:
     """Unpack a pack into a temporary folder in ``parent``, and yield that folder.
 
-    Each file has the SHA-256 of the index, and each manifest describes the run that it belongs to.
-    Folders that killed commands left in ``parent`` are removed.
+    Each file has the SHA-256 of the index, each manifest describes the run that it belongs to, and
+    each run has all that is read of it (`require_whole`, `require_published`). Folders that killed
+    commands left in ``parent`` are removed.
 
     Raises:
-        UserError: The file is missing, is not a pack, is damaged, or holds more than
-            ``max_content_bytes``. Or the block finds that a file of the pack is damaged.
+        UserError: The file is missing, is not a pack, is damaged, lacks a part of a run, or holds
+            more than ``max_content_bytes``. Or the block finds that a file of the pack is damaged.
     """
     if not is_file(file):
         raise UserError(f"there is no {file}")
@@ -327,7 +326,8 @@ def _extract(file: Path, folder: Path) -> None:
             require_size(total_bytes, max_bytes)
             archive.extract(member, folder, set_attrs=False, filter="data")
     max_index_bytes = min(MAX_INDEX_BYTES, max_bytes // 4)
-    hashes = read_as(PackIndex, folder / PACK_INDEX, "index", most=max_index_bytes).files
+    index = read_as(PackIndex, folder / PACK_INDEX, "index", most=max_index_bytes)
+    hashes = index.files
     (folder / PACK_INDEX).unlink()
     found = {path.relative_to(folder).as_posix() for path in _files(folder)}
     for name in sorted(found | hashes.keys()):
@@ -338,6 +338,7 @@ def _extract(file: Path, folder: Path) -> None:
     for run in _runs(folder):
         if read_manifest(run / MANIFEST).identity_hash != run.name:
             raise ValueError(f"the manifest of {run.name} describes another run")
+        (require_published if index.format == 2 else require_whole)(run)
 
 
 def _runs(folder: Path) -> list[Path]:

@@ -37,7 +37,7 @@ from analysis.formats.published_streams import MAX_TICKS, decode, encode
 from analysis.formats.record_files import ParseReport, write_beside_tables
 from analysis.formats.study import ClassLoad, Level
 from analysis.formats.tables import TableWriter, read_table
-from analysis.formats.whole_run import require_whole
+from analysis.formats.whole_run import require_published, require_whole
 from analysis.measures.catalogue import run_statistics
 from analysis.measures.contention import measure_contention
 from analysis.measures.data import ALL
@@ -144,10 +144,12 @@ def test_the_same_records_give_the_same_bytes(run: Path, tmp_path: Path) -> None
 
 
 def published_run(run: Path, folder: Path) -> Path:
-    """Return the folder of a run's published records."""
+    """Return the folder of a run's published records, which has a manifest next to it."""
     records = folder / files.RECORDS
     publish(run, [LEVEL], records)
+    (folder / files.MANIFEST).write_text("{}")
     load_run(records, LEVEL)
+    require_published(folder)
     return records
 
 
@@ -165,9 +167,18 @@ def test_a_missing_or_damaged_file_is_named(
     else:
         (records / name).unlink()
     # Without published.json it is not a published run, and lacks the tables of another one.
-    name = files.GOODPUT_TABLE if (name, content) == (files.PUBLISHED, None) else name
-    with pytest.raises(AnalysisError, match=name):
+    as_whole = files.GOODPUT_TABLE if (name, content) == (files.PUBLISHED, None) else name
+    with pytest.raises(AnalysisError, match=as_whole):
         load_run(records, LEVEL)
+    with pytest.raises(AnalysisError, match=name):
+        require_published(tmp_path)
+
+
+@pytest.mark.parametrize("name", [files.STREAMS_TABLE, "more", "../run.json"])
+def test_a_published_run_has_no_other_files(run: Path, tmp_path: Path, name: str) -> None:
+    (published_run(run, tmp_path) / name).write_text("{}")
+    with pytest.raises(AnalysisError, match=r"has (files that are not published|other files)"):
+        require_published(tmp_path)
 
 
 TableChange = Callable[[pa.Table], pa.Table]
@@ -254,8 +265,9 @@ def test_a_changed_table_of_a_run_is_refused(
             read()
     forget_hashes(records / files.PARSE_REPORT)
     if name == files.STREAMS_TABLE:
-        with pytest.raises(AnalysisError, match=f"{WRONG_COUNT}|{TWICE}"):
-            load_run(records, LEVEL)
+        for read in (lambda: load_run(records, LEVEL), lambda: require_whole(tmp_path / "run")):
+            with pytest.raises(AnalysisError, match=f"{WRONG_COUNT}|{TWICE}"):
+                read()
 
 
 # ----- any records
@@ -453,10 +465,15 @@ def test_transfers_between_peers_are_copied(tmp_path: Path) -> None:
     directory = write_peers(tmp_path / "run", log_of(SEED), log_of(DOWNLOADER))
     extract(directory, directory / files.RECORDS)
     level = level_of(0, 10, 20).model_copy(update={"classes": {"transfer": ClassLoad()}})
-    records = tmp_path / "out"
+    records = tmp_path / "0" / files.RECORDS
     publish(directory / files.RECORDS, [level], records)
+    (tmp_path / "0" / files.MANIFEST).write_text("{}")
+    require_published(tmp_path / "0")
     values = require_same(directory / files.RECORDS, records, level)
     assert values["transfer", "early_rate_bytes_per_s"].value is not None
+    (records / files.TRANSFER_FACTS).write_text("{")
+    with pytest.raises(AnalysisError, match=f"{files.TRANSFER_FACTS} is not valid JSON"):
+        require_published(tmp_path / "0")
 
 
 def log_of(lines: list[str]) -> bytes:
@@ -471,11 +488,19 @@ def test_cell_traces_are_copied(tmp_path: Path) -> None:
         model.download(client, circuit)
     write_traces(directory, model, ("web1client", "web2client"))
     extract(directory, directory / files.RECORDS)
-    records = tmp_path / "out"
+    records = tmp_path / "0" / files.RECORDS
     level = level_of(0, 1080, 1080)
     publish(directory / files.RECORDS, [level], records)
+    (tmp_path / "0" / files.MANIFEST).write_text("{}")
+    require_published(tmp_path / "0")
     values = require_same(directory / files.RECORDS, records, level)
     assert values["middle", "cell_time_p50_s"].value is not None
     (records / files.RELAY_TIME_TABLE).unlink()
     with pytest.raises(AnalysisError, match=f"{files.RELAY_TIME_TABLE} is missing"):
         load_run(records, level)
+    with pytest.raises(AnalysisError, match=f"{files.RELAY_TIME_TABLE} is missing"):
+        require_published(tmp_path / "0")
+    (directory / files.MANIFEST).write_text("{}")
+    (directory / files.RECORDS / files.TRACE_COUNTS).write_text("{")
+    with pytest.raises(AnalysisError, match=f"{files.TRACE_COUNTS} is not valid JSON"):
+        require_whole(directory)

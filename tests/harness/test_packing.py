@@ -307,6 +307,16 @@ def change_file(name: str, data: bytes | None) -> Change:
     return change
 
 
+def change_older_file(name: str, data: bytes | None) -> Change:
+    """Change or remove a file of records of an older version, which state no tables."""
+
+    def change(members: Members, run_id: str) -> None:
+        change_file("records-v1/parse.json", b'{"format": 1}')(members, run_id)
+        change_file(name, data)(members, run_id)
+
+    return change
+
+
 def keep_manifest_only(members: Members, run_id: str) -> None:
     for name in set(members) - {INDEX, f"{run_id}/{MANIFEST}"}:
         change_file(name.partition("/")[2], None)(members, run_id)
@@ -335,9 +345,12 @@ DEEP = b"[" * 200_000
         (change_file(MANIFEST, DEEP), "manifest.json is not valid JSON: recursion limit exceeded"),
         (rename_run, "describes another run"),
         (keep_manifest_only, "has neither records nor logs"),
-        (change_file("records-v1/published.json", b"{}"), "is a published pack"),
+        (change_index(lambda index: index.update(format=2)), "has other files than manifest.json"),
+        (change_file("records-v1/published.json", b"{}"), "is of a published pack, and not whole"),
         (change_file("records-v1/parse.json", None), "parse.json is missing"),
         (change_file("records-v1/goodput.parquet", b"PAR1"), "goodput.parquet is damaged"),
+        (change_older_file("records-v1/streams.parquet", None), "streams.parquet is missing"),
+        (change_older_file("records-v1/goodput.parquet", b"PAR1"), "goodput.parquet cannot be"),
     ],
 )
 def test_a_damaged_pack_leaves_the_store_as_it_was(
