@@ -16,7 +16,7 @@ import re
 import shutil
 import tarfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import BinaryIO, Literal, cast
 
 from analysis.errors import AnalysisError
@@ -43,8 +43,12 @@ LOG = logging.getLogger(__name__)
 SCRATCH = ".unpacking-"
 """Beginning of the names of the folders in which packs are unpacked."""
 
-_NAME = re.compile(r"([^/]{1,255}/){0,15}[^/]{1,255}")
-"""Name of a member: up to 16 parts. The names of a run's files have up to seven."""
+_NAME = re.compile(r"[0-9a-f]{16}(/[^/]+){1,15}|studies/[A-Za-z0-9][A-Za-z0-9._-]*\.json")
+"""Name of a file of a run or of a study. The names of a run's files have up to seven parts."""
+
+MAX_NAME_BYTES = 1024
+MAX_PART_BYTES = 255
+"""Maximum size of a file's own name on Linux."""
 
 MAX_INDEX_BYTES = 2**27
 """Maximum size of index.json, which has some 100 bytes for each member. It can also be a quarter of
@@ -53,12 +57,13 @@ the limit of its pack at most, because JSON needs up to twenty times its size in
 MAX_HEADER_BYTES = 2**16
 """Maximum size of an extended header, which holds a name that is too long for tar's own header."""
 
+MAX_SHOWN_NAME = 100
 MAX_SHOWN_LENGTH = 300
 """Length at which a message about a damaged pack is cut: it may contain a name of any length."""
 
 _DAMAGE = (
     *(tarfile.TarError, ValueError, RecursionError, AnalysisError),
-    # One member has the name of the folder of another one.
+    # A folder of the pack has the name of a file.
     *(FileExistsError, IsADirectoryError, NotADirectoryError),
 )
 """Errors that a damaged pack causes. Other errors of the system, such as a full disk, are not due
@@ -240,27 +245,43 @@ def open_packs(files: Sequence[Path], parent: Path) -> Iterator[Path]:
     """
     with contextlib.ExitStack() as stack:
         merged, *others = (stack.enter_context(open_pack(file, parent)) for file in files)
-        for folder, file in zip(others, files[1:], strict=True):
-            for run in _runs(folder):
-                target = merged / run.name
-                if target.exists() and record_hashes(run / RECORDS) != record_hashes(
-                    target / RECORDS
-                ):
-                    raise UserError(f"{run.name} has other records in {file} than in {files[0]}")
-                # The same run may be complete in one pack and published in another.
-                if is_published(target / RECORDS):
-                    shutil.rmtree(target)
-                if not target.exists():
-                    run.rename(target)
-            for study in sorted((folder / STUDIES).glob("*.json")):
-                target = merged / STUDIES / study.name
-                # A study without any runs in the packs was only planned.
-                if target.exists() and not _has_runs(study, merged):
-                    continue
-                if target.exists() and not _has_runs(target, merged):
-                    target.unlink()
-                add_study(target, study, file)
-        yield merged
+        sources: dict[Path, Path] = {}
+        try:
+            for folder, file in zip(others, files[1:], strict=True):
+                _merge(merged, folder, file, sources)
+            yield merged
+        except AnalysisError as error:
+            for path, file in sources.items():
+                if str(path) in error.message:
+                    raise _damage(file, error, merged) from error
+            raise
+
+
+def _merge(merged: Path, folder: Path, file: Path, sources: dict[Path, Path]) -> None:
+    """Move the runs and studies of an unpacked pack into the folder of the first one.
+
+    sources: Gets the pack of each path that is moved.
+    """
+    for run in _runs(folder):
+        target = merged / run.name
+        if target.exists() and record_hashes(run / RECORDS) != record_hashes(target / RECORDS):
+            raise UserError(f"{run.name} has other records in {file} than in a pack before it")
+        # The same run may be complete in one pack and published in another.
+        if is_published(target / RECORDS):
+            shutil.rmtree(target)
+        if not target.exists():
+            run.rename(target)
+            sources[target] = file
+    for study in sorted((folder / STUDIES).glob("*.json")):
+        target = merged / STUDIES / study.name
+        # A study without any runs in the packs was only planned.
+        if target.exists() and not _has_runs(study, merged):
+            continue
+        if target.exists() and not _has_runs(target, merged):
+            target.unlink()
+        if not target.exists():
+            sources[target] = file
+        add_study(target, study, file)
 
 
 def _has_runs(study: Path, folder: Path) -> bool:
@@ -307,6 +328,8 @@ def _extract(file: Path, folder: Path) -> None:
     """Write all files of a pack into a folder, and check them. Raises the errors of _DAMAGE."""
     max_bytes = max_content_bytes(file.stat().st_size)
     total_bytes = 0
+    index: PackIndex | None = None
+    missing = {PACK_INDEX: ""}
     with (
         file.open("rb") as compressed,
         # tarfile reads a stream only forwards.
@@ -318,27 +341,52 @@ def _extract(file: Path, folder: Path) -> None:
         ) as archive,
     ):
         while (member := archive.next()) is not None:
-            # An extended header can change the name and the size, and make the file sparse.
-            is_named = _NAME.fullmatch(member.name) and member.name.isprintable()
-            if member.size < 0 or member.issparse() or not is_named:
+            sha256 = missing.pop(member.name, None)
+            if sha256 is None:
+                raise ValueError(
+                    f"{member.name!r} is unexpected: {PACK_INDEX}, the first member, lists each "
+                    "other one once"
+                )
+            # An extended header can change the size, and make the file sparse.
+            if member.size < 0 or member.issparse():
                 raise ValueError(f"{member.name!r} is not a file of a run")
             total_bytes += tarfile.BLOCKSIZE + member.size
             require_size(total_bytes, max_bytes)
             archive.extract(member, folder, set_attrs=False, filter="data")
-    max_index_bytes = min(MAX_INDEX_BYTES, max_bytes // 4)
-    index = read_as(PackIndex, folder / PACK_INDEX, "index", most=max_index_bytes)
-    hashes = index.files
-    (folder / PACK_INDEX).unlink()
-    found = {path.relative_to(folder).as_posix() for path in _files(folder)}
-    for name in sorted(found | hashes.keys()):
-        if name not in found:
-            raise ValueError(f"{name} is missing")
-        if hashes.get(name) != file_sha256(folder / name):
-            raise ValueError(f"{name} was changed, or is not in {PACK_INDEX}")
+            if index is None:
+                index = _read_index(folder, min(MAX_INDEX_BYTES, max_bytes // 4))
+                missing = dict(index.files)
+            elif file_sha256(folder / member.name) != sha256:
+                raise ValueError(f"{member.name} was changed")
+    if index is None or missing:
+        raise ValueError(f"{min(missing)} is missing")
     for run in _runs(folder):
         if read_manifest(run / MANIFEST).identity_hash != run.name:
             raise ValueError(f"the manifest of {run.name} describes another run")
         (require_published if index.format == 2 else require_whole)(run)
+
+
+def _read_index(folder: Path, max_bytes: int) -> PackIndex:
+    """Read and remove the index. Raises ValueError or AnalysisError if it is damaged."""
+    index = read_as(PackIndex, folder / PACK_INDEX, "index", most=max_bytes)
+    (folder / PACK_INDEX).unlink()
+    for name in index.files:
+        parents = [parent.as_posix() for parent in PurePosixPath(name).parents]
+        if not _is_name(name) or any(parent in index.files for parent in parents):
+            raise ValueError(f"{name[:MAX_SHOWN_NAME]!r} is not a file of a run")
+    return index
+
+
+def _is_name(name: str) -> bool:
+    """Return whether a member may have this name."""
+    parts = name.split("/")
+    return (
+        _NAME.fullmatch(name) is not None
+        and name.isprintable()
+        and len(name.encode()) <= MAX_NAME_BYTES
+        and all(len(part.encode()) <= MAX_PART_BYTES for part in parts)
+        and not {".", ".."} & set(parts)
+    )
 
 
 def _runs(folder: Path) -> list[Path]:

@@ -11,7 +11,7 @@ from unittest import mock
 from runset_synthetic import make_set
 from test_nightly import Machine
 
-from onionlab.questions import night
+from onionlab.questions import nightly
 
 SEEDS = range(1, 5)
 
@@ -30,7 +30,7 @@ class Nights:
         shutil.copytree(self._state, self._pristine)
 
     def _night(self, number: int) -> None:
-        with mock.patch.object(night, "write_forest", return_value=None):
+        with mock.patch.object(nightly, "write_forest", return_value=None):
             self._machine.night(make_set(seeds=SEEDS, noise_seed=number), accept=number == 0)
 
     def next_night(self) -> None:

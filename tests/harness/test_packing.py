@@ -330,17 +330,27 @@ DEEP = b"[" * 200_000
     [
         (lambda m, r: m.update({f"{r}/run.json": b"{ }"}), "run.json was changed"),
         (lambda m, r: m.pop(f"{r}/run.json"), "run.json is missing"),
-        (lambda m, r: m.update({f"{r}/more": b""}), "/more was changed, or is not in index.json"),
-        (lambda m, r: m.pop(INDEX), "index.json is missing"),
+        (lambda m, r: m.update({f"{r}/more": b""}), "/more' is unexpected: index.json"),
+        (lambda m, r: m.pop(INDEX), "manifest.json' is unexpected: index.json, the first"),
         (lambda m, r: m.update({INDEX: DEEP}), "index.json is not valid JSON: recursion limit"),
         (change_index(lambda index: index.update(format=3)), "is not a valid index: format: "),
         (change_index(lambda index: index.pop("files")), "is not a valid index: files: "),
-        (add_file("x/a"), "x/manifest.json is missing"),
-        (add_file("a"), "a/manifest.json cannot be read: Not a directory"),
-        (add_file("../outside"), "outside the destination"),
+        (lambda m, r: m.update({INDEX: m.pop(INDEX)}), "is unexpected: index.json, the first"),
+        (add_file(f"{OTHER_ID}/a"), f"{OTHER_ID}/manifest.json is missing"),
+        (add_file("x/a"), "is not a file of a run"),
+        (add_file("a"), "is not a file of a run"),
+        (add_file("studies"), "is not a file of a run"),
+        (add_file("studies/sub/x.json"), "is not a file of a run"),
+        (add_file("studies/.json"), "is not a file of a run"),
+        (add_file("../outside"), "is not a file of a run"),
+        (add_file(f"{OTHER_ID}/../../../outside"), "is not a file of a run"),
+        (add_file(f"{OTHER_ID}//a"), "is not a file of a run"),
         (add_file(OTHER_ID + "/a" * 16), "is not a file of a run"),
-        (add_file("a\n"), "is not a file of a run"),
-        (change_file("run.json/x", b""), "(Not a directory|File exists)"),
+        (add_file(f"{OTHER_ID}/a\n"), "is not a file of a run"),
+        (add_file(f"{OTHER_ID}/{'a' * 256}"), "is not a file of a run"),
+        (add_file(f"{OTHER_ID}/{'ä' * 200}"), "is not a file of a run"),
+        (add_file(OTHER_ID + f"/{'a' * 250}" * 5), "is not a file of a run"),
+        (change_file("run.json/x", b""), "is not a file of a run"),
         (change_file(MANIFEST, None), "manifest.json is missing"),
         (change_file(MANIFEST, DEEP), "manifest.json is not valid JSON: recursion limit exceeded"),
         (rename_run, "describes another run"),
@@ -426,6 +436,20 @@ def test_a_pack_that_needs_a_large_dictionary_is_refused(
     require_little_memory(there, file, "compressed data is damaged .*[Mm]emory usage limit")
 
 
+def test_a_member_counts_once(here: Store, there: Store, tmp_path: Path) -> None:
+    file, _ = packed(here, tmp_path, "a")
+    with tarfile.open(file) as archive:
+        members = archive.getmembers()
+        data = [archive.extractfile(one) for one in members]
+        with tarfile.open(tmp_path / "twice.tar.xz", "w:xz") as twice:
+            for one, stream in [*zip(members, data, strict=True), (members[-1], data[-1])]:
+                assert stream
+                stream.seek(0)
+                twice.addfile(one, stream)
+    with pytest.raises(UserError, match="is unexpected"):
+        unpack(there, tmp_path / "twice.tar.xz")
+
+
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.9])
 def test_a_cut_pack(here: Store, there: Store, tmp_path: Path, share: float) -> None:
     file, _ = packed(here, tmp_path, "a", "b")
@@ -458,6 +482,15 @@ def part(store: Store, folder: Path, seed: int) -> tuple[Path, str]:
     file = folder / f"seed-{seed}.tar.xz"
     pack(store, [run_id], file, studies=[make_study("small", {seed: run_id})], logs=False)
     return file, run_id
+
+
+def test_damage_that_is_found_later_is_that_of_its_pack(here: Store, tmp_path: Path) -> None:
+    (first, _), (second, run_id) = (part(here, tmp_path, n) for n in (1, 2))
+    with (
+        pytest.raises(UserError, match=rf"seed-2\.tar\.xz is .*: {run_id}/x is damaged"),
+        open_packs([first, second], tmp_path / "open") as folder,
+    ):
+        raise AnalysisError(f"{folder / run_id}/x is damaged")
 
 
 def merged_study(files: list[Path], folder: Path) -> Study:
