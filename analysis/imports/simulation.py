@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from analysis.comparison.imported_metrics import DURATIONS, ERROR_RATE, RELAY_GOODPUT
 from analysis.formats.format_model import LARGEST_VALUE
@@ -19,7 +20,17 @@ from analysis.measures.metric import QUANTILES, Statistic, format_size, rank
 Measured = Annotated[float, Field(strict=True, ge=0, le=LARGEST_VALUE)]
 """A measured number: no text and no truth value."""
 
-WholeNumber = Annotated[int, Field(ge=0)]
+
+def _parse_whole_number(value: object) -> object:
+    """Convert the usual digits of a number, so that no two texts give the same one."""
+    is_number = isinstance(value, str) and re.fullmatch(r"0|-?[1-9][0-9]{0,17}", value)
+    return int(str(value)) if is_number else value
+
+
+Integer = Annotated[int, Field(strict=True), BeforeValidator(_parse_whole_number)]
+"""A whole number, which tgentools and OnionPerf also write as text."""
+
+WholeNumber = Annotated[Integer, Field(ge=0)]
 """A key of an object that is a whole number."""
 
 Key = tuple[str, str]

@@ -10,13 +10,21 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import AliasChoices, BaseModel, Field
+from pydantic import (
+    AliasChoices,
+    BaseModel,
+    BeforeValidator,
+    Field,
+    TypeAdapter,
+    ValidationError,
+)
 
-from analysis.errors import AnalysisError
+from analysis.errors import AnalysisError, problems_of
 from analysis.imports.simulation import (
     ImportedSimulation,
+    Integer,
     Measured,
     WholeNumber,
     read_other,
@@ -48,6 +56,19 @@ BySecond = dict[WholeNumber, list[Measured]]
 T = TypeVar("T")
 
 
+def _refuse_null(value: T | None) -> T:
+    if value is None:
+        raise ValueError("null is not a value")
+    return value
+
+
+Given = Annotated[T | None, BeforeValidator(_refuse_null)]
+"""A value that may be missing, but not null."""
+
+_SECONDS = TypeAdapter(dict[str, Measured])
+_SIZES = TypeAdapter(dict[str, WholeNumber])
+
+
 class _Summary(BaseModel):
     """stream_summary or transfers_summary: times in seconds, by size of the download."""
 
@@ -64,41 +85,51 @@ class _Summary(BaseModel):
 class _Elapsed(BaseModel):
     """Seconds until an amount, or a share, of the payload had arrived."""
 
-    payload_bytes_recv: dict[str, Measured | None] = {}
-    payload_progress_recv: dict[str, Measured | None] = {}
+    payload_bytes_recv: dict[str, Any] = {}
+    payload_progress_recv: dict[str, Any] = {}
+
+
+class _Timed(BaseModel):
+    """What goodput is calculated from."""
+
+    elapsed_seconds: _Elapsed
+    unix_ts_end: Measured
+    stream_info: dict[str, Any] = {}
 
 
 class _Times(BaseModel):
-    """Microseconds since the start of a stream, as numbers or as text; -1 if never."""
+    """Microseconds since the start of a stream; -1 if never."""
 
-    command: int = Field(alias="usecs-to-command")
-    round_trip_time: int = Field(alias="usecs-to-response")
-    download_ttfb: int = Field(alias="usecs-to-first-byte-recv")
-    download_ttlb: int = Field(alias="usecs-to-last-byte-recv")
+    command: Integer = Field(alias="usecs-to-command")
+    round_trip_time: Integer = Field(alias="usecs-to-response")
+    download_ttfb: Integer = Field(alias="usecs-to-first-byte-recv")
+    download_ttlb: Integer = Field(alias="usecs-to-last-byte-recv")
 
 
 class _Bytes(BaseModel):
-    received: int = Field(alias="payload-bytes-recv")
+    received: Integer = Field(alias="payload-bytes-recv")
 
 
-class _Stream(BaseModel):
-    is_success: bool | None = None
-    elapsed_seconds: _Elapsed | None = None
-    unix_ts_end: Measured | None = None
-    stream_info: dict[str, Any] = {}
-    # Streams that failed may lack some of the times.
-    time_info: _Times | dict[str, Any] = Field(default={}, union_mode="left_to_right")
-    byte_info: _Bytes | dict[str, Any] = Field(default={}, union_mode="left_to_right")
+class _Outcome(BaseModel):
+    is_success: Any
+
+
+class _Success(BaseModel):
+    """A stream that succeeded. Others may lack some of the times."""
+
+    time_info: _Times
+    byte_info: _Bytes
 
 
 class _Tgen(BaseModel):
-    stream_summary: _Summary | None = None
-    transfers_summary: _Summary | None = None
-    streams: dict[str, _Stream | None] | None = None
+    stream_summary: Given[_Summary] = None
+    transfers_summary: Given[_Summary] = None
+    # Of a stream, only what its outcome requires is validated.
+    streams: Given[dict[str, dict[str, Any] | None]] = None
 
 
 class _Node(BaseModel):
-    tgen: _Tgen | None = None
+    tgen: Given[_Tgen] = None
 
 
 class _Analysis(BaseModel):
@@ -173,11 +204,18 @@ def _add_node(
         _add_summary(simulation, class_name, summary, span)
     streams = tgen.streams or {}
     for name, stream in streams.items():
-        # tgentools writes null for a stream that had not ended.
-        if stream is not None and summary is not None:
-            _add_goodputs(simulation, class_name, stream, span)
-        elif stream is not None:
-            _add_stream(simulation, name, stream, span, path)
+        try:
+            # tgentools writes null for a stream that had not ended.
+            if stream is not None and summary is not None:
+                _add_goodputs(simulation, class_name, stream, span)
+            elif stream is not None:
+                _add_stream(simulation, name, stream, span)
+        except ValidationError as error:
+            problems = "; ".join(problems_of(error, "stream"))
+            raise AnalysisError(
+                f"{path}: the stream {name[:60]} is not valid: {problems}",
+                "is it a file of another program or version?",
+            ) from None
     if pending := list(streams.values()).count(None):
         simulation.notes.append(f"{pending} streams of {class_name} had not ended")
 
@@ -206,32 +244,24 @@ def _in_span(by_second: Mapping[int, T], span: tuple[float, float]) -> Iterator[
 
 
 def _add_stream(
-    simulation: ImportedSimulation,
-    name: str,
-    stream: _Stream,
-    span: tuple[float, float],
-    path: Path,
+    simulation: ImportedSimulation, name: str, stream: dict[str, Any], span: tuple[float, float]
 ) -> None:
     """Add a stream of OnionPerf by the rules of tgentools' summary (tgentools/analysis.py).
 
-    name: contains the server's name and address.
+    name: contains the server's name and address. Raises ValidationError.
     """
     class_name = "onionservice" if ".onion:" in name else "exit"
-    if not stream.is_success:
+    if _Outcome.model_validate(stream).is_success is not True:
         simulation.count(class_name, 1, 1)
         return
-    times, sizes = stream.time_info, stream.byte_info
-    if not isinstance(times, _Times) or not isinstance(sizes, _Bytes):
-        raise AnalysisError(
-            f"{path}: the successful stream {name[:60]} lacks its times or sizes",
-            "is it a file of another program or version?",
-        )
+    success = _Success.model_validate(stream)
+    times, received = success.time_info, success.byte_info.received
     for duration in ("round_trip_time", "download_ttfb", "download_ttlb"):
         since_us = getattr(times, duration) - times.command
-        if since_us < 0 or (sizes.received <= 0 and duration != "round_trip_time"):
+        if since_us < 0 or (received <= 0 and duration != "round_trip_time"):
             continue
         if duration == "download_ttlb":
-            simulation.add(size_class(class_name, sizes.received), duration, [since_us / 1e6])
+            simulation.add(size_class(class_name, received), duration, [since_us / 1e6])
             simulation.count(class_name, 0, 1)
         else:
             simulation.add(class_name, duration, [since_us / 1e6])
@@ -239,22 +269,33 @@ def _add_stream(
 
 
 def _add_goodputs(
-    simulation: ImportedSimulation, class_name: str, stream: _Stream, span: tuple[float, float]
+    simulation: ImportedSimulation,
+    class_name: str,
+    stream: dict[str, Any],
+    span: tuple[float, float],
 ) -> None:
-    if stream.elapsed_seconds is None or stream.unix_ts_end is None:
+    """Add the goodput of a stream that has its times. Raises ValidationError."""
+    if not {"elapsed_seconds", "unix_ts_end"} <= stream.keys():
         return
-    if not span[0] <= int(stream.unix_ts_end) - EPOCH_UNIX_S < span[1]:
+    timed = _Timed.model_validate(stream)
+    if not span[0] <= int(timed.unix_ts_end) - EPOCH_UNIX_S < span[1]:
         return
     for name, (first, last) in _GOODPUTS.items():
-        begin_s, finish_s = (_seconds_at(stream, stream.elapsed_seconds, n) for n in (first, last))
+        begin_s, finish_s = (_seconds_at(timed, size_bytes) for size_bytes in (first, last))
         if begin_s is not None and finish_s is not None and finish_s > begin_s:
             simulation.add(class_name, name, [(last - first) / (finish_s - begin_s)])
 
 
-def _seconds_at(stream: _Stream, elapsed: _Elapsed, size_bytes: int) -> float | None:
+def _seconds_at(timed: _Timed, size_bytes: int) -> float | None:
     """Return when that many bytes had arrived, from byte counts or tenths of the size."""
-    at = elapsed.payload_bytes_recv.get(str(size_bytes))
-    size = stream.stream_info.get("recvsize")
-    if at is not None or not (isinstance(size, str) and re.fullmatch(r"[1-9]\d{0,17}", size)):
+    at = _find(timed.elapsed_seconds.payload_bytes_recv, str(size_bytes), _SECONDS)
+    shares = timed.elapsed_seconds.payload_progress_recv
+    if at is not None or not shares or not isinstance(timed.stream_info.get("recvsize"), str):
         return at
-    return elapsed.payload_progress_recv.get(str(size_bytes / int(size)))
+    requested = _find(timed.stream_info, "recvsize", _SIZES)
+    return _find(shares, str(size_bytes / requested), _SECONDS) if requested else None
+
+
+def _find(values: dict[str, Any], key: str, kind: TypeAdapter[dict[str, T]]) -> T | None:
+    """Return a valid value, or None if it is missing. Raises ValidationError."""
+    return kind.validate_python({key: values[key]})[key] if key in values else None

@@ -155,6 +155,67 @@ def test_onionperf_s_own_analysis(tmp_path: Path) -> None:
         import_runs([tmp_path], "x", ALL_TIME)
 
 
+MARKS = {"payload_bytes_recv": {"512000": 1.0, "1048576": 2.0}}
+SHARES = {"payload_progress_recv": {"0.1": 1.0, "0.2": 2.0}}
+TIMES = {
+    "usecs-to-command": "1",
+    "usecs-to-response": "2",
+    "usecs-to-first-byte-recv": "3",
+    "usecs-to-last-byte-recv": "4",
+}
+
+
+def one_stream(**facts: Any) -> dict[str, Any]:
+    """Return OnionPerf's analysis of one stream. facts: None leaves a fact out."""
+    whole = {
+        "is_success": True,
+        "time_info": TIMES,
+        "byte_info": {"payload-bytes-recv": "5242880"},
+        "elapsed_seconds": MARKS,
+        "unix_ts_end": EPOCH + 310.5,
+    }
+    kept = {key: value for key, value in (whole | facts).items() if value is not None}
+    return {"type": "onionperf", "data": {"n": {"tgen": {"streams": {"a:1": kept}}}}}
+
+
+@pytest.mark.parametrize(
+    ("facts", "message"),
+    [
+        ({"is_success": None}, "the stream a:1 is not valid: is_success: Field required"),
+        ({"time_info": {**TIMES, "usecs-to-response": 2.0}}, "usecs-to-response: .* integer"),
+        ({"time_info": {}}, "usecs-to-command: Field required"),
+        ({"byte_info": {"payload-bytes-recv": True}}, "payload-bytes-recv: .* integer"),
+        ({"byte_info": {"payload-bytes-recv": "5e6"}}, "payload-bytes-recv: .* integer"),
+        ({"elapsed_seconds": []}, "elapsed_seconds: "),
+        ({"elapsed_seconds": {"payload_bytes_recv": {"512000": None}}}, "512000: .* number"),
+        ({"elapsed_seconds": {"payload_bytes_recv": {"512000": -1.0}}}, "512000: .*equal to 0"),
+        ({"unix_ts_end": "310"}, "unix_ts_end: .* number"),
+        ({"elapsed_seconds": SHARES, "stream_info": {"recvsize": "5 MiB"}}, "recvsize: .*integer"),
+    ],
+)
+def test_a_stream_of_onionperf_that_is_not_valid_is_named(
+    tmp_path: Path, facts: dict[str, Any], message: str
+) -> None:
+    path = tmp_path / "x.onionperf.analysis.json"
+    path.write_text(json.dumps(one_stream(**facts)))
+    with pytest.raises(AnalysisError, match=message):
+        read_analysis(path)
+
+
+@pytest.mark.parametrize("is_success", [True, False, 1, "true"])
+def test_only_true_is_a_success(tmp_path: Path, is_success: Any) -> None:
+    path = tmp_path / "x.onionperf.analysis.json"
+    path.write_text(json.dumps(one_stream(is_success=is_success)))
+    read = read_analysis(path)
+    assert read.downloads == {"exit": (0.0, 1.0) if is_success is True else (1.0, 1.0)}
+    assert read.empty == (is_success is not True)
+    # Nothing else is read of a stream that failed.
+    path.write_text(
+        json.dumps(one_stream(is_success=False, elapsed_seconds={"x": -1}, time_info={}))
+    )
+    assert read_analysis(path).downloads == {"exit": (1.0, 1.0)}
+
+
 def test_what_is_left_out_is_noted(tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
     plot_data(tmp_path / "a", 1.0, rng, stranger=[])
@@ -318,6 +379,19 @@ ANALYSIS = analysis([1.0, 2.0])
         ),
         (json.dumps(ANALYSIS).replace('"51200"', '"large"').encode(), "large.*a valid integer"),
         (json.dumps(ANALYSIS).replace('"51200"', '"-1"').encode(), "greater than or equal to 0"),
+        (json.dumps(ANALYSIS).replace('"51200"', '"51200.0"').encode(), "a valid integer"),
+        (json.dumps(ANALYSIS).replace('"51200"', '" 51200 "').encode(), "a valid integer"),
+        (json.dumps(ANALYSIS).replace('"51200"', '"051200"').encode(), "a valid integer"),
+        (json.dumps(ANALYSIS).replace("[1.0]", "[true]").encode(), "should be a valid number"),
+        (b'{"type": "tgen", "data": {"a": {"tgen": null}}}', "tgen: Value error, null"),
+        (
+            b'{"type": "tgen", "data": {"a": {"tgen": {"stream_summary": null, "streams": {}}}}}',
+            "stream_summary: Value error, null",
+        ),
+        (
+            b'{"type": "tgen", "data": {"a": {"tgen": {"stream_summary": {}, "streams": null}}}}',
+            "streams: Value error, null",
+        ),
         (json.dumps(ANALYSIS).replace("[1.0]", "[-1.0]").encode(), "greater than or equal to 0"),
         (json.dumps(ANALYSIS).replace("[1.0]", "[NaN]").encode(), "less than or equal to"),
         (json.dumps(ANALYSIS).replace("[1.0]", '["x"]').encode(), "should be a valid number"),
@@ -349,6 +423,7 @@ def test_damaged_xz(tmp_path: Path, content: bytes) -> None:
         ({"error_rate.exit": {"ALL": [[50.0, 0.0]]}}, "greater than 0"),
         ({"round_trip_time.exit": {"a": 1}}, "a valid list"),
         ({"time_to_last_byte_recv.exit": {"51200": [1e999]}}, "finite|less than"),
+        ({"time_to_last_byte_recv.exit": {"51200": [1.0], "051200": [1.0]}}, "valid integer"),
         ({"relay_goodput": {"300": 10**400}}, "finite|less than|valid number"),
         # Megabits of it, as bytes, would be infinite.
         ({"relay_goodput": {"300": 1e308}}, "less than or equal to"),
