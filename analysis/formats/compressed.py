@@ -17,9 +17,11 @@ import zstandard
 PIECE_BYTES = 1 << 20
 """Usual size of the pieces that a file is read in."""
 
-STEP_BYTES = 64
-"""Size of the compressed data that is decompressed at once. Four bytes of zstd, which expands most,
-give 128 KiB, so a step gives 2 MiB at most. What precedes damage in the same step is lost."""
+STEP_BYTES = {".gz": 1 << 12, ".xz": 1 << 12, ".zst": 64}
+"""Size of the compressed data that is decompressed at once, by suffix. What precedes damage in the
+same step is lost, and with it what a decompressor makes of damaged data before it notices: that
+would be taken for sound in smaller steps. zstd has no limit of its own, and four bytes of it give
+128 KiB, so its steps give 2 MiB at most."""
 
 MIN_LIMIT_BYTES = 2**26
 MAX_RATIO = 300
@@ -37,6 +39,7 @@ DECOMPRESSORS: dict[str, Callable[[], Any]] = {
 }
 """Suffix of a file name -> a function that returns a decompressor of one stream."""
 
+_GZIP_STREAM = type(zlib.decompressobj())
 _ERRORS = (zlib.error, lzma.LZMAError, zstandard.ZstdError)
 
 
@@ -77,7 +80,7 @@ def pieces(file: BinaryIO, suffix: str, max_bytes: int | None = None) -> Iterato
     if make is None:
         parts = iter(lambda: file.read(PIECE_BYTES), b"")
     else:
-        parts = _decompress(file, make)
+        parts = _decompress(file, make, STEP_BYTES[suffix])
         max_bytes = max_bytes or max_content_bytes(_size(file))
     total = 0
     piece = bytearray()
@@ -117,18 +120,32 @@ def _size(file: BinaryIO) -> int:
     return size_bytes
 
 
-def _decompress(file: BinaryIO, make: Callable[[], Any]) -> Iterator[bytes]:
+def _decompress(file: BinaryIO, make: Callable[[], Any], step_bytes: int) -> Iterator[bytes]:
     """Yield the content of all streams of a compressed file. Logs that were appended have many."""
     stream, is_empty = make(), True
-    while data := file.read(STEP_BYTES):
+    while data := file.read(step_bytes):
         is_empty = False
         while data:
             if stream.eof:
                 stream = make()
             try:
-                yield stream.decompress(data)
+                yield from _feed(stream, data)
             except _ERRORS as error:
                 raise DamagedError(f"compressed data is damaged ({error})") from None
             data = stream.unused_data if stream.eof else b""
     if not is_empty and not stream.eof:
         raise DamagedError("compressed data ends early")
+
+
+def _feed(stream: Any, data: bytes) -> Iterator[bytes]:
+    """Yield the content of a step in parts of some MiB at most: one of xz can have 28 MiB."""
+    if isinstance(stream, lzma.LZMADecompressor):
+        yield stream.decompress(data, PIECE_BYTES)
+        while not (stream.eof or stream.needs_input):
+            yield stream.decompress(b"", PIECE_BYTES)
+    elif isinstance(stream, _GZIP_STREAM):
+        while data and not stream.eof:
+            yield stream.decompress(data, PIECE_BYTES)
+            data = stream.unconsumed_tail
+    else:
+        yield stream.decompress(data)
