@@ -34,14 +34,7 @@ def _row(
     stream: dict[str, Any], complete: Complete, progress: Progress | None, epoch_us: int
 ) -> dict[str, Any]:
     start_us = complete.end_us - complete.duration_us
-    # tgentools treats a stream's last line as one more progress line. In a damaged log, a line may
-    # predate the start of the stream.
-    marks_us = {} if progress is None else progress.marks_us
-    reached_us = {
-        name: marks_us.get(amount, complete.end_us)
-        for name, amount in PERF_MARKS.items()
-        if amount in marks_us or (progress and complete.payload_bytes >= amount)
-    }
+    marks_us = {} if progress is None else progress.marks_us | progress.end_marks_us
     return {
         "client": stream["client"],
         "class": stream["class"],
@@ -53,10 +46,11 @@ def _row(
         "response_s": _since_command(complete, complete.response_us),
         "first_byte_s": _since_command(complete, complete.first_byte_us),
         "last_byte_s": _since_command(complete, complete.last_byte_us),
+        # In a damaged log, a line may predate the start of the stream.
         **{
-            name: (time_us - start_us) / 1e6
-            for name, time_us in reached_us.items()
-            if time_us >= start_us
+            name: (marks_us[amount] - start_us) / 1e6
+            for name, amount in PERF_MARKS.items()
+            if marks_us.get(amount, -1) >= start_us
         },
     }
 

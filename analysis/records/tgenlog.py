@@ -30,7 +30,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from analysis.formats.columns import MARK_BYTES
+from analysis.formats.columns import MARK_BYTES, PERF_MARKS
 from analysis.formats.run_files import RunClock
 from analysis.records.logfile import MAX_LINE_BYTES, Log, MalformedError, require_bytes
 
@@ -139,7 +139,10 @@ class Progress:
 
     payload_bytes: int = 0
     marks_us: dict[int, int] = field(default_factory=dict)
-    """Each reached amount of ``MARK_BYTES`` -> time of the first line that shows it."""
+    """Each reached amount of ``MARK_BYTES`` -> time of the first status line that shows it."""
+    end_marks_us: dict[int, int] = field(default_factory=dict)
+    """Amounts of ``PERF_MARKS`` that no status line had shown before the stream's last line -> time
+    of that line."""
     _samples: list[tuple[int, int]] = field(default_factory=list)
     _newest: tuple[int, int] | None = None
 
@@ -376,6 +379,12 @@ class TgenLog(Log):
         self._ended.add(number)
         self._note_time(end_us)
         self.completes.append(complete)
+        if complete.stream_id in self.progress:
+            # tgentools treats a stream's last line as one more progress line.
+            progress = self.progress[complete.stream_id]
+            for amount in PERF_MARKS.values():
+                if complete.payload_bytes >= amount and amount not in progress.marks_us:
+                    progress.end_marks_us.setdefault(amount, end_us)
 
 
 def _line_us(match: re.Match[bytes]) -> int:

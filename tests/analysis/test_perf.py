@@ -28,6 +28,7 @@ from analysis.measures.plot_data import CONVERGE_S, plot_data
 from analysis.measures.publishing import publish
 from analysis.measures.run_data import load_run
 from analysis.records.extract import extract
+from analysis.records.perf import perf_table
 from analysis.records.tgenlog import TgenLog
 
 PROGRAMS = ("tornettools", "tgentools", "oniontracetools")
@@ -261,3 +262,34 @@ def test_four_mib_are_the_least_payload_that_tgen_prints_as_80_per_cent_of_5_mib
         four_mib: 302.0,
         5 << 20: 303.0,
     }
+
+
+def test_status_lines_after_the_last_line_of_a_stream_do_not_count() -> None:
+    """tgentools treats the last line as one more progress line."""
+    log = LogWriter("perfclient1exit")
+    log.start(240.0)
+    log.create()
+    log.status(301.0, 0, 5 << 20, 1)
+    log.end(302.0, 0, 300.0, requested=5 << 20, payload=2**20, command_s=0.5)
+    log.status(303.0, 0, 5 << 20, 2**20)
+    log.status(304.0, 0, 5 << 20, 5 << 20)
+    read = TgenLog()
+    read.feed(log.text().split(b"\n")[:-1])
+    stream = {"client": "a", "class": "b", "stream_index": 0}
+    table = perf_table([(stream, read.completes[0], read.progress[0])], EPOCH * 10**6)
+    (row,) = table.select(list(PERF_MARKS)).to_pylist()
+    assert list(row.values()) == [2.0, 2.0, 4.0, 4.0]
+
+
+def test_a_last_line_before_all_status_lines_gives_no_marks() -> None:
+    log = LogWriter("perfclient1exit")
+    log.start(240.0)
+    log.create()
+    log.end(302.0, 0, 300.0, requested=5 << 20, payload=5 << 20, command_s=0.5)
+    log.status(303.0, 0, 5 << 20, 512_000)
+    read = TgenLog()
+    read.feed(log.text().split(b"\n")[:-1])
+    stream = {"client": "a", "class": "b", "stream_index": 0}
+    table = perf_table([(stream, read.completes[0], read.progress[0])], EPOCH * 10**6)
+    (row,) = table.select(list(PERF_MARKS)).to_pylist()
+    assert list(row.values()) == [3.0, None, None, None]
