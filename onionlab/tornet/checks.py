@@ -154,6 +154,8 @@ class Checker:
             yield str(error)
             return
         authorities = {name for name, host in self.hosts.items() if host.role == "authority"}
+        if not authorities:
+            yield "there is no directory authority: set AuthoritativeDirectory 1 for one host"
         for name in sorted(trusted.keys() - authorities):
             yield f"DirServer names {name}, which is not a host with AuthoritativeDirectory 1"
         for name in sorted(authorities - trusted.keys()):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -212,6 +213,13 @@ def test_simulated_time_begins_when_the_engines_say() -> None:
 Change = Callable[[TinyTornet], object]
 
 
+def without_authorities(tiny: TinyTornet) -> None:
+    text("conf/authority.torrc", "AuthoritativeDirectory 1\n", "")(tiny)
+    tiny.files["conf/common.torrc"] = re.sub(
+        rb"DirServer.*\n", b"", tiny.files["conf/common.torrc"]
+    )
+
+
 def without_bandwidth(tiny: TinyTornet) -> None:
     del tiny.host("web")["bandwidth_up"]
     tiny.atlas = tiny.atlas.replace('    host_bandwidth_up "50 Mbit"\n', "")
@@ -308,6 +316,10 @@ FAULTS: list[tuple[Change, str]] = [
     (
         text("conf/authority.torrc", "AuthoritativeDirectory 1\n", ""),
         "DirServer names alice, which is not a host with AuthoritativeDirectory 1",
+    ),
+    (
+        without_authorities,
+        "there is no directory authority: set AuthoritativeDirectory 1 for one host",
     ),
     (
         text("conf/authority.torrc", "TestingDirAuthVoteExit", "#"),
