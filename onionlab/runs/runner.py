@@ -115,21 +115,34 @@ def _attempt_folder(store: Store, plan: Plan, run_id: str, *, on_cluster: bool) 
     """Remove what earlier attempts at a run left, and yield the folder for this one.
 
     That is `runs/.partial/<run>`. A job of a cluster writes to its node's own disk instead if
-    TMPDIR names a folder there with enough room, and only its progress to the store. The next
-    command on that node removes what a killed job left there.
+    TMPDIR names a writable folder there with enough room, and only its progress to the store. The
+    next command on that node removes what a killed job left there.
     """
     partial = store.partial(run_id)
     if partial.exists():
         end_processes_below(partial)
         shutil.rmtree(partial)
     store.remove_unfinished(run_id)
-    node_disk, need_bytes = os.environ.get("TMPDIR"), plan.resources.disk_bytes * DISK_MARGIN
-    if on_cluster and node_disk and shutil.disk_usage(node_disk).free > need_bytes:
-        partial.mkdir(parents=True)
-        with scratch_folder(Path(node_disk), "onionlab-attempt-") as folder:
+    with contextlib.ExitStack() as stack:
+        need_bytes = plan.resources.disk_bytes * DISK_MARGIN
+        folder = _open_node_folder(need_bytes, stack) if on_cluster else None
+        if folder is None:
+            yield partial
+        else:
+            partial.mkdir(parents=True)
             yield folder / run_id
-    else:
-        yield partial
+
+
+def _open_node_folder(need_bytes: float, stack: contextlib.ExitStack) -> Path | None:
+    """Return a folder in TMPDIR, or None if that has too little room or cannot be written to.
+
+    TMPDIR can be that of the machine that submitted the job, and missing on a node.
+    """
+    node_disk = os.environ.get("TMPDIR")
+    with contextlib.suppress(OSError):
+        if node_disk and shutil.disk_usage(node_disk).free > need_bytes:
+            return stack.enter_context(scratch_folder(Path(node_disk), "onionlab-attempt-"))
+    return None
 
 
 def _report_waiting(store: Store, planned: PlannedRun) -> None:

@@ -96,3 +96,14 @@ def test_other_attempts_are_made_in_the_store(
     store = Store(tmp_path / "runs")
     with _attempt_folder(store, plan(tmp_path, disk_bytes), RUN, on_cluster=on_cluster) as folder:
         assert folder == store.partial(RUN)
+
+
+@pytest.mark.parametrize("name", ["missing", "file"])
+def test_a_folder_that_is_not_on_the_node_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    (tmp_path / "file").write_text("a folder cannot be made in it")
+    monkeypatch.setenv("TMPDIR", str(tmp_path / name))
+    store = Store(tmp_path / "runs")
+    with _attempt_folder(store, plan(tmp_path), RUN, on_cluster=True) as folder:
+        assert folder == store.partial(RUN)
