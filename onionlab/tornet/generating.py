@@ -16,6 +16,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 from onionlab.errors import UserError
 from onionlab.paths import is_folder, networks_directory
@@ -133,21 +134,27 @@ def _single_file(folder: Path, pattern: str) -> Path:
     return found[0].resolve()
 
 
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        """Raise UserError. argparse itself would print its usage, without the program's name."""
+        raise UserError(f"tornettools generate: {message}", "correct OPTIONS")
+
+
 def _checked(options: Sequence[str]) -> list[str]:
     """Return the options with absolute paths, as tornettools runs in another directory.
 
     Raises UserError for options that the command sets itself or that prevent the import.
     """
-    parser = argparse.ArgumentParser(add_help=False, exit_on_error=False)
+    # --seed is an option of tornettools before `generate`, and --se one of generate.
+    if "--seed" in [word.partition("=")[0] for word in options]:
+        raise UserError("--seed: not allowed", "the command sets it")
+    parser = _Parser(add_help=False)
     for name in RESERVED_OPTIONS:
         parser.add_argument(name, nargs="?", const="")
     parser.add_argument(*RECORD, nargs="?", const="")
     for names in FILES:
         parser.add_argument(*names)
-    try:
-        given, others = parser.parse_known_args(options)
-    except argparse.ArgumentError as error:
-        raise UserError(f"tornettools generate: {error}", "correct OPTIONS") from None
+    given, others = parser.parse_known_args(options)
     values = vars(given)
     for name in RESERVED_OPTIONS:
         if values[name.lstrip("-")] is not None:

@@ -138,6 +138,8 @@ def test_inputs_that_are_missing(
         (["--pref", "x"], "--prefix", "the command sets it"),
         (["--tor", "x"], "--tor", "the command sets it"),
         (["--torg", "x"], "--torgencert", "the command sets it"),
+        (["--seed", "3"], "--seed", "the command sets it"),
+        (["--seed=3"], "--seed", "the command sets it"),
         (["-r"], "--record", "a second OnionTrace"),
         (["--rec"], "--record", "a second OnionTrace"),
         (["-rm2"], "--record", "a second OnionTrace"),
@@ -148,6 +150,20 @@ def test_options_that_are_refused(place: Place, words: list[str], option: str, h
     assert error.message == f"{option}: not allowed"
     assert hint in (error.hint or "")
     assert not place.calls.exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--to", "x"], "ambiguous option: --to could match --tor, --torgencert"),
+        (["--atlas"], "argument -a/--atlas: expected one argument"),
+    ],
+)
+def test_options_that_cannot_be_parsed(
+    place: Place, words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert place.refused(*words).message == f"tornettools generate: {message}"
+    assert capsys.readouterr().err == ""
 
 
 def test_options_of_generate_go_to_it(place: Place) -> None:
