@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -12,6 +13,8 @@ import numpy as np
 from pydantic import BeforeValidator, Field
 
 from analysis.comparison.imported_metrics import DURATIONS, ERROR_RATE, RELAY_GOODPUT
+from analysis.errors import AnalysisError
+from analysis.formats.compressed import DamagedError, TooLargeError, pieces
 from analysis.formats.format_model import LARGEST_VALUE
 from analysis.formats.json_files import LARGEST_BYTES, read_as
 from analysis.measures.data import ALL
@@ -32,6 +35,14 @@ Integer = Annotated[int, Field(strict=True), BeforeValidator(_parse_whole_number
 
 WholeNumber = Annotated[Integer, Field(ge=0)]
 """A key of an object that is a whole number."""
+
+MAX_MEMORY_BYTES = 900_000_000
+"""The most memory that the content of a file may need. Nested empty arrays need 34 times their size
+in JSON, and streams of tgentools, which have many texts, a few times theirs."""
+
+BYTE_MEMORY = 5
+MARK_MEMORY = {b"{": 200, b"[": 80, b":": 100, b",": 40}
+"""Bounds of the memory, in bytes, for a byte of JSON, and for an object, array, key and element."""
 
 Key = tuple[str, str]
 """Class of downloads, and a quantity of ``imported_metrics``."""
@@ -115,11 +126,29 @@ def read_other(kind: Any, path: Path) -> Any:
     """Read a JSON file of another program as a type; one whose name ends with .xz is compressed.
 
     Raises:
-        AnalysisError: the file is missing, truncated, not compressed as its name says, not JSON, or
-            of another kind; the message has the keys.
+        AnalysisError: the file is missing, truncated, not compressed as its name says, not JSON, of
+            another kind, or needs too much memory; the message has the keys.
     """
     hint = "get a complete copy of the file, or is it of another program or version?"
+    # `read_as` reports what is wrong with the file.
+    with contextlib.suppress(OSError, DamagedError, TooLargeError):
+        _require_memory(path)
     return read_as(kind, path, "file to import", wrong=hint, most=LARGEST_BYTES)
+
+
+def _require_memory(path: Path) -> None:
+    """Raise AnalysisError if the content may need too much memory, or the errors of `pieces`."""
+    needed = 0
+    with path.open("rb") as file:
+        for piece in pieces(file, path.suffix):
+            needed += BYTE_MEMORY * len(piece)
+            needed += sum(size * piece.count(mark) for mark, size in MARK_MEMORY.items())
+            if needed > MAX_MEMORY_BYTES:
+                raise AnalysisError(
+                    f"{path} is too large: it may need more than {MAX_MEMORY_BYTES / 1e6:g} MB of "
+                    "memory",
+                    "import a file of fewer hosts",
+                )
 
 
 def _quantile(values: Sequence[float], q: float) -> Statistic:

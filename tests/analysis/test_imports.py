@@ -7,6 +7,7 @@ import json
 import lzma
 import re
 import shutil
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -413,6 +414,18 @@ def test_damaged_xz(tmp_path: Path, content: bytes) -> None:
     path.write_bytes(content)
     with pytest.raises(AnalysisError, match=r"is damaged or not xz|is not valid JSON"):
         read_other(dict, path)
+
+
+def test_a_file_that_needs_too_much_memory_is_not_parsed(tmp_path: Path) -> None:
+    path = tmp_path / "x.json.xz"
+    path.write_bytes(lzma.compress(b"[" + b"[[[]]]," * (2**25 // 7) + b"0]", preset=0))
+    tracemalloc.start()
+    try:
+        with pytest.raises(AnalysisError, match="may need more than 900 MB of memory"):
+            read_other(list, path)
+        assert tracemalloc.get_traced_memory()[1] < 20e6
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize(
