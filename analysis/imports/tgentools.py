@@ -70,16 +70,20 @@ _SIZES = TypeAdapter(dict[str, WholeNumber])
 
 
 class _Summary(BaseModel):
-    """stream_summary or transfers_summary: times in seconds, by size of the download."""
+    """stream_summary or transfers_summary: times in seconds, by size of the download.
+
+    tgentools writes the first three keys of each summary, also without any value. A file that lacks
+    one of them was changed, and would have no failures or too few downloads.
+    """
 
     first_bytes: dict[WholeNumber, BySecond] = Field(
-        default={}, validation_alias=AliasChoices("time_to_first_byte_recv", "time_to_first_byte")
+        validation_alias=AliasChoices("time_to_first_byte_recv", "time_to_first_byte")
     )
     last_bytes: dict[WholeNumber, BySecond] = Field(
-        default={}, validation_alias=AliasChoices("time_to_last_byte_recv", "time_to_last_byte")
+        validation_alias=AliasChoices("time_to_last_byte_recv", "time_to_last_byte")
     )
+    errors: dict[str, dict[WholeNumber, list[Any]]]
     round_trip_time: BySecond = {}
-    errors: dict[str, dict[WholeNumber, list[Any]]] = {}
 
 
 class _Elapsed(BaseModel):

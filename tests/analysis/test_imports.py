@@ -69,6 +69,16 @@ def analysis(ttfb: list[float], *, layout: str = "stream_summary", failed: int =
     return {"type": "tgen", "version": "1.0.0", "data": {"perfclient1exit": node}}
 
 
+@pytest.mark.parametrize("key", ["errors", "time_to_first_byte_recv", "time_to_last_byte_recv"])
+def test_a_summary_without_a_key_is_refused(tmp_path: Path, key: str) -> None:
+    """Without ``errors``, all failed downloads would be missing, and the error rate would be 0."""
+    content = analysis([1.0])
+    del content["data"]["perfclient1exit"]["tgen"]["stream_summary"][key]
+    (tmp_path / "tgen.analysis.json").write_text(json.dumps(content))
+    with pytest.raises(AnalysisError, match=rf"{key}.*Field required"):
+        import_runs([tmp_path], "x", ALL_TIME)
+
+
 @pytest.mark.parametrize("layout", ["stream_summary", "transfers_summary"])
 @pytest.mark.parametrize("packed", [False, True])
 def test_analysis_of_tgentools(tmp_path: Path, layout: str, packed: bool) -> None:
