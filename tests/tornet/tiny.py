@@ -184,8 +184,9 @@ class TinyTornet:
             f"{HOSTS}/bw/v3bw.init": bandwidths(self.fingerprints),
             "tornettools.generate.2026-01-01.log": (
                 f"[INFO] The argument namespace is: Namespace(quiet=0, seed={seed}, tor='/x/tor', "
-                "network_scale=0.003, events_csv='BW,CIRC', do_trace=False, torperf_scale=None, "
-                "func=<function generate at 0x7f>, formatter_class=<class '__main__.C'>)\n"
+                "network_scale=0.003, events_csv='BW,CIRC', do_trace=False, geoip_path=None, "
+                "torperf_scale=None, func=<function generate at 0x7f>, "
+                "formatter_class=<class '__main__.C'>)\n"
                 "[INFO] Chose 20 of 6500 relays using scale factor 0.003\n"
             ).encode(),
         }
