@@ -30,9 +30,9 @@ def json_text(data: Any) -> str:
     return json.dumps(data, indent=1, sort_keys=True) + "\n"
 
 
-def write_json(path: Path, data: Any, *, durable: bool = True) -> None:
+def write_json(path: Path, data: Any, *, durable: bool = True, sort_keys: bool = True) -> None:
     """Write JSON atomically, so that readers see the old or the new file (see `whole_file`)."""
-    text = json.dumps(data, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+    text = json.dumps(data, indent=2, sort_keys=sort_keys, ensure_ascii=False) + "\n"
     write_whole(path, text, durable=durable)
 
 

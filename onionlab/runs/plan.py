@@ -89,7 +89,8 @@ class Plan:
             resources=self.resources,
             resolved=dict(self.resolved),
         )
-        write_json(self.file, content.content())
+        # Runs depend on the order of client classes in `resolved`.
+        write_json(self.file, content.content(), sort_keys=False)
 
 
 def read_plan(path: Path) -> Plan:

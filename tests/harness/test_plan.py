@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -183,3 +184,18 @@ def test_levels_that_share_runs_are_named(
     plan.make_plan(tmp_path, Request("e"))
     note = "note: short and long have the same runs: nothing that they set makes a difference"
     assert caplog.messages == [note]
+
+
+def test_a_written_plan_keeps_the_order_of_client_classes(tmp_path: Path) -> None:
+    # Runs depend on this order.
+    planned = plan.Plan(
+        request=Request("e"),
+        runs=(),
+        store=tmp_path / "runs",
+        out=tmp_path,
+        cpus_per_run=1,
+        resources=Resources(1, 1, 1),
+        resolved={"levels": {"web": {"traffic": {"web": {}, "bulk": {}}}, "bulk": {}}},
+    )
+    planned.write()
+    assert json.dumps(plan.read_plan(planned.file).resolved) == json.dumps(planned.resolved)
