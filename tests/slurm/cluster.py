@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import random
 import shutil
 import socket
 import subprocess
@@ -192,12 +193,18 @@ def _succeeds(*words: str) -> bool:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports that are not in use now."""
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [int(one.getsockname()[1]) for one in sockets]
+    """Return ports that are not in use now, below those that Linux gives to outgoing connections.
+
+    Another process could get one of the latter before the cluster starts.
+    """
+    found: list[int] = []
+    for port in random.sample(range(20_000, 30_000), 10_000):
+        with socket.socket() as one, contextlib.suppress(OSError):
+            one.bind(("0.0.0.0", port))
+            found.append(port)
+        if len(found) == count:
+            return found
+    raise OSError(f"found {len(found)} of {count} free ports from 20000 to 29999")
 
 
 @contextlib.contextmanager
