@@ -78,6 +78,13 @@ class NightResult:
         return [readable(row) for row in self.comparison.endpoints]
 
     @property
+    def differences(self) -> Mapping[str, Sequence[str]]:
+        """What differs from the baseline, by aspect; empty with byte-identical records."""
+        if self.comparison is None or self.comparison.identical:
+            return {}
+        return self.comparison.found.found
+
+    @property
     def sees(self) -> str:
         """The smallest change that raises an alarm in the same night, in a sentence."""
         networks, spreads = self.judged.networks, self.judged.spreads_shown
