@@ -83,7 +83,17 @@ def read_history(path: Path) -> pa.Table:
     for row, night in enumerate(zip(*columns, strict=True), start=1):
         if problem := _problem(*night):
             raise AnalysisError(f"{path} is damaged: row {row}: {problem}", RESTORE)
-    return table.cast(SCHEMA)
+    table = table.cast(SCHEMA)
+    names = ("night", *TIME_SERIES)
+    counts = table.group_by(list(names)).aggregate([([], "count_all")])
+    if repeated := counts.filter(pc.greater(counts["count_all"], 1)).select(names).to_pylist():
+        night, experiment, *place = repeated[0].values()
+        raise AnalysisError(
+            f"{path} is damaged: the night {night} of {experiment} has {' '.join(place[:-1])} more "
+            "than once",
+            RESTORE,
+        )
+    return table
 
 
 def _problem(

@@ -432,6 +432,33 @@ def test_one_network_and_two_samples(machine: Machine) -> None:
         machine.night(make_set(seeds=SEEDS, engine={**ENGINE, "version": "3.4.0"}))
 
 
+def test_a_night_without_endpoints_names_what_differs(machine: Machine) -> None:
+    def without_endpoints(made: RunSet) -> RunSet:
+        content = made.content()
+        kept = [v for v in content["values"] if v["metric"] == "timeout_rate"]
+        content["values"] = [v | {"metric": "failure_rate"} for v in kept]
+        return RunSet.model_validate(content)
+
+    machine.night(without_endpoints(make_set()), accept=True)
+    other = TorBuild(version="0.4.9.9", sha256="1" * 64, source="")
+    tor = dict.fromkeys(TOR, other)
+    night, paths = machine.night(without_endpoints(make_set(noise_seed=3, tor=tor)))
+    assert night.results[0].rows == []
+    assert "- differs from the baseline: tor: " in paths.markdown.read_text()
+    assert "Differs from the baseline: tor: " in paths.html.read_text()
+
+
+def test_a_history_with_a_night_twice_is_refused(machine: Machine) -> None:
+    _, paths = machine.night(make_set(seeds=range(1, 5)), accept=True)
+    rows = read_history(paths.history).to_pylist()
+    write_history(paths.history, pa.Table.from_pylist([*rows, rows[-1]], schema=SCHEMA))
+    before = machine.measured
+    match = r"history\.parquet is damaged: the night .* of quick has .* more than once"
+    with pytest.raises(UserError, match=match):
+        machine.night(make_set(seeds=range(1, 5)))
+    assert machine.measured == before
+
+
 def test_history_has_a_row_for_each_metric(machine: Machine) -> None:
     _, paths = machine.night(make_set(seeds=(3, 1)), accept=True)
     table = pq.read_table(paths.history)
