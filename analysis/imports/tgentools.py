@@ -17,6 +17,7 @@ from pydantic import (
     BaseModel,
     BeforeValidator,
     Field,
+    StrictBool,
     TypeAdapter,
     ValidationError,
 )
@@ -115,7 +116,7 @@ class _Bytes(BaseModel):
 
 
 class _Outcome(BaseModel):
-    is_success: Any
+    is_success: StrictBool
 
 
 class _Success(BaseModel):
@@ -207,19 +208,22 @@ def _add_node(
     if summary is not None:
         _add_summary(simulation, class_name, summary, span)
     streams = tgen.streams or {}
+    untimed = 0
     for name, stream in streams.items():
         try:
             # tgentools writes null for a stream that had not ended.
             if stream is not None and summary is not None:
                 _add_goodputs(simulation, class_name, stream, span)
             elif stream is not None:
-                _add_stream(simulation, name, stream, span)
+                untimed += not _add_stream(simulation, name, stream, span)
         except ValidationError as error:
             problems = "; ".join(problems_of(error, "stream"))
             raise AnalysisError(
                 f"{path}: the stream {name[:60]} is not valid: {problems}",
                 "is it a file of another program or version?",
             ) from None
+    if untimed:
+        simulation.notes.append(f"{untimed} streams succeeded without a time to the last byte")
     if pending := list(streams.values()).count(None):
         simulation.notes.append(f"{pending} streams of {class_name} had not ended")
 
@@ -249,15 +253,21 @@ def _in_span(by_second: Mapping[int, T], span: tuple[float, float]) -> Iterator[
 
 def _add_stream(
     simulation: ImportedSimulation, name: str, stream: dict[str, Any], span: tuple[float, float]
-) -> None:
+) -> bool:
     """Add a stream of OnionPerf by the rules of tgentools' summary (tgentools/analysis.py).
 
+    These do not count a stream that succeeded without a time to the last byte of its payload.
+
     name: contains the server's name and address. Raises ValidationError.
+
+    Returns:
+        Whether the stream counts as completed or failed.
     """
     class_name = "onionservice" if ".onion:" in name else "exit"
-    if _Outcome.model_validate(stream).is_success is not True:
+    if not _Outcome.model_validate(stream).is_success:
         simulation.count(class_name, 1, 1)
-        return
+        return True
+    counts = False
     success = _Success.model_validate(stream)
     times, received = success.time_info, success.byte_info.received
     for duration in ("round_trip_time", "download_ttfb", "download_ttlb"):
@@ -267,9 +277,11 @@ def _add_stream(
         if duration == "download_ttlb":
             simulation.add(size_class(class_name, received), duration, [since_us / 1e6])
             simulation.count(class_name, 0, 1)
+            counts = True
         else:
             simulation.add(class_name, duration, [since_us / 1e6])
     _add_goodputs(simulation, class_name, stream, span)
+    return counts
 
 
 def _add_goodputs(

@@ -193,6 +193,8 @@ def one_stream(**facts: Any) -> dict[str, Any]:
     ("facts", "message"),
     [
         ({"is_success": None}, "the stream a:1 is not valid: is_success: Field required"),
+        ({"is_success": "true"}, "the stream a:1 is not valid: is_success: .* boolean"),
+        ({"is_success": 1}, "the stream a:1 is not valid: is_success: .* boolean"),
         ({"time_info": {**TIMES, "usecs-to-response": 2.0}}, "usecs-to-response: .* integer"),
         ({"time_info": {}}, "usecs-to-command: Field required"),
         ({"byte_info": {"payload-bytes-recv": True}}, "payload-bytes-recv: .* integer"),
@@ -213,18 +215,33 @@ def test_a_stream_of_onionperf_that_is_not_valid_is_named(
         read_analysis(path)
 
 
-@pytest.mark.parametrize("is_success", [True, False, 1, "true"])
-def test_only_true_is_a_success(tmp_path: Path, is_success: Any) -> None:
+@pytest.mark.parametrize("is_success", [True, False])
+def test_streams_that_succeeded_or_failed_are_counted(tmp_path: Path, is_success: bool) -> None:
     path = tmp_path / "x.onionperf.analysis.json"
     path.write_text(json.dumps(one_stream(is_success=is_success)))
     read = read_analysis(path)
-    assert read.downloads == {"exit": (0.0, 1.0) if is_success is True else (1.0, 1.0)}
-    assert read.empty == (is_success is not True)
+    assert read.downloads == {"exit": (0.0, 1.0) if is_success else (1.0, 1.0)}
+    assert read.empty == (not is_success)
     # Nothing else is read of a stream that failed.
     path.write_text(
         json.dumps(one_stream(is_success=False, elapsed_seconds={"x": -1}, time_info={}))
     )
     assert read_analysis(path).downloads == {"exit": (1.0, 1.0)}
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"time_info": {**TIMES, "usecs-to-last-byte-recv": -1}},
+        {"byte_info": {"payload-bytes-recv": "0"}},
+    ],
+)
+def test_a_success_without_its_time_is_noted(tmp_path: Path, facts: dict[str, Any]) -> None:
+    path = tmp_path / "x.onionperf.analysis.json"
+    path.write_text(json.dumps(one_stream(**facts)))
+    read = read_analysis(path)
+    assert read.downloads == {}
+    assert read.notes == ["1 streams succeeded without a time to the last byte"]
 
 
 def test_what_is_left_out_is_noted(tmp_path: Path) -> None:
