@@ -78,6 +78,14 @@ def test_a_run_of_two_experiments_is_counted_once(root: Path) -> None:
     assert estimate(root, *engines).runs == 3 * len(ENGINES)
 
 
+@pytest.mark.parametrize(("engine", "runs"), [("uml", 1), ("shadow", 8)])
+def test_levels_that_share_a_run_are_counted_once(root: Path, engine: str, runs: int) -> None:
+    # The levels have different options of Shadow, which the other engine does not use.
+    asked = request("engine-options", seeds=1, engine=engine)
+    found = estimate(root, asked)
+    assert (found.runs, found.missing) == (runs, runs)
+
+
 @pytest.mark.parametrize(
     ("asked", "message"),
     [

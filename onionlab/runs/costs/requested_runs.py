@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from analysis.formats.plan_file import Request
 from onionlab.engines import ENGINES, resolve_engine_name
@@ -56,11 +57,13 @@ class RequestedRuns:
     def identify(self, kind: RunKind) -> Hashable:
         """Return a value that is equal for equal runs of two requests."""
         settings = self.experiment.levels[kind.level].settings
+        ignored: dict[str, Any] = {"engine": ENGINES.keys() - {self.engine}}
         if isinstance(settings, PeersSettings):
-            return self.engine, kind.variant, settings.model_dump_json(exclude={"libtorrent"})
-        # If every host runs the variant, the baseline has no effect on the run.
-        everywhere = settings.tor.deployment.where == "all"
-        ignored = {"tor": {"variants", "baseline"} if everywhere else {"variants"}}
+            ignored["libtorrent"] = True
+        else:
+            # If every host runs the variant, the baseline has no effect on the run.
+            everywhere = settings.tor.deployment.where == "all"
+            ignored["tor"] = {"variants", "baseline"} if everywhere else {"variants"}
         return self.engine, kind.variant, settings.model_dump_json(exclude=ignored)
 
 
