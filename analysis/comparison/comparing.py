@@ -237,6 +237,7 @@ def _judge(
         )
     )
     statistics: Statistics = {}
+    common = set(match.common_seeds)
     for class_name, metric in own:
         # Ignore metrics that one side does not measure.
         if (class_name, metric) in other:
@@ -245,7 +246,7 @@ def _judge(
                 statistics.setdefault((match.label, class_name), {})[metric, side] = {
                     seed: statistic
                     for seed, statistic in by_place[class_name, metric].items()
-                    if seed in match.common_seeds or not paired
+                    if seed in common or not paired
                 }
     if not statistics:
         raise AnalysisError(f"{a.name} and {b.name} have no statistic of {match.label} in common")
