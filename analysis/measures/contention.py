@@ -88,9 +88,9 @@ def combine_repeats(runs: Sequence[Contention]) -> Contention:
         return runs[0]
     fates: dict[str, dict[str, tuple[str, ...]]] = {}
     for repeat, run in enumerate(runs, 1):
-        for class_name, is_client_data in run.fates.items():
+        for class_name, fates_by_client in run.fates.items():
             fates.setdefault(class_name, {}).update(
-                {f"{client}, repeat {repeat}": own for client, own in is_client_data.items()}
+                {f"{client}, repeat {repeat}": own for client, own in fates_by_client.items()}
             )
     found = [run.crowding_out for run in runs if run.crowding_out is not None]
     crowding_out = None
