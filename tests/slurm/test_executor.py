@@ -140,3 +140,15 @@ def test_a_job_requests_more_than_its_run_is_estimated_to_need(tmp_path: Path) -
     assert largest([size, JobSize(2, 10, 99999, 1)]) == JobSize(
         2, size.memory_mb, 99999, size.disk_mb
     )
+
+
+def test_only_jobs_of_that_name_are_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
+    commands: list[tuple[str, ...]] = []
+
+    def ask(*command: str) -> str:
+        commands.append(command)
+        return "17 my other job\n18 onionlab-abc-7\n19 \n20_3 onionlab-abc-8\n"
+
+    monkeypatch.setattr(executor, "_ask_slurm", ask)
+    assert executor.cancel_jobs("onionlab-abc") == 2
+    assert commands[-1] == ("scancel", "18", "20_3")

@@ -145,8 +145,9 @@ def cancel_jobs(job_name: str) -> int:
         UserError: Slurm does not answer.
     """
     lines = _ask_slurm("squeue", "--noheader", "--user", getpass.getuser(), "--format=%i %j")
-    jobs = [line.split() for line in lines.splitlines()]
-    found = [job_id for job_id, name in jobs if name.startswith(job_name)]
+    # The name of another job may contain spaces, or be empty.
+    jobs = [line.partition(" ") for line in lines.splitlines()]
+    found = [job_id for job_id, _, name in jobs if name.startswith(job_name)]
     if found:
         _ask_slurm("scancel", *found)
     return len(found)
