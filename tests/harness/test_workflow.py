@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import io
 import re
 import shlex
 import shutil
+import subprocess
+import time
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
 
+import psutil
 import pytest
 from rich.console import Console
 
@@ -276,6 +280,24 @@ def test_an_interrupted_command_says_what_is_kept(
     monkeypatch.setattr(drive, "_watch", interrupted)
     with pytest.raises(KeyboardInterrupt, match=r"1 of 5 runs are finished and stay in .*/runs; "):
         workflow.make()
+
+
+def test_no_job_outlives_an_interrupted_command(tmp_path: Path) -> None:
+    snakemake = subprocess.Popen(
+        [
+            *("bash", "-c"),
+            'trap "exit 0" TERM; (trap "" TERM; exec sleep 300) & echo $! > job; touch ready; wait',
+        ],
+        cwd=tmp_path,
+        start_new_session=True,
+    )
+    while not (tmp_path / "ready").exists():
+        time.sleep(0.01)
+    job = psutil.Process(int((tmp_path / "job").read_text()))
+    drive._Workflow(tmp_path, [plan_needing(tmp_path)], None)._end(snakemake)
+    with contextlib.suppress(psutil.NoSuchProcess, psutil.TimeoutExpired):
+        job.wait(5)
+    assert not job.is_running() or job.status() == psutil.STATUS_ZOMBIE
 
 
 def test_a_plan_that_another_command_has_replaced_is_not_carried_out(workflow: Workflow) -> None:

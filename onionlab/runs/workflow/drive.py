@@ -271,11 +271,11 @@ class _Workflow:
         """End Snakemake and all jobs."""
         # At SIGINT, it cancels the jobs of a cluster; at SIGTERM it would wait for them.
         first = signal.SIGINT if self.executor else signal.SIGTERM
+        # A job may still run when Snakemake has ended.
         for number in (first, signal.SIGKILL):
             with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
                 os.killpg(process.pid, number)
                 process.wait(CANCEL_TIMEOUT_S if self.executor else END_TIMEOUT_S)
-                break
         if self.executor and self.executor.name == SLURM:
             with contextlib.suppress(UserError):
                 cancel_jobs(self.job_name)
