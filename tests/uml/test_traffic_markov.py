@@ -148,6 +148,13 @@ def test_internal_models_equal_those_of_tgen() -> None:
     assert INTERNAL_FLOW_MODEL.name == "internal-flow-model"
 
 
+def test_a_model_with_quotes_in_a_name_can_be_sent() -> None:
+    key = '<key id="note" for="node" attr.name="my &quot;note&quot;" attr.type="string"/>'
+    text = model_graphml(SIMPLE_STATES, SIMPLE_EDGES).replace("<graph ", f"{key}<graph ")
+    some = parse_model("some", text.encode())
+    assert parse_model("some", some.text).states == some.states
+
+
 def test_a_model_sent_has_15_digits() -> None:
     weight = 0.1 + 0.2
     some = model(*SIMPLE_EDGES[:2], emits("s1", "+", "exponential", weight, rate=1 / 3))

@@ -418,6 +418,10 @@ def test_invalid_messages_of_a_server(says: bytes, error: str) -> None:
         (b"GET / HTTP/1.0\r\n\r\n", "AUTH"),
         (CLIENT_SENDS.replace(b"SEND_SIZE=200 ", b""), "HEADER"),
         (CLIENT_SENDS.replace(b"graphml MODEL_SIZE", b"path MODEL_PATH"), "HEADER"),
+        (
+            CLIENT_SENDS.replace(b"internal-packet", b"another").replace(b"<graph ", b"<grape "),
+            "HEADER",
+        ),
     ],
 )
 def test_invalid_messages_of_a_client(says: bytes, error: str) -> None:

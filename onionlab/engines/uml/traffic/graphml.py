@@ -116,7 +116,7 @@ def igraph_text(graph: Graphml) -> bytes:
         for key in owner_keys:
             kind = "double" if key.type in NUMERIC_TYPES else key.type
             lines.append(
-                f'  <key id="{escape(key.name)}" for="{owner}" attr.name="{escape(key.name)}"'
+                f'  <key id="{_quoted(key)}" for="{owner}" attr.name="{_quoted(key)}"'
                 f' attr.type="{kind}"/>'
             )
     lines.append('  <graph id="G" edgedefault="directed">')
@@ -141,7 +141,11 @@ def _igraph_data(keys: list[Key], data: Mapping[str, str]) -> Iterator[str]:
             if not text:
                 continue
             text = f"{float(text):.15g}"
-        yield f'      <data key="{escape(key.name)}">{escape(text)}</data>'
+        yield f'      <data key="{_quoted(key)}">{escape(text)}</data>'
+
+
+def _quoted(key: Key) -> str:
+    return escape(key.name, {'"': "&quot;"})
 
 
 def _graph(graph: ElementTree.Element, keys: dict[tuple[str, str], Key]) -> Graphml:

@@ -288,7 +288,10 @@ class Stream(StreamState):
             del buffer[: command.model_bytes]
             self.command_at = self.now_us
             if command.model_name != INTERNAL_PACKET_MODEL.name:
-                model = parse_model(command.model_name, text)
+                try:
+                    model = parse_model(command.model_name, text)
+                except ValueError:
+                    model = None
         if model is None:
             self.fail_to_receive("HEADER")
             return
