@@ -22,7 +22,7 @@ from onionlab.experiment.tor_parameters import (
     overrides_of,
 )
 
-FIXED_OPTIONS = INDISPENSABLE | {"clientonly"}
+FIXED_OPTIONS = INDISPENSABLE | {"clientonly", "orport"}
 """Options that an experiment cannot set."""
 
 

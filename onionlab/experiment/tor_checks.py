@@ -15,13 +15,16 @@ from onionlab.experiment.ignored_options import (
 from onionlab.experiment.settings import Torrc, TorSettings
 from onionlab.experiment.tor_options import (
     RESERVED_OPTIONS,
+    SERVICE_OPTIONS,
     SOCKS_PORT,
+    TORRC_SOURCE,
     HostOptions,
     default_layers,
     experiment_layers,
+    groups_of,
     keep_options,
 )
-from onionlab.experiment.tor_parameters import CONSENSUS_PARAMETERS, SOCKS_FLAGS
+from onionlab.experiment.tor_parameters import CONSENSUS_PARAMETERS, LIMITS, SOCKS_FLAGS
 from onionlab.programs.tor.variants import TorVariant
 from onionlab.yamlfile.units import milliseconds, nearest, show
 
@@ -93,6 +96,9 @@ def check_tor_options(
                 message = f"{option} of {variant.name}: {describe_ignored(ignored)}"
                 yield ("tor", "variants"), message
     yield from _torrc(tor.torrc, variants, own, port=None if defaults is None else SOCKS_PORT)
+    yield from _limited_options(hosts)
+    if defaults is not None:
+        yield from find_without_service(hosts)
     misspelt = dict(_misspelt_parameters(tor.consensus_params))
     for parameter, meant in misspelt.items():
         message = f"Tor 0.4.9 reads no parameter of this name{meant}"
@@ -132,6 +138,41 @@ def _torrc(
                 yield where, message
             given[letters] = option
             yield from ((where, message) for message in _of_variants(option, variants))
+
+
+def _limited_options(hosts: Iterable[HostOptions]) -> Iterator[Finding]:
+    """Yield options of the experiment with values that Tor would replace by a limit."""
+    found: dict[tuple[str, ...], str] = {}
+    for host in hosts:
+        for option, limits in LIMITS.items():
+            setting = host.resolved.get(option)
+            if setting is None or not setting.source.startswith(TORRC_SOURCE):
+                continue
+            is_concerned = limits.hosts == "all" or limits.hosts in groups_of(host.role)
+            if is_concerned and not limits.accept(setting.values[-1]):
+                place = (*setting.source.split("."), setting.name)
+                which = "" if limits.hosts == "all" else f" of a {limits.hosts}"
+                found[place] = f"Tor 0.4.9{which} accepts {limits}"
+    yield from found.items()
+
+
+def find_without_service(hosts: Iterable[HostOptions]) -> Iterator[Finding]:
+    """Yield options of onion services on hosts without one: Tor does not start with these."""
+    found: dict[tuple[str, ...], str] = {}
+    for host in hosts:
+        if "hiddenservicedir" in host.resolved:
+            continue
+        for option, setting in host.resolved.items():
+            if option in SERVICE_OPTIONS and setting.source.startswith(TORRC_SOURCE):
+                parameter = next(
+                    (one for one in CONSENSUS_PARAMETERS if one.casefold() == option), ""
+                )
+                other = f", or set tor.consensus_params.{parameter}" if parameter else ""
+                found[*setting.source.split("."), setting.name] = (
+                    f"Tor does not start with it on a {host.role}, which has no HiddenServiceDir; "
+                    f"remove it{other}"
+                )
+    yield from found.items()
 
 
 def _of_variants(option: str, variants: Sequence[TorVariant]) -> Iterator[str]:

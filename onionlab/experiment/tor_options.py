@@ -67,6 +67,11 @@ RESERVED_OPTIONS = {
 INDISPENSABLE = frozenset({"assumereachable", "testingtornetwork"})
 
 SOURCES_OF_PARAMETERS = ("Tor's own default", "tor.consensus_params")
+TORRC_SOURCE = "tor.torrc."
+"""Beginning of the source of an option that an experiment sets; the key of the hosts follows."""
+
+SERVICE_OPTIONS = frozenset(one for one in ADDED_LISTS if one.startswith("hiddenservice"))
+"""Options of an onion service, in lower case. Tor stops if no HiddenServiceDir precedes them."""
 
 
 NAMES_OF_HOSTS = (
@@ -188,7 +193,7 @@ def experiment_layers(
     options: dict[str, Options] = {
         "tor.scheduler": scheduler_options(scheduler) if scheduler else {},
         f"variant {variant.name}": {name: (value,) for name, value in variant.torrc.items()},
-        **{f"tor.torrc.{group}": getattr(torrc, group) for group in groups_of(role)},
+        **{TORRC_SOURCE + group: getattr(torrc, group) for group in groups_of(role)},
     }
     return [Layer(source, its, is_replacing=True) for source, its in options.items()]
 

@@ -8,6 +8,7 @@ tables are in tor_0.4.9.yaml, with what their columns mean.
 from __future__ import annotations
 
 import fnmatch
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -74,6 +75,50 @@ class Override:
         return tuple(one for one in self.harmless if not one.startswith("!"))
 
 
+@dataclass(frozen=True)
+class Limits:
+    """Limits of an option. Tor replaces other values by the nearest one.
+
+    Attributes:
+        hosts: Hosts whose Tor does that: "relay", authorities included, or "all".
+        least: The least value, as in a torrc.
+        most: The greatest value; "" if it is unlimited.
+        kept: Another value that Tor does not replace, or None.
+    """
+
+    hosts: str
+    least: str
+    most: str
+    kept: float | None
+
+    def accept(self, value: str) -> bool:
+        """Return whether Tor does not replace a value. It refuses a value without a number."""
+        number = _quantity(value)
+        if number == self.kept or math.isnan(number):
+            return True
+        return _quantity(self.least) <= number and not number > _quantity(self.most)
+
+    def __str__(self) -> str:
+        """Return what Tor accepts and what it does with other values, for messages."""
+        if self.most:
+            return f"{self.least} to {self.most}, and replaces other values by the nearest of these"
+        return f"at least {self.least}, and replaces lower values by this"
+
+
+_UNITS = {
+    "": 1, "second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 7 * 86400,
+    "b": 1, "byte": 1, "kb": 2**10, "kbyte": 2**10, "kilobyte": 2**10, "m": 2**20, "mb": 2**20,
+    "mbyte": 2**20, "megabyte": 2**20, "gb": 2**30, "gbyte": 2**30, "gigabyte": 2**30,
+}  # fmt: skip
+"""Units of durations and sizes in a torrc: src/lib/confmgt/unitparse.c."""
+
+
+def _quantity(text: str) -> float:
+    """Return a value of a torrc in seconds, bytes or without a unit; NaN for any other text."""
+    match = re.fullmatch(r"(-?\d+\.?\d*|-?\.\d+) *([a-z]*)", text.strip('" ').casefold(), re.ASCII)
+    return float(match[1]) * _UNITS.get(match[2].removesuffix("s"), math.nan) if match else math.nan
+
+
 def overrides_of(parameter: str) -> Iterator[Override]:
     """Yield the options that can take the place of a parameter."""
     return (one for one in OVERRIDES if one.concerns(parameter))
@@ -105,3 +150,7 @@ def _read_rows(rows: Iterable[str]) -> tuple[Override, ...]:
 
 OVERRIDES = _read_rows(_TABLES["overrides"])
 CONDITIONS = _read_rows(_TABLES["conditions"])
+LIMITS = {
+    name.casefold(): Limits(hosts, str(least), str(most), kept)
+    for name, (hosts, least, most, kept) in _TABLES["limits"].items()
+}

@@ -14,6 +14,7 @@ from onionlab.experiment.ignored_options import (
     parameter_settings,
     voted_parameters,
 )
+from onionlab.experiment.tor_checks import find_without_service
 from onionlab.experiment.tor_options import (
     NAMES_OF_HOSTS,
     HostOptions,
@@ -80,6 +81,8 @@ def require_effect(tor: TornetTor, hosts: Sequence[HostOptions]) -> None:
         _require_above(host)
         if "client" in groups_of(host.role):
             _require_port(host, tor.torrc.client)
+    for place, message in find_without_service(hosts):
+        raise UserError(f"{'.'.join(place)}: {message}")
     authority = next((one.resolved for one in hosts if one.role == "authority"), {})
     voted = parameter_settings(voted_parameters(authority))
     for place, setting in find_ignored(tor, hosts, voted):

@@ -371,6 +371,51 @@ CASES = {
         "25: tor.torrc.client.ExitPolicy: Tor ignores it, because configs/tor/client.torrc sets "
         "ClientOnly 1; remove it",
     ),
+    "clients' options that only relays or authorities read": (
+        "  baseline: ewma\n",
+        "  baseline: ewma\n  torrc: {client: {AuthDirPinKeys: 0, DirCache: 0, "
+        "OverloadStatistics: 1, PerConnBWRate: 1 MB, PublishServerDescriptor: 0}}\n",
+        *(
+            f"25: tor.torrc.client.{option}: Tor ignores it, because configs/tor/client.torrc sets "
+            "ClientOnly 1; remove it"
+            for option in (
+                *("AuthDirPinKeys", "DirCache", "OverloadStatistics", "PerConnBWRate"),
+                "PublishServerDescriptor",
+            )
+        ),
+    ),
+    "relays' options that only clients read": (
+        "  baseline: ewma\n",
+        "  baseline: ewma\n  torrc: {authority: {SafeSocks: 1}, "
+        "relay: {MaxCircuitDirtiness: 20}}\n",
+        "25: tor.torrc.authority.SafeSocks: Tor ignores it, because configs/tor/relay.torrc sets "
+        "ORPort 9111 IPv4Only; remove it",
+        "25: tor.torrc.relay.MaxCircuitDirtiness: Tor ignores it, because configs/tor/relay.torrc "
+        "sets ORPort 9111 IPv4Only; remove it",
+    ),
+    "options out of Tor's limits": (
+        "  baseline: ewma\n",
+        "  baseline: ewma\n  torrc: {client: {circuitStreamTimeout: 9, "
+        "MaxCircuitDirtiness: 5 weeks, PathsNeededToBuildCircuits: 0.2}, relay: {MaxMemInQueues: 60 mbytes}}\n",
+        "25: tor.torrc.client.MaxCircuitDirtiness: Tor 0.4.9 accepts 10 seconds to 30 days, and "
+        "replaces other values by the nearest of these",
+        "25: tor.torrc.client.PathsNeededToBuildCircuits: Tor 0.4.9 accepts 0.25 to 0.95, and "
+        "replaces other values by the nearest of these",
+        "25: tor.torrc.client.circuitStreamTimeout: Tor 0.4.9 accepts at least 10 seconds, and "
+        "replaces lower values by this",
+        "25: tor.torrc.relay.MaxMemInQueues: Tor 0.4.9 of a relay accepts at least 64 MB, and "
+        "replaces lower values by this",
+    ),
+    "options of onion services on hosts without one": (
+        "  baseline: ewma\n",
+        "  baseline: ewma\n  torrc: {client: {HiddenServiceEnableIntroDoSDefense: 1}, "
+        "relay: {HiddenServiceMaxStreams: 9}}\n",
+        "25: tor.torrc.client.HiddenServiceEnableIntroDoSDefense: Tor does not start with it on a "
+        "client, which has no HiddenServiceDir; remove it, or set "
+        "tor.consensus_params.HiddenServiceEnableIntroDoSDefense",
+        "25: tor.torrc.relay.HiddenServiceMaxStreams: Tor does not start with it on a relay, which "
+        "has no HiddenServiceDir; remove it",
+    ),
     "an option of a defence that is off": (
         "  baseline: ewma\n",
         "  baseline: ewma\n  torrc: {relay: {DoSCircuitCreationRate: 3}}\n",

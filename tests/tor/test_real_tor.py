@@ -18,6 +18,7 @@ from onionlab.experiment.tor_parameters import (
     ADDED_LISTS,
     CONDITIONS,
     CONSENSUS_PARAMETERS,
+    LIMITS,
     OPTION_DEFAULTS,
     OVERRIDES,
     PARAMETER_DEFAULTS,
@@ -168,6 +169,7 @@ def test_options_that_override_parameters_exist() -> None:
     known = {name.casefold() for name in built.torrc_options | CONSENSUS_PARAMETERS.keys()}
     assert {one.option.casefold() for one in (*OVERRIDES, *CONDITIONS)} <= known
     assert {name.casefold() for name in (*OPTION_DEFAULTS, *PARAMETER_DEFAULTS)} <= known
+    assert LIMITS.keys() <= known
     for one in OVERRIDES:
         assert any(map(one.concerns, CONSENSUS_PARAMETERS)), one
     for one in CONDITIONS:

@@ -380,6 +380,16 @@ def test_an_experiment_wins_over_the_variant_and_the_network(
             "KIST",
         ),
         (
+            {"torrc": {"all": HALFLIFE, "client": {"HiddenServiceMaxStreams": 9}}},
+            "tor.torrc.client.HiddenServiceMaxStreams: Tor does not start with it on a "
+            "markov-client, which has no HiddenServiceDir; remove it",
+        ),
+        (
+            {"torrc": {"all": HALFLIFE, "relay": {"MaxCircuitDirtiness": 20}}},
+            "tor.torrc.relay.MaxCircuitDirtiness: Tor ignores it, because conf/relay.torrc sets "
+            "ORPort 9001 IPv4Only; remove it",
+        ),
+        (
             {"torrc": {"all": HALFLIFE, "client": {"SocksPort": "9000 IsolateDestAddr"}}},
             "tor.torrc.client.SocksPort is 9000 IsolateDestAddr, and conf/client.torrc sets "
             "SocksPort 9050",
