@@ -382,6 +382,10 @@ _BUILDERS: Mapping[str | None, type[RunBuilder]] = {
 }
 
 
+_NOT_RESOLVED = (ValidationError, LookupError, TypeError, AttributeError, StopIteration)
+"""Errors of `load_resolved_experiment` for data that is not from `Experiment.resolved`."""
+
+
 def known_variants(root: Path, experiment: Experiment) -> Mapping[str, TorVariant | PeerVariant]:
     """Return all variants that the checkout has for an experiment's kind, by name."""
     if experiment.kind == "peers":
@@ -425,8 +429,10 @@ def run_builder(
     if resolved:
         try:
             experiment = load_resolved_experiment(resolved)
-        except (ValidationError, KeyError) as error:
-            raise UserError("another version of onionlab made the plan", MAKE_ANEW) from error
+        except _NOT_RESOLVED as error:
+            raise UserError(
+                "the plan is damaged, or another version of onionlab made it", MAKE_ANEW
+            ) from error
     else:
         experiment = load_experiment(root, request)
     return _BUILDERS[experiment.kind](root, experiment, request.variants)

@@ -61,8 +61,18 @@ def test_a_job_uses_the_settings_of_its_plan_and_reads_no_experiment(
     assert builder.experiment.seeds == (3,)
     older = experiment.resolved
     del older["levels"]["quick"]["settings"]["time"]["drain_s"]
-    with pytest.raises(UserError, match="another version of onionlab made the plan"):
+    with pytest.raises(UserError, match="another version of onionlab made it"):
         run_builder(REPOSITORY, Request("quick"), older)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [{"kind": []}, {"levels": None}, {"levels": {}}, {"levels": {"quick": 1}}, {"seeds": 1}],
+)
+def test_a_damaged_plan_is_reported(damage: dict[str, Any]) -> None:
+    resolved = load("quick", root=REPOSITORY).resolved | damage
+    with pytest.raises(UserError, match="the plan is damaged"):
+        run_builder(REPOSITORY, Request("quick"), resolved)
 
 
 class OldTor(BuiltTor):
