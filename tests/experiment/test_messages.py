@@ -396,7 +396,8 @@ CASES = {
     "options out of Tor's limits": (
         "  baseline: ewma\n",
         "  baseline: ewma\n  torrc: {client: {circuitStreamTimeout: 9, "
-        "MaxCircuitDirtiness: 5 weeks, PathsNeededToBuildCircuits: 0.2}, relay: {MaxMemInQueues: 60 mbytes}}\n",
+        "MaxCircuitDirtiness: 5 weeks, PathsNeededToBuildCircuits: 0.2}, "
+        "relay: {MaxMemInQueues: 60 mbytes}}\n",
         "25: tor.torrc.client.MaxCircuitDirtiness: Tor 0.4.9 accepts 10 seconds to 30 days, and "
         "replaces other values by the nearest of these",
         "25: tor.torrc.client.PathsNeededToBuildCircuits: Tor 0.4.9 accepts 0.25 to 0.95, and "
