@@ -152,7 +152,8 @@ def write_effects(summary: Path, levels: Mapping[str, tuple[str, str]], path: Pa
         rows[(engines == engine).to_numpy()].add_prefix(f"{engine}_")
         for engine in dict.fromkeys(engine for _, engine in levels.values())
     ]
-    table = pd.concat(parts, axis=1).fillna("").reset_index()
+    # pandas puts the rows that the first engine lacks at the end.
+    table = pd.concat(parts, axis=1).fillna("").loc[rows.index.unique()].reset_index()
     table.to_csv(path, index=False, lineterminator="\n")
 
 

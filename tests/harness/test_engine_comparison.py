@@ -106,6 +106,20 @@ def test_effects_stand_side_by_side(tmp_path: Path) -> None:
     assert (timeouts["shadow_diff"], timeouts["uml_diff"]) == ("", "0")
 
 
+def test_effects_keep_the_order_of_levels(tmp_path: Path) -> None:
+    columns = "level,class,metric,unit,variant,baseline,pairs,diff,diff_low,diff_high"
+    (tmp_path / "summary.csv").write_text(
+        f"{columns},ratio,ratio_low,ratio_high\n"
+        "low-shadow,web,ttfb,s,rr,ewma,3,1,,,,,\nlow-uml,web,ttfb,s,rr,ewma,2,2,,,,,\n"
+        "high-shadow,web,ttfb,s,rr,ewma,3,3,,,,,\nhigh-uml,web,ttfb,s,rr,ewma,3,4,,,,,\n"
+    )
+    studies = {name: study(name, ("low", "high")) for name in ("shadow", "uml")}
+    write_effects(tmp_path / "summary.csv", engine_levels(studies), tmp_path / "effects.csv")
+    with (tmp_path / "effects.csv").open() as lines:
+        rows = [(row["level"], row["pairs"]) for row in csv.DictReader(lines)]
+    assert rows == [("low", "3"), ("low", "2"), ("high", "3")]
+
+
 def test_one_engine_is_no_comparison(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="takes 2 to 3 engines, got 1"):
         compare_engines(tmp_path, Request("quick"), ["shadow"], jobs=None)
