@@ -154,12 +154,7 @@ def _measure_night(
             if (row["class"], row["metric"]) in endpoints
         }
     history = add_rows(history, rows)
-    # Nothing is written before all runs are measured, so that an interrupted night changes nothing.
-    for item, runs in measured if update_baseline else ():
-        names = {"name": f"baseline of {night}", "notes": (*runs.notes, f"accepted {night}")}
-        write_whole(_baseline_path(state, item), runs.model_copy(update=names).sealed().text())
-    write_history(state / HISTORY, history)
-    return Night(
+    result = Night(
         night,
         project_name(),
         nightly.false_alarms_per_year,
@@ -170,6 +165,12 @@ def _measure_night(
         len(searched),
         unsearched(history, searched),
     )
+    # Nothing is written before everything is computed, so an interrupted night changes nothing.
+    for item, runs in measured if update_baseline else ():
+        names = {"name": f"baseline of {night}", "notes": (*runs.notes, f"accepted {night}")}
+        write_whole(_baseline_path(state, item), runs.model_copy(update=names).sealed().text())
+    write_history(state / HISTORY, history)
+    return result
 
 
 def utc_now() -> datetime:
