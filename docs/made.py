@@ -199,7 +199,7 @@ def fill_tables(page: str) -> str:
 
 def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     names = list(head)
-    lines = [f"| {' | '.join(names)} |", f"|{' --- |' * len(names)}"]
+    lines = [f"| {' | '.join(names)} |", f"|{'---|' * len(names)}"]
     return "\n".join(lines + [f"| {' | '.join(row)} |" for row in rows])
 
 

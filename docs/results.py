@@ -56,12 +56,13 @@ def answers(packs: Sequence[Path], folder: Path) -> tuple[ClaimResult, ...]:
 
 
 def answer_table(full: Sequence[ClaimResult], tenth: Sequence[ClaimResult]) -> str:
-    """Return each claim with its answers at full size and at a tenth."""
-    rows = [
-        (" ".join(one.claim.statement.split()), _with_effect(one), other.answer.value)
-        for one, other in zip(full, tenth, strict=True)
-    ]
-    return _table(("Claim", "Full size, 3 networks", "A tenth, 5 networks"), rows)
+    """Return each claim with its answer at full size, and the counts of the answers at a tenth."""
+    rows = [(" ".join(one.claim.statement.split()), _with_effect(one)) for one in full]
+    counts = Counter(one.answer for one in tenth)
+    listed = ", ".join(f"{counts[one]} {one.value}" for one in Answer if counts[one])
+    text = f"At a tenth of the size, with five networks: {listed}."
+    table = _table(("Claim", "Full size, 3 networks"), rows)
+    return f"{table}\n\n{textwrap.fill(text, WIDTH)}"
 
 
 def _with_effect(answered: ClaimResult) -> str:
@@ -149,8 +150,8 @@ def _ratio(ratio: Interval | None) -> str:
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    first, *rest = (f"| {' | '.join(line)} |" for line in (head, *rows))
+    return "\n".join([first, f"|{'---|' * len(head)}", *rest])
 
 
 FULL_SIZE = sorted(RUNS.glob("*full-size-uml.tar.xz"))
