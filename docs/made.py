@@ -62,7 +62,7 @@ def commands_page(root: Path = ROOT) -> str:
             "`make` ends with 2 for every status but 0, and prints the status, its meaning and the "
             "command that ends with it. Scripts call that command, such as "
             "`.venv/bin/onionlab compare quick:ewma quick:rr` "
-            "([gate on an answer](../how-to/gate.md))."
+            "([in a script](../how-to/compare.md#in-a-script))."
         ),
         "## Commands of the program",
     ]
