@@ -81,7 +81,7 @@ def test_the_metric_is_computed(tmp_path: Path) -> None:
     source = (REPOSITORY / FAMILY).read_text(encoding="utf-8")
     head, start, table = source.partition("METRICS: tuple[Metric, ...] = (\n")
     assert start
-    entry = entries.split("# those that are there\n")[1]
+    entry = entries.split("# the existing metrics\n")[1]
     end = ")  # fmt: skip\n"
     assert table.endswith(f"\n{end}")
     table = table.removesuffix(end) + entry
