@@ -162,8 +162,8 @@ FIVE_MIDDLES = (
     ("the same on Shadow", [RUNS / "swrr-5mid-links-seed-1-shadow.tar.xz"], "swrr-5mid-links"),
     (
         "representative capacities",
-        sorted((RUNS / "representative").glob("swrr-5mid-network-*.tar.xz")),
-        "swrr-5mid",
+        sorted((RUNS / "representative").glob("swrr-capacities-network-*.tar.xz")),
+        "swrr-capacities",
     ),
 )
 
