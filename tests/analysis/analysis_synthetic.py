@@ -36,7 +36,7 @@ TABLES = {
 
 
 def forget_hashes(path: Path) -> None:
-    """Remove the tables' hashes from a parse.json or published.json, as older versions wrote it.
+    """Remove the tables' hashes from a parse.json or published.json: older versions wrote none.
 
     Then a changed table is judged by its content.
     """
@@ -47,7 +47,7 @@ def forget_hashes(path: Path) -> None:
 
 @dataclass
 class LogWriter:
-    """Lines of one tgen client. Times are simulated seconds."""
+    """Writes lines of one tgen client. Times are simulated seconds."""
 
     name: str
     lines: list[str] = field(default_factory=list)
@@ -167,7 +167,7 @@ class LogWriter:
 
 @dataclass(frozen=True)
 class Load:
-    """How a class of clients behaves; ``slow`` scales all its delays."""
+    """How a class of clients behaves. ``slow`` multiplies all its delays."""
 
     request_bytes: int
     pause_s: tuple[float, float]
@@ -191,7 +191,7 @@ def client_log(
     traffic_start_s: float = 300.0,
     stop_s: float = 1080.0,
 ) -> bytes:
-    """One client's log: one stream after the other until the simulation stops."""
+    """Return one client's log: one stream after another until the simulation stops."""
     log = LogWriter(name)
     log.start(process_start_s)
     beat_s = process_start_s + 1.0
@@ -275,7 +275,7 @@ def client_log(
 
 
 def write_logs(run_directory: Path, logs: dict[str, tuple[str, bytes]]) -> None:
-    """Writes host -> (class, log bytes) as a run directory."""
+    """Write the logs, given as host -> (class, log bytes), as a run directory."""
     for host, (_, text) in logs.items():
         directory = run_directory / "shadow.data" / "hosts" / host
         directory.mkdir(parents=True, exist_ok=True)
@@ -288,7 +288,10 @@ def write_logs(run_directory: Path, logs: dict[str, tuple[str, bytes]]) -> None:
 def write_run(
     run_directory: Path, seed: int, slow: float = 1.0, web: int = 8, bulk: int = 2
 ) -> None:
-    """A run of ``web`` and ``bulk`` clients; a seed draws the same streams for any ``slow``."""
+    """Write a run of ``web`` and ``bulk`` clients.
+
+    A seed draws the same streams for any ``slow``.
+    """
     logs: dict[str, tuple[str, bytes]] = {}
     for kind, count, load in (("web", web, WEB), ("bulk", bulk, BULK)):
         for number in range(1, count + 1):
@@ -330,7 +333,7 @@ VARIANTS: list[dict[str, Any]] = [
 
 
 def study_content(seeds: list[int], levels: list[str] | None = None) -> dict[str, Any]:
-    """A study.json with three variants at the given levels; one figure of each kind for each."""
+    """Return a study.json with three variants and one figure of each kind per level."""
     levels = levels or ["5mid"]
     return {
         "format": 1,
@@ -392,7 +395,7 @@ def study_content(seeds: list[int], levels: list[str] | None = None) -> dict[str
 
 
 def write_study(store: Path, seeds: list[int], **sizes: int) -> Path:
-    """A store with run directories and a study.json; the records are still to be extracted."""
+    """Write a store with run directories without records, and a study.json."""
     content = study_content(seeds)
     slow = {"ewma": 1.0, "rr": 1.15, "swrr": 0.93}
     for run in content["runs"]:
@@ -403,7 +406,7 @@ def write_study(store: Path, seeds: list[int], **sizes: int) -> Path:
 
 
 def write_store(store: Path) -> Path:
-    """A study of three seeds with its runs' logs and their records; returns ``store``."""
+    """Write a study of three seeds with its runs' logs and records. Return ``store``."""
     path = write_study(store, [1, 2, 3], web=6, bulk=2)
     for run in json.loads(path.read_text())["runs"]:
         extract(store / run["directory"], store / run["records"])

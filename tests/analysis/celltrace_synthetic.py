@@ -1,4 +1,4 @@
-"""Traces made by hand, for the tests of cell traces."""
+"""Hand-made traces for the tests of cell traces."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ NOW_NS = 946684800_000000000
 
 
 def trace_of(*rows: tuple[int, ...], ended: bool = True) -> Trace:
-    """A trace of rows (time, seq, channel, circuit, event, command, direction)."""
+    """Return a trace of rows (time, seq, channel, circuit, event, command, direction)."""
     records = np.array([(NOW_NS + row[0], *row[1:], 0) for row in rows], RECORD)
     return Trace(records, {1: "11.0.0.1", 2: "11.0.0.2"}, ended=ended)
 
 
 def write_trace(path: Path, trace: Trace) -> None:
-    """Write a trace as Tor would."""
+    """Write a trace in Tor's format."""
     header = np.zeros(1, HEADER)
     header["magic"], header["byte_order"], header["version"] = MAGIC, BYTE_ORDER_MARK, VERSION
     header["header_size"], header["record_size"] = HEADER.itemsize, RECORD.itemsize
@@ -65,7 +65,7 @@ LATENCY_NS = 1_000
 
 @dataclass
 class ModelRelay:
-    """Writes the events of one relay. Its neighbours are identified by address."""
+    """Writes the events of one relay, which identifies its neighbours by address."""
 
     address: str
     channels: dict[str, int] = field(default_factory=dict)
@@ -84,7 +84,7 @@ class ModelRelay:
         return self.cells
 
     def traced(self, name: str) -> Relay:
-        # Stable: events of one time stay in their order.
+        # Sorting is stable, so events with the same time keep their order.
         records = np.array(sorted(self.rows, key=lambda row: row[0]), RECORD)
         peers: dict[int, str | None] = {n: address for address, n in self.channels.items()}
         trace = Trace(records, peers)
@@ -95,8 +95,9 @@ class ModelRelay:
 class Model:
     """A guard, a middle and an exit, and circuits through them for two clients.
 
-    kernel_wait_ns: below this a cell waits between its flush and the next relay's read, beyond the
-        latency. crossings: sender, direction and this wait of each cell that a relay read.
+    kernel_wait_ns: upper limit of a cell's wait between its flush and the next relay's read, in
+    addition to the latency. crossings: sender, direction and this wait of each cell that a relay
+    read.
     """
 
     def __init__(self, seed: int, kernel_wait_ns: int = 1) -> None:
@@ -108,7 +109,10 @@ class Model:
         self.now = 0
 
     def send(self, client: str, circ: int, way: int) -> list[tuple[int, int, int]]:
-        """One cell over the whole circuit, now; its stage times at each relay from the guard on."""
+        """Send one cell over the whole circuit now.
+
+        Return its stage times at each relay from the guard on.
+        """
         places = range(3) if way == OUTWARD else range(2, -1, -1)
         stages = {}
         for i in places:
@@ -144,7 +148,7 @@ class Model:
         return [stages[i] for i in range(3)]
 
     def download(self, client: str, circ: int) -> tuple[int, int, list[list[tuple[int, int, int]]]]:
-        """Start, first byte and the stages of the four cells; more data follows."""
+        """Return the start, the first byte and the stages of the four cells. More data follows."""
         start = self.now
         self.now += 10
         legs = []
@@ -168,7 +172,10 @@ class Model:
 
 
 def write_traces(run_directory: Path, model: Model, clients: Iterable[str]) -> None:
-    """The traces of a model's relays, and the plan that a traced run has; ``clients`` are hosts."""
+    """Write the traces of a model's relays.
+
+    Return the plan of a traced run; ``clients`` are hosts.
+    """
     for name, relay in zip(NAMES, model.relays, strict=True):
         folder = run_directory / "shadow.data" / "hosts" / name
         folder.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Sets of runs with known contents, without any logs behind them."""
+"""Sets of runs with known statistics and without logs."""
 
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ def make_set(
     records: str = "",
     project: str = "0.1.0 c0ffee",
 ) -> RunSet:
-    """Return a set with a level for each seed, common to all sets, and noise of this set.
+    """Return a set of runs. A seed's level is the same in all sets; the noise differs.
 
     effect: factor of all times; noise: standard deviation of a run's own logarithm; records: hash
-    that all runs' records have, "" for one of their own.
+    of all runs' records, or "" if each run has a different one.
     """
     runs, values = [], []
     for seed in seeds:

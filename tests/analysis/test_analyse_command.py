@@ -1,4 +1,4 @@
-"""`onionlab analyse` on damaged logs: it names the file, and what of it does not count."""
+"""`onionlab analyse` on damaged logs names the file and says which of its lines do not count."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TRACE = HOSTS / "middle1" / "cells"
 
 @pytest.fixture
 def run_directory(tmp_path: Path) -> Path:
-    """A run of two web clients with traces of three relays."""
+    """Return a run directory with two web clients and traces of three relays."""
     folder = tmp_path / "0123456789abcdef"
     write_run(folder, seed=1, web=2, bulk=0)
     model = Model(5)
@@ -50,7 +50,7 @@ def empty(content: bytes) -> bytes:
 
 
 def corrupt(content: bytes) -> bytes:
-    """Random bytes in the middle, over some lines or records."""
+    """Overwrite the middle of the file, across several lines or records, with random bytes."""
     middle = len(content) // 2
     return content[:middle] + random.Random(1).randbytes(400) + content[middle + 400 :]
 
@@ -62,7 +62,7 @@ def headless(content: bytes) -> bytes:
 def test_nobody_else_has_a_run_while_its_records_are_extracted(
     run_directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Otherwise `unpack` would find a part of the records."""
+    """Otherwise `unpack` would find incomplete records."""
     (run_directory.parent / ".locks").mkdir()
 
     def extract(run: Path, out: Path) -> ParseReport:

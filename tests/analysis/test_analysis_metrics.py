@@ -1,4 +1,4 @@
-"""One run's statistics on hand-made streams."""
+"""Statistics of one run with hand-made streams."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NAN = float("nan")
 
 
 def streams(*rows: tuple[float, float, str, float, float]) -> Streams:
-    """(start, end, outcome, ttfb, time to 320 KiB)."""
+    """Return streams given as (start, end, outcome, ttfb, time to 320 KiB)."""
     start, end, outcome, ttfb, target = zip(*rows, strict=True) if rows else ([],) * 5
     return Streams(
         client=np.arange(len(rows)),
@@ -58,7 +58,7 @@ ROWS = streams(
     (150.0, 158.0, "success", 4.0, 8.0),
     (199.9, 207.0, "open", 2.0, NAN),
     (199.5, 200.0, "unknown", NAN, NAN),
-    (200.0, 203.0, "success", 0.1, 0.2),  # behind the span
+    (200.0, 203.0, "success", 0.1, 0.2),  # after the span
 )
 
 
@@ -85,7 +85,7 @@ def statistic(class_data: ClassData, name: str) -> Statistic:
         ("ttfb_p50_s", 3.0),
         # Without the proxy error's stream from 0.5 s on: 1/6, 3/6.
         ("ttfb_km_p50_s", 2.0),
-        # The open stream leaves at 7.1, between the two successes.
+        # The open stream is censored at 7.1, between the two successes.
         ("ttfb_restricted_mean_s", (1 + 2 + 2 + 3 + 4 + 60 + 60) / 7),
         ("ttfb_from_command_p50_s", 1.75),
     ],
@@ -100,7 +100,7 @@ def test_open_streams_are_censored_and_not_failed() -> None:
         (110.0, 115.0, "open", NAN, NAN),
         (120.0, 128.0, "success", 8.0, 8.0),
     )
-    # After the open one leaves, the last stream stands for it too.
+    # The last stream also carries the weight of the open stream, which was censored before.
     assert statistic(data(rows), "ttfb_p99_s").value == 8.0
 
 
@@ -113,7 +113,7 @@ def test_the_timeout_probability_uses_how_long_open_streams_were_watched() -> No
         (190.0, 220.0, "open", NAN, NAN),
         (190.0, 220.0, "unknown", NAN, NAN),
     )
-    # Three of five are left after success and error; the open one stands for a timeout too.
+    # 3/5 are at risk after the success and the error. The open stream's weight goes to the timeout.
     assert statistic(data(rows), "timeout_incidence").value == pytest.approx(3 / 5)
     assert statistic(data(rows), "timeout_rate").value == pytest.approx(2 / 3)
     assert statistic(data(ROWS), "timeout_incidence").value == pytest.approx(8 / 21)
@@ -126,13 +126,13 @@ def test_streams_that_failed_on_their_way_may_have_had_320_kib() -> None:
     failed = (110.0, 170.0, "timeout", 1.0, NAN)
     rows = streams((100.0, 160.0, "timeout", NAN, NAN), failed)
     assert statistic(data(of_size(rows, 5120)), name) == untold
-    # One that asked for no more had less.
+    # A stream that requested fewer bytes received fewer, too.
     assert statistic(data(of_size(rows, 320)), name) == Statistic(60.0)
-    # One without a first byte had none.
+    # A stream without a first byte did not receive 5 MiB either.
     assert statistic(
         data(of_size(streams((100.0, 160.0, "timeout", NAN, NAN)), 5120)), name
     ) == Statistic(60.0)
-    # Status lines told the time of another stream, which began before the span.
+    # The status lines contain the time of another stream, which began before the span.
     told = streams(failed, (50.0, 110.0, "timeout", 1.0, 6.0))
     assert statistic(data(of_size(told, 5120)), name) == Statistic(60.0)
 
@@ -208,7 +208,7 @@ def test_fairness_of_a_run(tmp_path: Path) -> None:
                     450.5, stream, start, requested=100 * KIB, payload=100 * KIB,
                     command_s=0.5, first_byte_s=2.0, last_byte_s=20.0,
                 )  # fmt: skip
-            # Bytes from the second to the fifth second, then nothing until the twentieth.
+            # Bytes arrive from the second to the fifth second, and then none until the twentieth.
             busy = 432 <= beat <= 436 or beat == 451
             log.heartbeat(float(beat), share * 1000 if busy else 0)
         logs[name] = ("web", log.text())

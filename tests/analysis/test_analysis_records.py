@@ -1,4 +1,4 @@
-"""Run directories to record tables."""
+"""From run directories to tables of records."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_a_real_open_stream(tmp_path: Path) -> None:
     assert report.streams == {"web": {"success": 2, "open": 1}}
     last = rows[-1]
     assert last["outcome"] == "open"
-    # The log says: the second stream ended, then the heartbeat that counts a third one.
+    # In the log the end of the second stream precedes the heartbeat that counts a third one.
     assert rows[1]["end_s"] < last["start_s"] < last["end_s"]
     assert 0 < last["start_resolution_s"] <= 1.01
     assert last["bytes_received"] == 401420
@@ -148,7 +148,8 @@ def test_known_rows(tmp_path: Path) -> None:
     assert done["time_to_320kib_s"] == 1.2
     assert done["end_s"] == 242.5
     assert done["outcome"] == "success"
-    # Created between the heartbeats at 243 and 244; the first kilobyte came between 245 and 246.
+    # The stream was created between the heartbeats at 243 s and 244 s. Its first kilobyte arrived
+    # between those at 245 s and 246 s.
     assert still_open["outcome"] == "open"
     assert still_open["start_s"] == 243.5
     assert still_open["start_resolution_s"] == 1.0
@@ -268,7 +269,7 @@ def compressed(text: bytes) -> dict[str, bytes]:
         ".gz": gzip.compress(text, mtime=0),
         ".xz": lzma.compress(text),
         ".zst": zstandard.compress(text),
-        # Two streams one after the other, as appending compressors leave them.
+        # Two concatenated compressed streams, as compressors write them that append to a file.
         "two.gz": gzip.compress(text[:half]) + gzip.compress(text[half:]),
         "two.xz": lzma.compress(text[:half]) + lzma.compress(text[half:]),
         "two.zst": zstandard.compress(text[:half]) + zstandard.compress(text[half:]),
@@ -335,7 +336,7 @@ def test_open_streams_of_synthetic_runs_are_found(tmp_path: Path) -> None:
     assert len(still_open) > 15
     assert still_open["client"].is_unique
     ends = streams[streams["outcome"] != "open"].groupby("client", observed=True)["end_s"].max()
-    # A bulk client starts again at once: the stream it has open began when the one before ended.
+    # A bulk client starts the next stream at once: its open stream began when the last one ended.
     for row in still_open.to_dict("records"):
         early = row["start_s"] - row["start_resolution_s"] / 2
         late = row["start_s"] + row["start_resolution_s"] / 2
@@ -377,7 +378,7 @@ def test_the_log_of_another_host_is_refused(tmp_path: Path) -> None:
         one.write_bytes(text)
         with pytest.raises(AnalysisError, match=r"web1client: .* is the log of host web2client"):
             extract(tmp_path / "run", tmp_path / "out")
-    # TGENHOSTNAME sets a name that is no host's.
+    # TGENHOSTNAME can set a name that does not belong to any host.
     one.write_bytes(own.replace(b"on host web1client", b"on host alias"))
     assert extract(tmp_path / "run", tmp_path / "out").clean
 

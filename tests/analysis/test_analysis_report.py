@@ -100,7 +100,7 @@ def test_summary_has_a_row_per_variant_class_and_metric(report: Path) -> None:
         assert "nan" not in ",".join(row.values()).lower()
         assert row["seeds"] == "3"
         if row["estimate"] and row["minimum"] == row["maximum"]:
-            # Equal values have no spread to judge by.
+            # Equal values have no variance, so no test is possible.
             assert row["low"] == row["high"] == ""
         elif row["estimate"]:
             assert 0 <= float(row["low"]) <= float(row["estimate"]) <= float(row["high"])
@@ -222,7 +222,7 @@ def test_variants_and_levels_may_have_the_same_label() -> None:
 
 
 def repeated(seeds: list[int], scope: str = "networks") -> tuple[Study, list[SummaryRow]]:
-    """A study with two repeats on each network, and the summary of its downloads' times."""
+    """Return a study with two repeats on each network, and a summary of its download times."""
     content = study_content(seeds)
     content["scope"] = scope
     content["runs"] = [
@@ -253,7 +253,7 @@ def test_spread_between_and_within_networks() -> None:
     assert other.spread.within is not None
     assert (other.variant.name, other.spread.within.estimate) == ("swrr", 0)
     (row,) = (row for row in rows if row.variant.name == "rr")
-    # The geometric mean of the repeats, as the ratio has it.
+    # This is the geometric mean of the repeats, which the ratio uses as well.
     logs = [np.log(1.5 * (seed + 0.1 * n) / seed) for seed in (1, 2, 3) for n in (1, 2)]
     assert row.comparison is not None
     assert row.comparison.ratio is not None
@@ -408,7 +408,10 @@ def test_without_a_baseline_there_are_no_differences(store: Path, tmp_path: Path
 
 
 def test_ignored_parts_of_logs_are_reported(store: Path, tmp_path: Path) -> None:
-    """A malformed line, a cut log and a client without heartbeats: in runs.csv and the report."""
+    """The log has a malformed line, a cut line and a client without heartbeats.
+
+    Both runs.csv and the report say so.
+    """
     moved = tmp_path / "store"
     shutil.copytree(store, moved)
     run = moved / "runs" / "5mid-rr-2"

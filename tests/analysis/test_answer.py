@@ -33,7 +33,7 @@ def compared(
     place: str = "",
     variant: str = "SWRR",
 ) -> VariantComparison:
-    """Three times of web clients, each changed by a factor, and throughput by one more."""
+    """Return three times of web clients, each with a factor, and throughput with the first one."""
     rng = np.random.default_rng(7)
     table: Statistics = {}
 
@@ -48,7 +48,7 @@ def compared(
         add("web", metric, factor)
     add("all", "goodput_bytes_per_s", factors[0], 1e6)
     if rate is not None:
-        # Rates without any spread would have no test.
+        # Without any variance the rates could not be tested.
         for who, value, spread in (("ewma", 0.1, 0.0), ("swrr", 0.1 + rate, 1e-6)):
             table["5mid", "all"]["timeout_rate", who] = {
                 seed: Statistic(value + 0.001 * (seed % 3) + spread * (seed % 2))
@@ -155,7 +155,7 @@ def test_the_plot_has_a_line_for_each_metric_and_repeats(tmp_path: Path) -> None
     labels = {text.get_text() for axes in figure.axes for text in axes.get_yticklabels()}
     assert "Time to 320 KiB, median (web)" in labels
     assert "Timeout rate" in labels
-    # Estimates beyond the axis are drawn at its end.
+    # Estimates outside the axis are drawn at its end.
     assert all(abs(x) <= axes.get_xlim()[1] + 1e-9
                for axes in figure.axes for line in axes.lines
                for x in np.asarray(line.get_xdata(), dtype=float))  # fmt: skip
@@ -201,7 +201,7 @@ def test_levels_are_rows_and_metrics_are_panels(tmp_path: Path) -> None:
     assert again is not None
     assert first.svg == again.svg
     assert first.path("pdf").read_bytes() == again.path("pdf").read_bytes()
-    # Only the plot of all endpoints shows tails of times.
+    # Only the plot of all endpoints shows tail quantiles of times.
     assert len(first.path("csv").read_text().splitlines()) == 1 + 3 * 4
     figure = levels.draw(shown, LOOKS_OF)
     panels = {" ".join(axes.get_title(loc="left").split()): axes for axes in figure.axes}
@@ -211,13 +211,13 @@ def test_levels_are_rows_and_metrics_are_panels(tmp_path: Path) -> None:
     first_panel = figure.axes[0]
     assert [t.get_text() for t in first_panel.get_yticklabels()] == ["5 middles", "10 middles"]
     marks = {round(_at(line, 1), 2): line for line in times.lines if line.get_marker() == "D"}
-    # The first variant above the second, in the row of their level.
+    # The first variant is drawn above the second one, in the row of their level.
     assert list(marks) == [-0.17, 0.17, 0.83]
     assert _at(marks[0.17], 0) == pytest.approx(np.log(2), rel=1e-2)
-    # Filled: shown to differ.
+    # A filled marker means that a difference was shown.
     assert marks[0.17].get_markerfacecolor() == "#882255"
     assert marks[0.83].get_markerfacecolor() == "white"
-    # Estimates beyond the axis are drawn at its end.
+    # Estimates outside the axis are drawn at its end.
     assert _at(marks[-0.17], 0) == pytest.approx(times.get_xlim()[1])
 
 

@@ -1,4 +1,4 @@
-"""Bands for whole curves: coverage by simulation, and their edges."""
+"""Bands for whole curves: their coverage by simulation, and edge cases."""
 
 from __future__ import annotations
 

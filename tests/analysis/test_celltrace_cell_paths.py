@@ -1,4 +1,4 @@
-"""A download followed through relays whose traces were made by a small model of them."""
+"""A download is followed through relays, whose traces come from a small model of them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_relay_that_is_not_traced(traced: tuple[str, ...], problem: str) -> No
 @pytest.mark.parametrize("lost", [set(Event), {Event.OUTBUF}])
 @pytest.mark.parametrize("relay", [0, 1])
 def test_a_lost_event_is_noticed(relay: int, lost: set[Event]) -> None:
-    """Following cells do not take the place of a lost one, and a missing time is not counted."""
+    """Later cells do not take the place of a lost one, and a missing time is not counted."""
     model = Model(2)
     start, first_byte, _ = model.download(CLIENTS[0], 100)
     rows = model.relays[relay].rows

@@ -1,4 +1,4 @@
-"""Events to cells, and the numbers of the text of 2019."""
+"""From events to cells, and the figures of the 2019 paper on cell times."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from analysis.celltrace.statistics import (
     summarise,
 )
 
-# The events of a cell of each fate: (event, command, direction).
+# Kind of fate -> the events of such a cell: (event, command, direction).
 SCRIPTS: dict[Fate, list[tuple[Event, int, int]]] = {
     Fate.RELAYED: [(Event.INBUF, 3, 0), (Event.QUEUE, 3, 2), (Event.OUTBUF, 3, 2),
                    (Event.FLUSH, 3, 2)],
@@ -59,7 +59,7 @@ def test_every_fate_has_a_meaning() -> None:
     sparse=st.booleans(),
 )
 def test_interleaved_cells_keep_their_fates(fates: list[Fate], seed: int, sparse: bool) -> None:
-    """However the events of cells are mixed, each cell has its own, and none is lost."""
+    """However the events are interleaved, each is assigned to its cell and none is lost."""
     draw = random.Random(seed)
     numbers = [i + 1 if not sparse else 1 + i * 100_000 for i in range(len(fates))]
     waiting = {n: list(SCRIPTS[fate]) for n, fate in zip(numbers, fates, strict=True)}

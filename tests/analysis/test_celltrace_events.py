@@ -1,4 +1,4 @@
-"""Trace files: whole, cut, empty, damaged, foreign; and LTTng's text."""
+"""Trace files (complete, cut, empty, damaged, or in another format), and LTTng's text output."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_a_cut_file_loses_nothing_but_what_is_cut(
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """A trace of two channels and a cell with four events."""
+    """Write a trace of two channels and a cell with four events."""
     write_trace(tmp_path / "cells", PLAIN)
     return tmp_path / "cells"
 
@@ -113,7 +113,8 @@ def test_a_damaged_file_is_refused(path: Path, offset: int, new: bytes, message:
 
 def test_invalid_and_missing_records_are_counted(path: Path) -> None:
     content = bytearray(path.read_bytes())
-    content[record_at(4) + 20] = 99  # The event: the channels and two events come before.
+    # This damages the event, which follows the channels and two other events.
+    content[record_at(4) + 20] = 99
     path.write_bytes(content)
     damaged = read_trace(path)
     assert (damaged.malformed, damaged.first_malformed) == (1, record_at(4))

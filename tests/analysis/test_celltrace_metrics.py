@@ -24,7 +24,7 @@ SPAN_S = 400.0
 def cells(
     quiet_ms: float, busy_ms: float, flush_share: float = 0.5, time_s: Floats | None = None
 ) -> Relayed:
-    """Two quiet circuits of a few cells and two busy ones of many."""
+    """Return two quiet circuits of a few cells and two busy ones of many."""
     sizes = [QUIET, QUIET, BUSY, BUSY]
     circuit = np.repeat(np.arange(4), sizes)
     total = np.where(circuit < 2, quiet_ms, busy_ms)
@@ -102,7 +102,7 @@ def test_no_value_has_its_reason(data: dict[str, Any], metric: str, reason: str)
 def test_waits_and_services_are_means_over_cells() -> None:
     found = values(
         waits=Waits(np.array([0.1, 0.3]), np.array([0.0, 0.02]), np.array([np.nan, 0.5]), unsent=3),
-        # One cell alone with 5 circuits, three together with 9.
+        # One cell was queued alone, with 5 circuits, and three cells together, with 9.
         served=ServiceInstants(np.array([1, 3]), np.array([5, 9])),
     )
     assert found["cell_queue_wait_mean_s"] == pytest.approx(0.2)
@@ -118,7 +118,7 @@ def test_a_spike_about_every_45_seconds_stands_out_of_noise(
 ) -> None:
     seconds = np.arange(int(SPAN_S), dtype=np.float64)
     noise = np.random.default_rng(1).lognormal(0.0, 0.3, seconds.size)
-    # Twice 23 s is between 40 s and 50 s, but is not the period.
+    # Twice 23 s lies between 40 s and 50 s, but 23 s is not the period.
     times = np.where(seconds % period_s < 2, 50.0, 1.0) * noise
     stages = dict.fromkeys(Stage, times)
     circuits = by_circuit([np.zeros(seconds.size, np.int64)])

@@ -1,4 +1,4 @@
-"""Arrivals at the next relay, waits, and circuits that compete, against counts by hand."""
+"""Arrivals at the next relay, waits, and competing circuits, compared with counts by hand."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CREATED2 = 11
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell at one relay: where it came in and went to, and when."""
+    """A cell at one relay: where it came from, where it went, and when."""
 
     came: tuple[int, int] | None = None
     inbuf: int = NEVER
@@ -126,7 +126,7 @@ def test_a_trace_that_lacks_records_is_not_counted_by(damaged: str) -> None:
 
 
 Hop = tuple[str, int, str, int, int]
-"""Sender and its channel, receiver and its channel, circuit."""
+"""Sender and its channel, receiver and its channel, and the circuit."""
 
 HOPS: tuple[Hop, ...] = tuple(
     (sender, at_sender, receiver, at_receiver, circ)
@@ -138,12 +138,15 @@ HOPS: tuple[Hop, ...] = tuple(
 CHANNELS = {"a": {1: "b", 3: "c"}, "b": {4: "a", 9: "c"}, "c": {2: "b", 8: "a"}}
 
 Sent = tuple[Hop, int, int, int, int]
-"""A cell's hop, and when it was queued, moved to the outbuf, flushed and read (NEVER: not)."""
+"""A cell's hop, and when it was queued, moved to the outbuf, flushed and read (or NEVER)."""
 
 
 @st.composite
 def traffic(draw: st.DrawFn) -> list[Sent]:
-    """Cells of some hops, each hop's in order; the last ones of a hop may never be read."""
+    """Draw cells of some hops in the order of each hop.
+
+    The last cells of a hop may never be read.
+    """
     rows: list[Sent] = []
     for hop in draw(st.lists(st.sampled_from(HOPS), unique=True, max_size=6)):
         count = draw(st.integers(1, 5))
@@ -161,7 +164,7 @@ def traffic(draw: st.DrawFn) -> list[Sent]:
 
 
 def relays_of(rows: list[Sent]) -> tuple[dict[str, Relay], dict[tuple[str, int], Sent]]:
-    """The relays that saw this traffic; each sent cell by its relay and number."""
+    """Return the relays of this traffic, and for each sent cell its relay and number."""
     seen: dict[str, list[tuple[int, int, Cell, Sent | None]]] = {name: [] for name in CHANNELS}
     for n, row in enumerate(rows):
         (sender, at_sender, receiver, at_receiver, circ), queue, outbuf, flush, read = row
@@ -222,7 +225,7 @@ def test_which_cells_count() -> None:
         Cell(None, NEVER, (1, 7), 10, 20, 40, command=CREATED2),
         Cell(None, NEVER, (1, 7), 9, 20, 40),
         Cell(None, NEVER, (1, 7), 100, 120, 140),
-        # Still in its outbuf, and still in its queue.
+        # One cell is still in the outbuf, and another one in the queue.
         Cell(None, NEVER, (1, 7), 10, 20, NEVER),
         Cell(None, NEVER, (1, 7), 10, NEVER, NEVER),
     ]
@@ -235,7 +238,7 @@ def test_which_cells_count() -> None:
 
 
 Queued = tuple[int, int, int, int]
-"""Channel, circuit, time of coming into the queue and of leaving it, in nanoseconds."""
+"""Channel, circuit, and the times at which a cell enters and leaves the queue, in ns."""
 
 
 def served_instants(
@@ -254,13 +257,13 @@ def test_which_services_count() -> None:
     assert served_instants([(1, 7, 0, 10)], direction=OUTWARD) == []
     second = 10**9
     rows = [(1, 7, 0, 2 * second), (1, 8, 0, second - 1), (1, 9, 0, 3 * second)]
-    # A cell that is served outside of the span may wait in it.
+    # A cell that is served outside the span may still wait inside it.
     assert served_instants(rows, 1, 3) == [(1, 2)]
 
 
 @st.composite
 def queues(draw: st.DrawFn) -> list[Queued]:
-    """Cells of some circuits, each circuit's first in, first out."""
+    """Draw cells of some circuits. Each circuit is a FIFO queue."""
     rows: list[Queued] = []
     for circuit in range(draw(st.integers(0, 4))):
         count = draw(st.integers(1, 6))

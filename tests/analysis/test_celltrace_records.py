@@ -63,12 +63,12 @@ OLD_RECORDS = Statistic(None, "the records lack arrival times of cells: extract 
 
 @pytest.fixture
 def run_directory(tmp_path: Path) -> Path:
-    """A run of a guard, a middle and an exit with two clients' downloads."""
+    """Return a run of a guard, a middle and an exit, with downloads of two clients."""
     return made_by(Model(5, kernel_wait_ns=90), tmp_path)
 
 
 def made_by(model: Model, tmp_path: Path) -> Path:
-    """A run of eight downloads through the relays of a model, in its simulated time."""
+    """Write a run of eight downloads through a model's relays, in the model's simulated time."""
     streams = []
     for index in range(8):
         client = index % 2
@@ -82,7 +82,7 @@ def made_by(model: Model, tmp_path: Path) -> Path:
                 "ttfb_from_start_s": (first_byte - start) / 1e9,
             }
         )
-    # A download that never had a byte has no chain, and one that no cell belongs to says so.
+    # A download without a byte has no chain. The result also names a download without any cells.
     streams.append({**streams[-1], "stream_index": 8, "ttfb_from_start_s": None})
     streams.append({**streams[-1], "stream_index": 9, "start_s": 9.0, "ttfb_from_start_s": 0.1})
     write_traces(tmp_path, model, ["client0", "client1"])
@@ -120,7 +120,7 @@ def test_the_tables_hold_what_the_traces_do(run_directory: Path) -> None:
 
 
 def statistics(records: Path) -> dict[tuple[str, str], Statistic]:
-    """The metrics of cells alone: without streams and heartbeats."""
+    """Return the metrics of cells alone; there are no streams and heartbeats."""
     for name, columns in ((STREAMS_TABLE, STREAMS), (GOODPUT_TABLE, GOODPUT)):
         pq.write_table(arrow_schema(columns).empty_table(), records / name)
     write_beside_tables(records / PARSE_REPORT, ParseReport())
@@ -216,13 +216,13 @@ def test_tables_figures_and_section(run_directory: Path, tmp_path: Path) -> None
     assert "Completeness of events" in html
     assert "Waits of RELAY cells towards clients" in html
     assert "relayed: inbuf, queue, outbuf, flush" in html
-    # All cells end at the exit or are made there.
+    # All cells end or start at the exit.
     assert list(content["times"]) == ["guard", "middle", "all relays"]
     assert "so they are not in the tables of times: exit. Circuits end there" in html
 
 
 def test_what_others_published_stands_beside(run_directory: Path) -> None:
-    """Under the role and the level that it belongs to, after the experiment's own line."""
+    """Published values are listed under their role and level, after the experiment's own line."""
     table = TraceTable()
     table.add(RUN, LEVEL, extracted(run_directory))
     published = PublishedCellTimes(
@@ -261,7 +261,7 @@ def test_what_others_published_stands_beside(run_directory: Path) -> None:
 
 
 def test_cells_that_took_no_time_have_no_shares(run_directory: Path) -> None:
-    """As under Vanilla in simulated time, where a cell that waits for nothing takes none."""
+    """Under Vanilla a cell that does not wait takes no simulated time."""
     table = TraceTable()
     table.add(RUN, LEVEL, extracted(run_directory))
     for row in table.times:

@@ -1,4 +1,4 @@
-"""The naive distribution's error, by hand and by its properties."""
+"""The bias of the naive distribution, compared with values by hand and by its properties."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ SAMPLES = st.lists(
 
 
 def test_by_hand() -> None:
-    # Ten streams: six there after 1 to 6 s, three timed out at 60 s, one cut off at 3.5 s.
+    # Ten streams: six have arrived after 1 to 6 s, three timed out at 60 s, and one was cut off at
+    # 3.5 s.
     times = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 60.0, 60.0, 60.0, 3.5]
     kinds = [EVENT] * 6 + [FAILURE] * 3 + [CENSORED]
     found = bias(times, kinds, (0.5, 0.9))
     assert found is not None
     assert (found.streams, found.failed, found.censored) == (10, 3, 1)
     assert found.quantiles["naive"] == (3.0, 6.0)
-    # After 3 s: 0.3; the other six share what is left: 0.3 + 0.7 / 6 k.
+    # After 3 s the probability is 0.3. The other six streams share the rest: 0.3 + 0.7 / 6 k.
     assert found.quantiles["incidence"] == (5.0, None)
     assert found.quantiles["kaplan_meier"] == (5.0, None)
     assert found.distance == pytest.approx(1 - 0.65)

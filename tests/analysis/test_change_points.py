@@ -1,4 +1,4 @@
-"""Step changes: found where they are, and false ones as rarely as stated."""
+"""Step changes are found at the right place, and false ones at most at the stated rate."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_a_step_is_found_where_it_is() -> None:
 
 
 def test_a_step_below_the_penalty_is_none() -> None:
-    """Half the nights each: a step of d lowers the sum of squares by n d^2 / 4."""
+    """In the middle of the history a step of d lowers the sum of squares by n d^2 / 4."""
     n = 40
     edge = np.sqrt(4 * penalty(0.05) / n)
     for factor, found in ((0.99, []), (1.01, [20])):
@@ -46,10 +46,10 @@ def test_penalty_spends_the_stated_rate() -> None:
 
 
 def false_steps_over_a_year(rng: np.random.Generator, bound: float) -> bool:
-    """Whether a year of nights, each searching all nights so far, ever finds a step.
+    """Return whether a year of nights finds a step, if every night searches all nights so far.
 
-    A single split is found where it lowers the sum of squares by more than the bound; the year's
-    last night is searched by the program itself, for several at once.
+    A single split is found if it lowers the sum of squares by more than the bound. For the year's
+    last night the program's own search is called, which can find several steps.
     """
     values = rng.normal(size=NIGHTS)
     sums = np.concatenate([[0.0], np.cumsum(values)])
@@ -61,16 +61,19 @@ def false_steps_over_a_year(rng: np.random.Generator, bound: float) -> bool:
 
 @pytest.mark.slow
 def test_false_steps_of_a_year_of_looks() -> None:
-    """Stated: 0.10. 400 years; three standard errors are 4.5 percentage points."""
+    """The stated rate is 0.10. Over 400 years, three standard errors are 4.5 percentage points."""
     rng = np.random.default_rng(7)
     false = sum(false_steps_over_a_year(rng, penalty(0.10)) for _ in range(400))
     assert false / 400 <= 0.145
-    # Not by being blind: the rate is not far below either.
+    # A search that finds nothing would pass as well, so the rate must not be far below 0.10.
     assert false / 400 >= 0.03
 
 
 def test_noise_is_that_of_paired_seeds() -> None:
-    """Seeds of very different level, a step in the middle: neither counts as noise."""
+    """The seeds' levels differ widely and there is a step in the middle.
+
+    Neither counts as noise.
+    """
     rng = np.random.default_rng(5)
     levels = rng.normal(0, 100, 8)
     nights = [
@@ -83,7 +86,7 @@ def test_noise_is_that_of_paired_seeds() -> None:
 
 
 def test_nights_with_one_run_tell_their_noise_by_each_other() -> None:
-    """A year of one run a night, with a step of 88 sd: none was found, silently."""
+    """A year of one run a night has a step of 88 sd, which was once silently missed."""
     values = np.random.default_rng(2).normal(size=365)
     values[200:] += 88.0
     nights = [{1: float(value)} for value in values]
@@ -94,7 +97,7 @@ def test_nights_with_one_run_tell_their_noise_by_each_other() -> None:
 
 
 def false_steps_of_varying_nights(seed: int, runs: int) -> bool:
-    """Whether a history whose nights differ as much as its runs ever shows a step that is none."""
+    """Return whether a history finds a false step if nights vary as much as their runs."""
     rng = np.random.default_rng([seed, runs])
     own = rng.normal(size=(120, runs)) + rng.normal(size=(120, 1))
     nights = [{seed: float(x) for seed, x in enumerate(night)} for night in own]
@@ -109,6 +112,6 @@ def false_steps_of_varying_nights(seed: int, runs: int) -> bool:
 @pytest.mark.slow
 @pytest.mark.parametrize("runs", [1, 3, 10])
 def test_nights_that_vary_as_much_as_runs_make_no_steps(runs: int) -> None:
-    """The noise within nights alone would make a false step in most of these histories."""
+    """With the noise within nights alone, most of these histories would have a false step."""
     false = sum(false_steps_of_varying_nights(seed, runs) for seed in range(60))
     assert false / 60 <= 0.10 + 3 * np.sqrt(0.1 * 0.9 / 60)

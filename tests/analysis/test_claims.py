@@ -1,4 +1,4 @@
-"""Claims answered on runs whose truth is known."""
+"""Answers to claims about runs with known differences."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Means = Mapping[tuple[str, str], float]
 def runs(
     means: Means, metric: str = "ttfb_p50_s", *, seeds: int = 8, noise: float = 0.005
 ) -> Statistics:
-    """Runs whose seeds differ by far more than what each variant and level adds to them."""
+    """Return runs whose seeds differ far more than their variants and levels."""
     rng = np.random.default_rng(5)
     network = rng.lognormal(0.0, 0.4, seeds)
     rates = metric.endswith("_rate")
@@ -97,7 +97,7 @@ def test_at_one_level(direction: str, a: float, b: float, c: float, expected: st
 
 
 def around(mean: float, noise: float) -> Statistics:
-    """Eight runs of one variant."""
+    """Return eight runs of one variant."""
     values = mean * (1 + noise * np.array([-1.0, 1.0, -0.5, 0.5, -0.2, 0.2, -0.8, 0.8]))
     by_seed = {seed: Statistic(float(value)) for seed, value in enumerate(values)}
     return {("5mid", "web"): {("ttfb_p50_s", "a"): by_seed}}
@@ -109,7 +109,7 @@ def around(mean: float, noise: float) -> Statistics:
         ("below", 0.8, 0.02, 1.0, "supported"),
         ("below", 1.2, 0.02, 1.0, "opposite"),
         ("below", 1.0, 0.5, 1.0, "open"),
-        # No more than the margin apart is not below.
+        # A difference smaller than the margin is not "below".
         ("below", 0.999, 0.01, 1.0, "no relevant difference"),
         ("above", 1.2, 0.02, 1.0, "supported"),
         ("above", 0.8, 0.02, 1.0, "opposite"),
@@ -117,7 +117,7 @@ def around(mean: float, noise: float) -> Statistics:
         ("about", 2.0, 0.02, 3.2, "opposite"),
         ("about", 4.0, 0.02, 3.2, "opposite"),
         ("about", 3.2, 0.5, 3.2, "open"),
-        # Without any spread, as a deterministic run may have.
+        # Without any variance, as in a deterministic run.
         ("about", 3.2, 0.0, 3.2, "supported"),
         ("below", 0.8, 0.0, 1.0, "supported"),
     ],
@@ -175,7 +175,10 @@ ENDS = ("20mid", "5mid")
 
 
 def gaps(before: float, after: float) -> Statistics:
-    """Variant a against b: ``before`` and ``after`` are ratios; the levels differ threefold."""
+    """Return statistics of variants a and b.
+
+    ``before`` and ``after`` are ratios a/b; the levels differ threefold.
+    """
     return runs(
         {
             ("20mid", "a"): before,
@@ -192,7 +195,7 @@ def gaps(before: float, after: float) -> Statistics:
         (1.4, 1.1, "supported", "opposite", "supported"),
         (1 / 1.4, 1 / 1.1, "supported", "supported", "opposite"),
         (1.1, 1.4, "opposite", "supported", "opposite"),
-        # Through the other and out at its other side: as far away as before, or further.
+        # The variants cross over: their distance is then the same as before, or larger.
         (1.4, 1 / 1.4, "no relevant difference", "opposite", "supported"),
         (1.1, 1 / 1.4, "opposite", "opposite", "supported"),
         (1.4, 1 / 1.1, "supported", "opposite", "supported"),
@@ -233,7 +236,7 @@ def test_gaps_of_rates_are_differences() -> None:
 
 
 def test_false_answers_are_rare() -> None:
-    """Two variants that are the same: no order may be seen in more than 5 % of the cases."""
+    """Two variants are equal: an order may be found in at most 5 % of the cases."""
     wrong = 0
     rng = np.random.default_rng(11)
     for _ in range(400):
@@ -245,7 +248,7 @@ def test_false_answers_are_rare() -> None:
             }
         }
         answered = answer(claim("lowest", "a b c"), statistics)
-        # Far too few seeds for a likeness, so an answer to a part is an order that is not there.
+        # There are far too few seeds to show equivalence, so any answer to a part is a false order.
         wrong += any(part.answer is not Answer.OPEN for part in answered.parts)
     assert wrong <= 400 * 0.05 + 2.6 * math.sqrt(400 * 0.05 * 0.95)
     assert wrong > 0
@@ -259,7 +262,7 @@ def test_what_cannot_be_compared_is_said() -> None:
     assert answered.deciding.reason == "no runs of Round robin at 5 middles"
     assert answered.deciding.effect is None
     assert answered.more_networks is None
-    # The part that can be compared still is, and can contradict.
+    # The other part is still answered, and can contradict the claim.
     assert answered.parts[0].answer is Answer.SUPPORTED
     assert answer(claim("highest", "a b c"), statistics).answer is Answer.OPPOSITE
 

@@ -1,4 +1,4 @@
-"""The answers to a paper's claims in sentences, in order and as a plot."""
+"""The answers to a paper's claims, as sentences in order and as a plot."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ METRIC = {metric.name: metric for metric in METRICS}
 
 
 def answered(name: str, answer: Answer, ratio: float | None = None, **other: Any) -> ClaimResult:
-    """A claim with one part; ratio: of its effect, which has an interval of 10% around it."""
+    """Return an answered claim with one part. ratio: its effect; the interval is 10% around it."""
     claim = Claim(
         id=name, statement=f"The claim {name}.", section="5", figures=(), metrics=("ttfb_p50_s",),
         class_name="web", levels=("a",), variants=("x", "y"), direction="lowest",
@@ -69,7 +69,7 @@ def test_large_shown_differences_come_first() -> None:
         "open",
         "lacking",
     ]
-    # A factor and its inverse are as large.
+    # A factor and its inverse count as equally large.
     half, more = (answered(f"{r}", Answer.SUPPORTED, r) for r in (0.5, 1.9))
     assert names(sort_answers([more, half])) == ["0.5", "1.9"]
 
@@ -107,7 +107,7 @@ def test_each_of_the_five_answers_is_counted_and_drawn_apart() -> None:
     looks = {row.label: row.looks for row in claims_panel(ALL).rows}
     assert looks == {one.claim.id: one.answer.value for one in ALL}
     drawn = [LOOKS[answer.value] for answer in Answer]
-    # In grey and in colour, and by the words.
+    # The answers can be told apart by marker and fill without colours, and by their words.
     assert len({(style.marker, style.face) for style, _ in drawn}) == len(Answer)
     assert len({words for _, words in drawn}) == len(Answer)
 

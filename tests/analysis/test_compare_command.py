@@ -50,7 +50,7 @@ def manifest(
 
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A checkout with the results of one experiment: rr twice as slow as ewma."""
+    """Return a checkout with the results of one experiment in which rr is twice as slow as ewma."""
     root = tmp_path_factory.mktemp("checkout")
     content = study_content(SEEDS)
     content["variants"] = content["variants"][:2]
@@ -91,7 +91,7 @@ def test_a_slower_variant_is_a_regression(onionlab: Any, checkout: Path, tmp_pat
     assert "worse" in out
     *_, report = out.splitlines()
     table = table_of(out)
-    # The answer is between the table and the report.
+    # The answer is printed between the table and the report.
     assert "Regression." in out.splitlines()
     assert Path(report).read_text().startswith("<!DOCTYPE html>")
     assert Path(table).read_text().startswith("cell,class,metric")
@@ -101,13 +101,13 @@ def test_a_slower_variant_is_a_regression(onionlab: Any, checkout: Path, tmp_pat
 
 
 def table_of(out: str) -> str:
-    """The path of the table that a call names."""
+    """Return the path of the table that the output names."""
     (path,) = (line for line in out.splitlines() if line.endswith(".csv"))
     return path
 
 
 def worse(table: str) -> set[str]:
-    """The metrics that a table of a comparison calls worse."""
+    """Return the metrics that the comparison's table calls worse."""
     rows = pd.read_csv(table)
     return set(rows["metric"][(rows["grade"] == "shown") & (rows["direction"] == "worse")])
 
@@ -148,7 +148,10 @@ def test_ignored_logs_are_in_the_report(onionlab: Any, checkout: Path, tmp_path:
 
 @pytest.fixture(scope="module")
 def pack_file(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A pack of that experiment twice, as `a` and `b`; of rr the last seed was not made."""
+    """Return a pack with that experiment twice, as `a` and `b`.
+
+    The run of rr with the last seed is missing.
+    """
     root = tmp_path_factory.mktemp("packed")
     store = Store(root / "runs")
     content = read_json(checkout / "results" / "swrr-test" / "study.json")
@@ -169,14 +172,14 @@ def pack_file(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def published_file(pack_file: Path) -> Path:
-    """The same in a published pack."""
+    """Return the published pack of the same runs."""
     return pack_file.with_name("p.tar.xz")
 
 
 def test_a_pack_is_compared_as_its_runs_are(
     onionlab: Any, checkout: Path, pack_file: Path, tmp_path: Path
 ) -> None:
-    """A published baseline, and results of this checkout."""
+    """The published baseline is compared with results of this checkout."""
     out = ("--out", str(tmp_path))
     status, packed, _ = onionlab(f"{pack_file}:a:ewma", f"{pack_file}:b:rr", *out)
     assert (status, "runs: 4" in packed, "without a pair: 5" in packed) == (1, True, True)
@@ -192,7 +195,10 @@ def test_a_pack_is_compared_as_its_runs_are(
 def test_a_published_pack_is_compared_by_what_it_has(
     onionlab: Any, checkout: Path, published_file: Path, tmp_path: Path
 ) -> None:
-    """Records are the same by the hashes that it has of them, and what it lacks has no value."""
+    """Its hashes show that the records are the same.
+
+    Values that it does not contain are missing.
+    """
     out = ("--out", str(tmp_path))
     status, same, err = onionlab("swrr-test:ewma", f"{published_file}:a", *out)
     assert (status, "byte-identical" in same) == (0, True), err
@@ -228,7 +234,7 @@ def test_packs_without_these_runs(onionlab: Any, pack_file: Path, rest: str, mes
 def test_the_option_of_tor_that_differs_is_named(
     onionlab: Any, checkout: Path, tmp_path: Path
 ) -> None:
-    """The text is read from the runs if their files match the manifests."""
+    """The texts of torrc files are read only if they match the runs' manifests."""
     other = tmp_path / "other"
     shutil.copytree(checkout, other)
     write_json(other / "results" / "swrr-test" / "plan.json", {"store": str(other / "runs")})

@@ -1,4 +1,4 @@
-"""Comparison of two sets of runs: differences of their inputs, and the answer."""
+"""Comparison of two sets of runs: differences between their inputs, and the answer."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_networks_with_repeats_are_pairs_by_network() -> None:
     assert (result.pairs, result.about, result.identical) == (8, ("variant",), False)
     assert result.conclusion is Conclusion.REGRESSION
     assert compare_sets(a, a.model_copy(update={"name": "again"})).identical
-    # One side has first repeats alone.
+    # One side has only first repeats.
     assert compare_sets(a, make_set("quick:rr", variant="rr")).about == ("variant",)
 
 
@@ -169,7 +169,7 @@ def test_a_project_may_write_other_files() -> None:
 
 
 def test_a_host_more_is_another_network() -> None:
-    """Its torrc is part of the network, not a different configuration."""
+    """A host's torrc is part of the network, not a different configuration."""
     folder = "shadow.data.template/hosts/relay9"
     host = {f"{folder}/torrc": "x", f"{folder}/torrc-defaults": "y", "clients.json": "c2"}
     result = compare_sets(make_set(), make_set("b", files={**FILES, **host}))
@@ -178,7 +178,7 @@ def test_a_host_more_is_another_network() -> None:
 
 
 def test_no_seed_in_common_makes_two_samples() -> None:
-    """Another seed draws another network, so its files differ in any case."""
+    """Different seeds draw different networks, so their files differ in any case."""
     far = make_set("b", seeds=range(20, 28), effect=2.0, files={**FILES, "conf/network.gml": "n2"})
     result = compare_sets(make_set(), far)
     assert not result.paired
@@ -217,7 +217,7 @@ def test_variants_that_do_not_match() -> None:
 
 
 def test_matches_share_the_error_level() -> None:
-    """A difference that is just shown alone is not shown as one of two variants."""
+    """A difference that is just shown for one variant is not shown when there are two."""
 
     def smallest_p(comparison: Comparison) -> float:
         return min(
@@ -284,7 +284,7 @@ def test_repeats_of_one_network_are_called_repeats() -> None:
 
 
 def test_pairs_are_by_seed() -> None:
-    """The seeds' own levels differ by 10%: only pairs see an effect of 2%."""
+    """The seeds' own levels differ by 10%, so only a paired test finds an effect of 2%."""
     a, b = make_set(noise=0.001), make_set("b", effect=1.02, noise=0.001, noise_seed=2)
     unpaired = a.model_copy(update={"paired": False})
     p_values = [
@@ -343,7 +343,7 @@ VALUE = st.floats(0, LARGEST_VALUE, allow_subnormal=False) | st.none()
 
 
 @example([(1.8e-193, 1.0), (1.8e-193, 1.0)], False)
-@example([(4e-308, 1.0)], False)  # the margin, a share of A, is almost nothing
+@example([(4e-308, 1.0)], False)  # the margin is a share of A and therefore almost zero
 @given(st.lists(st.tuples(VALUE, VALUE), min_size=1, max_size=5), st.booleans())
 def test_any_values_give_an_answer(pairs: Pairs, paired: bool) -> None:
     def side(number: int) -> RunSet:

@@ -1,4 +1,4 @@
-"""Whose streams fail in a run, and who takes what is left, on data whose truth is known."""
+"""Which clients' streams fail and who gets the freed capacity, on data with known answers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from analysis.measures.data import ALL, Beats, ClassData, Streams
 
 BEGIN_S, END_S = 100.0, 400.0
 CAPACITY = 1000.0
-"""Bytes in a second."""
+"""Bytes per second."""
 
 
 def level(**capacities: float) -> Level:
@@ -34,7 +34,7 @@ NAMES = ("bulk1", "bulk2", "web1", "web2")
 
 
 def class_data(rows: Sequence[Stream], got: Floats, client: str) -> ClassData:
-    """A class with these streams, of which one client got so many bytes in each second."""
+    """Return a class with these streams. One client receives the given bytes in each second."""
     nothing = np.full(len(rows), np.nan)
     outcome: NDArray[np.str_] = np.array([row[3] for row in rows])
     streams = Streams(

@@ -1,4 +1,4 @@
-"""Downloads side by side: measures against plain models, and from logs to figures."""
+"""Parallel downloads: measures compared with simple models, and the way from logs to figures."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ from analysis.records.extract import extract
 def steady(
     start_s: float, done_s: float | None, size: float = 100.0, end_s: float = 50.0
 ) -> Download:
-    """A stream that gets an equal piece each second."""
+    """Return a stream that receives the same amount each second."""
     last = end_s if done_s is None else done_s
     times = np.arange(start_s + 1, last)
-    # One that does not come to its end is half way there.
+    # An incomplete stream has received half of its bytes.
     reach = size if done_s is not None else size / 2
     received = reach * (times - start_s) / (last - start_s)
     return Download.from_progress(start_s, last, done_s, size, times, received)
 
 
 def waiting(start_s: float, until_s: float, done_s: float, size: float = 100.0) -> Download:
-    """A stream that gets nothing for a while, and then all evenly."""
+    """Return a stream that first receives nothing and then the same amount each second."""
     times = np.arange(until_s + 1, done_s)
     received = size * (times - until_s) / (done_s - until_s)
     return Download.from_progress(start_s, done_s, done_s, size, times, received)
@@ -58,14 +58,15 @@ def test_three_that_starve_the_others() -> None:
     middles, index = jain_over_time(group)
     assert middles == pytest.approx([5, 15, 25, 35])
     assert index == pytest.approx([0.5, 0.5, 1, 1])
-    # The other way round the last ones are behind.
+    # With the order reversed, the last streams are behind.
     assert lead_of_last(shares[::-1]) == -1
 
 
 def test_streams_count_in_the_windows_that_they_are_in_progress_in() -> None:
     group = [steady(0, 14), steady(0, 40), steady(3, 40)]
     middles, index = jain_over_time(group)
-    # Windows begin with the youngest stream; the first one to end is in none after its end.
+    # Windows start with the youngest stream. The stream that ends first is in no window after its
+    # end.
     assert middles == pytest.approx([8, 18, 28])
     assert index[0] < index[1] == pytest.approx(1, abs=0.01)
 
@@ -77,7 +78,7 @@ arrivals = st.lists(
 
 @given(arrivals, st.booleans())
 def test_a_download_against_a_plain_model(came: list[tuple[int, int]], done: bool) -> None:
-    """Each arrival is a time in tenths of seconds and bytes; nothing else happens."""
+    """Compare with a model that only has arrivals, each a time in tenths of seconds and a size."""
     times = [at / 10 for at, _ in came]
     totals = list(np.cumsum([n for _, n in came])) if came else []
     size = float(totals[-1]) if totals and totals[-1] else 1.0
@@ -138,7 +139,7 @@ def test_progress_keeps_both_ends_of_gaps_and_a_tenth_of_a_second(tmp_path: Path
     assert 25 < len(quick) < 70
     assert quick.time_s.iloc[[0, -1]].tolist() == pytest.approx([1.0, 3.97])
     assert quick.bytes_received.iloc[-1] == 100_000
-    # What is kept is as it was logged, and never far from what was left out.
+    # The kept points are logged ones, and none is far from the omitted ones.
     known = {(round(at, 6), n) for at, number, n in CAME if number == 0}
     assert set(zip(quick.time_s.round(6), quick.bytes_received, strict=True)) <= known
     assert np.diff(quick.time_s).max() < 0.2

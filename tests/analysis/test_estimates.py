@@ -1,4 +1,4 @@
-"""Means over seeds, intervals and paired comparisons, by hand."""
+"""Means over seeds, intervals and paired comparisons, compared with values by hand."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def test_estimate() -> None:
 
 
 def test_differences_are_those_of_pairs() -> None:
-    # The seeds differ a lot, the pairs by 1 and 2 only.
+    # The seeds differ by 90, but the pairs only by 1 and 2.
     result = against_baseline(by_seed(11.0, 102.0), by_seed(10.0, 100.0))
     assert result.difference is not None
     assert result.ratio is not None
     assert result.pairs == 2
     assert result.difference.estimate == 1.5
-    # sd = 1/sqrt(2), t(1, 0.975) = 12.7062, half width = 12.7062 / 2; for any shape half as much
-    # again and more.
+    # sd = 1/sqrt(2), t(1, 0.975) = 12.7062, half width = 12.7062 / 2. The correction for the shape
+    # of the distribution widens it by slightly more than half.
     assert result.difference.low is not None
     assert result.difference.high is not None
     assert 1.5 * 6.3531 < 1.5 - result.difference.low < 1.6 * 6.3531
@@ -49,7 +49,7 @@ def test_unpaired_seeds_are_left_out_and_named() -> None:
 
 
 def test_the_geometric_means_have_the_ratio_that_stands_beside_them() -> None:
-    # The arithmetic means fall, 2.5 to 2.38, while the typical network's value rises.
+    # The arithmetic mean falls from 2.5 to 2.38, although most networks' values rise.
     variant, baseline = by_seed(1.0, 1.1, 5.04), by_seed(0.7, 0.8, 6.0)
     own, base = estimate(variant), estimate(baseline)
     ratio = against_baseline(variant, baseline).ratio

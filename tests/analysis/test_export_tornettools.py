@@ -1,4 +1,4 @@
-"""Runs laid out for tornettools' own parse, plot and archive."""
+"""Runs in the layout of tornettools' parse, plot and archive commands."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_run_is_laid_out_whole_and_stays_as_it_was(store: Store, tmp_path: Pat
     assert log.read_bytes() == before["stock1/shadow.data/hosts/perfclient1exit/tgen.1004.stdout"]
     own = {files.CLIENTS, files.HOST_ROLES, files.RUN, files.MANIFEST}
     assert not own & {path.name for path in made[0].iterdir()}
-    # As `archive` does: compress what is at the top, remove the rest.
+    # `archive` compresses the files at the top level and removes the rest.
     (made[0] / "shadow.log").write_text("compressed")
     shutil.rmtree(made[0] / files.LOGS)
     assert all_files(store.directory) == before

@@ -1,4 +1,4 @@
-"""Files of the formats: their bytes where these matter, their versions, and who may spell names."""
+"""File formats: their exact bytes and versions, and which module may define file names."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ SCHEMAS = {
 
 @pytest.mark.parametrize("name", SCHEMAS)
 def test_tables_of_records_keep_their_columns_and_descriptions(name: str) -> None:
-    """The descriptions stand in the files: another text gives other bytes for the same logs."""
+    """The descriptions are part of the files, so another text changes the bytes of records."""
     schema = arrow_schema(getattr(columns, name))
     found = [(f.name, str(f.type), f.metadata[b"description"].decode()) for f in schema]
     assert hashlib.sha256(repr(found).encode()).hexdigest()[:16] == SCHEMAS[name]
@@ -197,7 +197,7 @@ def test_what_is_wrong_with_a_json_file(
 
 
 def test_a_file_of_ours_that_is_too_large_is_not_parsed(tmp_path: Path) -> None:
-    """As Python's objects it would take twenty times its size."""
+    """As Python objects it would need twenty times its size."""
     (tmp_path / files.PARSE_REPORT).write_bytes(b"[" + b"[]," * 12_000_000 + b"[]]")
     with pytest.raises(AnalysisError, match="is too large: it holds more than 32 MiB"):
         read_parse_report(tmp_path / files.PARSE_REPORT)
@@ -250,7 +250,7 @@ print(next(line for line in open("/proc/self/status") if line.startswith("VmHWM"
 
 
 def test_a_small_file_that_holds_gigabytes_takes_little_memory(tmp_path: Path) -> None:
-    """In a column that is not read, and as text or as list in one that is."""
+    """The gigabytes are in a column that is not read, or as text or list in one that is."""
     rows = 400
     once = pa.array(np.zeros(rows, np.int32))
     text = pa.DictionaryArray.from_arrays(once, pa.array(["x" * 10_000_000]))
@@ -265,7 +265,7 @@ def test_a_small_file_that_holds_gigabytes_takes_little_memory(tmp_path: Path) -
     sound["values"] = pa.array([[1.0]] * rows)
     bombs = {"unread": {"more": text}, "text": {"records": text}, "list": {"seeds": of_list}}
     for name, change in bombs.items():
-        # Without Arrow's own schema a dictionary is read as texts.
+        # Without Arrow's own schema a dictionary column is read as text.
         pq.write_table(
             pa.table({**sound, **change}), tmp_path / name, compression="zstd", store_schema=False
         )
@@ -287,7 +287,7 @@ def test_a_page_that_states_a_wrong_size_is_refused(tmp_path: Path) -> None:
     pq.write_table(pa.table({"name": ["abc"]}), path, compression="zstd", use_dictionary=False)
     data = path.read_bytes()
     assert read_table(path, NAME).num_rows == 1
-    # The header's first fields: type (0), then the unpacked size, as zigzag of 2 to the 31.
+    # The header's first fields are the type (0) and the unpacked size (2**31 as a zigzag number).
     assert data[4:7] == bytes([0x15, 0, 0x15])
     begin = next(at for at in range(7, 20) if data[at] < 128) + 1
     for size in (b"\xfe\xff\xff\xff\x0f", b"\xff" * 20):
@@ -299,14 +299,14 @@ def test_a_page_that_states_a_wrong_size_is_refused(tmp_path: Path) -> None:
 def test_a_footer_with_more_columns_than_the_schema_does_not_end_the_process(
     tmp_path: Path,
 ) -> None:
-    """PyArrow aborts where it is asked for a column that the schema lacks."""
+    """PyArrow aborts the process if a column is requested that the schema lacks."""
     path = tmp_path / "x.parquet"
     data, footers = {}, {}
     for names in (("name",), ("name", "more")):
         pq.write_table(pa.table(dict.fromkeys(names, ["a"] * 77)), path, store_schema=False)
         data[names] = path.read_bytes()
         length = int.from_bytes(data[names][-8:-4], "little")
-        # Version and schema; number of rows and row groups; name of the program and what follows.
+        # Version and schema, number of rows, row groups, name of the program, and the rest.
         schema, rest = data[names][-8 - length : -8].split(b"\x16\x9a\x01", 1)
         groups, program = rest.split(b"parquet-cpp", 1)
         footers[names] = (schema, groups, program)

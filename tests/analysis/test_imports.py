@@ -1,4 +1,4 @@
-"""Results of tgentools and tornettools as sets of runs."""
+"""Import results of tgentools and tornettools as sets of runs."""
 
 from __future__ import annotations
 
@@ -44,7 +44,10 @@ def stream(end_s: float, received: dict[str, float], progress: dict[str, float])
 
 
 def analysis(ttfb: list[float], *, layout: str = "stream_summary", failed: int = 1) -> Any:
-    """One perf client whose downloads of 50 KiB complete at 310 s, 311 s, and so on."""
+    """Return an analysis of one perf client.
+
+    Its downloads of 50 KiB complete at 310 s, 311 s, and so on.
+    """
     new = layout == "stream_summary"
     summary = {
         "time_to_first_byte" + ("_recv" if new else ""): {
@@ -106,7 +109,7 @@ def test_a_span_selects_by_completion(tmp_path: Path) -> None:
 
 
 def test_goodput_of_a_download(tmp_path: Path) -> None:
-    """Between two sizes that tgentools wrote, or two tenths of the download where it did not."""
+    """It uses two sizes that tgentools wrote, or else two tenths of the download."""
     (tmp_path / "tgen.analysis.json").write_text(json.dumps(analysis([1.0])))
     got = read_analysis(tmp_path / "tgen.analysis.json", begin_s=300.0)
     assert got.values["exit", "download_goodput_500kib_1mib"] == [1048576 - 512000]
@@ -114,7 +117,7 @@ def test_goodput_of_a_download(tmp_path: Path) -> None:
 
 
 def ended(start_us: int, times_us: dict[str, int], size: int, **more: Any) -> dict[str, Any]:
-    """A stream as OnionPerf's analysis has it since version 3.0: numbers of the log are text."""
+    """Return a stream as in OnionPerf's analyses since version 3.0, which store numbers as text."""
     times = {"command": 250_000, "response": -1, "first-byte-recv": -1, "last-byte-recv": -1}
     return {
         "byte_info": {"payload-bytes-recv": str(size)},
@@ -126,7 +129,7 @@ def ended(start_us: int, times_us: dict[str, int], size: int, **more: Any) -> di
 
 
 def onionperf() -> dict[str, Any]:
-    """As a day's file of OnionPerf: two downloads over exits, and one of an onion service."""
+    """Return a day's file of OnionPerf: two downloads over exits and one from an onion service."""
     slow = {"response": 750_000, "first-byte-recv": 1_250_000, "last-byte-recv": 4_250_000}
     fast = {"response": 500_000, "first-byte-recv": 500_000, "last-byte-recv": 2_250_000}
     progress = {"elapsed_seconds": {"payload_bytes_recv": {"512000": 1.0, "1048576": 2.0}}}
@@ -140,7 +143,10 @@ def onionperf() -> dict[str, Any]:
 
 
 def test_onionperf_s_own_analysis(tmp_path: Path) -> None:
-    """Shape: anyone-protocol/onionperf, onionperf/tests/data/analyses/2021-06-01.op-hk6a.*."""
+    """The keys are those of an analysis of anyone-protocol/onionperf.
+
+    Its path is onionperf/tests/data/analyses/2021-06-01.op-hk6a.*.
+    """
     path = tmp_path / "2030-03-17.op-xx1.onionperf.analysis.json"
     path.write_text(json.dumps(onionperf()))
     made = import_runs([tmp_path], "x", ALL_TIME)
@@ -177,7 +183,7 @@ TIMES = {
 
 
 def one_stream(**facts: Any) -> dict[str, Any]:
-    """Return OnionPerf's analysis of one stream. facts: None leaves a fact out."""
+    """Return OnionPerf's analysis of one stream. facts: replace facts; None removes one."""
     whole = {
         "is_success": True,
         "time_info": TIMES,
@@ -222,7 +228,7 @@ def test_streams_that_succeeded_or_failed_are_counted(tmp_path: Path, is_success
     read = read_analysis(path)
     assert read.downloads == {"exit": (0.0, 1.0) if is_success else (1.0, 1.0)}
     assert read.empty == (not is_success)
-    # Nothing else is read of a stream that failed.
+    # For a failed stream nothing else is read.
     path.write_text(
         json.dumps(one_stream(is_success=False, elapsed_seconds={"x": -1}, time_info={}))
     )
@@ -267,7 +273,7 @@ def test_what_is_left_out_is_noted(tmp_path: Path) -> None:
 
 
 def plot_data(folder: Path, median_s: float, rng: np.random.Generator, **more: Any) -> Path:
-    """One simulation's folder as tornettools leaves it."""
+    """Write one simulation's folder as tornettools does."""
     data = folder / "tornet.plot.data"
     data.mkdir(parents=True)
     times = (median_s * rng.lognormal(0, 0.2, 50)).round(6).tolist()
@@ -296,7 +302,7 @@ def collection(folder: Path, median_s: float, count: int, seed: int) -> Path:
 def test_plot_data_of_tornettools(tmp_path: Path) -> None:
     plot_data(tmp_path / "sim", 1.0, np.random.default_rng(1))
     got = values(import_runs([tmp_path], "x", ALL_TIME))
-    # Two clients, each twice: 1 of 10 and 0 of 20 downloads failed.
+    # There are two clients, each in two simulations: 1 of 10 and 0 of 20 downloads failed.
     assert got["exit", "download_error_rate"] == pytest.approx(1 / 30)
     assert got["all", "relay_goodput_bytes_per_s"] == 200.0
     # tornettools writes Mibit/s.
@@ -306,7 +312,7 @@ def test_plot_data_of_tornettools(tmp_path: Path) -> None:
 
 
 def test_files_of_once_is_never_enough(tmp_path: Path) -> None:
-    """No kind of circuit in the names, no tornet.plot.data, "all", and OnionTrace's older names."""
+    """The names lack circuit kinds, tornet.plot.data is missing, and OnionTrace has older names."""
     for folder in ("sim", "tor"):
         (tmp_path / folder).mkdir()
     for name, content in {
@@ -378,7 +384,7 @@ def test_names_of_classes() -> None:
     assert client_class("perfclient12") == client_class("perfclient3exit") == "exit"
     assert client_class("perfclient3onionservice") == "onionservice"
     assert client_class("markovclient12exit") == "markovclientexit"
-    # A number that is not at the end tells two kinds of clients apart.
+    # A number inside the name distinguishes two kinds of clients.
     assert client_class("perfclient1m7") == client_class("perfclient1m12") == "perfclient1m"
     assert client_class("perfclient5m2") == "perfclient5m"
     assert client_class("12") == "client"
@@ -465,7 +471,7 @@ def test_a_file_that_needs_too_much_memory_is_not_parsed(tmp_path: Path) -> None
         ({"time_to_last_byte_recv.exit": {"51200": [1e999]}}, "finite|less than"),
         ({"time_to_last_byte_recv.exit": {"51200": [1.0], "051200": [1.0]}}, "valid integer"),
         ({"relay_goodput": {"300": 10**400}}, "finite|less than|valid number"),
-        # Megabits of it, as bytes, would be infinite.
+        # The number of megabits is finite, but the number of bytes would be infinite.
         ({"relay_goodput": {"300": 1e308}}, "less than or equal to"),
         ({"time_to_first_byte_recv": {"ALL": [1.0]}}, "of exit circuits twice"),
     ],
@@ -537,7 +543,7 @@ def test_command(
 
 
 def test_simulations_of_the_same_networks_are_paired(tmp_path: Path) -> None:
-    """By the folders' names; where each network of the smaller side is in the other."""
+    """Folder names identify networks. The larger side must have each network of the smaller one."""
     fast = import_runs([collection(tmp_path / "a", 1.0, 6, 1)], "fast", ALL_TIME)
     slow = import_runs([collection(tmp_path / "b", 1.3, 8, 2)], "slow", ALL_TIME)
     result = compare_sets(fast, slow)
@@ -605,7 +611,7 @@ def test_copies_of_a_simulation_count_once(tmp_path: Path) -> None:
     result = compare_sets(made, other, pair=False)
     assert result.notes[0].startswith("warning: 3 simulations of b are byte-identical")
     again = import_runs([collection(tmp_path / "c", 1.0, 3, 1)], "c", ALL_TIME)
-    # As pairs they are no change at all.
+    # As pairs they do not differ at all.
     assert compare_sets(again, other).identical
 
 

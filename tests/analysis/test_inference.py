@@ -1,4 +1,4 @@
-"""Intervals, tests and corrections against SciPy, by hand, and at their edges."""
+"""Intervals, tests and corrections, compared with SciPy, with values by hand, and at edge cases."""
 
 from __future__ import annotations
 
@@ -73,7 +73,8 @@ def test_equal_differences_are_as_uncertain_as_their_resolution() -> None:
 def test_adjusted_p_values_by_hand() -> None:
     p = [0.01, 0.04, 0.03, 0.005]
     assert adjusted(p, [0.25] * 4) == pytest.approx([0.03, 0.06, 0.06, 0.02])
-    # 0.01 / (1/2); 0.005 / (1/4) at half of the weight; the others at what is left.
+    # 0.01 / (1/2), and 0.005 / (1/4) at half of the weight. The others are tested at the remaining
+    # weight.
     weighted = adjusted([0.01, 0.005, 0.03], [0.5, 0.25, 0.25])
     assert weighted == pytest.approx([0.02, 0.02, 0.03])
     assert adjusted([], []).shape == (0,)
@@ -88,12 +89,13 @@ def test_more_networks_are_told_in_round_numbers(count: int | None, told: int | 
 
 
 def test_the_count_to_settle_is_that_of_the_power_formula() -> None:
-    # Effect 0.5 sd, alpha 0.05 two-sided, power 80 %: 34 pairs in every table of the t test.
+    # For an effect of 0.5 sd, two-sided alpha 0.05 and power 80 %, every table of the t test gives
+    # 34 pairs.
     few = Effect(0.5, 1 / np.sqrt(5), 4.0, 5)
     assert count_to_settle(few, None, 0.05) == pytest.approx(34, abs=1)
     assert count_to_settle(few, 0.6, 0.05) == count_to_settle(few, None, 0.05)
-    # Nothing there, margin 0.5 sd: both one-sided tests have to reject, so each may miss in a tenth
-    # of cases: (1.645 + 1.28)^2 / 0.25 = 34, and a bit for t.
+    # There is no difference and the margin is 0.5 sd. Both one-sided tests have to reject, so each
+    # may miss in a tenth of the cases: (1.645 + 1.28)^2 / 0.25 = 34, and slightly more for t.
     none = Effect(0.0, 1 / np.sqrt(5), 4.0, 5)
     assert count_to_settle(none, 0.5, 0.05) == pytest.approx(36, abs=1)
     assert count_to_settle(none, None, 0.05) is None
@@ -101,7 +103,7 @@ def test_the_count_to_settle_is_that_of_the_power_formula() -> None:
 
 @pytest.mark.parametrize("count", [4, 8, 14])
 def test_what_is_shown_is_shown_so_often(count: int) -> None:
-    """Differences as large as is told are found with that power, and half as large ones hardly."""
+    """Differences of the stated size are found with the stated power, half as large ones rarely."""
     level = 0.05 / 8
     size = shown_from_spreads(count, level)
     rng = np.random.default_rng(count)
@@ -127,14 +129,14 @@ def test_the_interval_of_what_cannot_be_negative_is_never_below_zero(values: lis
 
 
 def test_components_by_hand() -> None:
-    # Mean squares: 2 within with 2 degrees of freedom, 16 between with 1; r0 = 2.
+    # Mean squares: 2 within with 2 degrees of freedom, 16 between with 1. r0 = 2.
     found = components([[1.0, 3.0], [5.0, 7.0]])
     assert found.within is not None
     assert found.between is not None
     assert found.within.estimate == pytest.approx(np.sqrt(2))
     assert found.within.low == pytest.approx(np.sqrt(4 / stats.chi2.ppf(0.975, 2)))
     assert found.between.estimate == pytest.approx(np.sqrt(7))
-    # Nothing differs beyond the noise.
+    # The networks do not differ by more than the noise.
     assert components([[1.0, 3.0], [1.0, 3.0]]).between == Interval(0.0, 0.0, 0.0)
     assert components([[1.0, 2.0]]).between is None
     assert components([[1.0], [2.0]]).within is None

@@ -1,4 +1,4 @@
-"""From tables of runs to verdicts."""
+"""From tables of statistics to verdicts."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def by_metric(judgements: list[Judgement]) -> dict[tuple[str, str], Judgement]:
 
 
 def synthetic(ratio: float, n: int = 6, spread: float = 0.01) -> Statistics:
-    """Runs of two variants with p50 and throughput; seeds differ by far more than variants."""
+    """Return runs of two variants with p50 and throughput. Seeds differ far more than variants."""
     rng = np.random.default_rng(2)
     base = rng.lognormal(0, 0.5, n)
     noise = np.exp(rng.normal(0, spread, n))
@@ -72,7 +72,7 @@ def test_a_study_is_judged_from_its_records_and_runs_csv_has_the_values(
             rows = table.loc[[(level, class_name, metric, variant)]].set_index("seed")["value"]
             values = [np.nan if one.value is None else one.value for one in by_seed.values()]
             assert rows[list(by_seed)].tolist() == pytest.approx(values, rel=1e-8, nan_ok=True)
-    # Three networks show little at the usual level, so this asks with another.
+    # Three networks show little at the default error level, so this test uses another one.
     design = Design(error_level=0.3)
     judged = judge_comparison("5mid", statistics, "rr", "ewma", design)
     assert [(j.endpoint, j.class_name, j.metric.name) for j in judged[:4]] == [
@@ -85,13 +85,13 @@ def test_a_study_is_judged_from_its_records_and_runs_csv_has_the_values(
     assert {j.verdict.grade for j in others} == {None}
     found = by_metric(others)
     assert {("web", "jain_index_clients"), ("web", "ttfb_p99_s")} <= set(found)
-    # The synthetic runs differ by 15 % in all times, network by network.
+    # The synthetic runs differ by 15 % in all times and networks.
     assert judged[1].verdict.grade is Grade.SHOWN
     assert judged[1].regression
 
 
 def started(statistics: Statistics, class_name: str, variant: str, *counts: float) -> Statistics:
-    """The same with so many streams in each run."""
+    """Add the number of started streams in each run."""
     of = {seed: Statistic(count) for seed, count in enumerate(counts, 1)}
     statistics["5mid", class_name]["streams_started", variant] = of
     return statistics
@@ -101,7 +101,7 @@ def test_the_usual_endpoints_are_what_the_baseline_has() -> None:
     table = synthetic(1.2)
     both = [("web", "ttfb_p50_s"), ("all", "goodput_bytes_per_s")]
     assert usual_endpoints("5mid", table, "ewma") == both
-    # Of several classes that of web clients, else the first by name.
+    # Of several classes, web clients are chosen, or else the first one by name.
     for name in ("bulk", "alone"):
         table["5mid", name] = {
             (metric, variant): by_seed
@@ -113,7 +113,7 @@ def test_the_usual_endpoints_are_what_the_baseline_has() -> None:
     ]  # fmt: skip
     del table["5mid", "web"]
     assert usual_endpoints("5mid", table, "ewma")[1] == ("alone", "ttfb_p50_s")
-    # The variant decides nothing.
+    # The choice depends only on the baseline, not on the variant.
     table["5mid", "alone"]["time_to_320kib_p50_s", "rr"] = {1: Statistic(1.0)}
     assert usual_endpoints("5mid", table, "ewma")[0] == ("alone", "time_to_last_byte_p50_s")
 
@@ -154,19 +154,19 @@ def test_an_endpoint_of_too_few_streams_of_the_baseline_is_left_out_of_the_famil
         endpoints=[("all", "goodput_bytes_per_s")])))  # fmt: skip
     key = "all", "goodput_bytes_per_s"
     assert found[key].verdict == alone[key].verdict
-    # Each run needs them, not the mean of a network's repeats.
+    # Each run needs that many streams, not the mean of a network's repeats.
     mean = {1: Statistic(19.5, "", (30.0, 9.0)), 2: Statistic(30.0), 3: Statistic(30.0)}
     table["5mid", "web"]["streams_started", "ewma"] = mean
     found = by_metric(judge_comparison("5mid", table, "rr", "ewma"))
     assert found["web", "ttfb_p50_s"].verdict.reason == "too few streams (9 of 10)"
-    # How many the variant has does not count.
+    # The variant's number of streams does not count.
     table = started(started(synthetic(1.2), "web", "ewma", 30, 10, 30), "web", "rr", 1, 1, 1)
     found = by_metric(judge_comparison("5mid", table, "rr", "ewma"))
     assert found["web", "ttfb_p50_s"].verdict.grade is Grade.SHOWN
 
 
 def test_the_report_shows_the_interval_that_the_verdict_rests_on(store: Path) -> None:
-    """The same as a comparison's page of the same runs, though no seed differs in a rate."""
+    """The comparison page of the same runs shows it, too. No seed has a difference in the rate."""
     study = load_study(store / "study.json")
     statistics = read_statistics(study, store)
     for variant in ("ewma", "rr", "swrr"):
@@ -242,7 +242,7 @@ def test_a_network_counts_with_the_mean_of_its_repeats() -> None:
         2: Statistic(None, " in 1 of 2 repeats"),
     }
     assert [one.value for one in of_class["timeout_rate", "rr"].values()] == [0.25, 0.25]
-    # Of a time that is zero in some run no ratio can be given: its mean is arithmetic.
+    # If the time of a run is zero there is no ratio, so the mean is arithmetic.
     zero: Any = {("5mid", "web"): of("ttfb_p50_s", 1.0, 4.0, 0.0, 2.0)}
     (of_class,) = over_networks(zero).values()
     assert [one.value for one in of_class["ttfb_p50_s", "rr"].values()] == [2.5, 1.0]

@@ -1,4 +1,4 @@
-"""Figures with a line for each variant: values, scales, and texts in the drawing."""
+"""Figures with a line per variant: values, scales, and texts in the drawing."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ STUDY = Study.model_validate(study_content([1, 2, 3]))
 def figure_of(
     runs: Sequence[tuple[str, int, Sequence[Any]]], study: Study = STUDY, figure: int = 0
 ) -> FigureData:
-    """A figure of runs: variant, seed, and the values of each panel."""
+    """Return a figure of runs, given as variant, seed, and the values of each panel."""
     data = open_figure(study.figures[figure], study)
     data.samples = [RunSample(data.level, *run) for run in runs]
     return data
@@ -38,7 +38,7 @@ def figure_of(
 def data_of(
     throughput: dict[str, list[float]], timeouts: dict[str, list[float]], baseline: str = "ewma"
 ) -> FigureData:
-    """Constant throughput (B/s) and number of timeouts of each variant's seeds."""
+    """Return constant throughput (B/s) and the number of timeouts for each variant's seeds."""
     study = STUDY.model_copy(update={"baseline": baseline})
     size = LINES.panels[0].grid(STUDY.levels[0]).shape
     return figure_of(
@@ -78,7 +78,7 @@ def test_bands_are_the_range_over_networks() -> None:
     assert line.mean[:2].tolist() == [2.0, 3.0]
     assert (line.low[:2].tolist(), line.high[:2].tolist()) == ([1.0, 1.0], [3.0, 5.0])
     assert np.isnan([line.mean[2], line.low[2], line.high[2]]).all()
-    # The curve of a network is the mean of its repeats.
+    # A network's curve is the mean of its repeats.
     runs.append(("ewma", 2, [np.array([5.0, 3.0, 2.0])]))
     repeated = mean_lines(figure_of(runs), 0)["ewma"]
     assert (repeated.mean[:2].tolist(), repeated.high[:2].tolist()) == ([2.5, 3.5], [4.0, 5.0])
@@ -98,7 +98,7 @@ def test_ratios_are_of_pairs_only() -> None:
 def test_differences_are_those_of_runs_of_one_seed() -> None:
     data = data_of(ALIKE, NONE)
     (line,) = difference_lines(data, 0).values()
-    # The seeds are far apart, the pairs are not: no mean over seeds shows that.
+    # Seeds differ widely but pairs do not, which a mean over seeds would not show.
     assert np.allclose([line.mean[0], line.low[0], line.high[0]], 1e4)
     rows = csv.DictReader(io.StringIO(csv_text(data.kind.table(data))))
     found = {r["mean"] for r in rows if r["panel"] == "throughput_bytes_per_s_difference"}
@@ -115,7 +115,7 @@ def test_differences_are_below_each_panel(page: Page, rows: int) -> None:
     above, below = figure.axes[0], figure.axes[1 if page.stacked else 2]
     assert below.get_title() == "less that of EWMA"
     assert above.get_xlim() == below.get_xlim()
-    # Most of the panel's height is the difference's own, not that of the seeds.
+    # The axis is scaled to the difference, not to the spread of the seeds.
     assert 0.01 <= below.get_ylim()[1] < 0.1
 
 
@@ -129,7 +129,7 @@ def test_a_panel_without_timeouts_has_a_text() -> None:
     by_title = {axes.get_title(): axes for axes in figure.axes}
     assert texts(by_title["Download timeouts"]) == ["no timeouts"]
     assert len(by_title["Download timeouts"].get_yticks()) == 0
-    # The lines of differences are in the middle of the panel, and the text is above them.
+    # The lines of differences are in the middle of the panel, below the text.
     (below,) = [
         text for axes in figure.axes for text in axes.texts if axes.get_title()[:4] == "less"
     ]
@@ -150,7 +150,7 @@ def test_a_wide_band_is_cut_with_a_note() -> None:
 
 
 def labelled(*labels: str) -> FigureData:
-    """A figure of one run of each variant."""
+    """Return a figure of one run of each variant."""
     content = study_content([1])
     for variant, label in zip(content["variants"], labels, strict=False):
         variant["label"] = label

@@ -1,4 +1,4 @@
-"""How much of a load there is."""
+"""Measures of the offered load."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_classes_that_are_load_tell_how_much_is_under_way(tmp_path: Path) -> Non
     level = LEVEL.model_copy(
         update={
             "classes": LEVEL.classes | {"web": web},
-            # While some are under way.
+            # Some streams are open when the span begins.
             "measured_start_s": float(of_streams.start_s[3]) + 0.1,
             "measured_end_s": float(of_streams.start_s[5]),
         }

@@ -42,7 +42,7 @@ def nightly_list(**more: Any) -> NightlyList:
 
 
 class Machine:
-    """Runs nights with sets of runs that are made up."""
+    """Runs nights on synthetic sets of runs."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -83,7 +83,7 @@ class Machine:
 
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
-    # A plot for each of many nights would take most of the time; test_pages_in_browser.py has one.
+    # Plots of so many nights would take most of the time. test_pages_in_browser.py draws one.
     monkeypatch.setattr(nightly, "write_forest", lambda compared, base: None)
     return Machine(tmp_path)
 
@@ -169,7 +169,10 @@ def test_a_planted_change_raises_the_alarm(machine: Machine) -> None:
 
 
 def test_a_night_reports_its_smallest_detectable_change(machine: Machine) -> None:
-    """A planted change that four seeds miss: they could not have seen it, and the night says so."""
+    """Four seeds are too few for a planted change.
+
+    The night reports that they could not have shown it.
+    """
     first, _ = machine.night(make_set(seeds=range(1, 5), noise=0.05), accept=True)
     assert "times the standard deviation" in first.results[0].sees
     planted = make_set(seeds=range(1, 5), noise=0.05, noise_seed=3, effect=1.2)
@@ -184,7 +187,7 @@ def test_a_night_reports_its_smallest_detectable_change(machine: Machine) -> Non
     assert "With 4 networks, a deterioration of a single endpoint raises an alarm in" in page
     assert f"| x {sizes['ttfb_p50_s']:.2f} |" in page
     assert f"x {sizes['ttfb_p50_s']:.2f}" in paths.html.read_text()
-    # With as many seeds as see it, it is an alarm.
+    # With enough seeds the same change is an alarm.
     machine.night(make_set(seeds=range(1, 31), noise=0.05), accept=True)
     seen, _ = machine.night(make_set(seeds=range(1, 31), noise=0.05, noise_seed=3, effect=1.2))
     assert seen.alarm
@@ -192,7 +195,7 @@ def test_a_night_reports_its_smallest_detectable_change(machine: Machine) -> Non
 
 
 def _sizes(night: Night) -> dict[str, float]:
-    """The smallest change of each endpoint that is shown."""
+    """Return the smallest detectable change of each endpoint."""
     judged = night.results[0].judged.judged
     return {row.judgement.metric.name: row.judgement.verdict.detectable or 0.0 for row in judged}
 
@@ -200,7 +203,10 @@ def _sizes(night: Night) -> dict[str, float]:
 def share_of_nights(
     level: float, nights: int, make: Callable[[int], RunSet], baselines: int
 ) -> float:
-    """Share of nights with any false difference; every baseline is used for the same number."""
+    """Return the share of nights with a false difference.
+
+    Each baseline has the same number of nights.
+    """
     false = 0
     for baseline in range(baselines):
         base = make_set("baseline", seeds=SEEDS, noise=0.05, noise_seed=baseline)
@@ -212,10 +218,10 @@ def share_of_nights(
 
 @pytest.mark.slow
 def test_false_differences_of_unchanged_nights() -> None:
-    """Stated: 0.05 a night. 20 nights against each of 20 baselines.
+    """The stated rate is 0.05 a night. There are 20 nights against each of 20 baselines.
 
-    Nights of one baseline share its noise, so they are no independent draws: the bound is three
-    standard errors as if only the baselines were.
+    Nights with the same baseline share its noise and are not independent, so the standard error is
+    that of the number of baselines. The bound is three standard errors.
     """
 
     def night(number: int) -> RunSet:
@@ -225,7 +231,7 @@ def test_false_differences_of_unchanged_nights() -> None:
 
 
 def test_twenty_unchanged_nights(machine: Machine) -> None:
-    """At the rate of the shipped list: 2 a year."""
+    """The shipped list allows two false alarms a year."""
     machine.night(make_set(seeds=SEEDS, noise=0.05), accept=True)
     nights = [
         machine.night(make_set(seeds=SEEDS, noise=0.05, noise_seed=100 + number))[0]
@@ -236,7 +242,10 @@ def test_twenty_unchanged_nights(machine: Machine) -> None:
 
 
 def test_a_step_points_to_its_commits(machine: Machine) -> None:
-    """Too small for one night against the baseline; the history has it, between two commits."""
+    """The step is too small for one night against the baseline.
+
+    The history shows it, between two commits.
+    """
     machine.night(make_set(seeds=SEEDS, project="0.1.0 c0"), accept=True)
     nights = [
         machine.night(
@@ -265,7 +274,7 @@ def test_a_step_points_to_its_commits(machine: Machine) -> None:
 def test_a_change_of_seeds_is_no_step(machine: Machine) -> None:
     """Seeds differ far more than measurements, so a change of seeds is not a step.
 
-    Nights on other seeds do not hide a step of the usual ones either, nor make it new again.
+    Nights on other seeds do not hide a step of the usual seeds, and do not make it new again.
     """
     others = iter(range(100, 1000, 10))
 
@@ -281,7 +290,7 @@ def test_a_change_of_seeds_is_no_step(machine: Machine) -> None:
         nights = []
         for _ in range(count):
             first = next(others)
-            # As the few seeds of a real night can have it.
+            # A real night with few seeds can have such spreads.
             made = make_set(seeds=range(first, first + 10), effect=1.3)
             nights.append(machine.night(made)[0])
         return nights[-1]
@@ -294,7 +303,7 @@ def test_a_change_of_seeds_is_no_step(machine: Machine) -> None:
     stepped = usual(1, effect=1.05).steps
     times = {"ttfb_p50_s", "time_to_320kib_p50_s"}
     assert times <= {step.metric for step in stepped if step.new and step.worse}
-    # Not the night between, which was on other seeds.
+    # The night in between does not count, because it had other seeds.
     assert {step.last_before[0] for step in stepped} == {"2026-02-05T03:00:00Z"}
     again = other(1).steps
     assert times <= {step.metric for step in again}
@@ -313,7 +322,10 @@ def test_nights_of_the_same_bytes_count_once(machine: Machine) -> None:
 
 
 def test_metrics_without_values(machine: Machine) -> None:
-    """All streams timed out: no number, no step, no traceback; the night is not settled."""
+    """If all streams time out there is no value and no step.
+
+    The night is undecided, without a traceback.
+    """
     times = ("ttfb_p50_s", "ttfb_p90_s", "ttfb_p99_s")
     machine.night(make_set(), accept=True)
     night, paths = machine.night(make_set(missing=times, noise_seed=2))
@@ -405,7 +417,7 @@ def test_a_step_of_nights_with_one_run(machine: Machine) -> None:
     made, paths = [machine.night(one, accept=one is sets[0]) for one in sets][-1]
     times = {"ttfb_p50_s", "time_to_320kib_p50_s"}
     assert times <= {step.metric for step in made.steps}
-    # The timeout rate was the same in all nights, so its noise is unknown.
+    # The timeout rate was constant in all nights, so its noise is unknown.
     assert (made.unsearched, made.series) == (1, 4)
     assert "1 of 4 time series cannot be searched" in paths.markdown.read_text()
 
@@ -427,7 +439,7 @@ def test_one_network_and_two_samples(machine: Machine) -> None:
     assert (other.alarm, result.comparison.paired) == (False, False)
     assert result.judged.spreads_shown is None
     assert "With 10 networks" in result.sees
-    # The key of the baseline excludes this, and so does the comparison.
+    # The baseline's key excludes this, and so does the comparison.
     with pytest.raises(UserError, match=r"engine: version: 3\.3\.0 / 3\.4\.0"):
         machine.night(make_set(seeds=SEEDS, engine={**ENGINE, "version": "3.4.0"}))
 

@@ -1,4 +1,4 @@
-"""OnionTrace's log lines, and their way to the record tables."""
+"""OnionTrace's log lines, and the tables of records made from them."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ EPOCH_US = 946684800 * 1_000_000
 
 circuits = st.lists(
     st.tuples(
-        st.integers(0, 10**9),  # created
-        st.integers(0, 10**8),  # and so much later the result
+        st.integers(0, 10**9),  # creation in us
+        st.integers(0, 10**8),  # time until the result in us
         st.sampled_from(["built", "failed", "closed", "open"]),
-        st.integers(0, 8),  # hops
-        st.integers(0, 3),  # built again
+        st.integers(0, 8),  # number of hops
+        st.integers(0, 3),  # number of rebuilds
         st.sampled_from(["GENERAL", "HS_CLIENT_REND", "MEASURE_TIMEOUT"]),
     ),
     max_size=8,
@@ -180,7 +180,7 @@ def test_damaged_lines_are_counted_and_the_rest_counts(made_once: Path, tmp_path
 def test_a_relay_without_a_second_leaves_no_goodput_of_the_others(
     made_once: Path, tmp_path: Path
 ) -> None:
-    """It is in no row, so that the sum over the rows would be one over fewer relays."""
+    """That second is in no row, since the sum over the relays would lack one."""
     run = tmp_path / "run"
     shutil.copytree(made_once, run)
     log = run / files.HOSTS / "relay2middle/oniontrace.1003.stdout"

@@ -43,7 +43,8 @@ class Opened:
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     with sync_playwright() as playwright:
-        # Containers and root have no user namespaces for its sandbox; the pages are our own.
+        # Chromium's sandbox needs user namespaces, which containers and root lack. The pages are
+        # our own.
         browser = playwright.chromium.launch(
             executable_path=CHROMIUM,
             args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"],
@@ -87,7 +88,7 @@ def _paper(root: Path) -> Path:
 
 @pytest.fixture
 def opened(request: pytest.FixtureRequest, browser: Browser, pages: dict[str, Path]) -> Any:
-    """Opens a page of a kind: (kind, what else ``new_page`` takes) -> Opened."""
+    """Opens a page of a kind. It takes the kind and further arguments of ``new_page``."""
     tabs = []
 
     def open_page(kind: str, **how: Any) -> Opened:
@@ -115,7 +116,7 @@ def test_the_answer_is_on_the_first_screen(opened: Any, kind: str) -> None:
     sentences = page.locator(".answer")
     assert sentences.count() > 0
     assert bottom_of(sentences.last) <= DESK["height"]
-    # And of the plot its beginning.
+    # The beginning of the plot is visible, too.
     box = page.locator("figure").first.bounding_box()
     assert box is not None
     assert box["y"] < DESK["height"]
@@ -170,7 +171,7 @@ def test_rows_are_found_and_sorted(opened: Any) -> None:
     section.locator("input").fill("web ttfb_p50")
     shown = section.locator("[data-row]:not([hidden])")
     assert 0 < shown.count() < before
-    # Matching rows are shown even if their section was folded.
+    # Matching rows are shown even if their section was collapsed.
     assert shown.first.is_visible()
     assert all("ttfb_p50" in (one.get_attribute("data-row") or "") for one in shown.all())
     section.locator("input").fill("")

@@ -89,7 +89,7 @@ TABLES = (
     "answer.txt", "claims.csv", "claims.json", "claims.pdf", "claims.png", "figures.html",
     "levels-ewma.csv", "levels-ewma.pdf", "levels-ewma.png", "manifest.json",
 )  # fmt: skip
-"""Files in the folder of the figures that are not figures."""
+"""Files in the folder of figures that are not figures."""
 
 PAPER = Paper("A paper <about> things", STUDIES, CLAIMS)
 WITHOUT_FIGURES = Paper(
@@ -103,7 +103,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for one in STUDIES:
         for run in one.runs:
             if not (root / run.directory).exists():
-                # All the same with many middles; with few, the variants' own.
+                # With many middle relays all variants are equal. With few they differ by SLOW.
                 slow = 1.0 if run.level == "20mid" else SLOW[run.variant]
                 write_run(root / run.directory, run.seed, slow, web=5, bulk=1)
                 extract(root / run.directory, root / run.records)
@@ -117,7 +117,7 @@ def made(store: Path, tmp_path_factory: pytest.TempPathFactory) -> PaperResult:
 
 @pytest.fixture
 def partial_store(store: Path, tmp_path: Path) -> Path:
-    """The same store, to take something out of."""
+    """Return a copy of the store, from which a test removes files."""
     copy = tmp_path / "store"
     copy.mkdir()
     for run in store.iterdir():
@@ -153,7 +153,7 @@ def test_the_same_store_gives_the_same_bytes(
         [f"figure-{n}.{end}" for n in (4, 7, 8, 10, 11, 13) for end in ("csv", "pdf", "png")]
         + [*TABLES]
     )
-    # And over what an earlier call left.
+    # Files of an earlier call are overwritten.
     (out / "figure-4.pdf").write_text("old")
     build(PAPER, moved, out, {"onionlab": "1"})
     assert digests(out) == first
@@ -213,7 +213,7 @@ def test_studies_with_one_baseline_share_a_plot_of_levels(
         for r in rows
         if (r["variant"], r["class"], r["metric"]) == ("Round robin", "web", "ttfb_p50_s")
     }
-    # Made so: alike with many middles, with few by these factors.
+    # The variants were made equal with many middle relays, and different by these factors with few.
     assert slow[places[0]] == pytest.approx(1.0, rel=0.1)
     assert slow[places[1]] == pytest.approx(SLOW["rr"] / SLOW["ewma"], rel=0.1)
     manifest = read(made, "manifest.json")
@@ -221,7 +221,7 @@ def test_studies_with_one_baseline_share_a_plot_of_levels(
         {f"levels-ewma.{end}" for end in ("csv", "pdf", "png")}
     ]
     assert '<section id="levels">' in made.html.read_text()
-    # One level has nothing to be compared with, and what an earlier call drew goes.
+    # One level has no comparisons, and the plots of an earlier call are removed.
     shutil.copytree(folder, tmp_path / "again")
     one_level = Paper("A paper", STUDIES[1:], CLAIMS)
     page = build(one_level, store, tmp_path / "again").html
@@ -258,7 +258,7 @@ def test_answers_are_in_both_tables_and_on_the_page(made: PaperResult) -> None:
         "alike": "supported",
         "timeouts": "cannot be tested here",
     }
-    # The less certain of the two comparisons: 0.8 against 1 or against 1.3.
+    # It shows the less certain of the two comparisons: 0.8 against 1, or against 1.3.
     assert 0.55 < float(rows["fastest"]["effect"]) < 0.85
     assert float(rows["fastest"]["low"]) < float(rows["fastest"]["effect"])
     assert rows["fastest"]["seeds"] == "3"
@@ -282,7 +282,7 @@ def test_answers_are_in_both_tables_and_on_the_page(made: PaperResult) -> None:
     assert "The claim &lt;fastest&gt; &amp; more." in html
     assert html.count("data:image/svg+xml") == 8
     assert 'href="#figure-11"' in html
-    # Panels stand one above the other here.
+    # Here the panels are drawn one above the other.
     assert "first payload byte (above) and 320 KiB (below)" in html
     assert not re.search(r"\bnan\b", re.sub(r"\"data:[^\"]*\"", "", html).lower())
 
@@ -305,7 +305,7 @@ def test_missing_runs_are_named_and_the_rest_is_answered(
     manifest = read(made, "manifest.json")
     by_number = {figure["paper"]: figure for figure in manifest["figures"]}
     assert [run["run_id"] for run in by_number[11]["missing"]] == ["20midrr2"]
-    # Seeds differ by more than variants, so all lines are of seeds 1 and 3.
+    # Seeds differ more than variants, so all lines are of seeds 1 and 3.
     assert [run["run_id"] for run in by_number[11]["left_out"]] == ["20midewma2", "20midswrr2"]
     assert {run["seed"] for run in by_number[11]["runs"]} == {1, 3}
     with (tmp_path / "out" / "figure-11.csv").open(newline="") as lines:
@@ -335,7 +335,7 @@ def test_one_network_is_not_judged(store: Path, tmp_path: Path) -> None:
     runs = tuple(run for run in STUDIES[1].runs if run.seed == 1)
     one = STUDIES[1].model_copy(update={"runs": runs})
     made = build(Paper("A paper", (one,), CLAIMS), store, tmp_path)
-    # Without spread nothing is judged; without timeouts nothing could be.
+    # Without variance no claim is decided. Without timeouts the claim about them cannot be tested.
     answers = {answered.claim.id: answered.answer for answered in made.answers}
     assert answers.pop("timeouts") is Answer.UNTESTABLE
     assert set(answers.values()) == {Answer.OPEN}
@@ -380,7 +380,7 @@ def test_studies_that_do_not_fit_together_are_refused(store: Path, tmp_path: Pat
 
 
 def test_claims_without_numbered_figures_are_answered(store: Path, tmp_path: Path) -> None:
-    """The texts on cell times number none of their graphs."""
+    """The paper on cell times does not number its graphs."""
     made = build(WITHOUT_FIGURES, store, tmp_path)
     assert made.figures == ()
     assert claims_of(made)["fastest"]["answer"] == "supported"

@@ -1,4 +1,4 @@
-"""Metrics of perf clients, circuits and relays, and their agreement with tornettools' own."""
+"""Metrics of perf clients, circuits and relays, which agree with tornettools' own."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def test_metrics_apply_where_the_records_are(run: Path) -> None:
     perf, circuits = data["perf-exit"].perf, data["perf-exit"].circuits
     assert perf is not None
     assert circuits is not None
-    # From the command, what is over by then is not in it.
+    # tornettools measures from the command, so its time excludes what happens before.
     own = found["perf-exit", "time_to_last_byte_50kib_p50_s"].value
     theirs = found["perf-exit", "download_ttlb_50kib_p50_s"].value
     assert own is not None
@@ -169,7 +169,7 @@ def test_failed_downloads_count_as_never_there(run: Path) -> None:
     data = load_run(run / files.RECORDS, LEVEL)["perf-exit"]
     of_size = data.streams.select_size(51200).started_in(1200.0, 1800.0)
     failed = (of_size.outcome != "success").sum()
-    assert failed  # else this says nothing
+    assert failed  # otherwise the test would check nothing
     times = np.sort(np.where(of_size.outcome == "success", of_size.time_to_last_byte_s, np.inf))
     expected = times[int(np.ceil(0.5 * times.size)) - 1]
     found = run_statistics({"perf-exit": data})["perf-exit", "time_to_last_byte_50kib_p50_s"]
@@ -187,7 +187,7 @@ def test_a_published_pack_has_the_same_values(run: Path, tmp_path: Path) -> None
         (pq.read_table(folder / name) for folder in (run / files.RECORDS, tmp_path / "published"))
         for name in (files.CIRCUITS_TABLE, files.RELAY_BYTES_TABLE)
     )
-    # Else rows that nobody reads are in it.
+    # Otherwise the published tables would contain rows that no metric reads.
     for every, some in (circuits, of_relays):
         assert some.num_rows < every.num_rows
         assert some.schema.equals(every.schema)
@@ -213,7 +213,7 @@ LATE = {"measured_start_s": float(CONVERGE_S), "measured_end_s": 2000.0}
 
 
 def in_any_order(content: Any) -> Any:
-    """Lists sorted: in which order tornettools has clients and seconds is of no account."""
+    """Return lists sorted: the order of clients and seconds in tornettools' output is arbitrary."""
     if isinstance(content, list):
         return sorted(map(in_any_order, content))
     if isinstance(content, dict):
@@ -222,7 +222,7 @@ def in_any_order(content: Any) -> Any:
 
 
 def programs() -> Path | None:
-    """Where tornettools is installed, which runs its two helpers from PATH."""
+    """Return the folder of tornettools, which runs its two helpers from PATH."""
     missing = [name for name in PROGRAMS if shutil.which(name) is None]
     return None if missing else Path(str(shutil.which("tornettools")))
 

@@ -1,4 +1,4 @@
-"""A published pack gives the same values as the records of its runs, to the last bit."""
+"""A published pack gives exactly the same values as the records of its runs."""
 
 from __future__ import annotations
 
@@ -57,11 +57,11 @@ LEFT_OUT = {
 """Metrics that a published pack lacks, as docs/how-to/publish-runs.md states."""
 
 LOAD_LEFT_OUT = {"open_streams_at_begin", "open_streams_at_end"}
-"""The same for classes that are only load."""
+"""The same for classes that only add load."""
 
 
 def level_of(begin_s: float, end_s: float, stop_s: float, load: Sequence[str] = ()) -> Level:
-    """Return a level. load: classes that are only load."""
+    """Return a level. load: classes that only add load."""
     return Level(
         name="only",
         label="only",
@@ -73,7 +73,7 @@ def level_of(begin_s: float, end_s: float, stop_s: float, load: Sequence[str] = 
 
 
 def require_same(records: Path, small: Path, level: Level) -> dict[tuple[str, str], Any]:
-    """Check that all values and all curves are the same bits, and return the values."""
+    """Check that all values and curves are bit-identical, and return the values."""
     whole, published = load_run(records, level), load_run(small, level)
     assert list(whole) == list(published)
     values, again = run_statistics(whole), run_statistics(published)
@@ -82,7 +82,7 @@ def require_same(records: Path, small: Path, level: Level) -> dict[tuple[str, st
         expected = NOT_PUBLISHED if metric in LEFT_OUT | LOAD_LEFT_OUT else value
         assert again[class_name, metric] == expected, (class_name, metric)
     assert repr(measure_contention(whole, level)) == repr(measure_contention(published, level))
-    # A transfer between peers has no such figures.
+    # A transfer between peers does not have these figures.
     lines = ("throughput-timeouts", "ttfb-320kib", "quantile-ratios") if ALL in whole else ()
     for name in (*lines, "stream-progress", "starvation-map"):
         one, other = (FIGURES[name].keep(run, level) for run in (whole, published))
@@ -95,7 +95,7 @@ def bits(values: Any) -> bytes:
 
 
 def kept(value: Any) -> Any:
-    """Return the data that a figure keeps, with bits for arrays."""
+    """Return the data that a figure keeps, with the bits of arrays."""
     if isinstance(value, list):
         return [kept(one) for one in value]
     if hasattr(value, "__dict__"):
@@ -103,12 +103,12 @@ def kept(value: Any) -> Any:
     return bits(value) if isinstance(value, np.ndarray) else value
 
 
-# ----- a run with clients of two classes
+# ----- a run with two classes of clients
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return records that were extracted from logs as TGen writes them."""
+    """Return records that were extracted from logs in TGen's format."""
     directory = tmp_path_factory.mktemp("run")
     write_run(directory, 1, 1.5, 3, 2)
     extract(directory, directory / "records-v1")
@@ -126,7 +126,7 @@ def test_metrics_and_figures_of_classes_are_the_same(
     publish(run, [LEVEL, level], tmp_path / "out")
     values = require_same(run, tmp_path / "out", level)
     known = {metric for (_, metric), value in values.items() if value.value is not None}
-    # Otherwise the comparison above would be empty.
+    # Otherwise the comparison above would compare nothing.
     assert known >= LEFT_OUT | {"goodput_bytes_per_s", "timeout_rate", "time_to_320kib_p50_s"}
     hashes = read_published(tmp_path / "out").records
     assert set(hashes) == {files.STREAMS_TABLE, files.GOODPUT_TABLE}
@@ -144,7 +144,7 @@ def test_the_same_records_give_the_same_bytes(run: Path, tmp_path: Path) -> None
 
 
 def published_run(run: Path, folder: Path) -> Path:
-    """Return the folder of a run's published records, which has a manifest next to it."""
+    """Return the folder of a run's published records, with a manifest next to it."""
     records = folder / files.RECORDS
     publish(run, [LEVEL], records)
     (folder / files.MANIFEST).write_text("{}")
@@ -166,7 +166,7 @@ def test_a_missing_or_damaged_file_is_named(
         (records / name).write_bytes(content)
     else:
         (records / name).unlink()
-    # Without published.json it is not a published run, and lacks the tables of another one.
+    # Without published.json the folder is read as a full run, which has other tables.
     as_whole = files.GOODPUT_TABLE if (name, content) == (files.PUBLISHED, None) else name
     with pytest.raises(AnalysisError, match=as_whole):
         load_run(records, LEVEL)
@@ -227,7 +227,7 @@ SUMS_FILE, STREAMS_FILE = files.PUBLISHED_GOODPUT, files.PUBLISHED_STREAMS
             change_column("ttfb_ticks", negative),
             "row 83: -4000000 is not from 0",
         ),
-        # Only the decoded time is impossible.
+        # Only the decoded time is invalid.
         (STREAMS_FILE, change_column("pause_s", negative), r"start_s, row 83: -\S+ is not from 0"),
         (STREAMS_FILE, halved, WRONG_COUNT),
         (STREAMS_FILE, doubled, TWICE),
@@ -246,7 +246,7 @@ def test_a_changed_table_of_a_published_run_is_refused(
 
 
 def moved(clients: list[str]) -> list[str]:
-    """Give the last client's last download to another client, which has one of that number."""
+    """Assign the last client's last download to a client that already has one with its number."""
     other = next(name for name in clients if name.startswith("web") and name != clients[-1])
     return [*clients[:-1], other]
 
@@ -282,7 +282,7 @@ seconds = microseconds.map(lambda n: n / 1e6) | halves
 
 @st.composite
 def stream_rows(draw: st.DrawFn, times: st.SearchStrategy[float]) -> Rows:
-    """Streams as the records have them: by client, then by start."""
+    """Draw rows of streams in the order of records: by client, then by start."""
     rows: Rows = []
     for client in draw(st.lists(st.sampled_from("abcd"), unique=True)):
         starts = sorted(draw(st.lists(times, max_size=5)))
@@ -304,7 +304,7 @@ def stream_rows(draw: st.DrawFn, times: st.SearchStrategy[float]) -> Rows:
                     "time_to_last_byte_s": last_s,
                     "bytes_requested": draw(st.none() | st.integers(1, 10**6)),
                     "outcome": outcome.value,
-                    # Rounded, it may not be before the start.
+                    # A rounded end must not be before the start.
                     "end_s": max(start_s, np.rint(end_s * 1e6) / 1e6)
                     if draw(st.booleans())
                     else end_s,
@@ -357,7 +357,7 @@ def write_rows(path: Path, columns: tuple[Column, ...], rows: Rows) -> None:
 def test_any_records_give_the_same_values(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
-    """Streams that overlap, or have no end, clients without heartbeats, spans of any ends."""
+    """Streams overlap or have no end, clients have no heartbeats, and spans have any bounds."""
     folder = tmp_path_factory.mktemp("any")
     records, small = folder / "records", folder / "small"
     records.mkdir()
@@ -409,11 +409,11 @@ def test_streams_are_restored_to_the_bit_or_not_encoded(rows: Rows) -> None:
         assert column_bits(back, column.name) == column_bits(table, column.name), column.name
 
 
-# ----- downloads side by side
+# ----- parallel downloads
 
 
 def side_by_side(folder: Path) -> Mapping[str, Rows]:
-    """Two downloads of one client, the second of which gets nothing for a while."""
+    """Write two downloads of one client. The second one receives nothing for a while."""
     common = dict.fromkeys((c.name for c in STREAMS if not c.optional), 0) | {
         "client": "a",
         "class": "web",
@@ -448,7 +448,7 @@ def test_downloads_are_published_by_the_second_with_their_gaps(tmp_path: Path) -
 
 
 def test_downloads_of_another_span_have_no_value(tmp_path: Path) -> None:
-    """A span in which other downloads are compared than were when the pack was written."""
+    """In the other span other downloads run in parallel than in the published one."""
     side_by_side(tmp_path)
     streams = pq.read_table(tmp_path / files.STREAMS_TABLE).to_pylist()
     third = {**streams[-1], "stream_index": 2, "start_s": 25.0, "end_s": 45.0}

@@ -1,8 +1,8 @@
-"""The statistics against numbers that others published, each with where it stands.
+"""Compare the statistics with published numbers, and name the source of each.
 
-Simultaneous bands (``inference.bands``) and steps (``inference.change_points``) are not here: the
-first depends on the correlation along a curve, of which no table exists, and the second is
-``ruptures``' search with a penalty of our own. Both are held against simulation elsewhere.
+Simultaneous bands (``inference.bands``) depend on the correlation along a curve, and no table for
+them exists. Steps (``inference.change_points``) are the search of ``ruptures`` with our penalty.
+Other tests check both by simulation.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ def test_levels_of_power_family_spending_are_rpacts(
     levels: tuple[float, ...],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # On the grid that is used, a level is too large by less than 1 % of itself: less than what
-    # ALLOWANCE holds back. A finer grid shows that it is the grid.
+    # On the default grid a level is too large by less than 1 %, which is less than ALLOWANCE. With
+    # a finer grid the error is smaller.
     assert spending_levels(fractions, [0.03], np.power(fractions, exponent))[0] == pytest.approx(
         levels, rel=0.01
     )
@@ -77,7 +77,7 @@ def test_sample_sizes_of_power_family_tests_are_jennison_and_turnbulls(
         z = (noise + share * full * t) / np.sqrt(t)
         crossed = np.abs(z) >= boundary
         stop = np.where(crossed.any(axis=1), crossed.argmax(axis=1), looks - 1)
-        # Rounding, and four times the simulation's error.
+        # The tolerance is the rounding plus four standard errors of the simulation.
         assert largest * t[stop].mean() == pytest.approx(mean, abs=0.25)
         if share == 1.0:
             assert crossed.any(axis=1).mean() == pytest.approx(0.8, abs=0.004)
@@ -128,7 +128,7 @@ def test_cumulative_incidence_of_a_published_table() -> None:
     of = kinds("CECEFECFE") + [CENSORED] * (305 - len(first))
     incidence = cumulative_incidence(times, of)
     assert incidence.times_s.tolist() == [10, 16, 23, 27]
-    # The increments, as the table adds up what it has rounded.
+    # These are the increments, since the table adds up rounded values.
     increments = 100 * np.diff(incidence.probability, prepend=0.0)
     assert increments == pytest.approx([0.3, 0.3, 0.3, 0.3], abs=0.05)
     overall = kaplan_meier(times, np.where(np.asarray(of) == FAILURE, EVENT, of))

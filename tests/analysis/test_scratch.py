@@ -1,4 +1,4 @@
-"""Folders for what is being written: none is left, whoever is killed."""
+"""Scratch folders for incomplete files: none is left, even if a process is killed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 def writer(code: str, out: Path) -> subprocess.Popen[str]:
-    """A program of its own that has opened a scratch folder in ``out`` and waits."""
+    """Start a process that opens a scratch folder in ``out`` and waits."""
     process = subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(code), str(out)],
         stdin=subprocess.PIPE,
@@ -72,7 +72,7 @@ with whole_file(Path(sys.argv[1]) / "history.parquet") as part:
 
 
 def writing(name: str, out: Path) -> AbstractContextManager[Path]:
-    """Write as the programs above do; yield the file to write to or its folder."""
+    """Write with the function that the program uses. Yield the file to write to, or its folder."""
     if name == "history.parquet":
         return whole_file(out / name)
     return atomic(out) if name == "parse.json" else replaced(out)
@@ -122,10 +122,10 @@ def test_what_is_not_written_to_its_end_leaves_the_file_as_it_was(tmp_path: Path
 
 
 class Disk:
-    """What a disk has of a folder: only what was synced.
+    """The content of a folder on disk after a power failure: what was synced.
 
-    Names are written to a disk at any time. So a name that leads to content that was not synced is
-    a fault as soon as it is there, and a name that was not synced may be lost.
+    File names may reach the disk at any time. So a name must not appear before its content is
+    synced, and a name that was not synced may be lost.
     """
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,7 +153,7 @@ class Disk:
         return path.read_bytes()
 
     def require(self, path: Path) -> None:
-        """Fails if a loss of power would take something of a file or folder away."""
+        """Fail if a power failure would lose a part of the file or folder."""
         for one in (path, *path.rglob("*")):
             assert self.synced[one.stat().st_ino] == self.now(one)
         for one in (path, *path.parents):

@@ -1,4 +1,4 @@
-"""Repeated looks: boundaries against the multivariate normal, error rates by simulation."""
+"""Interim analyses: boundaries compared with the multivariate normal, error rates by simulation."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from analysis.inference.sequential import (
 
 
 def crossing(levels: np.ndarray, fractions: list[float]) -> float:
-    """Chance that a Brownian motion crosses any of the boundaries, from SciPy."""
+    """Return the probability that a Brownian motion crosses any of the boundaries, from SciPy."""
     t = np.array(fractions)
     covariance = np.minimum.outer(t, t) / np.sqrt(np.outer(t, t))
     z = stats.norm.isf(levels)
@@ -48,9 +48,9 @@ def test_a_sequential_p_value_falls_with_more_looks(budget: int, p: list[float])
     p = p[: len(looks.sizes)]
     plans = [spending([(looks.sizes[: k + 1], budget)]) for k in range(len(p))]
     values = [sequential_p(p[: k + 1], plan) for k, plan in enumerate(plans)]
-    # But for the last digits.
+    # The last digits may differ.
     assert all(b <= a * (1 + 1e-9) for a, b in itertools.pairwise(values))
-    # To look more than once costs something.
+    # Additional looks cost power.
     assert all(
         value >= min(0.999 * min(p[: k + 1]), 1.0) or value == pytest.approx(1e-7)
         for k, value in enumerate(values)
@@ -91,7 +91,7 @@ def test_seeds_added_to_a_fixed_number_exceed_the_rate_and_say_by_how_much() -> 
     assert spending(plans).excess == pytest.approx(1.192)
     many = [((n,), n) for n in range(3, 40)]
     assert spending(many).excess <= 1.2
-    # Fewer seeds again, or the same ones, are nothing new.
+    # Looks with fewer seeds, or with the same ones, add nothing.
     assert spending([*plans, ((5,), 5)]).sizes == (5, 8, 20)
     assert spending(plans).up_to(10).sizes == (5, 8)
     with pytest.raises(ValueError, match="every plan needs at least one look"):

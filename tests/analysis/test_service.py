@@ -1,4 +1,4 @@
-"""Fairness: Jain's index by its properties, gaps against brute force."""
+"""Fairness: properties of Jain's index, and gaps compared with brute force."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_jain_lies_between_one_nth_and_one_in_any_unit(amounts: list[float], uni
     assert index is not None
     assert 1 / len(amounts) - 1e-9 <= index <= 1 + 1e-9
     assert jain_index([unit * x for x in amounts]) == pytest.approx(index, rel=1e-6)
-    # As many again who get nothing halve it.
+    # As many more clients that receive nothing halve the index.
     assert jain_index([*amounts, *(0.0 for _ in amounts)]) == pytest.approx(index / 2)
 
 
@@ -44,7 +44,10 @@ def test_amounts_are_cut_at_the_span() -> None:
 def gaps(
     streams: list[tuple[int, float, float, float]], beats: dict[int, list[float]]
 ) -> np.ndarray:
-    """Streams: (client, start, end, first byte); beats: client -> bytes of each second from 0."""
+    """Return gaps.
+
+    streams: (client, start, end, first byte). beats: client -> bytes of each second from 0.
+    """
     rows = [(c, i, i + 1, n) for c, amounts in beats.items() for i, n in enumerate(amounts)]
     columns = [np.array(column) for column in zip(*rows, strict=True)] if rows else []
     if not columns:

@@ -1,4 +1,4 @@
-"""Differences that are not normal, and harm that few networks show."""
+"""Differences that are not normally distributed, and harm in few networks."""
 
 from __future__ import annotations
 
@@ -54,7 +54,10 @@ def test_a_p_value_is_worth_no_less_than_it_says(p: float, count: int, both: boo
 def test_skewed_differences_are_called_different_no_more_often_than_stated(
     n: int, level: float
 ) -> None:
-    """Exponential differences, 20,000 times: t alone errs in twice to three times the level."""
+    """The differences are exponential, 20,000 times.
+
+    The t test alone errs two to three times as often.
+    """
     values = np.random.default_rng(n).exponential(size=(6000, n)) - TYPICAL_EXPONENTIAL
     false = np.mean([paired_effect(one).p_different <= level for one in values])
     assert false <= level + 3 * np.sqrt(level * (1 - level) / 6000)
@@ -93,7 +96,7 @@ def test_zeros_are_the_same_and_what_they_may_have_missed_is_told() -> None:
 
 @pytest.mark.parametrize("n", [8, 11])
 def test_from_eight_pairs_on_test_and_interval_ask_signed_ranks_too(n: int) -> None:
-    """One network far off on the other side: t alone is misled by its spread."""
+    """One network is a far outlier on the other side, whose variance misleads the t test alone."""
     rng = np.random.default_rng(n)
     for _ in range(300):
         values = rng.standard_t(2, n) + 0.7

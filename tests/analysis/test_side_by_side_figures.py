@@ -56,7 +56,7 @@ def run(group: Downloads) -> dict[str, ClassData]:
 
 
 def streams(*waits_s: float) -> Downloads:
-    """Streams of 1000 B that get 100 B a second, after a wait."""
+    """Return streams of 1000 B that receive 100 B per second after a wait."""
     group = []
     for wait_s in waits_s:
         times = np.asarray(90.0 + wait_s + np.arange(1, 11), dtype=np.float64)

@@ -1,4 +1,4 @@
-"""Logs that no program wrote so: read in bounded time and memory, or refused with a reason."""
+"""Logs that no program wrote are read in bounded time and memory, or refused with a reason."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ PACKERS: dict[str, Callable[[bytes], bytes]] = {
 
 
 def usual_log() -> LogWriter:
-    """A client with one stream that ended and one that is open."""
+    """Write a client's log with one stream that ended and one that is open."""
     log = LogWriter("client1")
     log.start(240.0)
     first = log.create()
@@ -62,7 +62,7 @@ def require_readable(records: Path) -> None:
 
 @pytest.mark.parametrize("second", [EPOCH - 1, EPOCH + 239, 999_999_999_999])
 def test_a_heartbeat_from_outside_of_its_log_is_malformed(tmp_path: Path, second: int) -> None:
-    """Before the run, before the log's first line, and later than any run lasts."""
+    """The heartbeat is before the run, before the log's first line, or after the end of any run."""
     text = usual_log().text()
     before = f" {EPOCH + 241}.000000 ".encode()
     assert text.count(before) == 1
@@ -100,14 +100,14 @@ def test_a_small_file_that_holds_a_lot_is_refused(
     try:
         with pytest.raises(AnalysisError, match=r"holds more than \S+ MiB, the limit for its size"):
             read_in_batches(path)
-        # A list of a million empty lines is as large as eight times their text.
+        # A list of a million empty lines needs eight times the memory of their text.
         assert tracemalloc.get_traced_memory()[1] < (45e6 if byte == b"\n" else 15e6)
     finally:
         tracemalloc.stop()
 
 
 def test_what_precedes_damage_in_xz_is_sound() -> None:
-    """In small steps, nearly every damaged file gives corrupt lines before it is refused."""
+    """With small steps, nearly every damaged file gives corrupt lines before it is refused."""
     rng = random.Random(7)
     data = b"".join(b"line %d %d\n" % (n, rng.getrandbits(60)) for n in range(4000))
     packed = lzma.compress(data)
@@ -135,7 +135,7 @@ def seconds_to_read(path: Path) -> float:
 
 
 def test_an_endless_line_takes_time_in_proportion(tmp_path: Path) -> None:
-    """Of 64 MB it took 4 s once, and of 256 MB 57 s."""
+    """Reading a line of 64 MB once took 4 s, and one of 256 MB took 57 s."""
     path = tmp_path / "tgen.1000.stdout"
     for size in (2**24, 2**27):
         path.write_bytes(b"a" * size)
@@ -147,7 +147,7 @@ def test_a_line_that_is_too_long_is_malformed(tmp_path: Path) -> None:
     for long in (lines[0] + b"x" * 70_000, b"\0" * 70_000, b"x" * 2**21):
         report = read(tmp_path, b"\n".join([*lines, long, *lines[1:2]]) + b"\n")
         (problem,) = report.problems
-        assert problem.malformed_lines == 2  # and the heartbeat behind it, which comes again
+        assert problem.malformed_lines == 2  # the second one is the repeated heartbeat
         assert problem.examples[0].reason == "the line is longer than 65536 bytes"
         assert problem.examples[0].line == len(lines) + 1
         assert report.lines == len(lines) + 2
@@ -191,7 +191,7 @@ def test_more_streams_than_the_run_has_time_for_are_not_believed(tmp_path: Path)
             assert (report.malformed_lines == 0) == (key == b"stream [id=0,")
 
 
-# What TGen wrote before 1.0, as torproject's OnionPerf kept it until 2020.
+# The format of TGen before 1.0, which torproject's OnionPerf used until 2020.
 OLD = """\
 2019-05-31 00:28:15 1559262495.000000 [message] [tgen-transfer.c:1508] [_tgentransfer_log] \
 [transfer-{what}] transport TCP,975,localhost:127.0.0.1:16764,localhost:127.0.0.1:9000,\
@@ -218,7 +218,7 @@ def test_a_log_of_tgen_before_1_0_is_refused(tmp_path: Path) -> None:
 def test_a_log_of_which_nothing_is_understood_is_refused(
     tmp_path: Path, line: str, lines: int, suffix: str
 ) -> None:
-    """After so many lines as it takes to know."""
+    """Reading stops after as many lines as the decision needs."""
     text = (OTHER + line * (30_000 if lines > 1 else 0)).encode()
     with pytest.raises(AnalysisError, match=rf"only 0 of {lines} lines of .* are understood"):
         read(tmp_path, PACKERS[suffix](text) if suffix else text, suffix)

@@ -1,4 +1,4 @@
-"""Censored distributions against closed forms, brute force and SciPy."""
+"""Censored distributions compared with closed forms, brute force and SciPy."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from scipy import stats
 
 from analysis.measures.survival import CENSORED, EVENT, FAILURE, cumulative_incidence, kaplan_meier
 
-# Few distinct times, so that ties of every kind are common.
+# There are few distinct times, so ties of every kind are common.
 SAMPLES = st.lists(
     st.tuples(st.integers(0, 12).map(float), st.sampled_from([CENSORED, EVENT, FAILURE])),
     min_size=1,

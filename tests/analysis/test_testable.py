@@ -1,4 +1,4 @@
-"""What runs cannot answer, by rule: each way in, and just out."""
+"""Each rule by which runs cannot answer a claim, and cases just outside the rule."""
 
 from __future__ import annotations
 
@@ -95,17 +95,19 @@ def test_the_same_streams_fail_whatever_is_chosen(direction: str) -> None:
         "the same streams time out under both variants at few: 3 streams of 2 clients in 5 "
         "networks, by client and order of start"
     )
-    # The measured effect is reported nevertheless.
+    # The measured effect is still reported.
     assert found.deciding.effect is not None
 
 
 @pytest.mark.parametrize(
     "other",
     [
-        {**TIMED_OUT, "bulk2": ("success", "success")},  # one less
-        {**TIMED_OUT, "bulk3": ("timeout",)},  # one more
-        {"bulk1": ("timeout", "timeout", "open"), "bulk3": ("success", "timeout")},  # another's
-        {**TIMED_OUT, "bulk2": ("timeout", "success")},  # as many, another one
+        {**TIMED_OUT, "bulk2": ("success", "success")},  # one timeout fewer
+        {**TIMED_OUT, "bulk3": ("timeout",)},  # one timeout more
+        # another client's timeout
+        {"bulk1": ("timeout", "timeout", "open"), "bulk3": ("success", "timeout")},
+        # the same number of timeouts, but of another stream
+        {**TIMED_OUT, "bulk2": ("timeout", "success")},
     ],
 )
 def test_one_stream_that_differs_is_for_the_tests(other: Fates) -> None:
@@ -180,7 +182,7 @@ def carried(*levels: str, **other: Sequence[float]) -> Statistics:
 
 
 def times(factors: Sequence[float]) -> list[float]:
-    """What the first variant carries, seed by seed so many times."""
+    """Return the capacity of the first variant in each seed, multiplied by these factors."""
     return [value * factor for value, factor in zip(CARRIED["a"], factors, strict=True)]
 
 

@@ -1,4 +1,4 @@
-"""The line grammar, on real logs and on damaged ones."""
+"""The grammar of log lines, on real logs and on damaged ones."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_times_agree_with_tgentools(path: Path) -> None:
     assert {str(c.stream_id) for c in log.completes} == set(expected)
     for complete in log.completes:
         theirs = expected[str(complete.stream_id)]
-        # tgentools computes in floats of about 1.8e9 s: a quarter of a microsecond is lost.
+        # tgentools computes with floats of about 1.8e9 s, which loses a quarter of a microsecond.
         assert complete.end_us / 1e6 == pytest.approx(theirs["end"], abs=1e-6)
         start_us = complete.end_us - complete.duration_us
         assert start_us / 1e6 == pytest.approx(theirs["start"], abs=1e-6)
@@ -150,7 +150,8 @@ def test_any_truncation_keeps_the_whole_lines(cut: int) -> None:
     *lines, tail = SAMPLE[:cut].split(b"\n")
     log = parse(lines)
     log.feed_tail(tail)
-    # A cut right before a newline leaves a whole data line, which counts; a cut text does not.
+    # A cut just before a newline leaves a complete data line, which counts. A partial line does
+    # not.
     whole = SAMPLE[:cut].count(b"\n")
     complete_tail = tail in SAMPLE.split(b"\n") and tail.endswith(b"]")
     data_lines = parse(SAMPLE.split(b"\n")[: whole + complete_tail])
@@ -167,7 +168,7 @@ GARBAGE = st.one_of(
 ).filter(lambda line: b"\n" not in line)
 
 
-# Behind the first line: a heartbeat that is earlier than the first line is malformed.
+# Garbage goes after the first line, because a heartbeat earlier than the first line is malformed.
 @given(st.lists(st.tuples(st.integers(1, 6), GARBAGE), max_size=12))
 def test_garbage_lines_are_counted_and_hurt_nothing_else(
     garbage: list[tuple[int, bytes]],
@@ -182,7 +183,7 @@ def test_garbage_lines_are_counted_and_hurt_nothing_else(
     assert [c._replace(heartbeats_before=0) for c in log.completes] == [
         c._replace(heartbeats_before=0) for c in clean.completes
     ]
-    # A line cut inside free text still has the form of a line: it is one of the others.
+    # A line that is cut inside free text still has a valid form and counts as an other line.
     assert log.malformed + log.other_lines - clean.other_lines == len(garbage)
     assert len(log.examples) == min(log.malformed, MAX_EXAMPLES)
     for example in log.examples:
@@ -224,7 +225,7 @@ def test_a_stream_ends_once() -> None:
     assert [complete.stream_id for complete in log.completes] == [0, 1]
     assert log.malformed == len(lines) - 1
     assert "stream 0 has ended before" in [example.reason for example in log.examples]
-    # Those that the process accepts as a server may have numbers of their own.
+    # Streams that the process accepts as a server are numbered separately.
     accepted = [line.replace(b"vertexid=stream", b"vertexid=passive-stream") for line in lines]
     assert len(parse([*lines, *accepted]).completes) == 4
 

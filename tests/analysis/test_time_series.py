@@ -1,4 +1,4 @@
-"""Rates over time against naive versions."""
+"""Rates over time compared with naive implementations."""
 
 from __future__ import annotations
 

@@ -48,14 +48,14 @@ def test_bands_are_t_intervals_of_each_quantile(samples: list[list[float]]) -> N
 
 
 def test_a_resolution_widens_the_band() -> None:
-    """Of two simulations: t(1) sqrt((var + sum of resolutions^2 / 12 / 2) / 1), from 0 on."""
+    """The half width is t(1) sqrt((var + sum of resolutions^2 / 12 / 2) / 1), clipped at 0."""
     pairs = np.array([[10.0, 6.0], [20.0, 3.0]])
     found = mean_quantiles([pairs[:1], pairs[1:]], np.array([0.5]))
     assert found is not None
     half = t_quantile(0.975, 1.0) * math.sqrt(25.0 + (36.0 + 9.0) / 12 / 2)
     assert found.mean.tolist() == [15.0]
     assert found.high[0] == pytest.approx(15.0 + half)
-    # The value at a share has its own resolution with it.
+    # The value at a quantile has the resolution of its simulation.
     three = np.array([[2.0, 7.0], [1.0, 5.0], [3.0, 9.0]])
     assert lower_quantiles(three, np.array([0.0, 0.5, 1.0]))[:, 1].tolist() == [5.0, 7.0, 9.0]
 
@@ -71,7 +71,7 @@ def test_a_simulation_without_a_value_is_left_out_and_one_has_no_band() -> None:
 
 
 def metrics_file(folder: Path) -> Path:
-    """A small tor_metrics file; its numbers are made up."""
+    """Write a small tor_metrics file with invented numbers."""
     rng = np.random.default_rng(7)
     path = folder / "tor_metrics_2026-01-01--2026-01-31.json"
     content = {
@@ -123,7 +123,7 @@ def test_invalid_measurements_are_refused(tmp_path: Path, content: object, what:
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two variants, three seeds: the second one is slower by a fifth."""
+    """Write a store of two variants and three seeds. The second variant is slower by a fifth."""
     folder = tmp_path_factory.mktemp("tornet-figures")
     for variant, slow in (("ewma", 1.0), ("swrr", 1.2)):
         for seed in SEEDS:
@@ -207,7 +207,7 @@ def test_a_figure_is_drawn_and_the_same_data_give_the_same_bytes(
 
 
 def rows_of(paths: WrittenFigure, quantity: str, variant: str) -> list[dict[str, str]]:
-    """The lines of one curve of perf clients to exits."""
+    """Return the lines of one curve of perf clients to exits."""
     with paths.path("csv").open(encoding="utf-8") as lines:
         return [
             row
@@ -217,7 +217,10 @@ def rows_of(paths: WrittenFigure, quantity: str, variant: str) -> list[dict[str,
 
 
 def test_error_rates_are_drawn_with_their_resolution(store: Path, tmp_path: Path) -> None:
-    """As `tornettools plot` does: each client twice, and what its downloads cannot tell apart."""
+    """As in `tornettools plot`, each client counts twice.
+
+    The resolution is the share of one download.
+    """
     study = study_of(store)
     paths = drawn(study, store, "perf-goodput", tmp_path / "a")
     rows = rows_of(paths, "error_rate", "ewma")

@@ -1,4 +1,4 @@
-"""Grades: what gives which, corrections, and data that says nothing."""
+"""Grades and their rules, corrections, and data without information."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_the_first_endpoint_has_half_of_the_level_and_passes_it_on() -> None:
     assert equal is not None
     assert p is not None
     assert p == pytest.approx(equal * 2 / 3)
-    # The second gets the weight of the first, and is one of two then.
+    # The second endpoint gets the first one's weight, and is then one of two.
     assert found["second"].p_different == found["third"].p_different == pytest.approx(p)
     assert endpoint_weights(1) == [1.0]
 
@@ -131,7 +131,7 @@ def test_the_family_is_corrected_for() -> None:
         f"other {i}": Paired([1.0, 1.2, 0.8], [1.0] * 3, FIVE) for i in range(int(0.05 / p) + 1)
     }
     assert decide({"it": sides, **many})["it"].grade is Grade.SUGGESTED
-    # One that cannot be tested still counts.
+    # An endpoint that cannot be tested still counts in the correction.
     lost: dict[str, Sides] = {name: Paired([None], [1.0], FIVE) for name in many}
     assert decide({"it": sides, **lost})["it"].grade is Grade.SUGGESTED
 
@@ -184,7 +184,10 @@ def test_never_nan_and_always_a_grade(family: list[Any]) -> None:
 
 
 def test_metrics_that_are_equivalent_are_still_open_as_to_a_difference() -> None:
-    """Holm steps through both kinds by themselves, so seeds are asked for at the level of each."""
+    """Holm's steps are separate for differences and equivalence.
+
+    The number of seeds uses each level.
+    """
     open_one = Paired(1.0 + np.tile([0.105, -0.035], 10), np.ones(20), FIVE, "lower", 1e-6)
     alike = {
         f"alike {n}": Paired(1.0 + np.tile([1e-4, -1e-4], 10), np.ones(20), FIVE, "lower", 1e-6)

@@ -1,4 +1,4 @@
-"""Synthetic runs of a network of tornettools: OnionTrace's and TGen's logs with known contents."""
+"""Synthetic runs of a tornettools network: OnionTrace's and TGen's logs with known contents."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ STOP_S = 2000
 
 
 def stamp(time_us: int) -> str:
-    """The first three words of a line, at microseconds of simulated time."""
+    """Return the first three words of a line at these microseconds of simulated time."""
     seconds, micros = divmod(EPOCH * 1_000_000 + time_us, 1_000_000)
     text = np.datetime64(seconds, "s").astype(str).replace("T", " ")
     return f"{text} {seconds}.{micros:06d}"
@@ -23,7 +23,7 @@ def stamp(time_us: int) -> str:
 
 @dataclass
 class OnionTraceWriter:
-    """Lines of one OnionTrace. Times are microseconds of simulated time."""
+    """Writes lines of one OnionTrace. Times are microseconds of simulated time."""
 
     host: str
     lines: list[str] = field(default_factory=list)
@@ -69,7 +69,10 @@ class OnionTraceWriter:
 
 
 def perf_log(host: str, rng: np.random.Generator, *, slow: float = 1.0) -> bytes:
-    """A perf client that fetches one of the three sizes each minute; some fetches time out."""
+    """Return the log of a perf client that fetches one of the three sizes each minute.
+
+    Some fetches time out.
+    """
     log = LogWriter(host)
     log.start(240.0)
     for minute in range(5, STOP_S // 60):
@@ -111,7 +114,7 @@ def perf_log(host: str, rng: np.random.Generator, *, slow: float = 1.0) -> bytes
 
 
 def circuits_log(host: str, rng: np.random.Generator, *, relay: bool, slow: float = 1.0) -> bytes:
-    """OnionTrace of a relay, which has bytes each second, or of a client, which has circuits."""
+    """Return OnionTrace's log of a relay (bytes each second) or of a client (circuits)."""
     log = OnionTraceWriter(host)
     log.start(241_000_000)
     for second in range(250, STOP_S):
@@ -138,7 +141,7 @@ RELAYS = {"4uthority1": "authority", "relay1exitguard": "exitguard", "relay2midd
 
 
 def write_tornet_run(run: Path, seed: int, slow: float = 1.0) -> None:
-    """A whole run directory; a seed draws the same streams for any ``slow``."""
+    """Write a whole run directory. A seed draws the same streams for any ``slow``."""
     hosts = {}
     for number, host in enumerate([*CLIENTS, *RELAYS]):
         rng = np.random.default_rng([seed, number])

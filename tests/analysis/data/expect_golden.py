@@ -19,7 +19,7 @@ from tgentools.analysis import Analysis  # type: ignore[import-not-found]
 
 
 def read(path: Path) -> dict[str, Any]:
-    """tgentools' streams of one log."""
+    """Return tgentools' streams of one log."""
     text = path.read_bytes()
     if path.suffix == ".gz":
         text = gzip.decompress(text)

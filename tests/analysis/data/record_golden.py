@@ -2,7 +2,7 @@
 
     python record_golden.py PATH_TO_TGEN OUTPUT_DIRECTORY
 
-TGENHOSTNAME gives each process a name of its own, so the logs do not name the machine. A small
+TGENHOSTNAME names each process, so the logs do not contain the machine's name. A small
 SOCKS5 proxy between client and server shapes the traffic: it can be slow, fall silent after some
 bytes, never answer, refuse, or hang up. Times differ from one recording to the next, so the tests
 compare them with golden/tgentools.json (expect_golden.py makes it with tgentools) and state by hand
@@ -28,7 +28,7 @@ HEAD = """<?xml version='1.0' encoding='utf-8'?>
 
 
 def graphml(nodes: dict[str, dict[str, str]], edges: list[tuple[str, str]]) -> str:
-    """TGen configuration graph with the given nodes (name -> attributes) and edges."""
+    """Return a TGen configuration graph with the given nodes (name -> attributes) and edges."""
     names = sorted({key for attributes in nodes.values() for key in attributes})
     keys = "\n".join(
         f'  <key attr.name="{name}" attr.type="string" for="node" id="{name}" />' for name in names
@@ -44,7 +44,7 @@ def graphml(nodes: dict[str, dict[str, str]], edges: list[tuple[str, str]]) -> s
 
 
 class Proxy:
-    """A SOCKS5 proxy that misbehaves as told."""
+    """A SOCKS5 proxy that misbehaves as configured."""
 
     def __init__(
         self,
@@ -125,7 +125,7 @@ async def client(
     pause: str = "1 second",
     parallel: int = 1,
 ) -> None:
-    """Run one client to its end, or kill it after ``kill_after_s``; its stdout is the log."""
+    """Run one client to its end, or kill it after ``kill_after_s``. Its stdout is the log."""
     streams = [f"stream{i}" for i in range(parallel)] if parallel > 1 else ["stream"]
     nodes = {
         "start": {"loglevel": "message", "heartbeat": "1 second", "time": "1 second", **start},
