@@ -1,8 +1,7 @@
-"""A checkout of a test's own, and what a user does in one.
+"""A separate checkout for a test, and the commands that users run in it.
 
-Its code is a copy and its experiments and patches are the shipped ones; finished builds (and keys
-that were drawn) are shared with the checkout that the tests are started from. Runs, results and
-everything else are its own, and there are none yet.
+It has a copy of the code, and the shipped experiments and patches. It shares finished builds and
+generated keys with the checkout in which the tests run. It has no runs and results.
 """
 
 from __future__ import annotations
@@ -26,12 +25,12 @@ CONTENDED = DATA / "contended.yaml"
 KILLED = DATA / "killed.yaml"
 CODE = ("analysis", "onionlab")
 SHIPPED = ("configs", "experiments", "libtorrent-patches", "requirements.lock", "tor-patches")
-# A command may have to build Tor and the embedded engine's kernel first.
+# A command may first have to build Tor and the embedded engine's kernel.
 BUILD_LIMIT_S = 2400
 
 
 def share_builds(root: Path) -> None:
-    """Let a root use the builds that are finished, and add to them, but nothing else of build/."""
+    """Let a root use finished builds and add to them. The rest of build/ is not shared."""
     (root / "build").mkdir()
     for name in FINISHED_BUILDS:
         (REPOSITORY / "build" / name).mkdir(parents=True, exist_ok=True)
@@ -39,7 +38,7 @@ def share_builds(root: Path) -> None:
 
 
 def ship(root: Path) -> None:
-    """Put the files into a root that come with the code."""
+    """Copy the files that are shipped with the code into a root."""
     for name in SHIPPED:
         (root / name).symlink_to(REPOSITORY / name)
 
@@ -49,7 +48,7 @@ class Checkout:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        # Other processes compile modules meanwhile, and rename what they have made.
+        # Other processes may compile modules at the same time and rename the results.
         unfinished = shutil.ignore_patterns("*.pyc.*")
         for name in CODE:
             shutil.copytree(REPOSITORY / name, root / name, ignore=unfinished)
@@ -74,7 +73,7 @@ class Checkout:
         )
 
     def start(self, *arguments: str) -> subprocess.Popen[bytes]:
-        """Start a command whose words nobody reads."""
+        """Start a command and discard its output."""
         return subprocess.Popen(
             [sys.executable, "-m", "onionlab", *arguments],
             cwd=self.root,
@@ -85,22 +84,22 @@ class Checkout:
 
     @property
     def _environment(self) -> dict[str, str]:
-        # The workflow's jobs start elsewhere, and would find the code that is installed.
+        # The workflow's jobs run in another folder and would otherwise import the installed code.
         return {**os.environ, "PYTHONPATH": str(self.root)}
 
     def run_names(self, name: str) -> list[str]:
-        """The names of the runs that an experiment's plan holds."""
+        """Return the names of the runs in an experiment's plan."""
         plan = json.loads((self.results(name) / "plan.json").read_text())
         return [str(run["run_id"]) for run in plan["runs"]]
 
     def remove_run(self, run_id: str) -> None:
-        """Remove a run, whatever its state."""
+        """Remove a run in any state."""
         for place in (self.store.run(run_id), self.store.partial(run_id)):
             shutil.rmtree(place, ignore_errors=True)
         shutil.rmtree(self.store.failed(run_id), ignore_errors=True)
 
     def record_hashes(self, run_id: str) -> dict[str, str]:
-        """SHA-256 of each file of a run's records, by its name."""
+        """Return the SHA-256 of each file of a run's records, by name."""
         return {
             path.name: hashlib.sha256(path.read_bytes()).hexdigest()
             for path in sorted(self.store.run(run_id).glob("records-*/*"))
@@ -110,12 +109,12 @@ class Checkout:
 
 
 def arguments(engine: str, variant: str = "rr", experiment: Path = TINY) -> list[str]:
-    """The words of a command that ask for one run of an experiment."""
+    """Return the arguments of a command for one run of an experiment."""
     return [str(experiment), "--variants", variant, "--engine", engine]
 
 
 def processes_below(directory: Path) -> list[str]:
-    """Processes that work below a directory."""
+    """Return the processes whose working directory is below a directory."""
     found = []
     for entry in Path("/proc").iterdir():
         try:

@@ -1,4 +1,4 @@
-"""Fixtures of several tests of the harness."""
+"""Fixtures for several tests of the harness."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def repository() -> Path:
 
 @pytest.fixture
 def shadow_engine() -> ShadowEngine:
-    """Shadow's engine as it would be with that version installed; it cannot run, only configure."""
+    """Return a configured Shadow engine of a certain version. It cannot run."""
     engine = ShadowEngine.__new__(ShadowEngine)
     engine._shadow = Tool(Path("/nonexistent/shadow"), "3.3.0", "f1b2cacf2", "00")
     engine._tgen = Tool(Path("/nonexistent/tgen"), "1.1.2", None, "01")
@@ -29,7 +29,7 @@ def shadow_engine() -> ShadowEngine:
 
 @pytest.fixture(scope="session")
 def real_shadow() -> None:
-    """Skips a test, by name, where Shadow or TGen is missing."""
+    """Skip a test if Shadow or TGen is missing."""
     try:
         find_shadow()
         find_tgen()
@@ -39,6 +39,6 @@ def real_shadow() -> None:
 
 @pytest.fixture
 def engine(request: pytest.FixtureRequest) -> str:
-    """The engine of that name, its kernel built; skips the test, by name, where it is missing."""
+    """Return the engine, with its kernel built. Skip the test if the engine is missing."""
     request.getfixturevalue({"shadow": "real_shadow", "uml": "uml_kernel"}[request.param])
     return str(request.param)

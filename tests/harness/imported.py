@@ -1,4 +1,4 @@
-"""A checkout with an imported network that runs in seconds, and the experiment on it."""
+"""A checkout with an imported network that runs in seconds, and its experiment."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from .checkout import REPOSITORY, Checkout
 
 NAME = "imported"
 OF_THE_MACHINE = ("manifest.json", "uml.log", "free.log", "uml.result.json")
-"""Files of a run on the embedded engine that tell of the machine that it was made on."""
+"""Files of a run on the embedded engine that depend on the machine."""
 
 
 def import_network(checkout: Checkout, directory: Path) -> None:
-    """Import one network, with what its import writes as experiment.
+    """Import one network, and write the experiment that the import command writes.
 
-    Without OnionTrace, which the network has, where it is not installed.
+    OnionTrace is left out of the network if it is not installed.
     """
-    # Its own, since an import writes there.
+    # An import writes into this folder, so it is a copy.
     experiments = checkout.root / "experiments"
     experiments.unlink()
     shutil.copytree(REPOSITORY / "experiments", experiments)
@@ -45,7 +45,7 @@ def words(verb: str, engine: str, *more: str) -> list[str]:
 
 
 def the_run(checkout: Checkout) -> str:
-    """Its name, once it is planned."""
+    """Return the name of the only run; it has to be planned."""
     (run_id,) = checkout.run_names(NAME)
     return run_id
 

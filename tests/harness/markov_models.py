@@ -1,4 +1,4 @@
-"""Three small Markov models, and what a client that plays them has to send and receive."""
+"""Three small Markov models, and the bytes that a client with them has to send and receive."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from onionlab.engines.uml.traffic.draws import GlibRandom
 from onionlab.engines.uml.traffic.markov_model import Event, parse_model
 from onionlab.engines.uml.traffic.markov_walk import PACKET_BYTES, MarkovWalk
 
-# A flow every one to three seconds, with one stream each: so its seeds come in one order only.
+# Every one to three seconds a flow with one stream starts, so streams get their seeds in a fixed
+# order.
 FLOW = model_graphml(
     ("s0", "s1"),
     [to("s0", "s1"), to("s1", "s1"), emits("s1", "+", "uniform", low=1e6, high=3e6)],
@@ -41,7 +42,7 @@ MODELS = {"flow": FLOW, "stream": STREAM, "packet": PACKET}
 
 
 def write_models(folder: Path) -> dict[str, str]:
-    """Write the three files into a folder; returns a class's keys for them, with that folder's."""
+    """Write the three files into a folder. Return the keys of a client class that refer to them."""
     folder.mkdir(parents=True, exist_ok=True)
     for kind, text in MODELS.items():
         (folder / f"{kind}.graphml").write_text(text)
@@ -49,20 +50,20 @@ def write_models(folder: Path) -> dict[str, str]:
 
 
 def seed_of(graph: bytes) -> int:
-    """`markovmodelseed` of a client's graph."""
+    """Return `markovmodelseed` of a client's graph."""
     (key,) = re.findall(rb'id="(\w+)" for="node" attr.name="markovmodelseed"', graph)
     (seed,) = re.findall(rb'<data key="%s">(\d+)</data>' % key, graph)
     return int(seed)
 
 
 def drawn_streams(model_seed: int, count: int) -> list[tuple[int, int]]:
-    """Payload sent and received, in bytes, of a client's first streams, as its seed has them."""
+    """Return payload sent and received, in bytes, of a client's first streams by its seed."""
     packets = parse_model("packet.graphml", PACKET.encode())
     seeds = GlibRandom(model_seed)
-    seeds.integer()  # of the flow model
+    seeds.integer()  # seed of the flow model
     found = []
     for _ in range(count):
-        seeds.integer()  # of the stream model
+        seeds.integer()  # seed of the stream model
         walk = MarkovWalk(packets, seeds.integer())
         sent = dict.fromkeys(Event, 0)
         while not walk.ended:
@@ -72,7 +73,7 @@ def drawn_streams(model_seed: int, count: int) -> list[tuple[int, int]]:
 
 
 def logged_streams(log: str, count: int) -> list[tuple[int, int] | None]:
-    """The same from TGen's log or the driver's; None where a stream did not succeed."""
+    """Return the same from TGen's or the driver's log. The value is None if a stream failed."""
     counts = r"payload-bytes-recv=(\d+),payload-bytes-send=(\d+)"
     lines = re.findall(rf"\[stream-success\].*stream \[id=(\d+),.*{counts}", log)
     by_id = {int(number): (int(sent), int(got)) for number, got, sent in lines}

@@ -1,4 +1,4 @@
-"""SEEDS=auto: when it goes on, when it stops, and what it says."""
+"""SEEDS=auto: when it adds seeds, when it stops, and its messages."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .test_engine_comparison import study
 
 
 class Bench:
-    """Stands in for planning and running; the runs' statistics come from ``ratio`` and ``sd``."""
+    """Replaces planning and running. Statistics of the runs depend on ``ratio`` and ``sd``."""
 
     def __init__(self, tmp_path: Path, ratio: float, sd: float, missing: bool = False) -> None:
         self.tmp_path = tmp_path

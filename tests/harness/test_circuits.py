@@ -31,7 +31,7 @@ GOOD = [NOISE, attached(7), attached(7, 15), PATH, PATH]
 
 def test_two_streams_on_one_circuit() -> None:
     assert WANTED.find_problem(GOOD) is None
-    # Directory requests have circuits of their own; a path is told more than once.
+    # Directory requests use internal circuits, and Tor may log a path repeatedly.
     own = f"{STAMP}connection_ap_handshake_send_begin(): Address/port sent, ap socket -1"
     internal = f"{STAMP}internal circ (length 1): ${OTHER}(open)"
     assert WANTED.find_problem([*GOOD, f"{own}, n_circ_id 9", internal, PATH]) is None
@@ -49,7 +49,7 @@ def test_two_streams_on_one_circuit() -> None:
         ([*GOOD[:3], *[connected(GUARD, EXIT)] * 2], "2 hops instead of 3"),
         ([*GOOD[:3], *[connected(GUARD, OTHER, EXIT)] * 2], "hop 2 of the circuit"),
         ([*GOOD[:3], *[connected(GUARD, MIDDLE, EXIT, state="closed")] * 2], "0 hops"),
-        # A log that is cut within a line.
+        # The last line of the log is cut.
         ([*GOOD[:4], PATH[:-60]], "2 different paths"),
     ],
 )

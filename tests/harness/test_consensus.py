@@ -1,4 +1,4 @@
-"""Distributions of capacity from a consensus of Tor."""
+"""Import distributions of capacity from a Tor consensus."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def document(relays: list[Relay], flavour: str = "ns") -> str:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A checkout with the shipped distributions."""
+    """Return a checkout with the shipped distributions."""
     (tmp_path / "configs").mkdir()
     for name in ("relay-capacity.yaml", "regions.yaml"):
         (tmp_path / "configs" / name).write_bytes((REPOSITORY / "configs" / name).read_bytes())
@@ -103,7 +103,7 @@ def test_every_relay_is_somewhere(drawn: list[tuple[set[str], int]], flavour: st
 
 
 def test_other_line_ends_and_compression(root: Path) -> None:
-    """The first as in stem's cached-microdesc-consensus_with_carriage_returns."""
+    """The line ends are those of stem's cached-microdesc-consensus_with_carriage_returns."""
     expected = read_consensus(document(RELAYS).encode())
     source = root / "consensus.xz"
     source.write_bytes(lzma.compress(document(RELAYS).replace("\n", "\r\n").encode()))
@@ -116,7 +116,7 @@ def test_other_line_ends_and_compression(root: Path) -> None:
 @given(st.integers(0, len(document(RELAYS).encode()) - 1), st.binary(max_size=4))
 def test_a_damaged_document_is_read_or_refused(place: int, change: bytes) -> None:
     content = document(RELAYS).encode()
-    with pytest.raises(ConsensusError):  # One that is cut short.
+    with pytest.raises(ConsensusError):  # A consensus that is cut.
         read_consensus(content[: min(place, content.index(b"directory-footer"))])
     try:
         consensus = read_consensus(content[:place] + change + content[place + len(change) :])
@@ -157,7 +157,7 @@ def test_relays_can_be_drawn_from_it(root: Path) -> None:
     _, path = import_consensus(root, source, "july")
     assert path == root / "configs" / "relay-capacity" / "july.yaml"
     assert "july-guard" in (known_capacities(root) or ())
-    # A kB/s is 8000 bit/s, to the bit.
+    # One kB/s is exactly 8000 bit/s.
     assert load_relays(root, "july-guard") == (SourceRelay(256 * 8000), SourceRelay(70_000 * 8000))
     assert load_relays(root, "july-middle") == (SourceRelay(8000), SourceRelay(24_000))
     assert load_relays(root, "middle") == load_relays(REPOSITORY, "middle")

@@ -19,7 +19,7 @@ from onionlab.runs import cpus
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 NOBODY = 65534
-# Other Pythons than the one of these tests need its psutil.
+# Python processes of other users need the psutil of the tests' environment.
 PYTHONPATH = f"{REPOSITORY}:{Path(psutil.__file__).parents[1]}"
 
 # Reserves CPUs with locks in the folder argv[1], and prints their numbers.
@@ -37,14 +37,14 @@ with cpus.reserve_cpus(int(sys.argv[2]), sys.argv[3], lambda: print("waits", flu
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with the permissions of /run/lock, for the locks of this test."""
+    """Return a folder for this test's locks, with the permissions of /run/lock."""
     folder = tmp_path / "lock"
     folder.mkdir()
     folder.chmod(0o1777)
     monkeypatch.delenv(cpus.FOLDER_VARIABLE)
     monkeypatch.setattr(cpus, "SHARED_FOLDERS", (folder,))
     monkeypatch.setattr(cpus, "RETRY_INTERVAL_S", 0.05)
-    # The load of the machine must not change which CPU is chosen.
+    # Otherwise the machine's load would change which CPU is chosen.
     monkeypatch.setattr(cpus, "BUSY_PERCENT", 1000)
     return folder
 
@@ -132,7 +132,10 @@ def test_processes_get_a_cpu_in_the_order_of_arrival(place: Path) -> None:
 
 @pytest.fixture
 def as_nobody() -> list[str]:
-    """The start of a command that runs Python as another user; skips the test without one."""
+    """Return the start of a command that runs Python as another user.
+
+    Skip the test if this is impossible.
+    """
     if os.getuid() != 0:
         pytest.skip("needs root: acts as a second user")
     words = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]

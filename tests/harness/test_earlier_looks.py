@@ -1,4 +1,4 @@
-"""Earlier looks at the runs of a study are kept, and nothing else."""
+"""Earlier interim analyses of a study are remembered."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Bench:
         self.store = Store(folder / "runs")
 
     def plan(self, seeds: int, looks: Looks | None = None, name: str = "run") -> Looks | None:
-        """As ``make_plan`` does: ask what was before, write the study; the looks that it gets."""
+        """Do what ``make_plan`` does: read earlier looks, write the study, and return its looks."""
         made = [PlannedRun(f"{name}{n}", "quick", "ewma", n) for n in range(1, seeds + 1)]
         found = with_earlier_looks(self.study, self.store, made, looks)
         runs = tuple(
@@ -37,7 +37,7 @@ class Bench:
         return load_study(self.study).looks
 
     def run(self) -> None:
-        """Make the runs of the present study."""
+        """Make the runs of the current study."""
         for run in load_study(self.study).runs:
             self.store.run(run.run_id).mkdir(parents=True, exist_ok=True)
             (self.store.run(run.run_id) / MANIFEST).write_text("{}")
@@ -54,7 +54,7 @@ def test_more_seeds_are_a_further_look(bench: Bench) -> None:
     assert bench.plan(5) is None
     assert bench.plan(8) == Looks((8,), 8, (PlannedLooks((5,), 5),))
     bench.run()
-    # Again the same: no further look; and fewer are none.
+    # Repeating a plan adds no look, and neither does a plan with fewer seeds.
     assert bench.plan(8) == Looks((8,), 8, (PlannedLooks((5,), 5),))
     third = bench.plan(20)
     assert third == Looks((20,), 20, (PlannedLooks((5,), 5), PlannedLooks((8,), 8)))
@@ -62,7 +62,7 @@ def test_more_seeds_are_a_further_look(bench: Bench) -> None:
 
 
 def test_one_seed_is_no_look(bench: Bench) -> None:
-    """It judges nothing, so that nothing of the error rate is spent."""
+    """One seed is not tested, so no part of the error rate is spent."""
     assert bench.plan(1) is None
     bench.run()
     assert bench.plan(3) is None
@@ -79,18 +79,18 @@ def test_parts_remember_each_ones_looks() -> None:
     together = looks_together([one, other], 7)
     assert together == looks_together([other, one], 7)
     assert together == Looks((7,), 7, (*before, PlannedLooks((3,), 9)))
-    # Several looks at a part that grew are no one look.
+    # A part that grew over several looks does not count as a single look.
     grown = Looks((3, 4), 9)
     assert looks_together([grown, None], 6) == Looks((6,), 6, (PlannedLooks((3, 4), 9),))
     assert looks_together([grown, grown], 4) == Looks((4,), 4, (PlannedLooks((3, 4), 9),))
-    # However many files they come in.
+    # The number of files does not matter.
     assert looks_together([looks_together([one, None], 4), other], 7) == together
 
 
 def test_a_raised_budget_remembers_the_first(bench: Bench) -> None:
     assert bench.plan(3, Looks((3,), 10)) == Looks((3,), 10)
     bench.run()
-    # The same plan goes on.
+    # An interrupted plan is repeated.
     assert bench.plan(4, Looks((3, 4), 10)) == Looks((3, 4), 10)
     bench.run()
     raised = bench.plan(3, Looks((3,), 20))

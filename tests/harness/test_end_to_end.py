@@ -1,4 +1,4 @@
-"""The whole way, as a user goes it: on the real Shadow, and with a Shadow that fails."""
+"""Complete runs, as a user makes them, on the real Shadow, and with a Shadow that fails."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_an_experiment_from_the_command_to_its_report(
     assert done.stdout.splitlines()[-1] == str(results / "report.html")
     (run_id,) = checkout.run_names("tiny")
     manifest = json.loads(checkout.store.manifest(run_id).read_text())
-    # Every Tor of the run said so: 3 authorities, 4 relays, 5 clients.
+    # All Tor processes of the run logged it: 3 authorities, 4 relays, 5 clients.
     assert manifest["proofs"] == {"Circuit policy in use: RR.": 12}
     assert manifest["cpu_s"] > 1
     assert manifest["peak_memory_bytes"] > 50e6
@@ -60,7 +60,7 @@ def test_an_experiment_from_the_command_to_its_report(
 @pytest.mark.tor
 @ENGINES
 def test_a_wrong_proof_ends_the_run_when_it_is_logged(engine: str, checkout: Checkout) -> None:
-    """Not at its end."""
+    """The run ends at that moment, not at its regular end."""
     patches = checkout.root / "tor-patches"
     shipped = patches.resolve()
     patches.unlink()
@@ -89,7 +89,7 @@ def test_a_wrong_proof_ends_the_run_when_it_is_logged(engine: str, checkout: Che
 @pytest.mark.uml
 @pytest.mark.parametrize("engine", ["uml"], indirect=True)
 def test_watching_changes_nothing(engine: str, checkout: Checkout) -> None:
-    """The guest itself returns what its hosts print: writing a file would delay every Tor."""
+    """The guest passes its hosts' output on itself, since writing to a file would delay Tor."""
     hashes = []
     for changed in ({}, {"rundir/compose.py": WATCHED, "runs/runner.py": LOOK}):
         for name, (text, other) in changed.items():
@@ -114,14 +114,14 @@ def test_watching_changes_nothing(engine: str, checkout: Checkout) -> None:
 def test_a_killed_experiment_is_finished_by_the_same_command(
     engine: str, checkout: Checkout
 ) -> None:
-    """On Shadow; test_kills.py has the embedded engine, and more kinds of kills."""
+    """This test uses Shadow. test_kills.py covers the embedded engine, and more kinds of kills."""
     done = checkout.onionlab("experiment", *arguments(engine))
     assert done.returncode == 0, done.stdout + done.stderr
     (run_id,) = checkout.run_names("tiny")
     hashes = checkout.record_hashes(run_id)
     assert len(hashes) == 3
 
-    # Killed in the middle, nothing is left running and nothing passes for a run ...
+    # After the kill no process is left and no run counts as finished ...
     checkout.remove_run(run_id)
     partial = checkout.store.partial(run_id)
     command = checkout.start("experiment", *arguments(engine))
@@ -139,7 +139,7 @@ def test_a_killed_experiment_is_finished_by_the_same_command(
         time.sleep(0.5)
     assert not checkout.store.is_finished(run_id)
 
-    # ... and the same command finishes it, with the same records to the byte.
+    # ... and the same command finishes it, with byte-identical records.
     done = checkout.onionlab("experiment", *arguments(engine))
     assert done.returncode == 0, done.stdout + done.stderr
     assert checkout.record_hashes(run_id) == hashes
@@ -149,7 +149,7 @@ def test_a_killed_experiment_is_finished_by_the_same_command(
 @pytest.mark.uml
 @pytest.mark.tor
 def test_a_policy_shares_a_full_connection(checkout: Checkout) -> None:
-    """Two downloads, one circuit each, through the same relays and a narrow connection."""
+    """There are two downloads on a circuit each, through the same relays and a narrow link."""
     done = checkout.onionlab("run", str(CONTENDED), "--variants", "rr,ewma", "--engine", "uml")
     assert done.returncode == 0, done.stdout + done.stderr
     plan = read_plan(checkout.results(CONTENDED.stem) / "plan.json")
@@ -161,14 +161,17 @@ def test_a_policy_shares_a_full_connection(checkout: Checkout) -> None:
         downloads = beats[beats["class"].eq("bulk") & measured]
         read_bytes = downloads.groupby("client", observed=True)["bytes_read"].sum()
         assert len(read_bytes) == 2
-        # Taking turns is exact; EWMA's turns are those of its half-life.
+        # RR shares the link exactly. EWMA's shares depend on its half-life.
         least_share = {"rr": 0.99, "ewma": 0.8}[run.variant]
         assert read_bytes.min() / read_bytes.max() > least_share
 
 
 @pytest.fixture
 def failing_tools(tmp_path: Path) -> list[str]:
-    """A Shadow that ends in the middle, and a TGen; both tell versions as the real ones do."""
+    """Install a Shadow that fails during a run, and a TGen.
+
+    Both print versions like the real ones.
+    """
     shadow, tgen = tmp_path / "shadow", tmp_path / "tgen"
     shadow.write_text(
         "#!/bin/sh\n"
@@ -203,7 +206,7 @@ def test_a_shadow_that_fails_gives_one_clear_error_and_keeps_what_there_was(
     assert (failed / "shadow.log").exists()
     assert (failed / "shadow.config.yaml").exists()
     assert not checkout.store.is_finished(run_id)
-    # An earlier report stays, and is called so.
+    # An earlier report is kept, and the message says that it is an earlier one.
     assert (results / "report.html").read_text() == "of other runs"
     assert done.stderr.splitlines()[-1] == f"{results}/report.html is that of an earlier command"
 

@@ -31,12 +31,12 @@ from onionlab.runs.provenance import host_facts
 from .checkout import ship
 
 NETWORKS, RUNS, TORS, STOP_S = 7, 21, 19, 255.0
-"""Of `quick`."""
+"""Constants of the experiment `quick`."""
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A checkout in which nothing was run."""
+    """Return a checkout without runs."""
     ship(tmp_path)
     return tmp_path
 
@@ -70,7 +70,7 @@ def test_every_run_is_counted(root: Path) -> None:
 
 
 def test_a_run_of_two_experiments_is_counted_once(root: Path) -> None:
-    # Both compare swrr-linear in the same network.
+    # Both requests compare swrr-linear in the same network.
     asked = [request(name, seeds=2, scale=0.1) for name in ("swrr-5mid", "weights-5mid")]
     found = estimate(root, *asked)
     assert found.runs == found.missing == 2 * (3 + 3 - 1)
@@ -102,7 +102,7 @@ def test_a_request_that_cannot_be_run_is_rejected(root: Path, asked: Request, me
         estimate(root, asked)
 
 
-# Runs side by side
+# Parallel runs
 
 
 def test_no_more_runs_go_side_by_side_than_there_are_cpus(root: Path) -> None:
@@ -121,7 +121,7 @@ def test_no_more_runs_go_side_by_side_than_fit_into_memory(
             estimate_module, "available_memory_bytes", lambda available=available: int(available)
         )
         assert estimate(root, request(), jobs=None).concurrent == runs
-    # The memory of other machines is not known.
+    # The memory of nodes is not known.
     assert Estimator(root, max_jobs=5).estimate([request()]).concurrent == 5
 
 
@@ -162,7 +162,7 @@ def finish(
 
 
 class FakeBench:
-    """Composes runs whose identities are known."""
+    """Composes runs with known identities."""
 
     programs = engine = None
 
@@ -190,7 +190,7 @@ def test_finished_runs_are_not_made_again(root: Path, bench: FakeBench) -> None:
         finish(root, "rr", seed)
     found = estimate(root, request())
     assert (found.runs, found.missing) == (RUNS, RUNS - 2)
-    # The second one is not composed: its programs are the same.
+    # The second run is not composed, since its programs are the same.
     assert bench.composed == [("rr", 1)]
     for variant, seed in itertools.product(("rr", "ewma", "swrr-linear"), range(1, NETWORKS + 1)):
         if variant != "rr" or seed > 2:
@@ -240,7 +240,7 @@ def test_finished_runs_of_a_level_give_its_cost(root: Path, bench: FakeBench) ->
     assert cost.expected.memory_bytes == pytest.approx(2**28)
     assert cost.expected.disk_bytes == pytest.approx(1.6e6)
     assert cost.memory_bytes > 1.4 * 2**28
-    # A larger network of the level is scaled from them.
+    # The cost of a larger network of the level is scaled from these runs.
     double = run_cost(root, request(scale=2.0), RR)
     assert double.expected.cpu_s == pytest.approx(100 * 33 / TORS, rel=0.1)
 
@@ -301,7 +301,7 @@ def test_the_split_comes_from_the_spreads_of_finished_runs(root: Path) -> None:
         "interval of web time_to_320kib_p50_s)"
     )
     assert spreads == "spread between networks 0.1, within them 0.2"
-    # Spreads at one scale say nothing about another.
+    # Spreads measured at one scale do not apply to another one.
     assert len(split_rows(root, resolve_request(root, request(seeds=10, scale=0.5)))) == 1
     assert split_rows(root, resolve_request(root, request(seeds=1))) == []
 

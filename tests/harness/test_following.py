@@ -1,4 +1,4 @@
-"""The loop of every engine: progress, how it ended, and that nothing is left."""
+"""The loop of every engine: its progress, how it ends, and that no process is left."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_of_shadows_log_is_shown_what_is_not_in_every_log(tmp_path: Path) -> Non
 
 
 def test_heaps_that_shadow_keeps_in_shared_memory_count(tmp_path: Path) -> None:
-    """As its memory manager does: both a managed process and Shadow map them; they count once."""
+    """Shadow's memory manager and the managed process both map such a file. It counts once."""
     code = """
 import mmap, os, sys, time
 heap = mmap.mmap(-1, 48 << 20)

@@ -1,4 +1,4 @@
-"""An imported network as a user runs it: to its report, and the same bytes however it was run."""
+"""Experiments on an imported network, up to the report, with reproducible bytes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .test_end_to_end import ENGINES
 START_LIMIT_S = 300.0
 END_LIMIT_S = 60.0
 UNDER_WAY_S = 70.0
-"""Simulated; users begin at 60 s."""
+"""Simulated time; users start at 60 s."""
 
 pytestmark = [pytest.mark.slow, pytest.mark.tor]
 
@@ -38,7 +38,7 @@ def test_an_imported_network_to_its_report(
     assert done.stdout.splitlines()[-1] == str(results / "report.html")
     run = checkout.store.run(the_run(checkout))
     manifest = json.loads((run / "manifest.json").read_text())
-    # One authority, six relays, an onion service and three clients.
+    # The network has one authority, six relays, an onion service and three clients.
     assert manifest["proofs"] == {"Circuit policy in use: RR.": 11}
     (records,) = run.glob("records-*")
     downloads = pq.read_table(records / "perf.parquet")
@@ -68,7 +68,7 @@ def test_it_gives_the_same_bytes_elsewhere_and_after_a_kill(
 
     simulated_until_s = UNDER_WAY_S
     while not killed_under_way(other, simulated_until_s):
-        # A quick machine ends the run between two looks at its progress.
+        # On a fast machine the run may end between two updates of the progress.
         other.remove_run(the_run(other))
         simulated_until_s /= 2
         assert simulated_until_s > 1, "the run always ends before it is killed"
@@ -76,19 +76,19 @@ def test_it_gives_the_same_bytes_elsewhere_and_after_a_kill(
     made = other.onionlab(*words("run", "uml"))
     assert made.returncode == 0, made.stderr
     assert hashes_of_run(other) == expected
-    # Tor's and the traffic's logs of every host, and records.
+    # Compared are the logs of Tor and of the traffic of every host, and the records.
     assert sum(path.endswith(".stdout") for path in expected) >= 15
 
 
 def killed_under_way(checkout: Checkout, simulated_until_s: float) -> bool:
-    """Start the run and kill its command; return False if the command ended before."""
+    """Start the run and kill its command. Return False if the command ended before."""
     command = checkout.start(*words("run", "uml"))
     everything: list[psutil.Process] = []
     started_s = time.monotonic()
     while command.poll() is None and simulated_s(checkout) < simulated_until_s:
         assert time.monotonic() - started_s < START_LIMIT_S
         time.sleep(0.05)
-    # Of a command that has ended and was waited for, there is nothing to list.
+    # A process that has ended and was waited for cannot be listed.
     with contextlib.suppress(psutil.NoSuchProcess):
         everything = psutil.Process(command.pid).children(recursive=True)
     command.send_signal(signal.SIGKILL)
@@ -102,7 +102,7 @@ def killed_under_way(checkout: Checkout, simulated_until_s: float) -> bool:
 
 
 def simulated_s(checkout: Checkout) -> float:
-    """Return the simulated time of the present run; 0 before it starts."""
+    """Return the simulated time of the current run, or 0 before it starts."""
     for path in checkout.store.directory.glob(f".partial/*/{PROGRESS}"):
         try:
             return float(json.loads(path.read_text())["simulated_s"])

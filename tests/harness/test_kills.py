@@ -1,7 +1,8 @@
-"""Whatever is ended or stopped, and whenever: nothing is left, and the same command goes on.
+"""Commands and their processes are killed or stopped at random moments.
 
-``ONIONLAB_KILLS=25 pytest tests/harness/test_kills.py`` kills more often; ONIONLAB_KILLS_SEED draws
-other moments and victims, and ONIONLAB_KILLS_STOP_S says how long processes are stopped.
+Nothing must be left, and the same command must be able to continue. ``ONIONLAB_KILLS=25 pytest
+tests/harness/test_kills.py`` kills more often. ONIONLAB_KILLS_SEED changes moments and victims, and
+ONIONLAB_KILLS_STOP_S sets how long processes are stopped.
 """
 
 from __future__ import annotations
@@ -35,14 +36,14 @@ STOP_S = float(os.environ.get("ONIONLAB_KILLS_STOP_S", "3"))
 TIMEOUT_S = 120.0
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGSTOP, signal.SIGINT)
 COMMANDS = ("experiment", "nightly", "pack", "unpack")
-# A command has the workflow's own processes, a job for each run, and the simulation.
+# A command starts the workflow's processes, a job for each run, and the simulation.
 KINDS = ("command", "workflow", "job", "simulation")
 STATUSES = {
-    # Of a command that was interrupted, also while Python starts or ends: it then ends itself by
+    # Statuses of an interrupted command. If Python is just starting or ending, it kills itself by
     # SIGINT, which a shell shows as 130.
     signal.SIGTERM: (130, -signal.SIGTERM, -signal.SIGINT),
     signal.SIGINT: (130, -signal.SIGINT),
-    # Of a command that was killed, or of which some process was.
+    # Statuses if the command itself or one of its processes was killed.
     signal.SIGKILL: (-signal.SIGKILL, 2),
     signal.SIGSTOP: (),
 }
@@ -51,7 +52,7 @@ PERMANENT = {".locks", ".partial", ".failed", ".in-use", ".lock"}
 
 
 def kind_of(process: psutil.Process, store: Store) -> str:
-    """Return the purpose of a process below the command."""
+    """Return the kind of a process below the command."""
     words = process.cmdline()
     if "run-one" in words:
         return "job"
@@ -63,7 +64,7 @@ def kind_of(process: psutil.Process, store: Store) -> str:
 def processes_by_kind(
     command: subprocess.Popen[bytes], store: Store
 ) -> dict[str, list[psutil.Process]]:
-    """Processes of a command that has not been waited for."""
+    """Return the processes of a command that has not been waited for."""
     root = psutil.Process(command.pid)
     found = {"command": [root]}
     for process in root.children(recursive=True):
@@ -73,14 +74,14 @@ def processes_by_kind(
 
 
 def handles_sigterm(pid: int) -> bool:
-    """Return whether a command has begun; Python ends with 1 if SIGINT comes while it starts."""
+    """Return whether a command has begun. Python ends with 1 if SIGINT arrives during its start."""
     status = Path(f"/proc/{pid}/status").read_text()
     (caught,) = (line.split()[1] for line in status.splitlines() if line.startswith("SigCgt:"))
     return bool(int(caught, 16) >> (signal.SIGTERM - 1) & 1)
 
 
 class Kills:
-    """Commands in a checkout of their own, that are ended at some moment and then repeated."""
+    """Commands in a separate checkout, which are ended at some moment and then repeated."""
 
     def __init__(self, checkout: Checkout, temporary: Path) -> None:
         self.checkout = checkout
@@ -89,7 +90,7 @@ class Kills:
         self.state = checkout.root / "nightly"
         self.pack = checkout.root / "runs.tar.xz"
         packed = checkout.root / "packed.tar.xz"
-        # A list of nightly experiments needs their names.
+        # A list of nightly experiments needs the names of the networks.
         experiments = checkout.root / "experiments"
         shipped = experiments.readlink()
         experiments.unlink()
@@ -130,7 +131,7 @@ class Kills:
         assert result.returncode == 0, result.stdout + result.stderr
 
     def clear(self, name: str) -> None:
-        """Remove what a command makes."""
+        """Remove the output of a command."""
         shutil.rmtree(self.state, ignore_errors=True)
         self.pack.unlink(missing_ok=True)
         if name == "pack":
@@ -140,7 +141,7 @@ class Kills:
             self.checkout.remove_run(self.run_id)
 
     def result(self, name: str) -> Mapping[str, object]:
-        """Return what a command has made."""
+        """Return the output of a command."""
         if name == "pack":
             return {"pack": hashlib.sha256(self.pack.read_bytes()).hexdigest()}
         found: dict[str, object] = {**self.checkout.record_hashes(self.run_id)}
@@ -153,8 +154,8 @@ class Kills:
         return found
 
     def undisturbed(self, name: str) -> Mapping[str, object]:
-        """Return what an undisturbed command makes."""
-        # A pack has the times of its run, which may have been repeated.
+        """Return the output of an undisturbed command."""
+        # A pack contains the times of its run, which may have been repeated.
         if name == "pack" or name not in self.expected:
             self.clear(name)
             started = time.monotonic()
@@ -168,7 +169,7 @@ class Kills:
         return len(set(read_history(self.state / "history.parquet")["night"].to_pylist()))
 
     def leftovers(self) -> list[Path]:
-        """Files and folders that no command leaves where it ends by itself."""
+        """Return files and folders that must not exist after the end of a command."""
         root = self.checkout.root
         hidden = [
             path
@@ -180,7 +181,10 @@ class Kills:
         return [*hidden, *unfinished, *self.temporary.iterdir()]
 
     def moment(self, name: str, number: signal.Signals) -> tuple[subprocess.Popen[bytes], float]:
-        """Start a command and return at a moment before its end; repeat where it ended before."""
+        """Start a command and return at a random moment before its end.
+
+        Repeat if it ended before.
+        """
         kind = self.draws.choice(KINDS if name in ("experiment", "nightly") else KINDS[:1])
         share = self.draws.uniform(0.0, 0.9)
         while True:
@@ -202,13 +206,16 @@ class Kills:
             self.took_s[name] = min(self.took_s[name], passed_s)
 
     def end(self, name: str, number: signal.Signals) -> tuple[str, int]:
-        """End or stop a command at a moment; return what was done, and the command's status."""
+        """End or stop a command at a random moment.
+
+        Return what was killed, and the command's status.
+        """
         store = self.checkout.store
         command, passed_s = self.moment(name, number)
         parts = processes_by_kind(command, store)
         everything = [process for processes in parts.values() for process in processes]
         what = f"{name}: {number.name} after {passed_s:.1f} s"
-        # Towards its end, a command no longer needs what was killed.
+        # Near its end a command no longer needs the killed process.
         expected = {0, *STATUSES[number]}
         if number == signal.SIGSTOP:
             self.send(number, everything)
@@ -262,12 +269,12 @@ def test_nothing_is_left_and_the_command_goes_on(kills: Kills) -> None:
     before = traces()
     pairs = list(itertools.product(COMMANDS, SIGNALS))
     kills.draws.shuffle(pairs)
-    # Each of the commands and each of the signals, before any of them comes again.
+    # The order covers each command and each signal before it repeats any.
     pairs.sort(key=lambda pair: (COMMANDS.index(pair[0]) + SIGNALS.index(pair[1])) % 4)
     for name, number in itertools.islice(itertools.cycle(pairs), KILLS):
         expected = kills.undisturbed(name)
         what, status = kills.end(name, number)
-        # A signal may come after the last write, and a repeated nightly would add another night.
+        # A signal may arrive after the last write, and repeating nightly would add another night.
         is_finished = status == 0 or (name == "nightly" and kills.nights() == expected["nights"])
         if not is_finished:
             kills.succeed(name)

@@ -1,4 +1,4 @@
-"""Classes of kind `markov`: what is refused, their files, and whole runs on both engines."""
+"""Classes of kind `markov`: rejected values, their files, and runs on both engines."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ FIRST_STREAMS = 4
 
 def write_experiment(folder: Path, **traffic: Any) -> Path:
     path = folder / "one.yaml"
-    # Its bulk clients are one, its web clients four.
+    # The experiment has one bulk client and four web clients.
     path.write_text(yaml.safe_dump({"extends": str(TINY), "traffic": traffic}))
     return path
 
@@ -54,7 +54,7 @@ def composed(experiment: Experiment, engine: ShadowEngine, seed: int = 1) -> Run
 
 
 def nodes_of(graph: bytes) -> dict[str, dict[str, str]]:
-    """Vertex -> its attributes."""
+    """Return vertex -> its attributes."""
     root = ElementTree.fromstring(graph)
     names = {key.get("id"): key.get("attr.name", "") for key in root.findall("{*}key")}
     return {
@@ -98,7 +98,7 @@ def test_a_class_can_ask_onion_services(tmp_path: Path, shadow_engine: ShadowEng
     address = make_onion_service_keys(1, "onionservice1").address
     nodes = nodes_of(run.files[f"{HOSTS}/usersclient1/tgen.graphml"])
     assert nodes["start"]["peers"] == f"{address}:80"
-    # Its streams have to take rendezvous circuits like anybody's.
+    # Streams of Markov clients have to use rendezvous circuits as well.
     assert isinstance(run.expectations["usersclient1"].circuit, Rendezvous)
     assert b"[app,rend]info" in run.files[f"{HOSTS}/usersclient1/torrc"]
 
@@ -130,7 +130,7 @@ def test_the_class_is_load(tmp_path: Path) -> None:
 
 def test_streams_are_flows_times_the_streams_of_a_flow() -> None:
     def ending(share: float) -> bytes:
-        """A model with 1 / share - 1 streams in the mean."""
+        """Return a model with 1 / share - 1 streams on average."""
         return model_graphml(
             ("s0", "s1"),
             [
@@ -140,12 +140,12 @@ def test_streams_are_flows_times_the_streams_of_a_flow() -> None:
             ],
         ).encode()
 
-    # A flow every two seconds, with one stream each.
+    # One flow with one stream starts every two seconds.
     assert mean_streams_per_s(MODELS["flow"].encode(), MODELS["stream"].encode()) == pytest.approx(
         0.5, rel=0.05
     )
     assert mean_streams_per_s(MODELS["flow"].encode(), ending(0.2)) == pytest.approx(2, rel=0.1)
-    # A flow without end has streams as long as its timeout allows.
+    # In an endless flow a stream lasts until the timeout.
     assert mean_streams_per_s(MODELS["flow"].encode(), ending(0.0)) == pytest.approx(30, rel=0.05)
     with pytest.raises(ValueError, match="GraphML"):
         mean_streams_per_s(b"<x/>", None)
@@ -226,7 +226,7 @@ def test_a_packet_model_without_end_takes_a_timeout_and_memory(
     before = estimate_resources(tmp_path, with_timeout, "uml")
     (tmp_path / "models" / "packet.graphml").write_text(endless)
     simulation = composed(with_timeout, shadow_engine).simulation
-    # Two clients, each with a stream every two seconds or so, for 45 s.
+    # Two clients start a stream about every two seconds for 45 s.
     assert (ending.endless_streams, simulation.endless_streams) == (0, 45)
     assert memory.expected_bytes(simulation) - memory.expected_bytes(ending) == 45 * 6 * 2**20
     after = estimate_resources(tmp_path, with_timeout, "uml")
@@ -241,7 +241,7 @@ def test_a_packet_model_without_end_takes_a_timeout_and_memory(
 @pytest.mark.tor
 @ENGINES
 def test_both_engines_play_what_the_seeds_say(engine: str, checkout: Checkout) -> None:
-    """Each engine's first streams are those that the models give for the seeds: so they agree."""
+    """The first streams on each engine are those that the models give for the seeds."""
     users = {**CLASS, **write_models(checkout.root / "models")}
     path = write_experiment(checkout.root, users=users)
     done = checkout.onionlab("experiment", str(path), "--variants", "rr", "--engine", engine)

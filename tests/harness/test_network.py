@@ -1,4 +1,4 @@
-"""Networks: what is drawn, that it is the same everywhere, and that runs of one seed are paired."""
+"""Networks: drawing is deterministic on any machine, and runs of one seed are paired."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def capacities_of(network: Network, role: str) -> list[int]:
 
 
 def test_a_draw_is_the_same_on_every_machine() -> None:
-    # SHAKE-256 of "7\x1fx\x1fy", first eight bytes: computed with openssl.
+    # These are the first eight bytes of SHAKE-256 of "7\x1fx\x1fy", computed with openssl.
     assert draw_bytes(8, 7, "x", "y").hex() == "33628bd5e56cb9dd"
     assert draw(7, "x", "y") == int("33628bd5e56cb9dd", 16) // 2**11 / 2**53
 
@@ -88,7 +88,7 @@ def test_draws_lie_in_their_range(seed: int, label: str) -> None:
 
 def test_draws_are_uniform() -> None:
     draws = sorted(draw(1, "uniform", str(i)) for i in range(2000))
-    # Kolmogorov-Smirnov distance; 0.0364 is the critical value at 1% for 2,000 draws.
+    # The Kolmogorov-Smirnov distance for 2,000 draws has the critical value 0.0364 at 1%.
     assert max(abs(x - (i + 0.5) / 2000) for i, x in enumerate(draws)) < 0.0364
 
 
@@ -122,7 +122,7 @@ def test_capacities_keep_the_shape_of_their_distribution() -> None:
     capacities = [one.link_bit_per_s for one in load_relays(REPOSITORY, "middle")]
     request = request_for({"exitguard": 1, "guard": 1, "exit": 1, "middle": 66})
     drawn = capacities_of(sample_network(request, 5), "middle")
-    # One relay from each of 66 slices: each lies near the source's relay of its rank.
+    # There is one relay from each of 66 slices, so each is close to the source relay of its rank.
     for ours, source in zip(drawn[20:60], capacities[20:60], strict=True):
         assert 0.5 < ours / source < 2
 
@@ -250,7 +250,7 @@ def test_what_a_role_carries_does_not_depend_on_seed_or_limit(
     counts = {"exitguard": 1, "guard": 1, "exit": 1, "middle": count}
     network = sample_network(request_for(counts, factor=2.0, limited_by=limited_by), seed)
     carried = sum(network.carries_bit_per_s(host) for host in network.by_role("middle"))
-    # Whole kilobits, and no rate below 75 KiB/s.
+    # Rates are whole kilobits and at least 75 KiB/s.
     assert carried == pytest.approx(
         2.0 * count * mean_carried("middle", limited_by), rel=0.01, abs=count * 75 * 8192
     )
@@ -258,7 +258,7 @@ def test_what_a_role_carries_does_not_depend_on_seed_or_limit(
 
 @pytest.mark.parametrize("limited_by", ["link", "bandwidth-rate", "both"])
 def test_relays_that_would_be_slower_than_a_relay_can_be_are_refused(limited_by: str) -> None:
-    """They would carry more than the experiment says, with less congestion than it says."""
+    """Faster relays would mean more capacity and less congestion than the experiment states."""
     with pytest.raises(UserError, match=r"^exitguard relays are to carry .* in total, and 1 of "):
         sample_network(request_for(factor=0.001, limited_by=limited_by), 1)
 
@@ -300,7 +300,7 @@ def test_how_the_capacity_of_a_role_is_divided() -> None:
     groups = {
         **request.relays,
         "middle": both,
-        # Tor's limit is below the link of the faster relay alone.
+        # Tor's limit is below the link rate of the faster relay only.
         "exit": replace(request.relays["exit"], rate_bit_per_s=int(rate / 2)),
     }
     shares = capacity_shares(replace(request, relays=groups), 1)

@@ -1,4 +1,4 @@
-"""Onion services of our own networks: their files, and downloads from them on both engines."""
+"""Onion services of generated networks: their files, and downloads from them on both engines."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_what_cannot_be_is_refused(tmp_path: Path, changes: dict[str, Any], prob
 def test_downloads_from_an_onion_service_take_rendezvous_circuits(
     engine: str, checkout: Checkout, circuit_policy_build: None
 ) -> None:
-    """The command refuses the run where a client's log does not show it."""
+    """The command rejects a run if a client's log does not show the circuit."""
     done = checkout.onionlab("run", "--engine", engine, "minimal-tor")
     assert done.returncode == 0, done.stdout + done.stderr
     (run_id,) = checkout.run_names("minimal-tor")
@@ -102,6 +102,6 @@ def test_downloads_from_an_onion_service_take_rendezvous_circuits(
     assert parse["streams"]["onion"]["success"] >= 20
     assert parse["streams"]["web"]["success"] >= 20
     hosts = checkout.store.run(run_id) / "shadow.data/hosts"
-    # The other half: the service's own circuits, the fourth relay of which a client chose.
+    # The service's own circuits are the other half; the client chose their fourth relay.
     (log,) = (hosts / "onionservice1").glob("tor-*.stdout")
     assert "Rendezvous circuit " in log.read_text()

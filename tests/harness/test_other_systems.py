@@ -1,4 +1,4 @@
-"""Streams, cell traces and piece requests, as a user runs them: on each engine that is there."""
+"""Complete runs with streams, cell traces and piece requests, on each installed engine."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ENGINES = [
 
 
 def experiment(checkout: Checkout, name: str, engine: str) -> dict[tuple[str, str, str], float]:
-    """Everything for an experiment of the test data; (variant, class, metric) -> value."""
+    """Run an experiment of the test data. Return (variant, class, metric) -> value."""
     done = checkout.onionlab("experiment", str(DATA / f"{name}.yaml"), "--engine", engine)
     assert done.returncode == 0, done.stdout + done.stderr
     with (checkout.results(name) / "runs.csv").open(newline="") as lines:
@@ -33,7 +33,7 @@ def experiment(checkout: Checkout, name: str, engine: str) -> dict[tuple[str, st
 
 
 def records(checkout: Checkout, name: str) -> dict[str, Path]:
-    """The records of an experiment's runs, by variant."""
+    """Return the folders of the runs' records by variant."""
     plan = json.loads((checkout.results(name) / "plan.json").read_text())
     return {
         run["variant"]: next(checkout.store.run(run["run_id"]).glob("records-*"))
@@ -41,14 +41,14 @@ def records(checkout: Checkout, name: str) -> dict[str, Path]:
     }
 
 
-# First, as another file may be building Tor meanwhile, and this one builds libtorrent.
+# This test runs first because it builds libtorrent while another test file may be building Tor.
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES, indirect=True)
 def test_requests_that_follow_the_rate_alone_keep_a_transfer_in_slow_start(
     engine: str, checkout: Checkout
 ) -> None:
     value = experiment(checkout, "transfer", engine)
-    # The C++ library's own source of random numbers is the processor: none of the seed's.
+    # The C++ library's own random numbers come from the processor, not from the seed.
     peers = list((checkout.root / "build/libtorrent/store").glob("*/bin/*"))
     assert [peer.name for peer in peers if b"random_device" in peer.read_bytes()] == []
     assert peers != []
@@ -68,7 +68,7 @@ def test_streams_are_served_in_the_variants_order_and_cells_are_followed(
     engine: str, checkout: Checkout
 ) -> None:
     value = experiment(checkout, "streams", engine)
-    # In the list's order the last three streams come first, and nothing is left for the others.
+    # With the list's order the last three streams are served first, and the others starve.
     assert value["stream-list", "streams", "last_three_lead"] > 0.5
     assert value["stream-list", "streams", "starvation"] > 0.5
     assert abs(value["stream-lrs", "streams", "last_three_lead"]) < 0.25
@@ -77,10 +77,10 @@ def test_streams_are_served_in_the_variants_order_and_cells_are_followed(
         counts = read_trace_counts(folder / TRACE_COUNTS)
         assert sorted(relay.role for relay in counts.relays) == ["exit", "guard", "middle"]
         for relay in counts.relays:
-            # 15,000 cells came through each of them, and nothing of any was lost.
+            # About 15,000 cells passed each relay, and the trace lost none.
             assert relay.fates[Fate.RELAYED.name] + relay.fates[Fate.MADE_HERE.name] > 15_000
             assert relay.fates[Fate.BEGINNING_MISSING.name] == 0
             assert relay.malformed == relay.missing == relay.repeated == 0
-        # A slow middle makes its cells wait; the others have room for all that comes.
+        # Cells wait in the slow middle relay. The other relays have enough capacity.
         times = {role: value[variant, role, "cell_time_p50_s"] for role in ("guard", "middle")}
         assert times["middle"] > 10 * times["guard"]

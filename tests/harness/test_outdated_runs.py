@@ -1,4 +1,4 @@
-"""A plan that repeats finished runs reports which program or engine has changed."""
+"""A plan that repeats finished runs reports the changed program or engine."""
 
 from __future__ import annotations
 

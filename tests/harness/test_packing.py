@@ -1,4 +1,4 @@
-"""Runs in one file: a pack gives back what was packed, and nothing else gets into the store."""
+"""Packs: unpacking restores the packed runs, and nothing else gets into the store."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ OTHER_ID = "0" * 16
 
 
 def make_run(store: Store, name: str) -> str:
-    """Return the id of a finished run, which is made if the store does not have it."""
+    """Return the id of a finished run. It is made if it is not in the store."""
     identity = {"files": {"conf/torrc": name}}
     run_id = identity_hash(identity)
     if store.is_finished(run_id):
@@ -114,7 +114,7 @@ def packed(store: Store, folder: Path, *names: str, logs: bool = False) -> tuple
 
 
 def content(store: Store) -> dict[str, bytes]:
-    """Return everything in a store except locks."""
+    """Return all contents of a store except locks."""
     return {
         path.relative_to(store.directory).as_posix(): path.read_bytes()
         for path in store.directory.rglob("*")
@@ -216,7 +216,7 @@ def test_a_published_pack_is_not_added_to_a_store(
     with open_pack(file, tmp_path / "open") as folder:
         assert sorted(path.name for path in (folder / run_id).iterdir()) == [MANIFEST, RECORDS]
         assert read_manifest(folder / run_id / MANIFEST).log_bytes == {}
-        # Whoever copies a run into the store still gets the whole run from another pack.
+        # If someone copies a published run into the store, another pack still adds the full run.
         shutil.copytree(folder / run_id, there.run(run_id), dirs_exist_ok=True)
     assert unpack(there, whole) == [(run_id, "new")]
 
@@ -274,7 +274,7 @@ def change_index(edit: Callable[[dict[str, Any]], object]) -> Change:
 
 
 def add_file(name: str) -> Change:
-    """Add a member that the index knows."""
+    """Add a member to a pack and to its index."""
 
     def change(members: Members, run_id: str) -> None:
         members[name] = b""
@@ -293,7 +293,7 @@ def rename_run(members: Members, run_id: str) -> None:
 
 
 def change_file(name: str, data: bytes | None) -> Change:
-    """Change or remove a file of the run, in the index too."""
+    """Change or remove a file of the run, also in the index."""
 
     def change(members: Members, run_id: str) -> None:
         index = json.loads(members[INDEX])
@@ -308,7 +308,7 @@ def change_file(name: str, data: bytes | None) -> Change:
 
 
 def change_older_file(name: str, data: bytes | None) -> Change:
-    """Change or remove a file of records of an older version, which state no tables."""
+    """Change or remove a file of older records, which have no list of tables."""
 
     def change(members: Members, run_id: str) -> None:
         change_file("records-v1/parse.json", b'{"format": 1}')(members, run_id)
@@ -379,7 +379,7 @@ def test_a_damaged_pack_leaves_the_store_as_it_was(
 
 
 class Zeros:
-    """A file that contains only zeros."""
+    """A file of zeros."""
 
     def read(self, size: int) -> bytes:
         return bytes(size)
@@ -546,7 +546,7 @@ def test_a_part_of_another_study_is_refused(tmp_path: Path, changes: dict[str, o
 
 
 def test_a_study_without_runs_is_replaced(here: Store, tmp_path: Path) -> None:
-    """A pack of one experiment also has the studies of the others of its paper."""
+    """A pack with one experiment of a paper also contains the studies of the others."""
     (made, run_id), (one, _) = part(here, tmp_path, 1), part(here, tmp_path, 3)
     planned = make_study("small", {1: "0123456789abcdef"}, title="planned only")
     other = make_run(here, "of another experiment")

@@ -1,4 +1,4 @@
-"""`make figures`: which runs are asked for, what becomes of failures, what is said."""
+"""`make figures`: the requested runs, the handling of failures, and the messages."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from .test_engine_comparison import study
 
 
 class Bench:
-    """Stands in for planning, running and drawing."""
+    """Replaces planning, running and drawing."""
 
     def __init__(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.tmp_path = tmp_path
-        # A checkout of its own: results must not land among real ones.
+        # Results are written to a separate checkout.
         for name in ("experiments", "configs", "tor-patches"):
             (tmp_path / name).symlink_to(REPOSITORY / name)
         monkeypatch.setattr(figures, "working_root", lambda: tmp_path)
@@ -108,7 +108,7 @@ def test_all_experiments_of_the_paper_are_planned_and_run_with_what_was_asked(be
     made = repeat(bench)
     assert [request.experiment for request, _ in bench.planned] == EXPERIMENTS
     assert {(request.scale, request.seeds) for request, _ in bench.planned} == {(0.1, 5)}
-    # Plans of an experiment made on its own stay as they are.
+    # Plans of single experiments are not replaced.
     folder = bench.tmp_path / "results" / "figures"
     assert [out for _, out in bench.planned] == [folder / "plans" / one for one in EXPERIMENTS]
     assert bench.ran == EXPERIMENTS
@@ -121,7 +121,7 @@ def test_all_experiments_of_the_paper_are_planned_and_run_with_what_was_asked(be
 def test_nothing_is_built_where_only_the_store_is_asked_for(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Without programs the runs have no names, but for those that the last plan gave them."""
+    """Without programs, the names of runs are only known from the last plan."""
     bench.lacking = "build/tor holds nothing"
     with pytest.raises(
         UserError, match=r"weights-20mid: nothing is built with NO_RUN.*\(build/tor"
@@ -137,7 +137,7 @@ def test_nothing_is_built_where_only_the_store_is_asked_for(
     with pytest.raises(UserError) as refused:
         repeat(bench, run=False, request=Request("", scale=0.2, seeds=5))
     assert "The last plan was for SCALE=0.1, NETWORKS=5, ENGINE=auto." in str(refused.value.hint)
-    # A plan is made after each build.
+    # The runs are planned again after each build.
     bench.lacking, before = "", len(bench.planned)
     repeat(bench, run=False)
     assert len(bench.planned) == before + len(EXPERIMENTS)
@@ -149,7 +149,7 @@ def test_runs_that_fail_do_not_keep_the_others(bench: Bench) -> None:
     assert bench.ran == EXPERIMENTS
     assert made.failure is not None
     assert made.failure.message == "2 of 9 runs failed"
-    # With no run at all the reason is the failure, not the empty store.
+    # If there is no run at all, the error states the failure, not the empty store.
     bench.nothing_there = True
     with pytest.raises(UserError, match="2 of 9 runs failed"):
         repeat(bench)
@@ -181,7 +181,7 @@ def test_published_runs_need_neither_build_nor_engine(
     run_id = identity_hash(identity)
     runs = Store(bench.tmp_path / "elsewhere")
     write_json(runs.manifest(run_id), {"identity": identity})
-    # Another version's, of which only the format is read.
+    # Records of another version, whose format is not read.
     write_json(runs.run(run_id) / "records-v0" / "parse.json", {"format": 0})
     studies = [bench.tmp_path / name / "study.json" for name in EXPERIMENTS]
     write_studies(studies, "web")
@@ -209,7 +209,7 @@ def test_published_runs_need_neither_build_nor_engine(
 
 
 def write_studies(paths: list[Path], class_name: str) -> None:
-    """A study of each experiment of the paper, with clients of one class."""
+    """Write a study for each experiment of the paper, with one class of clients."""
     made = study("shadow")
     levels = tuple(
         level.model_copy(update={"classes": {class_name: ClassLoad()}}) for level in made.levels

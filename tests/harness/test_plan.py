@@ -1,4 +1,4 @@
-"""Plans: interrupts and killed processes while runs are named, and notes."""
+"""Plans: interrupts and killed processes while run names are computed, and notes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from onionlab.runs import plan
 REPOSITORY = Path(__file__).resolve().parents[2]
 PATIENCE_S = 20.0
 
-# Names runs in other processes, like `onionlab run`. Each seed takes argv[2] seconds.
+# Computes run names in other processes, like `onionlab run`. Each seed takes argv[2] seconds.
 PLANNER = """
 import sys
 import time
@@ -90,7 +90,7 @@ def start(tmp_path: Path, takes_s: float = 60.0) -> subprocess.Popen[str]:
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
-        # As a terminal's job, all of which Ctrl-C reaches.
+        # Ctrl-C in a terminal reaches all processes of a job.
         start_new_session=True,
     )
     assert planner.stdout is not None
@@ -149,7 +149,7 @@ def test_a_helper_that_is_killed_is_one_line(tmp_path: Path) -> None:
 def test_what_may_not_be_written_is_said_before_anything_is_built(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Root may write everywhere: the system is asked, not tried."""
+    """Root may write everywhere, so access() is asked instead of trying it."""
     monkeypatch.setattr("os.access", lambda path, mode: Path(path).name != "results")
     monkeypatch.setattr(plan, "open_run_builder", lambda *_: pytest.fail("it went on"))
     (tmp_path / "results").mkdir()
@@ -165,7 +165,7 @@ def test_levels_that_share_runs_are_named(
         for level, run_id in (("short", "a"), ("long", "a"), ("other", "b"))
         for seed in (1, 2)
     ]
-    runs.append(PlannedRun("b1", "other", "rr", 1))  # as with a deployment of 0 %
+    runs.append(PlannedRun("b1", "other", "rr", 1))  # with a deployment of 0 %
     bench = SimpleNamespace(
         experiment=SimpleNamespace(
             name="e", warnings=(), resolved={}, levels={"short": SimpleNamespace(settings=None)}

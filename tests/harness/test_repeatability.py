@@ -1,4 +1,4 @@
-"""Runs of one identity give the same bytes, whatever else the machine does or holds."""
+"""Runs with the same identity give the same bytes, whatever else happens on the machine."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ DAY_S = 86400.0
 
 @dataclass(frozen=True)
 class Surroundings:
-    """Conditions that differ on a machine while a run is made.
+    """Conditions on a machine that vary while a run is made.
 
     Attributes:
-        read_before_s: When the run's files were last read, in seconds before the start; None for
-            when they were written. They were last changed five days before the start.
+        read_before_s: When the run's files were last read, in seconds before the start. None means
+        when they were written, five days before the start.
         busy: Whether other programs read the run's files, start processes, and use memory and disk.
-        other_checkout: Whether the code lies in another folder, compiled, with a search for
-            thousands of missing files, as an interpreter with many folders of packages makes it.
+        other_checkout: Whether the code is in another folder, compiled, and the interpreter
+        searches thousands of missing files, as with many folders of packages.
     """
 
     name: str
@@ -99,7 +99,7 @@ def other_work(directory: Path, scratch: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def within(around: Surroundings, directory: Path) -> Iterator[None]:
-    """Set the surroundings for a run whose files are in `directory`."""
+    """Set up the conditions for a run whose files are in `directory`."""
     now = time.time()
     if around.read_before_s is not None:
         for path in directory.rglob("*"):
@@ -119,7 +119,7 @@ def within(around: Surroundings, directory: Path) -> Iterator[None]:
 
 
 def use_other_checkout(checkout: Path, change: pytest.MonkeyPatch) -> None:
-    """Let the embedded engine's guest take its code from a copy of this checkout."""
+    """Let the embedded engine's guest import its code from a copy of this checkout."""
     for package in ("analysis", "onionlab"):
         shutil.copytree(
             code_root() / package, checkout / package, ignore=shutil.ignore_patterns("__pycache__")
@@ -134,7 +134,7 @@ def use_other_checkout(checkout: Path, change: pytest.MonkeyPatch) -> None:
 
 
 def composed(experiment: Path, engine: str, variant: str) -> tuple[RunBuilder, RunDirectory]:
-    """Return an experiment with one level, and its run of seed 1."""
+    """Return an experiment with one level, and its composed run of seed 1."""
     bench = open_run_builder(working_root(), Request(str(experiment), engine=engine))
     (level,) = bench.experiment.levels
     return bench, bench.compose(level, variant, 1)
@@ -143,11 +143,11 @@ def composed(experiment: Path, engine: str, variant: str) -> tuple[RunBuilder, R
 def hashes_of_run(
     run: RunDirectory, bench: RunBuilder, around: Surroundings, directory: Path
 ) -> dict[str, str]:
-    """Make a run in its surroundings.
+    """Make a run under these conditions.
 
     Returns:
-        File below the folder of hosts -> SHA-256, for all that the programs printed. Under Shadow,
-        Tor logs the path of its configuration: the run's folder is left out of it.
+        File below the folder of hosts -> SHA-256, for all output of programs. On Shadow, Tor logs
+        the path of its configuration, from which the run's folder is removed.
     """
     directory.parent.mkdir()
     old_umask = os.umask(around.umask)

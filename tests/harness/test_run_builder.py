@@ -1,4 +1,4 @@
-"""Run builders: variants, options of Tor, and capacities."""
+"""Run builders: variants, Tor options and capacities."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_a_damaged_plan_is_reported(damage: dict[str, Any]) -> None:
 
 
 class OldTor(BuiltTor):
-    """A Tor that knows few options and one parameter."""
+    """A Tor that has only a few options and one parameter."""
 
     @property
     def torrc_options(self) -> frozenset[str]:
@@ -88,7 +88,7 @@ class OldTor(BuiltTor):
 
 @pytest.fixture
 def with_old_tor(monkeypatch: pytest.MonkeyPatch, shadow_engine: Any) -> Any:
-    """Opens a builder of stock Tor with such a build, and options and parameters for it."""
+    """Open a run builder whose stock Tor has these few options and parameters."""
 
     def opened(torrc: Mapping[str, str], parameters: Mapping[str, int] = {}) -> DrawnRunBuilder:
         tor = OldTor(Path("tor-stock"), "0.4.5.9", "a" * 64, {}, None)
@@ -108,7 +108,7 @@ def with_old_tor(monkeypatch: pytest.MonkeyPatch, shadow_engine: Any) -> Any:
                 )
             }
         )
-        # A later level may switch off what an earlier one uses.
+        # A later level may disable an option that an earlier one enables.
         parameters_off = dict.fromkeys(parameters, 0)
         tor_off = settings.tor.model_copy(update={"consensus_params": parameters_off})
         off = replace(level, settings=settings.model_copy(update={"tor": tor_off}))

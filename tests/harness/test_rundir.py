@@ -1,4 +1,4 @@
-"""Run directories: the same bytes everywhere, and everything in them belongs together."""
+"""Run directories have the same bytes on all machines, and their files are consistent."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ def composed(
 
 
 def test_the_same_inputs_give_the_same_bytes_on_any_machine(shadow_engine: ShadowEngine) -> None:
-    """Keys, draws, GraphML, GML and YAML of this directory, first made on another machine.
+    """The hash covers keys, draws, GraphML, GML and YAML. It was computed on another machine.
 
-    It changes with quick.yaml, with what stands below configs/ and with the generator; then look at
-    what changed in the files (`make generate NAME=quick`) and put the new hash here.
+    It changes with quick.yaml, with configs/ and with the generator. In this case look at the
+    changed files (`make generate NAME=quick`) and insert the new hash here.
     """
     files = composed(shadow_engine).files
     whole = hashlib.sha256()
@@ -74,7 +74,7 @@ def test_variants_of_a_seed_differ_in_their_options_alone(shadow_engine: ShadowE
 
 @pytest.fixture
 def two_seeds(shadow_engine: ShadowEngine) -> tuple[RunDirectory, RunDirectory]:
-    """Composed before the test: the first time, drawing a seed's keys takes seconds."""
+    """Compose two runs before the test: generating a seed's keys takes seconds the first time."""
     return composed(shadow_engine, seed=1), composed(shadow_engine, seed=2)
 
 
@@ -183,7 +183,7 @@ def test_a_fraction_of_the_relays_runs_the_variant(
 
 
 def test_a_deployment_of_less_than_one_relay_is_refused(shadow_engine: ShadowEngine) -> None:
-    """It would be that of nobody, and both variants one and the same run."""
+    """Otherwise no relay would have the variant, and both variants' runs would be the same."""
     with pytest.raises(UserError, match=r"tor\.deployment: 0\.1 of 4 relays is less than one"):
         composed(shadow_engine, deployment=Deployment("relays", 0.1))
 
@@ -195,7 +195,7 @@ def test_dedicated_middles_make_guards_and_exits_scarce(shadow_engine: ShadowEng
     for bw, role in re.findall(r"bw=(\d+)\tnick=relay\d+([a-z]+)", text):
         weight[role] = weight.get(role, 0) + int(bw)
     total = sum(weight.values())
-    # dir-spec, "Computing Bandwidth Weights": scarce is less than a third.
+    # By dir-spec, "Computing Bandwidth Weights", scarce means less than a third.
     assert weight["guard"] + weight["exitguard"] < total / 3
     assert weight["exit"] + weight["exitguard"] < total / 3
 

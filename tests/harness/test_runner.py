@@ -1,4 +1,4 @@
-"""The progress file of a run cannot end the run, and its loss is reported."""
+"""Errors of the progress file do not end a run, and its loss is reported."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PLANNED = PlannedRun("ab", "tiny", "rr", 1)
 
 
 class OneRun:
-    """A run whose engine shows progress twice; what it is asked to do instead can be set."""
+    """A run whose engine reports progress twice. Tests can replace what it does in between."""
 
     def __init__(self, folder: Path) -> None:
         self.store = Store(folder)
@@ -79,7 +79,7 @@ def test_progress_that_cannot_be_written_ends_no_run(
 def test_a_run_on_a_full_disk_comes_to_its_end_and_does_not_count(
     one_run: OneRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Programs do not tell that their logs lack lines."""
+    """Programs do not report that lines of their logs are missing."""
     ended: list[bool] = []
     one_run.end = lambda: ended.append(True)
     refuse_to_write(monkeypatch, errno.ENOSPC)
@@ -126,7 +126,7 @@ EXIT = (
 
 @pytest.mark.parametrize("padding", [0, 2000])
 def test_a_run_with_a_cut_log_is_refused(one_run: OneRun, padding: int) -> None:
-    """The log ends at the end of a line, so nothing in it shows that lines are missing."""
+    """The cut is at the end of a line, so the log itself does not show that lines are missing."""
     place = one_run.store.partial("ab")
     beats = [BEAT.format(second) for second in range(1, 30)]
     logs = {

@@ -1,4 +1,4 @@
-"""What Shadow is told of a simulation: its graph, its hosts, and when its bootstrap ends."""
+"""Shadow's configuration of a simulation: the graph, the hosts, and the end of the bootstrap."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The run store, the ends of processes, and the check of Tor's logs."""
+"""The run store, the end of processes, and the check of Tor's logs."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ RR = "Circuit policy in use: RR."
 
 
 def python(code: str) -> subprocess.Popen[bytes]:
-    """Run a program of its own, so that it can be killed."""
+    """Run Python code in a separate process, which can be killed."""
     return subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(code)],
         stdin=subprocess.PIPE,
@@ -241,13 +241,13 @@ def test_the_memory_of_a_tree_counts_its_children(tmp_path: Path) -> None:
         assert 80_000_000 < sampler.sample() < 200_000_000
         assert sampler.peak_bytes >= 80_000_000
     finally:
-        # What it started holds the pipe, too: otherwise that would be waited for.
+        # The child processes also hold the pipe, and communicate() would wait for them.
         for child in psutil.Process(parent.pid).children():
             child.kill()
         parent.kill()
         parent.communicate()
     lines = (tmp_path / "free.log").read_text().splitlines()
-    # tornettools reads the date's line, the header and the line of Mem:, by position.
+    # tornettools finds the line with the date, the header and the line of Mem: by position.
     assert "UTC" in lines[0]
     assert lines[1].split()[0] == "total"
     assert lines[2].startswith("Mem:")
@@ -343,7 +343,7 @@ def test_the_wait_for_a_run_that_another_command_makes(tmp_path: Path) -> None:
 
     waiter = threading.Thread(target=wait, daemon=True)
     waiter.start()
-    # This holds on a slow machine too: the other process does not release the run.
+    # The other process does not release the run, so this holds on a slow machine, too.
     assert not entered.wait(timeout=0.5)
     assert said.is_set()
     assert store.locked_among(["ab", "other"]) == {"ab"}

@@ -1,7 +1,7 @@
-"""Which place wins if several set an option of Tor: each pair, in the networks made here.
+"""The precedence of places that set the same Tor option, for each pair of places.
 
-The pairs that are refused are in tests/experiment/test_messages.py, and those with an imported
-network in tests/tornet/test_compose.py.
+The networks are generated ones. Rejected pairs are in tests/experiment/test_messages.py, and pairs
+with an imported network in tests/tornet/test_compose.py.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def composed(
 
 
 RATE = 102_400.0
-# lower and higher layer: (options of the variant, of `tor`, a host, what it ends up with)
+# name of lower and higher layer: (options of the variant, of `tor`, a host, the result)
 PAIRS: dict[str, tuple[dict[str, str], dict[str, Any], str, dict[str, list[str | float]]]] = {
     "defaults, scheduler": (
         {},

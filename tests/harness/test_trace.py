@@ -1,4 +1,4 @@
-"""Which relays are traced, what they run, and what a run without its traces is worth."""
+"""Traced relays: their choice, their options, and the rejection of runs without traces."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Relays' logs while a run is made: what cannot count ends at once, and nothing else does."""
+"""Watching relays' logs during a run: only a run that cannot count is ended early."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ DUE_S = 90.0 + WATCHED_LATE_S
 
 
 class Relays:
-    """Some hosts' logs, and who watches them."""
+    """Logs of some hosts, and the object that watches them."""
 
     def __init__(self, hosts: Path, **expectations: Expectation) -> None:
         self.hosts = hosts
@@ -119,7 +119,7 @@ def test_what_was_read_is_not_read_again(tmp_path: Path) -> None:
     relays.log("a", "[notice] Tor 0.4.9\n")
     relays.watch.look(1)
     log = tmp_path / "a" / "tor-x.1000.stdout"
-    # In place of what was read: nobody looks there any more.
+    # This replaces the part that was already read and is not read again.
     log.write_text(EWMA[:18] + "\n")
     relays.watch.look(2)
     relays.log("a", f"{RR}\n")

@@ -1,4 +1,4 @@
-"""The driver: errors before it starts, and progress."""
+"""The workflow driver: errors before it starts, and its progress display."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_off_a_terminal_progress_is_plain_lines() -> None:
 
 @pytest.fixture
 def set_clock(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Sets the times at which a view is made and then shown."""
+    """Set the times at which a view is created and then updated."""
 
     def set_to(*times_s: float) -> None:
         now = iter(times_s)
@@ -98,7 +98,7 @@ def set_clock(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 
 def test_the_time_left_is_told_from_what_is_done(set_clock: Callable[..., None]) -> None:
-    """After 1000 s two runs of ten, and two more by a quarter: 2.5 runs; 7.5 runs are to come."""
+    """After 1000 s, 2 of 10 runs are finished and 2 are done by a quarter, so 7.5 runs remain."""
     set_clock(0.0, 10.0, 1000.0, 4000.0)
     out = io.StringIO()
     with ProgressView(10, Console(file=out, force_terminal=False)) as view:
@@ -112,7 +112,10 @@ def test_the_time_left_is_told_from_what_is_done(set_clock: Callable[..., None])
 
 
 def test_waiting_is_no_work(set_clock: Callable[..., None]) -> None:
-    """A run needs 1000 s. Then another one waits for 5000 s, alone and while a third one works."""
+    """A run needs 1000 s.
+
+    Another run waits for 5000 s, first alone and then while a third one works.
+    """
     set_clock(0.0, 1000.0, 5000.0, 6000.0)
     waits = replace(state(0), stop_s=0.0, waiting=True)
     out = io.StringIO()
@@ -123,7 +126,7 @@ def test_waiting_is_no_work(set_clock: Callable[..., None]) -> None:
     first, second, third = out.getvalue().splitlines()
     assert first == "[16:40] 1/4 runs done, about 50:00 left"
     assert second.startswith("[1:23:20] 1/4 runs done, about 50:00 left; 5mid rr seed 1: waits")
-    # Half of the last 1000 s were work, for half a run.
+    # Half of the last 1000 s were work, on half a run.
     assert third.startswith("[1:40:00] 1/4 runs done, about 42:00 left; 5mid rr seed 1: waits")
 
 
@@ -183,7 +186,7 @@ esac
 
 
 class Workflow:
-    """Two plans that share a run, made by Snakemake with jobs that only record their call."""
+    """Two plans with a common run, made by Snakemake with jobs that only record their call."""
 
     def __init__(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.store, self.calls = tmp_path / "runs", tmp_path / "calls"
@@ -199,7 +202,7 @@ class Workflow:
             "_configuration",
             lambda *arguments: {**original(*arguments), "python": str(job)},
         )
-        # The order of the names differs from the order of the seeds.
+        # The names are in a different order than the seeds.
         self.plans = [
             self.plan("one", {"c1": 1, "a2": 2, "b3": 3}),
             self.plan("two", {"d1": 1, "a2": 2, "0e3": 3}),
@@ -211,7 +214,7 @@ class Workflow:
         return Plan(Request(name), planned, self.store, out, 1, Resources(1, 1, 1))
 
     def make(self) -> list[list[str]]:
-        """The calls of the jobs, one job at a time."""
+        """Make the runs with one job at a time. Return the calls of the jobs."""
         drive.make_runs(self.root, self.plans, jobs=1)
         return [line.split() for line in self.calls.read_text().splitlines()]
 
@@ -301,7 +304,7 @@ def test_no_job_outlives_an_interrupted_command(tmp_path: Path) -> None:
 
 
 def test_a_plan_that_another_command_has_replaced_is_not_carried_out(workflow: Workflow) -> None:
-    """Figures and the report are read from these files, and would be the other command's."""
+    """Figures and the report read the plan's files, which now belong to the other command."""
     for plan in workflow.plans:
         plan.write()
     workflow.plan("two", {"d1": 1}).write()
@@ -313,7 +316,10 @@ def test_a_plan_that_another_command_has_replaced_is_not_carried_out(workflow: W
 
 
 def test_a_checkout_may_lie_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Spaces and whatever else a shell or a pattern would read; it runs its own code."""
+    """The path has spaces and characters that shells and patterns interpret.
+
+    The jobs run its code.
+    """
     root = tmp_path / "a folder, müßig & (so) [*] 'on'"
     root.mkdir()
     monkeypatch.setenv("PYTHONPATH", "/other")
@@ -354,7 +360,7 @@ def test_a_folder_without_room_is_named_before_the_work(
 
 
 def refuse_in(folder: Path) -> Callable[[int, int, int], None]:
-    """posix_fallocate with a full disk in one place."""
+    """Let posix_fallocate fail in one folder as on a full disk."""
 
     def fallocate(descriptor: int, offset: int, length: int) -> None:
         if Path(f"/proc/self/fd/{descriptor}").readlink().is_relative_to(folder):
@@ -364,7 +370,7 @@ def refuse_in(folder: Path) -> Callable[[int, int, int], None]:
 
 
 def lines_of(*states: RunState) -> list[str]:
-    """Return how a view shows one run at several times."""
+    """Return the lines of a view that shows one run at several times."""
     out = io.StringIO()
     with ProgressView(2, Console(file=out, force_terminal=False)) as view:
         for number, one in enumerate(states):
@@ -373,7 +379,7 @@ def lines_of(*states: RunState) -> list[str]:
 
 
 def test_a_runs_pace_is_that_of_late() -> None:
-    """A bootstrap of 300 s in 30 s says nothing of 0.2 s/s under load."""
+    """A bootstrap of 300 s in 30 s does not predict the 0.2 s/s under load."""
     seen = [(30, 300), (60, 306), (100, 314), (150, 324), (400, 324), (20, 200)]
     states = [replace(state(simulated_s), wall_s=wall_s) for wall_s, simulated_s in seen]
     paces = [line.split(" at ")[1].removesuffix(", 300 MiB") for line in lines_of(*states)]
@@ -382,9 +388,9 @@ def test_a_runs_pace_is_that_of_late() -> None:
         "0.2 s/s, 24:30 left",
         "0.2 s/s, 23:50 left",
         "0.2 s/s, 23:00 left",
-        # It does not advance for longer than the measured period.
+        # The run has not advanced during the whole period of measurement.
         "0 s/s",
-        # Another attempt.
+        # The run was started again.
         "10 s/s, 0:40 left",
     ]
     assert " at 120 s/s, 0:02 left" in lines_of(replace(state(360), wall_s=3.0))[0]

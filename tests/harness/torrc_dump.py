@@ -1,4 +1,4 @@
-"""What Tor makes of a host's torrc files in a run directory that was not written yet."""
+"""Return the options that Tor reads from a host's torrc files of a composed run directory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from onionlab.tornet.torrc_options import read_lines
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 TOR = next(iter(sorted(REPOSITORY.glob("build/tor/circuit-policy/bin/tor-circuit-policy"))), None)
-"""The Tor that was built, if any; it has all options of stock Tor."""
+"""A built Tor, if there is one. It has all options of stock Tor."""
 
 Dump = dict[str, list[str | float]]
 
@@ -21,10 +21,10 @@ Dump = dict[str, list[str | float]]
 def dump(
     files: Mapping[str, bytes], host: str, names: Iterable[str], directory: Path
 ) -> dict[str, list[str | float]]:
-    """Return option -> values as the files have them, and check that Tor prints the same.
+    """Return option -> values of the files, and check that Tor prints the same.
 
     Numbers are without units. Tor does not print an option with its built-in value. directory: an
-    empty one, for Tor.
+    empty folder for Tor.
     """
     read = _read(files, host)
     found = {name: read.get(name.lower(), []) for name in names}
@@ -64,10 +64,10 @@ def _ask(tor: Path, files: Mapping[str, bytes], host: str, directory: Path) -> D
             (directory / path).parent.mkdir(parents=True, exist_ok=True)
             (directory / path).write_bytes(content)
     found: Dump = {}
-    # `short` prints what differs from the defaults; `full` ends with a failed assertion.
+    # `short` prints options that differ from the defaults. `full` fails with an assertion.
     for defaults, torrc in (("/dev/null", "torrc-defaults"), ("torrc-defaults", "torrc")):
         printed = subprocess.run(
-            # An authority has to know its address, which is in the second file alone.
+            # An authority needs its address, which only the second file has.
             [
                 *(tor, "--defaults-torrc", defaults, "-f", torrc),
                 *("--Address", "100.0.0.1", "--dump-config", "short"),
@@ -87,7 +87,7 @@ def _ask(tor: Path, files: Mapping[str, bytes], host: str, directory: Path) -> D
 
 
 def plain(value: str) -> str | float:
-    """Return a number without its unit, or the value."""
+    """Return a number without its unit, and any other value unchanged."""
     number, _, unit = value.partition(" ")
     try:
         return float(number) if unit in ("", "bytes", "msec") else value

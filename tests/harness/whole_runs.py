@@ -1,4 +1,4 @@
-"""Records that a run can have, without any logs behind them."""
+"""Records for runs that have no logs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STREAM = {
 
 
 def write_streams(path: Path, server: str) -> None:
-    """A table of one stream, from a server."""
+    """Write a table with one stream from a server."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with TableWriter(path, STREAMS) as table:
         rows = [{**STREAM, "server": server}]
@@ -26,7 +26,7 @@ def write_streams(path: Path, server: str) -> None:
 
 
 def write_records(records: Path, server: str) -> None:
-    """Records of one stream."""
+    """Write records of one stream."""
     write_streams(records / files.STREAMS_TABLE, server)
     with TableWriter(records / files.GOODPUT_TABLE, GOODPUT):
         pass
