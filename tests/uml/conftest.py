@@ -1,7 +1,7 @@
 """Fixtures for tests of the embedded engine.
 
-They are a source that builds like Linux's, but in a second and with a script as its kernel, and the
-engine with its real kernel.
+One is a source with Linux's build targets that builds in a second, with a script as kernel. Another
+one is the engine with its real kernel.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from onionlab.engines.uml.kernel import BuiltKernel
 from onionlab.errors import UserError
 from onionlab.programs.installed import find_tgen
 
-# The `linux` that it builds passes the boot check. Like a real kernel, it depends on the
-# configuration and on file.c.
+# The resulting `linux` passes the boot check. Like a real kernel, it depends on the configuration
+# and on file.c.
 MAKEFILE = """\
 VERSION = 6
 PATCHLEVEL = 12
@@ -111,7 +111,7 @@ def checkout(tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def uml_engine(uml_kernel: BuiltKernel) -> UmlEngine:
-    """The engine with its kernel."""
+    """Return the engine with its kernel."""
     return UmlEngine(uml_kernel)
 
 

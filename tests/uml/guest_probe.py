@@ -1,4 +1,4 @@
-"""The programs of hosts in the tests' guests. They need only the standard library.
+"""Programs of hosts in the tests' guests. They only need the standard library.
 
 Each command prints lines of JSON and then sleeps, because every program is expected to run until
 the end.
@@ -25,7 +25,7 @@ WARM_UP_S = 4.0
 
 
 def say(**data: object) -> None:
-    # A single write, because several threads print.
+    # The line is written at once, because several threads print.
     sys.stdout.write(json.dumps(data) + "\n")
     sys.stdout.flush()
 
@@ -38,7 +38,7 @@ def accept_all(serve: Callable[[socket.socket], None], port: int) -> None:
 
 
 def swallow(connection: socket.socket) -> None:
-    """Count the received bytes after TCP has reached its rate."""
+    """Count the bytes received once TCP has reached its rate."""
     steady_after_s = time.monotonic() + WARM_UP_S
     first_s = last_s = 0.0
     total = 0
@@ -64,7 +64,7 @@ def echo(connection: socket.socket) -> None:
 
 
 def confirm(connection: socket.socket) -> None:
-    """Answer each transfer, which begins with its size, with a byte at its end."""
+    """Send a byte at the end of each transfer. A transfer begins with its size."""
     while head := connection.recv(8, socket.MSG_WAITALL):
         (left,) = struct.unpack("=Q", head)
         while left:
@@ -90,7 +90,7 @@ def connect(*hosts: str) -> None:
 
 
 def tcp_info(connection: socket.socket) -> dict[str, int]:
-    """Some fields of struct tcp_info."""
+    """Return some fields of struct tcp_info."""
     raw = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
     (rtt_us,) = struct.unpack_from("=I", raw, 68)
     (retransmitted,) = struct.unpack_from("=I", raw, 100)
@@ -104,7 +104,7 @@ def tcp_info(connection: socket.socket) -> dict[str, int]:
 
 
 def outstanding(connection: socket.socket) -> dict[str, int]:
-    """Return the unacknowledged bytes, and how many of them have not left the socket."""
+    """Return the number of unacknowledged bytes, and how many of them are still in the socket."""
     siocoutqnsd = 0x894B
     queued, unsent = struct.pack("i", 0), struct.pack("i", 0)
     queued = fcntl.ioctl(connection, termios.TIOCOUTQ, queued)

@@ -17,12 +17,12 @@ PROBE = Path(__file__).with_name("guest_probe.py")
 MBIT = 1_000_000
 MEMORY_FILE_NAMES = ("vm_file", "uml", "onionlab")
 OTHER_FOLDERS = tuple(f"onionlab-{name}-" for name in ("attempts", "test-cpus", "boot", "build"))
-"""Prefixes of folders of cluster jobs, tests and builds, which may run at the same time."""
+"""Prefixes of folders of cluster jobs, tests and builds that may run at the same time."""
 
 
 @dataclass
 class Net:
-    """Builds a simulation. By default, every host has a separate place."""
+    """Builds a simulation. By default, every host has its own place."""
 
     packet_loss: float = 0.0
     seed: int = 1
@@ -56,7 +56,7 @@ class Net:
         self.latency_us[frozenset((f"place-{one}", f"place-{other}"))] = us
 
     def run(self, name: str, *arguments: str, at_ms: int = 1000, runs_to_end: bool = True) -> None:
-        """Let a host run a command of the probe."""
+        """Let a host run a command of guest_probe.py."""
         command = ("-S", "-B", str(PROBE), *arguments)
         self.processes[name].append(Process("python", command, at_ms, runs_to_end=runs_to_end))
 
@@ -123,7 +123,7 @@ def read_output(directory: Path, host: str, position: int = 0) -> list[dict[str,
 
 
 def run_endless_guest(directory: Path, engine: UmlEngine) -> None:
-    """Run a guest that is busy for long: hosts that send to each other."""
+    """Run a guest that is busy for a long time: its hosts send to each other."""
     net = Net(options={"stall_timeout_s": 15.0})
     for name in ("a", "b", "c"):
         net.host(name)
@@ -134,7 +134,7 @@ def run_endless_guest(directory: Path, engine: UmlEngine) -> None:
 
 
 def traces() -> set[str]:
-    """Return mounts and memory files on this machine, where a guest could leave something.
+    """Return mounts and memory files on this machine, which a guest could leave behind.
 
     Named network namespaces are mounts, too, but the engine does not create them.
     """

@@ -14,21 +14,21 @@ NUMBERS = ("weight", "location", "scale", "rate", "shape", "low", "high")
 
 
 def to(source: str, target: str, weight: float = 1.0) -> ModelEdge:
-    """A transition."""
+    """Return a transition."""
     return source, target, {"type": "transition", "weight": weight}
 
 
 def emits(
     source: str, event: str, distribution: str, weight: float = 1.0, **parameters: float
 ) -> ModelEdge:
-    """An emission of "+", "-" or "F", with the distribution of the delay after it."""
+    """Return an emission of "+", "-" or "F", with the distribution of the delay after it."""
     named = {f"param_{name}": value for name, value in parameters.items()}
     values: dict[str, float | str] = {"type": "emission", "distribution": distribution}
     return source, OBSERVATIONS[event], {**values, "weight": weight, **named}
 
 
 def model_graphml(states: Sequence[str], edges: Sequence[ModelEdge]) -> str:
-    """Return a model with states, of which the first is the start, and edges."""
+    """Return a model with states, the first of which is the start, and edges."""
     lines = ["<graphml xmlns='http://graphml.graphdrawing.org/xmlns'>"]
     for name in ("name", "type"):
         lines.append(f"<key id='n{name}' for='node' attr.name='{name}' attr.type='string'/>")
@@ -54,4 +54,4 @@ def model_graphml(states: Sequence[str], edges: Sequence[ModelEdge]) -> str:
 
 SIMPLE_STATES = ("s0", "s1")
 SIMPLE_EDGES = (to("s0", "s1"), to("s1", "s1"), emits("s1", "+", "exponential", rate=0.001))
-"""Events at an average interval of a millisecond, forever."""
+"""Events at an average interval of a millisecond, endlessly."""

@@ -1,4 +1,4 @@
-"""System calls by function calls (patch 0010, calls.c): programs see no difference."""
+"""System calls by function calls (patch 0010, calls.c) behave like others for programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The choice of the engine, and what the embedded one needs. No kernel is built."""
+"""The choice of the engine, and the requirements of the embedded one. No kernel is built."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def small_net() -> Net:
 
 @pytest.fixture
 def offered(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Replaces the engines; a value says whether the engine is installed."""
+    """Replace the engines. The value says whether the engine is installed."""
 
     def offer(**there: bool) -> None:
         def run_driver(name: str) -> SimpleNamespace:
@@ -205,7 +205,7 @@ def test_the_description_omits_absent_properties(small_net: Net) -> None:
     data = json.loads(UmlEngine(NO_KERNEL).configuration(small_net.simulation(5000))[CONFIGURATION])
     assert not {"path_loss", "bootstrap_end_ms"} & data.keys()
     assert "runs_to_end" not in data["hosts"][0]["programs"][0]
-    # A path's own loss is omitted if it equals that of all others.
+    # A path's loss is omitted if it equals that of all other paths.
     small_net.path_loss[frozenset(("place-a",))] = small_net.packet_loss
     same = UmlEngine(NO_KERNEL).configuration(small_net.simulation(5000))[CONFIGURATION]
     assert json.loads(same) == data

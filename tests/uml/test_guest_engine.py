@@ -1,4 +1,4 @@
-"""How a guest starts, what its programs find, and that every bad end is one clear error in time."""
+"""A guest's start, what its programs see, and one clear error for each failure."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def one_host(*arguments: str, at_ms: int = 1000, **options: object) -> Net:
 
 
 def leftovers(directory: Path) -> list[str]:
-    """Return processes that run in the directory, and the kernel's state in it."""
+    """Return processes that run in the directory, and the kernel's files in it."""
     found = [path.name for path in directory.glob("uml.state*")]
     for entry in Path("/proc").iterdir():
         try:
@@ -60,12 +60,12 @@ def test_a_program_runs_on_the_described_host(tmp_path: Path, uml_engine: UmlEng
     assert facts["open_files"] >= 65536
     assert facts["working_directory"].endswith("/shadow.data/hosts/a")
     assert "OPENSSL_ia32cap" in facts["environment"]
-    # The host's own time zone and configuration of OpenSSL change no run.
+    # The host's time zone and OpenSSL configuration do not affect a run.
     assert facts["environment"]["TZ"] == "UTC0"
     assert facts["environment"]["OPENSSL_CONF"] == "/dev/null"
     names = {"PATH", "HOME", "LC_ALL", "TZ", "OPENSSL_CONF", "OPENSSL_ia32cap", "LD_PRELOAD"}
     assert set(facts["environment"]) <= names
-    # A hundred idle seconds are short, and the usage is measured.
+    # A hundred idle seconds take little time, and the resource usage is measured.
     assert time.monotonic() - started_s < TIMEOUT_S
     assert 0 < usage.cpu_s <= usage.wall_s + 1
     # A short run may have a single sample, taken during the boot.
@@ -106,7 +106,7 @@ def test_output_of_a_watched_host_is_visible_during_the_run(
 def test_late_copies_of_lines_are_not_duplicated_in_the_logs(
     tmp_path: Path, uml_engine: UmlEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The host may read the console late: here after the guest has ended."""
+    """The host may read the console late; in this test it does so after the guest has ended."""
 
     def follow_late(command: Command, **more: Any) -> ExitInfo:
         look = more.pop("simulated_s")
@@ -139,7 +139,7 @@ def test_a_hosts_random_numbers_do_not_depend_on_the_others(
         busy.run("b", "facts", at_ms=at_ms)
     first, other = drawn("quiet", quiet), drawn("busy", busy)
     assert first == other
-    # Two programs of one host, the same program in two hosts: never the same numbers.
+    # Two programs of one host, and the same program in two hosts, get different random numbers.
     (in_b,) = read_output(tmp_path / "busy", "b", 0)
     assert len({*first, in_b["random"]}) == 3
 
@@ -160,7 +160,7 @@ def test_the_error_names_a_program_that_ends_early(tmp_path: Path, uml_engine: U
         run_guest(tmp_path, uml_engine, one_host("fail", "3"), stop_s=50)
     assert caught.value.message.startswith("python of a ended with status 3 after 1.")
     assert caught.value.log_tail[-1] == "the last words"
-    # The files that exist are kept.
+    # Existing files are kept.
     assert (tmp_path / "shadow.data" / "hosts" / "a" / "python.1000.stderr").exists()
     assert leftovers(tmp_path) == []
 
@@ -180,7 +180,7 @@ def test_a_program_that_is_missing_is_an_error(tmp_path: Path, uml_engine: UmlEn
 def test_programs_do_not_react_to_the_end_of_the_traffic(
     tmp_path: Path, uml_engine: UmlEngine
 ) -> None:
-    """The programs' reaction to it would take minutes in a large network."""
+    """Programs would need minutes to react to it in a large network."""
     net = one_host("serve")
     net.processes["a"].append(Process("tgen", ("../../../conf/graph.graphml",), 1500))
     (tmp_path / "conf").mkdir()
@@ -227,7 +227,7 @@ def test_the_error_names_the_cause_of_a_stall(tmp_path: Path, free_mib: int, cau
 
 
 def test_a_stopped_guest_has_not_stalled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both were stopped, and the guest has not printed anything since."""
+    """The host process was stopped as well, and the guest has printed nothing since."""
     wall_s = 1000.0
     monkeypatch.setattr(time, "monotonic", lambda: wall_s)
     log = tmp_path / LOG
@@ -285,7 +285,7 @@ def test_a_kernel_that_does_not_boot_is_an_error(tmp_path: Path, script: str) ->
 
 
 def test_a_guest_that_is_killed_is_an_error(tmp_path: Path, uml_engine: UmlEngine) -> None:
-    """The host's kernel may kill any process of a guest when memory runs out."""
+    """The host's kernel may kill any process of a guest if memory runs out."""
 
     def kill(progress: Progress) -> None:
         for entry in Path("/proc").iterdir():

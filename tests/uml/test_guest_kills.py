@@ -1,4 +1,4 @@
-"""No process and no file remains of a guest of which a process is killed."""
+"""If a process of a guest is killed, no process and no file of the guest remains."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ KILLS = 20
 LONGEST_S = 2.0
 TIMEOUT_S = 20.0
 
-# The fork server imports the engine only once.
+# The fork server imports the engine once for all processes.
 RUNNERS = multiprocessing.get_context("forkserver")
 RUNNERS.set_forkserver_preload(["onionlab.engines.uml.engine", "onionlab.engines.uml.kernel"])
 
 
 def play_the_runner(directory: Path, engine: UmlEngine, ended: Connection) -> None:
-    """Run a simulation as the command does, and report how it ended."""
+    """Run a simulation like the command, and report how it ended."""
     try:
         run_endless_guest(directory, engine)
     except EngineFailureError as error:
@@ -106,7 +106,7 @@ def processes_of(program: Path) -> list[int]:
 def test_killing_a_starting_kernel_leaves_no_process(
     tmp_path: Path, uml_kernel: BuiltKernel
 ) -> None:
-    # Without the patch 0008 one in 430 left a process behind, stopped for good.
+    # Without patch 0008, one guest in 430 left a stopped process behind.
     kernel = tmp_path / "linux"
     shutil.copy2(uml_kernel.path, kernel)
     draws = random.Random(20261123)

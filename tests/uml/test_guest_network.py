@@ -1,4 +1,4 @@
-"""Programs inside a guest measure that its network has the described properties."""
+"""Programs inside a guest measure that its network has the configured properties."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from uml.guest_support import MBIT, Net, read_output, run_guest
 
 pytestmark = [pytest.mark.uml, pytest.mark.slow]
 
-# The share of payload in a packet of 1500 bytes of TCP with time stamps.
+# The share of payload in a TCP packet of 1500 bytes with time stamps.
 PAYLOAD_SHARE = 1448 / 1500
 # A connection attempt and its answer: 60 bytes each, over two links of 100 Mbit/s or more.
 HANDSHAKE_ON_WIRE_S = 0.00005
 
 
-# Each link's Mbit/s, up and down, and for how long it is filled; TCP has its pace after 4 s.
+# Link rates in Mbit/s, up and down, and the time of filling each link. TCP reaches its rate after 4
+# s.
 PAIRS = [(10, 50, 12), (50, 10, 12), (2, 2, 20), (100, 100, 6), (0.5, 20, 20)]
 CONNECTIONS = 10
 MANY = 200
@@ -71,7 +72,7 @@ def add_full_downstream(net: Net) -> None:
 def guest(tmp_path_factory: pytest.TempPathFactory, uml_engine: UmlEngine) -> Path:
     """One run with separate hosts for each test, because booting a guest is slow.
 
-    Computing takes no simulated time there, so hosts do not affect each other.
+    Computing takes no simulated time in a guest, so hosts do not affect each other.
     """
     net = Net()
     for add in (add_round_trips, add_pairs, add_full_upstream, add_full_downstream):
@@ -122,7 +123,7 @@ def test_codel_keeps_the_queue_of_a_full_downstream_link_short(guest: Path) -> N
 def test_connections_do_not_depend_on_the_memory_of_the_guest(
     tmp_path: Path, uml_engine: UmlEngine
 ) -> None:
-    """Linux has one limit for the buffers of all connections, a sixteenth of a machine's memory."""
+    """Linux limits the buffers of all connections together to a sixteenth of a machine's memory."""
     taken = []
     for memory_bytes in (MEMORY_BYTES, 4 * MEMORY_BYTES):
         net = Net(options={"memory_bytes": memory_bytes}, default_latency_us=1_000)
@@ -135,6 +136,6 @@ def test_connections_do_not_depend_on_the_memory_of_the_guest(
         run_guest(directory, uml_engine, net, stop_s=20)
         taken.append([line["taken"] for line in read_output(directory, "busy")])
     assert len(taken[0]) == MANY
-    # Otherwise the comparison shows nothing.
+    # Otherwise the comparison would be meaningless.
     assert sum(taken[0]) > MEMORY_BYTES / 16
     assert taken[0] == taken[1]

@@ -59,7 +59,7 @@ AS_NOBODY = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-group
 
 @pytest.fixture
 def readable() -> Iterator[Path]:
-    """A folder that every user may read, unlike those of pytest."""
+    """Return a folder that every user may read, unlike pytest's folders."""
     with tempfile.TemporaryDirectory() as name:
         Path(name).chmod(0o755)
         yield Path(name)

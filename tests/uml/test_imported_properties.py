@@ -1,7 +1,7 @@
 """Properties of imported networks, measured on both engines by the same programs.
 
-They are losses of single paths, links of single hosts, two hosts at one place, any IPv4 address, a
-bootstrap without limits and losses, and programs that end.
+The properties are losses of single paths, links of single hosts, two hosts at one place, any IPv4
+address, a bootstrap without limits and losses, and programs that end.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from uml.guest_support import MBIT, Net, run_guest
 pytestmark = [pytest.mark.uml, pytest.mark.slow]
 
 BOOTSTRAP_END_S = 40
-# A lost packet takes Shadow's TCP three seconds and more: many ping at a time.
+# After a loss, Shadow's TCP needs three seconds or more, so many hosts ping at the same time.
 PINGERS, PINGS_BEFORE, PINGS_AFTER, PING_INTERVAL_S = 40, 50, 200, 0.5
 STOP_S = 180
 TRANSFER_BYTES, TRANSFERS = 1_000_000, 4
@@ -58,12 +58,12 @@ def network() -> Net:
     net.path_loss[frozenset(("place-clean",))] = 0.0
     for name in ("neighbour", "far", "clean", "own"):
         net.run(name, "serve")
-    # In the order of their starts, which is that of Shadow's numbers of processes.
+    # The programs are in the order of their starts, as in Shadow's process numbers.
     for start_s, count in ((2, PINGS_BEFORE), (BOOTSTRAP_END_S + 1, PINGS_AFTER)):
         for name in PATHS:
             arguments = ("ping", name, str(count), str(PING_INTERVAL_S), str(PINGERS))
             net.run("near", *arguments, at_ms=1000 * start_s)
-        # One after the other: acknowledgements would wait behind the other's data.
+        # The transfers run one after another, since acknowledgements would wait behind other data.
         for sender, receiver, after_s in (("own", "clean", 0), ("clean", "own", 30)):
             sizes = str(TRANSFER_BYTES), str(TRANSFERS)
             net.run(sender, "transfer", receiver, *sizes, at_ms=1000 * (start_s + after_s))
@@ -79,14 +79,14 @@ def measured(tmp_path_factory: pytest.TempPathFactory, engine: Engine) -> Path:
 
 
 def printed(measured: Path, host: str, position: int) -> list[dict[str, float]]:
-    """Return the output of a host's program at this position of its starts."""
+    """Return the output of a host's program, given by its position in the order of starts."""
     logs = (measured / "shadow.data/hosts" / host).glob("python*.stdout")
     log = sorted(logs, key=lambda path: int(path.name.split(".")[-2]))[position]
     return [json.loads(line) for line in log.read_text().splitlines()]
 
 
 def pings(measured: Path, name: str, *, bootstrap: bool) -> tuple[list[float], float]:
-    """Return round trips in seconds, and the share that a lost packet has delayed."""
+    """Return the round trips in seconds, and the share of those delayed by a lost packet."""
     position = list(PATHS).index(name) + (0 if bootstrap else len(PATHS))
     trips_s = [line["ping_s"] for line in printed(measured, "near", position)]
     round_trip_s = 2 * PATHS[name][0] / 1e6
@@ -102,7 +102,8 @@ def test_each_path_has_its_loss_after_the_bootstrap(measured: Path, name: str) -
     assert (len(before_s), late_before) == (PINGERS * PINGS_BEFORE, 0.0)
     assert statistics.median(after_s) == pytest.approx(2 * latency_us / 1e6, rel=0.02)
     assert statistics.median(before_s) == pytest.approx(2 * latency_us / 1e6, rel=0.02)
-    # A ping is lost if one of its two packets is; the tolerance is four standard deviations.
+    # A ping is delayed if one of its two packets is lost. The tolerance is four standard
+    # deviations.
     expected = 1 - (1 - loss) ** 2
     tolerance = 4 * (expected * (1 - expected) / len(after_s)) ** 0.5
     assert len(after_s) > 1000
@@ -129,7 +130,7 @@ def test_a_link_limits_a_host_after_the_bootstrap(
 
 @pytest.mark.parametrize("bootstrap_end_ms", [0, 2000], ids=["at-once", "after-the-bootstrap"])
 def test_a_rate_may_exceed_32_bits(tmp_path: Path, engine: Engine, bootstrap_end_ms: int) -> None:
-    # tornettools gives servers 100 Gbit/s. This rate's lower 32 bits alone would be 1 Mbit/s.
+    # tornettools gives servers 100 Gbit/s. The lower 32 bits of this rate would be 1 Mbit/s.
     fast = Link(2**32 * 8 + MBIT, 2**32 * 8 + MBIT)
     net = Net(bootstrap_end_ms=bootstrap_end_ms)
     net.host("a", link=fast)

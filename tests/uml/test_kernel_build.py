@@ -1,4 +1,4 @@
-"""The build of the kernel: its inputs, its errors, and that it is atomic."""
+"""The build of the kernel: its inputs and errors, and that it is atomic."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_kernel_is_patched_configured_and_built(
 
 
 def kernel_that(does: str) -> dict[str, str]:
-    """A source whose kernel runs a shell script's lines before it boots."""
+    """Return a source whose kernel runs these shell lines before it boots."""
     return FILES | {"kernel.sh": KERNEL.replace("#!/bin/sh\n", f"#!/bin/sh\n{does}\n")}
 
 
@@ -254,7 +254,7 @@ def test_the_error_names_missing_programs(
 
 def test_setup_installs_the_programs_of_the_build() -> None:
     listed = (REPOSITORY / "configs/apt-packages.txt").read_text().split()
-    # gcc brings binutils.
+    # gcc depends on binutils.
     assert set(kernel.BUILD_PROGRAMS.values()) - {"binutils"} <= set(listed)
 
 
@@ -327,7 +327,7 @@ def test_the_shipped_patches() -> None:
 
 
 def test_finding_a_kernel_removes_nothing(checkout: Path) -> None:
-    # During a build there is no link, or a link to an incomplete kernel.
+    # During a build the link is missing, or points to an incomplete kernel.
     work = checkout / "build/uml/.work-1"
     work.mkdir(parents=True)
     assert find_kernel(checkout) is None

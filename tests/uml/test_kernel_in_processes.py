@@ -1,4 +1,4 @@
-"""The kernel inside its processes (patch 0009): programs see no difference."""
+"""The kernel inside its processes (patch 0009) does not change what programs see."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_programs_cannot_map_memory_over_the_kernel(
 
 
 def boot_without_dispatch(kernel: Path, folder: Path, said: Connection) -> None:
-    """Boot a kernel while prctl(PR_SET_SYSCALL_USER_DISPATCH) fails, as in a sandbox."""
+    """Boot a kernel while prctl(PR_SET_SYSCALL_USER_DISPATCH) fails, as in some sandboxes."""
 
     def line(code: int, yes: int, no: int, value: int) -> bytes:
         return struct.pack("HBBI", code, yes, no, value)

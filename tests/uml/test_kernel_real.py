@@ -48,7 +48,7 @@ print({MARK!r} + json.dumps(out, sort_keys=True), flush=True)
 libc.reboot({MAGIC_POWER_OFF})
 """
 
-# All sources of random numbers, in several processes that wake up in between.
+# All sources of random numbers are read, in several processes that sleep in between.
 RANDOMNESS = """
 loopback_up()
 out["getrandom"] = os.getrandom(40).hex()
@@ -75,7 +75,7 @@ out["openssl"] = command("openssl", "rand", "-hex", "32")
 out["key"] = command("openssl", "genpkey", "-algorithm", "ed25519")
 """
 
-# Programs of several hosts request random numbers in turn; argument: the order of hosts.
+# Programs of several hosts read random numbers in turn. The argument is the order of hosts.
 HOSTS = """
 CLONE_NEWUTS = 0x04000000
 out["drawn"] = {{}}
@@ -93,7 +93,7 @@ for name in {order!r}:
     out["drawn"].setdefault(name, []).append(answer)
 """
 
-# The kernel turns to exact timers a few ticks after the boot.
+# The kernel switches to exact timers a few ticks after the boot.
 STEPS = """
 def fail_often():
     started = time.monotonic_ns()
@@ -171,7 +171,7 @@ def test_a_kernel_boots_in_a_checkout_whose_path_has_a_space(
 
 def test_all_patches_are_in(kernel: BuiltKernel) -> None:
     patches = load_patches(REPOSITORY / "configs/uml/patches")
-    # An older one does without what only saves time.
+    # An older host kernel only lacks features that save time.
     recent = tuple(int(part) for part in kernel.version.split(".")) >= (6, 12)
     assert kernel.patches == tuple(one.name for one in patches if one.required or recent)
 
@@ -219,16 +219,16 @@ def test_clocks(kernel: BuiltKernel, tmp_path: Path, mode: tuple[str, ...]) -> N
     numbers = [int(number) for number in re.findall(r"\d+", said)]
     compared, different, wrong, *busy_waits = numbers
     assert compared > 50_000
-    # Where time was charged for between the two readings: once in ten thousand steps.
+    # They differ if time is charged between the two readings, about once in ten thousand steps.
     assert different < compared / 5000
     assert wrong == 0
-    # At 256 ns a read, and 1 us a failing call.
+    # Reading a clock is charged with 256 ns, and a failing call with 1 us.
     assert busy_waits[0] == pytest.approx(200_000_000 / 256, rel=0.07)
     assert busy_waits[1] == pytest.approx(200_000_000 / 1256, rel=0.07)
 
 
 def test_the_start_of_a_guest_takes_no_time(kernel: BuiltKernel, tmp_path: Path) -> None:
-    """However many files a start looks for: what the scheduler keeps of it would last."""
+    """A start may look for any number of files. The scheduler would keep the charged time."""
     at_once, later = report(kernel, tmp_path, STEPS, "onionlab.start=50000000")["elapsed_ns"]
     assert (at_once, later > 0) == (0, True)
     charged, later = report(kernel, tmp_path, STEPS)["elapsed_ns"]
@@ -239,7 +239,10 @@ def test_the_start_of_a_guest_takes_no_time(kernel: BuiltKernel, tmp_path: Path)
 def test_many_simultaneous_programs_take_no_time(
     kernel: BuiltKernel, tmp_path: Path, mode: tuple[str, ...]
 ) -> None:
-    """Steps are counted for each: else all clocks would depend on what all find on the disks."""
+    """Steps are counted per program.
+
+    Otherwise clocks would depend on the files that programs find.
+    """
     assert report(kernel, tmp_path, CROWD, *mode)["elapsed_ns"] == 0
 
 
@@ -248,8 +251,8 @@ def test_reading_a_clock_needs_no_system_call(kernel: BuiltKernel, tmp_path: Pat
     if "0003-clocks-without-system-calls" not in kernel.patches:
         pytest.skip("this kernel is without the patch")
 
-    # A system call takes several microseconds of the host's CPU, of which a guest sees nothing. How
-    # many depends on the machine, so real system calls are measured beside.
+    # A system call takes several microseconds of the host's CPU, which a guest does not see. The
+    # number depends on the machine, so real system calls are measured for comparison.
     def cpu_s(call: str, times: int) -> float:
         before_s = children_cpu_s()
         boot(kernel, tmp_path / "boot.log", f"[{call}() for _ in range({times})]")
@@ -273,8 +276,8 @@ def test_registers(kernel: BuiltKernel, tmp_path: Path, mode: tuple[str, ...]) -
 
 def test_timers_are_exact(kernel: BuiltKernel, tmp_path: Path) -> None:
     said = report(kernel, tmp_path, TIMERS)
-    # Linux lets ordinary processes sleep too long, in order to wake several at once: by 50 us, and
-    # by 0.1% in epoll and its like.
+    # Linux lets ordinary processes sleep longer, in order to wake several at once: by 50 us, and by
+    # 0.1% in epoll and similar calls.
     assert said["epoll"] == pytest.approx([1e6, 7e6, 250e6], abs=60e3, rel=1.1e-3)
     assert said["sleep"] == pytest.approx([50e3, 333e3, 10e6], abs=60e3)
     assert all(

@@ -1,4 +1,4 @@
-"""Linux's source: the package through apt, tarballs and trees."""
+"""Linux's source: the package from apt, tarballs and trees."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def unpack_source(source: Source, destination: Path) -> str:
         (["linux-source-6.1", "linux-source-6.12"], "linux-source-6.12"),
         (["linux-source-6.8.0", "linux-source-6.12.0"], "linux-source-6.12.0"),
         (["linux-source-6.8.0", "linux-source-6.1"], "linux-source-6.8.0"),
-        # Tested versions have priority, and then the oldest of the newer ones.
+        # Tested versions are preferred, and then the oldest of the newer ones.
         (["linux-source-6.12", "linux-source-99.1"], "linux-source-6.12"),
         (["linux-source-99.1", "linux-source-98.2", "linux-source-98.10"], "linux-source-98.2"),
         (["linux-source-6.12-dbg", "linux-source"], None),
@@ -130,7 +130,7 @@ class Archive:
         (self.folder / "names").write_text("".join(name + "\n" for name in names))
 
     def package(self, name: str, version: str, *, files: dict[str, str] = FILES) -> Path:
-        """Make ``name_version.deb`` as Debian and Ubuntu lay it out; returns its tarball."""
+        """Make ``name_version.deb`` as Debian and Ubuntu lay it out. Return its tarball."""
         tree = self.folder / "tree"
         shutil.rmtree(tree, ignore_errors=True)
         (tree / "DEBIAN").mkdir(parents=True)
@@ -185,7 +185,7 @@ def test_the_package_is_fetched_once(
         "sha256": file_sha256(tarball),
     }
     assert unpack_source(source, tmp_path / "tree") == "6.12.99"
-    # A binary package is requested from the system's archives, with a private state.
+    # A binary package is requested from the system's archives, with a private state of apt.
     configuration = (archive.folder / "apt.conf").read_text()
     assert str(root) in configuration
     assert "Only-Source" not in configuration

@@ -1,4 +1,4 @@
-"""The driver as a process, over loopback and in real time."""
+"""The driver as a process, on loopback and in real time."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def play_until(
     awaited: dict[str, tuple[str, int]],
     **traffic_file: Any,
 ) -> DriverRun:
-    """Play until the logs of some hosts have a number of lines with a text."""
+    """Play until the logs of some hosts have enough lines with a text."""
     with run_driver(directory, graphs, **traffic_file) as driver:
         for host, (text, count) in awaited.items():
             wait_until(
@@ -86,7 +86,7 @@ def test_client_and_server(tmp_path: Path) -> None:
     assert [stream.stream_id for stream in streams] == list(range(len(streams)))
     heartbeats = driver.log("client1").heartbeats
     counted = sum(beat.bytes_read for beat in heartbeats)
-    # SOCKS answers (12 bytes a stream) are in the heartbeats, not in a stream's sizes.
+    # SOCKS answers (12 bytes a stream) count in heartbeats, but not in a stream's sizes.
     ended = heartbeats[-1].total_succeeded
     assert counted >= ended * (streams[0].total_bytes + 12)
     # The driver may be stopped when only one of the two sides has ended.
@@ -109,7 +109,7 @@ def test_heartbeats_count_every_byte_once(tmp_path: Path, low_water: int) -> Non
     counts = [beat.bytes_read for beat in driver.log("client1").heartbeats]
     # SOCKS answers are counted in heartbeats, but not in streams.
     assert sum(counts) == 12 + 69 + 327680 + 37 + 4
-    # 327 KB in pieces of 1000 bytes take a third of a second at least.
+    # 327 KB in pieces of 1000 bytes take at least a third of a second.
     assert len([count for count in counts if count]) >= 3
 
 
@@ -119,7 +119,7 @@ LINE = re.compile(
 
 
 def shape(line: str) -> str:
-    """Return a line without numbers and names, to compare it with TGen's."""
+    """Return a line without numbers and names, for comparison with TGen's."""
     match = LINE.fullmatch(line)
     assert match, line
     text = match["level"] + " " + match["rest"]
@@ -191,7 +191,7 @@ def test_status_lines_at_level_info(tmp_path: Path) -> None:
 @pytest.mark.parametrize("low_water", [1, 16384])
 def test_a_silent_server_times_out_at_a_heartbeat(tmp_path: Path, low_water: int) -> None:
     port = free_port()
-    # The last pieces cause no wake-up, and heartbeats find them.
+    # The last bytes cause no wake-up; heartbeats find them.
     with Proxy(silent_after=69 + 100_000, piece_bytes=1000) as proxy:
         graphs = {
             "server1": server_graphml(port),
@@ -274,7 +274,7 @@ def test_parallel_branches_and_a_pause_that_waits_for_all(tmp_path: Path) -> Non
 
 
 def test_a_walk_follows_one_of_several_weighted_edges(tmp_path: Path) -> None:
-    """Perf clients of tornettools start one stream after each pause, mostly a small one."""
+    """Perf clients of tornettools start one stream after each pause, usually a small one."""
     port = free_port()
     sizes = {"stream_50k": "50", "stream_1m": "100", "stream_5m": "500"}
     streams = {name: {"sendsize": "10", "recvsize": size} for name, size in sizes.items()}

@@ -1,4 +1,4 @@
-"""The driver's reading of TGen's graphs: what our experiments write, and what it refuses."""
+"""Reading TGen's graphs in the driver: the graphs that experiments write, and rejected ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The event loop wakes up only for a reason: a busy loop would stop virtual time."""
+"""The event loop wakes up only for a reason, because a busy loop would stop virtual time."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def driver_until(tmp_path: Path, graphs: dict[str, str], seconds: float) -> Driv
 
 @contextlib.contextmanager
 def meanwhile(port: int, openings: list[bytes | None], half_close: bool) -> Iterator[None]:
-    """Connect to a server; each connection sends something or nothing and stays open."""
+    """Connect to a server. Each connection sends some bytes or none and stays open."""
     opened: list[socket.socket] = []
 
     def connect() -> None:
@@ -75,12 +75,13 @@ def test_idle_and_half_closed_connections_cause_no_wake_ups(
 ) -> None:
     port = free_port()
     driver = driver_until(tmp_path, {"s": server_graphml(port, heartbeat="0 s")}, IDLE_S)
-    # Nothing, half a password, half a command, and a command whose answer is not read.
+    # The clients send nothing, half a password, half a command, or a command whose answer they do
+    # not read.
     openings = [None, b"T8nN", COMMAND[:300], COMMAND + b"x" * 500] * 5
     with meanwhile(port, openings, half_close):
         driver.run()
-    # One turn to start and one to stop; per connection: accept, its data, its end, and space in
-    # the kernel's growing buffers.
+    # There is one turn for the start and one for the stop. Each connection has turns for accept,
+    # its data, its end, and space in the kernel's growing buffers.
     assert len(openings) <= driver.loop.turns <= 2 + 20 * len(openings)
 
 

@@ -39,7 +39,7 @@ from onionlab.errors import UserError
 
 from .markov_support import SIMPLE_EDGES, SIMPLE_STATES, ModelEdge, emits, model_graphml, to
 
-# SHA-256 of the 100,000 delays, one per line, in TGen 1.1.2's test/expected-results/
+# SHA-256 of 100,000 delays, one per line, in TGen 1.1.2's test/expected-results/
 # <distribution>-123.
 DELAYS_OF_TGEN = {
     "normal": "bb41a752f4c1e23c31022a10f5fc69d09195c0c58f3344ed7edb4899185187ce",
@@ -135,7 +135,7 @@ def test_edges_are_in_igraphs_order() -> None:
 
 
 def test_internal_models_equal_those_of_tgen() -> None:
-    # The size and the MD5 sum as TGen 1.1.2 with igraph 0.10.2 sent it.
+    # The size and the MD5 sum are those of the graph that TGen 1.1.2 with igraph 0.10.2 sent.
     assert len(INTERNAL_PACKET_MODEL.text) == 1970
     digest = hashlib.md5(INTERNAL_PACKET_MODEL.text).hexdigest()
     assert digest == "e64a68a112f324d71f0dc044d9acda2c"
@@ -296,7 +296,7 @@ def test_a_walk_can_be_reset() -> None:
 
 
 class Script:
-    """A walk with these steps, of which the last is repeated."""
+    """A walk with these steps. The last step is repeated."""
 
     def __init__(self, *steps: tuple[str, int]) -> None:
         self.steps = [Step(Event(event), delay_us) for event, delay_us in steps]
@@ -384,7 +384,7 @@ class TimerHost:
     info = warning = message
 
     def wait(self) -> int:
-        """Let the next timer expire; how long that took, in microseconds."""
+        """Let the next timer expire. Return how long that took, in microseconds."""
         before = self.now_us
         self.now_us, callback = self.timers.pop(0)
         callback()

@@ -1,4 +1,4 @@
-"""Markov models in the driver and in real TGen: for the same seeds the same draws and bytes."""
+"""Markov models in the driver and in TGen give the same draws and bytes for the same seeds."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ from .traffic_support import (
 
 pytestmark = pytest.mark.shadow
 
-# By this seed the flows below have three and five streams, and walks through the slow model several
-# pauses on both sides. (TGen itself checks models with the seed 12345 when it starts.)
+# With this seed, the flows below have three and five streams, and walks through the slow model have
+# several pauses on both sides. (TGen itself checks models with the seed 12345 when it starts.)
 SEED = 83
 
-# Flows are half a second apart and each over long before the next one begins: then the order in
-# which models get their seeds does not depend on how busy the machine is.
+# Flows start half a second apart, and each ends long before the next one begins. So the order in
+# which models get their seeds does not depend on the machine's load.
 FLOW_MODEL = model_graphml(
     ("s0", "s1", "s2", "s3"),
     [
@@ -85,7 +85,7 @@ PACKET_MODEL = model_graphml(
 )
 MODELS = {"flow": FLOW_MODEL, "stream": STREAM_MODEL, "packet": PACKET_MODEL}
 
-# Pauses of two lengths between bursts of one to five packets, in both directions.
+# The model has pauses of two lengths between bursts of one to five packets, in both directions.
 SLOW_MODEL = model_graphml(
     ("s0", "s1", "s2"),
     [
@@ -109,7 +109,7 @@ def conf(tmp_path: Path) -> Path:
 
 
 def client(vertex: str, port: int, *, mode: str = "graphml", **start: str) -> str:
-    """A client that visits one vertex once."""
+    """Return the graph of a client that visits one vertex once."""
     paths = {f"{name}modelpath": f"{name}.graphml" for name in MODELS}
     if vertex != "traffic":
         del paths["flowmodelpath"]
@@ -126,14 +126,14 @@ def generator_lines(log: str) -> list[str]:
 
 
 def streams(log: str) -> list[tuple[int, int]]:
-    """Payload sent and received of each stream that succeeded, in the order of their numbers."""
+    """Return payload sent and received of each successful stream, in the order of their numbers."""
     counts = r"payload-bytes-recv=(\d+),payload-bytes-send=(\d+)"
     found = re.findall(rf"\[stream-success\].*stream \[id=(\d+),.*{counts}", log)
     return [(int(sent), int(got)) for _, got, sent in sorted(found, key=lambda x: int(x[0]))]
 
 
 def packet_seeds(log: str) -> list[int]:
-    """The seeds of TGen's packet models, in the order in which its streams began."""
+    """Return the seeds of TGen's packet models in the order of its streams."""
     return [seed for name, seed in seeds_of_tgen(log) if name == "packet.graphml"]
 
 
@@ -243,7 +243,7 @@ def test_the_same_logins(tgen: Path, conf: Path) -> None:
 
 
 def bursts_of(model: MarkovModel, seed: int, mine: Event) -> list[Burst]:
-    """All bursts of one side."""
+    """Return all bursts of one side."""
     schedule = PacketSchedule(MarkovWalk(model, seed), mine)
     bursts = []
     while not schedule.ended:
@@ -252,8 +252,8 @@ def bursts_of(model: MarkovModel, seed: int, mine: Event) -> list[Burst]:
 
 
 def arrivals(sock: socket.socket, bursts: list[Burst]) -> list[tuple[float, int]]:
-    """When how many bytes came, until there are all of the bursts. Seconds."""
-    # TGen would go on waiting for packets of this side: the connection has no end to wait for.
+    """Return times in seconds and byte counts of arrivals, until all bursts have arrived."""
+    # TGen would wait for further packets of this side, because it sees no end of the connection.
     sock.settimeout(LIMIT_S)
     found = []
     left = sum(burst.send_bytes for burst in bursts)
@@ -265,23 +265,23 @@ def arrivals(sock: socket.socket, bursts: list[Burst]) -> list[tuple[float, int]
 
 
 READ_LATE_S = 0.02
-"""The pauses that are checked are 0.04 s and more."""
+"""Tolerated delay of reads. The checked pauses are at least 0.04 s."""
 
 
 def check_bursts(found: list[tuple[float, int]], bursts: list[Burst]) -> None:
-    """Check that bytes came in these bursts: so many, and not before their time."""
+    """Check that bytes arrived in these bursts: the right number, and not too early."""
     assert sum(burst.pause_us > AT_ONCE_US for burst in bursts) > 3
     assert len({burst.send_bytes for burst in bursts}) > 2
     assert sum(size for _, size in found) == sum(burst.send_bytes for burst in bursts)
-    # A burst of nothing is a pause that goes on.
+    # An empty burst prolongs the pause.
     due_s, come, at = 0.0, 0, 0
     first = found[0][0] - sum(b.pause_us for b in leading(bursts)) / 1e6
     for burst in bursts:
         wanted = come + burst.send_bytes
         while come < wanted:
             when, size = found[at]
-            # Nothing of this burst came before its time, and nothing of the next one with it. The
-            # first may have been read late, which makes others early: by less than any pause.
+            # No bytes of this burst arrived too early, and none of the next burst arrived with it.
+            # A late first read makes the others look early, by less than any pause.
             assert due_s - READ_LATE_S <= when - first < due_s + 5
             come, at = come + size, at + 1
         assert come == wanted
@@ -289,7 +289,7 @@ def check_bursts(found: list[tuple[float, int]], bursts: list[Burst]) -> None:
 
 
 def leading(bursts: list[Burst]) -> list[Burst]:
-    """The bursts of nothing before the first one of something."""
+    """Return the empty bursts before the first one with bytes."""
     count = next(index for index, burst in enumerate(bursts) if burst.send_bytes)
     return bursts[:count]
 
@@ -313,7 +313,7 @@ def test_a_servers_bursts(tgen: Path, tmp_path: Path, who: str) -> None:
             answer = b""
             while not answer.endswith(b"\n"):
                 answer += sock.recv(1)
-            # The server uses the sent model, in which numbers have 15 digits.
+            # The server uses the model that it receives, in which numbers have 15 digits.
             bursts = bursts_of(parse_model("slow", model.text), SEED, Event.TO_ORIGIN)
             found = arrivals(sock, bursts)
     assert b"CODE=NONE" in answer

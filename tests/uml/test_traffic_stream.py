@@ -46,7 +46,7 @@ SOCKS = b"\x05\x01\x00" + b"\x05\x01\x00\x01\x0b\x00\x00\x09\x00\x50"
 
 
 class FakeSocket:
-    """A socket with received bytes, an end or an error after them, and space to send."""
+    """A socket with received bytes, then an end or an error, and space to send."""
 
     def __init__(self, room: int | None = None) -> None:
         self.arrived = bytearray()
@@ -204,7 +204,7 @@ def play(
     arriving: Sequence[bytes],
     rooms: Sequence[int],
 ) -> None:
-    """Deliver pieces, each after a clock tick, and space to send when it is requested."""
+    """Deliver pieces, each after a clock tick, and free space to send when it is requested."""
     room = iter(rooms)
 
     def give_room() -> None:
@@ -227,7 +227,7 @@ def play(
 
 
 def outcome(line: str) -> str:
-    """A stream's line without its times."""
+    """Return a stream's line without its times."""
     return line.partition(" times ")[0]
 
 
@@ -433,7 +433,7 @@ def test_invalid_messages_of_a_client(says: bytes, error: str) -> None:
 
 
 class OneSided:
-    """A packet model's walk: one packet of the client, and none of the server."""
+    """The walk of a packet model with one packet of the client and none of the server."""
 
     def __init__(self) -> None:
         self.left = [Event.TO_SERVER, Event.END]
@@ -532,13 +532,13 @@ def test_bytes_found_by_a_heartbeat_have_their_arrival_time() -> None:
     play(host, sock, stream, [TO_CLIENT[:500]], [])
     first = host.now_us
     before = stream.receive.payload_bytes
-    # They cause no wake-up, and the heartbeat finds them 0.4 s later.
+    # These bytes cause no wake-up, and the heartbeat finds them 0.4 s later.
     sock.arrived += b"x" * 100
     host.now_us += 1_000_000
     stream.on_heartbeat()
     assert stream.receive.payload_bytes == before + 100
     assert host.read == 600
-    # The heartbeat found them at +1 s, but the limit starts at their arrival at +0.6 s.
+    # The heartbeat found them at +1 s, but the limit starts with their arrival at +0.6 s.
     host.now_us = first + 3_599_000
     sock.last_data_recv_ms = 2999
     stream.on_heartbeat()

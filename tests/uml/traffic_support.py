@@ -23,13 +23,13 @@ from onionlab.engines.uml.traffic.traffic_file import TrafficFile, TrafficHost
 
 TRAFFIC = Path(traffic_init).parent
 LIMIT_S = 120.0
-"""A high limit, because tests are slow on a busy machine."""
+"""A generous time limit, because tests are slow on a busy machine."""
 
 Attributes = Mapping[str, str]
 
 
 def graphml(vertices: Mapping[str, Attributes], edges: Sequence[tuple[str, str]] = ()) -> str:
-    """TGen configuration: vertices with their attributes, and edges."""
+    """Return a TGen configuration with these vertices, their attributes, and edges."""
     names = sorted({name for attributes in vertices.values() for name in attributes})
     lines = ["<graphml xmlns='http://graphml.graphdrawing.org/xmlns'>"]
     lines += [
@@ -44,7 +44,7 @@ def graphml(vertices: Mapping[str, Attributes], edges: Sequence[tuple[str, str]]
 
 
 def weighted(text: str, edge: tuple[str, str], weight: str, name: str = "weight") -> str:
-    """The graph with a weight on an edge, as networkx writes one."""
+    """Return the graph with a weight on an edge, as networkx writes it."""
     source, target = edge
     plain = f"<edge source='{source}' target='{target}'/>"
     assert plain in text
@@ -66,7 +66,7 @@ def client_graphml(
     stream: Attributes | None = None,
     host: str = "127.0.0.1",
 ) -> str:
-    """A client's loop of stream and pause."""
+    """Return a client's loop of a stream and a pause."""
     first = {"peers": f"{host}:{port}", "heartbeat": "1 second", **(start or {})}
     if proxy is not None:
         first["socksproxy"] = f"localhost:{proxy}"
@@ -108,7 +108,7 @@ class DriverRun:
         return parse_log(self.path(host))
 
     def terminate(self) -> None:
-        """End it as the engine does."""
+        """End the process as the engine does."""
         assert self.process is not None
         if self.status is None:
             if self.process.poll() is None:
@@ -135,7 +135,10 @@ def write_traffic_file(
     hosts: Mapping[str, Mapping[str, Any]] | None = None,
     **changes: Any,
 ) -> Path:
-    """Write a traffic file of hosts that all start now, and their graphs; hosts: their changes."""
+    """Write a traffic file of hosts that all start now, and their graphs.
+
+    hosts: changed settings.
+    """
     entries = []
     for name, graph in graphs.items():
         path = directory / f"{name}.graphml"
@@ -148,7 +151,7 @@ def write_traffic_file(
     return path
 
 
-# Logs are flushed so often that a test can wait for their lines.
+# Logs are flushed often enough for a test to wait for their lines.
 DRIVER = """
 import sys
 from pathlib import Path
@@ -161,7 +164,7 @@ driver.Driver(read_traffic_file(Path(sys.argv[1]))).run()
 
 @contextlib.contextmanager
 def run_driver(directory: Path, graphs: Mapping[str, str], **changes: Any) -> Iterator[DriverRun]:
-    """The driver, playing these graphs; terminated at the end."""
+    """Run the driver with these graphs, and terminate it at the end."""
     traffic_file = write_traffic_file(directory, graphs, **changes)
     result = DriverRun(directory)
     result.process = subprocess.Popen(
@@ -233,9 +236,9 @@ class Proxy:
     """A SOCKS5 proxy on loopback with configurable errors.
 
     status: the answer to the request. piece_bytes: the bytes that it forwards at once.
-    silent_after, cut_after, reset_after: the server's bytes that it forwards before it stops or
-    closes the connection. swallow: never answer. requests: requests of clients. client_bytes: the
-    bytes of the last client after its request.
+    silent_after, cut_after, reset_after: bytes of the server that it forwards before it goes
+    silent, closes or resets the connection. swallow: never answer. requests: requests of clients.
+    client_bytes: the bytes of the last client after its request.
     """
 
     status: int = 0
@@ -345,7 +348,7 @@ class Proxy:
         if self.silent_after is not None:
             self._over.wait()
         elif self.cut_after is not None:
-            # If some of the client's bytes are unread, closing first would be a reset.
+            # If some bytes of the client were unread, closing first would cause a reset.
             client.shutdown(socket.SHUT_WR)
             self.client_left.wait(LIMIT_S)
             self.client_left.clear()
