@@ -13,14 +13,14 @@ from .tiny import HOSTS, RELAYS, SERVICE, TinyTornet, graphml
 BOOTSTRAP_S = 60
 STOP_S = 180
 TOR_START_S = 30
-"""Start of clients and of the onion service; tornettools starts them at 240 s."""
+"""Start of clients and of the onion service. tornettools starts them at 240 s."""
 
-# A path needs three of the six relays, and a rendezvous one more.
+# A path needs three of the six relays, and a rendezvous needs one more.
 ALL_RELAYS = RELAYS | dict.fromkeys(("fay", "gil", "hal"), "relay")
 GUARDS = ("bob", "eve", "fay")
 EXITS = ("gil", "hal")
 
-# These are the options of tornettools, with an earlier consensus.
+# These are tornettools' options, with an earlier consensus.
 COMMON = """\
 TestingEnableCellStatsEvent 0
 ServerDNSAllowBrokenConfig 1
@@ -51,7 +51,7 @@ START = {"loglevel": "info", "socksproxy": "localhost:9050"}
 
 
 class RunnableTornet(TinyTornet):
-    """One authority, six relays, a server, an onion service, and a client of each kind."""
+    """A network with one authority, six relays, a server, an onion service and some clients."""
 
     def __init__(self, seed: int = 1) -> None:
         super().__init__(seed, ALL_RELAYS)
@@ -127,7 +127,7 @@ class RunnableTornet(TinyTornet):
         )
 
     def write(self, directory: Path, *, order: int = 1) -> Path:
-        """Write it like the tiny one, with keys that Tor accepts."""
+        """Write the directory like TinyTornet, with keys that Tor accepts."""
         super().write(directory, order=order)
         draw_seeded_keys(directory, self.seed)
         return directory

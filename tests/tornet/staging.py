@@ -2,15 +2,15 @@
 
     .venv/bin/python tests/tornet/staging.py FOLDER
 
-writes ``FOLDER/staged`` (relays, users, nodes) and the atlas to ``FOLDER/tmodel``, which takes
-tmodel's own data besides: a copy of https://github.com/tmodel-ccs2018/tmodel-ccs2018.github.io.
-Then: make generate-network STAGED_DIR=FOLDER/staged TMODEL_DIR=FOLDER/tmodel.
+writes ``FOLDER/staged`` (relays, users, nodes) and the atlas to ``FOLDER/tmodel``. That folder also
+needs tmodel's own data, a copy of https://github.com/tmodel-ccs2018/tmodel-ccs2018.github.io. Then
+run: make generate-network STAGED_DIR=FOLDER/staged TMODEL_DIR=FOLDER/tmodel.
 
 What `stage` reads (a month of consensuses and server descriptors) is too large to ship. So the
-relays are drawn from the quantiles below: of the 2,011 relays of the network of 31% that
+relays are drawn from the quantiles below. These are from the 2,011 relays of the 31% network that
 neverenough-sec2021 published (model_validation/configs, shadowtor-0.31-1), which tornettools had
-sampled from the consensuses of January 2019. Delays of paths are made up of the regions of
-configs/regions.yaml; a path loses nothing.
+sampled from the consensuses of January 2019. Delays of paths are invented from the regions of
+configs/regions.yaml, and no path has losses.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ class Position:
     Attributes:
         count: in the public Tor.
         weight: their share of the consensus weight.
-        capacity_kib_per_s: 5% quantiles, from the least to the most.
+        capacity_kib_per_s: quantiles in steps of 5%, ascending.
         log_weight_sd: of the logarithm of weight to capacity.
-        unlimited: share of relays without a BandwidthRate of their own.
+        unlimited: share of relays without a BandwidthRate.
     """
 
     count: int
@@ -98,7 +98,9 @@ POSITIONS = {
     ),
 }
 RATE_TO_CAPACITY = (3.2, 6.0, 7.0, 8.0, 9.0, 12.0, 20.0)
-"""Of relays with a BandwidthRate: 1 in 70 middles alone has one below its capacity."""
+"""Ratio of BandwidthRate to capacity, for relays that set one. 1 in 70 middle relays has a lower
+rate.
+"""
 
 COUNTRIES = {
     "de": ("europe", 397), "us": ("north-america", 320), "fr": ("europe", 263),
@@ -107,22 +109,22 @@ COUNTRIES = {
     "it": ("europe", 27), "pl": ("europe", 23), "jp": ("japan", 23), "au": ("australia", 17),
     "sg": ("asia-pacific", 16), "br": ("south-america", 16), "in": ("asia-pacific", 13),
 }  # fmt: skip
-"""Code -> region and number of relays, of the same network."""
+"""Code -> region and number of relays in the same network."""
 
 USERS = {
     "us": 0.20, "ru": 0.15, "de": 0.09, "fr": 0.06, "gb": 0.06, "ua": 0.05, "nl": 0.05, "ca": 0.04,
     "in": 0.06, "br": 0.06, "it": 0.05, "pl": 0.05, "jp": 0.04, "se": 0.02, "au": 0.02,
 }  # fmt: skip
-"""Share of users by country: made up."""
+"""Share of users by country (invented)."""
 
 NODES_OF_COUNTRY = 3
 GEOGRAPHY = "internet-2019"
 
 
 def write_staged(folder: Path, *, relays: int | None = None) -> tuple[Path, Path]:
-    """Write the staged files and the atlas; returns the folders ``staged`` and ``tmodel``.
+    """Write the staged files and the atlas. Return the folders ``staged`` and ``tmodel``.
 
-    relays: how many there are in the public Tor; without it as many as there were.
+    relays: number of relays in the public Tor, by default that of the source.
     """
     draw = random.Random(SEED)
     staged, tmodel = folder / "staged", folder / "tmodel"
@@ -186,7 +188,7 @@ def _quantile(quantiles: tuple[int, ...], share: float) -> float:
 
 
 def _places() -> list[tuple[int, str, str]]:
-    """Each node's number, country and region."""
+    """Return each node's number, country and region."""
     all_of_them = [(c, r) for c, (r, _) in COUNTRIES.items() for _ in range(NODES_OF_COUNTRY)]
     return [(number, country, region) for number, (country, region) in enumerate(all_of_them)]
 

@@ -1,4 +1,4 @@
-"""Run directories of a `tornettools` experiment and an imported network."""
+"""Run directories of a `tornettools` experiment with an imported network."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ def test_shadow_is_told_what_tornettools_told_it(composed: Composed) -> None:
             assert mine["environment"] == FIXED_ENVIRONMENT | its.get("environment", {})
     graph = composed().files["conf/network.gml"].decode()
     assert 'latency "307 us"\n    packet_loss 0.0025' in graph
-    # Two hosts may share a node, so it has a path to itself.
+    # Two hosts may be on the same node, which therefore has a path to itself.
     assert 'latency "303 us"' in graph
 
 
@@ -270,7 +270,7 @@ def test_shadow_gets_the_networks_options_below_the_experiments(
 def test_lists_of_an_experiment_take_the_place_of_the_networks(
     composed: Composed, kept: KeptTornet
 ) -> None:
-    """The first matching line of a policy applies, so lines may not be appended."""
+    """The first matching line of a policy applies, so lines must not be appended."""
     policy = ["reject *:25", "accept *:*"]
     torrc = {"relay": {"exitpolicy": policy, "Log": "info file x", "BandwidthRate": "1 MB"}}
     tor = {"variants": ["stock", "ewma"], "baseline": "stock", "torrc": torrc}
@@ -289,7 +289,7 @@ NETWORK = {
 
 
 def imported_with(root: Path, added: dict[str, str]) -> KeptTornet:
-    """Import a network whose files have more lines."""
+    """Import a network whose files have additional lines."""
     tiny = TinyTornet(7)
     for path, lines in added.items():
         tiny.files[path] += lines.encode()
@@ -407,7 +407,8 @@ def test_what_a_network_overrides_is_refused(
 
 def test_the_command_line_of_each_host_is_checked(root: Path, settings: Settings) -> None:
     tiny = TinyTornet(7)
-    tiny.host("probe")["processes"][0]["args"] += " --NumCPUs 4"  # its files are those of `peek`
+    # its files are those of the host `peek`
+    tiny.host("probe")["processes"][0]["args"] += " --NumCPUs 4"
     (kept,) = import_tornets(root, "changed", [tiny.write(root / "changed")])
     tor = EWMA | {"torrc": {"client": {"NumCPUs": 2}}}
     with pytest.raises(UserError, match="its command line sets NumCPUs 4, which overrides"):
@@ -639,7 +640,7 @@ def test_a_missing_oniontrace_is_named(
 
 
 class OldTor(BuiltTor):
-    """A Tor that reads no parameter but one."""
+    """A Tor that reads only one parameter."""
 
     def unread_parameters(self, names: Iterable[str]) -> list[str]:
         return [name for name in names if name != "circwindow"]
@@ -698,7 +699,7 @@ def test_levels_may_differ_in_what_the_kind_has(loaded: Loaded, kept: KeptTornet
         for name, level in experiment.levels.items()
     }
     assert hosts == {"whole": 18, "half": 13}
-    # These numbers identify runs in the store, and predict costs.
+    # These numbers are part of runs' identities, and predict costs.
     told = {name: level.settings for name, level in experiment.levels.items()}
     assert {name: one.hosts for name, one in told.items()} == hosts
     tors = {

@@ -32,7 +32,7 @@ shutil.copytree({made!r} + words[1], words[words.index("--prefix") + 1], symlink
 
 
 class Place:
-    """A checkout, staged files, and a substitute for tornettools."""
+    """A checkout, staged files, and a replacement for tornettools."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.root = folder / "checkout"
@@ -167,7 +167,7 @@ def test_options_that_cannot_be_parsed(
 
 
 def test_options_of_generate_go_to_it(place: Place) -> None:
-    """The -s of generate is the scale of servers, and tornettools has another -s."""
+    """generate's -s is the scale of servers. tornettools itself has a different -s."""
     options = ["-s", "0.2", "--se=0.2", "--torperf_num_exit", "3", "-n0.01", "-e", "BW"]
     assert place.generate(1, *options) == [1]
     (call,) = [json.loads(line) for line in place.calls.read_text().splitlines()]

@@ -56,7 +56,7 @@ def test_what_is_kept(tmp_path: Path) -> None:
     kept_files = all_files(kept.directory)
     assert kept_files.keys() == {*contents, "tornet.json", "tornettools.generate.log"}
     assert not any(path.is_symlink() for path in kept.directory.rglob("*"))
-    for content in kept_files.values():  # No path of the machine.
+    for content in kept_files.values():  # Paths of this machine do not appear.
         assert str(tmp_path).encode() not in content
         assert b"/elsewhere" not in content
 
@@ -98,7 +98,7 @@ def test_the_same_directory_gives_the_same_bytes(tmp_path: Path) -> None:
 
 
 def test_folders_of_hosts_are_for_their_owner_alone(tmp_path: Path) -> None:
-    """Tor creates them like this, and logs a line if it has to change their mode."""
+    """Tor creates them with this mode, and logs a line if it has to change the mode."""
     (kept,) = import_tornets(tmp_path, "tiny", written(tmp_path, 1))
     modes = {
         path: stat.S_IMODE((kept.directory / path).stat().st_mode)
@@ -165,7 +165,7 @@ LOG = "tornettools.generate.2026-01-01.log"
 
 
 def without_peek(tiny: TinyTornet) -> None:
-    """Remove a client and the log, which would show other options."""
+    """Remove a client and the log, since other options would show up in it."""
     del tiny.files[LOG], tiny.config["hosts"]["peek"]
     for path in [path for path in tiny.files if path.startswith(f"{HOSTS}/peek/")]:
         del tiny.files[path]

@@ -1,4 +1,4 @@
-"""The readers of a tornet's parts: each returns a value or raises its own error."""
+"""The readers of a tornet's parts. Each returns a value or raises its own error."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ yaml_parts = st.sampled_from(
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
 @given(data=st.data())
 def test_damaged_directories_are_read_or_refused(tmp_path: Path, data: st.DataObject) -> None:
-    """Any file can be damaged, and half of the time it is the configuration."""
+    """Any file can be damaged. In half of the cases it is the configuration."""
     written = tmp_path / "tornet"
     shutil.rmtree(written, ignore_errors=True)
     TinyTornet().write(written)

@@ -1,4 +1,4 @@
-"""The graph of paths: the removed parts have no effect, and the canonical form can be read."""
+"""The path graph: removed parts have no effect, and the canonical form can be read."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_the_order_of_the_file_plays_no_part() -> None:
     other = atlas(ATLAS_NODES[::-1]).splitlines()
     edges = other[other.index("  edge [") : -1]
     nodes = other[2 : other.index("  edge [")]
-    # The edges precede the nodes, and their ends are swapped.
+    # Edges precede the nodes, with source and target exchanged.
     swapped = [
         line.replace("source", "x").replace("target", "source").replace("x", "target")
         for line in edges

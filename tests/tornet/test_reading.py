@@ -1,4 +1,4 @@
-"""Reading of tornettools' directories: models, and the message for each fault."""
+"""Reading tornettools' directories: the models, and the message for each error."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ def test_what_is_not_in_use_plays_no_part(tmp_path: Path) -> None:
 
 
 def test_a_decompressed_atlas_counts_as_what_it_is(tmp_path: Path) -> None:
-    """tornettools writes `compression: xz` also for the plain file of its option --atlas."""
+    """tornettools writes `compression: xz` even if --atlas names an uncompressed file."""
     tiny = TinyTornet()
     first = read(tiny, tmp_path / "a")
     written = tiny.write(tmp_path / "b")
@@ -515,7 +515,7 @@ def test_several_faults_are_told_together(tmp_path: Path) -> None:
 
 
 def test_what_follows_from_a_fault_is_not_told(tmp_path: Path) -> None:
-    """Without its torrc, the host is not an authority, and no relay is voted an exit."""
+    """Without its torrc, the host does not count as an authority, and no relay is voted an exit."""
     tiny = TinyTornet()
     del tiny.files["conf/authority.torrc"]
     with pytest.raises(UserError) as refused:

@@ -59,7 +59,7 @@ def test_networks_are_generated_and_imported(inputs: tuple[Path, Path], tmp_path
         )
 
     one, other = generate(tmp_path, 2)
-    # Another folder and other random numbers result in the same network.
+    # Another folder and other random numbers give the same network.
     (again,) = generate(tmp_path / "elsewhere", 1)
     assert again.tornet.files == one.tornet.files
     assert again.tornet.content_sha256 == one.tornet.content_sha256

@@ -1,4 +1,4 @@
-"""Keys that depend on the seed, in place of the random ones of tornettools."""
+"""Keys that depend on the seed replace the random ones of tornettools."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .tiny import FINGERPRINTS, HOSTS, IDENTITY, SERVICE, TinyTornet
 
 @pytest.fixture(autouse=True)
 def small_authorities(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Use short keys: finding primes of 1,536 bits takes seconds."""
+    """Use short keys, since finding primes of 1,536 bits takes seconds."""
     monkeypatch.setattr("onionlab.rundir.keys.AUTHORITY_IDENTITY_RSA_BITS", 1024)
     monkeypatch.setattr("onionlab.rundir.keys.AUTHORITY_SIGNING_RSA_BITS", 1024)
 

@@ -1,6 +1,6 @@
 """A tiny directory like that of `tornettools generate`.
 
-Its hosts do not have the names of tornettools, because files determine their roles.
+Its hosts do not have tornettools' names, since the roles follow from files.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def graphml(
 
 
 def atlas(nodes: tuple[int, ...] = ATLAS_NODES) -> str:
-    """Return a complete graph. The latency of an edge has the digits of its ends."""
+    """Return a complete graph. The latency of an edge consists of the digits of its ends."""
     lines = ["graph [", "  directed 0"]
     for number in nodes:
         lines += ["  node [", f"    id {number}", f'    label "node {number}"']
@@ -66,7 +66,7 @@ def atlas(nodes: tuple[int, ...] = ATLAS_NODES) -> str:
 
 
 def ed25519_certificate(hours: int) -> bytes:
-    """Return keys/ed25519_signing_cert. hours: its expiry, since 1970."""
+    """Return keys/ed25519_signing_cert. hours: its expiry, in hours since 1970."""
     head = b"== ed25519v1-cert: type4 ==".ljust(32, b"\0")
     return head + b"\x01\x04" + hours.to_bytes(4, "big") + bytes(134)
 
@@ -80,7 +80,7 @@ def bandwidths(relays: Mapping[str, str]) -> bytes:
 
 
 def ed25519_secret() -> bytes:
-    """Return a secret key file of a relay or an onion service."""
+    """Return the secret key file of a relay or an onion service."""
     return b"== ed25519v1-secret: type0 ==".ljust(32, b"\0") + bytes(64)
 
 
@@ -233,12 +233,12 @@ class TinyTornet:
         return self.config["hosts"][name]
 
     def replace(self, path: str, old: str, new: str) -> None:
-        """Replace a text, which has to occur in the file."""
+        """Replace a text, which must occur in the file."""
         assert old.encode() in self.files[path]
         self.files[path] = self.files[path].replace(old.encode(), new.encode())
 
     def write(self, directory: Path, *, order: int = 1) -> Path:
-        """Write it below `directory`. order: of files and hosts, 1 or -1."""
+        """Write the directory below `directory`. order: of files and hosts, 1 or -1."""
         config = copy.deepcopy(self.config)
         config["hosts"] = dict(list(config["hosts"].items())[::order])
         contents = {
