@@ -1,4 +1,4 @@
-"""A source that builds like Tor's in a few seconds: autotools, the same targets, and tests."""
+"""A source with Tor's build system, make targets and tests, which builds in a few seconds."""
 
 from __future__ import annotations
 
@@ -68,9 +68,9 @@ main(int argc, char **argv)
   return 0;
 }
 """,
-    # Like Tor's scripts it goes by the path that make hands down.
+    # Like Tor's scripts it uses the path that make passes on.
     "src/test/test_script.sh": '#!/bin/sh\nexec "$abs_top_builddir/src/app/tor" --version\n',
-    # The unit tests run in parts, and each part prints the others' cases as skipped.
+    # The unit tests run in parts, and each part reports the cases of the others as skipped.
     "src/test/unittest_part2.sh": """\
 #!/bin/sh
 echo "circuitmux/basic: SKIPPED"
@@ -120,7 +120,7 @@ CHANGED_MAIN = MAIN.replace('"hello"', '"good morning"')
 
 CHANGE_GREETING = "Say good morning.\n\n" + diff("src/app/main.c", MAIN, CHANGED_MAIN)
 
-# Applies after the first one; automake has to run for it.
+# It applies after the first patch, and automake has to run for it.
 ADD_FILE = (
     diff(
         "Makefile.am",
@@ -173,7 +173,7 @@ def write_checkout(root: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def built_checkout(tmp_path_factory: pytest.TempPathFactory, tiny_tarball: Path) -> Path:
-    """A checkout with both of its builds made. Not to be changed: take ``checkout``."""
+    """Return a checkout with both builds. Tests must not change it; those use ``checkout``."""
     root = write_checkout(tmp_path_factory.mktemp("built"))
     ensure_series(root, [None, "greeting"], tor_source=str(tiny_tarball))
     return root
@@ -181,7 +181,7 @@ def built_checkout(tmp_path_factory: pytest.TempPathFactory, tiny_tarball: Path)
 
 @pytest.fixture
 def checkout(built_checkout: Path, tmp_path: Path) -> Path:
-    """A checkout of one's own in which everything is built."""
+    """Return a separate checkout in which everything is built."""
     root = tmp_path / "checkout"
     shutil.copytree(built_checkout, root, symlinks=True)
     return root
@@ -189,5 +189,5 @@ def checkout(built_checkout: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def new_checkout(tmp_path: Path) -> Path:
-    """A checkout in which nothing is built."""
+    """Return a checkout in which nothing is built."""
     return write_checkout(tmp_path / "new")

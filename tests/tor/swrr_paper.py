@@ -1,10 +1,10 @@
-"""Algorithms 1 to 3 of the SWRR paper in Python, line by line, and what they do with random events.
+"""Algorithms 1 to 3 of the SWRR paper in Python, line by line, and random test vectors.
 
 Lu, Yan, Li, Yin, Chen, Zou: *SWRR: The Link Scheduling Algorithm Based on Weighted Round-Robin*,
-2019. A number in a comment is a line of the algorithm that the function's docstring names. Nothing
-here comes from Tor or from the patches: the patch ``SWRR-literal`` is tested against what this
-module says. ``python tests/tor/swrr_paper.py`` prints the events and answers that Tor's unit test
-``circuitmux_swrr_literal/paper`` plays, a file of C.
+2019. The number in a comment is a line of the algorithm that the function's docstring names. The
+code is independent of Tor and of the patches, because the patch ``SWRR-literal`` is tested against
+it. ``python tests/tor/swrr_paper.py`` prints a C file with the events and answers for Tor's unit
+test ``circuitmux_swrr_literal/paper``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ WEIGHT_FUNCTIONS: dict[str, Callable[[int, int], float]] = {
 """F(T, D), with T in microseconds and D in cells."""
 
 SEQUENCES = 10
-"""Of events, for each weight function."""
+"""Sequences of events for each weight function."""
 EVENTS = 70
 CIRCUITS = "abcdefgh"
 START_USEC = 1_000_000
@@ -32,7 +32,7 @@ LONGEST_WORD = 40
 
 @dataclass(eq=False)
 class Node:
-    """A node of the doubly linked list: a circuit, or one of its two ends."""
+    """A node of the doubly linked list: a circuit, or one of the two ends."""
 
     name: str
     weight: float = 0.0
@@ -44,8 +44,8 @@ class Node:
 class Policy:
     """The list, with ``cur`` and ``cur_tail``, and a clock in microseconds.
 
-    That ``tail`` is a node behind the last circuit, as ``head`` is one before the first, is not in
-    the text; with the last circuit itself for ``tail``, a lone one would never be served.
+    The paper does not say that ``tail`` is a node after the last circuit, as ``head`` is one before
+    the first. If ``tail`` was the last circuit, a single circuit would never be served.
     """
 
     weight: Callable[[int, int], float]
@@ -71,10 +71,10 @@ class Policy:
     def size(self) -> int:
         return len(self.nodes) - 2
 
-    # What is printed.
+    # Algorithms that the paper prints.
 
     def notify_circuit_active(self, new: Node) -> None:
-        """Algorithm 2. By the text above it, a single cell is in the queue."""
+        """Run Algorithm 2. By the text above it, there is one cell in the queue."""
         self.set_weight(new, cells=1)  # 2 to 5
         if self.size == 0:  # 6
             self.insert_behind(self.head, new)  # 7
@@ -90,7 +90,7 @@ class Policy:
             self.insert_behind(self.prev(temp), new)  # 18, 19
 
     def notify_xmit_cells(self, node: Node) -> None:
-        """Algorithm 3."""
+        """Run Algorithm 3."""
         node.last_served_time = self.now  # 4 to 8
         self.cur = self.next(self.cur)  # 9
         if self.cur is self.cur_tail:  # 10, 11
@@ -102,34 +102,34 @@ class Policy:
             self.new_round()  # 16 to 23
 
     def new_round(self) -> None:
-        """Lines 16 to 22 of Algorithm 3."""
+        """Run lines 16 to 22 of Algorithm 3."""
         circuits = self.nodes[1:-1]
         for node in circuits:  # 16, 17
             self.set_weight(node, cells=node.queue)
         weights = [node.weight for node in circuits]
         self.visited["equal weights are sorted"] += len(set(weights)) < len(weights)
-        # 18, 19. Equal weights keep their order, as in line 14 of Algorithm 2.
+        # 18, 19. Circuits with equal weights keep their order, as in line 14 of Algorithm 2.
         circuits.sort(key=lambda node: node.weight, reverse=True)
         self.nodes = [self.head, *circuits, self.tail]
         self.cur_tail = self.tail  # 20, 21
         self.cur = self.next(self.head)  # 22
 
     def set_weight(self, node: Node, *, cells: int) -> None:
-        """Section 4.1: T is the time since the last service; it is not negative."""
+        """Set the weight by section 4.1. T is the time since the last service and not negative."""
         waited = max(0, self.now - node.last_served_time)
         node.weight = self.weight(waited, cells)
 
-    # What is named, and not printed.
+    # Functions that the paper names without an algorithm.
 
     def pick_active_circuit(self) -> Node | None:
-        """Section 3.3, (8)."""
+        """Return the current circuit (section 3.3, item 8)."""
         return self.cur if self.size else None
 
     def notify_circ_inactive(self, node: Node) -> None:
-        """Section 3.3, (6): the circuit leaves; the others are in range, and served, as before.
+        """Remove a circuit (section 3.3, item 6). Range and order of the others do not change.
 
-        A pass that has nobody left ends by lines 11 to 14 of Algorithm 3, and a round that has
-        nobody left in range by 15 to 23.
+        A pass without remaining circuits ends by lines 11 to 14 of Algorithm 3. A round without
+        remaining circuits in range ends by lines 15 to 23.
         """
         end = self.nodes.index(self.cur_tail)
         in_range = [one for one in self.nodes[1:end] if one is not node]
@@ -155,16 +155,16 @@ class Policy:
             self.new_round()
 
     def note_place_of(self, temp: Node) -> None:
-        """Count whether a newcomer comes before the next to be served (and waits) or not."""
+        """Count whether a newcomer is inserted before the next circuit to be served, and waits."""
         waits = self.nodes.index(temp) <= self.nodes.index(self.cur)
         self.visited["a newcomer waits" if waits else "a newcomer is served at once"] += 1
 
 
 def algorithm_1(weight: Callable[[int, int], float], queues: dict[str, int], cells: int) -> str:
-    """Return the circuits that Algorithm 1 serves, a cell each microsecond, if all stay active.
+    """Return the circuits that Algorithm 1 serves if all stay active, one cell per microsecond.
 
-    Lines 6 to 8 mark all circuits of the curlist as served: that is one after the other, while the
-    clock moves. By section 3.2, line 14 adds all of them.
+    Lines 6 to 8 mark all circuits of the curlist as served, one after another, while the clock
+    advances. By section 3.2, line 14 adds all of them.
     """
     now = START_USEC
     last_served_time = dict.fromkeys(queues, now)
@@ -177,7 +177,7 @@ def algorithm_1(weight: Callable[[int, int], float], queues: dict[str, int], cel
             now += 1
             last_served_time[circuit] = now  # 7
             served += circuit
-        # 8, 9. The last one of equal ones.
+        # 8, 9. Of equal weights, the last one.
         smallest = min(reversed(curlist), key=weights.__getitem__)
         curlist.remove(smallest)
         if not curlist:  # 10
@@ -190,10 +190,11 @@ def algorithm_1(weight: Callable[[int, int], float], queues: dict[str, int], cel
 
 
 class Player:
-    """Circuits on a channel, and what happens to them, written down.
+    """Plays events on the circuits of a channel, and records them as words.
 
-    ``a5``: circuit a has 5 cells now. ``a!``: it is detached, and attached again, without cells.
-    ``+20``: the clock moves by 20 us. ``>abb-``: a, b and b are served, and then nobody is there.
+    ``a5``: circuit a has 5 cells now. ``a!``: it is detached, and attached again without cells.
+    ``+20``: the clock advances by 20 us. ``>abb-``: a, b and b are served, and then no circuit is
+    active.
     """
 
     def __init__(self, weight: Callable[[int, int], float]) -> None:
@@ -202,7 +203,7 @@ class Player:
         self.words: list[str] = []
 
     def attach(self, name: str) -> Node:
-        """A circuit counts as served when it is attached: the paper does not say."""
+        """Attach a circuit. It counts as served at that time; the paper does not define this."""
         return Node(name, last_served_time=self.policy.now)
 
     def wait(self, usec: int) -> None:
@@ -239,8 +240,8 @@ class Player:
 
 
 def play(weight: Callable[[int, int], float], seed: int, events: int = EVENTS) -> Player:
-    """Return random events: cells come and go, the clock may advance, circuits are replaced."""
-    # Of Python's generator, random() alone is promised to stay as it is.
+    """Play random events: cells arrive and leave, time may advance, circuits are replaced."""
+    # Only random() of Python's generator is guaranteed to give the same numbers in all versions.
     draw = random.Random(seed).random
     player = Player(weight)
     circuits = CIRCUITS[: 2 + int(draw() * (len(CIRCUITS) - 1))]
@@ -263,7 +264,7 @@ def play(weight: Callable[[int, int], float], seed: int, events: int = EVENTS) -
 
 
 def lines_of_c(words: list[str]) -> list[str]:
-    """Words as string literals of C, in lines of 79 characters at most."""
+    """Return the words as string literals of C, in lines of at most 79 characters."""
     lines = [""]
     for word in words:
         if len(lines[-1]) + len(word) > 71:
@@ -273,7 +274,7 @@ def lines_of_c(words: list[str]) -> list[str]:
 
 
 def vectors() -> str:
-    """The file ``src/test/swrr_literal_vectors.inc``."""
+    """Return the content of ``src/test/swrr_literal_vectors.inc``."""
     text = [
         "/* Made by tests/tor/swrr_paper.py of onionlab, a transcription of the",
         " * paper's Algorithms 2 and 3 in Python. Don't edit.",

@@ -1,4 +1,4 @@
-"""Builds of Tor: reuse, rebuilding, faults, and interrupts."""
+"""Builds of Tor: reuse, rebuilding, errors, and interrupts."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_the_same_inputs_give_the_same_bytes_elsewhere(
     source = str(tiny_tarball)
     here = ensure_series(built_checkout, ["greeting"], tor_source=source)
     there = ensure_series(elsewhere, ["greeting"], tor_source=source)
-    # The one was made from the compiled base, the other from what was only configured.
+    # One build started from the compiled base, and the other one from a configured source.
     assert list(built_checkout.glob("build/tor/base/*/tree"))
     assert not list(elsewhere.glob("build/tor/base/*/tree"))
     assert here["greeting"].sha256 == there["greeting"].sha256
@@ -75,7 +75,10 @@ def test_the_same_inputs_give_the_same_bytes_elsewhere(
 def test_a_checkout_may_lie_at_a_path_that_makefiles_cannot_take(
     built_checkout: Path, tmp_path: Path, tiny_tarball: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """autoconf refuses spaces and the like; the same Tor comes out, also of another file system."""
+    """autoconf rejects spaces and other characters.
+
+    The same Tor is built, also on another file system.
+    """
     elsewhere = write_checkout(tmp_path / "my dir, müßig & 'so'")
     of_path, there = Path.rename, str(elsewhere)
 
@@ -109,15 +112,15 @@ def test_a_changed_patch_makes_a_new_build_and_keeps_the_old(
     builds = ensure_series(checkout, [None, "greeting"], tor_source=source)
     assert greeting_of(builds["greeting"]) == "good evening"
     assert greeting_of(builds[None]) == "hello"
-    # A running experiment goes on with the executable that it began with.
+    # A running experiment keeps the executable with which it started.
     assert old != (checkout / "build/tor/greeting").resolve()
     assert (old / "bin/tor-greeting").is_file()
-    # Only what the patch touches is compiled.
+    # Only files that the patch changes are compiled.
     log = (checkout / "build/tor/logs/tor-greeting.log").read_text()
     assert "main.o" in log
     for untouched in ("gencert.o", "automake", "autoconf", "config.status"):
         assert untouched not in log
-    # Stock and the base are not touched by it.
+    # The patch does not affect stock and the base.
     assert [line for line in compiled(caplog) if "tor-greeting" not in line] == []
 
     patch.write_text(CHANGE_GREETING)
@@ -131,7 +134,7 @@ def test_a_patch_can_add_files(checkout: Path, tiny_tarball: Path) -> None:
     (checkout / "tor-patches/greeting/0002-file.patch").write_text(ADD_FILE)
     built = ensure_series(checkout, ["greeting"], tor_source=str(tiny_tarball))
     assert greeting_of(built["greeting"]) == "good day"
-    # make runs in a copy: it must not reach back into the tree that it was copied from.
+    # make runs in a copied tree, and must not use the original one.
     base = next((checkout / "build/tor/base").glob("plain-*/tree"))
     assert not (base / "src/app/greeting.c").exists()
     assert "greeting.c" not in (base / "Makefile").read_text()
@@ -142,7 +145,7 @@ def test_flags_of_the_environment_do_not_reach_the_build(
 ) -> None:
     for name in ("CFLAGS", "CPPFLAGS"):
         monkeypatch.setenv(name, "-O0 -DNDEBUG -Dgreeting=surprise")
-    # As under `make -n -j8 build`: the inner make would only print, and know no job server.
+    # With `make -n -j8 build`, the inner make would print only, and not find the job server.
     monkeypatch.setenv("MAKEFLAGS", "n -j8 --jobserver-auth=98,99")
     source = str(tiny_tarball)
     built = ensure_series(new_checkout, [None], tor_source=source)
@@ -185,14 +188,14 @@ def test_a_patch_that_does_not_apply_is_named_with_its_hunk(
     )
     assert "TOR_SOURCE" in (caught.value.hint or "")
     assert leftovers(checkout) == []
-    # What was built before is still there, and still is what it was.
+    # The earlier build still exists and is unchanged.
     assert (checkout / "build/tor/greeting/bin/tor-greeting").is_file()
 
 
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        # GNU patch would apply it with fuzz 2.
+        # GNU patch would apply it with a fuzz of 2.
         (" #include <stdio.h>", " #include <stdlib.h>", r"main\.c; Hunk #1 FAILED"),
         ("main.c", "gone.c", r"can't find file to patch.*; \+\+\+ b/src/app/gone\.c"),
         ('-const char *greeting = "hello"', '-const char *greeting = "hallo"', "Hunk #1 FAILED"),
@@ -259,7 +262,7 @@ def test_a_missing_program_is_named(
 
 
 def start_build(root: Path, source: Path, *, until: str) -> subprocess.Popen[str]:
-    """A build in a process of its own, up to the line that contains ``until``."""
+    """Start a build in a separate process, and wait for the line that contains ``until``."""
     code = (
         "import logging, sys; from pathlib import Path\n"
         "from onionlab.programs.tor.build import ensure_series\n"
@@ -342,7 +345,7 @@ def test_an_interrupted_step_ends_its_program(tmp_path: Path, checkout: Path, be
     def interrupt() -> None:
         while not (pid.exists() and pid.read_text().strip()):
             time.sleep(0.01)
-        # The program runs before Popen() has returned in this process.
+        # The program already runs before Popen() returns in this process.
         time.sleep(0.5)
         os.kill(os.getpid(), signal.SIGINT)
 

@@ -1,4 +1,4 @@
-"""Reading what Tor's tests say, and blaming a patch series for what it breaks and nothing else."""
+"""Parsing the output of Tor's tests, and attributing failures to a patch series."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from onionlab.programs.tor.check import (
 
 from .conftest import FILES, diff
 
-# Verdicts in each form that src/ext/tinytest.c of Tor 0.4.9 prints them.
+# Verdicts in all forms that src/ext/tinytest.c of Tor 0.4.9 prints.
 OUTPUT = """\
 circuitmux/basic: OK
 circuitmux/forked: [forking] OK
@@ -107,11 +107,11 @@ def test_a_copied_tree_knows_its_own_place(tmp_path: Path) -> None:
     assert header.read_text() == (
         f'#define BUILDDIR "{tmp_path}"\n#define OTHER "/gone"\n#define SRCDIR "{tmp_path}"\n'
     )
-    # Everything includes it: with a new time stamp all of Tor would be compiled again.
+    # All files include it, so a new time stamp would recompile all of Tor.
     assert header.stat().st_mtime == 1000
 
 
-# On builds of the small source
+# Tests with builds of the small source
 
 
 def replace_patch(checkout: Path, text: str) -> None:

@@ -30,10 +30,10 @@ def test_what_is_not_is_not_begun(
     with no_builds(), pytest.raises(NotBuiltError, match=message):
         ensure_series(new_checkout, ["greeting"], tor_source=str(tiny_tarball))
     assert compiled(caplog) == []
-    # An empty log is all that the attempt leaves.
+    # The attempt leaves only an empty log.
     left = {path.name for path in (new_checkout / "build/tor").iterdir()}
     assert left <= {".lock", "logs"}
-    # Builds start again after the block.
+    # Builds are allowed again after the block.
     building.ensure_building_allowed("nothing")
 
 

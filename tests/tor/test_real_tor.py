@@ -1,4 +1,4 @@
-"""The real Tor with the shipped patches. Builds what is not built yet; `build/` keeps it."""
+"""The real Tor with the shipped patches. Missing builds are made and kept in `build/`."""
 
 from __future__ import annotations
 
@@ -39,18 +39,19 @@ OWN_TESTS = {
     "stream-order": "stream_order",
     "cell-trace": "celltrace",
 }
-"""What the names of the unit tests begin with that a series brings."""
+"""Series -> prefix of the names of its unit tests."""
 
 TESTED = ("circuit-policy", "stream-order+cell-trace")
-"""The builds that hold all series. Compiling Tor's unit tests takes minutes for each of them, and
-an experiment that traces cells runs such a build too."""
+"""Builds that contain all series. Compiling Tor's unit tests takes minutes for each of them. An
+experiment that traces cells runs such a build, too.
+"""
 
 QUICK_SERIES = "circuit-policy"
-"""What `make test` builds; so does the experiment `quick`."""
+"""The series that `make test` and the experiment `quick` build."""
 
 
 def quickly(names: Iterable[str]) -> list[ParameterSet]:
-    """Variants to test one by one; those of other builds than QUICK_SERIES are slow."""
+    """Return parameters for single variants. Those of builds other than QUICK_SERIES are slow."""
     slow = {name for name in names if REGISTRY.variants[name].series != QUICK_SERIES}
     return [pytest.param(name, marks=[pytest.mark.slow] if name in slow else []) for name in names]
 
@@ -62,13 +63,13 @@ PATCHED = [name for name in SHIPPED if REGISTRY.variants[name].series]
 
 @pytest.fixture(scope="module")
 def builds() -> dict[str, BuiltTor]:
-    """All of them, by variant: together they take less time than one after the other."""
+    """Return all builds by variant. Building them together is faster than one after another."""
     return ensure_variants(REPOSITORY, SHIPPED)
 
 
 @pytest.fixture
 def built(request: pytest.FixtureRequest, name: str) -> BuiltTor:
-    """The build of a variant."""
+    """Return the build of a variant."""
     if REGISTRY.variants[name].series == QUICK_SERIES:
         return ensure_variants(REPOSITORY, [name])[name]
     builds: dict[str, BuiltTor] = request.getfixturevalue("builds")
@@ -76,7 +77,7 @@ def built(request: pytest.FixtureRequest, name: str) -> BuiltTor:
 
 
 def verify(tor: Path, torrc: dict[str, str], folder: Path) -> subprocess.CompletedProcess[str]:
-    """Ask a Tor what it thinks of the options; it opens no port for that."""
+    """Let Tor check the options without opening a port."""
     file = folder / "torrc"
     file.write_text("".join(f"{option} {value}\n" for option, value in torrc.items()))
     command: list[str | Path] = [tor, "--verify-config", "-f", file, "--DataDirectory", folder]
@@ -95,7 +96,7 @@ def test_a_variant_takes_its_own_options(built: BuiltTor, tmp_path: Path, name: 
 def test_stock_refuses_the_options_of_a_patch(
     builds: dict[str, BuiltTor], tmp_path: Path, name: str
 ) -> None:
-    """Otherwise a build without its patches could pass for the variant."""
+    """Otherwise a build without its patches could be mistaken for the variant."""
     result = verify(builds["stock"].path, REGISTRY.variants[name].torrc, tmp_path)
     assert result.returncode != 0
 
@@ -156,7 +157,7 @@ def parameters_read(texts: Iterable[str]) -> dict[str, list[int | None]]:
             text,
         ):
             argument, _, *limits = (one.strip() for one in call.split(","))
-            # A variable holds one of the names that are assigned to it in the same file.
+            # In the same file, a variable is assigned one of these names.
             names = re.findall(rf'\b{argument}(?:\[\])?\s*=\s*"([\w-]+)"', text)
             if argument in macros or argument.startswith('"'):
                 names.append(macros.get(argument, argument).strip('" '))
@@ -196,9 +197,9 @@ def test_every_series_is_tested() -> None:
 
 @pytest.fixture(scope="module")
 def checked(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], list[Outcome]]:
-    """Runs the unit tests whose names begin so, once, on Tor as released and on each of TESTED.
+    """Run the unit tests with this prefix once, on the released Tor and on each build of TESTED.
 
-    In a root of their own for what a check writes; the builds are those of this checkout.
+    A temporary root receives the files that a check writes. The builds are those of this checkout.
     """
     root = tmp_path_factory.mktemp("root")
     ship(root)
@@ -215,7 +216,7 @@ def checked(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], list[Ou
 def test_tors_own_circuitmux_tests_pass_on_every_build(
     checked: Callable[[str], list[Outcome]],
 ) -> None:
-    """The whole suite, also with AddressSanitizer, is `make check-variants`."""
+    """`make check-variants` runs the whole suite, also with AddressSanitizer."""
     outcomes = checked("circuitmux")
     assert new_problems(outcomes) == []
     assert all(not outcome.failed for outcome in outcomes)

@@ -1,4 +1,4 @@
-"""Sources of Tor: private apt, tarballs and trees, and their errors."""
+"""Sources of Tor through a private apt, as tarballs and as trees, and their errors."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_tarball_is_taken_as_it_is(tmp_path: Path, tiny_tarball: Path) -> None
     assert (source.kind, source.sha256) == ("tarball", file_sha256(tiny_tarball))
     assert unpack_source(source, tmp_path / "tree") == "0.4.9.99"
     assert (tmp_path / "tree/configure.ac").read_text() == FILES["configure.ac"]
-    # Time stamps survive: make goes by them.
+    # Time stamps are kept, because make uses them.
     assert (tmp_path / "tree/configure.ac").stat().st_mtime < (tmp_path / "tree").stat().st_ctime
 
 
@@ -99,7 +99,7 @@ def test_a_git_tree_gives_what_git_knows_and_its_commit(tmp_path: Path, tiny_tre
     assert not (tmp_path / "copy/stale.o").exists()
     assert not (tmp_path / "copy/.git").exists()
     assert (tmp_path / "copy/new.c").exists()
-    # A file that is not committed does not make `git describe` say dirty; the hash knows it.
+    # An uncommitted file does not make `git describe` print dirty, but it changes the hash.
     assert len(source.facts["commit"]) >= 7
 
 
@@ -133,7 +133,7 @@ echo "PARTS='$APT_SEEN/sources.list.d'"
 
 
 class Archive:
-    """A Debian archive with one source package, as the scripts above serve it."""
+    """A Debian archive with one source package, which the scripts above serve."""
 
     def __init__(self, folder: Path, tarball: Path) -> None:
         self.folder = folder
@@ -198,16 +198,16 @@ def test_apt_gets_a_state_of_its_own(tmp_path: Path, archive: Archive) -> None:
         line = next(line for line in configuration.splitlines() if line.startswith(key))
         assert str(tmp_path / "root/build/tor") in line
     assert 'Dir::Etc::SourceList "/dev/null";' in configuration
-    # As root apt downloads as the user _apt, who must be able to come here.
+    # As root, apt downloads as the user _apt, who needs access to this folder.
     assert (archive.folder / "mode").read_text() == "755\n"
-    # Nothing weakens what apt checks.
+    # None of apt's checks is disabled.
     assert "AllowInsecure" not in configuration
     assert "trusted" not in configuration.lower()
     copied = sorted((archive.folder / "sources").iterdir())
     texts = [path.read_text() for path in copied]
     assert texts[0].startswith("deb-src http://deb.example.org/debian bookworm main\n")
     assert texts[1].startswith("Types: deb-src\nURIs: http://more.example.org/")
-    # Lists and cache have served when the source is there.
+    # Lists and cache are removed once the source exists.
     assert sorted(path.name for path in (tmp_path / "root/build/tor").iterdir()) == [
         "logs",
         "source",

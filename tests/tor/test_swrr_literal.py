@@ -1,8 +1,8 @@
-"""The vectors that test ``SWRR-literal`` in Tor are what the paper's pseudocode says.
+"""The vectors for Tor's test of ``SWRR-literal`` agree with the paper's pseudocode.
 
-That Tor does the same is a unit test of its own program, ``circuitmux_swrr_literal/paper``, which
-``make check-variants`` and ``tests/tor/test_real_tor.py`` run. So is that circuits have the shares
-which ``docs/explanation/swrr.md`` gives: here, that both give the same.
+A unit test in Tor, ``circuitmux_swrr_literal/paper``, plays these vectors. Another one checks the
+shares in ``docs/explanation/swrr.md``; this module checks that the page and the test have the same
+numbers. ``make check-variants`` and ``tests/tor/test_real_tor.py`` run both.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FUNCTIONS = pytest.mark.parametrize("function", WEIGHT_FUNCTIONS)
 
 
 def added_file(name: str) -> str:
-    """Return a file's lines according to the patches of the series."""
+    """Return a file's lines after all patches of the series."""
     for patch in sorted(SERIES.glob("*.patch")):
         _, found, rest = patch.read_text(encoding="utf-8").partition(f"\n+++ b/{name}\n")
         if found:
@@ -34,14 +34,14 @@ def added_file(name: str) -> str:
 
 
 def shares_in_test(name: str) -> dict[tuple[str, int], list[str]]:
-    """Return the largest-to-smallest ratios of a policy's test in Tor, by function and circuits."""
+    """Return largest-to-smallest ratios of shares in Tor's unit test, by function and circuits."""
     row = re.compile(r"\{ SWRR_WEIGHT_(\w+), (\d+), \{ (.*) \} \},")
     found = row.findall(added_file(f"src/test/{name}.c"))
     return {(function.lower(), int(n)): ratios.split(", ") for function, n, ratios in found}
 
 
 def shares_in_page() -> dict[tuple[str, int], list[str]]:
-    """The same, from the page's table, where a cell that is empty is as the one above."""
+    """Return the same from the page's table, where an empty cell repeats the one above."""
     table = PAGE.read_text(encoding="utf-8").partition("\n| Function | Circuits |")[2]
     shares: dict[tuple[str, int], list[str]] = {}
     function = ""
@@ -53,7 +53,7 @@ def shares_in_page() -> dict[tuple[str, int], list[str]]:
 
 
 def served(function: str, queues: dict[str, int], cells: int) -> str:
-    """Return the circuits that Algorithms 2 and 3 serve with a cell each microsecond."""
+    """Return the circuits that Algorithms 2 and 3 serve, with one cell per microsecond."""
     policy = Policy(WEIGHT_FUNCTIONS[function])
     for name, queue in queues.items():
         policy.notify_circuit_active(Node(name, last_served_time=policy.now, queue=queue))

@@ -1,4 +1,4 @@
-"""The registry of variants: the one that is shipped, and every way to get one wrong."""
+"""The registry of variants: the shipped one, and all mistakes in it that are detected."""
 
 from __future__ import annotations
 
