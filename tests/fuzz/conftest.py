@@ -1,4 +1,4 @@
-"""What the fuzzers share: the helpers of the analysis's tests, and a project to damage."""
+"""Fixtures of the fuzz tests: helpers of the analysis tests, and a project to damage."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .project import Project
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
-    """A project of which each example damages something, and puts it back."""
+    """Return a project. Each example damages some of its files and restores them."""
     made = Project(tmp_path_factory.mktemp("fuzz"))
     with made.at_work():
         yield made
@@ -24,5 +24,5 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
 
 @pytest.fixture(scope="module")
 def nights(tmp_path_factory: pytest.TempPathFactory) -> Nights:
-    """Nights whose files are damaged."""
+    """Return nights whose files are damaged."""
     return Nights(tmp_path_factory.mktemp("nights"))

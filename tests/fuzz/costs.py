@@ -1,4 +1,4 @@
-"""What an input may take."""
+"""Limits of time and memory for one input."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from contextlib import contextmanager
 from pathlib import Path
 
 EXAMPLES = int(os.environ.get("ONIONLAB_FUZZ_EXAMPLES", "0"))
-"""Inputs of each kind, for a long run of the fuzzers; 0: a few."""
+"""Number of inputs of each kind for a long run of the fuzzers. 0 means a few."""
 
 MAX_S = 20.0
 MAX_BYTES = 2**30
-"""Limits for one input; the memory is beyond what the process had before."""
+"""Limits for one input. The memory is in addition to what the process used before."""
 
 
 @contextmanager
 def limited() -> Iterator[None]:
     """Fail if the block exceeds the limits."""
     before_bytes = _resident_bytes("VmRSS")
-    # From here on, the system counts the peak again.
+    # The kernel's peak memory counter restarts here.
     Path("/proc/self/clear_refs").write_text("5")
     before_s = time.process_time()
     yield

@@ -1,4 +1,4 @@
-"""Ways to damage a file: its bytes, its values, its names."""
+"""Ways to damage a file: in its bytes, its values or its names."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ VALUES: tuple[Any, ...] = (
 
 
 def deep(depth: int, item: Any = 0) -> Any:
-    """Lists in lists."""
+    """Return nested lists."""
     for _ in range(depth):
         item = [item]
     return item
 
 
 def changed_bytes(draw: Draw, data: bytes) -> bytes:
-    """One to four edits anywhere."""
+    """Return the bytes after one to four edits at random positions."""
     for _ in range(draw(st.integers(1, 4))):
         data = _edit(draw, data)
     return data
@@ -75,21 +75,21 @@ def _edit(draw: Draw, data: bytes) -> bytes:
         case 4:
             part *= draw(st.sampled_from((0, 2, 3, 50)))
         case 5:
-            # The next number is another one.
+            # The next number changes.
             if found := DIGITS.search(data, begin):
                 begin, end = found.span()
                 part = draw(st.sampled_from(SNIPPETS))
         case 6:
             end = len(data)
         case 7:
-            # What stands somewhere stands somewhere else as well.
+            # Some bytes are copied from another position.
             other = draw(st.integers(0, len(data)))
             part = data[other : other + 200]
     return data[:begin] + part + data[end:]
 
 
 def changed_json(draw: Draw, value: Any) -> Any:
-    """Another value somewhere, a key less, a key twice or under another name."""
+    """Return the JSON value with another value somewhere, a missing, repeated or renamed key."""
     value = copy.deepcopy(value)
     for _ in range(draw(st.integers(1, 3))):
         value = _replace(draw, value)
@@ -122,12 +122,12 @@ def _replace(draw: Draw, value: Any) -> Any:
             return deep(draw(st.sampled_from((3, 60, 190, 250))), value)
         case 3:
             return [value] * draw(st.sampled_from((0, 2, 1000)))
-    # A list of theirs may be changed in turn, and the next input has to get it as it was.
+    # The result is a copy, since a later edit may change it and VALUES must stay the same.
     return copy.deepcopy(draw(st.sampled_from(VALUES)))
 
 
 def json_bytes(draw: Draw, value: Any) -> bytes:
-    """Return the value as a file, sometimes with a key twice or with its bytes damaged in turn."""
+    """Return the value as a file. Sometimes a key is repeated, or the bytes are damaged."""
     try:
         data = json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass")
     except (RecursionError, ValueError):
@@ -137,7 +137,7 @@ def json_bytes(draw: Draw, value: Any) -> bytes:
         return changed_bytes(draw, data)
     members = list(MEMBER.finditer(data)) if how == 1 else []
     if members:
-        # A key stands twice, with two values.
+        # A key occurs twice, with two values.
         at = draw(st.sampled_from(members)).start()
         again: bytes = draw(st.sampled_from(members))[0]
         data = data[:at] + again + data[at:]
@@ -154,11 +154,11 @@ FLOATS = (
 
 
 def changed_table(draw: Draw, table: pa.Table) -> bytes:
-    """Return a sound Parquet file whose values, rows or columns are others."""
+    """Return a valid Parquet file whose values, rows or columns have changed."""
     for _ in range(draw(st.integers(1, 3))):
         try:
             table = _change(draw, table)
-        # The column cannot have the value that was drawn.
+        # The column cannot hold the drawn value.
         except (pa.ArrowException, OverflowError, ValueError):
             continue
     data = io.BytesIO()

@@ -1,4 +1,4 @@
-"""A folder of nights with a baseline and a history, to be damaged."""
+"""A folder of nightly runs, with a baseline and a history, to damage."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SEEDS = range(1, 5)
 
 
 class Nights:
-    """Three nights of one experiment; ``next_night`` is what a damaged file meets."""
+    """Three nights of one experiment. ``next_night`` reads the damaged files."""
 
     def __init__(self, root: Path) -> None:
         self._machine = Machine(root)
@@ -39,12 +39,12 @@ class Nights:
 
     @property
     def measured(self) -> int:
-        """How many runs the next night had made, 0 or 1."""
+        """Return how many runs the next night made, 0 or 1."""
         return self._machine.measured - 3
 
     @contextlib.contextmanager
     def restored(self) -> Iterator[None]:
-        """Put all back at the end."""
+        """Restore all files at the end."""
         try:
             yield
         finally:

@@ -58,18 +58,18 @@ class Sample:
 
     @property
     def files(self) -> list[Path]:
-        """All of them, in a fixed order."""
+        """Return the files of the records in a fixed order."""
         return sorted(self.records.iterdir())
 
     def read(self, records: Path) -> None:
-        """Compute all metrics of records in the place of these, and publish them."""
+        """Compute all metrics of ``records``, and publish them."""
         run_statistics(load_run(records, self.level))
         publish(records, [self.level], records.parent / "published")
         run_statistics(load_run(records.parent / "published", self.level))
 
 
 def _samples(root: Path) -> Iterator[Sample]:
-    """Write a run with cell traces, one of two peers and one of a network of tornettools."""
+    """Write runs with cell traces, of a transfer between peers, and of a tornettools network."""
     level = Level.model_validate(study_content([1])["levels"][0])
     seed, downloader = ("".join(f"{line}\n" for line in log).encode() for log in (SEED, DOWNLOADER))
     for name, write in (
@@ -86,7 +86,7 @@ def _samples(root: Path) -> Iterator[Sample]:
 
 
 class Project:
-    """A project in ``root / "project"``; nothing is to change beside that folder."""
+    """A project in ``root / "project"``. Commands must not change anything outside of it."""
 
     def __init__(self, root: Path) -> None:
         self.outside = root
@@ -108,7 +108,7 @@ class Project:
     def at_work(self) -> Iterator[None]:
         """Let all commands work in this project."""
         with contextlib.ExitStack() as stack:
-            # The tests' own SIGTERM stays what it is.
+            # The commands must not replace the tests' handler of SIGTERM.
             stack.enter_context(mock.patch("onionlab.interruption.signal.signal"))
             for name in command_modules().values():
                 module = importlib.import_module(name)
@@ -180,9 +180,9 @@ class Project:
         path.write_text(made.text())
 
     def call(self, *words: str) -> int:
-        """Run a command on damaged input; returns its status. Fails where it does not just say so.
+        """Run a command on damaged input and return its status. It must end with a short message.
 
-        Whatever a command complains about is a line or two, and it writes nowhere else.
+        The message has one or two lines, and files outside the project stay unchanged.
         """
         out, errors, before = io.StringIO(), io.StringIO(), self._beside()
         with limited(), contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
@@ -200,7 +200,7 @@ class Project:
         return status
 
     def check(self, read: Callable[[], object]) -> int:
-        """The same for a reader that no command calls without going on to simulate."""
+        """Do the same for a reader that commands only call before a simulation."""
         verb = SimpleNamespace(
             HELP="reads", setup_arguments=lambda _: None, run=lambda _: (read(), 0)[1]
         )
@@ -212,7 +212,7 @@ class Project:
 
     @contextlib.contextmanager
     def damaged(self, changes: Mapping[Path, bytes | None]) -> Iterator[None]:
-        """The project with other contents of some files (None: without them), for a while."""
+        """Replace some files for the block. None as content removes a file."""
         touched = {path.relative_to(self.root).parts[0] for path in changes} | {"results", "runs"}
         try:
             for path, content in changes.items():
@@ -226,7 +226,7 @@ class Project:
                 self._restore(name)
 
     def _restore(self, name: str) -> None:
-        """Put a folder back; files that are as they were stay, which is most of them."""
+        """Restore a folder. Unchanged files, which are most of them, are not written."""
         here, kept = self.root / name, self.pristine / name
         before = {path.relative_to(kept): path for path in kept.rglob("*")}
         for path in sorted(here.rglob("*"), reverse=True):
@@ -241,14 +241,14 @@ class Project:
                 shutil.copy2(original, path)
 
     def _beside(self) -> dict[Path, tuple[int, int] | None]:
-        """What no command has a reason to touch: what there is, its size and when it changed."""
+        """Return size and time of change of all files that no command may touch."""
         written = (self.root / "results", self.root / "runs")
         paths = [*self.outside.iterdir(), *self.root.iterdir(), *self.inputs.rglob("*")]
         return {path: _seen(path) for path in paths if path not in (*written, self.root)}
 
 
 def _seen(path: Path) -> tuple[int, int] | None:
-    """Size and time of change, which a copy of a file shares with it."""
+    """Return size and time of change, which a copy preserves."""
     try:
         return path.lstat().st_size, path.lstat().st_mtime_ns
     except FileNotFoundError:
@@ -256,7 +256,7 @@ def _seen(path: Path) -> tuple[int, int] | None:
 
 
 def members_of(file: Path) -> dict[str, bytes]:
-    """Name -> content of each member of a pack."""
+    """Return name -> content of each member of a pack."""
     with tarfile.open(file) as archive:
         return {
             member.name: (archive.extractfile(member) or io.BytesIO()).read()
@@ -265,7 +265,7 @@ def members_of(file: Path) -> dict[str, bytes]:
 
 
 def repacked(members: Mapping[str, bytes], *, hashes: bool = True, version: int = 1) -> bytes:
-    """A pack of these members; with an index that knows them, unless they bring their own.
+    """Return a pack of these members. An index of them is added unless they include one.
 
     version: of that index, 2 for a published pack.
     """
@@ -287,7 +287,7 @@ def repacked(members: Mapping[str, bytes], *, hashes: bool = True, version: int 
 
 
 def traced_run(directory: Path) -> None:
-    """A run whose relays left cell traces."""
+    """Write a run whose relays have cell traces."""
     write_run(directory, 1, web=2, bulk=0)
     model = Model(1)
     for client, circ in (("11.0.1.1", 1), ("11.0.1.2", 2)):
@@ -296,7 +296,7 @@ def traced_run(directory: Path) -> None:
 
 
 def usual_log() -> bytes:
-    """A client's log with each kind of line."""
+    """Return a client's log with each kind of line."""
     log = LogWriter("web1client")
     log.start(240.0)
     for number in range(12):

@@ -1,7 +1,7 @@
-"""Damaged inputs of all kinds: each is read, or refused in a line; nothing is written elsewhere.
+"""Each damaged input is read, or refused with one line. Nothing is written elsewhere.
 
-A few of each kind, always the same ones. ONIONLAB_FUZZ_EXAMPLES=10000 makes so many of each, other
-ones each time (docs/how-to/test.md).
+By default there are a few inputs of each kind, always the same ones. ONIONLAB_FUZZ_EXAMPLES=10000
+draws that many random inputs of each kind (docs/how-to/test.md).
 """
 
 from __future__ import annotations
@@ -43,25 +43,25 @@ from .nights import Nights
 from .project import NAME, Project, repacked, traced_run, usual_log
 
 FEW = 40
-"""Inputs of each kind in `make test-rest`: some five hundred in all."""
+"""Inputs of each kind in `make test-rest`; about five hundred in all."""
 
 FEWEST = 25
-"""Inputs of each of the kinds that are in `make test` too."""
+"""Inputs of the kinds that `make test` includes."""
 
 
 def fuzz(test: Callable[..., None]) -> Any:
-    """The same examples each time, unless somebody asks for more."""
+    """Use the same examples each time, unless ONIONLAB_FUZZ_EXAMPLES is set."""
     return pytest.mark.slow(fuzz_always(test, FEW))
 
 
 def fuzz_always(test: Callable[..., None], few: int = FEWEST) -> Any:
-    """Let `make test` damage such inputs too: tables, of which results are made."""
+    """Mark a test that `make test` runs as well, because results are made from such files."""
     made = settings(
         max_examples=EXAMPLES or few,
         derandomize=not EXAMPLES,
         database=None,
         deadline=None,
-        # An input takes too long to look for a smaller one that fails as well.
+        # Shrinking a failing input would take too long.
         phases=(Phase.generate,),
         suppress_health_check=list(HealthCheck),
     )(given(data=st.data())(test))
@@ -77,14 +77,17 @@ PACKERS: dict[str, Callable[[bytes], bytes]] = {
 
 
 def packed(draw: Draw, content: bytes) -> tuple[str, bytes]:
-    """Damaged, compressed by any program or none, and damaged now and then behind it."""
+    """Draw damaged content, compressed by any program or none.
+
+    Sometimes the result is damaged, too.
+    """
     suffix = draw(st.sampled_from(list(PACKERS)))
     content = PACKERS[suffix](changed_bytes(draw, content))
     return suffix, changed_bytes(draw, content) if draw(st.integers(0, 3)) == 0 else content
 
 
 def test_sound_inputs_are_read(project: Project) -> None:
-    """What the others damage: where it is sound nothing is refused."""
+    """The undamaged versions of these inputs are accepted."""
     made = project.root / "runs" / "made"
     sims = project.inputs / "sims" / "tgen.analysis.json"
     content = json.dumps(analysis([1.0, 2.0, 4.0])).encode()
@@ -108,7 +111,7 @@ def test_sound_inputs_are_read(project: Project) -> None:
 
 
 def test_a_trace_plan_without_a_client_is_refused(project: Project) -> None:
-    """What a longer run of the fuzzer found."""
+    """A longer run of the fuzzer found this case."""
     run = project.root / "runs" / "made"
     with project.damaged({run / "x": None}):
         traced_run(run)
@@ -119,7 +122,7 @@ def test_a_trace_plan_without_a_client_is_refused(project: Project) -> None:
 
 
 def peers_logs() -> tuple[bytes, bytes]:
-    """Of the two peers of a transfer."""
+    """Return the logs of the two peers of a transfer."""
     seed, downloader = ("".join(f"{line}\n" for line in lines) for lines in (SEED, DOWNLOADER))
     return seed.encode(), downloader.encode()
 
@@ -162,14 +165,14 @@ def test_cell_traces_and_what_a_run_says_of_itself(project: Project, data: st.Da
 
 
 def require_readable(run: Path) -> None:
-    """Whatever the logs are like, their records are what readers take."""
+    """Check that the records of any logs can be read."""
     for path in (run / RECORDS).glob("*.parquet"):
         read_table(path, TABLES[path.name])
 
 
 @fuzz_always
 def test_packs(project: Project, data: st.DataObject) -> None:
-    """Damaged as files, as archives, and in what they hold while their index knows of it."""
+    """Packs are damaged as files, as archives, and in members while the index matches."""
     draw = data.draw
     path = project.pack_file
     file = changed_pack(draw, project.members, path.read_bytes(), version=1)
@@ -181,7 +184,7 @@ def test_packs(project: Project, data: st.DataObject) -> None:
 
 @fuzz
 def test_published_packs(project: Project, data: st.DataObject) -> None:
-    """The same of packs that never come into a store."""
+    """Published packs are damaged likewise; they never get into a store."""
     draw = data.draw
     path = project.published_file
     file = changed_pack(draw, project.published_members, path.read_bytes(), version=2)
@@ -191,7 +194,7 @@ def test_published_packs(project: Project, data: st.DataObject) -> None:
 
 
 def changed_pack(draw: Draw, members: Mapping[str, bytes], whole: bytes, version: int) -> bytes:
-    """A pack with some change, in one of its members or anywhere."""
+    """Return a pack with a change in one of its members or anywhere."""
     members = dict(members)
     how = draw(st.integers(0, 3))
     if not how:
@@ -209,7 +212,7 @@ def changed_pack(draw: Draw, members: Mapping[str, bytes], whole: bytes, version
         content = changed_file(draw, content)
     if draw(st.integers(0, 5)):
         members[name] = content
-    # The index goes first.
+    # The index has to be the first member.
     members = {"index.json": members.pop("index.json", b"{}"), **members}
     return repacked(members, hashes=how > 1, version=version)
 
@@ -227,7 +230,7 @@ def test_analyses_of_others(project: Project, data: st.DataObject) -> None:
 
 
 def changed_file(draw: Draw, content: bytes) -> bytes:
-    """Damage a file's bytes, or of a table its values."""
+    """Damage the bytes of a file, or the values of a table."""
     if content.startswith(b"PAR1") and draw(st.booleans()):
         return changed_table(draw, pq.read_table(io.BytesIO(content)))
     return changed_bytes(draw, content)
@@ -248,7 +251,7 @@ def test_plot_data_of_others(project: Project, data: st.DataObject) -> None:
 
 @fuzz
 def test_results(project: Project, data: st.DataObject) -> None:
-    """A plan, a study, a manifest, records: of an experiment that was run."""
+    """Damage a plan, a study, a manifest or records of a finished experiment."""
     draw = data.draw
     run = project.root / "runs" / draw(st.sampled_from(project.run_ids))
     path = draw(
@@ -311,7 +314,7 @@ def test_yaml(project: Project, data: st.DataObject) -> None:
         project.check(read)
 
 
-# With fewer inputs none shows the faults that these readers had.
+# Fewer inputs do not find the faults that these readers had.
 fuzz_nights = partial(fuzz_always, few=60)
 
 
@@ -336,7 +339,7 @@ def test_baselines_of_nights(project: Project, nights: Nights, data: st.DataObje
 
 @fuzz_always
 def test_records(project: Project, data: st.DataObject) -> None:
-    """Records of each kind of run, to metrics and to what is published of them."""
+    """Compute metrics from damaged records of each kind of run, and publish them."""
     draw = data.draw
     sample = draw(st.sampled_from(project.samples))
     path = draw(st.sampled_from(sample.files))
@@ -372,7 +375,10 @@ COMMANDS = (
 
 @fuzz
 def test_names(project: Project, data: st.DataObject) -> None:
-    """As arguments of each command; none of them is what would make it start to work."""
+    """The names are arguments of each command.
+
+    None of them is valid, so no command starts to work.
+    """
     texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=30)
     name = data.draw(st.sampled_from(NAMES) | texts)
     words = [word.replace("{}", name) for word in data.draw(st.sampled_from(COMMANDS))]
