@@ -1,4 +1,4 @@
-"""What all tests start from."""
+"""Settings and fixtures of all tests."""
 
 import os
 import signal
@@ -18,17 +18,17 @@ pytest_plugins = [
     "suite_cpu_locks",
 ]
 
-# Whoever runs the tests in the background of a shell has Ctrl-C ignored, and so have all programs
-# that they start: tests of an interrupt would wait for nothing.
+# A shell starts background jobs with SIGINT ignored, and their child processes inherit this. Tests
+# of interrupts would then hang.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# How long an example takes tells of the machine's load, not of the code. A change is judged
-# by the same examples each time, as in Hypothesis's own profile for CI; at a desk, by new ones.
+# The time of an example depends on the machine's load, so there is no deadline. In CI all changes
+# are judged by the same examples, as in Hypothesis's CI profile; elsewhere they are random.
 settings.register_profile("onionlab", deadline=None, derandomize="CI" in os.environ)
 settings.load_profile("onionlab")
 
 
 @pytest.fixture(scope="session")
 def uml_kernel() -> BuiltKernel:
-    """The kernel of the embedded engine, which is built where that was not done before."""
+    """Return the kernel of the embedded engine. It is built first if there is none."""
     return ensure_kernel(working_root())

@@ -1,10 +1,9 @@
-"""What comes with the project, by its own pages of reference.
+"""Names of the shipped experiments, variants and metrics, from the reference pages.
 
-Tests of what is shipped go over these names and not over all that is there: whoever works in a
-checkout has experiments, variants and metrics of his own beside the shipped ones, finished or not,
-and none of them is a defect of the project. What no page names is skipped, and the summary of the
-tests says so. It fails where ONIONLAB_TESTS_STRICT is set, as .ci/run sets it: a change to the
-project brings its documentation.
+Tests of shipped files use these names instead of all files in the checkout, where users may have
+their own experiments, variants and metrics, which can be incomplete. Names that no page contains
+are skipped, and pytest's summary lists them. They are failures if ONIONLAB_TESTS_STRICT is set, as
+in .ci/run, because a change to the project has to be documented.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ METRICS_PAGE = "docs/reference/metrics.md"
 
 
 def _first_cells(page: str, column: str) -> tuple[str, ...]:
-    """What stands between backticks in the first cells of a page's tables that begin so."""
+    """Return names between backticks in the first column of a page's tables with this heading."""
     text = (REPOSITORY / page).read_text(encoding="utf-8")
     tables = re.findall(rf"^\| {column} \|.*\n\|[ |-]+\n((?:\|.*\n)+)", text, re.MULTILINE)
     cells = [line.split("|")[1] for table in tables for line in table.splitlines()]
@@ -33,13 +32,13 @@ def _first_cells(page: str, column: str) -> tuple[str, ...]:
 
 EXPERIMENTS = _first_cells(EXPERIMENTS_PAGE, "Experiments")
 VARIANTS = _first_cells(VARIANTS_PAGE, "Name")
-"""Of Tor and of libtorrent."""
+"""Variants of Tor and of libtorrent."""
 METRICS = frozenset(re.findall(r"`(\w+)`", (REPOSITORY / METRICS_PAGE).read_text(encoding="utf-8")))
-"""All names of the page, those of metrics among them."""
+"""All names on the page, which include those of metrics."""
 
 
 def require_named(there: Iterable[str], named: Iterable[str], page: str) -> None:
-    """Skips a test, by name, where something is there that no page names; fails if strict."""
+    """Skip the test if the page lacks some of the names. Fail instead in strict mode."""
     own = sorted(set(there) - set(named))
     if own:
         words = f"not in {page}: {', '.join(own)}"
@@ -49,6 +48,6 @@ def require_named(there: Iterable[str], named: Iterable[str], page: str) -> None
 
 
 def is_own_experiment(path: Path) -> bool:
-    """Whether a file is an experiment of somebody's own in this checkout."""
+    """Return whether a file is an experiment that a user added to this checkout."""
     inside = path.parent == REPOSITORY / "experiments" and path.suffix == ".yaml"
     return inside and path.stem not in (*EXPERIMENTS, "nightly")

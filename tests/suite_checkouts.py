@@ -1,4 +1,4 @@
-"""Checkouts to run the program in, and the builds that it takes there."""
+"""Checkouts to run the program in, and the builds that tests need."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from onionlab.programs.tor.build import ensure_series
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Checkout:
-    """A checkout of the test's own, in which nothing was run."""
+    """Return a new checkout without runs."""
     root = tmp_path / "checkout"
     root.mkdir()
     return Checkout(root)
@@ -20,5 +20,5 @@ def checkout(tmp_path: Path) -> Checkout:
 
 @pytest.fixture(scope="session")
 def circuit_policy_build() -> None:
-    """The Tor of the variants rr, ewma and swrr, built before the test's own time begins."""
+    """Build the Tor of the variants rr, ewma and swrr before the time limit of the test starts."""
     ensure_series(REPOSITORY, ["circuit-policy"])

@@ -1,7 +1,7 @@
-"""CPU locks of the tests' own: their runs wait for each other, not for the machine's other runs.
+"""Separate CPU locks for tests, whose runs do not wait for other runs on the machine.
 
-Long runs hold every CPU of a machine for hours; a test that waited for one would end by its time
-limit. All workers of one call share the folder, which they find in the environment.
+Long runs can hold all CPUs for hours, and a test that waits for one would exceed its time limit.
+All workers of one pytest call share the folder, whose path is in the environment.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ MADE = pytest.StashKey[str]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the folder, unless whoever started this process has done so."""
+    """Create the folder, unless a parent process has done so."""
     if FOLDER_VARIABLE not in os.environ:
         config.stash[MADE] = tempfile.mkdtemp(prefix="onionlab-test-cpus-")
         os.environ[FOLDER_VARIABLE] = config.stash[MADE]
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Remove what this process made."""
+    """Remove the folder if this process created it."""
     if MADE in config.stash:
         del os.environ[FOLDER_VARIABLE]
         shutil.rmtree(config.stash[MADE], ignore_errors=True)

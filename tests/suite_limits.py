@@ -1,8 +1,8 @@
-"""How long a test may take: above ten seconds it has the mark ``slow``, and nothing hangs for ever.
+"""Time limits of tests. Tests of more than ten seconds need the mark ``slow``.
 
-What counts is the test itself: a fixture that builds Tor or the kernel takes its time before. Both
-limits are for an idle machine of today. ONIONLAB_TESTS_SLOWER=2 allows a slower one twice the time,
-and a machine with more to do than its CPUs can take is allowed more by itself.
+The time of fixtures, which may build Tor or the kernel, does not count. The limits are for an idle
+machine of 2026. ONIONLAB_TESTS_SLOWER=2 doubles them for a slower machine, and they are extended
+automatically if the CPUs are overloaded.
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ from collections.abc import Generator
 import pytest
 
 SLOW_S = 15.0
-"""Ten seconds is where the mark belongs; machines and hours differ by half of that."""
-# From a fresh clone a fixture may first have to build the kernel, and to wait for who builds Tor.
+"""The mark is for tests of ten seconds; the limit allows for slower machines."""
+# In a new clone a fixture may have to build the kernel, or wait for another build of Tor.
 BUILD_S = 2400.0
 LIMIT_S = {"slow": 900.0, "tor": BUILD_S, "uml": BUILD_S}
-"""Above pyproject.toml's ``timeout``, which is for tests without any of these marks."""
+"""Limits for these marks. Other tests have pyproject.toml's ``timeout``."""
 
 
 def slower() -> float:
-    """How much longer than on the machine that the limits are for, as its owner says."""
+    """Return the factor for slower machines, from the environment."""
     return float(os.environ.get("ONIONLAB_TESTS_SLOWER", "1"))
 
 
 def crowding() -> float:
-    """How many processes want each CPU, at least 1: the average of the last minute."""
+    """Return the number of runnable processes per CPU in the last minute, at least 1."""
     return max(1.0, os.getloadavg()[0] / len(os.sched_getaffinity(0)))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Give each test its limit, unless it has one of its own or the command line names one."""
+    """Set each test's time limit, unless it has one or the command line sets one."""
     if config.getoption("timeout") is not None:
         return
     least_s = float(config.getini("timeout"))
@@ -45,9 +45,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Fail a test that takes long and does not say so."""
+    """Fail a test that takes long without the mark ``slow``."""
     report = yield
-    # Squared: where a test starts programs, each of them waits for a CPU, and the test for each.
+    # The factor is squared: a test's programs wait for CPUs, and the test waits for its programs.
     limit_s = SLOW_S * slower() * crowding() ** 2
     if (
         report.when == "call"

@@ -1,4 +1,4 @@
-"""In which order the tests run: files that take long first, so that all CPUs finish together.
+"""Run the longest test files first, so that all CPUs finish at the same time.
 
 ``--dist loadfile --no-loadscope-reorder`` hands files out in this order.
 """
@@ -11,7 +11,7 @@ import pytest
 
 TESTS = Path(__file__).parent
 LONG_FILES = (
-    # These build: in `make test` one of them Tor, another the kernel, side by side.
+    # These two build: in `make test` one builds Tor and the other one the kernel, in parallel.
     "tor/test_real_tor.py",
     "slurm/test_cluster.py",
     "harness/test_other_systems.py",
@@ -30,10 +30,10 @@ LONG_FILES = (
     "experiment/test_mutations.py",
     "harness/test_workflow.py",
 )
-"""By the time that they take, longest first. Where one is missing, a run only ends later."""
+"""Files by their time, longest first. An incomplete list only makes the tests take longer."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the files that take long before all others."""
+    """Put the longest files before all others."""
     ranks = {TESTS / name: rank for rank, name in enumerate(LONG_FILES)}
     items.sort(key=lambda item: ranks.get(item.path, len(ranks)))

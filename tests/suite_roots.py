@@ -1,7 +1,7 @@
-"""No test touches the runs and results of whoever starts it, nor what is in build/ beside builds.
+"""Tests must not touch the user's runs and results, nor anything but builds in build/.
 
-What stands there is looked at before the first test and after the last one: the names, sizes and
-times of the upper levels, where everything that the harness writes or removes leaves its trace.
+The names, sizes and times of the upper levels are compared before the first test and after the last
+one. Everything that the harness writes or removes changes them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pytest
 REPOSITORY = Path(__file__).resolve().parents[1]
 GUARDED = ("runs", "results")
 FINISHED_BUILDS = ("keys", "libtorrent", "tor", "uml")
-"""In ``build/``, what tests take and add to."""
+"""Folders in ``build/`` that tests use and add to."""
 LEVELS = 3
 
 Seen = dict[str, tuple[int, int]]
@@ -23,7 +23,7 @@ CHANGED = pytest.StashKey[list[str]]()
 
 
 def seen(root: Path) -> Seen:
-    """Size and time of change, in ns, of what stands in the upper levels of the guarded folders."""
+    """Return size and time of change (ns) of entries in the upper levels of the guarded folders."""
 
     def below(folder: Path, levels: int) -> Iterator[Path]:
         yield folder
@@ -45,7 +45,7 @@ def seen(root: Path) -> Seen:
 
 
 def changes(before: Seen, after: Seen) -> list[str]:
-    """The places that are new, gone or different."""
+    """Return the entries that are new, missing or different."""
     return sorted(
         name for name in before.keys() | after.keys() if before.get(name) != after.get(name)
     )
@@ -56,14 +56,14 @@ def _is_worker(config: pytest.Config) -> bool:
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Look before the first test."""
+    """Record the state before the first test."""
     if not _is_worker(session.config):
         session.config.stash[BEFORE] = seen(REPOSITORY)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Look after the last test; a change fails the run."""
+    """Compare the state after the last test. A change fails the run."""
     if _is_worker(session.config):
         return
     changed = changes(session.config.stash[BEFORE], seen(REPOSITORY))
@@ -75,7 +75,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
-    """Say what changed."""
+    """Print the changes."""
     changed = config.stash.get(CHANGED, [])
     if not changed:
         return

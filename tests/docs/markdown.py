@@ -1,4 +1,4 @@
-"""The repository's pages of Markdown, and what is read from them."""
+"""Read the repository's Markdown pages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OUTSIDE = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")
 
 @dataclass(frozen=True)
 class Fence:
-    """A block of code, with the line that it starts at."""
+    """A block of code, and its first line's number."""
 
     language: str
     text: str
@@ -25,7 +25,7 @@ class Fence:
 
 @dataclass(frozen=True)
 class Page:
-    """One page: its path in the repository, and its text."""
+    """A page: its path in the repository, and its text."""
 
     path: str
     text: str
@@ -44,18 +44,18 @@ class Page:
 
     @property
     def prose(self) -> str:
-        """The text without blocks of code: fenced ones, and those that are indented by four."""
+        """Return the text without blocks of code, both fenced ones and those indented by four."""
         text = re.sub(r"^ *```.*?^ *```$", "", self.text, flags=re.MULTILINE | re.DOTALL)
         return re.sub(r"(?<=\n\n)(?: {4}[^\n]*\n)+", "\n", text)
 
     @property
     def code(self) -> list[str]:
-        """What stands between single backticks."""
+        """Return the texts between single backticks."""
         return re.findall(r"`([^`\n]+)`", self.prose)
 
     @property
     def anchors(self) -> set[str]:
-        """What a link may name behind #, as forges and the site make it from headings."""
+        """Return the anchors that forges and the site generate from headings."""
         titles = re.findall(r"^#+ (.+)$", self.prose, re.MULTILINE)
         return {slug(re.sub(r"`|\[([^]]*)\]\([^)]*\)", r"\1", title)) for title in titles}
 

@@ -1,4 +1,4 @@
-"""Commands in the pages: targets, variables, verbs, options and experiments exist."""
+"""The targets, variables, verbs, options and experiments that the pages name exist."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from .markdown import PAGES, REPOSITORY, Page
 MAKEFILE = (REPOSITORY / "Makefile").read_text(encoding="utf-8")
 TARGETS = set(re.findall(r"^([a-z-]+):.*?##", MAKEFILE, re.MULTILINE))
 OF_TOR = {"check-spaces", "src/test/bench", "src/test/test"}
-"""Targets of Tor's own makefile, in pages about patches."""
-# Experiments and claims that a reader of the tutorial writes, and names that stand for any.
+"""Targets of Tor's makefile, which pages about patches name."""
+# Experiments and claims that a reader of the tutorial writes, and placeholders for names.
 OF_READERS = {"exhaustive", "...", "NAME", "name", "figures"}
-# Networks that a shipped experiment asks for.
+# Networks that a shipped experiment refers to.
 ASKS = (REPOSITORY / "experiments/swrr-tornettools.yaml").read_text(encoding="utf-8")
 NETWORKS = {yaml.safe_load(ASKS)["network"]["name"]}
 
 
 def commands(page: Page) -> Iterator[list[str]]:
-    """The words of each command of a shell, in blocks and between backticks."""
+    """Return the words of each shell command in code blocks and between backticks."""
     blocks = [fence.text for fence in page.fences if fence.language in ("sh", "bash", "")]
     blocks += re.findall(r"(?<=\n\n)((?: {4}[^\n]*\n)+)", page.text)
     lines = [line for block in blocks for line in block.replace("\\\n", " ").splitlines()]
@@ -39,15 +39,15 @@ def commands(page: Page) -> Iterator[list[str]]:
         if re.match(r"make [a-z]|(?:\.venv/bin/)?onionlab [a-z]", text):
             try:
                 words = shlex.split(text, comments=True)
-            except ValueError:  # an apostrophe in prose of a code span
+            except ValueError:  # the code span has an apostrophe
                 continue
             yield words[: next((i for i, word in enumerate(words) if word in ("&&", ">", "|")), 99)]
 
 
 BY_PATH = list(REPOSITORY.glob("configs/costs/*.yaml"))
-"""Experiments that are no choice of a user's, and are named by their paths."""
+"""Experiments that users do not choose by name; commands get their paths."""
 
-# The changelog names commands that later versions do not have.
+# The changelog names commands that later versions no longer have.
 CALLS = {
     f"{path}: {' '.join(words)}": words
     for path, page in PAGES.items()
@@ -73,7 +73,7 @@ def test_make(words: list[str]) -> None:
             continue
         assert name in known, name
         if name == "NAME":
-            # An import writes an experiment of the networks' name.
+            # An import writes an experiment with the name of the networks.
             names = set() if "network" in words[1] else set(experiment_names(REPOSITORY))
             names |= {str(path.relative_to(REPOSITORY)) for path in BY_PATH}
             assert value in names | NETWORKS | OF_READERS, value
@@ -85,7 +85,7 @@ def test_make(words: list[str]) -> None:
 
 @pytest.mark.parametrize("page", PAGES.values(), ids=PAGES)
 def test_no_status_of_the_program_is_promised_of_make(page: Page) -> None:
-    """make ends with 2 for each status but 0. Whoever speaks of both names the program."""
+    """make ends with 2 for each status but 0. Sentences about other statuses name the program."""
     call = re.compile(rf"\bmake (?:{'|'.join(TARGETS)})\b")
     status = re.compile(r'exit status|\bexits? with [13]\b|"Error [13]"')
     history = page.path == "CHANGELOG.md"

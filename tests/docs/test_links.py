@@ -1,4 +1,4 @@
-"""Every link of the pages leads somewhere, and every path that they or the code name is there."""
+"""Every link in the pages has a target, and every path that pages or code name exists."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .markdown import PAGES, REPOSITORY, Page
 
 CODE = ("analysis", "configs", "experiments", "onionlab", "tests", "tools")
 TEXTS = (".cfg", ".json", ".py", ".sh", ".toml", ".txt", ".yaml", ".yml", ".j2")
-# Not of this repository: what is part of the bytes of published records, and a page of Shadow's.
+# This path is part of published records, and belongs to Shadow's documentation.
 OF_OTHERS = {
     "onionlab/tornet/shadow_options.py": "docs/shadow_config_spec.md",
 }
@@ -27,7 +27,7 @@ PLACES = (
     "tools/",
     "tor-patches/",
 )
-# What a reader of the tutorial or of a how-to writes, or what is made by a command.
+# Files that readers of the tutorial or a how-to write, or that a command generates.
 OF_READERS = {
     "experiments/exhaustive.yaml",
     "experiments/claims/exhaustive.yaml",

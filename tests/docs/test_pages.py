@@ -1,4 +1,4 @@
-"""Pages that are made from the program are current; what others say of it is true."""
+"""Pages that are generated from the program are current, and statements of others are true."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_every_file_format_has_a_section_with_all_its_keys() -> None:
 
 
 def layers(package: str) -> list[set[str]]:
-    """The packages of one from the lowest to the highest, as `make lint` checks them."""
+    """Return a package's modules from the lowest layer to the highest, as `make lint` checks."""
     settings = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))
     (found,) = (
         contract["layers"]
@@ -82,7 +82,7 @@ def test_one_version_everywhere() -> None:
     citation = yaml.safe_load((REPOSITORY / "CITATION.cff").read_text(encoding="utf-8"))
     newest = re.search(r"^## (\S+?),", PAGES["CHANGELOG.md"].text, re.MULTILINE)
     assert newest is not None
-    # The build reads it where the program does.
+    # The build reads the version from the same place as the program.
     attribute = settings["tool"]["setuptools"]["dynamic"]["version"]
     assert attribute == {"attr": "onionlab.__version__"}
     assert {citation["version"], newest[1]} == {onionlab.__version__}
@@ -98,7 +98,7 @@ def test_hooks_call_tools_of_the_environment() -> None:
 
 @pytest.mark.parametrize("page", PAGES.values(), ids=PAGES)
 def test_lines_are_short(page: Page) -> None:
-    """Those of prose; a table's row cannot be broken, and a link that long cannot either."""
+    """Table rows cannot be wrapped, and neither can a long link."""
     for line in page.prose.splitlines():
         if line.startswith(("|", "![")) or not re.search(r"\S\s+\S", line[:LONGEST_LINE]):
             continue

@@ -1,4 +1,4 @@
-"""The pages of results have the tables that the published runs give."""
+"""The pages of results contain the tables computed from the published runs."""
 
 from __future__ import annotations
 

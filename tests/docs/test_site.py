@@ -1,4 +1,4 @@
-"""The site: `make docs` builds it from a clean copy without a warning, and it loads nothing."""
+"""`make docs` builds the site from a clean copy without warnings, and pages load no other hosts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tutorial's own policy, experiment, metric and claim do what it says, short of running Tor."""
+"""The tutorial's policy, experiment, metric and claim do what it says. Tor is not run."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def blocks(page: str, language: str) -> list[str]:
 
 @pytest.fixture
 def followed(tmp_path: Path) -> Path:
-    """A checkout in which the tutorial's files were written by its letter."""
+    """Return a checkout in which the tutorial's steps were followed exactly."""
     for name in ("experiments", "tor-patches", "configs", "libtorrent-patches"):
         shutil.copytree(REPOSITORY / name, tmp_path / name)
     shutil.copytree(REPOSITORY / "docs/tutorial/exhaustive", tmp_path / "docs/tutorial/exhaustive")
@@ -62,7 +62,7 @@ def test_the_experiment_loads(followed: Path) -> None:
 
 
 def test_the_patch_applies_to_what_the_series_adds(tmp_path: Path) -> None:
-    """All but the manual page, which is Tor's own file."""
+    """The manual page is left out because it is Tor's own file."""
     names = (REPOSITORY / SERIES / "series").read_text(encoding="utf-8").split()
     patches = [*(REPOSITORY / SERIES / name for name in names), PATCH]
     ours = [f"--include={pattern}" for pattern in ("changes/*", "src/*/circuitmux_[prs]*")]
@@ -115,7 +115,7 @@ def test_the_metric_is_computed(tmp_path: Path) -> None:
 
 def test_the_claims_load(followed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = (followed / "experiments" / "claims" / "exhaustive.yaml").read_text(encoding="utf-8")
-    # A metric that is there stands for the one that the reader has added.
+    # An existing metric replaces the one that the reader adds.
     text = text.replace("slow_ttfb_share", "timeout_rate")
     (followed / "experiments" / "claims" / "exhaustive.yaml").write_text(text, encoding="utf-8")
     claims = load_claims("exhaustive", root=followed)

@@ -57,9 +57,9 @@ figures:
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """An empty experiments/ beside names of capacities and regions and the real variants."""
+    """Return an empty experiments/ with names of capacities and regions, and the real variants."""
     (tmp_path / "experiments" / "base").mkdir(parents=True)
-    # Only the names in these two matter here, and the real ones take long to read.
+    # Only the names in these two files matter here, and the real files take long to read.
     (tmp_path / "configs").mkdir()
     (tmp_path / "configs" / "tor").symlink_to(REPOSITORY / "configs" / "tor")
     for file, key, names in (
@@ -74,7 +74,7 @@ def checkout(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def write(checkout: Path) -> Callable[[str, str], None]:
-    """Write a file of experiments/ by its name without ending."""
+    """Write a file of experiments/. Its name is given without the ending."""
 
     def write_file(name: str, text: str) -> None:
         (checkout / "experiments" / f"{name}.yaml").write_text(text, encoding="utf-8")
@@ -95,7 +95,7 @@ def load_text(checkout: Path, write: Callable[[str, str], None]) -> Callable[[st
 
 @pytest.fixture
 def refused(load_text: Callable[[str], Experiment]) -> Callable[[str], list[str]]:
-    """The errors of a text as experiments/foo.yaml, one line each, without the heading."""
+    """Return the errors of a text as experiments/foo.yaml, one line each, without the heading."""
 
     def errors(text: str) -> list[str]:
         with pytest.raises(UserError) as caught:

@@ -1,4 +1,4 @@
-"""Files of claims: what they may hold, and what is said of mistakes."""
+"""Files of claims: their valid contents, and the messages for mistakes."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ Read = Callable[[str], ClaimSet]
 
 @pytest.fixture
 def read(checkout: Path, write: Callable[[str, str], None]) -> Read:
-    """A text as experiments/claims/it.yaml."""
+    """Read a text as experiments/claims/it.yaml."""
     (checkout / "experiments" / "claims").mkdir()
     write("foo", EXPERIMENT)
 
@@ -68,7 +68,7 @@ def read(checkout: Path, write: Callable[[str, str], None]) -> Read:
 
 @pytest.mark.parametrize("name", claim_files(REPOSITORY))
 def test_shipped_claims_are_read_in_a_new_checkout(name: str) -> None:
-    """Packs of runs are answered wherever they are, without networks that were imported."""
+    """Packs can be evaluated in any checkout, even without the imported networks."""
     assert load_claims(name, root=REPOSITORY).claims
 
 
@@ -89,7 +89,7 @@ def test_what_is_written_is_what_is_read(read: Read, checkout: Path) -> None:
     assert (second.levels, second.figures, second.margin) == (("many", "few"), (), None)
     path = checkout / "experiments" / "claims" / "it.yaml"
     assert load_claims(str(path), root=checkout) == claims
-    # Claims are no experiments.
+    # A file of claims is not an experiment.
     assert experiment_names(checkout) == ["foo"]
     assert claim_files(checkout) == ["it"]
 
@@ -164,7 +164,7 @@ def test_a_file_that_is_not_there(checkout: Path) -> None:
     assert 'did you mean "swrr"' in caught.value.message
 
 
-# The claims that come with the project.
+# Claims files that are shipped with the project.
 
 
 def test_the_papers_claims_cover_its_figures() -> None:

@@ -1,4 +1,4 @@
-"""The pages about experiments say what the program does."""
+"""The pages about experiments agree with the program."""
 
 from __future__ import annotations
 

@@ -153,7 +153,7 @@ def test_without_figures_there_is_each_kind_for_each_level(load_text: LoadText) 
     one = VALID.replace(
         "variants: [rr, ewma]\n  baseline: ewma", "variants: [stock]\n  baseline: stock"
     )
-    # One variant has no figure that compares.
+    # With one variant there is no figure that compares variants.
     assert [figure.kind for figure in load_text(one).figures] == [
         "throughput-timeouts",
         "ttfb-320kib",
@@ -248,7 +248,7 @@ def test_names(checkout: Path, write: Write, tmp_path: Path) -> None:
     elsewhere.rename(tmp_path / "My Own.yaml")
     with pytest.raises(UserError, match="named like its file"):
         load(str(tmp_path / "My Own.yaml"), root=checkout)
-    # Results of both would lie in one folder.
+    # Both experiments would use the same results folder.
     for name in ("figures", "figures-swrr", "compare", "celltrace-live", "swrr-5mid-engines"):
         write(name, VALID)
         with pytest.raises(UserError, match=f"results/{name} is for what another command makes"):
@@ -306,7 +306,7 @@ def test_scale(load_text: LoadText) -> None:
     assert experiment.shrunk == []
     exit_factor = network.capacity_total_factor("exit")
     assert network.relays.exit.count * exit_factor == pytest.approx(0.5 * 1)
-    # From the full size again, not from the smaller one.
+    # The scale applies to the original size, not to the reduced one.
     assert smaller.with_overrides(scale=1.0, seeds=2) == experiment
     assert smaller.with_overrides() == smaller
 
@@ -319,7 +319,7 @@ def test_scale(load_text: LoadText) -> None:
         (15, 0.1, 2),
         (25, 0.1, 3),
         (50, 0.07, 4),
-        (5, 0.3, 2),  # 1.5, though the float 0.3 is less than three tenths
+        (5, 0.3, 2),  # The exact result is 1.5, although the float 0.3 is less than three tenths.
         (1, 0.01, 1),
         (0, 0.5, 0),
     ],
@@ -404,7 +404,7 @@ def test_a_parameter_takes_the_place_of_our_default(load_text: LoadText) -> None
             "    CircuitPriorityHalflifeMsec: 3000\n"
             "  torrc: {all: {CircuitPriorityHalflife: -1}}\n",
         ),
-        # A level replaces the name alone, and its base has the interval that is the default.
+        # A level changes only the scheduler's name, while its base sets the default interval.
         (
             "  baseline: ewma\n",
             '  baseline: ewma\n  scheduler: {name: Vanilla, run_interval: "10 ms"}\n',

@@ -1,4 +1,7 @@
-"""The errors of the language, word for word: an edit of a valid file and what is said about it."""
+"""The error messages for experiment files, word for word.
+
+Each case edits a valid file.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ Write = Callable[[str, str], None]
 UNITS_OF_SIZE = "the units are B, KB, KiB, MB, MiB, GB, GiB"
 VARIANTS = ", ".join(sorted(load_variants(REPOSITORY)))
 
-# id: (what to replace, by what, the message)
+# id: (text to replace, replacement, message)
 CASES = {
     "size with a slip": (
         '"320 KiB"',

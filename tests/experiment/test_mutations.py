@@ -1,4 +1,4 @@
-"""Whatever happens to a file: it loads, or it gets an error with its file and line."""
+"""A damaged file loads, or gives an error with its file and line."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def check(text: str | bytes, checkout: Path) -> None:
         try:
             experiment.with_overrides(scale=0.1)
         except UserError as error:
-            # Three relays that suffice may become two.
+            # The smallest valid number of relays may become two.
             if not error.message.startswith("foo at SCALE=0.1: "):
                 raise
 
@@ -139,6 +139,6 @@ def test_a_misspelt_key_is_refused(valid_one: Path, path: tuple[str | int, ...])
     text = yaml.safe_dump(content)
     check(text, valid_one)
     if path[-1] in ("few", "many", "web"):
-        return  # names that the file chooses
+        return  # keys that the author of the file chooses
     with pytest.raises(UserError, match="_x"):
         load("foo", root=valid_one)

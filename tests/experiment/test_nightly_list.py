@@ -1,4 +1,4 @@
-"""The list of the nights: what it holds, and that a mistake in it is named with its line."""
+"""The list of nightly experiments: its contents, and the line in the message for each mistake."""
 
 from __future__ import annotations
 

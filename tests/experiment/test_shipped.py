@@ -1,4 +1,4 @@
-"""The experiments that come with the project."""
+"""The experiments that are shipped with the project."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from onionlab.experiment.reference import SCHEMAS, editor_schema
 
 from .conftest import REPOSITORY
 
-# Comes with Snakemake; it has no annotations.
+# It is installed with Snakemake and has no type annotations.
 jsonschema: Any = importlib.import_module("jsonschema")
 
 FOLDER = REPOSITORY / "experiments"
@@ -54,7 +54,7 @@ def test_it_loads_at_every_scale(name: str, scale: float) -> None:
     experiment = experiment.with_overrides(scale=scale)
     assert experiment.warnings == ()
     assert (experiment.shrunk == []) == (scale == 1.0)
-    # Jobs get the settings of a plan, not the files.
+    # Jobs get the settings from the plan, not from the files.
     planned = load_resolved_experiment(json.loads(json.dumps(experiment.resolved)))
     assert planned.levels == experiment.levels
 
@@ -114,7 +114,7 @@ def test_both_families_share_the_runs_of_linear_swrr(middles: int) -> None:
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_every_file_fits_the_json_schema_that_it_names(name: str) -> None:
-    """The experiment's own, and those that it extends."""
+    """It fits both the experiment's own file and the files that it extends."""
     for file in load(name, root=REPOSITORY).files:
         path = REPOSITORY / file
         text = path.read_text(encoding="utf-8")

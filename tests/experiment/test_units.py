@@ -99,7 +99,7 @@ def test_refused(parse: Callable[[object], object], value: object, message: str)
 def test_json_schema_agrees_with_the_parsers(
     field_type: object, parse: Callable[[object], object], text: str
 ) -> None:
-    """The schema can accept what only arithmetic refuses (0 B), never the other way round."""
+    """The schema may accept what only arithmetic rejects (0 B), but never the other way round."""
     schema = json_schema(field_type)
     options = schema.get("anyOf", [schema])
     fits = any(re.search(one["pattern"], text) for one in options if "pattern" in one)

@@ -1,4 +1,4 @@
-"""Building the peers: from a tiny library that `make` puts together with `cat`."""
+"""Building the peers, with a tiny library that `make` creates with `cat`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a `peers` experiment to run directories, and what makes a run of it count."""
+"""From a `peers` experiment to run directories, and the check of its logs."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_seeds_differ_by_start_and_content_inside_the_spread(
         assert 1000 <= process.start_ms <= 2000
         assert own.start_ms == SEED_START_MS
         if connects == "seed":
-            # The same time for all draws, at which the downloader has started.
+            # The start time is the same for all draws; the downloader has started by then.
             assert told(own, "--to") == "downloader:6881"
             assert own.start_ms + int(told(own, "--start-ms")) == 2000
             assert "--from" not in process.arguments
@@ -129,7 +129,7 @@ def test_a_wrong_file_is_an_error_that_names_the_key(
         load(write(tmp_path, TEXT.replace(old, new)), root=REPOSITORY)
 
 
-# Whether a run counts
+# Check of the logs
 
 HEADER = "onionlab-peer 1 role=seed rule=slow-start libtorrent=2.0.8.0 transport=utp size=1"
 CONNECTED = "946684802000000 connected 100.20.0.1:6881"

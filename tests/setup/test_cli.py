@@ -1,4 +1,4 @@
-"""The console program: verbs from modules, and errors that a user can read."""
+"""The console program: verbs are found as modules, and users get readable errors."""
 
 from __future__ import annotations
 
@@ -56,7 +56,10 @@ def test_one_verb_is_loaded_alone() -> None:
 
 @pytest.mark.parametrize("verb", ["run-one", "analyse"])
 def test_a_job_starts_without_statistics(verb: str) -> None:
-    """A run is two processes of these; importing scipy.stats would be a tenth of a small run."""
+    """Each run needs two such processes.
+
+    Importing scipy.stats would take a tenth of a small run.
+    """
     code = (
         f"import sys; from onionlab.cli import build_parser; build_parser('{verb}');"
         "sys.exit(any(name in sys.modules for name in ('pandas', 'scipy.stats', 'matplotlib')))"
@@ -85,7 +88,7 @@ def test_names_are_listed_with_commas_or_spaces(text: str) -> None:
 
 
 def play(monkeypatch: pytest.MonkeyPatch, raised: BaseException) -> None:
-    """Replace all verbs by one that raises."""
+    """Replace all verbs by one that raises an error."""
 
     def run(_: argparse.Namespace) -> int:
         raise raised
@@ -120,7 +123,7 @@ def test_an_answer_is_told_where_make_hides_it(
     status: int,
     meaning: str,
 ) -> None:
-    """The status 4 is not an answer."""
+    """The status 4 does not state an answer."""
     module = types.SimpleNamespace(
         HELP="play",
         STATUSES={0: "fine", 3: "not settled"},
@@ -169,7 +172,7 @@ def test_a_full_disk_is_named_where_the_error_names_no_file(
 
 
 def test_no_text_controls_the_terminal() -> None:
-    """A manifest of another user may have any title, and a log any line."""
+    """Titles in other users' manifests, and lines of logs, may contain control characters."""
     code = (
         "import sys; from onionlab import cli; cli.main(['list'])\n"
         "for output in sys.stdout, sys.stderr: print('\\x1b]0;title\\x07\\x9b31m\\t.', file=output)"
@@ -181,7 +184,7 @@ def test_no_text_controls_the_terminal() -> None:
 
 
 def test_an_import_is_not_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Modules of compiled code turn an interrupt into other errors, at times into a SystemError."""
+    """Compiled modules turn an interrupt into other errors, sometimes into a SystemError."""
     (tmp_path / "interrupted.py").write_text(
         "import os, pathlib, signal\n"
         "os.kill(os.getpid(), signal.SIGINT)\n"

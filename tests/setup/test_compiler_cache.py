@@ -1,4 +1,4 @@
-"""ccache: used where it is there and has a place for its files, and never needed."""
+"""ccache is used if it is installed and has a folder for its files, and is never required."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def counted() -> dict[str, int]:
-    """ccache's own counters."""
+    """Return ccache's counters."""
     said = subprocess.run(
         ["ccache", "--print-stats"],
         capture_output=True,
@@ -62,7 +62,7 @@ def test_users_choices_of_a_place_count(
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
     assert cache_environment()["CCACHE_DIR"] == str(tmp_path / "caches/onionlab/ccache")
-    # The specification: a relative path is to be ignored.
+    # By the specification, relative paths have to be ignored.
     monkeypatch.setenv("XDG_CACHE_HOME", "caches")
     assert cache_environment()["CCACHE_DIR"] == str(home / ".cache/onionlab/ccache")
     monkeypatch.setenv("CCACHE_DIR", str(tmp_path / "own"))

@@ -50,8 +50,8 @@ def test_builds_that_are_missing_are_a_warning(tmp_path: Path) -> None:
     finding = software.tor_builds(tmp_path)
     assert finding.status == WARN
     assert finding.text.startswith("not built yet: stock, circuit-policy, stream-order")
-    # What `make build` makes, and it makes no build of cell-trace alone: no variant is one. Series
-    # of somebody's own come behind the shipped ones.
+    # `make build` builds these. It does not build cell-trace alone, since no variant consists of
+    # it. Users' own series come after the shipped ones.
     names = finding.text.removeprefix("not built yet: ").split(", ")
     assert "cell-trace" not in names
     for name in names:
@@ -161,7 +161,7 @@ def test_the_verb_fails_where_something_is_missing(
 def test_an_experiment_is_judged_by_what_it_takes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # As if nothing was run in this checkout.
+    # No finished runs are found in this checkout.
     monkeypatch.setattr("onionlab.runs.costs.estimate.find_finished_runs", lambda store: [])
     parser = argparse.ArgumentParser()
     verb.setup_arguments(parser)
@@ -197,7 +197,7 @@ def test_what_builds_the_kernel_is_missing(
     found = embedded(tmp_path, needed=needed)
     assert found["kernel build"].status == status
     assert "flex" in found["kernel build"].fix
-    # Without apt there is no package either.
+    # Without apt, the kernel's source package is missing, too.
     assert (found["kernel"].status, "LINUX_SOURCE" in found["kernel"].fix) == (WARN, True)
 
 

@@ -29,7 +29,7 @@ PREREQUISITES = (
     *("requirements-build.lock", "requirements.lock", "requirements-dev.lock", "pyproject.toml"),
     *("configs/apt-packages.txt", "onionlab/setup.sh"),
 )
-# Replaces Python, the set-up and shellcheck: it prints its arguments and some variables.
+# Replaces Python, the setup script and shellcheck. It prints its arguments and some variables.
 PROGRAM = """\
 #!/bin/sh
 printf '%s\\0' "$@" "NAME=$NAME" "PYTHON=$PYTHON" "MAKE_VARIABLES=$MAKE_VARIABLES"
@@ -103,7 +103,7 @@ def test_no_target_executes_a_variable(project: Project, text: str) -> None:
     text = text.format(mark=project.mark)
     variables = [f"{name}={text}" for name in sorted(_all_variables())]
     targets = set(re.findall(r"^([a-z-]+):.* ## ", MAKEFILE, re.MULTILINE))
-    # They read or remove files instead of calling a program.
+    # These targets read or remove files instead of calling a program.
     for target in sorted(
         targets - {"help", "lint", "lock"} - {one for one in targets if "clean" in one}
     ):
@@ -117,7 +117,7 @@ def _all_variables() -> set[str]:
 
 
 def arguments(verb: str, **given: str) -> list[str]:
-    """Return the command line for variables that make's command line sets."""
+    """Return the command line that results from variables on make's command line."""
     return command_line(verb, {**given, "MAKE_VARIABLES": " ".join(given)})
 
 

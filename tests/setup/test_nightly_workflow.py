@@ -1,4 +1,4 @@
-"""The workflow file for GitHub Actions that comes along."""
+"""The shipped workflow file for GitHub Actions."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_actions_are_pinned_to_commits() -> None:
     assert all(re.fullmatch(r"actions/[a-z-]+@[0-9a-f]{40} # v[\d.]+", one) for one in uses)
 
 
-# Without an open issue `gh issue list` prints nothing.
+# `gh issue list` prints nothing if there is no open issue.
 GH = """\
 #!/bin/sh
 echo "$1 $2 $3" >> "$CALLS"
@@ -74,7 +74,7 @@ esac
 
 @pytest.fixture
 def publish(tmp_path: Path) -> Callable[[str], int]:
-    """Run a step of the second job, with a repository of our own in place of GitHub's."""
+    """Run a step of the second job with a local repository instead of GitHub's."""
     programs = tmp_path / "bin"
     programs.mkdir()
     (programs / "gh").write_text(GH)
@@ -90,7 +90,7 @@ def publish(tmp_path: Path) -> Callable[[str], int]:
             "GITHUB_SERVER_URL": f"file://{tmp_path}/server",
             "GITHUB_REPOSITORY": "owner/name",
         }
-        # As GitHub Actions runs a step.
+        # GitHub Actions runs a step with this shell.
         words = ["bash", "-e", "-c", script("publish", step)]
         return subprocess.run(words, cwd=tmp_path, env=variables, check=False).returncode
 
@@ -147,7 +147,7 @@ def test_only_an_answer_is_a_night(tmp_path: Path, status: int) -> None:
     program.write_text(f"#!/bin/sh\nexit {status}\n")
     program.chmod(0o755)
     (tmp_path / "shell").write_text(script)
-    # As GitHub starts it.
+    # GitHub starts it with this shell.
     result = subprocess.run(
         ["bash", "-e", "shell"],
         cwd=tmp_path,

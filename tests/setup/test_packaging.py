@@ -1,4 +1,4 @@
-"""Locks, lists of packages and the page that explains them agree; make's targets are complete."""
+"""Lock files, package lists and their documentation agree, and make's targets are complete."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def read(name: str) -> str:
 
 
 def listed(name: str) -> set[str]:
-    """Package names of a list with comments."""
+    """Return the package names in a list with comments."""
     lines = (line.split("#")[0].strip() for line in read(name).splitlines())
     return {re.split(r"[<>=]", line)[0] for line in lines if line}
 
 
 def explained(heading: str) -> set[str]:
-    """First column of the tables below a heading of docs/reference/dependencies.md."""
+    """Return the first column of the tables below a heading of docs/reference/dependencies.md."""
     section = read("docs/reference/dependencies.md").split(f"\n## {heading}\n")[1].split("\n## ")[0]
     rows = re.findall(r"^\| ([^\s`]+) \|", section, re.MULTILINE)
     return {row for row in rows if row not in {"Package", "Program", "List"}}
@@ -65,7 +65,7 @@ def test_a_lock_names_no_place(lock: str) -> None:
 
 
 def test_a_package_is_in_one_lock() -> None:
-    """Packages for tests do not change those that experiments run with."""
+    """Test packages do not change the packages that experiments run with."""
     locks = [re.findall(r"^([a-z0-9.-]+)==", read(lock), re.MULTILINE) for lock in LOCKS.values()]
     names = [name for lock in locks for name in lock]
     assert len(names) > 100
@@ -73,7 +73,7 @@ def test_a_package_is_in_one_lock() -> None:
 
 
 def make(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run make without executing recipes; return what it prints."""
+    """Run make without executing recipes, and return its output."""
     clean = {key: os.environ[key] for key in ("PATH", "HOME") if key in os.environ}
     return subprocess.run(
         ["make", "-n", "-o", ".venv/ready", "-o", ".venv/ready-dev", *arguments],
@@ -99,7 +99,7 @@ def test_help_is_the_default_and_lists_every_target() -> None:
 def test_the_container_installs_what_experiments_need() -> None:
     text = read("Containerfile")
     assert "configs/apt-packages.txt" in text
-    # The name of a registry would exclude the mirrors of others.
+    # A registry's name would exclude other users' mirrors.
     base = r"^ARG BASE=debian:bookworm@sha256:[0-9a-f]{64}\nFROM \$\{BASE\}$"
     assert re.search(base, text, re.MULTILINE)
     # The image does not contain generated files.

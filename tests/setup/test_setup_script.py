@@ -1,4 +1,4 @@
-"""onionlab/setup.sh, on a machine whose programs are scripts that record their calls."""
+"""onionlab/setup.sh on a simulated machine, whose programs are scripts that record their calls."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ REAL_PROGRAMS = (
     *("readlink",),
 )
 
-# $MACHINE/installed lists the packages that are installed; apt-get adds to it. $MACHINE/locked is
-# the number of calls that find apt's lock taken.
+# $MACHINE/installed lists the installed packages; apt-get adds to it. $MACHINE/locked is the number
+# of calls that find apt's lock held.
 DPKG_QUERY = """\
 for name; do :; done
 while read -r package; do [ "$package" != "$name" ] || printf installed; done < "$MACHINE/installed"
@@ -81,7 +81,7 @@ APT_INSTALL = "apt-get install -y --no-install-recommends"
 
 
 class Machine:
-    """A checkout on a machine with a PATH of its own."""
+    """A checkout on a simulated machine with its own PATH."""
 
     def __init__(self, folder: Path) -> None:
         self.state = folder / "machine"
@@ -204,7 +204,7 @@ def test_an_interrupted_installation_is_repaired(machine: Machine) -> None:
     result = machine.run("--dev")
     assert result.returncode == 2
     assert "error: uv could not install the Python packages" in result.stderr
-    # What experiments need is still there: uv fetches everything before it changes anything.
+    # uv downloads everything before it changes anything, so the environment still works.
     assert (machine.checkout / ".venv/ready").exists()
     assert not (machine.checkout / ".venv/ready-dev").exists()
     (machine.state / "offline").unlink()

@@ -1,4 +1,4 @@
-"""Names and options of any length and kind: one line that says what is wrong, and no traceback."""
+"""Names and options of any length and kind give one line with the error, and no traceback."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ DIGITS = "9" * 5000
 
 
 def said(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
-    """The first line that a command complains with; it ends with 2."""
+    """Run the program, require status 2, and return the first line of its error."""
     try:
         status = main(words)
-    except SystemExit as ended:  # as argparse ends
+    except SystemExit as ended:  # argparse ends like this
         status = int(ended.code or 0)
     assert status == 2
     lines = [line for line in capsys.readouterr().err.splitlines() if "error: " in line]
@@ -85,7 +85,7 @@ def test_what_cannot_be_is_said_in_a_line(
     words: list[str],
     message: str,
 ) -> None:
-    # Whoever runs the tests may have results of `quick`.
+    # The checkout of the tests may have results of `quick`.
     monkeypatch.setattr(compare_command, "working_root", lambda: tmp_path)
     assert message in said(words, capsys)
 
@@ -185,7 +185,10 @@ def test_files_that_make_names_in_one_text(tmp_path: Path, monkeypatch: pytest.M
     ],
 )
 def test_a_large_list_takes_seconds(tmp_path: Path, text: str, message: str) -> None:
-    """None of them may be quadratic: PyYAML takes seconds, and the rest adds little."""
+    """Reading must not be quadratic.
+
+    PyYAML needs seconds for such files, and the rest little more.
+    """
     path = tmp_path / "nightly.yaml"
     path.write_text(text)
     begun = time.process_time()

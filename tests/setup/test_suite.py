@@ -1,4 +1,4 @@
-"""The rules for tests hold: marks and limits, the order, and that nobody's runs are touched."""
+"""The rules for tests: marks and limits, the order, and that no existing runs are touched."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ markers =
 
 @pytest.fixture
 def suite(pytester: pytest.Pytester) -> pytest.Pytester:
-    """An empty folder of tests with this project's settings."""
+    """Return an empty folder of tests with this project's settings."""
     pytester.makeini(INI)
     return pytester
 
@@ -86,7 +86,7 @@ def test_files_that_take_long_come_first() -> None:
 
 def test_both_parts_together_are_all_tests() -> None:
     def asked(target: str) -> str:
-        """The words behind pytest, without the number of processes."""
+        """Return the arguments of pytest without the number of processes."""
         words = make(target).stdout.partition(" pytest ")[2].strip()
         return re.sub(r" --numprocesses (logical|\$\(\(.*?\)\))", "", words)
 
@@ -100,7 +100,7 @@ def test_both_parts_together_are_all_tests() -> None:
 
 @pytest.fixture
 def user_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A checkout with a run and no results."""
+    """Return a checkout with a run and without results."""
     root = tmp_path / "user"
     (root / "runs" / "0123").mkdir(parents=True)
     (root / "runs" / "0123" / "manifest.json").write_text("{}")

@@ -1,4 +1,4 @@
-"""Finding Shadow and TGen: real executables (scripts) on a PATH of the test's own."""
+"""Finding Shadow and TGen, which are scripts on a temporary PATH."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def sha256(path: Path) -> str:
 
 @pytest.fixture(autouse=True)
 def path_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The only folder on the PATH; variables that name tools are not set."""
+    """Return the only folder on the PATH. Variables that name tools are unset."""
     folder = tmp_path / "path"
     folder.mkdir()
     monkeypatch.setenv("PATH", str(folder))

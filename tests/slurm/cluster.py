@@ -1,4 +1,4 @@
-"""Slurm on this machine: munge, slurmctld and two slurmd, whose nodes share everything.
+"""Run Slurm on this machine: munge, slurmctld, and two slurmd with shared files.
 
 The configuration works without systemd. It has to be in /etc/slurm, where jobs look for it
 (docs/how-to/cluster.md). An earlier configuration is restored.
@@ -52,7 +52,7 @@ class Cluster:
         self._munge_socket = Path("/run/munge/munge.socket.2")
 
     def configuration(self) -> str:
-        """slurm.conf."""
+        """Return the content of slurm.conf."""
         host = socket.gethostname()
         nodes = "\n".join(
             f"NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs=1 "
@@ -93,7 +93,7 @@ PartitionName=short Nodes={NODES[0]} MaxTime={SHORT_MINUTES} State=UP
 """
 
     def start(self) -> None:
-        """Start everything; return when both nodes are idle."""
+        """Start all daemons, and return when both nodes are idle."""
         for name in ("state", *(f"spool-{node}" for node in NODES)):
             (self.folder / name).mkdir()
         CONFIGURATION.write_text(self.configuration())
@@ -105,7 +105,7 @@ PartitionName=short Nodes={NODES[0]} MaxTime={SHORT_MINUTES} State=UP
 
     def _start_munge(self) -> None:
         if self._munge_socket.exists() and _succeeds("munge", "-n"):
-            return  # The machine's own.
+            return  # This is munge of the machine.
         subprocess.run(
             ["install", "-d", "-o", "munge", "-g", "munge", "/run/munge"], check=True, timeout=10
         )
@@ -114,14 +114,14 @@ PartitionName=short Nodes={NODES[0]} MaxTime={SHORT_MINUTES} State=UP
         self.wait(lambda: _succeeds("munge", "-n"), "munge")
 
     def start_controller(self) -> None:
-        """Start slurmctld, or start it again with what it knew."""
+        """Start slurmctld, or restart it with its saved state."""
         self._daemon("slurmctld", "slurmctld", "-D")
         self.wait(lambda: _succeeds("scontrol", "ping"), "slurmctld")
 
     def _daemon(self, name: str, *words: str) -> None:
         with (self.folder / f"{name}.out").open("ab") as out:
             self.daemons[name] = subprocess.Popen(
-                # The daemons end with the tests, even if those are killed.
+                # The daemons end with the tests, even if the tests are killed.
                 ["setpriv", "--pdeathsig", "TERM", *words],
                 stdin=subprocess.DEVNULL,
                 stdout=out,
@@ -141,16 +141,16 @@ PartitionName=short Nodes={NODES[0]} MaxTime={SHORT_MINUTES} State=UP
             process.wait(END_S)
 
     def states(self) -> dict[str, str]:
-        """Each node's state."""
+        """Return each node's state."""
         lines = ask("sinfo", "--noheader", "--Node", "--partition=main", "--format=%N %T")
         return dict(line.split() for line in lines)
 
     def jobs(self) -> list[str]:
-        """Jobs that wait or run, as `id state node`."""
+        """Return the waiting and running jobs as `id state node`."""
         return ask("squeue", "--noheader", "--format=%i %T %N")
 
     def wait(self, until: Callable[[], object], what: str, limit_s: float = START_S) -> None:
-        """Wait until a condition holds. Raises TimeoutError with the ends of all logs."""
+        """Wait until a condition holds. Raises TimeoutError with the last lines of all logs."""
         deadline_s = time.monotonic() + limit_s
         while not until():
             if time.monotonic() > deadline_s:
@@ -180,7 +180,7 @@ PartitionName=short Nodes={NODES[0]} MaxTime={SHORT_MINUTES} State=UP
 
 
 def ask(*words: str) -> list[str]:
-    """Lines that a command of Slurm prints."""
+    """Return the lines that a Slurm command prints."""
     done = subprocess.run(words, capture_output=True, text=True, timeout=30, check=False)
     return done.stdout.splitlines() if done.returncode == 0 else []
 
@@ -209,12 +209,12 @@ def free_ports(count: int) -> list[int]:
 
 @contextlib.contextmanager
 def running(folder: Path) -> Iterator[Cluster]:
-    """Run a cluster until the block ends. A machine has one at a time."""
+    """Run a cluster until the block ends. Each machine can run one at a time."""
     with LOCK.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         before = CONFIGURATION.read_bytes() if CONFIGURATION.exists() else None
         if before is not None and before.startswith(MARK.encode()):
-            before = None  # Left by tests that were killed.
+            before = None  # Killed tests may have left these.
         cluster = Cluster(folder)
         try:
             cluster.start()

@@ -1,4 +1,4 @@
-"""A cluster for the tests of a file, and runs that simulate nothing."""
+"""A cluster for the tests of a file, and runs without simulations."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .fake_jobs import FakeWorkflow
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Slurm with two nodes; skips a test, by name, where it cannot be had."""
+    """Return a Slurm cluster with two nodes. Skip a test if Slurm cannot be started."""
     why = lacking()
     if why is not None:
         pytest.skip(why)

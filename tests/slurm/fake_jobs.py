@@ -1,4 +1,4 @@
-"""Plans whose jobs simulate nothing: a shell script replaces Python in each job."""
+"""Plans with jobs that do not simulate: a shell script replaces Python in each job."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from onionlab.runs.plan import Plan
 from onionlab.runs.workflow import drive
 from onionlab.runs.workflow.executor import Executor, JobSize
 
-# A run whose name begins with bad always fails, c1 fails the first time, and one that begins with
-# e waits for the file `end`.
+# A run whose name begins with bad always fails, c1 fails the first time, and runs that begin with e
+# wait for the file `end`.
 JOB = """\
 #!/bin/sh
 if test "$3" = report; then
@@ -36,7 +36,7 @@ SIZE = JobSize(cpus=1, memory_mb=700, runtime_min=11, disk_mb=5)
 
 
 class FakeWorkflow:
-    """Runs in a store of their own, made through an executor."""
+    """Runs in a temporary store, made through an executor."""
 
     def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.root, self.store = root, root / "runs"
@@ -59,7 +59,7 @@ class FakeWorkflow:
     def plan(self, *runs: str) -> Plan:
         """Return a plan of some runs."""
         planned = tuple(PlannedRun(run, "level", "rr", 1) for run in runs)
-        # No machine has so much memory: that of a cluster is not checked.
+        # No machine has so much memory, which shows that a cluster's memory is not checked.
         resources = Resources(memory_bytes=2**60, disk_bytes=1, processes=1)
         return Plan(Request("one"), planned, self.store, self.root / "results", 1, resources)
 

@@ -1,6 +1,6 @@
-"""A real Slurm of two nodes: the same records as here, no job left at the end, one clear error.
+"""A real Slurm with two nodes gives the same records, leaves no job, and has clear errors.
 
-All in one file: a machine has one cluster at a time, and files are tested side by side.
+All tests are in one file, because files run in parallel and a machine can only run one cluster.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from .cluster import NODE_MEMORY_MB, NODES, Cluster, ask
 from .fake_jobs import FakeWorkflow
 
 AWAY_S = 90.0
-"""With its default of five attempts, the plugin loses its jobs after 90 s, and not after 70 s."""
+"""With its default of five attempts, the plugin gives its jobs up after 90 s, but not after 70 s.
+"""
 END_LIMIT_S = 60.0
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
@@ -33,7 +34,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
 @pytest.fixture
 def profile(tmp_path: Path) -> Path:
-    """The shipped profile, but Slurm is soon asked how the jobs are."""
+    """Return the shipped profile with a shorter interval for asking Slurm about jobs."""
     shipped = (REPOSITORY / "configs/slurm/config.yaml").read_text()
     folder = tmp_path / "profile"
     folder.mkdir()
@@ -47,7 +48,7 @@ def profile(tmp_path: Path) -> Path:
 def slurm(cluster: Cluster, profile: Path) -> Iterator[Executor]:
     yield open_executor(SLURM, profile, {"slurm_partition": "main"}, None)
     left = cluster.jobs()
-    cluster.cancel_all()  # Otherwise the next tests would wait for them.
+    cluster.cancel_all()  # Otherwise the next tests would wait for these jobs.
     assert left == []
 
 
@@ -143,7 +144,7 @@ def test_neither_a_cancelled_job_nor_a_restart_of_the_controller_stops_a_command
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # While the controller is away, the plugin uses sacct if it is installed, which never succeeds
+    # While the controller is down, the plugin uses sacct if it is installed. sacct never succeeds
     # on a cluster without accounting.
     which = tmp_path / "bin" / "which"
     which.parent.mkdir()
@@ -155,7 +156,7 @@ def test_neither_a_cancelled_job_nor_a_restart_of_the_controller_stops_a_command
         cluster.wait(lambda: len(workflow.lines("calls")) == 2, "jobs at work")
         ask("scancel", cluster.jobs()[0].split()[0])
         cluster.wait(lambda: len(workflow.lines("calls")) == 3, "second attempt")
-        # In this thread, with whose end its daemons end.
+        # The cluster's daemons end with the thread that starts them, so it is this thread.
         cluster.end_daemon("slurmctld")
         time.sleep(AWAY_S)
         cluster.start_controller()

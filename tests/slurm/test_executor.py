@@ -1,4 +1,4 @@
-"""Executors: what is refused before anything is submitted, and what Snakemake is given."""
+"""Executors: errors before a job is submitted, and the arguments of Snakemake."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ SIZE = JobSize(cpus=1, memory_mb=1500, runtime_min=20, disk_mb=1)
 
 @pytest.fixture(autouse=True)
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
-    """A Slurm without accounting that accepts everything; the commands it is asked."""
+    """Replace Slurm by one without accounting that accepts everything.
+
+    Return the recorded commands.
+    """
     commands: list[tuple[str, ...]] = []
 
     def ask(*command: str) -> str:
@@ -121,7 +124,7 @@ def test_slurm_is_asked_before_anything_is_submitted(
     slurm("--partition", "fast", "--qos", "low").require_acceptance(SIZE)
     (command,) = asked
     assert {"--test-only", "--partition=fast", "--qos=low", "--mem=1500"} <= set(command)
-    # Which partition these jobs are for is known to Snakemake alone.
+    # Only Snakemake knows the partition of these jobs, so Slurm is not asked.
     resources = write_profile(tmp_path, "default-resources: [slurm_partition=fast]")
     slurm(*resources).require_acceptance(SIZE)
     assert len(asked) == 1

@@ -1,4 +1,4 @@
-"""EXECUTOR=generic: a cluster that is known by a command to submit jobs, here a small script."""
+"""EXECUTOR=generic: a cluster with a command for submitting jobs, here a small script."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from onionlab.runs.workflow.executor import GENERIC, Executor, open_executor
 
 from .fake_jobs import FakeWorkflow
 
-# Starts a job at once and in a session of its own, as a cluster does.
+# Starts a job at once and in a new session, as a cluster does.
 SUBMIT = """\
 #!/bin/sh
 echo "$1" >>'{folder}/submitted'
@@ -39,7 +39,7 @@ def executor(workflow: FakeWorkflow) -> Executor:
 def test_a_command_to_submit_jobs_is_sufficient(workflow: FakeWorkflow, executor: Executor) -> None:
     with pytest.raises(UserError, match="the workflow failed"):
         workflow.make(executor, "a2", "bad1", "c1")
-    # A job that fails is submitted again, with more memory and time. It does not stop the others.
+    # A failed job is submitted again with more memory and time, and does not stop the others.
     assert sorted(workflow.lines("calls")) == ["a2", *["bad1"] * 3, "c1", "c1"]
     assert sorted(workflow.lines("submitted")) == [
         *["1/1400/22/5"] * 2,
@@ -58,7 +58,7 @@ def test_the_report_is_made_here(workflow: FakeWorkflow, executor: Executor) -> 
     (workflow.root / "no-report").touch()
     with pytest.raises(UserError, match="the workflow failed"):
         drive.make_report(workflow.root, workflow.plan("d4"), jobs=None, executor=executor)
-    # It is not submitted, and not tried again.
+    # The job is not submitted, and not retried.
     assert len(workflow.lines("submitted")) == len(workflow.lines("reports")) == 1
 
 

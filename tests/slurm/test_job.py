@@ -1,4 +1,4 @@
-"""A run as a job of a cluster: where it is written, and what a failure leaves."""
+"""A run as a cluster job: where it is written, and the files that a failure leaves."""
 
 from __future__ import annotations
 

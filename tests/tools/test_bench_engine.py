@@ -1,4 +1,4 @@
-"""The engine bench with invented costs: turns, history, and when there is an alarm."""
+"""The engine benchmark with invented costs: order of runs, history, and alarms."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ LINE_OF_0_2_0 = (
 
 
 class Machine:
-    """Measures invented costs. cost: CPU time in seconds by side; busy: runs to disturb."""
+    """Measures invented costs.
+
+    cost: CPU time in seconds by side. busy: number of runs to disturb.
+    """
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -93,7 +96,7 @@ def test_a_planted_rise_is_an_alarm_once(
     out = capsys.readouterr().out
     assert "ALARM: CPU time of quick ewma seed 1: x 1.20 between " in out
     assert "known: CPU time of quick ewma seed 1: x 1.20 between " in out
-    # Runs with other records do other work.
+    # Runs with other records do different work.
     machine.records["uml"] = "another"
     machine.cost["uml"] *= 3
     assert machine.bench() == 0

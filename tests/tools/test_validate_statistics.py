@@ -1,4 +1,4 @@
-"""The validation accepts the methods that are used, and detects methods that are wrong."""
+"""The validation accepts the current methods, and detects wrong ones."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from validate_statistics import SHAPES, compute_rows, main, make_parts
 from analysis.inference.effects import Effect, paired_effect
 
 FEW = 200
-"""Families that suffice to tell a corrected error rate from one that is not."""
+"""Number of families that suffices to tell a corrected error rate from an uncorrected one."""
 
 
 def all_hold(part: str, cell: int) -> bool:
@@ -56,7 +56,7 @@ def test_an_interval_that_is_too_narrow_breaks_a_promise(monkeypatch: pytest.Mon
 def test_the_rows_are_printed_and_repeat(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--part", "mixed", "--families", "40", "--jobs", "1"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    # A process of the pool and this one have the same random numbers.
+    # A process of the pool has the same random numbers as this one.
     rows = compute_rows(make_parts()["mixed"][0], 40)
     assert lines == [*(f"mixed     {row}" for row in rows), "all promises hold"]
     assert "half A/A, half at the margin, 10 networks" in lines[0]
