@@ -32,7 +32,7 @@ from onionlab.paths import working_root
 
 EXIT_USER_ERROR = 2
 EXIT_DEFECT = 70
-"""EX_SOFTWARE of sysexits.h. Python's status of a traceback, 1, is an answer of some commands."""
+"""EX_SOFTWARE of sysexits.h. Python's own status for a traceback is 1, which some commands use."""
 EXIT_INTERRUPTED = 130
 
 STATUSES: Mapping[int, str] = {
@@ -54,9 +54,10 @@ REMEDIES = {
     errno.EACCES: "change its permissions, or use a checkout of your own",
     errno.EPERM: "change its permissions, or use a checkout of your own",
 }
-"""Number of an error of the operating system -> hint."""
+"""errno of an operating system error -> hint."""
 
-# All control characters but tabs and line breaks. A log or a foreign manifest may hold any.
+# All control characters except tabs and line breaks. Logs and other users' manifests may contain
+# any.
 _ESCAPES = {
     number: f"\\x{number:02x}"
     for number in (*range(32), *range(127, 160))
@@ -64,7 +65,7 @@ _ESCAPES = {
 }
 MAX_LINE_LENGTH = 2000
 MAX_NAME_LENGTH = 200
-"""Lengths at which messages and the names of files in them are cut."""
+"""Lengths at which messages, and the names of files in them, are cut."""
 
 
 class Command(Protocol):
@@ -166,7 +167,7 @@ def user_error_from_os_error(error: OSError) -> UserError:
     """Return an error of the operating system as a user error, with the file and a hint."""
     names = [os.fsdecode(name) for name in (error.filename, error.filename2) if name is not None]
     if not names and error.errno in (errno.ENOSPC, errno.EDQUOT):
-        # A failed write names no file.
+        # The error of a failed write does not name a file.
         place = ", ".join(_full_folders())
     else:
         place = " -> ".join(_cut(name, MAX_NAME_LENGTH) for name in names)
@@ -203,14 +204,14 @@ class _Output(io.FileIO):
     def write(self, data: Any, /) -> int:
         """Write to the output, or to /dev/null after it was closed or has failed.
 
-        Raises UserError if standard output fails for another reason, such as a full disk. Not
-        OSError, which argparse ignores.
+        Raises UserError if standard output fails for another reason, such as a full disk. It does
+        not raise OSError, because argparse ignores that.
         """
         try:
             return super().write(data)
         except OSError as error:
-            # Replace the descriptor, because child processes inherit it. Buffered output goes there
-            # too. Otherwise Python would end with status 120.
+            # The descriptor is replaced because child processes inherit it, and buffered output
+            # goes there. Otherwise Python would end with status 120.
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, self.fileno())
             os.close(nowhere)
@@ -269,7 +270,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     log = logging.getLogger("onionlab")
     log.setLevel(logging.INFO)
     log.addHandler(_PRINTER)
-    # Figures are written to files. Matplotlib fails if this names a backend that it lacks.
+    # Figures are written to files. If this variable named a missing backend, Matplotlib would fail.
     os.environ["MPLBACKEND"] = "agg"
     try:
         # An interrupted command ends the processes that it has started.

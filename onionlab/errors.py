@@ -1,4 +1,4 @@
-"""Errors that are the user's to mend: one class for both packages."""
+"""Re-export of `analysis.errors.UserError`, the base of all errors that users can fix."""
 
 from __future__ import annotations
 

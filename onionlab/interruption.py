@@ -1,4 +1,4 @@
-"""What a polite end does to a command: an interrupt, as by Ctrl-C, that ends what it started."""
+"""Handling of SIGTERM and Ctrl-C: an interrupted command ends the processes that it started."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from types import FrameType
 
 
 def interrupt_at_sigterm() -> None:
-    """From now on SIGTERM raises KeyboardInterrupt in the main thread, which this is to be."""
+    """Make SIGTERM raise KeyboardInterrupt in the main thread, from which this must be called."""
     signal.signal(signal.SIGTERM, _interrupt)
 
 
 @contextlib.contextmanager
 def interrupts_deferred() -> Iterator[None]:
-    """Handle SIGINT and SIGTERM at the end of the block. The caller is the main thread.
+    """Defer SIGINT and SIGTERM to the end of the block. Call this in the main thread.
 
-    An import that is interrupted can end with any error: extension modules turn the interrupt into
-    a SystemError or an ImportError.
+    An interrupted import can raise any error: extension modules turn the interrupt into a
+    SystemError or an ImportError.
     """
     arrived: list[int] = []
     handlers = {

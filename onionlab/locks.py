@@ -1,6 +1,6 @@
 """File locks that the kernel releases when their process ends, however it ends.
 
-They are those of flock(2). The library filelock is not used: since version 4 it refuses a lock file
+The locks use flock(2). The library filelock is not used: since version 4 it refuses a lock file
 of another user in a shared folder such as /run/lock, and CPUs are locked between users.
 """
 
@@ -41,9 +41,10 @@ def file_lock(
     """Hold the lock of a file until the block ends.
 
     Args:
-        path: The file. It stays.
+        path: The file, which is not removed.
         on_wait: Called once if another process holds the lock.
-        timeout_s: How long to wait. By default without limit, in the order of arrival.
+        timeout_s: Maximum wait. By default it is unlimited, and processes are served in the order
+        of arrival.
         open_file: Opens the file.
 
     Raises:

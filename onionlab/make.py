@@ -17,7 +17,7 @@ from onionlab.commands._renamed import RENAMED, replace_former_variables, variab
 from onionlab.errors import UserError
 
 COMMAND_LINE = "MAKE_VARIABLES"
-"""Variable of the environment: the names of all variables that make's command line sets."""
+"""Environment variable with the names of all variables that make's command line sets."""
 
 POSITIONALS = {
     "name": "NAME",
@@ -43,7 +43,7 @@ PROGRAM_VARIABLES |= {"SHADOW", "TGEN", "ONIONTRACE", "TORNETTOOLS"}
 """Variables that programs read from the environment."""
 
 CLUSTER_VARIABLES = {"PARTITION", "ACCOUNT", "QOS", "MAX_JOBS", "PROFILE"}
-"""They count in the environment only with EXECUTOR: it may set them for other programs."""
+"""Variables that count in the environment only with EXECUTOR, as other programs use such names."""
 
 ENVIRONMENT_VARIABLES = {"NAME", "SCALE", "NETWORKS", "SEEDS", "REPEATS", "MAX_NETWORKS"}
 ENVIRONMENT_VARIABLES |= {"VARIANTS", "ENGINE", "SHADOW", "TGEN", "JOBS", "EXECUTOR"}
@@ -51,7 +51,7 @@ ENVIRONMENT_VARIABLES |= {"VARIANTS", "ENGINE", "SHADOW", "TGEN", "JOBS", "EXECU
 
 
 def command_line(verb: str, environment: Mapping[str, str]) -> list[str]:
-    """Return the arguments of the program that make variables ask for.
+    """Return the program's arguments for the given make variables.
 
     Raises:
         UserError: A variable is missing, or make's command line sets an unknown one.
@@ -98,12 +98,12 @@ def command_variables(verb: str) -> set[str]:
 
 
 def _require_known(given: set[str], verb: str) -> None:
-    """Raise UserError for a variable that no command reads, most likely a typing error."""
+    """Raise UserError for a variable that no command reads, which is most likely misspelt."""
     known = command_variables(verb) | PROGRAM_VARIABLES | ENVIRONMENT_VARIABLES | CLUSTER_VARIABLES
     unknown = {name for name in given - known if not name.startswith("ONIONLAB_")}
     if not unknown:
         return
-    # Several targets may share a command line. To import all commands takes seconds.
+    # Several targets may share a command line. Importing all commands takes seconds.
     known.update(*map(command_variables, cli.command_modules()))
     for name in sorted(unknown - known):
         similar = difflib.get_close_matches(name, sorted(known), 1)

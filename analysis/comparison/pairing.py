@@ -49,7 +49,7 @@ class Match:
         return sorted(set(self.runs_a) ^ set(self.runs_b))
 
     def couples(self, *, paired: bool) -> Iterator[tuple[SetRun, SetRun]]:
-        """Yield runs to compare the inputs of: those of common seeds, or else by their order."""
+        """Yield pairs of runs whose inputs are compared: by common seed, or else in order."""
         if paired:
             for seed in self.common_seeds:
                 yield from zip(self.runs_a[seed], self.runs_b[seed], strict=False)

@@ -33,7 +33,10 @@ from analysis.formats.study import Study
 
 ROW_IN = 1.75
 MIN_MS = 1e-3
-"""Lower end of the axis of a scatter plot: in virtual time, a cell may pass in no time."""
+"""Lower end of the axis of a scatter plot.
+
+In virtual time, a cell may pass a relay in zero time.
+"""
 
 # These are Paul Tol's palettes. The light and dark colours of a pair are distinct in greyscale.
 GREY, ORANGE, BLUE = "#BBBBBB", "#EE7733", "#0077BB"

@@ -36,10 +36,10 @@ RATIO_TICKS = (
 """Upper bound of the half-width of an axis -> its ticks."""
 
 FEW_TICKS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
-"""Used if the last of those would overlap."""
+"""Ticks that are used if the ticks of the last row of RATIO_TICKS would overlap."""
 
 WIDEST_WITH_ALL = {2: 3.5, 3: 3.0}
-"""Number of adjacent panels -> the largest ratio up to which they do not."""
+"""Number of adjacent panels -> largest ratio up to which the last ticks of RATIO_TICKS fit."""
 
 Axis = Literal["ratio", "difference"]
 
@@ -69,9 +69,9 @@ class Mark:
         effect: with its interval; None if it does not exist.
         scale: scale of the effect, which may differ from the panel's, for ratios with a zero.
         margin: on that scale.
-        style: its style.
+        style: how it is drawn.
         offset: place in the row, between -0.5 and 0.5.
-        without: text if there is no effect.
+        without: text that replaces a missing effect.
     """
 
     row: int

@@ -168,7 +168,7 @@ def draw(panels: Sequence[EffectPanel]) -> Figure:
 
 
 def _marks(panel: EffectPanel, axis: Axis, labels: Sequence[str]) -> list[Mark]:
-    """Return a mark for each line; a line that only other panels have has no value."""
+    """Return a mark for each line. If only other panels have a line, its mark has no value."""
     by_label = {row.label: row for row in panel.rows if row.axis == axis}
     absent = EffectRow("", axis, "", None, axis, None)
     return [by_label.get(label, absent).mark(place) for place, label in enumerate(labels)]

@@ -173,7 +173,7 @@ class StarvationMap(FigureKind):
     """The starvation of each level by bottleneck and number of streams, a map for each variant."""
 
     def shows(self, own: Level, other: Level) -> bool:
-        """Return whether two levels are on one map: each is for one congestion control."""
+        """Return whether two levels are on the same map, which shows one congestion control."""
         control = own.coordinates.get(CONTROL)
         return {RATE, STREAMS} <= other.coordinates.keys() and (
             control == other.coordinates.get(CONTROL)

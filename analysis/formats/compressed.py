@@ -1,7 +1,7 @@
 """Read files that are compressed with gzip, xz or zstd, in bounded memory.
 
-A file of a few kilobytes can hold as many gigabytes. So no more is decompressed than a file of its
-size plausibly holds (``max_content_bytes``), and only a part of it at once.
+A file of a few kilobytes can expand to gigabytes. Therefore files are decompressed in steps, and
+only up to a plausible size (``max_content_bytes``).
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from typing import Any, BinaryIO
 import zstandard
 
 PIECE_BYTES = 1 << 20
-"""Usual size of the pieces that a file is read in."""
+"""Usual size of the pieces of a file that are read."""
 
 STEP_BYTES = {".gz": 1 << 12, ".xz": 1 << 12, ".zst": 64}
-"""Size of the compressed data that is decompressed at once, by suffix. What precedes damage in the
-same step is lost, and with it what a decompressor makes of damaged data before it notices: that
-would be taken for sound in smaller steps. zstd has no limit of its own, and four bytes of it give
-128 KiB, so its steps give 2 MiB at most."""
+"""Compressed bytes per decompression step, by suffix. In a damaged step, the sound bytes before the
+damage are lost, and so is what a decompressor produces from damaged bytes before it notices; with
+smaller steps that output would be accepted. zstd's output is not limited: four bytes can expand to
+128 KiB, so a step gives at most 2 MiB."""
 
 MIN_LIMIT_BYTES = 2**26
 MAX_RATIO = 300
-"""xz, which compresses most, reduces logs to a 4th to a 30th of their size, and the log of an idle
-client to a 150th. It reduces blanks and zeros to a 1,000th or less."""
+"""Maximum ratio of content to file size. xz compresses most: logs shrink to between 1/4 and 1/30,
+an idle client's log to 1/150, and blanks and zeros to 1/1,000 or less."""
 
 XZ_MEMORY_BYTES = 2**28
-"""The most memory that an xz file may need. ``xz -9`` needs a quarter of it. zstd's own limit is
+"""Maximum memory for decoding an xz file. ``xz -9`` needs a quarter of it. zstd's default limit is
 half of it."""
 
 DECOMPRESSORS: dict[str, Callable[[], Any]] = {
@@ -44,15 +44,15 @@ _ERRORS = (zlib.error, lzma.LZMAError, zstandard.ZstdError)
 
 
 class DamagedError(ValueError):
-    """The compressed data is damaged or ends early. The content before that is sound."""
+    """The compressed data is damaged or ends early. The content before the damage is valid."""
 
 
 class TooLargeError(ValueError):
-    """A file holds more than is read of such a file."""
+    """A file exceeds the maximum size of its content."""
 
 
 def max_content_bytes(file_bytes: int) -> int:
-    """Return how much a compressed file may hold: 64 MiB, or 300 times its size if that is more."""
+    """Return the maximum content of a compressed file: 64 MiB, or 300 times its size if larger."""
     return max(MIN_LIMIT_BYTES, MAX_RATIO * file_bytes)
 
 
@@ -63,18 +63,18 @@ def require_size(size_bytes: int, max_bytes: int) -> None:
 
 
 def pieces(file: BinaryIO, suffix: str, max_bytes: int | None = None) -> Iterator[bytes]:
-    """Yield the content of a file in pieces of some MiB at most.
+    """Yield the content of a file in pieces of at most a few MiB.
 
     Args:
         file: The file, opened for reading bytes.
         suffix: The suffix of its name. If it is not in ``DECOMPRESSORS``, the file is not
             compressed.
-        max_bytes: How much it may hold. Default: ``max_content_bytes`` for a compressed file, and
-            no limit for another one.
+        max_bytes: Maximum size of its content. Default: ``max_content_bytes`` for a compressed
+        file, and no limit otherwise.
 
     Raises:
         DamagedError: The compressed data is damaged or ends early.
-        TooLargeError: The file holds more than ``max_bytes``.
+        TooLargeError: The content exceeds ``max_bytes``.
     """
     make = DECOMPRESSORS.get(suffix)
     if make is None:
@@ -101,12 +101,12 @@ def pieces(file: BinaryIO, suffix: str, max_bytes: int | None = None) -> Iterato
 
 
 def read_content(path: Path, max_bytes: int) -> bytes:
-    """Return the content of a file, which is decompressed if its suffix is in ``DECOMPRESSORS``.
+    """Return the content of a file. It is decompressed if its suffix is in ``DECOMPRESSORS``.
 
     Raises:
         OSError: The file cannot be read.
-        DamagedError: It is damaged, or not compressed as its name says.
-        TooLargeError: It holds more than ``max_bytes`` or ``max_content_bytes``.
+        DamagedError: It is damaged, or its format does not match its suffix.
+        TooLargeError: Its content exceeds ``max_bytes`` or ``max_content_bytes``.
     """
     with path.open("rb") as file:
         if path.suffix in DECOMPRESSORS:
@@ -121,7 +121,7 @@ def _size(file: BinaryIO) -> int:
 
 
 def _decompress(file: BinaryIO, make: Callable[[], Any], step_bytes: int) -> Iterator[bytes]:
-    """Yield the content of all streams of a compressed file. Logs that were appended have many."""
+    """Yield the content of all streams of a compressed file. Appending to a log adds a stream."""
     stream, is_empty = make(), True
     while data := file.read(step_bytes):
         is_empty = False
@@ -138,7 +138,7 @@ def _decompress(file: BinaryIO, make: Callable[[], Any], step_bytes: int) -> Ite
 
 
 def _feed(stream: Any, data: bytes) -> Iterator[bytes]:
-    """Yield the content of a step in parts of some MiB at most: one of xz can have 28 MiB."""
+    """Yield a step's content in parts of at most a few MiB. An xz step can expand to 28 MiB."""
     if isinstance(stream, lzma.LZMADecompressor):
         yield stream.decompress(data, PIECE_BYTES)
         while not (stream.eof or stream.needs_input):

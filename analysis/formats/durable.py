@@ -1,4 +1,4 @@
-"""Write files so that a reader, a kill or a loss of power never leaves half of one.
+"""Write files atomically: readers, crashes and power failures never see an incomplete file.
 
 Content is written under another name, synced to the disk, and renamed. Without the sync, a file
 system may keep the new name and lose the content when the power fails. The module needs only the
@@ -26,11 +26,12 @@ _CANNOT_SYNC = frozenset({errno.EINVAL, errno.ENOTSUP})
 def whole_file(path: Path, *, durable: bool = True) -> Iterator[Path]:
     """Yield a path to write to; its content replaces the file ``path`` at the end of the block.
 
-    A second writer waits for the first. What a killed writer left is overwritten by the next one.
+    A second writer waits for the first. The next writer overwrites the temporary file of a killed
+    one.
 
     Args:
         path: The file. Its folder is made if necessary.
-        durable: Whether the content has to survive a loss of power.
+        durable: Whether the content has to survive a power failure.
     """
     make_folder(path.parent)
     part = path.with_name(f".{path.name}.part")
@@ -56,13 +57,13 @@ def write_whole(path: Path, content: str | bytes, *, durable: bool = True) -> No
 
 
 def put_in_place(made: Path, target: Path, copy: Path | None = None) -> None:
-    """Rename a file or folder so that a loss of power cannot leave a part of it in the new place.
+    """Rename a file or folder. After a power failure, the target is complete or unchanged.
 
     Args:
         made: The file or folder.
-        target: Where it goes; it replaces a file or an empty folder.
-        copy: Where it is copied first if it comes from another file system: a path on that of
-            ``target``. By default, in the same folder.
+        target: The new path. An existing file or empty folder is replaced.
+        copy: Path of an intermediate copy, for a source on another file system. It must be on the
+        file system of ``target``; by default, it is in the same folder.
     """
     sync_tree(made)
     make_folder(target.parent)
@@ -74,7 +75,7 @@ def put_in_place(made: Path, target: Path, copy: Path | None = None) -> None:
         copy = copy or target.with_name(f".{target.name}.part")
         _remove(copy)
         try:
-            # Both keep the time stamps, which make goes by.
+            # Both keep the time stamps, which make compares.
             if made.is_dir():
                 shutil.copytree(made, copy, symlinks=True)
             else:
@@ -96,14 +97,14 @@ def make_folder(path: Path) -> None:
 
 def sync_tree(path: Path) -> None:
     """Sync a file, or a folder with everything below it."""
-    # To open a named pipe would be to wait for its other end.
+    # Opening a named pipe would block until another process opens its other end.
     paths = [
         one
         for one in (path, *path.rglob("*"))
         if not one.is_symlink() and (one.is_file() or one.is_dir())
     ]
-    # File systems combine syncs that are requested at the same time: syncing a run then needs a
-    # fifth of the time.
+    # File systems combine syncs that are requested at the same time, which reduces the time for a
+    # run to a fifth.
     with ThreadPoolExecutor(min(len(paths), SYNC_THREADS) or 1) as pool:
         for _ in pool.map(sync, paths):
             pass
@@ -127,7 +128,7 @@ def _lock(part: Path) -> int:
         descriptor = os.open(part, os.O_WRONLY | os.O_CREAT, 0o666)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-            # The writer before may have renamed the file meanwhile.
+            # The previous writer may have renamed the file in the meantime.
             if part.exists() and os.path.samestat(os.fstat(descriptor), part.stat()):
                 return descriptor
         except FileNotFoundError:

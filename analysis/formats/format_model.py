@@ -7,7 +7,10 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, StrictFloat, StrictInt
 
 LARGEST_NUMBER = 1e11
-"""As a time in seconds, 3,000 years. Its microseconds fit into an integer and a float."""
+"""Maximum number in a file.
+
+As seconds it is 3,000 years; its microseconds fit an integer and a float.
+"""
 
 LEAST_VALUE = -1.0
 """Minimum value of any metric: leads and correlations are at least -1, others at least 0."""

@@ -1,10 +1,10 @@
 """Bound the memory that a Parquet file needs before Arrow reads any of its columns.
 
-Arrow allocates what the header of each page asks for, and a file of 50 kB can ask for gigabytes.
-The sizes in the footer are no help, because nothing compares them with the pages. PyArrow's own
-access to the footer ends the process for some damaged files, because it does not catch Arrow's
-exceptions. So this module reads the footer and the page headers. They are structs of Thrift's
-compact protocol:
+Arrow allocates the size in each page's header, and a file of 50 kB can declare gigabytes. The sizes
+in the footer are not reliable, because nothing compares them with the pages. PyArrow's access to
+the footer can end the process if a file is damaged, because it does not catch all of Arrow's
+exceptions. So this module parses the footer and the page headers itself. They are structs of
+Thrift's compact protocol:
 https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md and
 https://github.com/apache/parquet-format/blob/master/src/main/thrift/parquet.thrift
 """
@@ -19,28 +19,31 @@ from typing import Any
 from analysis.formats.compressed import max_content_bytes, require_size
 
 VALUE_BYTES = 8
-"""Size of a value in memory."""
+"""Assumed size of a value in memory."""
 
 ENCODINGS = {0, 2, 3, 5, 8, 9}
-"""PLAIN, the two of dictionaries, RLE, DELTA_BINARY_PACKED, BYTE_STREAM_SPLIT. In the others a text
-can repeat the one before at no cost."""
+"""Accepted encodings: PLAIN, the two of dictionaries, RLE, DELTA_BINARY_PACKED and
+BYTE_STREAM_SPLIT. With the others, repeating the previous text needs almost no bytes."""
 
 MAX_PAGES = 1_000_000
-"""Maximum number of pages: enough for a billion rows, and read in seconds."""
+"""Maximum number of pages.
+
+It suffices for a billion rows, and their headers are read in seconds.
+"""
 
 PAGE_HEADERS = {0: 5, 2: 7, 3: 8}
 """Type of a page -> its field in PageHeader: DataPageHeader, DictionaryPageHeader,
 DataPageHeaderV2."""
 
 ENDING_BYTES = 8
-"""Size of what follows the footer: its length in four bytes, and "PAR1"."""
+"""Size of the bytes after the footer: its length in four bytes, and "PAR1"."""
 
 
 def require_plausible(path: Path) -> None:
-    """Check how much the columns of a file hold. Arrow has checked the last bytes of the file.
+    """Check the size of a file's columns. Arrow has already checked the last bytes of the file.
 
     Raises:
-        TooLargeError: They hold more than a file of its size plausibly does.
+        TooLargeError: It is implausible for a file of this size.
         ValueError: The footer or a page header is damaged, a page has an encoding that is not in
             ``ENCODINGS``, or there are more than ``MAX_PAGES``.
     """
@@ -73,7 +76,7 @@ def _memory_bytes(data: mmap.mmap) -> int:
 def _pages(data: mmap.mmap, column: dict[int, Any]) -> Iterator[tuple[int, int]]:
     """Yield the uncompressed size in bytes and the number of values of each page of a column."""
     if not _count(column[5]):
-        # Arrow reads no page of a column without values, and there may be none.
+        # Arrow does not read pages of a column without values, and there may be none.
         return
     data_page, dictionary_page = _count(column[9]), _count(column.get(11, 0))
     begin = dictionary_page if 0 < dictionary_page < data_page else data_page
@@ -99,7 +102,7 @@ def _count(value: int) -> int:
 
 
 class _Reader:
-    """Reads Thrift structs. Raises LookupError for what Thrift does not write."""
+    """Parses Thrift structs. Raises LookupError for invalid data."""
 
     def __init__(self, data: mmap.mmap, position: int) -> None:
         self.data = data
@@ -110,7 +113,7 @@ class _Reader:
         fields: dict[int, Any] = {}
         number = 0
         while head := self._read_byte():
-            # The long form, in which a field's number follows, is not written by any program.
+            # No program uses the long form, in which the field's number follows.
             if head < 16:
                 raise LookupError
             number += head >> 4

@@ -1,14 +1,14 @@
-"""The files of a run in a published pack, which has what figures and claims read.
+"""Files of a run in a published pack, which contains only what figures and claims need.
 
     <run id>/records-v<N>/    parse.json and
-        published.json                  what the tables below were made from
+        published.json                  the source of the tables below
         published-streams.parquet       replaces streams.parquet
         published-goodput.parquet       replaces goodput.parquet: sums by class and second
         published-progress.parquet      replaces progress.parquet, if downloads are compared
 
 The tables of peers, of perf clients and of cell traces are copied, and so are the rows of circuits
-and of relays' bytes that metrics read. All values are those of the records, to the last bit. The
-tables are not compressed, because the pack is.
+and of relays' bytes that metrics read. All values equal those of the records exactly. The tables
+are not compressed, because the pack is compressed.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ PUBLISHED_FORMAT: Final = 1
 GET_ANEW = "get the pack again"
 
 TICKS_PER_S = 4_000_000
-"""A tick is a quarter of a microsecond. TGen logs microseconds. A time that is known to an interval
-is the middle of two of them, or of such a middle and one of them."""
+"""Ticks per second. TGen logs microseconds. If only an interval of a time is known, the time is its
+middle, whose bounds may be such middles themselves. So all times are multiples of 0.25 us."""
 
 _PUBLISHED_NAMES = (
     *("client", "class", "stream_index", "start_s", "ttfb_from_start_s", "time_to_320kib_s"),
@@ -55,10 +55,11 @@ COPIED_FILES = (
     files.TRACE_COUNTS,
     files.PERF_TABLE,
 )
-"""Files of the records that a published run has too. Figures and claims read all of them."""
+"""Files of the records that are copied to a published run, because figures and claims need all of
+them."""
 
 DICTIONARIES = ("client", "class", "outcome")
-"""Columns of few values."""
+"""Columns with few distinct values."""
 
 
 class HeartbeatSpan(FormatModel):
@@ -97,8 +98,8 @@ read_published = reader(
 def write_table(path: Path, columns: tuple[Column, ...], values: Mapping[str, pa.Array]) -> None:
     """Write a table in one row group. The same values give the same bytes.
 
-    BYTE_STREAM_SPLIT puts the first bytes of all numbers next to each other, then the second ones.
-    Those of similar numbers are similar, so the pack compresses them well.
+    BYTE_STREAM_SPLIT stores the first bytes of all numbers, then all second bytes, and so on. For
+    similar numbers these are similar, so the pack compresses them well.
     """
     schema = arrow_schema(columns, PUBLISHED_FORMAT)
     table = pa.table([values[column.name] for column in columns], schema=schema)

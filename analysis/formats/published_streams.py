@@ -1,4 +1,4 @@
-"""Encode streams as whole ticks, each less what another column states, and decode them exactly."""
+"""Encode times of streams as whole ticks relative to other columns, and decode them exactly."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from analysis.formats.published import GET_ANEW, PUBLISHED_COLUMNS, TICKS_PER_S
 from analysis.formats.tables import read_table, require_values
 
 MAX_TICKS = 2**53
-"""Up to this number, each number of ticks has a double of its own."""
+"""Maximum number of ticks. Doubles represent every integer up to it exactly."""
 
 _TIMES = ("start_s", "end_s", "ttfb_from_start_s", "time_to_last_byte_s", "time_to_320kib_s")
 
@@ -37,7 +37,7 @@ def read_streams(records: Path) -> pa.Table:
 
 
 def encode(streams: pa.Table) -> dict[str, pa.Array] | None:
-    """Return ``CODED_STREAMS`` without the gaps, or None if `decode` would not restore all values.
+    """Return ``CODED_STREAMS`` without the gaps, or None if `decode` would not restore each value.
 
     streams: Has ``PUBLISHED_COLUMNS``.
     """
@@ -69,7 +69,7 @@ def encode(streams: pa.Table) -> dict[str, pa.Array] | None:
 
 
 def decode(table: pa.Table) -> pa.Table:
-    """Return ``PUBLISHED_COLUMNS`` from ``CODED_STREAMS``, with the same bits."""
+    """Return ``PUBLISHED_COLUMNS`` from ``CODED_STREAMS``, bit-identical to the encoded ones."""
     first = _is_first(_texts(table, "client"))
     first_byte, has_first_byte = _values(table, "ttfb_ticks")
     last_byte, has_last_byte = _values(table, "last_byte_ticks")
@@ -77,7 +77,8 @@ def decode(table: pa.Table) -> pa.Table:
     target, has_target = _values(table, "target_ticks")
     duration = _values(table, "end_ticks")[0] + last_byte
     pause = TICKS_PER_S * _values(table, "pause_s")[0] + _values(table, "pause_ticks")[0]
-    # Each stream ends its pause and duration after the one before, a client's first after 0.
+    # The end of a stream is that of the previous stream of its client (0 for the first one), plus
+    # its pause and its duration.
     total = np.cumsum(pause + duration)
     before_client = np.maximum.accumulate(np.where(first, np.arange(first.size), 0))
     end = total - np.concatenate(([0], total))[before_client].astype(np.int64)
@@ -94,16 +95,16 @@ def decode(table: pa.Table) -> pa.Table:
 
 
 def _are_ticks(seconds: Floats) -> bool:
-    """Return whether times are whole ticks, to the last bit."""
+    """Return whether all times are exactly whole numbers of ticks."""
     if not np.all(np.abs(seconds) < MAX_TICKS / TICKS_PER_S):
         return False
     restored = np.rint(seconds * TICKS_PER_S).astype(np.int64) / TICKS_PER_S
-    # Bits are compared because 0 and -0 are equal.
+    # Bits are compared because 0 and -0 count as equal.
     return np.array_equal(restored.view("i8"), seconds.view("i8"))
 
 
 def _values(table: pa.Table, name: str) -> tuple[NDArray[Any], Bools]:
-    """Return a column of numbers, with 0 for null, and which of its rows have a value."""
+    """Return a column of numbers with 0 for null, and a mask of the rows with a value."""
     column = table[name].combine_chunks()
     valid = np.asarray(column.is_valid().to_numpy(zero_copy_only=False), dtype=np.bool_)
     return column.fill_null(0).to_numpy(zero_copy_only=False), valid
@@ -114,11 +115,11 @@ def _texts(table: pa.Table, name: str) -> NDArray[np.str_]:
 
 
 def _is_first(client: NDArray[np.str_]) -> Bools:
-    """Return which rows are the first of their client. A client's rows are adjacent."""
+    """Return a mask of the first row of each client. A client's rows are adjacent."""
     return np.concatenate((np.ones(min(1, client.size), dtype=np.bool_), client[1:] != client[:-1]))
 
 
 def _number(first: Bools) -> Ints:
-    """Return the number of each row among those of its client, from 0."""
+    """Return each row's number among the rows of its client, starting at 0."""
     rows = np.arange(first.size)
     return rows - np.maximum.accumulate(np.where(first, rows, 0))

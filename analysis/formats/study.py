@@ -219,7 +219,10 @@ class Looks(PlannedLooks):
 
     @property
     def judging_plans(self) -> tuple[PlannedLooks, ...]:
-        """Earlier plans that could judge these runs: more than one pair, and not only more runs."""
+        """Earlier plans with more than one pair.
+
+        Their first look was at no more pairs than this plan has.
+        """
         return tuple(
             past for past in self.earlier if past.judges and past.sizes[0] <= self.sizes[-1]
         )

@@ -37,7 +37,7 @@ DAMAGED_HINT = (
 
 
 def build_table(columns: tuple[Column, ...], values: Mapping[str, Any]) -> pa.Table:
-    """Return a table of arrays. A text stands for a column that has it in each row."""
+    """Return a table of arrays. A text in place of an array is repeated in each row."""
     schema = arrow_schema(columns)
     rows = next(len(one) for one in values.values() if not isinstance(one, str))
     arrays = [

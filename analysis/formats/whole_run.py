@@ -1,4 +1,4 @@
-"""Check that a run's directory has everything that an analysis reads of it."""
+"""Check that a run's directory contains everything that an analysis reads."""
 
 from __future__ import annotations
 
@@ -61,10 +61,10 @@ _PUBLISHED_FILES = {
 
 
 def require_whole(run: Path) -> None:
-    """Read all of a finished run that reports and comparisons read.
+    """Check a finished run by reading everything that reports and comparisons need.
 
     A run has its records, the logs that they are read from, or both. Records of another format are
-    accepted: another version of this program reads them.
+    accepted, because another version of this program can read them.
 
     Raises:
         AnalysisError: The manifest or a record file is damaged or missing, there are neither
@@ -82,10 +82,10 @@ def require_whole(run: Path) -> None:
 
 
 def require_published(run: Path) -> None:
-    """Read all of a run of a published pack.
+    """Check a run of a published pack by reading all of its files.
 
     Raises:
-        AnalysisError: A file is damaged or missing, or is one that a published pack does not have.
+        AnalysisError: A file is damaged or missing, or does not belong to a published pack.
     """
     read_manifest(run / files.MANIFEST)
     records = run / files.RECORDS
@@ -106,9 +106,9 @@ def require_published(run: Path) -> None:
 
 
 def require_tables(records: Path, report: ParseReport) -> None:
-    """Check that the tables in a folder of records are those that were written there.
+    """Check the tables in a folder of records against their stored hashes.
 
-    Records and packs of older versions do not state which.
+    Records and packs of older versions have no hashes and are not checked.
 
     Raises:
         AnalysisError: A table is missing, or its bytes differ.
@@ -127,8 +127,8 @@ def require_tables(records: Path, report: ParseReport) -> None:
 def require_streams(records: Path, report: ParseReport, streams: pa.Table) -> None:
     """Check the streams of each class, by outcome, against the counts of parse.json.
 
-    streams: Rows of a table of streams, or of that of a published pack, which has no classes that
-        are only load.
+    streams: Rows of streams.parquet, or of a published pack, which omits classes of background
+    load.
 
     Raises:
         AnalysisError: The counts differ.
@@ -164,7 +164,7 @@ def _require_records(records: Path) -> None:
 
 
 def _read_tables(records: Path, needed: Collection[str]) -> None:
-    """Read the tables that are needed or exist, and the files that belong to them."""
+    """Read the tables that are required or exist, and their JSON files."""
     for name, columns in _TABLES.items():
         if name in needed or (records / name).is_file():
             read_table(records / name, columns)

@@ -21,11 +21,11 @@ from analysis.measures.data import ALL
 from analysis.measures.metric import QUANTILES, Statistic, format_size, rank
 
 Measured = Annotated[float, Field(strict=True, ge=0, le=LARGEST_VALUE)]
-"""A measured number: no text and no truth value."""
+"""A measured number. Texts and booleans are rejected."""
 
 
 def _parse_whole_number(value: object) -> object:
-    """Convert the usual digits of a number, so that no two texts give the same one."""
+    """Convert a number in its canonical notation, so that no two texts give the same number."""
     is_number = isinstance(value, str) and re.fullmatch(r"0|-?[1-9][0-9]{0,17}", value)
     return int(str(value)) if is_number else value
 
@@ -37,12 +37,12 @@ WholeNumber = Annotated[Integer, Field(ge=0)]
 """A key of an object that is a whole number."""
 
 MAX_MEMORY_BYTES = 900_000_000
-"""The most memory that the content of a file may need. Nested empty arrays need 34 times their size
-in JSON, and streams of tgentools, which have many texts, a few times theirs."""
+"""Maximum memory for the content of a file. Nested empty arrays need 34 times their size in JSON,
+and tgentools' streams, which contain many texts, a few times their size."""
 
 BYTE_MEMORY = 5
 MARK_MEMORY = {b"{": 200, b"[": 80, b":": 100, b",": 40}
-"""Bounds of the memory, in bytes, for a byte of JSON, and for an object, array, key and element."""
+"""Upper bounds of memory in bytes, per byte of JSON and per object, array, key and element."""
 
 Key = tuple[str, str]
 """Class of downloads, and a quantity of ``imported_metrics``."""
@@ -85,7 +85,7 @@ class ImportedSimulation:
 
     @property
     def keys(self) -> set[Key]:
-        """The keys of which it has anything."""
+        """The keys with any data."""
         found = {key for key, values in self.values.items() if values}
         return found | {(class_name, ERROR_RATE) for class_name in self.downloads}
 

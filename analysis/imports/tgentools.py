@@ -95,7 +95,7 @@ class _Elapsed(BaseModel):
 
 
 class _Timed(BaseModel):
-    """What goodput is calculated from."""
+    """Times and byte counts from which goodput is calculated."""
 
     elapsed_seconds: _Elapsed
     unix_ts_end: Measured
@@ -129,7 +129,7 @@ class _Success(BaseModel):
 class _Tgen(BaseModel):
     stream_summary: Given[_Summary] = None
     transfers_summary: Given[_Summary] = None
-    # Of a stream, only what its outcome requires is validated.
+    # Only the fields that a stream's outcome requires are validated.
     streams: Given[dict[str, dict[str, Any] | None]] = None
 
 

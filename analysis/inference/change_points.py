@@ -18,7 +18,7 @@ from scipy import stats
 from analysis.arrays import Floats
 
 NIGHTS = 365
-"""Nights for which the rate of false steps holds. Of a longer history, the last ones are used."""
+"""Number of nights for which the rate of false steps holds. Only the last ones are searched."""
 
 LOOKS = 6.0
 """Effective number of independent positions for a step per night.

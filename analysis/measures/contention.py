@@ -17,14 +17,14 @@ from analysis.formats.study import Level
 from analysis.measures.data import ALL, BytesRead, ClassData
 
 WINDOW_S = 5.0
-"""Five of TGen's heartbeats, and several round trips of a congested network.
+"""Length of a window: five of TGen's heartbeats, and several round trips of a congested network.
 
 Shorter windows reflect when a byte was counted rather than who received it. Longer windows give
 fewer observations.
 """
 
 MIN_WINDOWS = 3
-"""A line through two points always fits exactly."""
+"""Minimum number of windows. A line through two points would always fit exactly."""
 
 
 @dataclass(frozen=True)
@@ -52,14 +52,14 @@ class Bottleneck:
 
 @dataclass(frozen=True)
 class Contention:
-    """True if differences between variants are possible in a run.
+    """Data that show whether variants can differ in a run.
 
     Attributes:
         fates: class of clients, or ``ALL`` -> client -> outcomes of its measured streams, ordered
             by start.
-        displacement: None if unknown: there is only one class, the throughput of the others is
-            constant, or a log lacks the bytes read.
-        carriers: None if the study does not contain relay capacities.
+        crowding_out: None if unknown: there is only one class, the throughput of the others is
+        constant, or a log lacks the bytes read.
+        bottleneck: None if the study does not contain relay capacities.
     """
 
     fates: Mapping[str, Mapping[str, tuple[str, ...]]]

@@ -140,7 +140,7 @@ class ClassData:
     served: ServiceInstants | None = None
     """When these relays served their channels towards clients."""
     waits: Waits | None = None
-    """How long their cells towards clients waited, by place."""
+    """The waits of their cells towards clients, by place."""
     perf: PerfStreams | None = None
     """For perf clients in a tornettools network: their streams that ended."""
     circuits: Circuits | None = None

@@ -1,4 +1,4 @@
-"""Read what a published pack has of a run's heartbeats, and of how its streams progressed."""
+"""Read the bytes over time and the progress of streams of a run from a published pack."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Curve = tuple[Floats, Floats]
 
 
 def load_sums(records: Path) -> dict[str, BytesRead]:
-    """Return what each class that has heartbeats read over time, and ``ALL`` together.
+    """Return the bytes read over time by each class with heartbeats, and by ``ALL``.
 
     Raises:
         AnalysisError: A file is missing, is damaged, or does not fit the other.
@@ -57,13 +57,13 @@ def load_sums(records: Path) -> dict[str, BytesRead]:
 
 
 def bytes_by(curve: Curve, grid_s: Floats) -> Floats:
-    """Return the bytes by each time of a grid. Between two times of the curve they are linear."""
+    """Return the bytes by each time of a grid, interpolated linearly between the curve's points."""
     time_s, amount = curve
     return np.interp(grid_s, time_s, amount, left=0.0)
 
 
 def rounding_errors(curves: Mapping[str, Curve], time_s: Floats, amount: Floats) -> Ints:
-    """Return ``amount`` less the sum of all classes, in units in the last place."""
+    """Return ``amount`` minus the sum of all classes, in units in the last place."""
     total = _sum(curves, time_s, np.zeros(time_s.shape, dtype=np.int64))
     return np.asarray(amount.view(np.int64) - total.view(np.int64))
 
@@ -78,7 +78,7 @@ def _sum(curves: Mapping[str, Curve], time_s: Floats, rounding: Ints) -> Floats:
 
 
 def load_received(records: Path) -> dict[tuple[str, int], Curve]:
-    """Return client and number of a stream -> how much it had received by the published times.
+    """Return client and number of a stream -> bytes received by each published time.
 
     Raises:
         AnalysisError: The table is damaged.

@@ -1,4 +1,4 @@
-"""Write what a published pack has of a run's records."""
+"""Write the files of a run in a published pack."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from analysis.measures.published import Curve, rounding_errors
 from analysis.measures.run_data import groups_side_by_side, load_run
 
 MAX_SPAN_S = 1e6
-"""Longest run that is published second by second: eleven days."""
+"""Maximum length of a run that is published second by second: eleven days."""
 
 SUMS_SCHEMA = pa.schema([(column.name, column.type) for column in SUMS])
 
@@ -52,20 +52,20 @@ Key = tuple[str, int]
 
 
 def publish(records: Path, levels: Sequence[Level], out: Path) -> None:
-    """Write what a published pack has of a run's records.
+    """Write the files of a published pack from a run's records.
 
     Args:
         records: The folder of the records.
-        levels: One or more levels that studies have the run at. Their measured spans are included.
-        out: A folder, which is made.
+        levels: The run's levels in one or more studies. Their measured spans are included.
+        out: The folder, which is created.
 
     Raises:
         AnalysisError: The records are missing or damaged, are from a published pack themselves, or
-            cover more seconds than are published.
+        cover more than ``MAX_SPAN_S``.
     """
     if is_published(records):
         raise AnalysisError(f"{records} is from a published pack", "pack the runs themselves")
-    # Heartbeats are the same at each level.
+    # Heartbeats do not depend on the level.
     data = load_run(records, levels[0])
     out.mkdir(parents=True)
     for name in COPIED_FILES:
@@ -91,14 +91,17 @@ def publish(records: Path, levels: Sequence[Level], out: Path) -> None:
 
 
 def _measured_circuits(table: pa.Table, levels: Sequence[Level]) -> pa.Array:
-    """Return which circuits of clients were built or failed in a measured span."""
+    """Return a mask of clients' circuits that were built or failed in a measured span."""
     ended = pc.is_in(table["result"].cast(pa.string()), value_set=pa.array(["built", "failed"]))
     end_s = table["end_s"].cast(pa.float64()).to_numpy()
     return pc.and_(pc.and_(pc.is_valid(table["class"]), ended), _in_spans(end_s, levels))
 
 
 def _measured_relay_bytes(table: pa.Table, levels: Sequence[Level]) -> pa.Array:
-    """Return which rows are in a measured span, or are a host's last, which ends its log."""
+    """Return a mask of rows in a measured span, and of each host's last row.
+
+    The last row shows where the log ends.
+    """
     time_s = table["time_s"].to_numpy()
     host = np.asarray(table["host"].cast(pa.string()).to_pylist(), dtype=np.str_)
     order = np.lexsort((time_s, host))
@@ -124,7 +127,10 @@ def _write_rows(path: Path, table: pa.Table, rows: pa.Array) -> None:
 def _write_sums(
     path: Path, data: Mapping[str, ClassData], levels: Sequence[Level]
 ) -> dict[str, HeartbeatSpan]:
-    """Write what each class had read by each second, and return the spans of the heartbeats."""
+    """Write the bytes that each class had read by each second.
+
+    Return the spans of the heartbeats.
+    """
     reads = {name: read for name, one in data.items() if (read := one.bytes_read) is not None}
     spans = [(level.measured_start_s, level.measured_end_s) for level in levels]
     needed_s = np.concatenate([np.append(window_edges(*span), span) for span in spans])
@@ -150,7 +156,7 @@ def _write_sums(
 
 
 def _curve(read: BytesRead, needed_s: Floats) -> Curve:
-    """Return bytes read by each whole second, by the ends of the heartbeats, and as needed."""
+    """Return bytes read by whole seconds, by both ends of the heartbeats, and by needed times."""
     low, high = read.begin_s, read.end_s
     if not (0 <= high - low <= MAX_SPAN_S):
         raise AnalysisError(
@@ -164,9 +170,9 @@ def _curve(read: BytesRead, needed_s: Floats) -> Curve:
 
 
 def _write_received(path: Path, records: Path, levels: Sequence[Level]) -> dict[Key, float]:
-    """Write when downloads side by side had received how much, and return their longest gaps.
+    """Write the bytes that parallel downloads had received over time. Return their longest gaps.
 
-    There is no file without such downloads.
+    Without such downloads no file is written.
     """
     needed: dict[str, list[Floats]] = {}
     downloads: dict[Key, Download] = {}
@@ -194,9 +200,9 @@ def _write_received(path: Path, records: Path, levels: Sequence[Level]) -> dict[
 
 
 def _without_load(streams: pa.Table, levels: Sequence[Level]) -> pa.Table:
-    """Return the streams without those of classes that are only load at all levels.
+    """Return the streams without classes that are background load at all levels.
 
-    Nothing reads these, except how downloads side by side progressed.
+    No metric reads these, except for the progress of parallel downloads.
     """
     loads = [{name for name, one in level.classes.items() if one.load} for level in levels]
     load = pa.array(sorted(set.intersection(*loads)), pa.string())

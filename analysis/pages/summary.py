@@ -119,7 +119,7 @@ class SummaryRow:
 
     @property
     def shown_note(self) -> str:
-        """The notes without those that would be in every row, or are obvious."""
+        """The notes, except for obvious ones and those that would be in every row."""
         notes = self.notes if self.estimate.mean else self.estimate.notes
         return "; ".join(note for note in notes if note not in (ONE_VALUE, ONE_PAIR, NO_RATIO))
 

@@ -131,7 +131,7 @@ def add_executor_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def listed_files(texts: Iterable[str]) -> list[Path]:
-    """Return the files that an argument names, each in an own text or several in one.
+    """Return the files that an argument names, in one text per file or several in one text.
 
     make passes one text: FROM="a.tar.xz b.tar.xz", and for names with spaces FROM="'my runs.tar.xz'
     b.tar.xz". A text that is the name of an existing file is that file.

@@ -20,7 +20,7 @@ def print_report(report: Path) -> None:
     answer = report.with_name(ANSWER)
     lines = answer.read_text(encoding="utf-8").splitlines() if answer.is_file() else []
     for line in lines:
-        # Names and paths are not broken, so that they can be copied.
+        # Names and paths are not wrapped, so that they can be copied.
         wrapper = textwrap.TextWrapper(
             WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
         )

@@ -26,7 +26,7 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print for each run which parts of its logs do not count."""
+    """Print, for each run, which parts of its logs do not count."""
     if args.run_directory:
         directories = [args.run_directory.resolve()]
     else:
@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
 def _extract(directory: Path) -> None:
     store = Store(directory.parent)
     # The lock keeps other commands from reading or extracting the records at the same time. A
-    # folder that is not in a store has none.
+    # folder outside a store has no lock.
     with store.exclusive(directory.name) if store.has_locks else contextlib.nullcontext():
         report = extract(directory, directory / RECORDS)
     print(

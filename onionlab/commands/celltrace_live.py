@@ -72,7 +72,8 @@ def run(args: argparse.Namespace) -> int:
                         seconds=args.duration,
                     )
                 )
-                # Nobody reads these hundreds of megabytes once their cost is known.
+                # The traces have hundreds of megabytes and are not needed after their cost is
+                # measured.
                 for left in out.glob(f"{folder.name}*"):
                     shutil.rmtree(left)
     lines = [*report(trace, args.scheduler), *overhead(works)]

@@ -80,7 +80,10 @@ _pattern.__name__ = "regular expression"
 
 
 def _second(text: str) -> float:
-    """Parse a finite number. Others would select nothing or everything without an error."""
+    """Parse a finite number.
+
+    NaN or infinity would select nothing or everything without an error.
+    """
     second = float(text)
     if not math.isfinite(second):
         raise ValueError
@@ -88,4 +91,4 @@ def _second(text: str) -> float:
 
 
 _second.__name__ = "number of seconds"
-"""What argparse calls it: `invalid number of seconds value: 'nan'`."""
+"""Name that argparse uses in its message: `invalid number of seconds value: 'nan'`."""

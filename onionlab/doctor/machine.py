@@ -17,7 +17,7 @@ from onionlab.engines.examination import (
 )
 
 BUILD_DISK_BYTES = 1500 * 2**20
-"""The disk space for the source, the base tree and the trees of one build (measured: 0.9 GB)."""
+"""Disk space for the source, the base tree and the trees of one build (measured: 0.9 GB)."""
 
 
 def cpus(count: int) -> Finding:

@@ -36,7 +36,7 @@ RESERVED_CLASSES = {
     ),
 }
 NOT_WITH_MARKOV = ("request", "pause", "streams", "stagger", "repeat", "circuit")
-"""Keys of a class of traffic that ask for downloads of a size."""
+"""Keys for downloads of a given size, which a class of Markov clients cannot have."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class KnownNames:
 
 @singledispatch
 def find_errors(settings: Any, known: KnownNames) -> Iterator[Finding]:
-    """Yield everything because of which a run with these settings could not have a result."""
+    """Yield errors: settings with which a run could not have a result."""
     raise TypeError(settings)
 
 
@@ -179,7 +179,7 @@ def _check_class(
         )
         yield ("start",), message
     if entry.circuit == "one" and entry.repeat != "once":
-        # Tor uses a new circuit for new streams after MaxCircuitDirtiness, and should.
+        # Tor uses a new circuit for new streams after MaxCircuitDirtiness, as it should.
         yield ("circuit",), "`one` takes `repeat: once`"
     if entry.stagger_s and entry.streams == 1:
         yield ("stagger",), "there is only one stream: set streams"
@@ -258,7 +258,7 @@ def _check_network(network: NetworkSettings, known: KnownNames) -> Iterator[Find
 
 
 def _check_sizes(settings: Settings) -> Iterator[Finding]:
-    """Yield kinds of hosts of which there are none, or more than addresses."""
+    """Yield kinds of hosts that are missing, or that outnumber their addresses."""
     network = settings.network
     if network.servers.count == 0:
         yield ("network", "servers", "count"), "no server: the clients have nobody to ask"
@@ -282,7 +282,7 @@ def _check_sizes(settings: Settings) -> Iterator[Finding]:
 
 
 def _own_options(network: NetworkSettings) -> dict[str, str]:
-    """Return options, in lower case, that relays have in their own torrc -> key that sets them."""
+    """Return options in relays' own torrc files, in lower case -> the key that sets each."""
     keys = [
         f"network.relays.{role}.bandwidth_rate"
         for role, entry in network.relays.items()

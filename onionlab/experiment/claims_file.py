@@ -103,7 +103,7 @@ class ClaimSet:
 
     Attributes:
         name: of the file.
-        paper: which paper.
+        paper: reference of the paper.
         experiments: by name, in the file's order.
         claims: at least one.
     """
@@ -123,8 +123,8 @@ def load_claims(name_or_path: str, *, root: Path) -> ClaimSet:
     """Return the claims of a file in `experiments/claims/`, or at a path that ends in ``.yaml``.
 
     Raises:
-        UserError: there is no such file, or everything that is wrong with it, one line each; or an
-            experiment that it names cannot be loaded.
+        UserError: the file is missing or has errors, which are all listed, one per line; or one of
+        its experiments cannot be loaded.
     """
     path = _find(name_or_path, root)
     experiments: dict[str, Experiment] = {}
@@ -162,11 +162,11 @@ def _find(name_or_path: str, root: Path) -> Path:
 
 
 Found = Iterator[tuple[Location, str]]
-"""Location in the file, and what is wrong there."""
+"""Location in the file, and the problem there."""
 
 
 def _find_problems(content: ClaimsFile, experiments: dict[str, Experiment]) -> Found:
-    """Yield what no run could answer although each value is valid."""
+    """Yield problems that no run could answer, although each value is valid."""
     yield from _find_repeated(("experiments",), content.experiments)
     ids = [entry.id for entry in content.claims]
     for position, entry in enumerate(content.claims):
@@ -216,9 +216,9 @@ def _check_claim(entry: ClaimEntry, experiments: dict[str, Experiment]) -> Found
 
 
 def _classes(settings: AnySettings) -> list[str] | None:
-    """Return the classes of a level, or None if an imported network has them and is missing.
+    """Return the classes of a level, or None if they depend on an imported network that is missing.
 
-    Packs of runs on such networks are read without them.
+    Packs of runs on such networks can be read without the networks.
     """
     if isinstance(settings, TornetSettings) and settings.network.facts is None:
         return None

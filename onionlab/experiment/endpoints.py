@@ -23,9 +23,9 @@ from onionlab.yamlfile.units import nearest, show
 def judging_problems(
     tree: Node, header: Header[Any, Any], settings: Collection[AnySettings]
 ) -> Iterator[Problem]:
-    """Yield what is wrong with the margins and the endpoints of an experiment.
+    """Yield problems with the margins and the endpoints of an experiment.
 
-    settings: of each level. An endpoint is impossible if no level has it.
+    settings: those of each level. An endpoint is impossible if no level has it.
     """
     for metric in sorted(header.margins.keys() - OWN.judged.keys()):
         yield tree.locate(
@@ -66,7 +66,7 @@ def classes_with_metrics(settings: AnySettings) -> list[str]:
 
 
 def _metrics(settings: AnySettings, class_name: str) -> list[str]:
-    """Return the metrics that a class of an experiment's traffic can have a verdict on."""
+    """Return the metrics that can have a verdict, for a class of an experiment's traffic."""
     return [
         metric.name
         for family in _families(settings, class_name)
@@ -96,9 +96,9 @@ def _families(settings: AnySettings, class_name: str) -> list[tuple[Metric, ...]
 
 
 def _logs_mark(settings: AnySettings, class_name: str, mark_bytes: int) -> bool:
-    """Return whether the logs have the time to a number of bytes.
+    """Return whether the logs contain the time to a number of bytes.
 
-    Only logs of TGen's level info have it for larger streams.
+    For larger streams, only logs at TGen's level info contain it.
     """
     if not isinstance(settings, Settings):
         return True

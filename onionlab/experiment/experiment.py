@@ -29,7 +29,7 @@ MAX_SCALE = 100.0
 
 @dataclass(frozen=True)
 class Level:
-    """One level of an experiment. label: what figures call it; settings: fully resolved.
+    """One level of an experiment. label: its name in figures; settings: fully resolved.
 
     The settings are of the experiment's kind: `Settings` or `PeersSettings`.
     """
@@ -49,9 +49,9 @@ class Experiment:
         kind: The value of the key `kind`; None for an experiment with Tor.
         variants: Names, in the order of figures; the same in all levels.
         seeds: The networks; every variant runs on each of them.
-        levels: By name, in the file's order; at least one.
-        figures: Each with its level and title filled in.
-        scale: SCALE, 1.0 for the network as the file has it.
+        levels: At least one, by name, in the file's order.
+        figures: Figures with their levels and titles.
+        scale: SCALE; 1.0 is the size in the file.
         files: The files read, the experiment's own first.
         warnings: One line each, with file and line: allowed, but probably unintended.
     """
@@ -80,7 +80,7 @@ class Experiment:
 
     @property
     def resolved(self) -> dict[str, Any]:
-        """Return what runs depend on, as JSON data for `load_resolved_experiment`."""
+        """Return everything that runs depend on, as JSON data for `load_resolved_experiment`."""
         return {
             "name": self.name,
             "kind": self.kind,
@@ -96,7 +96,7 @@ class Experiment:
     def asked(self) -> dict[str, object]:
         """Return the requested scale and runs, as plain JSON data."""
         asked = {"experiment": self.name, "scale": self.scale, "seeds": list(self.seeds)}
-        # Packs of runs without repeats, of any version, go together.
+        # Without repeats the key is omitted, so that packs of all versions can be merged.
         return asked | ({"repeats": self.repeats} if self.repeats > 1 else {})
 
     @property
@@ -135,8 +135,9 @@ class Experiment:
         """Return the experiment with other SCALE, NETWORKS or REPEATS; None leaves them as is.
 
         SCALE multiplies the counts of clients, servers and relays of each role, rounded half up and
-        at least 1 where there was one; authorities stay, they carry no load. A role's capacity in
-        total stays at `scale` times the full one (:meth:`NetworkSettings.capacity_total_factor`).
+        at least 1 where there was one. Authorities stay the same, because they carry no load. A
+        role's total capacity is `scale` times the full one
+        (:meth:`NetworkSettings.capacity_total_factor`).
 
         Raises:
             UserError: a scale, seeds or repeats out of range, a network that is impossible at this
@@ -216,7 +217,7 @@ def parse_seeds(text: str) -> int | list[int]:
 
 
 def checked_seeds(seeds: object) -> tuple[int, ...]:
-    """Return all networks that a number of them, or a list, stands for. Raises UserError."""
+    """Return the networks for a number of networks or a list. Raises UserError."""
     try:
         return parse_networks(seeds)
     except ValueError as error:
@@ -224,7 +225,7 @@ def checked_seeds(seeds: object) -> tuple[int, ...]:
 
 
 def checked_repeats(repeats: int) -> int:
-    """Return a number of repeats. Raises UserError where it is out of range."""
+    """Return a number of repeats. Raises UserError if it is out of range."""
     if not 1 <= repeats <= MAX_REPEATS:
         expected = f"a whole number from 1 to {MAX_REPEATS}"
         raise UserError(f"REPEATS: expected {expected}, got {show(repeats)}")
@@ -232,7 +233,7 @@ def checked_repeats(repeats: int) -> int:
 
 
 def scope_problem(scope: str, seeds: tuple[int, ...], repeats: int) -> str | None:
-    """Return why verdicts cannot have a scope with these runs; None if they can."""
+    """Return why verdicts cannot have this scope with these runs, or None if they can."""
     if scope == "networks" or (len(seeds) == 1 and repeats > 1):
         return None
     return (
@@ -256,7 +257,7 @@ def scale_settings(settings: Settings, scale: float) -> Settings:
     exact = Fraction(repr(float(scale)))
 
     def scaled(count: int) -> int:
-        # Half up, and not to even: 5 middles at 0.1 must not depend on 15 becoming 2 and 25 too.
+        # Round half up, not to even: with 0.1, 15 and 25 middles must become 2 and 3.
         return max(1, math.floor(count * exact + Fraction(1, 2))) if count else 0
 
     network = settings.network

@@ -28,7 +28,7 @@ EXPERIMENTS = "experiments"
 SUFFIX = ".yaml"
 NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 RESERVED_NAMES = re.compile(r"figures(?:-.*)?|compare|nightly|celltrace-live|.*-engines")
-"""Folders of results of other commands, which an experiment of the same name would share."""
+"""Folders of other commands' results, which an experiment of the same name would share."""
 MAX_SEEDS = 10_000
 MAX_REPEATS = 1_000
 
@@ -54,7 +54,7 @@ FileNames = Annotated[
 
 
 def parse_networks(value: object) -> tuple[int, ...]:
-    """Return the networks of a number n (1 to n) or of a list. Raises ValueError."""
+    """Return the networks for a number n (1 to n), or for a list. Raises ValueError."""
     expected = (
         f"expected a number of networks (1 to {MAX_SEEDS}) or a list of different ones such as "
         "[1, 2, 7], got"
@@ -279,7 +279,7 @@ def resolve_figures(
 def figures_without_streams(
     figures: tuple[Figure[Any], ...], tree: Node, levels: dict[str, Any]
 ) -> Iterator[Problem]:
-    """Yield figures of times to 320 KiB without data: only TGen's info level has longer streams."""
+    """Yield figures of times to 320 KiB without data: longer streams need TGen's level info."""
     for position, figure in enumerate(figures):
         settings = levels[figure.level or ""].settings
         sizes = {one.request_bytes for one in settings.traffic.values()}

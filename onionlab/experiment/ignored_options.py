@@ -29,10 +29,10 @@ FIXED_OPTIONS = INDISPENSABLE | {"clientonly", "orport"}
 def find_ignored(
     tor: TorSettings, hosts: Sequence[HostOptions], voted: Mapping[str, Setting]
 ) -> Iterator[tuple[tuple[str, ...], Setting]]:
-    """Yield places of options and parameters that Tor ignores, each with the setting because of it.
+    """Yield the keys of options and parameters that Tor ignores, with the setting that causes it.
 
-    An option or a parameter is ignored if no host that gets it reads it, and a parameter also if an
-    option takes its place on all hosts of one kind and variant.
+    An option or a parameter is ignored if none of its hosts reads it. A parameter is also ignored
+    if an option overrides it on all hosts of one kind and variant.
 
     Args:
         tor: What the experiment sets.
@@ -62,7 +62,7 @@ def interval_s(scheduler: Scheduler | None) -> float:
 
 
 def _replacing(parameter: str, hosts: Sequence[HostOptions]) -> Setting | None:
-    """Return an option that takes a parameter's place on all hosts of one kind and variant."""
+    """Return an option that overrides a parameter on all hosts of one kind and variant, or None."""
     kinds: dict[tuple[str, str], list[Setting | None]] = {}
     for host in hosts:
         group = groups_of(host.role)[-1]
@@ -80,7 +80,7 @@ def _replacing(parameter: str, hosts: Sequence[HostOptions]) -> Setting | None:
 def unread_because(
     name: str, hosts: Iterable[Mapping[str, Setting]], parameters: Mapping[str, Setting]
 ) -> Setting | None:
-    """Return a setting for which none of the hosts reads an option or a parameter, if all have one.
+    """Return a setting that keeps hosts from reading an option or a parameter, if all have one.
 
     Args:
         name: Name of the option or parameter.
@@ -103,7 +103,7 @@ def unread_because(
 
 
 def describe_ignored(setting: Setting) -> str:
-    """Return why Tor ignores an option or a parameter, and what to do, for messages."""
+    """Return a message that says why Tor ignores an option or a parameter, and what to do."""
     why = f"Tor ignores it, because {setting.source} sets {setting}; remove it"
     name = setting.name.casefold()
     if name in FIXED_OPTIONS or not setting.needed:
@@ -128,9 +128,9 @@ def parameter_settings(
     """Return the consensus parameters that keep Tor from reading others, by name in lower case.
 
     Args:
-        parameters: What authorities vote for.
-        has_defaults: Whether Tor's own defaults are among them. They may not be if files of an
-            imported network, which are not known yet, can set an option that takes their place.
+        parameters: The parameters that authorities vote for.
+        has_defaults: Whether to include Tor's own defaults. They are excluded if files of an
+        imported network, which are not known yet, may set an option that overrides them.
     """
     default, vote = SOURCES_OF_PARAMETERS
     layers = [(default, PARAMETER_DEFAULTS)] if has_defaults else []
@@ -148,6 +148,6 @@ def voted_parameters(authority: Mapping[str, Setting]) -> dict[str, int]:
 
 
 def parse_parameters(text: str) -> dict[str, int]:
-    """Return the parameters in a value of ConsensusParams."""
+    """Return the parameters in a value of the option ConsensusParams."""
     pairs = (pair.partition("=") for pair in text.split())
     return {name: int(value) for name, _, value in pairs if value.lstrip("-").isdecimal()}

@@ -183,7 +183,7 @@ class _Reader:
         return display_name(path, self.root)
 
     def read(self, path: Path, chain: tuple[Path, ...] = ()) -> Node | None:
-        """Return the file on top of all it extends, without `extends`; None if it is no YAML."""
+        """Return the file merged onto all it extends, without `extends`; None if it is not YAML."""
         file = self.display(path)
         if file not in self.files:
             self.files.append(file)
@@ -319,7 +319,7 @@ def _resolve(
 
 
 def _kind(tree: Node) -> tuple[str | None, FileKind, list[Problem]]:
-    """Return the value of the key `kind`, its models, and what is wrong with it."""
+    """Return the value of the key `kind`, its models, and problems with it."""
     entry = tree.get("kind")
     if entry is None:
         return None, FILE_KINDS[None], []
@@ -355,7 +355,7 @@ def _level_trees(base: Node, tree: Node) -> dict[str, Node]:
 
 
 def _differing_variants(trees: dict[str, Node], levels: dict[str, Level]) -> Iterator[Problem]:
-    """Yield variants that differ between levels, because an experiment compares the same in all."""
+    """Yield variants that differ between levels; all levels must compare the same variants."""
     first = next(iter(levels.values())).settings
     section = "libtorrent" if isinstance(first, PeersSettings) else "tor"
     for name, level in levels.items():

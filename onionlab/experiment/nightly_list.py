@@ -80,10 +80,10 @@ class NightlyList(Model):
 
 
 def read_nightly_list(path: Path, *, root: Path) -> NightlyList:
-    """Return the list of a file, whose experiments are those of the checkout ``root``.
+    """Read the list from a file. Its experiments have to exist in the checkout ``root``.
 
     Raises:
-        UserError: the file is missing, or everything that is wrong with it, one line each.
+        UserError: the file is missing or has errors, which are all listed, one per line.
     """
     names = experiment_names(root)
     check = functools.partial(_find_problems, known=names)
@@ -91,7 +91,7 @@ def read_nightly_list(path: Path, *, root: Path) -> NightlyList:
 
 
 def _find_problems(content: NightlyList, tree: Node, known: list[str]) -> Iterator[Problem]:
-    """Yield why no night could run although each value is valid."""
+    """Yield problems because of which no night could run, although each value is valid."""
     before: set[str] = set()
     for position, entry in enumerate(content.experiments):
         where = ("experiments", position, "name")

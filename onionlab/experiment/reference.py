@@ -39,8 +39,8 @@ def key_table(model: Any) -> str:
 def _rows(
     schema: dict[str, Any], models: dict[str, Any], prefix: str, seen: dict[str, str]
 ) -> Iterator[tuple[str, ...]]:
-    """Yield a row for each key of a mapping and of those below it; `seen`: model -> its path."""
-    # Run files do not have their version, and options of Shadow have no description here.
+    """Yield a row for each key of a mapping and of nested mappings; `seen`: model -> its path."""
+    # Versions are not written in run files, and options of Shadow have no description here.
     keys = {
         name: (key, list(_models_below(key, prefix + name)))
         for name, key in schema.get("properties", {}).items()
@@ -76,13 +76,13 @@ def _models_below(key: dict[str, Any], path: str) -> Iterator[tuple[str, str]]:
 
 
 def _mapped_values(key: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the schema of a mapping's values if its keys are free, in a list of at most one."""
+    """Return the schema of the values of a mapping with free keys, in a list of at most one."""
     values = [*key.get("patternProperties", {}).values(), key.get("additionalProperties")]
     return [one for one in values if isinstance(one, dict)][:1]
 
 
 def _value(key: dict[str, Any]) -> str:
-    """Return the kind of value in words."""
+    """Return the type of a value as text."""
     if "anyOf" in key:
         kinds = dict.fromkeys(map(_value, key["anyOf"]))
         if "number" in kinds:
@@ -112,5 +112,5 @@ def _default(key: dict[str, Any]) -> str:
 def describe(text: str) -> str:
     """Return a description with a capital letter and with links to the pages that it names."""
     linked = re.sub(r"docs/([a-z/-]+/([a-z-]+)\.md)", r"[\2](../\1)", text.replace("<", "&lt;"))
-    # The names of columns and keys, and TGen's own names, stay as they are.
+    # Names of columns and keys, and TGen's own names, keep their case.
     return linked if "_" in linked.split(" ")[0] else linked[:1].upper() + linked[1:]

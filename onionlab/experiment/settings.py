@@ -56,13 +56,13 @@ def _word_or_item(
     examples: str,
     make: Callable[[str, Any], object],
 ) -> BeforeValidator:
-    """Return a validator of one of some words, or of a mapping with one of some keys.
+    """Return a validator that accepts one of some words, or a mapping with one of some keys.
 
     Args:
-        words: What a file can have instead of the mapping.
+        words: The words that can replace the mapping.
         types: Key -> type of its value.
-        examples: Mappings as a file has them, for messages.
-        make: Makes the result from a word and None, or from the key and its value.
+        examples: Examples of the mapping, for messages.
+        make: Returns the result for a word and None, or for the key and its value.
     """
     schema: Any = Literal[words]
     models: dict[str, type[Model]] = {}
@@ -181,9 +181,9 @@ class TorSettings(Model):
 
 
 FIRST_CONSENSUS_S = 25.0
-"""When all relays have the first consensus: clients' Tors start then at the earliest."""
+"""Time at which all relays have the first consensus. Clients' Tor processes start then or later."""
 ONION_SERVICES_START_S = (25.0, 30.0)
-"""Before the clients: their descriptors have to be there when clients ask for them."""
+"""Start of onion services, before clients, which need their descriptors."""
 
 
 class TimeSettings(Model):

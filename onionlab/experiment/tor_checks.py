@@ -32,7 +32,7 @@ KIST_INTERVAL_MAX_MS = 100  # KIST_SCHED_RUN_INTERVAL_MAX in src/core/or/schedul
 CC_ALGORITHMS = (0, 2)  # fixed windows and Vegas: Tor 0.4.9 replaces any other by its default
 
 Finding = tuple[tuple[str, ...], str]
-"""Path of keys below the settings, and what is wrong there."""
+"""Path of keys below the settings, and the problem there."""
 
 
 def describe_unknown(what: str, name: str, known: Collection[str]) -> str:
@@ -62,9 +62,9 @@ def check_tor_options(
     defaults: Mapping[str, str] | None = None,
     own: Mapping[str, str] | None = None,
 ) -> Iterator[Finding]:
-    """Yield what Tor would refuse or ignore of its scheduler, parameters and options.
+    """Yield scheduler settings, parameters and options that Tor would reject or ignore.
 
-    defaults: text of each file of configs/tor; None for networks that bring their own. own: option
+    defaults: text of each file of configs/tor; None for networks with their own files. own: option
     in lower case -> the key that writes it to the torrc of relays.
     """
     if milliseconds(interval_s(tor.scheduler)) > KIST_INTERVAL_MAX_MS:
@@ -195,9 +195,9 @@ def _of_variants(option: str, variants: Sequence[TorVariant]) -> Iterator[str]:
 
 
 def _misspelt_parameters(parameters: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Yield parameters with a slip in their names, and the question for the right name.
+    """Yield parameters with misspelt names, and a message that suggests the right one.
 
-    Tor ignores an unknown parameter, so a slip would go unnoticed.
+    Tor ignores unknown parameters, so a misspelling would go unnoticed.
     """
     for parameter in sorted(parameters):
         meant = nearest(parameter, CONSENSUS_PARAMETERS, cutoff=0.8)

@@ -1,6 +1,6 @@
-"""Resolve Tor's options: where they are set, and which place wins if several set the same one.
+"""Resolve Tor's options: where they are set, and which setting has precedence.
 
-This is the one rule for all experiments with Tor. docs/reference/experiments.md has it as a table.
+All experiments with Tor use this rule; docs/reference/experiments.md has it as a table.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from onionlab.experiment.tor_parameters import (
 from onionlab.programs.tor.variants import TorVariant
 
 DEFAULTS = "configs/tor"
-"""Folder of the torrc files that every run starts from, unless it has an imported network's."""
+"""Folder of the default torrc files of runs, except for runs of an imported network."""
 
 COMMON = "common"
 FRAGMENTS: Mapping[str, tuple[str, ...]] = {
@@ -39,8 +39,8 @@ SOCKS_PORT = 9000
 """The port of clients' traffic generators, as in configs/tor/client.torrc."""
 
 Options = Mapping[str, Sequence[str]]
-"""Option in the spelling of its file -> the values of its lines. As in a torrc, "+" before the name
-adds lines to those of an earlier file, and "/" clears the option."""
+"""Option, spelt as in its file -> the values of its lines. As in a torrc, "+" before the name adds
+lines to those of an earlier file, and "/" clears the option."""
 
 ELSEWHERE = "it has a key of its own, "
 _OWN = "the harness gives every host its own"
@@ -61,9 +61,9 @@ RESERVED_OPTIONS = {
         "SocksPort": "only as SocksPort in tor.torrc.client",
     }.items()
 }
-"""Option of torrc in lower case (Tor ignores case) -> why tor.torrc cannot hold it."""
+"""Option of torrc in lower case (Tor ignores case) -> why tor.torrc cannot contain it."""
 
-# Runs cannot do without these, even if the experiment votes for a parameter that they override.
+# Runs need these options, even if they override a parameter that the experiment sets.
 INDISPENSABLE = frozenset({"assumereachable", "testingtornetwork"})
 
 SOURCES_OF_PARAMETERS = ("Tor's own default", "tor.consensus_params")
@@ -78,7 +78,7 @@ NAMES_OF_HOSTS = (
     *("address", "dirauthority", "dirserver", "nickname", "serverdnstestaddresses"),
     *("testingdirauthvoteexit", "testingdirauthvoteguard"),
 )
-"""Options in lower case that name hosts, which manifests leave out."""
+"""Options, in lower case, whose values name hosts. Manifests omit them."""
 
 
 @dataclass(frozen=True)
@@ -87,9 +87,9 @@ class Layer:
 
     Attributes:
         source: The place, for messages.
-        options: What it sets.
-        file: The file of Tor that holds it. Lists replace those of an earlier file.
-        is_replacing: Whether REPLACED_LISTS replace those of the layers below in the same file too.
+        options: The options that it sets.
+        file: The torrc file that contains it. Lists replace those of an earlier file.
+        is_replacing: Whether REPLACED_LISTS also replace those of lower layers in the same file.
     """
 
     source: str
@@ -100,14 +100,14 @@ class Layer:
 
 @dataclass(frozen=True)
 class Setting:
-    """An option as a host's Tor gets it.
+    """The effective setting of an option on a host.
 
     Attributes:
         name: Name of the option.
         values: Values of its lines.
         source: The layer that set it.
-        needed: If Tor ignores something because of it, the values to set so that it would not;
-            none if no such value is of use.
+        needed: If Tor ignores something because of it, the values with which it would not; empty if
+        there is none.
     """
 
     name: str
@@ -127,11 +127,11 @@ class HostOptions:
     Attributes:
         role: Its role.
         variant: The variant that it runs.
-        network: Layers of its file of defaults: ours, or an imported network's.
+        network: Layers of its file of defaults, which is ours or that of an imported network.
         experiment: Layers of the experiment, which come next.
         own: Layers of its own torrc and its command line, which come last.
-        has_defaults: Whether Tor's own defaults are below all layers. They may not be if files of
-            an imported network, which are not known yet, can set such an option.
+        has_defaults: Whether Tor's own defaults are below all layers. They are excluded if files of
+        an imported network, which are not known yet, may set such an option.
     """
 
     role: str
@@ -148,20 +148,20 @@ class HostOptions:
 
     @functools.cached_property
     def resolved(self) -> dict[str, Setting]:
-        """Return the options that the host's Tor gets, by their names in lower case."""
+        """Return the effective options of the host, by their names in lower case."""
         below = [OPTION_DEFAULTS_LAYER] if self.has_defaults else []
         return resolve_options([*below, *self.layers])
 
 
 def groups_of(role: str) -> tuple[str, ...]:
-    """Return the keys of `tor.torrc` whose options a host gets, the lowest first."""
+    """Return the keys of `tor.torrc` that apply to a role, the lowest first."""
     if role in ("client", "onion-service", "markov-client", "perf-client"):
         return ("all", "client")
     return ("all", "relay", "authority") if role == "authority" else ("all", "relay")
 
 
 def resolve_options(layers: Iterable[Layer]) -> dict[str, Setting]:
-    """Return what Tor ends up with if later layers win; keyed by the option in lower case."""
+    """Return the effective options if later layers win, by the option in lower case."""
     found: dict[str, Setting] = {}
     files: dict[str, str] = {}
     for layer in layers:
@@ -186,7 +186,7 @@ def resolve_options(layers: Iterable[Layer]) -> dict[str, Setting]:
 def experiment_layers(
     role: str, *, scheduler: Scheduler | None, variant: TorVariant, torrc: Torrc
 ) -> list[Layer]:
-    """Return what an experiment sets for hosts of a role, the lowest layer first.
+    """Return the layers that an experiment sets for hosts of a role, the lowest first.
 
     Below these are the defaults or an imported network's files; above are a host's own lines.
     """
@@ -236,7 +236,7 @@ def default_layers(role: str, defaults: Mapping[str, str]) -> list[Layer]:
 
 
 def parse_options(text: str) -> dict[str, tuple[str, ...]]:
-    """Return the options of a torrc that includes nothing."""
+    """Return the options of a torrc without include lines."""
     found: dict[str, tuple[str, ...]] = {}
     for line in text.splitlines():
         name, _, value = line.partition("#")[0].strip().partition(" ")
@@ -250,12 +250,12 @@ def keep_options(
     parameters: Iterable[str],
     known_options: Collection[str] | None = None,
 ) -> dict[str, str]:
-    """Return the default files without the options that a run has to do without.
+    """Return the default files without options that a run must not set.
 
     Args:
         defaults: Name of a file -> its text.
-        parameters: Consensus parameters that the experiment votes for. Left out are the options for
-            which Tor would not read them.
+        parameters: Consensus parameters that the experiment sets. Options that override them are
+        removed.
         known_options: The options that Tor knows, in lower case; None for all.
     """
     overriding_ones = {one.option.casefold() for name in parameters for one in overrides_of(name)}
@@ -275,9 +275,8 @@ def keep_options(
 def describe_settings(hosts: Iterable[HostOptions]) -> dict[str, dict[str, TorrcSetting]]:
     """Return kind of host -> option -> its setting, for a manifest.
 
-    A kind is a role, with the variant if several are in
-    use. What all hosts share is under `all`. What differs within a kind has the value "differs by
-    host".
+    A kind is a role, with the variant if several are in use. Settings that all hosts share are
+    under `all`. Settings that differ within a kind have the value "differs by host".
     """
     hosts = list(hosts)
     is_mixed = len({host.variant.name for host in hosts}) > 1

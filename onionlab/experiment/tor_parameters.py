@@ -1,8 +1,8 @@
-"""Consensus parameters and options that Tor reads, and what keeps it from reading them.
+"""Consensus parameters and options that Tor reads, and settings that keep it from reading them.
 
-Tor ignores a parameter if it does not know the name or if an option of torrc takes its place, and
-an option if another one switches off what it belongs to. It gives no error in these cases. The
-tables are in tor_0.4.9.yaml, with what their columns mean.
+Tor ignores a parameter if its name is unknown or a torrc option overrides it, and an option if
+another one disables its feature. It reports no error in these cases. The tables and the meanings of
+their columns are in tor_0.4.9.yaml.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ SOCKS_FLAGS = _casefolded(_TABLES["socks_flags"])
 
 @dataclass(frozen=True)
 class Override:
-    """A torrc option because of which Tor ignores others, or consensus parameters.
+    """A torrc option that makes Tor ignore other options or consensus parameters.
 
     Attributes:
-        names: Name or pattern of what Tor ignores, in lower case.
+        names: Name or pattern of the ignored options or parameters, in lower case.
         option: The torrc option.
         group: Hosts that would read it: authority, relay, client or all.
-        harmless: Values of the option with which Tor still reads it; "<N": numbers below N. "!"
-            precedes a value that does not suffice: another setting keeps Tor from reading it then.
+        harmless: Values of the option with which Tor still reads them; "<N": numbers below N. "!"
+        precedes a value that is not sufficient, because another setting is needed as well.
     """
 
     names: str
@@ -71,7 +71,7 @@ class Override:
 
     @property
     def remedies(self) -> tuple[str, ...]:
-        """The values of the option that a message proposes: those that suffice."""
+        """The values of the option that a message proposes, without those marked with "!"."""
         return tuple(one for one in self.harmless if not one.startswith("!"))
 
 
@@ -120,12 +120,12 @@ def _quantity(text: str) -> float:
 
 
 def overrides_of(parameter: str) -> Iterator[Override]:
-    """Yield the options that can take the place of a parameter."""
+    """Yield the options that can override a parameter."""
     return (one for one in OVERRIDES if one.concerns(parameter))
 
 
 def conditions_of(name: str) -> Iterator[Override]:
-    """Yield what can make Tor ignore an option of torrc or a parameter."""
+    """Yield the settings that can make Tor ignore a torrc option or a parameter."""
     own = name.casefold()
     return (one for one in CONDITIONS if one.concerns(name) and one.option.casefold() != own)
 

@@ -103,7 +103,7 @@ class TornetTime(Model):
         "none", alias="stop", description="end of the simulation; none: the network's own"
     )
     network_stop_s: Derived[float | None] = None
-    """None if the network is missing."""
+    """End of the networks' simulation; None if the network is missing."""
 
     @property
     def stop_s(self) -> float:
@@ -163,7 +163,7 @@ class TornetSettings(Model):
     def classes(self) -> dict[str, dict[str, Any]]:
         """Return the facts about each class of clients for the analysis. Markov clients are load.
 
-        Downloads of perf clients have one of several sizes, each with a timeout of its own.
+        Downloads of perf clients have one of several sizes, each with a different timeout.
         """
         share = self.traffic.markov_clients
         found = {}

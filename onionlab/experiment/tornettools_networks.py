@@ -44,7 +44,7 @@ def client_class(host: TornetHost) -> str | None:
 
 
 def describe_network(tornet: Tornet) -> NetworkFacts:
-    """Return the facts about a network that settings depend on."""
+    """Return the facts about a network on which settings depend."""
     classes = Counter(name for host in tornet.hosts.values() if (name := client_class(host)))
     return NetworkFacts(
         stop_s=tornet.stop_ms / 1000,
@@ -115,7 +115,7 @@ def write_first_experiment(root: Path, name: str, tornet: Tornet, seeds: int) ->
     Args:
         root: The working root.
         name: Name of the networks, and of the experiment.
-        tornet: Any of the networks, which are of one kind.
+        tornet: Any of the networks; all are of one kind.
         seeds: The number of networks.
 
     Returns:

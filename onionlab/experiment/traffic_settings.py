@@ -34,7 +34,7 @@ MODEL_KEYS = ("flow_model", "stream_model", "packet_model")
 
 
 class Pause(Model):
-    """How long a client waits between two streams: none, or one of uniform and choices."""
+    """The pause of a client between two streams: none, a uniform distribution, or choices."""
 
     uniform_s: OptionalTimeSpan = key(
         None,
@@ -93,7 +93,7 @@ class Pause(Model):
 
 
 class Start(Model):
-    """When the clients of a class begin."""
+    """The start times of a class's clients."""
 
     after_s: Time = key(
         "0 s",
@@ -106,7 +106,7 @@ class Start(Model):
 
 
 class TrafficClass(Model):
-    """One class of clients; each of them fetches one file after the other."""
+    """One class of clients. Each client fetches files in a loop."""
 
     count: Annotated[int, COUNT] = key(description="how many clients")
     request_bytes: Size | None = key(
@@ -169,7 +169,7 @@ class TrafficClass(Model):
 
     @property
     def is_load(self) -> bool:
-        """Return whether its clients are only load, so that times of their streams do not count."""
+        """Return whether the clients are background load, whose streams' times do not count."""
         return self.kind == MARKOV
 
     @property
@@ -182,7 +182,7 @@ RawOptions = dict[str, str | int | bool | None]
 
 
 class TgenOptions(Model):
-    """How TGen logs."""
+    """Options of TGen's log."""
 
     heartbeat_s: PositiveTime = key(
         "1 s", alias="heartbeat", description="interval of the log lines that have the goodput"
@@ -197,7 +197,7 @@ def _options(types: Mapping[str, OptionType]) -> BeforeValidator:
 
 
 class ShadowOptions(Model):
-    """Options of Shadow, passed on unchanged; see Shadow's configuration reference."""
+    """Options of Shadow, which are passed on unchanged; see Shadow's configuration reference."""
 
     general: Annotated[RawOptions, _options(shadow_options.GENERAL)] = key(
         {}, description="Shadow's `general` section"

@@ -25,7 +25,7 @@ ADDRESS = "127.0.0.1"
 GUARD = "guard"
 RELAYS = ("authority", GUARD, "middle", "exit")
 SEED = 1
-"""The keys' seed: anybody can compute them, and only programs of this machine connect."""
+"""The keys' seed. Anybody can compute the keys, but only programs of this machine can connect."""
 BOOTSTRAP_TIMEOUT_S = 180.0
 STOP_TIMEOUT_S = 15.0
 CIRCUIT_READY = "Bootstrapped 100%"

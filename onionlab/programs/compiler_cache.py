@@ -41,7 +41,8 @@ def cache_environment() -> dict[str, str]:
         "CCACHE_DEPEND": "1",
         # This is safe because our compiler options remove the folder's own path.
         "CCACHE_NOHASHDIR": "1",
-        # ccache cannot see the macros in precompiled headers; make recompiles those that change.
+        # ccache does not see macros in precompiled headers. make recompiles files if such a header
+        # changes.
         "CCACHE_SLOPPINESS": "pch_defines,time_macros",
     } | chosen
 

@@ -1,1 +1,1 @@
-"""Questions that need many runs: more networks, two engines, a nightly, a paper's figures."""
+"""Commands that need many runs: adding networks, comparing engines, nightlies, and papers."""

@@ -44,7 +44,7 @@ class InterimResult:
         return [
             judgement
             for judgement in self.judged
-            # A verdict without p-value lacks a value in some run, which more networks cannot add.
+            # A verdict has no p-value if a run lacks the value. More networks cannot change that.
             if not judgement.verdict.settled and judgement.verdict.p_different is not None
         ]
 
@@ -83,7 +83,8 @@ def auto_seeds(
         study = load_study(plan.study)
         _require_comparison(study)
         if size < budget and size <= _seen(study):
-            # An earlier plan has looked at these networks, and the error rate is spent.
+            # An earlier plan has looked at these networks, so their part of the error rate is
+            # spent.
             continue
         make_runs(root, [plan], jobs=jobs, executor=executor)
         results = interim_results(study, read_statistics(study, plan.store))

@@ -77,7 +77,7 @@ def compare_engines(
 
 
 def engine_study(studies: Mapping[str, Study]) -> Study:
-    """Return one study from the studies of the engines: engines in the place of variants."""
+    """Return one study from the engines' studies, with engines in place of variants."""
     first = next(iter(studies.values()))
     labels = {variant.name: variant.label for variant in first.variants}
     return Study(
@@ -103,7 +103,7 @@ def engine_study(studies: Mapping[str, Study]) -> Study:
 
 
 def variant_study(studies: Mapping[str, Study]) -> Study:
-    """Return one study from the studies of the engines: a level for each engine."""
+    """Return one study from the engines' studies, with a level for each engine."""
     first = next(iter(studies.values()))
     engines = {engine: engine for engine in studies}
     return Study(

@@ -5,8 +5,8 @@
     results/nightly/                                 the last night's summary.md, .html, junit.xml
 
 The key is a hash of everything that must be equal in a night and its baseline: engine and version,
-network, load, times, and the definitions of metrics. Tor and this project may change: nights are
-there to detect the effects.
+network, load, times, and the definitions of metrics. Tor and this project may change, since nightly
+runs exist to detect the effects.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from onionlab.runs.workflow.executor import Executor
 
 LOG = logging.getLogger(__name__)
 REFERENCE_SEED = 1
-"""The network whose files are part of the key, whichever networks a night has."""
+"""The network whose files are part of the key, independent of the networks that run."""
 
 CHANGES = ("tor", "project")
 """Aspects that may have changed since the baseline."""
@@ -93,10 +93,10 @@ def run_nightly(
     Args:
         root: The checkout.
         nightly: The list.
-        overrides: What to change in every entry: engine, tools, networks, repeats.
+        overrides: Settings that replace those of every entry: engine, tools, networks, repeats.
         state: The folder of baselines and history.
         update_baseline: Make this night's runs the baseline.
-        jobs: Simulations at a time.
+        jobs: Number of concurrent simulations.
         executor: Makes the runs on a cluster.
         baseline_command: The command that makes this night's runs the baseline, for hints.
 
@@ -143,7 +143,7 @@ def _measure_night(
         new_rows = history_rows(night, name, item.key, runs, _verdicts(comparison, runs))
         before = last_records(history, name, item.key)
         now = {(row["level"], row["variant"]): row["records"] for row in new_rows}
-        # Without a baseline, a comparison of the runs with themselves shows what the endpoints are.
+        # Without a baseline, the runs are compared with themselves, which shows the endpoints.
         judged = comparison or compare_sets(runs, runs, CHANGES, nightly.level_per_experiment)
         results.append(NightResult(name, comparison, bool(now) and before == now, judged))
         rows += new_rows
@@ -174,7 +174,7 @@ def _measure_night(
 
 
 def utc_now() -> datetime:
-    """Return the present time."""
+    """Return the current time."""
     return datetime.now(UTC)
 
 
@@ -193,7 +193,7 @@ def entry_request(entry: NightlyEntry, overrides: Request) -> Request:
 
 
 def prepare_entry(root: Path, entry: NightlyEntry, overrides: Request) -> PreparedEntry:
-    """Plan one entry. Raises UserError for everything that can be known before a run."""
+    """Plan one entry. Raises UserError for each problem that can be found before a run."""
     request = entry_request(entry, overrides)
     plan = make_plan(root, request, out=root / "results" / "nightly" / entry.name)
     return PreparedEntry(entry, plan, baseline_key(open_run_builder(root, request)))
@@ -244,7 +244,7 @@ def _read_baseline(state: Path, item: PreparedEntry, baseline_command: str) -> R
         baseline = read_run_set(path)
         planned = {(run.level, run.variant) for run in item.plan.runs}
         known = {(run.level, run.variant) for run in baseline.runs}
-        # These have to be equal because the name of the file contains the key.
+        # These must be equal, because the key is part of the file's name.
         if (
             baseline.records_format != RECORDS_FORMAT
             or not planned <= known

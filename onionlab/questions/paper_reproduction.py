@@ -34,7 +34,7 @@ _LIBRARIES = ("matplotlib", "numpy", "scipy")
 
 @dataclass(frozen=True)
 class PaperReproduction:
-    """The files that were written, and why runs are missing, if a run failed."""
+    """The written files, and the reason if runs are missing because one failed."""
 
     paths: paper.PaperResult
     failure: UserError | None = None
@@ -52,16 +52,16 @@ def reproduce_paper(
 ) -> PaperReproduction:
     """Make the missing runs, and the figures and answers from the runs in the store.
 
-    A run that fails is missing in figures and tables. Those that do not need it are made.
+    A failed run is missing in figures and tables; all others are made.
 
     Args:
         root: The checkout.
         claims: A file of claims, by name or path.
-        request: What to change in every experiment.
-        jobs: Simulations at a time.
-        run: Make missing runs. Otherwise nothing is built either.
+        request: Settings that replace those of every experiment.
+        jobs: Number of concurrent simulations.
+        run: Make missing runs. If False, nothing is built either.
         executor: Makes the runs on a cluster.
-        compare_with: Packs of other runs, whose answers are shown too.
+        compare_with: Packs of other runs, whose answers are shown as well.
 
     Raises:
         UserError: Claims or experiments are wrong, a tool is missing, or there is no run at all.
@@ -93,7 +93,7 @@ def reproduce_paper(
 def reproduce_from_packs(
     root: Path, claims: str, packs: Sequence[Path], compare_with: Sequence[Path] = ()
 ) -> PaperReproduction:
-    """Make the figures and answers from the runs of packs, which needs no build and no engine.
+    """Make the figures and answers from packs, without any build or engine.
 
     Raises:
         UserError: The claims are wrong, a pack is damaged, no pack has an experiment, or two packs
@@ -116,8 +116,8 @@ def _results_folder(root: Path, claims: ClaimSet) -> Path:
 def _plan_without_building(root: Path, request: Request, *, out: Path) -> Plan:
     """Return a plan for finished builds. If a build is missing, return the last plan in ``out``.
 
-    A run's name depends on its programs. Without them it is known only if the same was planned
-    before.
+    A run's name depends on its programs. Without these, only an earlier plan of the same request
+    contains it.
 
     Raises:
         UserError: The experiment is wrong, or there are neither its programs nor such a plan.
@@ -133,7 +133,7 @@ def _plan_without_building(root: Path, request: Request, *, out: Path) -> Plan:
         except UserError:
             pass
         else:
-            # The paths of the engine do not matter.
+            # The paths of the engine's programs are irrelevant.
             if replace(last.request, shadow=request.shadow, tgen=request.tgen) == request:
                 LOG.info("%s: its programs are not built; these are the runs last planned", name)
                 return last

@@ -72,7 +72,7 @@ class _Reference:
 
     @property
     def runs(self) -> tuple[Path, str, str]:
-        """A value that is equal for two names of the same runs."""
+        """A value that is equal for two references to the same runs."""
         return self.folder, self.experiment if self.is_packed else "", self.variant
 
 
@@ -95,7 +95,7 @@ def open_pair(root: Path, a: str, b: str) -> tuple[RunSet, RunSet]:
         if first is None and second is None:
             raise UserError(f"neither {a} nor {b} names an experiment", HOW_TO_NAME)
         one, other = first or _in_checkout(a, second), second or _in_checkout(b, first)
-        # A variant of one side applies to both, unless both are of the same folder.
+        # The variant of one side applies to both, unless both refer to the same folder.
         if one.folder != other.folder:
             one = replace(one, variant=one.variant or other.variant)
             other = replace(other, variant=other.variant or one.variant)
@@ -189,7 +189,7 @@ def _find_store(folder: Path) -> Path:
     """Return the run store that a results folder's plan names, or that is next to the folder."""
     candidates = []
     plan = folder / files.PLAN
-    # The plan may have a format that this version does not support.
+    # Another version may have written the plan in an unsupported format.
     with contextlib.suppress(AnalysisError, KeyError, TypeError):
         candidates.append(store_of(plan, read_json(plan)["store"]))
     candidates += [parent / "runs" for parent in folder.parents]
@@ -249,7 +249,7 @@ def load_run_set(study: Study, store: Path, *, name: str) -> RunSet:
 
 
 def _torrc_texts(runs: Iterable[SetRun], store: Path) -> dict[str, str]:
-    """Return the torrc files of runs by their SHA-256, as far as they exist. Packs have none."""
+    """Return the existing torrc files of runs by their SHA-256. Packs have none."""
     wanted = {
         sha256: store / run.run_id / file
         for run in runs

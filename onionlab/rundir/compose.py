@@ -321,8 +321,8 @@ def _processes(
 ) -> tuple[Process, ...]:
     """Return the processes of a host.
 
-    tor: its Tor, None for a server; seed: the network's, which the relays' starts depend on;
-    own_seed: the run's.
+    tor: its Tor binary, None for a server; seed: the network's seed, on which relays' start times
+    depend; own_seed: the run's seed.
     """
     if tor is None:
         return traffic.server_processes(settings, host, own_seed)
@@ -397,7 +397,7 @@ def _deployed_hosts(settings: Settings, network: Network, seed: int) -> set[str]
     """Return the hosts that run the variant.
 
     Each relay has a fixed rank, so the relays of a smaller fraction are a subset of those of a
-    larger one. Raises UserError if a fraction is less than one relay.
+    larger one. Raises UserError if a fraction is smaller than one relay.
     """
     deployment = settings.tor.deployment
     if deployment.where == "all":

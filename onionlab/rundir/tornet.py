@@ -343,7 +343,7 @@ def _processes(settings: TornetSettings, host: TornetHost, tor: str | None) -> t
 
 
 def _roles(settings: TornetSettings, hosts: Mapping[str, TornetHost]) -> HostRoles:
-    """Return the roles of all hosts, for the analysis."""
+    """Return the roles of all hosts for the analysis."""
     wanted = settings.network.oniontrace != "none"
     return HostRoles(
         hosts={

@@ -56,8 +56,8 @@ class TorrcFiles:
     ) -> None:
         """Generate the shared files.
 
-        keys: of relays and authorities, by host; variants: all that are in use; defaults: name of
-        a file of configs/tor -> its text, with only the options that the run can have.
+        keys: those of relays and authorities, by host; variants: all variants in use; defaults:
+        name of a file of configs/tor -> its text, with only the options that the run can have.
         """
         self._tor = tor
         self._defaults = defaults

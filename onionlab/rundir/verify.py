@@ -234,7 +234,7 @@ def _last_lines(path: Path) -> list[bytes]:
 
 @dataclass(frozen=True)
 class ProofDeadlines:
-    """The simulated second by which at least one of several hosts has to have logged their proof.
+    """The simulated second by which one of several hosts must have logged their proof.
 
     every_relay_s: for proofs that relays log when they open channels, which every relay does;
     an_exit_s: for proofs that only exits of streams log.

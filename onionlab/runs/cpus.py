@@ -1,4 +1,4 @@
-"""CPUs that one simulation has for itself, also against other users and checkouts of the machine.
+"""Reserve CPUs for one simulation, also against other users and checkouts of the machine.
 
 Simulations pin their threads, so two of them on one CPU would each run at half speed. Each run
 therefore locks the CPUs that it uses. The lock files say which process holds them.
@@ -29,13 +29,14 @@ RETRY_INTERVAL_S = 1.0
 CREATION_TIMEOUT_S = 1.0
 CPU_SAMPLE_S = 0.25
 BUSY_PERCENT = 50.0
-"""Load of a CPU that a program without these locks uses, such as a Shadow started by hand."""
+"""Load above which a CPU counts as busy with a program without these locks, such as a Shadow that
+was started by hand."""
 MAX_PURPOSE_LENGTH = 200
 
 
 @dataclass(frozen=True)
 class LockOwner:
-    """The process that holds the lock of a CPU. purpose: the run for which it does."""
+    """The process that holds the lock of a CPU. purpose: the run for which it holds the lock."""
 
     cpu: int
     pid: int
@@ -77,11 +78,11 @@ def reserve_cpus(
     """Lock CPUs, bind this process and its future children to them, and yield their numbers.
 
     Args:
-        count: How many CPUs. If this process may use fewer, it gets all of them.
-        purpose: Shown to those who wait for these CPUs.
+        count: Number of CPUs. If this process may use fewer, it gets all of those.
+        purpose: Text that processes show while they wait for these CPUs.
         on_wait: Called once if too few CPUs are free.
-        allocated: Whether a cluster has allocated the CPUs of this process. If it may use no
-            others, they need no lock.
+        allocated: Whether a cluster has allocated the CPUs of this process. They need no locks if
+        it cannot use any others.
 
     Raises:
         UserError: A lock file cannot be opened.
@@ -93,8 +94,8 @@ def reserve_cpus(
         return
     folder, say_once = lock_folder(), functools.cache(on_wait)
     with contextlib.ExitStack() as locks:
-        # Processes wait in the order of arrival. Otherwise a newcomer could take a CPU that falls
-        # free before those that wait for it, and one experiment could starve another.
+        # Processes wait in the order of arrival. Otherwise a newcomer could take a freed CPU before
+        # the waiting processes, and one experiment could starve another.
         with file_lock(folder / _queue_name(allowed), say_once, open_file=_open_shared):
             while not (cpus := _try_reserve(folder, allowed, count, purpose, locks)):
                 say_once()
@@ -118,10 +119,10 @@ def _lock_file(folder: Path, cpu: int) -> Path:
 
 
 def _queue_name(allowed: list[int]) -> str:
-    """Return the name of the queue of those who may use the same CPUs.
+    """Return the name of the queue of processes that may use the same CPUs.
 
-    With one queue for all, a process that may use one CPU (taskset, a batch job) would block those
-    whose CPUs are free.
+    With a common queue, a process that may use only one CPU (taskset, a batch job) would block
+    processes whose CPUs are free.
     """
     return f"onionlab-cpus-{hashlib.sha256(repr(allowed).encode()).hexdigest()[:12]}"
 
@@ -129,7 +130,7 @@ def _queue_name(allowed: list[int]) -> str:
 def _try_reserve(
     folder: Path, allowed: list[int], count: int, purpose: str, locks: contextlib.ExitStack
 ) -> list[int]:
-    """Lock `count` CPUs, or none: two processes with half of theirs would wait forever."""
+    """Lock `count` CPUs or none: two processes that each hold half of theirs would wait forever."""
     cpus: list[int] = []
     with contextlib.ExitStack() as taken:
         for cpu in _idle_first(allowed) if count < len(allowed) else allowed:
@@ -180,7 +181,7 @@ def _open_or_create(path: Path) -> int:
         descriptor = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o666)
         os.fchmod(descriptor, 0o666)  # The umask may have removed permissions.
     facts = os.fstat(descriptor)
-    # It is written to, and must not be another name of a user's file.
+    # The file is written to, so it must not be a hard link to a user's file.
     if not stat.S_ISREG(facts.st_mode) or facts.st_nlink > 1:
         os.close(descriptor)
         raise _unusable(path, "it is not an ordinary file with one name")

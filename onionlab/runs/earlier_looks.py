@@ -1,4 +1,4 @@
-"""Record looks at the same runs under earlier plans: with fewer networks, or a smaller budget.
+"""Record interim looks at the same runs under earlier plans with fewer networks or smaller budgets.
 
 Adding networks until a verdict appears means looking at the same data repeatedly. study.json
 therefore lists all looks, and the next plan of the same runs continues the list.
@@ -24,7 +24,7 @@ def with_earlier_looks(
         study: study.json of the earlier plan. It may be missing.
         store: The store of the runs.
         runs: Runs of the new plan.
-        looks: Looks of the new plan alone. None means one look at all runs.
+        looks: Looks of the new plan only. None means one look at all runs.
 
     Returns:
         None for one look at runs that were not looked at before.
@@ -75,7 +75,7 @@ def _continues(past: PlannedLooks, own: PlannedLooks, growing: bool) -> bool:
 
 
 def _list_looks(study: Study, store: Store) -> list[PlannedLooks]:
-    """Return all plans that a study lists, and last its own if its runs are finished."""
+    """Return all plans that a study lists, followed by its own plan if its runs are finished."""
     found = [] if study.looks is None else list(study.looks.earlier)
     if all(store.is_finished(run.run_id) for run in study.runs):
         if study.looks is not None:

@@ -12,7 +12,7 @@ from onionlab.runs.earlier_looks import looks_together, replicates_in
 
 
 def part_of_study(study: Study, seeds: Iterable[int]) -> Study:
-    """Return the study of only these networks, which `add_study` can merge with others."""
+    """Return the study restricted to these networks. `add_study` can merge it with others."""
     kept = sorted(set(seeds) & set(study.asked["seeds"]))
     return study.model_copy(
         update={
@@ -34,7 +34,7 @@ def add_study(target: Path, source: Path, pack: Path) -> None:
     """Add the networks and runs of one study.json to another one.
 
     Args:
-        target: The file that is changed. It may be missing.
+        target: The file to change. It may be missing.
         source: The study to add.
         pack: The pack that contains it, for messages.
 

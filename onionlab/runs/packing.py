@@ -4,7 +4,7 @@ A pack is a tar archive, compressed with xz. Its first member, ``index.json``, h
 each other member: ``studies/<experiment>.json`` and the files of each run, ``<run id>/<path>``.
 The same runs of the same studies give the same bytes.
 
-A published pack has only what figures and claims read of each run (`formats.published`).
+A published pack has only the data that figures and claims need (`formats.published`).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from onionlab.runs.store import Store
 
 LOG = logging.getLogger(__name__)
 SCRATCH = ".unpacking-"
-"""Beginning of the names of the folders in which packs are unpacked."""
+"""Prefix of the names of the folders in which packs are unpacked."""
 
 _NAME = re.compile(r"[0-9a-f]{16}(/[^/]+){1,15}|studies/[A-Za-z0-9][A-Za-z0-9._-]*\.json")
 """Name of a file of a run or of a study. The names of a run's files have up to seven parts."""
@@ -51,19 +51,20 @@ MAX_PART_BYTES = 255
 """Maximum size of a file's own name on Linux."""
 
 MAX_INDEX_BYTES = 2**27
-"""Maximum size of index.json, which has some 100 bytes for each member. It can also be a quarter of
-the limit of its pack at most, because JSON needs up to twenty times its size in memory."""
+"""Maximum size of index.json, which has about 100 bytes per member. It is also limited to a quarter
+of the pack's own limit, because JSON needs up to twenty times its size in memory."""
 
 MAX_HEADER_BYTES = 2**16
 """Maximum size of an extended header, which holds a name that is too long for tar's own header."""
 
 MAX_SHOWN_NAME = 100
 MAX_SHOWN_LENGTH = 300
-"""Length at which a message about a damaged pack is cut: it may contain a name of any length."""
+"""Length at which a message about a damaged pack is cut, because it may contain a very long
+name."""
 
 _DAMAGE = (
     *(tarfile.TarError, ValueError, RecursionError, AnalysisError),
-    # A folder of the pack has the name of a file.
+    # A file of the pack has the name of a folder, or a folder that of a file.
     *(FileExistsError, IsADirectoryError, NotADirectoryError),
 )
 """Errors that a damaged pack causes. Other errors of the system, such as a full disk, are not due
@@ -71,8 +72,8 @@ to the pack."""
 
 
 Outcome = Literal["new", "same", "different"]
-"""What `unpack` did with a run: it added the run to the store, or the store had it already, with
-the same records or with different ones, which it keeps."""
+"""Result of `unpack` for a run: it was added to the store, or the store already has it with the
+same records, or with different ones, which the store keeps."""
 
 
 def pack(
@@ -91,9 +92,9 @@ def pack(
         run_ids: The runs. Those that are not finished are left out.
         out: The file to write.
         studies: The studies that have some of the runs.
-        logs: Include all files of each run. Otherwise a pack has the manifest, the descriptions and
-            the records, which are all that reports, figures and comparisons read.
-        published: Include only what figures and claims read. Not with ``logs``.
+        logs: Include all files of each run. Otherwise a pack has only the manifest, the
+        descriptions and the records, which suffice for reports, figures and comparisons.
+        published: Include only the data for figures and claims. Excludes ``logs``.
 
     Returns:
         The number of runs in the file.
@@ -115,8 +116,8 @@ def pack(
             paths = [path for run_id in finished for path in _run_files(store.run(run_id), logs)]
         files = [(path.relative_to(store.directory).as_posix(), path) for path in paths]
         files += [(path.relative_to(scratch).as_posix(), path) for path in _files(scratch)]
-        # Manifests are first, because no file may be older than the manifest that it is made from.
-        # Files of one name are similar, and compress best next to each other.
+        # Manifests come first, because a file must not be older than the manifest from which make
+        # extracts it. Files with the same name are similar and compress best next to each other.
         files.sort(key=lambda file: (file[1].name != MANIFEST, file[1].name, file[0]))
         _write_archive(out, dict(files), published=published)
     for run_id in finished:
@@ -149,7 +150,7 @@ def _publish(store: Store, run_ids: Sequence[str], studies: Sequence[Study], out
             publish(store.run(run_id) / RECORDS, levels[run_id], out / run_id / RECORDS)
         except AnalysisError as error:
             raise UserError(f"{run_id} cannot be published: {error.message}", error.hint) from error
-        # Without logs, their sizes are of no use.
+        # Without logs, the list of their sizes is useless.
         manifest = read_manifest(store.manifest(run_id)).model_copy(update={"log_bytes": {}})
         write_manifest(out / run_id / MANIFEST, manifest)
 
@@ -165,7 +166,7 @@ def _write_archive(out: Path, members: Mapping[str, Path], *, published: bool) -
 
 
 def _add(archive: tarfile.TarFile, name: str, size_bytes: int, content: BinaryIO) -> None:
-    # Owner and time of change are left out, so that the same files give the same bytes.
+    # Owner and modification time are omitted, so that the same files give the same bytes.
     member = tarfile.TarInfo(name)
     member.size = size_bytes
     archive.addfile(member, content)
@@ -175,11 +176,11 @@ def unpack(store: Store, file: Path) -> list[tuple[str, Outcome]]:
     """Add the runs of a pack to the store, each completely or not at all.
 
     A run's name is the hash of everything that determines it, so a run from a pack replaces one
-    that this checkout would make. Nothing is added if a run lacks anything that is read of it
-    (`require_whole`). A run in the store that lacks something is replaced.
+    that this checkout would make. Nothing is added if a run is incomplete (`require_whole`). An
+    incomplete run in the store is replaced.
 
     Returns:
-        The name of each run, and what was done with it.
+        The result for each run, by its name.
 
     Raises:
         UserError: As `open_pack`; or it is a published pack.
@@ -199,13 +200,13 @@ def unpack(store: Store, file: Path) -> list[tuple[str, Outcome]]:
 def open_pack(file: Path, parent: Path) -> Iterator[Path]:
     """Unpack a pack into a temporary folder in ``parent``, and yield that folder.
 
-    Each file has the SHA-256 of the index, each manifest describes the run that it belongs to, and
-    each run has all that is read of it (`require_whole`, `require_published`). Folders that killed
-    commands left in ``parent`` are removed.
+    All files match the SHA-256 in the index, manifests match their runs, and runs are complete
+    (`require_whole`, `require_published`). Folders that killed commands left in ``parent`` are
+    removed.
 
     Raises:
-        UserError: The file is missing, is not a pack, is damaged, lacks a part of a run, or holds
-            more than ``max_content_bytes``. Or the block finds that a file of the pack is damaged.
+        UserError: The file is missing, damaged, not a pack, lacks a part of a run, or exceeds
+        ``max_content_bytes``; or the block finds a damaged file.
     """
     if not is_file(file):
         raise UserError(f"there is no {file}")
@@ -260,7 +261,7 @@ def open_packs(files: Sequence[Path], parent: Path) -> Iterator[Path]:
 def _merge(merged: Path, folder: Path, file: Path, sources: dict[Path, Path]) -> None:
     """Move the runs and studies of an unpacked pack into the folder of the first one.
 
-    sources: Gets the pack of each path that is moved.
+    sources: Receives the pack of each moved path.
     """
     for run in _runs(folder):
         target = merged / run.name
@@ -291,7 +292,7 @@ def _has_runs(study: Path, folder: Path) -> bool:
 class _Member(tarfile.TarInfo):
     """The header of a regular file in an archive.
 
-    tarfile reads other headers into memory at any size, and follows links.
+    tarfile would read other headers of any size into memory, and follow links.
     """
 
     @classmethod
@@ -347,7 +348,7 @@ def _extract(file: Path, folder: Path) -> None:
                     f"{member.name!r} is unexpected: {PACK_INDEX}, the first member, lists each "
                     "other one once"
                 )
-            # An extended header can change the size, and make the file sparse.
+            # An extended header can change the size and make the file sparse.
             if member.size < 0 or member.issparse():
                 raise ValueError(f"{member.name!r} is not a file of a run")
             total_bytes += tarfile.BLOCKSIZE + member.size

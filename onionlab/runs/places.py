@@ -1,4 +1,4 @@
-"""Check before the work that its output can be written."""
+"""Check, before starting the work, that its output can be written."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PROBE_BYTES = 2**20
 
 
 def require_room(folder: Path, hint: str = "free some space there") -> None:
-    """Raise UserError if a temporary file of 1 MiB cannot be written into a folder."""
+    """Raise UserError unless a temporary file of 1 MiB can be written into a folder."""
     try:
         with tempfile.TemporaryFile(dir=folder, buffering=0) as probe:
             os.posix_fallocate(probe.fileno(), 0, PROBE_BYTES)
@@ -21,7 +21,7 @@ def require_room(folder: Path, hint: str = "free some space there") -> None:
 
 
 def require_writable(folder: Path, hint: str = "name another place") -> None:
-    """Raise UserError if no file can be written into a folder, or if it cannot be created."""
+    """Raise UserError unless files can be written into a folder, which is created if missing."""
     existing = next(place for place in (folder, *folder.absolute().parents) if place.exists())
     if not existing.is_dir():
         raise UserError(f"{existing} is not a folder", "name another place")

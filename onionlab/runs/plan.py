@@ -46,12 +46,12 @@ from onionlab.runs.study_file import build_study
 
 LOG = logging.getLogger(__name__)
 MIN_CONCURRENT_RUNS = 6
-"""Number of runs from which on a second process composes them faster than it starts."""
+"""Minimum number of runs for which starting a second process to compose them saves time."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """All runs of an experiment, and where results go."""
+    """All runs of an experiment, and the paths of its results."""
 
     request: Request
     runs: tuple[PlannedRun, ...]
@@ -118,15 +118,15 @@ def make_plan(
     Args:
         root: The checkout.
         request: The experiment and its overrides.
-        out: Where the files go. By default `results/<name>`.
-        looks: How often the results were looked at under this plan, if networks are added until
-            they suffice. Looks of an earlier plan of the same runs are added.
+        out: The folder of the files. By default `results/<name>`.
+        looks: The interim looks under this plan, if networks are added step by step. Looks of an
+        earlier plan of the same runs are added.
 
     Raises:
-        UserError: Anything is wrong that can be known before a run starts.
+        UserError: An error that can be found before a run starts.
     """
     for place in (root / "runs", out or root / "results"):
-        # Before programs are built, which may take minutes.
+        # This check precedes the building of programs, which may take minutes.
         require_writable(place, "let it be written, or use a checkout of your own")
     builder = open_run_builder(root, request)
     experiment = builder.experiment
@@ -177,7 +177,7 @@ def _name_runs(builder: RunBuilder, request: Request) -> list[PlannedRun]:
     """Return all runs of an experiment, by seed, repeat, level and variant."""
     seeds = builder.experiment.seeds
     processes = min(len(seeds), len(os.sched_getaffinity(0)))
-    # Drawing a seed's keys takes seconds.
+    # Generating a seed's keys takes seconds.
     is_slow = sum(not builder.is_drawn(seed) for seed in seeds) > 1
     runs = len(builder.experiment.replicates) * len(builder.experiment.levels)
     if processes == 1 or not (is_slow or runs * len(builder.selected) >= MIN_CONCURRENT_RUNS):
@@ -205,22 +205,23 @@ def _name_runs_of_seed(builder: RunBuilder, seed: int) -> list[PlannedRun]:
 def _name_concurrently(
     root: Path, request: Request, seeds: Sequence[int], processes: int
 ) -> list[list[PlannedRun]]:
-    """Name the runs of each seed in other processes, which end with this one and with its work.
+    """Name the runs of each seed in other processes, which end with this one or with the work.
 
     Raises:
         UserError: One of them was killed.
     """
     # Starting the resource tracker would unblock SIGINT in Python 3.11.
     resource_tracker.ensure_running()
-    # This process may have threads, so it is not forked.
+    # fork() is not used because this process may have threads.
     context = get_context("spawn")
     with ProcessPoolExecutor(processes, context, _open_builder, (root, request)) as pool:
         try:
-            # The processes inherit the mask: a terminal sends Ctrl-C to all of them, and each would
+            # The processes inherit the mask. A terminal sends Ctrl-C to all of them, and each would
             # print a traceback.
             with interrupts_deferred():
                 mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-                # Not `map`, which cancels results: Python 3.11 fails with these at the end.
+                # `map` is not used, because it cancels results, with which Python 3.11 can fail at
+                # the end.
                 results = [pool.submit(_name_with_opened_builder, seed) for seed in seeds]
                 signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             return [result.result() for result in results]
@@ -236,7 +237,7 @@ def _name_concurrently(
 
 
 _builder: RunBuilder | None = None
-"""The run builder of a process that names runs for another one."""
+"""The run builder of a process that names runs for another process."""
 
 
 def _open_builder(root: Path, request: Request) -> None:

@@ -29,7 +29,7 @@ def host_facts() -> Mapping[str, Any]:
 def current_commit() -> str:
     """Return the commit of the code, with "-dirty" if files differ from it; "" outside of git."""
     command = ["git", "-C", str(code_root()), "describe", "--always", "--abbrev=40", "--dirty"]
-    command += ["--exclude=*"]  # no tags
+    command += ["--exclude=*"]  # ignores tags
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
     except (OSError, subprocess.SubprocessError):

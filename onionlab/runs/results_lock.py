@@ -1,7 +1,7 @@
-"""The lock of a results folder, by which jobs notice that the command that started them has ended.
+"""The lock of a results folder, with which jobs detect that their command has ended.
 
-A command holds the lock while its runs are made. Each of its jobs checks the lock every second. If
-the lock is free, the command has ended, for whatever reason, and the job ends too.
+A command holds the lock while its runs are made. Each job checks the lock every second. A free lock
+means that the command has ended for any reason, so the job ends as well.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from onionlab.locks import file_lock, is_locked
 
 LOG = logging.getLogger(__name__)
 TIMEOUT_S = 5.0
-"""A job that checks the lock holds it for an instant."""
+"""Timeout for the lock. A job that checks the lock holds it only for an instant."""
 CHECK_INTERVAL_S = 1.0
 
 
@@ -36,7 +36,7 @@ def results_lock(out: Path) -> Iterator[None]:
 
 
 def in_use_error(out: Path) -> UserError:
-    """Return the error of a command that finds another one at work in a results folder."""
+    """Return the error for a results folder that another command uses."""
     return UserError(
         f"{out} is in use: another command is making this experiment", "wait for it, or end it"
     )
@@ -49,7 +49,7 @@ def is_in_use(out: Path) -> bool:
 
 @contextlib.contextmanager
 def exit_with_command(out: Path) -> Iterator[None]:
-    """End this process, as SIGTERM does, if its parent or the command that locked ``out`` ends."""
+    """End this process like SIGTERM if its parent, or the command that locked ``out``, ends."""
     parent = os.getppid()
     stop = _terminate_when(lambda: os.getppid() != parent or not is_in_use(out))
     try:
@@ -59,7 +59,7 @@ def exit_with_command(out: Path) -> Iterator[None]:
 
 
 def exit_with_parent() -> None:
-    """End this process, as SIGTERM does, if its parent ends or is killed."""
+    """End this process like SIGTERM if its parent ends or is killed."""
     parent = os.getppid()
     _terminate_when(lambda: os.getppid() != parent)
 

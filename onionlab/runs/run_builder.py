@@ -37,7 +37,7 @@ from onionlab.tornet.keeping import load_tornet
 from onionlab.yamlfile.units import nearest, show
 
 DEFAULT_CC_ALG = 2
-"""Vegas, which Tor 0.4.9 uses if the consensus has no parameter cc_alg."""
+"""Vegas, the algorithm of Tor 0.4.9 if the consensus has no parameter cc_alg."""
 
 
 def _describe_tor(tor: BuiltTor) -> str:
@@ -49,8 +49,8 @@ class RunBuilder(ABC):
 
     Attributes:
         variants: All variants of the checkout, by name.
-        selected: Those that were requested.
-        needed: Those, and the baseline.
+        selected: The requested variants.
+        needed: The requested variants and the baseline.
         programs: The programs of the runs, by the base name of the executable.
     """
 
@@ -95,8 +95,9 @@ class RunBuilder(ABC):
     def _require_known_options(self) -> None:
         """Raise UserError for an option or a parameter that a Tor does not know.
 
-        Tor exits at its start because of the option and ignores the parameter. A parameter of 0
-        switches off what the Tor does not have. Experiments without Tor have neither.
+        Tor exits when it starts with an unknown option, and ignores an unknown parameter.
+        Parameters of 0 are accepted, because they only disable a feature. Experiments without Tor
+        have neither.
         """
         if not self._tors:
             return
@@ -121,7 +122,7 @@ class RunBuilder(ABC):
                 for place, option in options
                 if option.casefold() not in known
             ]
-        # Levels may differ in a value: one that is not 0 suffices.
+        # Levels may have different values. One that is not 0 is sufficient.
         voted = {
             name: value
             for tor in levels
@@ -144,7 +145,7 @@ class RunBuilder(ABC):
 
     @abstractmethod
     def build(self) -> Mapping[str, BuiltProgram]:
-        """Build the missing programs of the runs. The engine builds its own at the same time."""
+        """Build the missing programs of the runs, while the engine builds its own."""
 
     def settings(self, level: str) -> Any:
         """Return one level's settings."""
@@ -159,11 +160,11 @@ class RunBuilder(ABC):
         return {}
 
     def network_facts(self, level: str, seed: int) -> dict[str, RoleCapacity]:
-        """Return how the capacity of each role's relays is divided in a network, if it is known."""
+        """Return the division of each role's capacity in a network, if it is known."""
         return {}
 
     def is_drawn(self, seed: int) -> bool:
-        """Return whether a seed's runs can be composed without drawing keys, which is slow."""
+        """Return whether a seed's keys exist, so that its runs can be composed quickly."""
         return True
 
     @abstractmethod
@@ -185,8 +186,8 @@ class RunBuilder(ABC):
     def watch(self, hosts: Path, level: str, run: RunDirectory) -> Callable[[float], None]:
         """Return a function that checks the logs below `hosts` during a run.
 
-        It gets the simulated second. It raises RunRefusedError as soon as the run cannot count any
-        more.
+        The function gets the simulated second. It raises RunRefusedError as soon as the run can no
+        longer count.
         """
         return lambda simulated_s: None
 
@@ -216,8 +217,8 @@ class TorRunBuilder(RunBuilder):
     def proof_deadlines(self, level: str) -> ProofDeadlines:
         """Return when relays must have logged which variant they run.
 
-        An exit logs in which order streams resume when the first of them had to wait. With a link
-        of 20 KiB/s that was 15 minutes after they began, so it is certain only at the end.
+        An exit logs the order in which streams resume when the first stream has had to wait. With a
+        link of 20 KiB/s this took 15 minutes, so it can be required only at the end.
         """
         time = self.settings(level).time
         return ProofDeadlines(self.bootstrap_end_s(level), time.stop_s)
@@ -308,7 +309,7 @@ class TornetRunBuilder(TorRunBuilder):
         """Select variants. Raises UserError also if a seed has no network."""
         super().__init__(root, experiment, variants)
         require_networks(root, experiment)
-        # The latest network stays in memory for the next variant.
+        # The most recent network is cached for the next variant.
         self._network = functools.lru_cache(maxsize=1)(functools.partial(load_tornet, root))
 
     def build(self) -> Mapping[str, BuiltProgram]:

@@ -1,8 +1,7 @@
 """Make one run: compose its directory, simulate it, and put it into the store.
 
 A job of a cluster uses the CPUs that the cluster has allocated, and writes to its node's own disk
-if TMPDIR names a folder there. Nobody reads its output, so it leaves the reason of a failure in the
-store.
+if TMPDIR names a folder there. Its output is not shown, so it stores the reason of a failure.
 """
 
 from __future__ import annotations
@@ -46,8 +45,8 @@ def execute_on_cluster(root: Path, plan: Plan, run_id: str) -> None:
     """Make a run and its records, as a job of a cluster, unless they are in the store.
 
     Raises:
-        UserError: The run fails, or has failed before for the same command, which removes earlier
-            failures. Snakemake then submits the job again, although the run would fail again.
+        UserError: The run fails, or has already failed for the same command. (Snakemake resubmits
+        failed jobs, but the run would fail again. A new command removes earlier failures.)
     """
     planned, store = plan.run(run_id), Store(plan.store)
     reason = store.failed(run_id) / files.ERROR
@@ -59,7 +58,7 @@ def execute_on_cluster(root: Path, plan: Plan, run_id: str) -> None:
         extract_records(store, run_id)
     except UserError as error:
         if not reason.exists():
-            # The run did not even begin, for instance because its node lacks a program.
+            # The run did not start, for example because its node lacks a program.
             message = f"on node {platform.node()}: {error.message}"
             hint = tuple((error.hint or "").splitlines())
             store.fail(run_id, RunFailure(title=planned.title, message=message, log=hint))
@@ -67,7 +66,7 @@ def execute_on_cluster(root: Path, plan: Plan, run_id: str) -> None:
 
 
 def execute(root: Path, plan: Plan, run_id: str, *, on_cluster: bool = False) -> None:
-    """Make a run unless it is in the store. It ends with the command, but not on a cluster.
+    """Make a run unless it is in the store. Except on a cluster, it ends when the command ends.
 
     Raises:
         UserError: The run fails. The attempt is kept.
@@ -101,7 +100,7 @@ def execute(root: Path, plan: Plan, run_id: str, *, on_cluster: bool = False) ->
 
 def extract_records(store: Store, run_id: str) -> None:
     """Extract a run's records if they are missing. Raises UserError if that fails."""
-    # Imported late: a simulation does not need the memory of these libraries.
+    # This import is here because a simulation does not need these libraries' memory.
     from analysis.records.extract import extract
 
     folder = store.run(run_id) / files.RECORDS
@@ -112,11 +111,11 @@ def extract_records(store: Store, run_id: str) -> None:
 
 @contextlib.contextmanager
 def _attempt_folder(store: Store, plan: Plan, run_id: str, *, on_cluster: bool) -> Iterator[Path]:
-    """Remove what earlier attempts at a run left, and yield the folder for this one.
+    """Remove the files of earlier attempts at a run, and yield the folder for this one.
 
     That is `runs/.partial/<run>`. A job of a cluster writes to its node's own disk instead if
     TMPDIR names a writable folder there with enough room, and only its progress to the store. The
-    next command on that node removes what a killed job left there.
+    next command on that node removes the files of a killed job.
     """
     partial = store.partial(run_id)
     if partial.exists():
@@ -136,7 +135,7 @@ def _attempt_folder(store: Store, plan: Plan, run_id: str, *, on_cluster: bool) 
 def _open_node_folder(need_bytes: float, stack: contextlib.ExitStack) -> Path | None:
     """Return a folder in TMPDIR, or None if that has too little room or cannot be written to.
 
-    TMPDIR can be that of the machine that submitted the job, and missing on a node.
+    TMPDIR may come from the machine that submitted the job, and not exist on a node.
     """
     node_disk = os.environ.get("TMPDIR")
     with contextlib.suppress(OSError):
@@ -199,7 +198,7 @@ def _simulate(
     finally:
         kill_processes_below(place)
     if disk_was_full:
-        # Programs lose lines of their logs without an error.
+        # On a full disk, programs lose lines of their logs without an error.
         raise RunRefusedError(f"its logs may lack lines{FULL_DISK}", [])
     proofs = builder.verify(place / files.HOSTS, run)
     if (place / files.CLIENTS).is_file():

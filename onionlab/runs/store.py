@@ -5,7 +5,7 @@
     runs/.partial/<id>-*/ a copy from another disk that is not complete
     runs/.failed/<id>/    the last failed attempt, with error.json
 
-A run enters the first level by one rename, after all of it was written.
+A run is moved to the first level by one rename after all of it has been written.
 """
 
 from __future__ import annotations
@@ -85,18 +85,18 @@ class Store:
         return {run_id for run_id in _listed(locks, run_ids) if is_locked(locks / run_id)}
 
     def remove_unfinished(self, run_id: str) -> None:
-        """Remove what a killed copy left, and the run itself unless it is finished."""
+        """Remove files of a killed copy, and the run itself unless it is finished."""
         for copy in (self.directory / ".partial").glob(f"{run_id}-*"):
             shutil.rmtree(copy, ignore_errors=True)
         if not self.is_finished(run_id):
             shutil.rmtree(self.run(run_id), ignore_errors=True)
 
     def remove_damaged(self, run_ids: Collection[str]) -> None:
-        """Remove runs that are not complete, and records that are cut, as after a loss of power."""
+        """Remove incomplete runs and truncated records, for example after a power failure."""
         for run_id in sorted(_listed(self.directory, run_ids)):
             records = self.run(run_id) / files.RECORDS
             if not (self.manifest(run_id).exists() or (records / files.PARSE_REPORT).exists()):
-                continue  # Snakemake makes the folder before the job begins.
+                continue  # Snakemake creates the folder before the job begins.
             if self.is_finished(run_id) and not has_cut_files(records):
                 continue
             with self.exclusive(run_id):
@@ -108,7 +108,7 @@ class Store:
                     shutil.rmtree(records)
 
     def finish(self, run_id: str, manifest: Manifest, made: Path | None = None) -> None:
-        """Turn an attempt into the finished run. made: its folder, if not the partial one."""
+        """Turn an attempt into the finished run. made: its folder, by default the partial one."""
         made = made or self.partial(run_id)
         (made / files.PROGRESS).unlink(missing_ok=True)
         manifest = manifest.model_copy(update={"log_bytes": log_sizes(made)})
@@ -118,7 +118,7 @@ class Store:
         shutil.rmtree(self.failed(run_id), ignore_errors=True)
 
     def fail(self, run_id: str, error: RunFailure, made: Path | None = None) -> None:
-        """Keep a failed attempt with the reason. It replaces an earlier one."""
+        """Keep a failed attempt with the reason. An earlier one is replaced."""
         made, failed = made or self.partial(run_id), self.failed(run_id)
         made.mkdir(parents=True, exist_ok=True)
         try:
@@ -144,7 +144,7 @@ class Store:
         )
 
     def _move(self, made: Path, target: Path) -> None:
-        """Rename a directory durably, also from another file system."""
+        """Rename a directory durably. It may come from another file system."""
         copy = self.directory / ".partial" / f"{target.name}-{uuid.uuid4().hex}"
         put_in_place(made, target, copy)
 

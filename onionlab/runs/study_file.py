@@ -39,7 +39,7 @@ DISPLAY_FIELDS = ("name", *VariantDisplay.model_fields)
 def build_study(builder: RunBuilder, runs: Sequence[PlannedRun], looks: Looks | None) -> Study:
     """Return the study of an experiment's runs.
 
-    looks: how often the results were looked at, if networks are added until they suffice. Raises
+    looks: the interim looks at the results, if networks are added step by step. Raises
     UserError if the experiment's levels have different baselines.
     """
     experiment = builder.experiment
@@ -113,7 +113,7 @@ def build_study(builder: RunBuilder, runs: Sequence[PlannedRun], looks: Looks | 
 
 
 def update_provenance(path: Path, store_folder: Path) -> None:
-    """Copy what the finished runs used from their manifests into study.json.
+    """Copy the programs and machine of the finished runs from their manifests into study.json.
 
     Raises:
         AnalysisError: A manifest is missing or damaged.
@@ -162,7 +162,7 @@ def _level(name: str, label: str, settings: AnySettings, builder: RunBuilder) ->
 
 
 def _networks(builder: RunBuilder) -> dict[str, dict[int, dict[str, RoleCapacity]]]:
-    """Return how roles' capacity is divided by level and network, for levels with such facts."""
+    """Return the division of roles' capacity by level and network, if it is known."""
     found = {
         level: {
             seed: facts
@@ -191,7 +191,7 @@ def _public_tor(root: Path, experiment: Experiment) -> PublicTor | None:
     """
     if experiment.public_tor is None:
         return None
-    # Imported late: it imports statistics, which plans do not need.
+    # This import is here because plans do not need its statistics.
     from analysis.imports.tor_metrics import read_tor_metrics
 
     first = next(iter(experiment.levels.values())).settings

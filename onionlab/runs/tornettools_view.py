@@ -33,13 +33,13 @@ PLOT_DATA = "tornet.plot.data"
 LOG_NAME = re.compile(
     r"(?P<program>tgen|oniontrace)(\.(?P<process>\d+))?\.stdout(\.gz|\.xz|\.zst)?"
 )
-"""tornettools reads `tgen.1000.stdout`, which is not compressed."""
+"""Name of TGen's log. tornettools reads only this name, without compression."""
 
 USUAL_PROCESS = "1000"
-"""Process number in a log's name if the engine has none."""
+"""Process number in a log's name if the engine does not use any."""
 
 OWN_FILES = (files.RUN, files.CLIENTS, files.HOST_ROLES, files.MANIFEST)
-"""Files that tornettools does not know."""
+"""Files that tornettools does not use."""
 
 
 def lay_out(
@@ -51,11 +51,11 @@ def lay_out(
         root: The checkout, which has the networks.
         store: The store of the runs.
         runs: Runs of networks of tornettools.
-        out: The folder. Existing folders of runs stay as they are.
+        out: The folder. Existing folders of runs are not changed.
         with_plot_data: Also write the output of `tornettools parse`, from the runs' records.
 
     Raises:
-        UserError: A run is not finished, has no logs, or is of another kind of network.
+        UserError: A run is not finished, has no logs, or is not on an imported network.
         AnalysisError: Its records cannot be read.
     """
     levels = {run.level for run in runs}
@@ -94,7 +94,8 @@ def _lay_out_one(root: Path, run: Path, target: Path, planned: PlannedRun) -> No
         if path.is_dir():
             _copy_folder(path, partial / path.name)
         else:
-            # `archive` compresses these in place, and xz refuses files of several names.
+            # `archive` compresses these files in place, but xz rejects files with several hard
+            # links.
             shutil.copy2(path, partial / path.name)
     log = find_generate_log(root, planned.seed, run / files.HOSTS)
     if log is not None:
@@ -132,5 +133,5 @@ def _copy_file(path: Path, folder: Path) -> None:
         return
     try:
         os.link(path, folder / name)
-    except OSError:  # another file system, or one without links
+    except OSError:  # the folder is on another file system, or the file system has no hard links
         shutil.copy2(path, folder / name)

@@ -28,7 +28,7 @@ _MEASURED = re.compile(
 
 
 class _Authority(NamedTuple):
-    """The properties of an authority; the names are those of messages."""
+    """An authority's properties, with the names that messages use."""
 
     v3ident: str
     address: str | None
@@ -36,7 +36,7 @@ class _Authority(NamedTuple):
 
 
 class Checker:
-    """Checks all hosts of a configuration; use each instance once."""
+    """Checks all hosts of a configuration. Each instance can be used once."""
 
     def __init__(
         self, config: ShadowConfig, files: TornetFiles, graph: PathGraph, stop_ms: int
@@ -191,7 +191,7 @@ class Checker:
             )
 
     def _list_problems(self) -> Iterator[str]:
-        """Yield problems if the authorities measure or vote on other relays than there are."""
+        """Yield problems if authorities measure or vote on other relays than the existing ones."""
         relays = {host.fingerprint: name for name, host in self.hosts.items() if host.fingerprint}
         for path in sorted(self._bandwidth_files()):
             found = _MEASURED.finditer(self._reader.text_at(path))
@@ -233,7 +233,7 @@ class Checker:
 
 
 def _strangers(source: str, listed: set[str], relays: Mapping[str, str]) -> Iterator[str]:
-    """Yield a problem if a list has a fingerprint that is not a relay's."""
+    """Yield a problem if a list contains a fingerprint that does not belong to a relay."""
     for stranger in sorted(listed - relays.keys())[:1]:
         yield (
             f"{source} lists {stranger}, which is not a relay's fingerprint: it belongs to another "

@@ -145,7 +145,7 @@ def _checked(options: Sequence[str]) -> list[str]:
 
     Raises UserError for options that the command sets itself or that prevent the import.
     """
-    # --seed is an option of tornettools before `generate`, and --se one of generate.
+    # --seed is an option of tornettools before `generate`, and --se is one of generate.
     if "--seed" in [word.partition("=")[0] for word in options]:
         raise UserError("--seed: not allowed", "the command sets it")
     parser = _Parser(add_help=False)

@@ -123,7 +123,7 @@ def import_tornets(
             put_in_place(partial / str(seed), place / name / str(seed))
     finally:
         shutil.rmtree(partial, ignore_errors=True)
-        with contextlib.suppress(OSError):  # Another process may use it.
+        with contextlib.suppress(OSError):  # Another process may be using the folder.
             partial.parent.rmdir()
     return [
         KeptTornet(
@@ -169,8 +169,7 @@ def find_generate_log(root: Path, seed: int, hosts: Path) -> Path | None:
     Args:
         root: The checkout.
         seed: The run's seed.
-        hosts: The run's folder of hosts. Each network has its own keys, so the fingerprints of its
-            relays identify it.
+        hosts: The run's folder of hosts. The fingerprints of its relays identify the network.
 
     Returns:
         None if that network does not exist here, or was imported without its log.

@@ -252,7 +252,7 @@ def _lines(unpacked: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _options(config: ShadowConfig) -> dict[str, dict[str, Any]]:
-    """Return the configuration's other options of Shadow, without those that a run sets."""
+    """Return Shadow's other options in the configuration, without the options that a run sets."""
     sections = {
         "general": {k: v for k, v in config.general.items() if k not in _OMITTED_OPTIONS},
         "experimental": config.experimental,
@@ -308,8 +308,8 @@ def _generate_log(directory: Path) -> bytes | None:
 def _generate_options(log: bytes | None) -> dict[str, Any]:
     """Return the options of ``tornettools generate`` from its log.
 
-    Each option is searched for itself: the namespace also shows functions and classes, which are
-    not literals of Python.
+    Each option is searched for separately, because the logged namespace also contains functions and
+    classes, which are not Python literals.
     """
     text = (log or b"").decode(errors="replace")
     namespace = re.search(r"The argument namespace is: Namespace\((.*)\)", text)

@@ -36,15 +36,14 @@ from onionlab.yamlfile.units import show
 CONFIGURATION = "shadow.config.yaml"
 MAX_BYTES = 2**24
 """The size limit of a configuration. tornettools writes half a kilobyte per host, so this is enough
-for 30,000 hosts.
-"""
+for 30,000 hosts."""
 MAX_NODE_ID = 2**32 - 1
 _REFUSED = {option: why for option, why in REFUSED.items() if option not in RUN_OPTIONS}
 HINT = "Correct or remove these lines, or generate the network again with tornettools 2.0."
 
 
 def _options(types: Mapping[str, OptionType]) -> BeforeValidator:
-    """Return a validator of Shadow's options. Those that a run sets are accepted but ignored."""
+    """Return a validator of Shadow's options. Options that a run sets are accepted and ignored."""
     return options_mapping(types, _REFUSED, SPOILING)
 
 

@@ -1,6 +1,6 @@
 """The types of values in files, for the fields of models.
 
-Each parses what the YAML holds into base units and has a JSON Schema, so that editors, the
+Each type parses the YAML value into base units and has a JSON Schema, so that editors, the
 reference of keys and the program agree.
 """
 
@@ -41,17 +41,17 @@ T = TypeVar("T")
 
 
 def _text(title: str, unit_names: Iterable[str]) -> Any:
-    """Return the JSON Schema's view of a quantity: text with a unit."""
+    """Return the type of a quantity in JSON Schemas: text with a unit."""
     names = "|".join(re.escape(unit) for unit in unit_names)
     return Annotated[str, Field(title=title, pattern=rf"^\s*[0-9]+(\.[0-9]+)?\s*({names})\s*$")]
 
 
 RESOLVED = "resolved"
-"""The context in which models are validated whose values were parsed before."""
+"""Validation context for models whose values have already been parsed."""
 
 
 def parsed(parse: Callable[[Any], object], schema: Any) -> BeforeValidator:
-    """Return a validator that parses a value as files have it; `schema`: that value's type."""
+    """Return a validator that parses a value of a file. `schema`: the type of that value."""
 
     def validate(value: object, info: ValidationInfo) -> object:
         return value if info.context == RESOLVED else parse(value)
@@ -60,7 +60,10 @@ def parsed(parse: Callable[[Any], object], schema: Any) -> BeforeValidator:
 
 
 def _quantity(parse: Callable[[object], object], text: Any, word: str = "") -> BeforeValidator:
-    """Return a validator of a quantity. With `word`, the file may have that word, for None."""
+    """Return a validator of a quantity.
+
+    With `word`, a file may have that word, which means None.
+    """
     if not word:
         return parsed(parse, text)
 
@@ -100,12 +103,12 @@ PositiveTime = Annotated[float, _quantity(parse_positive_time, _TIME)]
 OptionalTime = Annotated[float | None, _quantity(parse_positive_time, _TIME, "none")]
 _TWO_TIMES: Any = Annotated[list[_TIME], Field(min_length=2, max_length=2)]  # type: ignore[valid-type]
 OptionalTimeSpan = Annotated[tuple[float, float] | None, parsed(parse_time_span, _TWO_TIMES)]
-"""Two times in seconds, the lower one first. A file cannot have null."""
+"""Two times in seconds, the lower one first, or None by default. A file cannot contain null."""
 Rate = Annotated[int, _quantity(parse_rate, _RATE)]
 """A positive rate in bit/s."""
 OptionalRate = Annotated[int | None, _quantity(parse_rate, _RATE, "none")]
 RegionalRate = Annotated[int | None, _quantity(parse_rate, _RATE, "regions")]
-"""A rate in bit/s; None, the word regions, stands for the rates of a geography."""
+"""A rate in bit/s. None stands for the word `regions`: the rates of a geography."""
 _FRACTION = Annotated[float, Field(title="fraction", ge=0, le=1)] | _PERCENT
 Fraction = Annotated[float, parsed(parse_fraction, _FRACTION)]
 """A fraction between 0 and 1."""
@@ -119,7 +122,7 @@ PositiveFraction = Annotated[
 PositiveNumber = Annotated[float, Field(gt=0)]
 
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
-"""Text for people. A folded block keeps its last line end, which is stripped."""
+"""Text for people. The last line end of a folded block is stripped."""
 Color = Annotated[str, Field(pattern="^#[0-9A-Fa-f]{6}$")]
 
 
@@ -134,7 +137,7 @@ ExactText = Annotated[str, Field(min_length=1), AfterValidator(_require_line)]
 
 
 def one_of(*words: str) -> BeforeValidator:
-    """Return a validator of the words of a table; a constant list is a ``Literal`` instead."""
+    """Return a validator of the keys of a table. For a constant list, use a ``Literal`` instead."""
     choice: Any = Literal[words]
     return BeforeValidator(TypeAdapter(choice).validate_python, json_schema_input_type=choice)
 
@@ -155,8 +158,8 @@ def _torrc_line(value: object) -> str:
         )
     if isinstance(value, (int, float)):
         return str(value)
-    # A line break would add another option. A '#' would cut the value short, and a backslash at its
-    # end would make the next option a part of it.
+    # A line break would add another option. A '#' would truncate the value, and a backslash at its
+    # end would join the next line to it.
     if isinstance(value, str) and value.isprintable() and "#" not in value:
         text = value.strip()
         if not text.endswith("\\"):
@@ -175,10 +178,10 @@ TorrcLines = Annotated[
         str | float | Annotated[list[str | float], Field(min_length=1)],
     ),
 ]
-"""The values of a torrc option, one for each line."""
+"""The values of a torrc option, one per line."""
 
 OptionType = type | tuple[str, ...]
-"""The type of another program's option: bool, int, str (text or a whole number), or some words."""
+"""Type of another program's option: bool, int, str (text or a whole number), or some words."""
 
 
 def _require_text(value: object) -> object:
@@ -193,12 +196,12 @@ def options_mapping(
     refused: Mapping[str, str],
     spoiling: Mapping[str, tuple[bool, str]],
 ) -> BeforeValidator:
-    """Return a validator of a mapping of another program's options, which stays as written.
+    """Return a validator of a mapping of another program's options, which is not converted.
 
     Args:
         types: Option -> its type. Each option can also be null.
-        refused: Option -> why it cannot be set.
-        spoiling: Option -> the value that it cannot have, and why.
+        refused: Option -> reason why it cannot be set.
+        spoiling: Option -> the value that it cannot have, and the reason.
     """
     python_types: dict[OptionType, Any] = {
         kind: Literal[kind] if isinstance(kind, tuple) else kind for kind in types.values()

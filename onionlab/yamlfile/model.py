@@ -1,4 +1,4 @@
-"""Files as models: either the model, or one list of problems, each with its line."""
+"""Read files as models. The result is the model, or a list of problems with their lines."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from onionlab.yamlfile.units import nearest, show
 
 
 def key(default: object = ..., **details: Any) -> Any:
-    """Declare a key of a file: Field() whose default is written as in the file."""
+    """Declare a key of a file, like Field(), with the default in the file's notation."""
     return Field(default, **details)
 
 
 class Model(BaseModel):
-    """Base of all models: strict, immutable, defaults parsed like values."""
+    """Base of all models. They are strict and immutable, and defaults are parsed like values."""
 
     model_config = ConfigDict(
         strict=True, extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False
@@ -42,7 +42,7 @@ def json_schema(model: Any, *, partial: bool = False) -> dict[str, Any]:
 
 
 def load_resolved(model: type[AnyModel], values: object) -> AnyModel:
-    """Return a model from what its `model_dump(mode="json")` returned.
+    """Return a model from the result of `model_dump(mode="json")`.
 
     Raises:
         ValidationError: another version of the model dumped it.
@@ -57,7 +57,7 @@ class _StrictSchema(GenerateJsonSchema):
         return False
 
     def dict_schema(self, schema: core_schema.DictSchema) -> JsonSchemaValue:
-        """Refuse the names that do not match the pattern."""
+        """Reject names that do not match the pattern."""
         result = super().dict_schema(schema)
         return result | ({"additionalProperties": False} if "patternProperties" in result else {})
 
@@ -68,11 +68,12 @@ class _PartialSchema(_StrictSchema):
 
 
 MAX_FILE_BYTES = 2**18
-"""PyYAML needs seconds for so much, and files that people write are smaller."""
+"""Maximum size of a file. PyYAML would need seconds, and files written by people are smaller."""
 
 MAX_PROBLEMS = 100
 MAX_ERRORS = 10_000
-"""pydantic needs 2 KB for each. If a file has more, only their number is shown."""
+"""Maximum number of listed errors, each of which needs 2 KB in pydantic. Otherwise only their
+number is shown."""
 
 _MESSAGES = {
     "missing": "missing",
@@ -94,7 +95,7 @@ _MESSAGES = {
     "too_long": "expected {max_length} or fewer entries",
     "value_error": "{error}",
 }
-"""Type of pydantic's error -> message in the words of YAML. Other types keep pydantic's message."""
+"""Type of a pydantic error -> message in terms of YAML. Other types keep pydantic's message."""
 
 
 def display_name(path: Path, root: Path) -> str:
@@ -109,7 +110,7 @@ def read_file(
     """Return the tree of a file, or its problems; `file` is its name in messages.
 
     Raises:
-        UserError: it cannot be read at all.
+        UserError: the file cannot be read.
     """
     try:
         with path.open("rb") as stream:
@@ -140,11 +141,11 @@ def read_model(
         path: The file.
         file: Its name in messages.
         model: The model of the whole file.
-        hint: For the error.
+        hint: Hint for the error.
         check: Returns problems of a file whose values are each valid.
 
     Raises:
-        UserError: it cannot be read, or everything that is wrong with it, one line each.
+        UserError: the file cannot be read or has errors, which are all listed, one per line.
     """
     tree, problems = read_file(path, file)
     content = None
@@ -170,7 +171,7 @@ def validate_tree(
         tree: The values.
         model: Their model.
         partial: Whether keys can be missing.
-        suggest_from: Model with the keys that messages suggest, if `model` has only some of them.
+        suggest_from: Model whose keys messages suggest, if `model` has only some of them.
     """
     try:
         return model.model_validate(plain(tree)), []
@@ -183,7 +184,7 @@ def validate_tree(
         if partial and one["type"] == "missing":
             continue
         if one["type"] == "too_short" and len(one["input"]) >= one["ctx"]["min_length"]:
-            continue  # There are enough items, but some are wrong and have errors of their own.
+            continue  # There are enough items, but some are invalid and have their own errors.
         location = tuple(part for part in one["loc"] if part != "[key]")
         problems.append(tree.locate(location, _message(one, location, suggest_from or model)))
         if len(problems) == MAX_PROBLEMS:
@@ -230,7 +231,7 @@ def _schema_at(model: type[Model], location: Location) -> dict[str, Any]:
 
 
 def _object_schema(root: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
-    """Follow a reference; of alternatives, choose the mapping or the list."""
+    """Follow a reference. Of several alternatives, return the mapping or the list."""
     for choice in schema.get("anyOf", [schema]):
         if "$ref" in choice:
             return _object_schema(root, root["$defs"][choice["$ref"].rpartition("/")[2]])
@@ -240,12 +241,12 @@ def _object_schema(root: dict[str, Any], schema: dict[str, Any]) -> dict[str, An
 
 
 def in_order(problems: Iterable[Problem], files: Sequence[str]) -> list[Problem]:
-    """Return each problem once, by file in the order of reading, then by line."""
+    """Return the problems without duplicates, by file in reading order, and then by line."""
     return sorted(dict.fromkeys(problems), key=lambda p: (files.index(p.file), p.line, p.path))
 
 
 def as_user_error(file: str, problems: Sequence[Problem], hint: str) -> UserError:
-    """Return all problems of a file as one error, a line each."""
+    """Return all problems of a file as one error with a line for each."""
     if len(problems) == 1:
         return UserError(str(problems[0]), hint)
     shown = problems[:MAX_PROBLEMS]

@@ -20,11 +20,12 @@ Location = tuple[str | int, ...]
 
 MAX_DEPTH = 50
 MAX_NODES = 2**20
-"""Of one file. A network of tornettools has 22 for each host; the public Tor has 8,000 relays."""
+"""Maximum number of nodes in a file. A tornettools network has 22 per host; the public Tor has
+8,000 relays."""
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""libyaml is several times faster, but PyYAML can be built without it. Its composer is not used: it
-ends the process with SIGSEGV if a file is nested deeply."""
+"""libyaml is several times faster, but PyYAML may be built without it. Its composer is not used,
+because a deeply nested file ends the process with SIGSEGV."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class Problem:
 
 
 class YamlError(Exception):
-    """A file that is not YAML of the kind used here; `problems` has at least one reason."""
+    """A file that is not in the supported part of YAML. `problems` has at least one reason."""
 
     def __init__(self, problems: list[Problem]) -> None:
         super().__init__("\n".join(map(str, problems)))
@@ -69,7 +70,7 @@ class Node:
             yield from enumerate(self.value)
 
     def get(self, key: str) -> Node | None:
-        """Return the value of a key, None if this is no mapping or lacks it."""
+        """Return the value of a key, or None if it is missing or this is not a mapping."""
         return self.value.get(key) if isinstance(self.value, dict) else None
 
     def without(self, *keys: str) -> Node:
@@ -79,14 +80,17 @@ class Node:
         return replace(self, value={k: v for k, v in self.value.items() if k not in keys})
 
     def problem(self, message: str, *below: str | int) -> Problem:
-        """Return a problem with this value, or with a missing one below it."""
+        """Return a problem with this value, or with a missing value below it."""
         path = self.path
         for part in below:
             path = join_path(path, part)
         return Problem(self.file, self.line, path, message)
 
     def locate(self, location: Location, message: str) -> Problem:
-        """Return a problem at a location below, with the line of the nearest parent that exists."""
+        """Return a problem at a location below this node.
+
+        Its line is that of the nearest existing parent.
+        """
         node = self
         for depth, part in enumerate(location):
             child = dict(node.children()).get(part)
@@ -100,14 +104,14 @@ def join_path(path: str, part: str | int) -> str:
     """Return ``a.b.c`` for ``a.b`` and ``c``, and ``a.b[1]`` for the first item of a list."""
     if isinstance(part, int):
         return f"{path}[{part + 1}]"
-    # A broken file can have any text as a key, but a message is one short line.
+    # A broken file can have any text as a key, but messages are short and have one line.
     clean = part if part.isprintable() else part.encode("unicode_escape").decode("ascii")
     clean = clean if len(clean) <= 60 else clean[:57] + "..."
     return f"{path}.{clean}" if path else clean
 
 
 def plain(node: Node) -> object:
-    """Return the values without their places."""
+    """Return the values without their locations."""
     if isinstance(node.value, dict):
         return {key: plain(child) for key, child in node.value.items()}
     if isinstance(node.value, list):
@@ -118,7 +122,7 @@ def plain(node: Node) -> object:
 def merge(base: Node, over: Node, *, replaced: Container[str] = (), key: str = "") -> Node:
     """Return `base` with `over` on top: mappings are merged key by key, all else is replaced.
 
-    Every value keeps its place. The keys have the order of `base`, then that of `over`.
+    Every value keeps its location. The keys of `base` come first, then new keys of `over`.
 
     Args:
         base: The values of the lower file.
@@ -136,7 +140,8 @@ def merge(base: Node, over: Node, *, replaced: Container[str] = (), key: str = "
     return replace(over, value=merged)
 
 
-# A plan of many runs reads the same few files for each of them. Trees are immutable.
+# The same few files are read for each of a plan's many runs. Trees are immutable, so they can be
+# cached.
 @functools.lru_cache(maxsize=64)
 def read_tree(text: str, file: str) -> Node:
     """Return the tree of a file's text; `file` is its name in messages.
@@ -153,7 +158,7 @@ def read_tree(text: str, file: str) -> Node:
         if context and error.context_mark:
             context += f" that begins on line {error.context_mark.line + 1}"
         message = f"broken YAML: {error.problem}{context and context + ')'}"
-        # For libyaml, a file that ends within a line ends on the next line.
+        # If a file ends within a line, libyaml reports the end on the next line.
         line = min(mark.line, text.count("\n")) + 1 if mark else 1
         raise YamlError([Problem(file, line, "", message)]) from None
     except yaml.reader.ReaderError as error:
@@ -181,7 +186,7 @@ _WORDS: Mapping[str, bool | None] = {
 
 def _scalar(event: yaml.ScalarEvent) -> Scalar:
     text = str(event.value)
-    if event.style:  # quoted text or a block is always text
+    if event.style:  # quoted text and blocks are always text
         return text
     if text in _WORDS:
         return _WORDS[text]
@@ -206,12 +211,12 @@ class _Composer:
 
     def document(self) -> Node:
         """Return the tree of the only document. Raises YamlError and yaml.YAMLError."""
-        next(self.events)  # the stream's start
+        next(self.events)  # start of the stream
         if isinstance(next(self.events), yaml.StreamEndEvent):
             raise YamlError([Problem(self.file, 1, "", "the file is empty")])
         first = next(self.events)
         tree = self._node(first, _line(first), "", 0)
-        next(self.events)  # the document's end
+        next(self.events)  # end of the document
         another = next(self.events)
         if not isinstance(another, yaml.StreamEndEvent):
             raise self._refused(another, "but found another document")

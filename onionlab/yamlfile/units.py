@@ -1,7 +1,7 @@
-"""Quantities with units, as files write them, and words that messages about values share.
+"""Parse quantities with units, and format values for messages.
 
 A quantity is text: a number, then its unit ("320 KiB", "10 ms", "5 Mbit", "0.5 %"). A plain number
-is refused, except for a fraction, which has no unit. Arithmetic is exact (fractions), so the same
+is rejected, except for a fraction, which has no unit. Arithmetic is exact (fractions), so the same
 text gives the same bits on every machine; only the last step rounds a time to the nearest float.
 """
 
@@ -24,7 +24,7 @@ RATE_UNITS: dict[str, int] = {
     **{f"{unit[:-1]}bit": factor for unit, factor in SIZE_UNITS.items()},
     **{f"{unit}/s": 8 * size for unit, size in SIZE_UNITS.items()},
 }
-"""Unit -> bits per second ("Mbit" means Mbit per second, as Shadow writes it)."""
+"""Unit -> bits per second. "Mbit" means Mbit per second, as in Shadow."""
 
 MAX_SIZE_BYTES = 2**50
 MAX_TIME_MS = 366 * 24 * TIME_UNITS["h"]
@@ -35,16 +35,17 @@ _UNIT_BY_SPELLING = {"bps": "bit", "kbps": "Kbit", "mbps": "Mbit", "gbps": "Gbit
     f"{prefix}bit/s": f"{prefix.upper()}bit" for prefix in ("", "k", "m", "g")
 }
 
-# Enough digits for every allowed quantity, and few enough for fast arithmetic.
+# These are enough digits for every allowed quantity, and arithmetic stays fast.
 _QUANTITY = re.compile(r"([+-]?)(\d{1,16}(?:\.\d{1,12})?)\s*([^\s\d.].*)?", re.ASCII | re.DOTALL)
 
 
 MAX_GUESS_LENGTH = 100
-"""difflib needs long for longer words."""
+"""Maximum length of a word for which a similar one is suggested; difflib is slow for longer
+words."""
 
 
 def show(value: object) -> str:
-    """Return a value as an error message quotes it: text in double quotes, short."""
+    """Return a value for an error message: text in double quotes, shortened."""
     if value is None:
         return "nothing"
     if isinstance(value, bool):
@@ -61,13 +62,13 @@ def show(value: object) -> str:
 
 
 def nearest(word: str, known: Iterable[str], *, cutoff: float = 0.5) -> str:
-    """Return ``; did you mean "X"?`` with the nearest known name, or nothing."""
+    """Return ``; did you mean "X"?`` with the most similar known name, or an empty text."""
     found = find_nearest(word, known, cutoff)
     return f'; did you mean "{found}"?' if found else ""
 
 
 def find_nearest(word: str, known: Iterable[str], cutoff: float = 0.5) -> str | None:
-    """Return the known name with the nearest spelling, None if none is near."""
+    """Return the most similar known name, or None if no name is similar."""
     if len(word) > MAX_GUESS_LENGTH:
         return None
     by_letters = {one.casefold(): one for one in known}
@@ -147,12 +148,12 @@ def _parse(
 
 
 def milliseconds(time_s: float) -> int:
-    """Return the whole milliseconds of a time in seconds: undoes the rounding to a float."""
+    """Return a time in seconds as whole milliseconds, which undoes the rounding to a float."""
     return round(Fraction(time_s) * TIME_UNITS["s"])
 
 
 def seconds(time_ms: int) -> float:
-    """Return seconds, as the nearest float."""
+    """Return milliseconds as seconds, rounded to the nearest float."""
     return float(Fraction(time_ms, TIME_UNITS["s"]))
 
 

@@ -25,8 +25,8 @@ from .cluster import NODE_MEMORY_MB, NODES, Cluster, ask
 from .fake_jobs import FakeWorkflow
 
 AWAY_S = 90.0
-"""With its default of five attempts, the plugin gives its jobs up after 90 s, but not after 70 s.
-"""
+"""With its default of five attempts, the plugin gives its jobs up after 90 s, but not after 70
+s."""
 END_LIMIT_S = 60.0
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]

@@ -43,8 +43,7 @@ OWN_TESTS = {
 
 TESTED = ("circuit-policy", "stream-order+cell-trace")
 """Builds that contain all series. Compiling Tor's unit tests takes minutes for each of them. An
-experiment that traces cells runs such a build, too.
-"""
+experiment that traces cells runs such a build, too."""
 
 QUICK_SERIES = "circuit-policy"
 """The series that `make test` and the experiment `quick` build."""

@@ -99,8 +99,7 @@ POSITIONS = {
 }
 RATE_TO_CAPACITY = (3.2, 6.0, 7.0, 8.0, 9.0, 12.0, 20.0)
 """Ratio of BandwidthRate to capacity, for relays that set one. 1 in 70 middle relays has a lower
-rate.
-"""
+rate."""
 
 COUNTRIES = {
     "de": ("europe", 397), "us": ("north-america", 320), "fr": ("europe", 263),

@@ -6,5 +6,5 @@ of values. ``verdicts`` judges the statements of a claim together, with Holm's c
 ``testable`` checks whether the runs could show them at all. A claim is supported if all of its
 parts are. docs/reference/claims.md describes the rules.
 
-To add a kind of claim, add it to ``directions``, and what it says to ``statement``.
+To add a kind of claim, add it to ``directions``, and its comparison to ``statement``.
 """

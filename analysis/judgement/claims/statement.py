@@ -18,7 +18,7 @@ Contrast = tuple[Point, Point]
 
 
 class Rule(StrEnum):
-    """What a statement says."""
+    """The kind of comparison in a statement."""
 
     LOWER = "lower"
     HIGHER = "higher"
@@ -31,7 +31,7 @@ class Statement:
     """One part of a claim, for one metric.
 
     Attributes:
-        rule: what it says.
+        rule: the kind of comparison.
         points: one point, whose values are compared with ``value``; two points, which are compared
             with each other; or four: two variants at one level, then both at the next one. Their
             gap after is compared with the gap before.

@@ -60,15 +60,14 @@ from onionlab.programs.tor.variants import STOCK, load_variants, tor_series
 
 MIN_SERIES_FOR_BASE = 3
 """The number of series from which on a compiled base saves time. Most files of Tor include a header
-that a series changes, so a compiled base saves each series only a third of its build time.
-"""
+that a series changes, so a compiled base saves each series only a third of its build time."""
 
 GENCERT = "tor-gencert"
 
 IN_EVERY_TOR = frozenset(
     {"max-consensus-age-to-cache-for-diff", "try-diff-for-consensus-newer-than"}
 )
-"""Parameters that each Tor since 0.3.1 reads. Their names are local arrays in Tor's source, which
+"""Parameters that every Tor since 0.3.1 reads. Their names are local arrays in Tor's source, which
 the compiler turns into instructions, so an executable does not contain them as strings."""
 
 

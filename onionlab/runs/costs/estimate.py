@@ -35,13 +35,13 @@ class Estimate:
     Attributes:
         runs: Number of runs of the requests, each counted once.
         missing: Number of them that are not in the store.
-        unknown: Number of missing runs of which this is known only after programs are built.
-        concurrent: Number of runs at a time.
+        unknown: Number of missing runs that may turn out to exist after programs are built.
+        concurrent: Number of concurrent runs.
         cpu_s, wall_s, disk_bytes: Of all missing runs.
         memory_bytes: Of the largest run.
         reserved_disk_bytes: Disk of all missing runs, with reserve.
         error: Factor by which times are wrong at most in nine of ten experiments.
-        sources: Where the figures come from.
+        sources: Sources of the figures.
         engines: Engines of the missing runs.
     """
 
@@ -79,7 +79,7 @@ class Estimator:
         return [run.cost for run in self._finished if run.cost is not None]
 
     def estimate(self, requests: Sequence[Request], jobs: int | None = None) -> Estimate:
-        """Estimate the missing runs of some requests, made together as `make_runs` does.
+        """Estimate the missing runs of some requests, which `make_runs` makes together.
 
         jobs: Number of concurrent runs, by default as many as the CPUs allow. Raises UserError
         if an experiment is wrong, like planning it.
@@ -126,7 +126,7 @@ class Estimator:
         return {kind: costs[kind.level] for kind in requested.kinds}
 
     def _count_concurrent(self, costs: Sequence[RunCost], jobs: int | None) -> int:
-        """Return how many runs the CPUs, the memory and the request allow at a time."""
+        """Return how many concurrent runs the CPUs, the memory and the request allow."""
         count = max(1, len(costs))
         if self.max_jobs is not None or not costs:
             return min(self.max_jobs or 1, count)
@@ -136,7 +136,7 @@ class Estimator:
 
 
 def estimate_resources(root: Path, experiment: Experiment, engine: str) -> Resources:
-    """Return what the largest run of an experiment needs, with reserve."""
+    """Return the resources that the largest run of an experiment needs, with a reserve."""
     finished = Estimator(root).finished_costs
     costs = [
         estimate_level_cost(root, name, level.settings, engine, finished)
@@ -160,7 +160,7 @@ def _count_processes(settings: AnySettings) -> int:
 
 
 def available_memory_bytes() -> int:
-    """Return how much memory runs may use on this machine."""
+    """Return how much memory of this machine runs may use."""
     return int(psutil.virtual_memory().available * MEMORY_SHARE)
 
 

@@ -52,7 +52,7 @@ def _with_range(seconds: float, error: float) -> str:
 
 
 def format_time(seconds: float) -> str:
-    """Return a time in the largest unit of which it has at least two."""
+    """Format a time in the largest unit in which it is at least 2."""
     for unit, factor in (("days", 86400), ("h", 3600), ("min", 60)):
         if seconds >= 2 * factor:
             amount = seconds / factor
@@ -61,7 +61,7 @@ def format_time(seconds: float) -> str:
 
 
 def format_bytes(size: float) -> str:
-    """Return a size in the largest unit of which it has at least one."""
+    """Format a size in the largest unit in which it is at least 1."""
     for unit, factor in (("GiB", 2**30), ("MiB", 2**20)):
         if size >= factor:
             amount = size / factor

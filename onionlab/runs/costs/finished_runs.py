@@ -1,4 +1,4 @@
-"""Read finished runs of the store: what they cost, and which runs of a request exist."""
+"""Read finished runs of the store: their costs, and which runs of a request exist."""
 
 from __future__ import annotations
 
@@ -33,12 +33,15 @@ from onionlab.runs.store import Store
 MACHINE_FACTS = ("cpu", "cpus")
 """Facts of a manifest's host that are equal for runs of one machine."""
 DISK_PER_LOG_BYTE = 1.6
-"""Size of a run's directory, times the size of its logs: 1.57 to 1.67 in runs without traces."""
+"""Ratio of a run directory's size to that of its logs: 1.57 to 1.67 in runs without traces."""
 
 
 @dataclass(frozen=True)
 class FinishedRun:
-    """A run of the store. cost: None if it was not made here, or its simulated time is unknown."""
+    """A run of the store.
+
+    cost: None if another machine made it, or its simulated time is unknown.
+    """
 
     run_id: str
     level: str
@@ -54,7 +57,7 @@ def find_finished_runs(store: Store) -> list[FinishedRun]:
         clock = path.with_name(files.RUN)
         try:
             manifest = read_manifest(path)
-            # A run from a published pack has no clock.
+            # Runs from published packs have no clock.
             stop_s = read_as(RunClock, clock, "clock").stop_s if clock.exists() else None
         except AnalysisError:
             continue
@@ -97,7 +100,7 @@ def _this_machine() -> Mapping[str, Any]:
 class ExistingRuns:
     """Runs of a request that are in the store.
 
-    unknown: Number of runs that are known to be the requested ones only after programs are built.
+    unknown: Number of runs that may be requested ones, which is known after programs are built.
     """
 
     found: frozenset[tuple[RunKind, Replicate]] = frozenset()

@@ -13,7 +13,7 @@ from analysis.formats.study import load_study
 from onionlab.runs.costs.requested_runs import RequestedRuns
 
 MIN_RUNS = 4
-"""Number of runs of a variant from which on there are several splits."""
+"""Minimum number of runs of a variant for which there are several splits."""
 
 
 def split_rows(root: Path, requested: RequestedRuns) -> list[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""Resolve a request into the runs that it asks for, without building anything."""
+"""Resolve a request into its runs, without building anything."""
 
 from __future__ import annotations
 
@@ -42,7 +42,10 @@ class RunKind:
 
 @dataclass(frozen=True)
 class RequestedRuns:
-    """The runs of a request. engine: that would run; variants: those asked for, in order."""
+    """The runs of a request.
+
+    engine: the engine that would run; variants: the requested ones, in order.
+    """
 
     request: Request
     experiment: Experiment

@@ -18,22 +18,22 @@ MIB = 2**20
 PEERS_PROCESSES = 2
 
 TOR, IMPORTED, PEERS = "Tor", "imported Tor", "libtorrent peer"
-"""Processes that the size of a run is measured in."""
+"""Kinds of processes. A run's size is the number of its processes of one kind."""
 SAME_LEVEL = "finished runs of the same level"
 OTHER_LEVELS = "finished runs of other levels"
 CONSTANTS = "the shipped constants"
 
 SAME_LEVEL_ERROR = 2.0
-"""Factor between measured and estimated CPU time that nine in ten experiments do not exceed, if
-there are finished runs of the same level."""
+"""Factor between measured and estimated CPU time, given finished runs of the same level. Nine in
+ten experiments do not exceed it."""
 MEMORY_RESERVE = 1.5
 DISK_RESERVE = 2.0
 WALL_FACTOR = 1.3
-"""Wall time of a run on one CPU, times its CPU time: mean of the published runs."""
+"""Ratio of wall time to CPU time of a run on one CPU: mean of the published runs."""
 PARALLEL_CPU_FACTOR = 1.27
-"""CPU time on several CPUs, times the CPU time on one (docs/explanation/performance.md)."""
+"""Ratio of CPU time on several CPUs to CPU time on one (docs/explanation/performance.md)."""
 IMPORTED_FACTOR = 3.3
-"""CPU time and memory of a Tor of an imported network, times those of a Tor of a network drawn here
+"""Ratio of CPU time and memory per Tor process in imported networks to that in drawn networks
 (swrr-tornettools on the embedded engine: 3.4 and 3.2)."""
 
 
@@ -42,11 +42,11 @@ class Rates:
     """Shipped constants.
 
     Attributes:
-        cpu_s: CPU time for each simulated second of a process.
-        disk_bytes: Disk for the same.
-        run_memory_bytes: Memory of a run without processes.
-        memory_bytes: Memory of a process.
-        error: The same as `SAME_LEVEL_ERROR`, without finished runs of the same level.
+        cpu_s: CPU time per simulated second and process.
+        disk_bytes: Disk space per simulated second and process.
+        run_memory_bytes: Memory of a run, apart from its processes.
+        memory_bytes: Memory per process.
+        error: Like `SAME_LEVEL_ERROR`, but without finished runs of the same level.
     """
 
     cpu_s: float
@@ -60,13 +60,13 @@ TOR_RATES = {
     "uml": Rates(0.0035, 240, 80 * MIB, 3.0 * MIB, error=3.0),
     "shadow": Rates(0.0083, 390, 125 * MIB, 4.8 * MIB, error=1.8),
 }
-"""By engine. Other engines get the rates of Shadow, which are the highest."""
+"""Rates by engine. Other engines get the rates of Shadow, which are the highest."""
 PEER_RATES = Rates(0.1, 10_000, 125 * MIB, 30 * MIB, error=2.3)
-"""On any engine."""
+"""Rates on any engine."""
 
 
 class Amounts(NamedTuple):
-    """Cost of a run. wall_s: from its start to its records, with its CPUs to itself."""
+    """Cost of a run. wall_s: from its start to its records, without sharing its CPUs."""
 
     cpu_s: float
     wall_s: float
@@ -76,7 +76,10 @@ class Amounts(NamedTuple):
 
 @dataclass(frozen=True)
 class RunSize:
-    """What the cost of a run depends on. unit: of the processes; cpus: that the run uses."""
+    """Quantities that determine the cost of a run.
+
+    unit: the kind of its processes; cpus: the number of CPUs that it uses.
+    """
 
     engine: str
     level: str
@@ -119,9 +122,9 @@ class RunCost:
     """Estimated cost of one run.
 
     Attributes:
-        expected: What it is expected to cost.
-        memory_bytes, disk_bytes: What is reserved for it.
-        cpus: CPUs that it has to itself.
+        expected: The expected cost.
+        memory_bytes, disk_bytes: The reserved memory and disk space.
+        cpus: Number of CPUs that it does not share.
         source: `SAME_LEVEL`, `OTHER_LEVELS` or `CONSTANTS`.
         error: Factor by which times are wrong at most in nine of ten experiments.
     """
@@ -144,10 +147,10 @@ def estimate_run_cost(
     """Estimate the cost of a run.
 
     Args:
-        size: Of the run.
+        size: Size of the run.
         finished: Finished runs on this machine.
         extra_memory_bytes: Memory that finished runs of other levels did not need.
-        memory_limit_bytes: The experiment's own limit, which is reserved as it is.
+        memory_limit_bytes: The experiment's own limit, which is reserved unchanged.
     """
     of_engine = [run for run in finished if run.size.engine == size.engine]
     same_level = [run for run in of_engine if run.size.level == size.level]

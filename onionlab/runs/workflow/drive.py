@@ -44,24 +44,24 @@ LOG = logging.getLogger(__name__)
 SNAKEFILE = Path(__file__).with_name("Snakefile")
 SNAKEMAKE_HERE = "onionlab.runs.workflow.snakemake_here"
 REPORT, RUNS = "report", "runs"
-"""Rules of the Snakefile that a command asks for."""
+"""Rules of the Snakefile that a command requests."""
 LOG_NAME = "workflow.log"
 JOB_LOGS = "job-logs"
 MIN_POLL_INTERVAL_S, MAX_POLL_INTERVAL_S = 0.5, 10.0
 POLL_SHARE = 0.05
-"""Share of the time that is spent looking at the store, which may be slow and hold thousands."""
+"""Share of time spent on reading the store, which may be slow and contain thousands of runs."""
 END_TIMEOUT_S = 10.0
 CANCEL_TIMEOUT_S = 60.0
-"""For Snakemake to cancel the jobs of a cluster."""
+"""Timeout for Snakemake to cancel the jobs of a cluster."""
 TEMPORARY_HINT = "name a folder that is writable and has free space: TMPDIR=/path make ..."
 ERROR_PREFIX = "error: "
-"""How the console program begins an error message; its hint follows."""
+"""Prefix of the console program's error messages, which a hint follows."""
 JOB_MESSAGE = "    message: "
-"""How Snakemake's line begins that says how the job of a cluster ended."""
+"""Prefix of Snakemake's line about the end of a cluster job."""
 AFTER_ERROR = (ERROR_PREFIX, "RuleException:", "Error in rule ", "[")
-"""How lines begin that follow an error: other jobs' errors, and Snakemake's own lines."""
+"""Prefixes of lines after an error: other jobs' errors, and Snakemake's own lines."""
 DISK_MARGIN = 1.2
-"""Shadow keeps shared memory in files, which the estimate does not include."""
+"""Factor for Shadow's shared memory, which it keeps in files and the estimate does not include."""
 
 
 def make_report(
@@ -70,7 +70,7 @@ def make_report(
     """Make the runs of a plan as `make_runs` does, build the report and return its path.
 
     Raises:
-        UserError: As `make_runs`, or the report fails. An earlier report stays.
+        UserError: As `make_runs`, or the report fails. An earlier report is kept.
     """
     report = plan.out / files.REPORT
     try:
@@ -78,7 +78,7 @@ def make_report(
     except UserError as error:
         if not report.is_file():
             raise
-        # Otherwise it could be taken for the report of this command.
+        # Otherwise an earlier report could be mistaken for the report of this command.
         raise UserError(
             error.message, f"{error.hint or ''}\n{report} is that of an earlier command".lstrip()
         ) from error
@@ -94,13 +94,13 @@ def make_runs(
 
     Args:
         root: The checkout.
-        plans: What to run. All plans have the same store.
-        jobs: Simulations at a time. By default, as many as there are CPUs for.
+        plans: The plans to run, with the same store.
+        jobs: Number of concurrent simulations. By default, as many as the CPUs allow.
         executor: Sends the runs to a cluster.
 
     Raises:
-        UserError: The machine is too small, the cluster refuses the jobs, or a run fails. Finished
-            runs stay.
+        UserError: The machine is too small, the cluster rejects the jobs, or a run fails. Finished
+        runs are kept.
     """
     _Workflow(root, plans, executor).make(RUNS, jobs)
 
@@ -120,8 +120,8 @@ class _Workflow:
         self.job_name = f"onionlab-{name}"
 
     def make(self, target: str, jobs: int | None) -> None:
-        """Make what is missing for a rule of the Snakefile."""
-        # Unlike Python, Snakemake does not look for another folder if TMPDIR cannot be used.
+        """Make everything that a rule of the Snakefile requires and is missing."""
+        # Unlike Python, Snakemake does not try other folders if TMPDIR is unusable.
         require_room(Path(os.environ.get("TMPDIR") or tempfile.gettempdir()), TEMPORARY_HINT)
         self.store.remove_damaged(self.runs)
         finished = self.store.finished_among(self.runs)
@@ -157,7 +157,7 @@ class _Workflow:
                     f"{len(self.runs)} runs are finished and stay in {self.store.directory}; the "
                     "same command makes the others"
                 ) from None
-            # A profile may let Snakemake do something else, such as a dry run.
+            # A profile may make Snakemake do something else, such as a dry run.
             if not succeeded or len(self.store.finished_among(self.runs)) < len(self.runs):
                 raise failure(self.runs, self.store, self.log)
 
@@ -166,7 +166,7 @@ class _Workflow:
         if not self.executor:
             return {}
         for path in (Path(sys.executable), self.store.directory):
-            # Job scripts do not quote them.
+            # Job scripts do not quote paths.
             if shlex.quote(str(path)) != str(path):
                 raise UserError(
                     f"{path}: jobs of a cluster cannot use a path with a space or another "
@@ -231,15 +231,16 @@ class _Workflow:
             *("--snakefile", str(SNAKEFILE)),
             *("--directory", str(workdir)),
             *where,
-            # The run store has its own locks and never holds half a run.
+            # Snakemake's locks are not needed: the run store has its own, and never contains
+            # incomplete runs.
             *("--nolock", "--rerun-incomplete", "--ignore-incomplete"),
             *("--rerun-triggers", "mtime"),
             # The ILP scheduler leaves PuLP's files in TMPDIR if it is interrupted. Both schedulers
-            # order by priority and respect the resources.
+            # order jobs by priority and respect resources.
             *("--scheduler", "greedy"),
             "--keep-going",
-            # Jobs here print their errors into the log. What happens to a job of a cluster is known
-            # to Snakemake alone.
+            # Jobs on this machine print their errors into the log. For jobs of a cluster, only
+            # Snakemake reports what happened.
             *([] if self.executor else ["--quiet", "rules"]),
             *("--configfile", str(config)),
             "--",
@@ -257,7 +258,7 @@ class _Workflow:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                # A process group of its own, so that an interrupt reaches all jobs at once.
+                # The separate process group lets an interrupt reach all jobs at once.
                 start_new_session=True,
             )
             try:
@@ -269,7 +270,7 @@ class _Workflow:
 
     def _end(self, process: subprocess.Popen[bytes]) -> None:
         """End Snakemake and all jobs."""
-        # At SIGINT, it cancels the jobs of a cluster; at SIGTERM it would wait for them.
+        # At SIGINT, Snakemake cancels the jobs of a cluster. At SIGTERM it would wait for them.
         first = signal.SIGINT if self.executor else signal.SIGTERM
         # A job may still run when Snakemake has ended.
         for number in (first, signal.SIGKILL):
@@ -282,7 +283,7 @@ class _Workflow:
 
 
 def _local_size(plan: Plan) -> JobSize:
-    """Return the size of a run's job on this machine, where memory and CPUs limit it."""
+    """Return the size of a run's job on this machine, which limits memory and CPUs."""
     memory_mb = max(1, round(plan.resources.memory_bytes / 2**20))
     return JobSize(plan.cpus_per_run, memory_mb, runtime_min=1, disk_mb=1)
 
@@ -290,8 +291,8 @@ def _local_size(plan: Plan) -> JobSize:
 def _environment() -> dict[str, str]:
     """Return the environment of jobs, which run the code that started them.
 
-    They start in another folder, where Python would import the installed code: that of another
-    checkout, or none, if this one was copied or moved.
+    They start in another folder, where Python would import installed code. That may belong to
+    another checkout, or be missing if this checkout was copied or moved.
     """
     paths = [str(code_root()), os.environ.get("PYTHONPATH", "")]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in paths if path)}
@@ -300,8 +301,8 @@ def _environment() -> dict[str, str]:
 def _require_not_replaced(plan: Plan) -> None:
     """Raise UserError if another command has planned other runs in the same place.
 
-    The place is not locked while it is planned, which takes minutes if there are several plans.
-    Whoever reads a file reports that it cannot be read.
+    The folder is not locked during planning, which takes minutes for several plans. Files that
+    cannot be read are ignored here; their readers report them.
     """
     found: list[set[PlannedRun]] = []
     with contextlib.suppress(AnalysisError, UserError):
@@ -318,7 +319,7 @@ def _require_not_replaced(plan: Plan) -> None:
 
 
 def _require_resources(plan: Plan, at_a_time: int, *, on_cluster: bool = False) -> None:
-    """Raise UserError if memory or disk are too small. The memory of a cluster is not known."""
+    """Raise UserError if memory or disk space is insufficient. A cluster's memory is unknown."""
     if not at_a_time:
         return
     available = available_memory_bytes()
@@ -361,16 +362,16 @@ def _watch(
 
 
 def running_states(store: Store, run_ids: Collection[str], since_s: float) -> list[RunState]:
-    """Return the latest states of the runs that are under way.
+    """Return the latest states of the runs in progress.
 
-    since_s: Unix time. An older state is that of an interrupted attempt.
+    since_s: Unix time. Older states belong to interrupted attempts.
     """
     states = []
     for run_id in sorted(store.begun_among(run_ids)):
         try:
             state = read_as(RunState, store.partial(run_id) / files.PROGRESS, "state of a run")
         except AnalysisError:
-            continue  # Not started, just finished, or being written.
+            continue  # The run has not started, has just finished, or its state is being written.
         if state.at_s >= since_s:
             states.append(state)
     return states

@@ -21,14 +21,15 @@ from onionlab.errors import UserError
 
 SLURM, GENERIC = "slurm", "generic"
 PLUGINS = {SLURM: "slurm", GENERIC: "cluster-generic"}
-"""Executor -> its name in Snakemake."""
+"""Executor -> name of its Snakemake plugin."""
 MAX_JOBS = 100
 RETRIES = 2
 LATENCY_WAIT_S = 60
-"""Files of other nodes appear late: NFS may cache the content of a folder for that long."""
+"""Maximum delay until files of other nodes appear: NFS may cache folder contents that long."""
 STATUS_ATTEMPTS = 10_000
-"""The Slurm plugin (2.8.0) loses all jobs, and waits for them forever, if so many requests for
-their status fail in a row, for instance while Slurm's controller is restarted. Its default is 5."""
+"""Number of failed status requests in a row that the Slurm plugin (2.8.0) tolerates, for example
+while Slurm's controller restarts. After that it loses all jobs and waits for them forever. Its
+default is 5."""
 SLURM_TIMEOUT_S = 60.0
 PROFILE_FILE = re.compile(r"(profile|config)(\.v(?P<version>\d+)\+)?\.yaml")
 SUBMIT = "cluster-generic-submit-cmd"
@@ -36,7 +37,10 @@ SUBMIT = "cluster-generic-submit-cmd"
 
 @dataclass(frozen=True)
 class JobSize:
-    """What the first attempt at a run requests; the n-th requests n times the memory and time."""
+    """Requests of the first attempt at a run.
+
+    The n-th attempt requests n times the memory and time.
+    """
 
     cpus: int
     memory_mb: int
@@ -53,10 +57,10 @@ class Executor:
 
     Attributes:
         name: ``slurm`` or ``generic``.
-        profile: File of a Snakemake profile.
+        profile: The file of a Snakemake profile.
         options: The options in that file.
         resources: Resources of every job, as the plugin names them. They override the profile.
-        max_jobs: Jobs that are queued or running at a time.
+        max_jobs: Maximum number of queued and running jobs.
     """
 
     name: str
@@ -69,7 +73,7 @@ class Executor:
         """Return Snakemake's options. Raises UserError if Slurm does not answer.
 
         Args:
-            job_name: How the names of Slurm's jobs begin.
+            job_name: Prefix of the names of Slurm's jobs.
             logs: Folder for the logs of Slurm's jobs.
         """
         arguments = ["--executor", PLUGINS[self.name], "--jobs", str(self.max_jobs)]
@@ -81,14 +85,14 @@ class Executor:
             arguments += ["--slurm-jobname-prefix", job_name, "--slurm-logdir", str(logs)]
             arguments += ["--slurm-status-attempts", str(STATUS_ATTEMPTS)]
             if not _has_accounting():
-                # The plugin would ask sacct, which hangs or fails without a database.
+                # By default the plugin calls sacct, which hangs or fails without a database.
                 arguments += ["--slurm-status-command", "squeue", "--slurm-no-account"]
         return arguments
 
     def require_acceptance(self, size: JobSize) -> None:
-        """Raise UserError if Slurm would refuse a job of this size. Nothing is submitted.
+        """Raise UserError if Slurm would reject a job of this size. No job is submitted.
 
-        Resources in the profile are for Snakemake to read: with these, Slurm is not asked.
+        If the profile sets resources, which only Snakemake can interpret, Slurm is not asked.
         """
         if self.name != SLURM or "default-resources" in self.options:
             return
@@ -139,7 +143,7 @@ def open_executor(
 
 
 def cancel_jobs(job_name: str) -> int:
-    """Cancel this user's Slurm jobs whose names begin so; return how many there were.
+    """Cancel this user's Slurm jobs with this name prefix. Return their number.
 
     Raises:
         UserError: Slurm does not answer.
@@ -154,7 +158,7 @@ def cancel_jobs(job_name: str) -> int:
 
 
 def _find_profile(folder: Path) -> Path:
-    """Return the file of a profile that Snakemake would use: that for the newest version."""
+    """Return the profile file that Snakemake would use, which is the one for its newest version."""
     found: Sequence[tuple[int, Path]] = ()
     with contextlib.suppress(OSError):
         matches = [(PROFILE_FILE.fullmatch(file.name), file) for file in folder.iterdir()]

@@ -1,7 +1,7 @@
 """Size the jobs of a cluster: memory, time and disk of each run, from the estimate.
 
-A cluster ends a job that exceeds its limits, so these have room for what the estimate does not
-count. The next attempt at a job that was ended gets more.
+A cluster kills jobs that exceed their limits. Limits therefore include a margin for costs that the
+estimate omits, and further attempts get more.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from onionlab.runs.plan import Plan
 from onionlab.runs.workflow.executor import JobSize
 
 MEMORY_FACTOR = 1.3
-"""Cgroups count shared memory and cached files, too."""
+"""Factor for memory, because control groups also count shared memory and cached files."""
 EXTRA_MEMORY_MB = 1200
 """Memory of the job's own Python, of Snakemake, and of the tables while records are extracted."""
 TIME_FACTOR = 3.0
-"""A node may be slower than this machine, and busy."""
+"""Factor for time, because a node may be slower than this machine, and busy."""
 EXTRA_TIME_MIN = 10
 """Time to start the job, to extract the records, and to wait for files that come late."""
 
@@ -50,7 +50,7 @@ def _job_size(cpus: int, cost: RunCost) -> JobSize:
 
 
 def largest(sizes: Sequence[JobSize]) -> JobSize:
-    """Return the size of a job that is large enough for each of several."""
+    """Return the size of a job that is large enough for all of these."""
     return JobSize(
         cpus=max(one.cpus for one in sizes),
         memory_mb=max(one.memory_mb for one in sizes),

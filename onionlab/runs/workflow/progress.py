@@ -19,9 +19,10 @@ from onionlab.runs.costs.estimate_text import format_bytes
 
 PLAIN_INTERVAL_S = 30.0
 RECENT_S = 120.0
-"""Wall time over which a run's pace is measured: a bootstrap is many times as fast as load."""
+"""Wall time over which a run's pace is measured, since a bootstrap is many times faster than
+load."""
 MIN_PACE_S = 10.0
-"""A pace over a shorter time would be random."""
+"""Minimum wall time for measuring a pace; over a shorter time it would be random."""
 
 
 class ProgressView:
@@ -50,20 +51,20 @@ class ProgressView:
     def show(
         self, finished: int, states: Sequence[RunState], owners: Sequence[object] = ()
     ) -> None:
-        """Show the present state.
+        """Show the current state.
 
         Without a terminal, this prints a line every 30 s, and when a run is finished or begins to
         wait. Errors of a full disk are ignored.
 
         Args:
             finished: Number of finished runs.
-            states: States of the runs under way.
-            owners: Processes that hold the CPUs for which some of them wait.
+            states: States of the runs in progress.
+            owners: Processes that hold the CPUs for which runs wait.
         """
         now = time.monotonic()
         waiting = {state.title for state in states if state.waiting}
         below = list(map(str, owners)) if waiting else []
-        # Runs that wait do not count as work.
+        # Waiting runs do not count as work.
         working = 1 - len(waiting) / len(states) if states else 1.0
         self._worked_s += (now - self._last_shown) * working
         self._last_shown = now
@@ -89,7 +90,7 @@ class ProgressView:
         """Return the wall and simulated times at which a run was seen recently."""
         seen = self._seen.get(state.title, deque())
         if seen and state.wall_s < seen[-1][0]:
-            seen = deque()  # another attempt
+            seen = deque()  # the run was started again
         if not seen or state.wall_s > seen[-1][0]:
             seen.append((state.wall_s, state.simulated_s))
         while len(seen) > 1 and state.wall_s - seen[1][0] >= RECENT_S:
@@ -106,7 +107,7 @@ class ProgressView:
         return f"{pace:.2g}" if pace < 99.5 else f"{pace:.0f}", left
 
     def _left(self, finished: int, states: Sequence[RunState]) -> str:
-        """Return the remaining time if the other runs are like those so far."""
+        """Return the remaining time if the remaining runs take as long as the finished ones."""
         if not finished or finished == self._total:
             return ""
         done = finished + sum(s.simulated_s / s.stop_s for s in states if not s.waiting)

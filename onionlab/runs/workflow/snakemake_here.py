@@ -1,7 +1,7 @@
 """Snakemake for jobs on this machine, without the executors for clusters.
 
-Snakemake imports all installed executors before it selects one. That for Slurm imports pandas and
-asks the cluster, which would cost every command half a second.
+Snakemake imports all installed executors before it selects one. The Slurm executor imports pandas
+and queries the cluster, which would take half a second in every command.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ def main() -> None:
     from snakemake.cli import main as snakemake  # type: ignore[import-untyped]
 
     with scratch_folder(Path(tempfile.gettempdir()), "snakemake-onionlab-") as folder:
-        # The next command removes the folder of a Snakemake that was killed. TMPDIR stays the
-        # same for the jobs.
+        # The next command removes the folder of a killed Snakemake. The jobs keep the original
+        # TMPDIR.
         tempfile.TemporaryDirectory = functools.partial(  # type: ignore[misc,assignment]
             tempfile.TemporaryDirectory, dir=folder
         )
