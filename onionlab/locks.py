@@ -44,7 +44,7 @@ def file_lock(
         path: The file, which is not removed.
         on_wait: Called once if another process holds the lock.
         timeout_s: Maximum wait. By default it is unlimited, and processes are served in the order
-        of arrival.
+            of arrival.
         open_file: Opens the file.
 
     Raises:

@@ -55,7 +55,7 @@ def working_root() -> Path:
 
 
 def build_directory(root: Path) -> Path:
-    """Return the folder of everything that can be built again; Git ignores it."""
+    """Return the folder of all generated files that can be built again; Git ignores it."""
     return root / "build"
 
 

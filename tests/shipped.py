@@ -34,7 +34,7 @@ EXPERIMENTS = _first_cells(EXPERIMENTS_PAGE, "Experiments")
 VARIANTS = _first_cells(VARIANTS_PAGE, "Name")
 """Variants of Tor and of libtorrent."""
 METRICS = frozenset(re.findall(r"`(\w+)`", (REPOSITORY / METRICS_PAGE).read_text(encoding="utf-8")))
-"""All names on the page, which include those of metrics."""
+"""All names on the page, including names of metrics."""
 
 
 def require_named(there: Iterable[str], named: Iterable[str], page: str) -> None:
@@ -44,7 +44,7 @@ def require_named(there: Iterable[str], named: Iterable[str], page: str) -> None
         words = f"not in {page}: {', '.join(own)}"
         if os.environ.get(STRICT):
             pytest.fail(words)
-        pytest.skip(f"{words} (taken for somebody's own)")
+        pytest.skip(f"{words} (treated as the user's own)")
 
 
 def is_own_experiment(path: Path) -> bool:

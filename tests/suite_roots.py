@@ -81,7 +81,7 @@ def pytest_terminal_summary(
         return
     terminalreporter.section("runs/, results/ or build/ changed", red=True)
     terminalreporter.write_line(
-        "Tests work in roots of their own (tests/harness/checkout.py). If no experiment was run "
+        "Tests use separate roots (tests/harness/checkout.py). If no experiment was run "
         "here meanwhile, one of them wrote to, or removed:"
     )
     for name in changed[:20]:

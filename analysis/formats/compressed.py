@@ -70,7 +70,7 @@ def pieces(file: BinaryIO, suffix: str, max_bytes: int | None = None) -> Iterato
         suffix: The suffix of its name. If it is not in ``DECOMPRESSORS``, the file is not
             compressed.
         max_bytes: Maximum size of its content. Default: ``max_content_bytes`` for a compressed
-        file, and no limit otherwise.
+            file, and no limit otherwise.
 
     Raises:
         DamagedError: The compressed data is damaged or ends early.

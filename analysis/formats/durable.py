@@ -63,7 +63,7 @@ def put_in_place(made: Path, target: Path, copy: Path | None = None) -> None:
         made: The file or folder.
         target: The new path. An existing file or empty folder is replaced.
         copy: Path of an intermediate copy, for a source on another file system. It must be on the
-        file system of ``target``; by default, it is in the same folder.
+            file system of ``target``; by default, it is in the same folder.
     """
     sync_tree(made)
     make_folder(target.parent)

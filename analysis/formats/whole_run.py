@@ -1,4 +1,4 @@
-"""Check that a run's directory contains everything that an analysis reads."""
+"""Check that a run's directory contains everything that an analysis needs."""
 
 from __future__ import annotations
 

@@ -190,8 +190,7 @@ def read_analysis(
 def client_class(node: str) -> str:
     """Return a node's class of clients: its name without the number.
 
-    tornettools appends the kind of circuit to the number, and uses it as the class of its own
-    clients.
+    tornettools appends the kind of circuit to the number, and uses it as the class of its clients.
     """
     stem = re.sub(r"\d+(?=(exit|onionservice)?\Z)", "", node)
     return _CIRCUITS.get(stem, stem or "client")

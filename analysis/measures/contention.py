@@ -58,7 +58,7 @@ class Contention:
         fates: class of clients, or ``ALL`` -> client -> outcomes of its measured streams, ordered
             by start.
         crowding_out: None if unknown: there is only one class, the throughput of the others is
-        constant, or a log lacks the bytes read.
+            constant, or a log lacks the bytes read.
         bottleneck: None if the study does not contain relay capacities.
     """
 

@@ -61,7 +61,7 @@ def publish(records: Path, levels: Sequence[Level], out: Path) -> None:
 
     Raises:
         AnalysisError: The records are missing or damaged, are from a published pack themselves, or
-        cover more than ``MAX_SPAN_S``.
+            cover more than ``MAX_SPAN_S``.
     """
     if is_published(records):
         raise AnalysisError(f"{records} is from a published pack", "pack the runs themselves")

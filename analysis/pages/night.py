@@ -50,7 +50,7 @@ class NightResult:
         """The result in one sentence."""
         if self.comparison is None:
             return "The runs of this night are the baseline from now on."
-        suffix = " The records are those of the night before." if self.repeated else ""
+        suffix = " The records have not changed since the night before." if self.repeated else ""
         return self.comparison.sentence + suffix
 
     @property

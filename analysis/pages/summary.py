@@ -74,7 +74,7 @@ class SummaryRow:
     def spread(self) -> Components | None:
         """Variance components between and within networks; None without repeats.
 
-        They are those of the pairs' log ratios if the metric is compared by ratios, else of their
+        They refer to the pairs' log ratios if the metric is compared by ratios, else to their
         differences.
         """
         if self.comparison is None or getattr(self.comparison, self.scale) is None:
@@ -119,7 +119,7 @@ class SummaryRow:
 
     @property
     def shown_note(self) -> str:
-        """The notes, except for obvious ones and those that would be in every row."""
+        """The notes without obvious ones, and without notes that every row would have."""
         notes = self.notes if self.estimate.mean else self.estimate.notes
         return "; ".join(note for note in notes if note not in (ONE_VALUE, ONE_PAIR, NO_RATIO))
 

@@ -178,7 +178,7 @@ def _created_us(pairs: dict[bytes, bytes]) -> int:
     try:
         whole = datetime.fromisoformat(match[1].decode()).replace(tzinfo=UTC)
     except ValueError:
-        raise MalformedError("TIME_CREATED is no time") from None
+        raise MalformedError("TIME_CREATED is not a time") from None
     return int(whole.timestamp()) * 1_000_000 + int(match[2])
 
 

@@ -67,7 +67,8 @@ def _read(
     """Read the log of one host's peer, and count its lines in ``report``.
 
     Raises:
-        AnalysisError: there is no log or several, or it is empty or not that of a peer of the role.
+        AnalysisError: there is no log or several, or it is empty, or another program or role wrote
+            it.
     """
     folder = run_directory / files.HOSTS / host
     paths = sorted(folder.glob(LOGS))

@@ -100,8 +100,7 @@ def load_plan(name: str, root: Path) -> Plan:
     for run in plan.runs:
         if store.manifest(run.run_id).exists() and not store.is_finished(run.run_id):
             raise UserError(
-                f"{store.run(run.run_id)} is not whole: its logs are not those that its manifest "
-                "lists",
+                f"{store.run(run.run_id)} is incomplete: its logs differ from its manifest",
                 f"repeat the run: make experiment NAME={name}",
             )
     return plan

@@ -34,7 +34,7 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--update-baseline", action="store_true", help="make the runs of this night the baseline"
     )
-    add_networks_argument(parser, "in place of those of the list: a number, or 11,12,13")
+    add_networks_argument(parser, "networks in place of the list's: a number, or 11,12,13")
     add_repeats_argument(parser)
     add_engine_arguments(parser)
     add_jobs_argument(parser)

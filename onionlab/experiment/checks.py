@@ -261,7 +261,7 @@ def _check_sizes(settings: Settings) -> Iterator[Finding]:
     """Yield kinds of hosts that are missing, or that outnumber their addresses."""
     network = settings.network
     if network.servers.count == 0:
-        yield ("network", "servers", "count"), "no server: the clients have nobody to ask"
+        yield ("network", "servers", "count"), "no server: the clients need at least one"
     if settings.client_count - network.perf_clients == 0:
         yield ("traffic",), "no client: every class has a count of 0"
     for hosts, count, location in (

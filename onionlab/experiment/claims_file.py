@@ -124,7 +124,7 @@ def load_claims(name_or_path: str, *, root: Path) -> ClaimSet:
 
     Raises:
         UserError: the file is missing or has errors, which are all listed, one per line; or one of
-        its experiments cannot be loaded.
+            its experiments cannot be loaded.
     """
     path = _find(name_or_path, root)
     experiments: dict[str, Experiment] = {}

@@ -25,7 +25,7 @@ def judging_problems(
 ) -> Iterator[Problem]:
     """Yield problems with the margins and the endpoints of an experiment.
 
-    settings: those of each level. An endpoint is impossible if no level has it.
+    settings: the settings of each level. An endpoint is impossible if no level has it.
     """
     for metric in sorted(header.margins.keys() - OWN.judged.keys()):
         yield tree.locate(

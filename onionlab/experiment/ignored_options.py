@@ -130,7 +130,7 @@ def parameter_settings(
     Args:
         parameters: The parameters that authorities vote for.
         has_defaults: Whether to include Tor's own defaults. They are excluded if files of an
-        imported network, which are not known yet, may set an option that overrides them.
+            imported network, which are not known yet, may set an option that overrides them.
     """
     default, vote = SOURCES_OF_PARAMETERS
     layers = [(default, PARAMETER_DEFAULTS)] if has_defaults else []

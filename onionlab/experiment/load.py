@@ -331,7 +331,7 @@ def _kind(tree: Node) -> tuple[str | None, FileKind, list[Problem]]:
 
 
 def _without_settings(tree: Node, kind: FileKind) -> Node:
-    """Return the tree without settings, including those of the levels."""
+    """Return the tree without settings, also in its levels."""
     header = tree.without(*kind.settings.model_fields, "extends")
     levels = header.get("levels")
     if levels is None or not isinstance(levels.value, dict):

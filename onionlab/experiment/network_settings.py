@@ -111,7 +111,7 @@ class NetworkSettings(Model):
     """The hosts and the network between them."""
 
     authorities: Annotated[int, POSITIVE_COUNT] = key(
-        3, description="directory authorities; SCALE leaves them as they are, they carry no load"
+        3, description="directory authorities; SCALE does not change them: they carry no load"
     )
     relays: Relays = key(description="relays by role")
     capacity_factor: PositiveNumber = key(
@@ -135,7 +135,7 @@ class NetworkSettings(Model):
     servers: Servers = key(description="servers that the clients fetch from")
     onion_services: Annotated[int, COUNT] = key(
         0,
-        description="onion services, each with a Tor and a web server of its own on a link of "
+        description="onion services, each with its own Tor and web server on a link of "
         "`servers`' bandwidth; classes of `to: onion-services` fetch from them; SCALE leaves one "
         "at least",
     )

@@ -46,8 +46,8 @@ class Transfer(Model):
     )
     connects: Literal["downloader", "seed"] = key(
         "downloader",
-        description="which of the two connects; libtorrent connects when a second of its own "
-        "clock begins, so the second of a downloader that connects begins with the connection",
+        description="which of the two connects; libtorrent connects at the start of a second of "
+        "its clock, so if the downloader connects, its seconds begin with the connection",
     )
     sample_s: PositiveTime = key(
         "5 ms", alias="sample", description="at most one line of each kind in this time"

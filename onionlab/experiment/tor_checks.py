@@ -134,7 +134,7 @@ def _torrc(
                 message = f"{own[letters]} overrides it in a relay's own torrc: remove one of them"
                 yield where, message
             if letters in given:
-                message = f"Tor does not tell cases apart, and {given[letters]} is set here too"
+                message = f"Tor ignores case, and {given[letters]} is set here too"
                 yield where, message
             given[letters] = option
             yield from ((where, message) for message in _of_variants(option, variants))

@@ -42,7 +42,7 @@ Options = Mapping[str, Sequence[str]]
 """Option, spelt as in its file -> the values of its lines. As in a torrc, "+" before the name adds
 lines to those of an earlier file, and "/" clears the option."""
 
-ELSEWHERE = "it has a key of its own, "
+ELSEWHERE = "it has its own key, "
 _OWN = "the harness gives every host its own"
 
 RESERVED_OPTIONS = {
@@ -107,7 +107,7 @@ class Setting:
         values: Values of its lines.
         source: The layer that set it.
         needed: If Tor ignores something because of it, the values with which it would not; empty if
-        there is none.
+            there is none.
     """
 
     name: str
@@ -131,7 +131,7 @@ class HostOptions:
         experiment: Layers of the experiment, which come next.
         own: Layers of its own torrc and its command line, which come last.
         has_defaults: Whether Tor's own defaults are below all layers. They are excluded if files of
-        an imported network, which are not known yet, may set such an option.
+            an imported network, which are not known yet, may set such an option.
     """
 
     role: str
@@ -255,7 +255,7 @@ def keep_options(
     Args:
         defaults: Name of a file -> its text.
         parameters: Consensus parameters that the experiment sets. Options that override them are
-        removed.
+            removed.
         known_options: The options that Tor knows, in lower case; None for all.
     """
     overriding_ones = {one.option.casefold() for name in parameters for one in overrides_of(name)}

@@ -69,13 +69,13 @@ class TornetTraffic(Model):
 
     markov_clients: PositiveFraction = key(
         "100 %",
-        description="share of the clients that play Markov models; the load of each stays, and the "
-        "clients of a smaller share are a subset of those of a larger one",
+        description="share of the clients that play Markov models; each client's load stays the "
+        "same, and a smaller share selects a subset of the clients",
     )
 
 
 class TornetTor(TorSettings):
-    """Which Tor runs, and options that differ from those in the networks' own files."""
+    """The Tor variants, and options that override the networks' own files."""
 
     deployment: DeployedGroup = key(
         "all", description="hosts that run the variant; the others run the baseline"

@@ -59,7 +59,7 @@ class Pause(Model):
         if value.get("choices") == []:
             raise ValueError("expected at least one pause in choices; without a pause write none")
         if "step" in value and "uniform" not in value:
-            raise ValueError("expected uniform beside step")
+            raise ValueError("expected uniform together with step")
         return value
 
     @model_validator(mode="after")
@@ -84,7 +84,7 @@ class Pause(Model):
     def times_s(self) -> tuple[float, ...]:
         """Return the pauses to draw from, each equally likely; empty if there is no pause.
 
-        A list, because that is what TGen's pause action draws from.
+        It is a list because TGen's pause action draws from a list.
         """
         if self.uniform_s is None:
             return self.choices_s
@@ -231,7 +231,7 @@ class UmlOptions(Model):
 
 
 class Engines(Model):
-    """Options of the engines. Options of an imported network are below those of Shadow."""
+    """Options of the engines. Shadow's options override those of an imported network."""
 
     shadow: ShadowOptions = key({}, description="only used if Shadow is the engine")
     uml: UmlOptions = key({}, description="only used if the embedded engine runs")

@@ -147,7 +147,7 @@ def unpack_source(program: Program, source: Source, destination: Path) -> str:
         try:
             _unpack_tarball(program, source.path, destination)
         except (tarfile.TarError, EOFError, OSError, lzma.LZMAError, zlib.error) as error:
-            # Errors of the file system name a file. Those of a damaged archive do not.
+            # Errors of the file system name a file; errors of a damaged archive do not.
             if isinstance(error, OSError) and error.filename is not None:
                 raise
             raise UserError(

@@ -112,7 +112,7 @@ def traffic_files(
 def endless_streams(settings: Settings, files: Mapping[str, bytes]) -> int:
     """Return the expected number of open streams at the end that only a timeout ends.
 
-    files: those of the run, with the Markov models.
+    files: the run's files, including Markov models.
     """
     found = 0.0
     for name, entry in settings.traffic.items():

@@ -82,7 +82,7 @@ def reserve_cpus(
         purpose: Text that processes show while they wait for these CPUs.
         on_wait: Called once if too few CPUs are free.
         allocated: Whether a cluster has allocated the CPUs of this process. They need no locks if
-        it cannot use any others.
+            it cannot use any others.
 
     Raises:
         UserError: A lock file cannot be opened.
@@ -108,7 +108,7 @@ def reserve_cpus(
 
 
 def lock_owners(cpus: Iterable[int]) -> list[LockOwner]:
-    """Return the owners of the locks of some CPUs, as far as they are known."""
+    """Return the known owners of the locks of some CPUs."""
     folder = lock_folder()
     found = (_read_owner(cpu, _lock_file(folder, cpu)) for cpu in cpus)
     return [owner for owner in found if owner is not None]
@@ -196,7 +196,7 @@ def _unusable(path: Path, reason: str) -> UserError:
 
 
 def _write_owner(descriptor: int, purpose: str) -> None:
-    """Write the owner into a lock file; clear the file if there is no purpose."""
+    """Write the owner into a lock file; clear the file if the purpose is empty."""
     text = json.dumps({"pid": os.getpid(), "what": purpose[:MAX_PURPOSE_LENGTH]}) if purpose else ""
     with contextlib.suppress(OSError):
         os.ftruncate(descriptor, 0)

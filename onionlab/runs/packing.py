@@ -93,7 +93,7 @@ def pack(
         out: The file to write.
         studies: The studies that have some of the runs.
         logs: Include all files of each run. Otherwise a pack has only the manifest, the
-        descriptions and the records, which suffice for reports, figures and comparisons.
+            descriptions and the records, which suffice for reports, figures and comparisons.
         published: Include only the data for figures and claims. Excludes ``logs``.
 
     Returns:
@@ -206,7 +206,7 @@ def open_pack(file: Path, parent: Path) -> Iterator[Path]:
 
     Raises:
         UserError: The file is missing, damaged, not a pack, lacks a part of a run, or exceeds
-        ``max_content_bytes``; or the block finds a damaged file.
+            ``max_content_bytes``; or the block finds a damaged file.
     """
     if not is_file(file):
         raise UserError(f"there is no {file}")

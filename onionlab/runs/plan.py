@@ -120,7 +120,7 @@ def make_plan(
         request: The experiment and its overrides.
         out: The folder of the files. By default `results/<name>`.
         looks: The interim looks under this plan, if networks are added step by step. Looks of an
-        earlier plan of the same runs are added.
+            earlier plan of the same runs are added.
 
     Raises:
         UserError: An error that can be found before a run starts.

@@ -156,7 +156,7 @@ class RunBuilder(ABC):
         return {}
 
     def capacities_bytes_per_s(self, level: str) -> Mapping[str, float]:
-        """Return the total capacity of the relays of each role, as far as it is known."""
+        """Return the total capacity of the relays of each role, if it is known."""
         return {}
 
     def network_facts(self, level: str, seed: int) -> dict[str, RoleCapacity]:
@@ -395,7 +395,7 @@ def known_variants(root: Path, experiment: Experiment) -> Mapping[str, TorVarian
 
 
 def select_variants(root: Path, experiment: Experiment, requested: Sequence[str]) -> list[str]:
-    """Return the requested variants, or those of the experiment.
+    """Return the requested variants, by default all of the experiment.
 
     They have the experiment's order. Variants that it does not list come last. Raises UserError for
     an unknown name.

@@ -46,7 +46,7 @@ def execute_on_cluster(root: Path, plan: Plan, run_id: str) -> None:
 
     Raises:
         UserError: The run fails, or has already failed for the same command. (Snakemake resubmits
-        failed jobs, but the run would fail again. A new command removes earlier failures.)
+            failed jobs, but the run would fail again. A new command removes earlier failures.)
     """
     planned, store = plan.run(run_id), Store(plan.store)
     reason = store.failed(run_id) / files.ERROR
@@ -171,7 +171,7 @@ def _simulate(
     if run.run_id(builder.programs, builder.engine) != planned.run_id:
         raise UserError(
             f"what determines the run {planned.title} has changed since the plan was made",
-            "start the experiment again: it plans anew and keeps every run that is still valid",
+            "start the experiment again: it makes a new plan and keeps all valid runs",
         )
     run.write(place)
     started = datetime.now(UTC)

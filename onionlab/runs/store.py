@@ -101,10 +101,10 @@ class Store:
                 continue
             with self.exclusive(run_id):
                 if not self.is_finished(run_id):
-                    LOG.info("%s is not whole: the run is repeated", self.run(run_id))
+                    LOG.info("%s is incomplete: the run is repeated", self.run(run_id))
                     self.remove_unfinished(run_id)
                 elif has_cut_files(records):
-                    LOG.info("%s is not whole: the records are extracted again", records)
+                    LOG.info("%s is incomplete: the records are extracted again", records)
                     shutil.rmtree(records)
 
     def finish(self, run_id: str, manifest: Manifest, made: Path | None = None) -> None:

@@ -101,7 +101,7 @@ def test_the_usual_endpoints_are_what_the_baseline_has() -> None:
     table = synthetic(1.2)
     both = [("web", "ttfb_p50_s"), ("all", "goodput_bytes_per_s")]
     assert usual_endpoints("5mid", table, "ewma") == both
-    # Of several classes, web clients are chosen, or else the first one by name.
+    # If there are several classes, web clients are chosen, or else the first one by name.
     for name in ("bulk", "alone"):
         table["5mid", name] = {
             (metric, variant): by_seed
@@ -242,7 +242,7 @@ def test_a_network_counts_with_the_mean_of_its_repeats() -> None:
         2: Statistic(None, " in 1 of 2 repeats"),
     }
     assert [one.value for one in of_class["timeout_rate", "rr"].values()] == [0.25, 0.25]
-    # If the time of a run is zero there is no ratio, so the mean is arithmetic.
+    # If a run's time is zero, ratios do not exist, so the mean is arithmetic.
     zero: Any = {("5mid", "web"): of("ttfb_p50_s", 1.0, 4.0, 0.0, 2.0)}
     (of_class,) = over_networks(zero).values()
     assert [one.value for one in of_class["ttfb_p50_s", "rr"].values()] == [2.5, 1.0]

@@ -81,7 +81,7 @@ def test_what_was_written_is_read(
         ("CIRC x BUILT", "grammar"),
         ("CIRC 1 BUILT", "no TIME_CREATED"),
         ("CIRC 1 BUILD TIME_CREATED=2000-01-01T00:05:00.000000", "no status"),
-        ("CIRC 1 BUILT TIME_CREATED=2000-13-01T00:05:00.000000", "is no time"),
+        ("CIRC 1 BUILT TIME_CREATED=2000-13-01T00:05:00.000000", "is not a time"),
         ("CIRC 1 BUILT TIME_CREATED=2001-01-01T00:05:00.000000", "later than the line"),
         ("CIRC 1 BUILT TIME_CREATED=1969-01-01T00:05:00.000000", "outside of the run"),
         (f"BW 1 {10**17}", "more than there can be"),
@@ -180,7 +180,7 @@ def test_damaged_lines_are_counted_and_the_rest_counts(made_once: Path, tmp_path
 def test_a_relay_without_a_second_leaves_no_goodput_of_the_others(
     made_once: Path, tmp_path: Path
 ) -> None:
-    """That second is in no row, since the sum over the relays would lack one."""
+    """That second is missing in all rows, since the sum over the relays would lack one."""
     run = tmp_path / "run"
     shutil.copytree(made_once, run)
     log = run / files.HOSTS / "relay2middle/oniontrace.1003.stdout"

@@ -22,7 +22,7 @@ FAMILY = "analysis/measures/families/streams.py"
 
 pytestmark = pytest.mark.skipif(
     (REPOSITORY / "experiments" / "exhaustive.yaml").exists(),
-    reason="somebody has followed the tutorial in this checkout",
+    reason="the tutorial's files exist in this checkout",
 )
 
 

@@ -114,7 +114,7 @@ CASES = {
     "pause with steps of nothing": (
         '{uniform: ["1 s", "3 s"]}',
         '{choices: ["1 s"], step: "1 s"}',
-        "18: traffic.web.pause: expected uniform beside step",
+        "18: traffic.web.pause: expected uniform together with step",
     ),
     "pause in too many steps": (
         '["1 s", "3 s"]',
@@ -145,7 +145,7 @@ CASES = {
     "no server": (
         "    count: 2\n    bandwidth",
         "    count: 0\n    bandwidth",
-        "11: network.servers.count: no server: the clients have nobody to ask",
+        "11: network.servers.count: no server: the clients need at least one",
     ),
     "no client": (
         "count: 4",
@@ -550,7 +550,7 @@ CASES = {
     "a torrc option twice in other letters": (
         "  baseline: ewma\n",
         "  baseline: ewma\n  torrc: {all: {NumCPUs: 1, numcpus: 2}}\n",
-        "25: tor.torrc.all.numcpus: Tor does not tell cases apart, and NumCPUs is set here too",
+        "25: tor.torrc.all.numcpus: Tor ignores case, and NumCPUs is set here too",
     ),
     "no seeds": (
         "seeds: 2",

@@ -184,7 +184,7 @@ def test_packs(project: Project, data: st.DataObject) -> None:
 
 @fuzz
 def test_published_packs(project: Project, data: st.DataObject) -> None:
-    """Published packs are damaged likewise; they never get into a store."""
+    """Published packs are damaged in the same ways. They never get into a store."""
     draw = data.draw
     path = project.published_file
     file = changed_pack(draw, project.published_members, path.read_bytes(), version=2)

@@ -51,7 +51,7 @@ def the_run(checkout: Checkout) -> str:
 
 
 def hashes_of_run(checkout: Checkout) -> dict[str, str]:
-    """Return the SHA-256 of each file of a finished run, except those that describe the machine."""
+    """Return the SHA-256 of each file of a finished run, except OF_THE_MACHINE."""
     directory = checkout.store.run(the_run(checkout))
     return {
         str(path.relative_to(directory)): hashlib.sha256(path.read_bytes()).hexdigest()

@@ -103,7 +103,7 @@ def test_every_relay_is_somewhere(drawn: list[tuple[set[str], int]], flavour: st
 
 
 def test_other_line_ends_and_compression(root: Path) -> None:
-    """The line ends are those of stem's cached-microdesc-consensus_with_carriage_returns."""
+    """stem's cached-microdesc-consensus_with_carriage_returns has these line ends."""
     expected = read_consensus(document(RELAYS).encode())
     source = root / "consensus.xz"
     source.write_bytes(lzma.compress(document(RELAYS).replace("\n", "\r\n").encode()))

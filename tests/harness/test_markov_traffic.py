@@ -241,7 +241,7 @@ def test_a_packet_model_without_end_takes_a_timeout_and_memory(
 @pytest.mark.tor
 @ENGINES
 def test_both_engines_play_what_the_seeds_say(engine: str, checkout: Checkout) -> None:
-    """The first streams on each engine are those that the models give for the seeds."""
+    """On each engine, the first streams agree with the models and the seeds."""
     users = {**CLASS, **write_models(checkout.root / "models")}
     path = write_experiment(checkout.root, users=users)
     done = checkout.onionlab("experiment", str(path), "--variants", "rr", "--engine", engine)

@@ -1,4 +1,4 @@
-"""Runs with the same identity give the same bytes, whatever else happens on the machine."""
+"""Runs with the same identity give the same bytes, independent of the machine's state."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ class Surroundings:
 
     Attributes:
         read_before_s: When the run's files were last read, in seconds before the start. None means
-        when they were written, five days before the start.
+            when they were written, five days before the start.
         busy: Whether other programs read the run's files, start processes, and use memory and disk.
         other_checkout: Whether the code is in another folder, compiled, and the interpreter
-        searches thousands of missing files, as with many folders of packages.
+            searches thousands of missing files, as with many folders of packages.
     """
 
     name: str

@@ -90,7 +90,7 @@ def test_a_run_that_is_not_whole_is_not_there(
     store.remove_damaged(["ab", "begun", "nowhere"])
     assert store.run("begun").exists()
     assert store.run("ab").exists() is whole
-    message = f"{tmp_path}/ab is not whole: the run is repeated"
+    message = f"{tmp_path}/ab is incomplete: the run is repeated"
     assert caplog.messages == ([] if whole else [message])
 
 
@@ -107,7 +107,7 @@ def test_cut_records_are_extracted_again(
     cut = store.run("ab") / "records-v1" / file
     cut.write_bytes(cut.read_bytes()[:-9])
     store.remove_damaged(["ab"])
-    assert caplog.messages == [f"{cut.parent} is not whole: the records are extracted again"]
+    assert caplog.messages == [f"{cut.parent} is incomplete: the records are extracted again"]
     assert store.is_finished("ab")
     assert not cut.parent.exists()
 

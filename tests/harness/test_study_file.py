@@ -59,7 +59,7 @@ def test_a_run_whose_logs_were_cut_is_not_passed_over(plan: Plan, tmp_path: Path
     store.finish("1a", Manifest(run_id="1a"))
     assert load_plan("quick", tmp_path) == copied
     (store.run("1a") / log.relative_to(store.partial("1a"))).write_text("line\n")
-    with pytest.raises(UserError, match="1a is not whole: its logs are not those"):
+    with pytest.raises(UserError, match="1a is incomplete: its logs differ"):
         load_plan("quick", tmp_path)
 
 

@@ -121,7 +121,7 @@ PAIRS: dict[str, tuple[dict[str, str], dict[str, Any], str, dict[str, list[str |
         RELAY,
         {"ControlPort": [9051, 9052, 9053]},
     ),
-    "an option that is no list in two lines": (
+    "an option on two lines that is not a list": (
         {},
         {"torrc": {"all": {"NumCPUs": [2, 3]}}},
         CLIENT,

@@ -121,7 +121,7 @@ def test_waiting_is_no_work(set_clock: Callable[..., None]) -> None:
     out = io.StringIO()
     with ProgressView(4, Console(file=out, force_terminal=False)) as view:
         view.show(1, [])
-        view.show(1, [waits], ["CPU 0 is held by somebody"])
+        view.show(1, [waits], ["CPU 0 is held by another run"])
         view.show(1, [waits, state(300)])
     first, second, third = out.getvalue().splitlines()
     assert first == "[16:40] 1/4 runs done, about 50:00 left"

@@ -50,7 +50,9 @@ QUICK_SERIES = "circuit-policy"
 
 
 def quickly(names: Iterable[str]) -> list[ParameterSet]:
-    """Return parameters for single variants. Those of builds other than QUICK_SERIES are slow."""
+    """Return parameters for single variants, with the mark `slow` for builds other than
+    QUICK_SERIES.
+    """
     slow = {name for name in names if REGISTRY.variants[name].series != QUICK_SERIES}
     return [pytest.param(name, marks=[pytest.mark.slow] if name in slow else []) for name in names]
 

@@ -133,7 +133,7 @@ def test_any_torrc_is_read_or_refused(text: str, other: str) -> None:
     ],
 )
 def test_a_size_is_what_tor_makes_of_it(text: str, in_bytes: int) -> None:
-    """The values are those of config_parse_memunit() of Tor 0.4.9.11."""
+    """config_parse_memunit() of Tor 0.4.9.11 returns these values."""
     assert parse_memory(text) == in_bytes
 
 

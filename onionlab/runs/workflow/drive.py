@@ -100,7 +100,7 @@ def make_runs(
 
     Raises:
         UserError: The machine is too small, the cluster rejects the jobs, or a run fails. Finished
-        runs are kept.
+            runs are kept.
     """
     _Workflow(root, plans, executor).make(RUNS, jobs)
 

@@ -1,6 +1,6 @@
 """Snakemake's executors for clusters: which jobs they accept, and the options they need.
 
-A Snakemake profile configures an executor. It is passed to Snakemake as it is.
+A Snakemake profile configures an executor. It is passed to Snakemake unchanged.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def open_executor(
     """Return an executor with the profile in a folder.
 
     Raises:
-        UserError: There is no profile in the folder; or the commands or options to submit jobs are
+        UserError: The folder contains no profile; or the commands or options to submit jobs are
             missing.
     """
     file = _find_profile(profile)
