@@ -59,7 +59,7 @@ def headless(content: bytes) -> bytes:
     return random.Random(2).randbytes(64) + content[64:]
 
 
-def test_nobody_else_has_a_run_while_its_records_are_extracted(
+def test_a_run_is_locked_while_its_records_are_extracted(
     run_directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise `unpack` would find incomplete records."""
@@ -94,7 +94,7 @@ def test_whole_logs_have_no_more_than_their_line(
         (TRACE, corrupt, "invalid records, the first at byte"),
     ],
 )
-def test_what_does_not_count_is_said_with_its_file(
+def test_ignored_lines_are_reported_with_their_file(
     run_directory: Path, capfd: pytest.CaptureFixture[str], file: Path, damage: Damage, said: str
 ) -> None:
     path = run_directory / file
@@ -117,7 +117,7 @@ def test_what_does_not_count_is_said_with_its_file(
         (TRACE, headless, "cells is not a cell trace"),
     ],
 )
-def test_what_cannot_be_read_at_all_is_an_error_and_leaves_the_old_records(
+def test_an_unreadable_log_is_an_error_and_keeps_the_old_records(
     run_directory: Path, capfd: pytest.CaptureFixture[str], file: Path, damage: Damage, said: str
 ) -> None:
     assert analyse(capfd, run_directory)[0] == 0

@@ -206,7 +206,7 @@ def test_proxy_stage_timeouts_are_timeouts(tmp_path: Path) -> None:
     assert [row["error"] for row in rows] == ["PROXY-TIMEOUT", "PROXY-STALLOUT", "PROXY-ADDR"]
 
 
-def test_a_lost_line_is_not_taken_for_an_open_stream(tmp_path: Path) -> None:
+def test_a_lost_line_does_not_count_as_an_open_stream(tmp_path: Path) -> None:
     text = golden_text("bulk-open")
     lines = text.split(b"\n")
     index = next(i for i, line in enumerate(lines) if b"stream-success" in line)
@@ -220,7 +220,7 @@ def test_a_lost_line_is_not_taken_for_an_open_stream(tmp_path: Path) -> None:
     assert report.malformed_lines == 1
 
 
-def test_streams_that_end_behind_the_last_heartbeat_are_not_pending(tmp_path: Path) -> None:
+def test_streams_that_end_after_the_last_heartbeat_are_not_pending(tmp_path: Path) -> None:
     log = LogWriter("client1")
     log.start(240.0)
     whole: dict[str, Any] = {
@@ -238,7 +238,7 @@ def test_streams_that_end_behind_the_last_heartbeat_are_not_pending(tmp_path: Pa
     assert [(row["stream_id"], row["outcome"]) for row in rows] == [(0, "unknown"), (1, "success")]
 
 
-def test_bytes_of_streams_that_ended_are_not_those_of_the_open_one(tmp_path: Path) -> None:
+def test_bytes_of_ended_streams_do_not_count_for_the_open_one(tmp_path: Path) -> None:
     log = LogWriter("client1")
     log.start(240.0)
     log.create()
@@ -301,7 +301,7 @@ def test_compressed_logs_read_as_plain_ones(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("suffix", [".gz", ".xz", ".zst"])
-def test_a_cut_compressed_log_gives_what_it_holds(tmp_path: Path, suffix: str) -> None:
+def test_a_truncated_compressed_log_gives_its_complete_lines(tmp_path: Path, suffix: str) -> None:
     text = client_log("client1", WEB, np.random.default_rng(1), stop_s=3000.0)
     data = compressed(text)[suffix]
     write_logs(tmp_path / "run", {"client1": ("web", text)})

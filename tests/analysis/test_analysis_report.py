@@ -284,7 +284,7 @@ def test_repeats_are_replicates_in_the_scope_of_one_network() -> None:
     assert {row.estimate.seeds for row in rows} == {1}
 
 
-def test_figure_data_is_what_is_drawn(report: Path) -> None:
+def test_figure_data_equals_the_drawing(report: Path) -> None:
     rows = rows_of(report / "figures" / "ttfb-320kib-5mid.csv")
     assert {row["variant"] for row in rows} == {"ewma", "rr", "swrr"}
     panels = {row["panel"] for row in rows}
@@ -300,7 +300,7 @@ def test_figure_data_is_what_is_drawn(report: Path) -> None:
             assert all(float(r["mean"]) <= float(r["high"]) + 1e-9 for r in own)
 
 
-def test_ratios_to_the_baseline_are_those_built_in(report: Path) -> None:
+def test_ratios_to_the_baseline_match_the_synthetic_ones(report: Path) -> None:
     rows = rows_of(report / "figures" / "quantile-ratios-5mid.csv")
     assert {row["variant"] for row in rows} == {"rr", "swrr"}
     assert {row["panel"] for row in rows} == {

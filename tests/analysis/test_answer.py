@@ -226,7 +226,7 @@ def _at(line: Line2D, axis: int) -> float:
     return float(np.asarray(line.get_xydata(), dtype=float)[0, axis])
 
 
-def test_one_level_or_one_seed_is_no_plot_of_levels(tmp_path: Path) -> None:
+def test_one_level_or_one_seed_gives_no_plot_of_levels(tmp_path: Path) -> None:
     one = [compared([1.0, 1.5, 2.0], place="5 middles")]
     assert levels.write_levels(one, LOOKS_OF, tmp_path / "none") is None
     two = [compared([1.0, 1.5, 2.0], seeds=1, place=f"{n} middles") for n in (5, 10)]

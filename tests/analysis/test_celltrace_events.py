@@ -40,7 +40,7 @@ record_strategy = st.tuples(
 
 @settings(max_examples=50)
 @given(rows=st.lists(record_strategy, max_size=60), ended=st.booleans())
-def test_what_is_written_is_read(
+def test_written_data_is_read_back(
     rows: list[tuple[int, ...]], ended: bool, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     trace = trace_of(*rows, ended=ended)
@@ -51,7 +51,7 @@ def test_what_is_written_is_read(
 
 @settings(max_examples=60)
 @given(rows=st.lists(record_strategy, min_size=1, max_size=20), data=st.data())
-def test_a_cut_file_loses_nothing_but_what_is_cut(
+def test_a_truncated_file_keeps_its_complete_records(
     rows: list[tuple[int, ...]], data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     trace = trace_of(*rows)

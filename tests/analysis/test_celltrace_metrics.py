@@ -113,9 +113,7 @@ def test_waits_and_services_are_means_over_cells() -> None:
 
 
 @pytest.mark.parametrize(("period_s", "stands_out"), [(45, True), (48, True), (23, False)])
-def test_a_spike_about_every_45_seconds_stands_out_of_noise(
-    period_s: int, stands_out: bool
-) -> None:
+def test_a_spike_about_every_45_seconds_is_found_in_noise(period_s: int, stands_out: bool) -> None:
     seconds = np.arange(int(SPAN_S), dtype=np.float64)
     noise = np.random.default_rng(1).lognormal(0.0, 0.3, seconds.size)
     # Twice 23 s lies between 40 s and 50 s, but 23 s is not the period.

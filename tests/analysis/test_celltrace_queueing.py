@@ -76,7 +76,7 @@ def came(circ: int, inbuf: int, channel: int = 5, command: int = RELAY) -> Cell:
     return Cell((channel, circ), inbuf, command=command, direction=0)
 
 
-def test_the_nth_sent_on_a_circuits_hop_is_the_nth_read_there() -> None:
+def test_the_nth_cell_sent_on_a_hop_is_the_nth_cell_read() -> None:
     a = relay_of("a", [sent(7, 10), sent(8, 10), sent(7, 12), sent(7, 14)], {1: "b"})
     b = relay_of("b", [came(8, 20), came(7, 21), came(7, 22)], {5: "a"})
     found = arrivals(network_of(a, b))
@@ -183,7 +183,7 @@ def relays_of(rows: list[Sent]) -> tuple[dict[str, Relay], dict[tuple[str, int],
 
 
 @given(traffic())
-def test_arrivals_are_those_of_a_count_by_hand(rows: list[Sent]) -> None:
+def test_arrivals_match_a_naive_count(rows: list[Sent]) -> None:
     relays, by_number = relays_of(rows)
     found = {
         (name, seq): read
@@ -194,7 +194,7 @@ def test_arrivals_are_those_of_a_count_by_hand(rows: list[Sent]) -> None:
 
 
 @given(traffic(), st.integers(0, 40), st.integers(0, 40))
-def test_waits_are_those_of_a_count_by_hand(rows: list[Sent], begin: int, length: int) -> None:
+def test_waits_match_a_naive_count(rows: list[Sent], begin: int, length: int) -> None:
     relays, by_number = relays_of(rows)
     own = arrivals(relays)
     found = waits(
@@ -275,7 +275,7 @@ def queues(draw: st.DrawFn) -> list[Queued]:
 
 
 @given(queues())
-def test_services_are_those_of_a_count_by_hand(rows: list[Queued]) -> None:
+def test_services_match_a_naive_count(rows: list[Queued]) -> None:
     by_hand: dict[tuple[int, int], tuple[int, set[int]]] = {}
     for channel, at in {(row[0], row[3]) for row in rows}:
         moved = sum(row[0] == channel and row[3] == at for row in rows)

@@ -97,7 +97,7 @@ def extracted(run_directory: Path) -> Path:
     return records
 
 
-def test_the_tables_hold_what_the_traces_do(run_directory: Path) -> None:
+def test_the_tables_contain_the_events_of_the_traces(run_directory: Path) -> None:
     assert is_traced(run_directory)
     records = extracted(run_directory)
     counts = read_trace_counts(records / TRACE_COUNTS)
@@ -127,7 +127,7 @@ def statistics(records: Path) -> dict[tuple[str, str], Statistic]:
     return run_statistics(load_run(records, LEVEL))
 
 
-def test_arrivals_and_waits_are_those_of_the_model(tmp_path: Path) -> None:
+def test_arrivals_and_waits_match_the_model(tmp_path: Path) -> None:
     model = Model(5, kernel_wait_ns=90)
     records = extracted(made_by(model, tmp_path))
     relays = load_cells(records)
@@ -151,7 +151,7 @@ def test_arrivals_and_waits_are_those_of_the_model(tmp_path: Path) -> None:
     assert values["guard", "cell_queue_wait_mean_s"].value is not None
 
 
-def test_records_from_before_arrivals_are_read_and_say_so(run_directory: Path) -> None:
+def test_older_records_without_arrivals_are_read_with_a_note(run_directory: Path) -> None:
     records = extracted(run_directory)
     new = statistics(records)
     (records / ARRIVALS_TABLE).unlink()
@@ -221,7 +221,7 @@ def test_tables_figures_and_section(run_directory: Path, tmp_path: Path) -> None
     assert "so they are not in the tables of times: exit. Circuits end there" in html
 
 
-def test_what_others_published_stands_beside(run_directory: Path) -> None:
+def test_published_values_are_listed_next_to_measured_ones(run_directory: Path) -> None:
     """Published values are listed under their role and level, after the experiment's own line."""
     table = TraceTable()
     table.add(RUN, LEVEL, extracted(run_directory))
@@ -291,7 +291,7 @@ NO_SUCH_HOST = '{"epoch_unix_s": 0, "file": "cells", "traced": ["x"], "hosts": {
         (NO_SUCH_HOST, "the traced host x is not among hosts"),
     ],
 )
-def test_a_plan_that_is_none(run_directory: Path, text: str, message: str) -> None:
+def test_an_invalid_plan_is_refused(run_directory: Path, text: str, message: str) -> None:
     (run_directory / TRACE_PLAN).write_text(text)
     with pytest.raises(AnalysisError, match=message):
         extracted(run_directory)

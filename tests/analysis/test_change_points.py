@@ -29,7 +29,7 @@ def test_a_step_is_found_where_it_is() -> None:
     assert search(values[::-1]) == [20]
 
 
-def test_a_step_below_the_penalty_is_none() -> None:
+def test_a_step_below_the_penalty_is_not_found() -> None:
     """In the middle of the history a step of d lowers the sum of squares by n d^2 / 4."""
     n = 40
     edge = np.sqrt(4 * penalty(0.05) / n)
@@ -85,7 +85,7 @@ def test_noise_is_that_of_paired_seeds() -> None:
     assert df == pytest.approx(399 * 7 / 1.5)
 
 
-def test_nights_with_one_run_tell_their_noise_by_each_other() -> None:
+def test_noise_of_nights_with_one_run_comes_from_other_nights() -> None:
     """A year of one run a night has a step of 88 sd, which was once silently missed."""
     values = np.random.default_rng(2).normal(size=365)
     values[200:] += 88.0

@@ -149,7 +149,7 @@ def test_every_part_has_to_hold_and_one_that_fails_decides() -> None:
 
 
 @pytest.mark.parametrize(("a", "b"), [(1.0, 1.02), (1.02, 1.0)])
-def test_an_order_by_less_than_the_margin_is_no_relevant_difference(a: float, b: float) -> None:
+def test_an_order_within_the_margin_is_not_a_relevant_difference(a: float, b: float) -> None:
     statistics = runs({("5mid", "a"): a, ("5mid", "b"): b}, noise=0.001)
     (part,) = answer(claim("lowest", "a b"), statistics).parts
     assert part.p_different is not None
@@ -254,7 +254,7 @@ def test_false_answers_are_rare() -> None:
     assert wrong > 0
 
 
-def test_what_cannot_be_compared_is_said() -> None:
+def test_missing_values_are_stated_in_the_answer() -> None:
     statistics = at_5mid(a=1.0, b=1.2)
     labels = Labels({"5mid": "5 middles"}, {"c": "Round robin"})
     (answered,) = answer_claims([claim("lowest", "a b c")], statistics, labels=labels)
@@ -329,7 +329,7 @@ def test_any_runs_get_an_answer_without_a_nan(
         assert part.answer is not Answer.OPEN or part.reason or part.more_networks
 
 
-def test_a_suggestion_is_no_answer() -> None:
+def test_a_suggestion_does_not_answer_a_claim() -> None:
     means = {("5mid", name): 1.0 if name == "a" else 1.06 for name in "abcdefgh"}
     answered = answer(claim("lowest", "a b c d e f g h"), runs(means, seeds=8, noise=0.04))
     suggested = [part for part in answered.parts if part.grade is Grade.SUGGESTED]

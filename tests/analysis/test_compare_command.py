@@ -192,7 +192,7 @@ def test_a_pack_is_compared_as_its_runs_are(
     assert sorted(path.name for path in (checkout / "results").iterdir()) == ["swrr-test"]
 
 
-def test_a_published_pack_is_compared_by_what_it_has(
+def test_a_published_pack_is_compared_by_its_data(
     onionlab: Any, checkout: Path, published_file: Path, tmp_path: Path
 ) -> None:
     """Its hashes show that the records are the same.

@@ -86,7 +86,7 @@ def test_the_same_and_unsettled() -> None:
     assert any(row.judgement.verdict.more for row in wide.unsettled)
 
 
-def test_a_suggestion_is_no_regression() -> None:
+def test_a_suggestion_does_not_count_as_a_regression() -> None:
     later = make_set("later", effect=1.2, noise=0.05, noise_seed=2)
     result = compare_sets(make_set(noise=0.05), later, error_level=1e-6)
     suggested = [row for row in result.judged if row.judgement.verdict.grade is Grade.SUGGESTED]
@@ -312,7 +312,7 @@ def test_other_spans_and_loads_are_found() -> None:
     assert found.found["load"] == ("bulk count: none / 1", "web count: 8 / 9")
 
 
-def test_what_cannot_be_compared_is_refused() -> None:
+def test_incomparable_sets_are_refused() -> None:
     with pytest.raises(AnalysisError, match="cannot be about 'weather'") as refused:
         compare_sets(make_set(), make_set("b"), ["weather"])
     assert all(name in str(refused.value.hint) for name in ASPECTS)

@@ -63,14 +63,14 @@ def run_of(bulk_got: Floats, *, web_got: Floats = WEB_GOT) -> Contention:
 
 
 @pytest.mark.parametrize("share", [1.0, 0.5, 0.0, -0.3])
-def test_what_others_gain_is_lost_as_far_as_the_links_are_full(share: float) -> None:
+def test_full_links_make_one_class_lose_what_others_gain(share: float) -> None:
     found = run_of(CAPACITY - share * WEB_GOT).crowding_out
     assert found is not None
     assert found.by == "bulk"
     assert found.share == pytest.approx(share)
 
 
-def test_the_class_that_has_always_a_download_open_takes_what_is_left() -> None:
+def test_the_class_with_an_open_download_gets_the_remaining_capacity() -> None:
     busy = [("web1", 90.0, 410.0, "success")]
     bulk = class_data(WEB, CAPACITY - WEB_GOT, "bulk1")
     web = class_data(busy, WEB_GOT, "web1")
@@ -93,7 +93,7 @@ def test_time_with_a_stream_open_is_counted_once(spans: list[tuple[int, int]]) -
     assert open_s(starts, ends, 10.0, 30.0) == sum(seconds)
 
 
-def test_fates_stand_by_client_in_the_order_of_start() -> None:
+def test_fates_are_listed_by_client_and_start() -> None:
     rows = [
         ("bulk2", 120.0, 240.0, "timeout"),
         ("bulk1", 300.0, 350.0, "success"),

@@ -21,7 +21,7 @@ def test_estimate() -> None:
     assert (result.seeds, result.minimum, result.maximum, result.note) == (3, 1.0, 6.0, "")
 
 
-def test_differences_are_those_of_pairs() -> None:
+def test_differences_are_paired() -> None:
     # The seeds differ by 90, but the pairs only by 1 and 2.
     result = against_baseline(by_seed(11.0, 102.0), by_seed(10.0, 100.0))
     assert result.difference is not None
@@ -48,7 +48,7 @@ def test_unpaired_seeds_are_left_out_and_named() -> None:
     assert result.notes == ("without a pair: 1, 4",)
 
 
-def test_the_geometric_means_have_the_ratio_that_stands_beside_them() -> None:
+def test_the_ratio_of_displayed_means_equals_the_displayed_ratio() -> None:
     # The arithmetic mean falls from 2.5 to 2.38, although most networks' values rise.
     variant, baseline = by_seed(1.0, 1.1, 5.04), by_seed(0.7, 0.8, 6.0)
     own, base = estimate(variant), estimate(baseline)

@@ -118,7 +118,7 @@ def test_the_log_of_generate_comes_from_the_network(
         (files.LOGS, "has no logs"),
     ],
 )
-def test_what_cannot_be_laid_out_is_an_error_and_leaves_nothing(
+def test_runs_that_cannot_be_exported_are_an_error_and_leave_no_files(
     store: Store, tmp_path: Path, missing: str, what: str
 ) -> None:
     path = store.run("stock1") / missing
@@ -128,7 +128,7 @@ def test_what_cannot_be_laid_out_is_an_error_and_leaves_nothing(
     assert not (tmp_path / "out").exists()
 
 
-def test_a_log_that_is_there_twice_is_an_error(store: Store, tmp_path: Path) -> None:
+def test_a_duplicate_log_is_an_error(store: Store, tmp_path: Path) -> None:
     folder = store.run("stock1") / files.HOSTS / "perfclient1exit"
     shutil.copy(folder / "tgen.1004.stdout", folder / "copy")
     (folder / "tgen.1004.stdout.xz").write_bytes(lzma.compress((folder / "copy").read_bytes()))

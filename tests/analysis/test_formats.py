@@ -164,7 +164,7 @@ def test_a_plan_reads_back(tmp_path: Path) -> None:
     }
 
 
-def test_what_stands_beside_the_tables_reads_back(tmp_path: Path) -> None:
+def test_json_files_of_records_are_read_back(tmp_path: Path) -> None:
     problems = FileProblems("a.log", malformed_lines=1, examples=[Example(3, "cut", "x")])
     report = ParseReport(lines=3, clients={"web": 1}, problems=[problems])
     write_beside_tables(tmp_path / files.PARSE_REPORT, report)
@@ -185,7 +185,7 @@ def test_what_stands_beside_the_tables_reads_back(tmp_path: Path) -> None:
         ("a.json.xz", b"{}", "is damaged or not xz"),
     ],
 )
-def test_what_is_wrong_with_a_json_file(
+def test_errors_in_json_files(
     tmp_path: Path, name: str, content: bytes | None, message: str
 ) -> None:
     if content is not None:
@@ -249,7 +249,7 @@ print(next(line for line in open("/proc/self/status") if line.startswith("VmHWM"
 """
 
 
-def test_a_small_file_that_holds_gigabytes_takes_little_memory(tmp_path: Path) -> None:
+def test_a_small_file_with_gigabytes_of_content_needs_little_memory(tmp_path: Path) -> None:
     """The gigabytes are in a column that is not read, or as text or list in one that is."""
     rows = 400
     once = pa.array(np.zeros(rows, np.int32))

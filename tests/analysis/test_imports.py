@@ -250,7 +250,7 @@ def test_a_success_without_its_time_is_noted(tmp_path: Path, facts: dict[str, An
     assert read.notes == ["1 streams succeeded without a time to the last byte"]
 
 
-def test_what_is_left_out_is_noted(tmp_path: Path) -> None:
+def test_ignored_files_are_noted(tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
     plot_data(tmp_path / "a", 1.0, rng, stranger=[])
     plot_data(tmp_path / "old", 1.0, rng, **{"error_rate.exit": {"ALL": [80.0, 75.5]}})
@@ -367,13 +367,13 @@ def test_a_simulation_without_downloads(tmp_path: Path) -> None:
         import_runs([tmp_path / "b"], "x", ImportOptions(leave_out_empty=True))
 
 
-def test_plot_data_goes_before_the_analysis_beside_it(tmp_path: Path) -> None:
+def test_plot_data_takes_precedence_over_an_analysis_in_the_same_folder(tmp_path: Path) -> None:
     plot_data(tmp_path / "a", 1.0, np.random.default_rng(1))
     (tmp_path / "a" / "tgen.analysis.json").write_text("{}")
     assert find_simulations(tmp_path) == [tmp_path / "a" / "tornet.plot.data"]
 
 
-def test_a_pack_of_runs_takes_no_import(tmp_path: Path) -> None:
+def test_a_pack_is_not_imported(tmp_path: Path) -> None:
     (tmp_path / "runs.tar.xz").touch()
     with pytest.raises(AnalysisError, match="packs are not imported") as refused:
         find_simulations(tmp_path / "runs.tar.xz")

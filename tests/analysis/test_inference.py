@@ -84,7 +84,7 @@ def test_adjusted_p_values_by_hand() -> None:
 @pytest.mark.parametrize(
     ("count", "told"), [(1, 1), (5, 5), (6, 10), (11, 15), (50, 50), (51, None), (None, None)]
 )
-def test_more_networks_are_told_in_round_numbers(count: int | None, told: int | None) -> None:
+def test_numbers_of_further_networks_are_rounded(count: int | None, told: int | None) -> None:
     assert rounded_more(count) == told
 
 
@@ -102,7 +102,7 @@ def test_the_count_to_settle_is_that_of_the_power_formula() -> None:
 
 
 @pytest.mark.parametrize("count", [4, 8, 14])
-def test_what_is_shown_is_shown_so_often(count: int) -> None:
+def test_effects_of_the_detectable_size_are_found_with_the_stated_power(count: int) -> None:
     """Differences of the stated size are found with the stated power, half as large ones rarely."""
     level = 0.05 / 8
     size = shown_from_spreads(count, level)
@@ -119,7 +119,7 @@ def test_what_is_shown_is_shown_so_often(count: int) -> None:
 
 @given(st.lists(st.floats(0, 1e6), min_size=2, max_size=20))
 @example([0.0, 5e-324])
-def test_the_interval_of_what_cannot_be_negative_is_never_below_zero(values: list[float]) -> None:
+def test_the_interval_of_nonnegative_values_is_nonnegative(values: list[float]) -> None:
     interval = positive_interval(values)
     if interval.low is None or interval.high is None:
         assert len(set(values)) == 1 or np.mean(values) == 0

@@ -97,7 +97,7 @@ def started(statistics: Statistics, class_name: str, variant: str, *counts: floa
     return statistics
 
 
-def test_the_usual_endpoints_are_what_the_baseline_has() -> None:
+def test_the_default_endpoints_exist_in_the_baseline() -> None:
     table = synthetic(1.2)
     both = [("web", "ttfb_p50_s"), ("all", "goodput_bytes_per_s")]
     assert usual_endpoints("5mid", table, "ewma") == both
@@ -216,7 +216,7 @@ def test_gaps_in_whole_heartbeats_are_known_to_a_heartbeat(shift: float, grade: 
     assert judgement.verdict.grade is grade
 
 
-def test_a_run_without_what_others_have_lacks_a_value_and_is_not_left_out() -> None:
+def test_a_run_that_lacks_a_metric_has_a_missing_value() -> None:
     # No download of the variant ended in seed 5, so nothing could be computed from it.
     table = synthetic(2.0)
     del table["5mid", "web"]["ttfb_p50_s", "rr"][5]

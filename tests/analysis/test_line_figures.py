@@ -95,7 +95,7 @@ def test_ratios_are_of_pairs_only() -> None:
     assert ratio_lines(figure_of(runs, figure=number), 0) == {}
 
 
-def test_differences_are_those_of_runs_of_one_seed() -> None:
+def test_differences_are_between_runs_of_the_same_seed() -> None:
     data = data_of(ALIKE, NONE)
     (line,) = difference_lines(data, 0).values()
     # Seeds differ widely but pairs do not, which a mean over seeds would not show.

@@ -37,7 +37,7 @@ def streams(rows: list[tuple[float, float, Outcome]]) -> Streams:
 
 
 @given(st.lists(spans, max_size=20), times_s)
-def test_what_has_begun_is_over_or_under_way(
+def test_started_streams_are_ended_or_open(
     rows: list[tuple[float, float, Outcome]], time_s: float
 ) -> None:
     found = streams(rows).open_at(time_s)
@@ -46,7 +46,7 @@ def test_what_has_begun_is_over_or_under_way(
     assert found == len(begun) - len(over)
 
 
-def test_classes_that_are_load_tell_how_much_is_under_way(tmp_path: Path) -> None:
+def test_classes_of_background_load_report_their_open_streams(tmp_path: Path) -> None:
     write_run(tmp_path / "run", 1, 1.5, 3, 2)
     extract(tmp_path / "run", tmp_path / "records")
     usual = run_statistics(load_run(tmp_path / "records", LEVEL))

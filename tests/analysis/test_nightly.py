@@ -122,7 +122,7 @@ def test_an_interrupted_night_changes_neither_baselines_nor_history(machine: Mac
     assert written() == before
 
 
-def test_the_command_that_makes_a_baseline_keeps_what_was_given() -> None:
+def test_the_suggested_baseline_command_has_the_given_arguments() -> None:
     parser = build_parser("nightly")
     given = ["--state-dir", "my state", "--config", "my.yaml", "--seeds", "3,4", "--engine", "uml"]
     made = baseline_command(parser.parse_args(["nightly", *given, "--shadow", "/it's"]))
@@ -133,7 +133,7 @@ def test_the_command_that_makes_a_baseline_keeps_what_was_given() -> None:
     assert baseline_command(parser.parse_args(["nightly"])) == "make nightly UPDATE_BASELINE=1"
 
 
-def test_same_bytes_are_no_behavioural_change(machine: Machine) -> None:
+def test_identical_bytes_are_not_a_change_of_behaviour(machine: Machine) -> None:
     machine.night(make_set(records="same"), accept=True)
     night, paths = machine.night(make_set(records="same", project="0.1.0 after-refactoring"))
     (result,) = night.results
@@ -271,7 +271,7 @@ def test_a_step_points_to_its_commits(machine: Machine) -> None:
     assert "[0.1.0 c12]" in paths.html.read_text()
 
 
-def test_a_change_of_seeds_is_no_step(machine: Machine) -> None:
+def test_a_change_of_seeds_is_not_a_step(machine: Machine) -> None:
     """Seeds differ far more than measurements, so a change of seeds is not a step.
 
     Nights on other seeds do not hide a step of the usual seeds, and do not make it new again.

@@ -43,7 +43,7 @@ seconds = st.lists(
 
 @given(circuits, seconds)
 @settings(max_examples=150)
-def test_what_was_written_is_read(
+def test_written_logs_are_read(
     written: list[tuple[int, int, str, int, int, str]], beats: list[tuple[int, int, int]]
 ) -> None:
     log = OnionTraceWriter("relay1guard")
@@ -106,7 +106,7 @@ def made_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return run
 
 
-def test_tables_hold_what_the_logs_say(made_once: Path) -> None:
+def test_tables_match_the_logs(made_once: Path) -> None:
     records = made_once / files.RECORDS
     for name in (files.PERF_TABLE, files.CIRCUITS_TABLE, files.RELAY_BYTES_TABLE):
         assert pq.read_schema(records / name).names == [column.name for column in TABLES[name]]

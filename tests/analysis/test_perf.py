@@ -165,7 +165,7 @@ def test_relays_that_were_not_watched_to_the_end_give_no_mean(run: Path) -> None
     assert "ends before" in found.reason
 
 
-def test_failed_downloads_count_as_never_there(run: Path) -> None:
+def test_failed_downloads_count_as_infinitely_long(run: Path) -> None:
     data = load_run(run / files.RECORDS, LEVEL)["perf-exit"]
     of_size = data.streams.select_size(51200).started_in(1200.0, 1800.0)
     failed = (of_size.outcome != "success").sum()
@@ -194,7 +194,7 @@ def test_a_published_pack_has_the_same_values(run: Path, tmp_path: Path) -> None
     assert {key: published[key] for key in names} == {key: whole[key] for key in names}
 
 
-def test_what_is_written_for_plot_is_what_an_import_reads(run: Path, tmp_path: Path) -> None:
+def test_exported_plot_data_can_be_imported(run: Path, tmp_path: Path) -> None:
     for name, content in plot_data(run / files.RECORDS).items():
         (tmp_path / name).write_text(json.dumps(content))
     read = read_plot_data(tmp_path)

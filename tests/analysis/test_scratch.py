@@ -82,7 +82,7 @@ def writing(name: str, out: Path) -> AbstractContextManager[Path]:
     ("code", "name"),
     [(RECORDS, "parse.json"), (REPORT, "report.html"), (ONE_FILE, "history.parquet")],
 )
-def test_what_a_killed_writer_left_goes_with_the_next_one(
+def test_the_next_writer_removes_files_of_a_killed_one(
     tmp_path: Path, code: str, name: str
 ) -> None:
     killed = writer(code, tmp_path)
@@ -107,7 +107,7 @@ def test_a_second_writer_of_a_file_waits_for_the_first(tmp_path: Path) -> None:
     assert [path.read_text() for path in tmp_path.iterdir()] == ["second"]
 
 
-def test_what_is_not_written_to_its_end_leaves_the_file_as_it_was(tmp_path: Path) -> None:
+def test_an_interrupted_write_keeps_the_old_file(tmp_path: Path) -> None:
     file = tmp_path / "a.json"
     write_whole(file, "before")
 
@@ -203,14 +203,14 @@ def write_pack(root: Path) -> Path:
 @pytest.mark.parametrize(
     "write", [finish_run, write_records, write_page, write_history_of_nights, write_pack]
 )
-def test_a_loss_of_power_takes_nothing_of_what_is_in_its_place(
+def test_a_power_failure_does_not_damage_finished_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: Callable[[Path], Path]
 ) -> None:
     disk = Disk(tmp_path, monkeypatch)
     disk.require(write(tmp_path))
 
 
-def test_a_folder_in_which_somebody_writes_stays(tmp_path: Path) -> None:
+def test_a_folder_in_use_is_not_removed(tmp_path: Path) -> None:
     other = writer(RECORDS, tmp_path)
     (theirs,) = tmp_path.iterdir()
     with scratch_folder(tmp_path, ".extract-") as ours:

@@ -73,7 +73,7 @@ def test_repeated_looks_keep_the_error_rate_and_plain_tests_do_not() -> None:
     assert naive / 2000 > 0.12
 
 
-def test_a_raised_budget_spends_what_the_first_has_left() -> None:
+def test_a_raised_budget_spends_the_remaining_error_rate() -> None:
     first, then = (tuple(schedule(10)), 10), ((12, 15, 20), 20)
     both = spending([first, then])
     assert both.sizes == (*schedule(10), 12, 15, 20)
@@ -85,7 +85,7 @@ def test_a_raised_budget_spends_what_the_first_has_left() -> None:
     assert crossing(levels, times) == pytest.approx(0.025 * 0.96, rel=0.03)
 
 
-def test_seeds_added_to_a_fixed_number_exceed_the_rate_and_say_by_how_much() -> None:
+def test_adding_seeds_to_a_fixed_number_reports_the_excess_error_rate() -> None:
     plans = [((5,), 5), ((8,), 8), ((20,), 20)]
     assert spending(plans[:2]).spent == pytest.approx((1.0, 1.16))
     assert spending(plans).excess == pytest.approx(1.192)

@@ -40,7 +40,7 @@ def test_the_lower_bound_is_where_the_test_ends(values: list[float], level: floa
 
 
 @given(st.floats(1e-7, 0.49), st.integers(2, 200), st.booleans())
-def test_a_p_value_is_worth_no_less_than_it_says(p: float, count: int, both: bool) -> None:
+def test_corrected_p_values_are_never_smaller(p: float, count: int, both: bool) -> None:
     worth = shape_corrected_p(p, count, two_sided=both)
     assert p <= worth <= 1
     assert shape_corrected_p(p * 0.9, count, two_sided=both) <= worth
@@ -77,7 +77,7 @@ def test_skewness_is_seen() -> None:
     assert np.mean([looks_skewed(one) for one in large]) == pytest.approx(0.01, abs=0.012)
 
 
-def test_a_verdict_on_skewed_seeds_says_so() -> None:
+def test_a_verdict_on_skewed_seeds_has_a_caution() -> None:
     base = np.full(8, 10.0)
     away = np.exp([0.0, 0.01, -0.01, 0.005, -0.005, 0.0, 0.01, 0.8])
     verdict = decide({"it": Paired(base * away, base, Margin(0.05))})["it"]
@@ -87,7 +87,7 @@ def test_a_verdict_on_skewed_seeds_says_so() -> None:
     assert plain.caution == ""
 
 
-def test_zeros_are_the_same_and_what_they_may_have_missed_is_told() -> None:
+def test_rates_of_zero_are_equal_and_the_unseen_share_is_stated() -> None:
     for n in (3, 5, 10):
         sides = Paired(np.zeros(n), np.zeros(n), RATE.margin, "lower", 1 / 500)
         assert decide({"it": sides})["it"].grade is Grade.SAME

@@ -106,7 +106,7 @@ def test_a_small_file_that_holds_a_lot_is_refused(
         tracemalloc.stop()
 
 
-def test_what_precedes_damage_in_xz_is_sound() -> None:
+def test_content_before_damage_in_xz_is_sound() -> None:
     """With small steps, nearly every damaged file gives corrupt lines before it is refused."""
     rng = random.Random(7)
     data = b"".join(b"line %d %d\n" % (n, rng.getrandbits(60)) for n in range(4000))
@@ -134,7 +134,7 @@ def seconds_to_read(path: Path) -> float:
     return time.process_time() - begun
 
 
-def test_an_endless_line_takes_time_in_proportion(tmp_path: Path) -> None:
+def test_reading_a_long_line_takes_linear_time(tmp_path: Path) -> None:
     """Reading a line of 64 MB once took 4 s, and one of 256 MB took 57 s."""
     path = tmp_path / "tgen.1000.stdout"
     for size in (2**24, 2**27):
@@ -161,7 +161,7 @@ def test_a_line_that_is_too_long_is_malformed(tmp_path: Path) -> None:
         ("created", 70_000, "heartbeat has more streams open than a host has ports"),
     ],
 )
-def test_a_count_that_cannot_be_is_no_count(
+def test_an_impossible_count_is_rejected(
     tmp_path: Path, name: str, count: int, reason: str
 ) -> None:
     text = (
@@ -224,7 +224,7 @@ def test_a_log_of_which_nothing_is_understood_is_refused(
         read(tmp_path, PACKERS[suffix](text) if suffix else text, suffix)
 
 
-def test_a_status_line_from_before_its_stream_tells_no_time(tmp_path: Path) -> None:
+def test_a_status_line_before_its_stream_is_ignored(tmp_path: Path) -> None:
     size = 5 * KIB * KIB
     log = LogWriter("client1")
     log.start(240.0)

@@ -88,7 +88,7 @@ def rates(*levels: str) -> Statistics:
 
 
 @pytest.mark.parametrize("direction", ["lowest", "highest", "alike"])
-def test_the_same_streams_fail_whatever_is_chosen(direction: str) -> None:
+def test_the_same_streams_fail_under_every_variant(direction: str) -> None:
     found = answer(claim(direction, "timeout_rate"), rates("few"), SAME)
     assert found.answer is Answer.UNTESTABLE
     assert found.deciding.reason == (
@@ -244,7 +244,7 @@ def test_where_nothing_is_known_of_the_loss_the_tests_answer() -> None:
         assert found.answer is Answer.NO_DIFFERENCE
 
 
-def test_what_one_class_gets_can_differ_in_a_saturated_network() -> None:
+def test_the_share_of_one_class_can_differ_in_a_saturated_network() -> None:
     of = {("few", "bulk"): carried("few")["few", "all"]}
     one = Claim("it", "It.", "5", (), (THROUGHPUT,), "bulk", ("few",), ("a", "b"), "lowest")
     assert answer(one, of, FULL).answer is Answer.NO_DIFFERENCE
@@ -253,7 +253,7 @@ def test_what_one_class_gets_can_differ_in_a_saturated_network() -> None:
 # ----- several parts
 
 
-def test_what_fails_refutes_and_what_cannot_be_tested_keeps_from_support() -> None:
+def test_failed_parts_refute_and_untestable_parts_prevent_support() -> None:
     def three(c: Sequence[float]) -> Statistics:
         return statistics_of(
             THROUGHPUT, {("few", "a"): CARRIED["a"], ("few", "b"): CARRIED["b"], ("few", "c"): c}

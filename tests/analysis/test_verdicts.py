@@ -43,7 +43,7 @@ def test_inside_the_margin_is_equivalent_even_if_different_from_zero() -> None:
     assert small.reason == "a difference smaller than the margin"
 
 
-def test_what_is_open_says_how_many_more_networks() -> None:
+def test_open_verdicts_state_the_number_of_further_networks() -> None:
     verdict = alone(Paired(around(1.02, 0.05), BASE, FIVE, "lower"))
     assert (verdict.grade, verdict.direction) == (Grade.OPEN, "")
     assert verdict.more_networks is not None
@@ -85,7 +85,7 @@ def test_the_first_endpoint_has_half_of_the_level_and_passes_it_on() -> None:
     assert endpoint_weights(1) == [1.0]
 
 
-def test_what_is_no_endpoint_has_an_estimate_and_no_grade() -> None:
+def test_metrics_that_are_not_endpoints_have_an_estimate_and_no_grade() -> None:
     verdict = describe(Paired(around(1.2), BASE, FIVE, "lower"), "too few streams (5 of 10)")
     assert (verdict.grade, verdict.word, verdict.direction) == (None, "", "")
     assert verdict.effect is not None
@@ -113,7 +113,7 @@ def test_a_relative_margin_with_a_zero_turns_to_differences() -> None:
         ([None], [None], "1 of 1 pairs lack a value"),
     ],
 )
-def test_data_that_says_nothing(variant: Any, baseline: Any, reason: str) -> None:
+def test_uninformative_data(variant: Any, baseline: Any, reason: str) -> None:
     verdict = alone(Paired(variant, baseline, FIVE, "lower"))
     assert verdict.grade is Grade.OPEN
     assert (verdict.reason, verdict.more_networks) == (reason, None)

@@ -49,7 +49,7 @@ def test_links_lead_somewhere(page: Page) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES.values(), ids=PAGES)
-def test_paths_are_there(page: Page) -> None:
+def test_paths_exist(page: Page) -> None:
     for path in page.code:
         if not path.startswith(PLACES) or re.search(r"[<>*…\s{]|NAME|KEY|\.\.\.", path):
             continue
@@ -67,7 +67,7 @@ def texts() -> list[Path]:
     return [file for file in of_kind if not is_own_experiment(file)]
 
 
-def test_pages_that_the_code_names_are_there() -> None:
+def test_pages_that_the_code_names_exist() -> None:
     for file in texts():
         path = file.relative_to(REPOSITORY).as_posix()
         if path.startswith("tests/docs/") or "/data/" in path:

@@ -70,7 +70,7 @@ def layers(package: str) -> list[set[str]]:
 
 
 @pytest.mark.parametrize("package", ["analysis", "onionlab"])
-def test_the_layers_of_the_architecture_are_those_that_are_checked(package: str) -> None:
+def test_the_documented_layers_match_the_checked_ones(package: str) -> None:
     page = PAGES["docs/architecture.md"].text
     section = page[page.index(f"## {package}:") :].split("\n## ")[0]
     rows = [re.findall(r"`(\w+)`", row) for row in re.findall(r"^\| (`[^|]*) \|", section, re.M)]

@@ -61,7 +61,7 @@ def test_the_experiment_loads(followed: Path) -> None:
     assert experiment.warnings == ()
 
 
-def test_the_patch_applies_to_what_the_series_adds(tmp_path: Path) -> None:
+def test_the_patch_applies_to_the_files_of_the_series(tmp_path: Path) -> None:
     """The manual page is left out because it is Tor's own file."""
     names = (REPOSITORY / SERIES / "series").read_text(encoding="utf-8").split()
     patches = [*(REPOSITORY / SERIES / name for name in names), PATCH]

@@ -81,7 +81,7 @@ def test_classes_of_a_network_that_is_not_here_are_not_known(
     assert one.class_name == "web"
 
 
-def test_what_is_written_is_what_is_read(read: Read, checkout: Path) -> None:
+def test_a_claims_file_is_read(read: Read, checkout: Path) -> None:
     claims = read(CLAIMS)
     assert (claims.name, claims.paper, list(claims.experiments)) == ("it", "A paper", ["foo"])
     first, second = claims.claims
@@ -154,7 +154,7 @@ def test_a_variant_has_to_run_at_the_claims_level(
         read(CLAIMS.replace("[foo]", "[foo, bar]").replace("levels: [few]", "levels: [bar]"))
 
 
-def test_a_file_that_is_not_there(checkout: Path) -> None:
+def test_a_missing_file(checkout: Path) -> None:
     with pytest.raises(UserError, match='no claims called "swr"'):
         load_claims("swr", root=checkout)
     with pytest.raises(UserError, match="no file of claims"):

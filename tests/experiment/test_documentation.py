@@ -63,11 +63,11 @@ def test_every_refused_option_of_shadow_is_named() -> None:
         assert option in PAGE
 
 
-def test_no_option_of_shadow_is_both_taken_and_refused() -> None:
+def test_no_option_of_shadow_is_both_accepted_and_refused() -> None:
     assert not {*GENERAL, *EXPERIMENTAL, *HOST_OPTION_DEFAULTS} & set(REFUSED)
 
 
-def test_every_experiment_is_named_and_every_named_one_is_there() -> None:
+def test_named_experiments_and_existing_ones_are_the_same() -> None:
     there = experiment_names(REPOSITORY)
     assert set(EXPERIMENTS) <= set(there)
     require_named(there, EXPERIMENTS, EXPERIMENTS_PAGE)

@@ -60,7 +60,7 @@ def test_schema_prints(capsys: pytest.CaptureFixture[str]) -> None:
     assert "| `libtorrent.variants` | list of text | required |" in capsys.readouterr().out
 
 
-def test_schema_writes_what_shipped_files_name(
+def test_schema_writes_the_files_that_shipped_experiments_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(schema_command, "working_root", lambda: tmp_path)

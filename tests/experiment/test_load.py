@@ -96,7 +96,7 @@ def test_a_chain_of_files(checkout: Path, write: Write) -> None:
     )
 
 
-def test_an_error_points_to_the_file_it_stands_in(checkout: Path, write: Write) -> None:
+def test_an_error_names_its_file(checkout: Path, write: Write) -> None:
     write("base/a", VALID.replace('"320 KiB"', '"320 kib"'))
     write("foo", 'extends: base/a.yaml\ntime:\n  drain: "5"\n')
     with pytest.raises(UserError) as caught:
@@ -131,7 +131,7 @@ def test_levels(load_text: LoadText) -> None:
     ]
 
 
-def test_a_level_may_supply_what_the_file_lacks(load_text: LoadText) -> None:
+def test_a_level_may_supply_missing_keys(load_text: LoadText) -> None:
     text = VALID.replace("      count: 3\n", "      capacity: guard\n")
     experiment = load_text(
         text + "levels: {x: {label: x, overrides: {network: {relays: {middle: {count: 1}}}}}}\n"
@@ -140,7 +140,7 @@ def test_a_level_may_supply_what_the_file_lacks(load_text: LoadText) -> None:
     assert (middle.count, middle.capacity) == (1, "guard")
 
 
-def test_without_figures_there_is_each_kind_for_each_level(load_text: LoadText) -> None:
+def test_by_default_each_level_has_each_kind_of_figure(load_text: LoadText) -> None:
     figures = load_text(VALID + "levels: {x: {label: x}, y: {label: y}}\n").figures
     assert [(figure.id, figure.kind, figure.level) for figure in figures] == [
         ("x-throughput-timeouts", "throughput-timeouts", "x"),
@@ -348,7 +348,7 @@ def test_a_scale_that_needs_too_many_addresses(load_text: LoadText) -> None:
     )
 
 
-def test_a_file_extends_what_lies_elsewhere(
+def test_a_file_extends_files_in_other_folders(
     checkout: Path, write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write("foo", VALID)
@@ -365,7 +365,7 @@ def test_a_file_extends_what_lies_elsewhere(
     assert load("./beside.yaml", root=checkout).title == "beside"
 
 
-def test_names_are_checked_only_against_files_that_are_there(checkout: Path, write: Write) -> None:
+def test_names_are_checked_only_against_existing_files(checkout: Path, write: Write) -> None:
     for name in ("configs/regions.yaml", "configs/relay-capacity.yaml", "tor-patches"):
         (checkout / name).unlink()
     write("foo", VALID.replace("[rr, ewma]", "[new, ewma]").replace("internet-2019", "mars"))
@@ -381,7 +381,7 @@ def test_parameters_that_tor_builds_from_parts_are_known(load_text: LoadText) ->
     assert load_text(VALID.replace("    cc_alg: 0\n", parameters)).warnings == ()
 
 
-def test_a_parameter_takes_the_place_of_our_default(load_text: LoadText) -> None:
+def test_a_parameter_replaces_our_default(load_text: LoadText) -> None:
     parameters = {
         "DoSCircuitCreationEnabled": 1,
         "DoSCircuitCreationRate": 9,
@@ -417,7 +417,9 @@ def test_a_parameter_takes_the_place_of_our_default(load_text: LoadText) -> None
         ),
     ],
 )
-def test_what_some_of_the_hosts_read_is_accepted(load_text: LoadText, old: str, new: str) -> None:
+def test_options_that_only_some_hosts_read_are_accepted(
+    load_text: LoadText, old: str, new: str
+) -> None:
     assert load_text(VALID.replace(old, new)).warnings == ()
 
 

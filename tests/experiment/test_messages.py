@@ -687,7 +687,7 @@ def test_all_errors_come_together_by_line(refused: Refused) -> None:
     ]
 
 
-def test_an_error_that_several_levels_share_is_said_once(refused: Refused) -> None:
+def test_an_error_of_several_levels_is_reported_once(refused: Refused) -> None:
     text = VALID.replace("    exit: {count: 1}", "    exit: {count: 0}")
     assert refused(text + "levels: {x: {label: x}, y: {label: y}}\n") == [
         "experiments/foo.yaml:5: network.relays: no exit: no stream could leave the network; "

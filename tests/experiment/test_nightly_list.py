@@ -92,7 +92,7 @@ def test_a_mistake_is_named_with_its_line(read: Read, old: str, new: str, messag
         ("", "1: the file is empty"),
     ],
 )
-def test_what_is_no_list_is_refused(read: Read, text: str, message: str) -> None:
+def test_an_invalid_list_is_refused(read: Read, text: str, message: str) -> None:
     with pytest.raises(UserError) as caught:
         read(text)
     assert message in caught.value.message

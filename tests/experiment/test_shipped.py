@@ -37,7 +37,7 @@ VARIANTS = {
 }
 
 
-def test_all_are_there() -> None:
+def test_all_shipped_experiments_exist() -> None:
     vegas = [f"{name}-vegas" for name in OF_THE_PAPER]
     assert set(EXPERIMENTS) >= {"quick", *OF_THE_PAPER, *vegas}
     assert set(experiment_names(REPOSITORY)) >= set(EXPERIMENTS)

@@ -39,7 +39,7 @@ def test_keys_that_exclude_each_other_are_replaced_together(depth: int) -> None:
     assert result == {"one": {"b": 2}, "other": {"a": 1, "b": 2}}
 
 
-def test_scalars_are_those_of_yaml_1_2() -> None:
+def test_scalars_follow_yaml_1_2() -> None:
     text = "a: no\nb: 12:30\nc: 1e3\nd: 0x10\ne: 2000-01-01\nf: true\ng: '5'\nh:\ni: 010\nj: -1.5\n"
     assert plain(read_tree(text, "f")) == {
         "a": "no",

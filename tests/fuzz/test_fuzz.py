@@ -150,7 +150,7 @@ def test_logs_of_peers(project: Project, data: st.DataObject) -> None:
 
 
 @fuzz
-def test_cell_traces_and_what_a_run_says_of_itself(project: Project, data: st.DataObject) -> None:
+def test_cell_traces_and_run_descriptions(project: Project, data: st.DataObject) -> None:
     run = project.root / "runs" / "made"
     with project.damaged({run / "x": None}):
         traced_run(run)

@@ -101,7 +101,7 @@ def test_a_large_difference_stops_early(
     assert caplog.messages[-1].startswith("more networks cannot settle more")
 
 
-def test_what_cannot_be_settled_spends_the_budget(
+def test_undecidable_endpoints_use_the_whole_budget(
     bench: Callable[..., Bench], caplog: pytest.LogCaptureFixture
 ) -> None:
     made = bench(1.02, 0.2)

@@ -53,7 +53,7 @@ def test_two_streams_on_one_circuit() -> None:
         ([*GOOD[:4], PATH[:-60]], "2 different paths"),
     ],
 )
-def test_anything_else_is_told(lines: list[str], problem: str) -> None:
+def test_other_circuits_are_reported(lines: list[str], problem: str) -> None:
     assert problem in str(WANTED.find_problem(lines))
 
 
@@ -99,7 +99,7 @@ JOINED_LOG = [
 ]
 
 
-def test_streams_over_a_circuit_that_a_service_joined_are_what_is_wanted() -> None:
+def test_streams_on_a_circuit_joined_by_the_service_are_accepted() -> None:
     assert OVER_RENDEZVOUS.find_problem(JOINED_LOG) is None
 
 

@@ -144,7 +144,7 @@ def test_a_damaged_document_is_read_or_refused(place: int, change: bytes) -> Non
         ("p accept", "p acc\udcffpt", "not text in UTF-8"),
     ],
 )
-def test_what_is_damaged_is_told_with_its_line(old: str, new: str, problem: str) -> None:
+def test_damage_is_reported_with_its_line(old: str, new: str, problem: str) -> None:
     assert old in document(RELAYS)
     content = document(RELAYS).replace(old, new, 1).encode(errors="surrogateescape")
     with pytest.raises(ConsensusError) as caught:
@@ -193,13 +193,13 @@ def test_an_experiment_can_name_it(root: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "July", "a/b", "..", "a" * 51, "a\n"])
-def test_what_is_no_name(root: Path, name: str) -> None:
+def test_invalid_names_are_refused(root: Path, name: str) -> None:
     with pytest.raises(UserError, match="is not a valid name for a distribution"):
         import_consensus(root, written(root, document(RELAYS)), name)
     assert not (root / "configs" / "relay-capacity").exists()
 
 
-def test_a_name_is_not_taken_twice(root: Path) -> None:
+def test_a_name_cannot_be_used_twice(root: Path) -> None:
     import_consensus(root, written(root, document(RELAYS)), "july")
     with pytest.raises(UserError, match=r"july-\* already"):
         import_consensus(root, written(root, document(RELAYS[:5])), "july")

@@ -86,7 +86,7 @@ def test_the_lock_folder_does_not_depend_on_a_users_tmpdir(
     assert cpus.lock_folder() == tmp_path / f"onionlab-cpus-{os.getuid()}"
 
 
-def test_the_owner_of_a_lock_is_known_to_those_who_wait(place: Path) -> None:
+def test_waiting_processes_know_the_owner_of_a_lock(place: Path) -> None:
     holder = start(place, everything(), "quick: 5mid rr seed 1")
     numbers = [int(word) for word in said(holder).split()]
     assert set(numbers) == os.sched_getaffinity(0)

@@ -61,7 +61,7 @@ def test_more_seeds_are_a_further_look(bench: Bench) -> None:
     assert bench.plan(3) is None
 
 
-def test_one_seed_is_no_look(bench: Bench) -> None:
+def test_one_seed_does_not_count_as_a_look(bench: Bench) -> None:
     """One seed is not tested, so no part of the error rate is spent."""
     assert bench.plan(1) is None
     bench.run()
@@ -97,6 +97,6 @@ def test_a_raised_budget_remembers_the_first(bench: Bench) -> None:
     assert raised == Looks((3,), 20, (PlannedLooks((3, 4), 10),))
 
 
-def test_what_was_not_finished_was_not_looked_at(bench: Bench) -> None:
+def test_unfinished_runs_do_not_count_as_a_look(bench: Bench) -> None:
     bench.plan(5)
     assert bench.plan(8) is None

@@ -189,7 +189,7 @@ def failing_tools(tmp_path: Path) -> list[str]:
 @pytest.mark.slow
 @pytest.mark.always
 @pytest.mark.tor
-def test_a_shadow_that_fails_gives_one_clear_error_and_keeps_what_there_was(
+def test_a_failing_shadow_gives_one_error_and_keeps_earlier_results(
     failing_tools: list[str], checkout: Checkout, circuit_policy_build: None
 ) -> None:
     results = checkout.results("tiny")

@@ -82,14 +82,14 @@ def test_engines_take_the_place_of_levels() -> None:
     assert [r.run_id for r in made.runs_of("quick-uml", "rr")] == ["umlquickrr1", "umlquickrr2"]
 
 
-def test_levels_of_engines_are_known_whatever_their_names_hold() -> None:
+def test_levels_of_engines_may_have_any_names() -> None:
     studies = {name: study(name, ("low", "low-load")) for name in ("uml", "uml-next")}
     levels = engine_levels(studies)
     assert list(levels) == [level.name for level in variant_study(studies).levels]
     assert levels["low-load-uml-next"] == ("low-load", "uml-next")
 
 
-def test_effects_stand_side_by_side(tmp_path: Path) -> None:
+def test_effects_of_the_engines_are_in_one_row(tmp_path: Path) -> None:
     columns = "level,class,metric,unit,variant,baseline,pairs,diff,diff_low,diff_high"
     columns += ",ratio,ratio_low,ratio_high"
     (tmp_path / "summary.csv").write_text(
@@ -120,6 +120,6 @@ def test_effects_keep_the_order_of_levels(tmp_path: Path) -> None:
     assert rows == [("low", "3"), ("low", "2"), ("high", "3")]
 
 
-def test_one_engine_is_no_comparison(tmp_path: Path) -> None:
+def test_one_engine_cannot_be_compared(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="takes 2 to 3 engines, got 1"):
         compare_engines(tmp_path, Request("quick"), ["shadow"], jobs=None)

@@ -105,7 +105,7 @@ def test_a_request_that_cannot_be_run_is_rejected(root: Path, asked: Request, me
 # Parallel runs
 
 
-def test_no_more_runs_go_side_by_side_than_there_are_cpus(root: Path) -> None:
+def test_concurrent_runs_are_limited_by_cpus(root: Path) -> None:
     cpus = len(os.sched_getaffinity(0))
     assert estimate(root, request(), jobs=10**6).concurrent == min(cpus, RUNS)
     assert estimate(root, request(seeds=1, variants=("rr",)), jobs=None).concurrent == 1

@@ -82,11 +82,11 @@ def test_whoever_follows_can_end_it(tmp_path: Path) -> None:
         (-40, 0, "ended by a signal (signal 40)"),
     ],
 )
-def test_how_it_ended_is_told(status: int, kills: int | None, text: str) -> None:
+def test_the_end_of_a_program_is_described(status: int, kills: int | None, text: str) -> None:
     assert str(ExitInfo(status, kills, USAGE)).startswith(text)
 
 
-def test_what_is_killed_is_told(tmp_path: Path) -> None:
+def test_killed_processes_are_reported(tmp_path: Path) -> None:
     code = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
     ended = follow(
         command(tmp_path, code), simulated_s=lambda: 0.0, stop_s=1.0, on_progress=lambda _: None
@@ -103,7 +103,7 @@ def report(second: int) -> list[str]:
     ]
 
 
-def test_of_shadows_log_is_shown_what_is_not_in_every_log(tmp_path: Path) -> None:
+def test_unusual_lines_of_shadows_log_are_shown(tmp_path: Path) -> None:
     log = tmp_path / "shadow.log"
     start = ["00:00:00 [1:shadow] n/a [INFO] [n/a] [shadow.rs:1] [shadow_rs::shadow] arg: a.yaml"]
     argv = [

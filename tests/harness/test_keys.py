@@ -43,7 +43,7 @@ def block(certificate: str, kind: str, after: str) -> bytes:
     return base64.b64decode(found[1])
 
 
-def test_keys_depend_on_seed_and_name_alone() -> None:
+def test_keys_depend_only_on_seed_and_name() -> None:
     assert make_relay_keys(1, "relay1guard") == make_relay_keys(1, "relay1guard")
     assert make_relay_keys(1, "relay1guard") != make_relay_keys(2, "relay1guard")
     assert make_relay_keys(1, "relay1guard") != make_relay_keys(1, "relay2guard")

@@ -265,7 +265,7 @@ def kills(
 @pytest.mark.slow
 @pytest.mark.uml
 @pytest.mark.tor
-def test_nothing_is_left_and_the_command_goes_on(kills: Kills) -> None:
+def test_nothing_is_left_and_the_command_continues(kills: Kills) -> None:
     before = traces()
     pairs = list(itertools.product(COMMANDS, SIGNALS))
     kills.draws.shuffle(pairs)

@@ -103,7 +103,7 @@ def test_a_class_can_ask_onion_services(tmp_path: Path, shadow_engine: ShadowEng
     assert b"[app,rend]info" in run.files[f"{HOSTS}/usersclient1/torrc"]
 
 
-def test_seeds_follow_the_runs_seed_and_the_host_alone(
+def test_seeds_depend_only_on_the_runs_seed_and_the_host(
     tmp_path: Path, shadow_engine: ShadowEngine
 ) -> None:
     def seeds(seed: int, count: int) -> list[int]:
@@ -169,7 +169,7 @@ def test_streams_are_flows_times_the_streams_of_a_flow() -> None:
         ({"to": "onion-services"}, "network.onion_services is 0"),
     ],
 )
-def test_what_makes_no_sense_is_refused_by_name(
+def test_unsuitable_keys_are_refused_by_name(
     tmp_path: Path, changes: dict[str, Any], problem: str
 ) -> None:
     with pytest.raises(UserError) as caught:
@@ -215,7 +215,7 @@ def test_a_broken_model_is_one_error_that_names_it(
     assert caught.value.hint
 
 
-def test_a_packet_model_without_end_takes_a_timeout_and_memory(
+def test_an_endless_packet_model_needs_a_timeout_and_memory(
     tmp_path: Path, shadow_engine: ShadowEngine
 ) -> None:
     endless = model_graphml(
@@ -240,7 +240,7 @@ def test_a_packet_model_without_end_takes_a_timeout_and_memory(
 @pytest.mark.slow
 @pytest.mark.tor
 @ENGINES
-def test_both_engines_play_what_the_seeds_say(engine: str, checkout: Checkout) -> None:
+def test_both_engines_play_the_streams_of_the_seeds(engine: str, checkout: Checkout) -> None:
     """On each engine, the first streams agree with the models and the seeds."""
     users = {**CLASS, **write_models(checkout.root / "models")}
     path = write_experiment(checkout.root, users=users)

@@ -244,7 +244,7 @@ def test_a_kind_of_host_without_places_is_named() -> None:
 @pytest.mark.parametrize("limited_by", ["link", "bandwidth-rate", "both"])
 @pytest.mark.parametrize("count", [1, 5, 20])
 @given(seed=st.integers(0, 2**32))
-def test_what_a_role_carries_does_not_depend_on_seed_or_limit(
+def test_the_capacity_of_a_role_does_not_depend_on_seed_or_limit(
     limited_by: str, count: int, seed: int
 ) -> None:
     counts = {"exitguard": 1, "guard": 1, "exit": 1, "middle": count}
@@ -277,7 +277,7 @@ def test_a_relay_that_limits_itself_has_a_link_that_does_not() -> None:
         assert own.carries_bit_per_s(other) == 8 * rate
 
 
-def test_of_both_limits_the_lower_one_counts_and_a_higher_rate_is_none() -> None:
+def test_the_lower_of_two_limits_counts() -> None:
     relays = (
         SourceRelay(800_000, 640_000, 1_280_000),
         SourceRelay(1_600_000, 8_000_000, 8_000_000),

@@ -32,7 +32,7 @@ def composed(engine: ShadowEngine) -> RunDirectory:
     )
 
 
-def test_a_service_has_its_keys_and_a_server_for_its_own_tor_alone(
+def test_a_service_has_its_keys_and_a_server_that_only_its_tor_reaches(
     shadow_engine: ShadowEngine,
 ) -> None:
     run = composed(shadow_engine)
@@ -61,7 +61,9 @@ def test_clients_ask_for_whom_their_class_names(shadow_engine: ShadowEngine) -> 
     assert b"Log" not in files["shadow.data.template/hosts/webclient1/torrc"]
 
 
-def test_nobody_else_reads_a_services_folder(tmp_path: Path, shadow_engine: ShadowEngine) -> None:
+def test_only_its_owner_reads_a_services_folder(
+    tmp_path: Path, shadow_engine: ShadowEngine
+) -> None:
     composed(shadow_engine).write(tmp_path)
     assert (tmp_path / TEMPLATE / "hs").stat().st_mode & 0o777 == 0o700
 
@@ -78,7 +80,9 @@ def test_nobody_else_reads_a_services_folder(tmp_path: Path, shadow_engine: Shad
         ({"network": {"onion_services": 64_001}}, "more onion services than addresses"),
     ],
 )
-def test_what_cannot_be_is_refused(tmp_path: Path, changes: dict[str, Any], problem: str) -> None:
+def test_impossible_settings_are_refused(
+    tmp_path: Path, changes: dict[str, Any], problem: str
+) -> None:
     path = tmp_path / "one.yaml"
     path.write_text(
         yaml.safe_dump({"extends": f"{REPOSITORY}/experiments/minimal-tor.yaml", **changes})

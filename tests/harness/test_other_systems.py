@@ -44,7 +44,7 @@ def records(checkout: Checkout, name: str) -> dict[str, Path]:
 # This test runs first because it builds libtorrent while another test file may be building Tor.
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES, indirect=True)
-def test_requests_that_follow_the_rate_alone_keep_a_transfer_in_slow_start(
+def test_requests_that_depend_only_on_the_rate_keep_a_transfer_in_slow_start(
     engine: str, checkout: Checkout
 ) -> None:
     value = experiment(checkout, "transfer", engine)

@@ -129,7 +129,7 @@ def test_a_pack_gives_back_all_files(here: Store, there: Store, tmp_path: Path) 
     assert unpack(there, file) == [(run_id, "same") for run_id in run_ids]
 
 
-def test_without_logs_a_pack_has_what_reports_read(
+def test_a_pack_without_logs_suffices_for_reports(
     here: Store, there: Store, tmp_path: Path
 ) -> None:
     file, (run_id,) = packed(here, tmp_path, "rr seed 1")

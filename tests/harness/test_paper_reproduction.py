@@ -104,7 +104,7 @@ def repeat(bench: Bench, **changes: Any) -> paper.PaperReproduction:
 EXPERIMENTS = [f"{kind}-{n}mid" for kind in ("weights", "swrr") for n in (20, 10, 5)]
 
 
-def test_all_experiments_of_the_paper_are_planned_and_run_with_what_was_asked(bench: Bench) -> None:
+def test_all_experiments_of_the_paper_are_run_as_requested(bench: Bench) -> None:
     made = repeat(bench)
     assert [request.experiment for request, _ in bench.planned] == EXPERIMENTS
     assert {(request.scale, request.seeds) for request, _ in bench.planned} == {(0.1, 5)}
@@ -158,7 +158,7 @@ def test_runs_that_fail_do_not_keep_the_others(bench: Bench) -> None:
         repeat(bench)
 
 
-def test_the_command_says_what_is_missing(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_reports_missing_runs(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["figures", "--scale", "0.1", "--seeds", "5", "--no-run"]) == 0
     out = capsys.readouterr().out.splitlines()
     assert out[-1] == str(bench.tmp_path / "results" / "figures" / "figures.html")

@@ -119,7 +119,7 @@ def wait_for(planner: subprocess.Popen[str], tmp_path: Path, moment: str) -> lis
 
 
 @pytest.mark.parametrize("moment", ["helpers start", "helpers work"])
-def test_an_interrupt_is_one_word_and_leaves_nobody(tmp_path: Path, moment: str) -> None:
+def test_an_interrupt_prints_one_word_and_leaves_no_process(tmp_path: Path, moment: str) -> None:
     planner = start(tmp_path)
     found = wait_for(planner, tmp_path, moment)
     os.killpg(planner.pid, signal.SIGINT)
@@ -146,7 +146,7 @@ def test_a_helper_that_is_killed_is_one_line(tmp_path: Path) -> None:
     assert planner.returncode == 2
 
 
-def test_what_may_not_be_written_is_said_before_anything_is_built(
+def test_unwritable_folders_are_reported_before_any_build(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Root may write everywhere, so access() is asked instead of trying it."""

@@ -36,7 +36,7 @@ def builder_of(monkeypatch: pytest.MonkeyPatch) -> Any:
     return opened
 
 
-def test_an_experiments_variants_are_those_asked_for_in_its_order(builder_of: Any) -> None:
+def test_requested_variants_have_the_experiments_order(builder_of: Any) -> None:
     own = list(load("quick", root=REPOSITORY).variants)
     assert builder_of().selected == own
     builder = builder_of("ewma", "rr", "rr")
@@ -45,7 +45,7 @@ def test_an_experiments_variants_are_those_asked_for_in_its_order(builder_of: An
     assert builder_of("rr").needed == ["ewma", "rr"]
 
 
-def test_any_variant_can_be_taken_into_an_experiment(builder_of: Any, tmp_path: Path) -> None:
+def test_any_variant_can_be_added_to_an_experiment(builder_of: Any, tmp_path: Path) -> None:
     builder = builder_of("swrr-logarithmic", "stream-list", "ewma")
     assert builder.selected == ["ewma", "swrr-logarithmic", "stream-list"]
     assert builder.added_variants == ["swrr-logarithmic", "stream-list"]
@@ -199,7 +199,7 @@ def test_a_variant_that_is_nowhere_is_named(builder_of: Any) -> None:
     assert "stream-lrs" in str(refused.value.hint)
 
 
-def test_what_relays_carry_together_is_the_networks_own_draw(builder_of: Any) -> None:
+def test_the_total_capacity_of_relays_comes_from_the_drawn_network(builder_of: Any) -> None:
     builder = builder_of(name="configs/costs/links.yaml")
     level = "5mid"
     carried = builder.capacities_bytes_per_s(level)

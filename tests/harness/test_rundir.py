@@ -60,7 +60,7 @@ def test_the_same_inputs_give_the_same_bytes_on_any_machine(shadow_engine: Shado
     assert whole.hexdigest() == "bab21d3155102c3f1bad321a7c76a351c4963edd1d51acd03ad25f095f4dccd4"
 
 
-def test_variants_of_a_seed_differ_in_their_options_alone(shadow_engine: ShadowEngine) -> None:
+def test_variants_of_a_seed_differ_only_in_their_options(shadow_engine: ShadowEngine) -> None:
     rr, swrr = (composed(shadow_engine, name).files for name in ("rr", "swrr-linear"))
     different = {
         path
@@ -143,7 +143,7 @@ def test_every_host_of_the_configuration_has_its_files(shadow_engine: ShadowEngi
             assert process["expected_final_state"] == "running"
 
 
-def test_the_tgen_graphs_say_what_the_experiment_says(shadow_engine: ShadowEngine) -> None:
+def test_the_tgen_graphs_match_the_experiment(shadow_engine: ShadowEngine) -> None:
     files = composed(shadow_engine).files
     web = vertices(files["conf/tgen.web.graphml"])
     assert web["stream"]["recvsize"] == "327680 bytes"
@@ -200,7 +200,7 @@ def test_dedicated_middles_make_guards_and_exits_scarce(shadow_engine: ShadowEng
     assert weight["exit"] + weight["exitguard"] < total / 3
 
 
-def test_a_run_is_named_by_all_that_determines_it(shadow_engine: ShadowEngine) -> None:
+def test_the_name_of_a_run_depends_on_all_its_inputs(shadow_engine: ShadowEngine) -> None:
     run = composed(shadow_engine)
     other_engine = copy.copy(shadow_engine)
     other_engine._shadow = dataclasses.replace(shadow_engine._shadow, version="3.4.0")

@@ -88,7 +88,7 @@ def test_a_run_on_a_full_disk_comes_to_its_end_and_does_not_count(
     assert ended == [True]
 
 
-def test_an_engine_that_fails_on_a_full_disk_tells_it(
+def test_an_engine_that_fails_on_a_full_disk_reports_it(
     one_run: OneRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def end() -> None:
@@ -103,7 +103,7 @@ def test_an_engine_that_fails_on_a_full_disk_tells_it(
     assert it.value.log_tail == ["its last words"]
 
 
-def test_what_the_watch_refuses_ends_the_run(one_run: OneRun) -> None:
+def test_a_run_that_the_watch_refuses_ends(one_run: OneRun) -> None:
     def look(simulated_s: float) -> None:
         if simulated_s > 12:
             raise RunRefusedError("another proof", [])
@@ -151,7 +151,7 @@ def test_a_run_with_a_cut_log_is_refused(one_run: OneRun, padding: int) -> None:
     assert one_run.make() == {"it": 1}
 
 
-def test_a_run_that_waits_says_so(one_run: OneRun, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_waiting_run_reports_it(one_run: OneRun, caplog: pytest.LogCaptureFixture) -> None:
     runner._report_waiting(one_run.store, PLANNED)
     assert caplog.messages[0].startswith("tiny rr seed 1 waits for a CPU")
     state = read_json(one_run.store.partial("ab") / PROGRESS)

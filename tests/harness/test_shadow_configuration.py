@@ -60,7 +60,7 @@ def test_a_program_that_may_end_has_to_end_well(shadow_engine: ShadowEngine) -> 
 
 
 @pytest.mark.parametrize(("end_ms", "told"), [(0, None), (3500, "3500 ms")])
-def test_the_bootstrap_ends_when_it_is_said_to(
+def test_the_bootstrap_ends_at_the_configured_time(
     shadow_engine: ShadowEngine, end_ms: int, told: str | None
 ) -> None:
     general = configured(shadow_engine, bootstrap_end_ms=end_ms)["general"]

@@ -50,7 +50,7 @@ def python(code: str) -> subprocess.Popen[bytes]:
     )
 
 
-def test_a_run_is_there_when_it_is_finished(tmp_path: Path) -> None:
+def test_a_run_exists_once_it_is_finished(tmp_path: Path) -> None:
     store = Store(tmp_path)
     (store.partial("ab") / "conf").mkdir(parents=True)
     assert not store.is_finished("ab")
@@ -76,7 +76,7 @@ LOG = "shadow.data/hosts/web1/tgen.1000.stdout"
         (lambda run: shutil.rmtree(run / "shadow.data"), True),
     ],
 )
-def test_a_run_that_is_not_whole_is_not_there(
+def test_an_incomplete_run_does_not_count(
     tmp_path: Path, change: Callable[[Path], object], whole: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     store = Store(tmp_path)
@@ -112,7 +112,7 @@ def test_cut_records_are_extracted_again(
     assert not cut.parent.exists()
 
 
-def test_what_a_killed_caller_started_ends(tmp_path: Path) -> None:
+def test_processes_of_a_killed_caller_end(tmp_path: Path) -> None:
     pid = tmp_path / "pid"
     command = ["sh", "-c", f"echo $$ > {pid}.part; mv {pid}.part {pid}; exec sleep 60"]
     caller = python(
@@ -133,7 +133,7 @@ def test_what_a_killed_caller_started_ends(tmp_path: Path) -> None:
         time.sleep(0.01)
 
 
-def test_what_starts_after_its_caller_has_ended_does_not_run(tmp_path: Path) -> None:
+def test_a_process_does_not_run_if_its_caller_has_ended(tmp_path: Path) -> None:
     mark = tmp_path / "ran"
     own = with_parent_death_signal(["touch", str(mark)])
     position = own.index(str(os.getpid()))
@@ -375,7 +375,7 @@ except KeyboardInterrupt:
 
 
 @pytest.mark.parametrize("victim", ["command", "wrapper"])
-def test_a_job_that_waits_ends_with_what_started_it(tmp_path: Path, victim: str) -> None:
+def test_a_waiting_job_ends_with_its_command(tmp_path: Path, victim: str) -> None:
     """A command starts a shell, which starts a job, which waits for the run of another command."""
     job = tmp_path / "job.py"
     job.write_text(WAITING_JOB)

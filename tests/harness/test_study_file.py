@@ -71,7 +71,7 @@ def test_a_results_folder_may_be_a_link_to_another_disk(plan: Plan, tmp_path: Pa
     assert read_plan(plan.file) == plan
 
 
-def test_what_each_run_took_stands_in_the_study(plan: Plan) -> None:
+def test_the_study_lists_the_programs_of_each_run(plan: Plan) -> None:
     for run in plan.runs:
         finish(plan, run)
     update_provenance(plan.study, plan.store)

@@ -199,7 +199,7 @@ def test_the_higher_layer_wins(
     }
 
 
-def test_lists_of_a_hosts_own_torrc_replace_those_of_its_defaults() -> None:
+def test_lists_in_a_hosts_own_torrc_replace_its_defaults() -> None:
     defaults = Layer("defaults", parse_options("Log a\nControlPort 1\nControlPort 2\nNumCPUs 1"))
     own = Layer("own", parse_options("+Log b\nControlPort 3\nNumCPUs 2"), file="torrc")
     found = resolve_options([defaults, own])

@@ -32,7 +32,7 @@ SAYS = "[notice] Cell trace in use: file.\n"
         ({"hosts": ["guard1", "exit1"]}, Traced("hosts", names=("guard1", "exit1"))),
     ],
 )
-def test_what_can_be_written(written: object, meant: Traced) -> None:
+def test_valid_values(written: object, meant: Traced) -> None:
     assert KIND.validate_python(written) == meant
 
 
@@ -40,7 +40,7 @@ def test_what_can_be_written(written: object, meant: Traced) -> None:
     "written",
     ["all", {}, {"roles": []}, {"roles": ["gard"]}, {"roles": ["guard"], "hosts": ["x"]}, 3],
 )
-def test_what_cannot(written: object) -> None:
+def test_invalid_values(written: object) -> None:
     with pytest.raises(ValidationError):
         KIND.validate_python(written)
 
@@ -61,7 +61,7 @@ def test_without_tracing_nothing_changes(shadow_engine: ShadowEngine) -> None:
         (Traced("hosts", names=("relay3exit",)), {"relay3exit"}),
     ],
 )
-def test_traced_relays_say_so_and_run_the_traced_build(
+def test_traced_relays_log_it_and_run_the_traced_build(
     shadow_engine: ShadowEngine, trace: Traced, names: set[str]
 ) -> None:
     run = composed(shadow_engine, trace=trace)
@@ -83,7 +83,7 @@ def test_traced_relays_say_so_and_run_the_traced_build(
     assert run.tor_programs == ("tor-circuit-policy", "tor-circuit-policy+cell-trace")
 
 
-def test_a_host_that_is_no_relay(shadow_engine: ShadowEngine) -> None:
+def test_a_host_that_is_not_a_relay(shadow_engine: ShadowEngine) -> None:
     with pytest.raises(UserError, match="unknown relay 'guard99'"):
         composed(shadow_engine, trace=Traced("hosts", names=("guard99",)))
 

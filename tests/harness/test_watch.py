@@ -114,7 +114,7 @@ def test_clients_are_left_to_the_end(tmp_path: Path) -> None:
     relays.watch.look(DUE_S)
 
 
-def test_what_was_read_is_not_read_again(tmp_path: Path) -> None:
+def test_lines_are_read_once(tmp_path: Path) -> None:
     relays = Relays(tmp_path, a=Expectation(RR, False))
     relays.log("a", "[notice] Tor 0.4.9\n")
     relays.watch.look(1)

@@ -47,12 +47,12 @@ def plan_needing(tmp_path: Path, *, memory_bytes: int = 1, disk_bytes: int = 1) 
     )
 
 
-def test_too_little_memory_is_said_before_anything_starts(tmp_path: Path) -> None:
+def test_too_little_memory_is_reported_before_any_run_starts(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"one run needs about 1048576 GiB of memory, and"):
         drive._require_resources(plan_needing(tmp_path, memory_bytes=2**50), 1)
 
 
-def test_too_little_disk_is_said_before_anything_starts(tmp_path: Path) -> None:
+def test_too_little_disk_is_reported_before_any_run_starts(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"2 concurrent runs need about .* GiB of disk"):
         drive._require_resources(plan_needing(tmp_path, disk_bytes=2**60), 2)
 
@@ -97,7 +97,7 @@ def set_clock(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     return set_to
 
 
-def test_the_time_left_is_told_from_what_is_done(set_clock: Callable[..., None]) -> None:
+def test_the_remaining_time_follows_from_the_work_done(set_clock: Callable[..., None]) -> None:
     """After 1000 s, 2 of 10 runs are finished and 2 are done by a quarter, so 7.5 runs remain."""
     set_clock(0.0, 10.0, 1000.0, 4000.0)
     out = io.StringIO()
@@ -111,7 +111,7 @@ def test_the_time_left_is_told_from_what_is_done(set_clock: Callable[..., None])
     assert last == "[1:06:40] 10/10 runs done"
 
 
-def test_waiting_is_no_work(set_clock: Callable[..., None]) -> None:
+def test_waiting_does_not_count_as_work(set_clock: Callable[..., None]) -> None:
     """A run needs 1000 s.
 
     Another run waits for 5000 s, first alone and then while a third one works.
@@ -235,7 +235,7 @@ def test_runs_are_made_seed_after_seed_and_once(workflow: Workflow) -> None:
 
 
 @pytest.mark.slow
-def test_runs_that_are_there_are_not_made_again(workflow: Workflow) -> None:
+def test_existing_runs_are_not_repeated(workflow: Workflow) -> None:
     workflow.make()
     workflow.calls.write_text("")
     assert workflow.make() == []
@@ -243,7 +243,7 @@ def test_runs_that_are_there_are_not_made_again(workflow: Workflow) -> None:
     assert [run for run, _ in workflow.make()] == ["b3"]
 
 
-def test_what_a_loss_of_power_took_is_made_again(workflow: Workflow) -> None:
+def test_runs_damaged_by_a_power_failure_are_repeated(workflow: Workflow) -> None:
     workflow.make()
     workflow.calls.write_text("")
     (workflow.store / "b3" / "manifest.json").write_text("")
@@ -272,7 +272,7 @@ def test_a_run_that_another_command_makes_is_reported(
     ]
 
 
-def test_an_interrupted_command_says_what_is_kept(
+def test_an_interrupted_command_states_what_is_kept(
     workflow: Workflow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(process: object, store: Store, missing: list[str], **_: bool) -> None:
@@ -378,7 +378,7 @@ def lines_of(*states: RunState) -> list[str]:
     return [line.partition("; ")[2] for line in out.getvalue().splitlines()]
 
 
-def test_a_runs_pace_is_that_of_late() -> None:
+def test_the_pace_of_a_run_is_measured_recently() -> None:
     """A bootstrap of 300 s in 30 s does not predict the 0.2 s/s under load."""
     seen = [(30, 300), (60, 306), (100, 314), (150, 324), (400, 324), (20, 200)]
     states = [replace(state(simulated_s), wall_s=wall_s) for wall_s, simulated_s in seen]

@@ -61,7 +61,7 @@ def test_each_variant_has_the_observer_and_its_own_patches(checkout: Path) -> No
     assert contents == {"slow-start": "observed\nthe peer\n", "rate-only": "rate only\nthe peer\n"}
 
 
-def test_what_is_built_is_taken_as_it_is(checkout: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_finished_builds_are_used(checkout: Path, caplog: pytest.LogCaptureFixture) -> None:
     build(checkout)
     caplog.clear()
     contents = build(checkout)
@@ -80,7 +80,7 @@ def test_a_change_of_ours_builds_the_peer_again_but_not_the_library(
     assert not any("building the base" in line for line in caplog.messages)
 
 
-def test_a_build_names_all_that_decides_it(checkout: Path) -> None:
+def test_a_build_records_all_its_inputs(checkout: Path) -> None:
     built = ensure_peers(checkout, ["rate-only"], jobs=1)["rate-only"]
     assert built.version == "2.0.99"
     assert [one["name"] for one in built.source["patches"]] == ["0001-a.patch", "0001-b.patch"]

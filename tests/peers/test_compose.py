@@ -68,7 +68,7 @@ def told(process: Process, name: str) -> str:
     return process.arguments[process.arguments.index(name) + 1]
 
 
-def test_variants_of_a_seed_differ_by_their_program_alone(settings: PeersSettings) -> None:
+def test_variants_of_a_seed_differ_only_in_their_program(settings: PeersSettings) -> None:
     one, other = (compose(settings, name) for name in ("slow-start", "rate-only"))
     differing = {name for name in one.files if one.files[name] != other.files[name]}
     assert differing == {"shadow.config.yaml"}
@@ -105,7 +105,7 @@ def test_seeds_differ_by_start_and_content_inside_the_spread(
     assert len(starts) > 10
 
 
-def test_the_analysis_is_told_who_is_who(settings: PeersSettings) -> None:
+def test_the_analysis_knows_the_role_of_each_host(settings: PeersSettings) -> None:
     peers = json.loads(compose(settings).files["peers.json"])
     assert peers == {"seed": "seed", "downloader": "downloader", "rtt_s": 0.1, "sample_s": 0.005}
 

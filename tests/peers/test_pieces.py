@@ -79,7 +79,7 @@ def test_beats_are_goodput(tmp_path: Path) -> None:
     assert [row["streams_failed"] for row in rows] == [0, 0, 0, 1, 0]
 
 
-def test_a_cut_log_keeps_what_is_whole(tmp_path: Path) -> None:
+def test_a_truncated_log_keeps_complete_lines(tmp_path: Path) -> None:
     run = write(tmp_path / "run", "\n".join(LINES[:12])[:-2])
     report = extract(run, tmp_path / "records")
     assert (report.truncated_files, report.malformed_lines) == (1, 1)
@@ -87,7 +87,7 @@ def test_a_cut_log_keeps_what_is_whole(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "no log of a peer\n"])
-def test_a_log_that_is_none_is_an_error(tmp_path: Path, content: str) -> None:
+def test_an_invalid_log_is_an_error(tmp_path: Path, content: str) -> None:
     run = write(tmp_path / "run", content)
     with pytest.raises(AnalysisError, match=r"empty log|does not begin"):
         extract(run, tmp_path / "records")

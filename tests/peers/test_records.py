@@ -146,7 +146,7 @@ def test_a_transfer_that_never_leaves_slow_start_has_no_such_time(tmp_path: Path
     assert "until the run's end" in left.reason
 
 
-def test_a_cut_log_loses_its_last_line_and_says_so(run: Path, tmp_path: Path) -> None:
+def test_a_truncated_log_loses_its_last_line_and_reports_it(run: Path, tmp_path: Path) -> None:
     # The cut line is still well formed, but its last number has lost digits.
     write_run(run, whole(SEED)[:-3], whole(DOWNLOADER))
     report = extract(run, tmp_path / "records")
@@ -194,7 +194,7 @@ def test_a_corrupt_line_is_counted_and_shown_and_no_other_is_lost(
         (whole([header("seed").replace("peer 1", "peer 2"), *SEED[1:]]), "does not begin"),
     ],
 )
-def test_a_log_that_is_none_is_an_error(
+def test_an_invalid_log_is_an_error(
     run: Path, tmp_path: Path, content: bytes, message: str
 ) -> None:
     write_run(run, content, whole(DOWNLOADER))
@@ -211,7 +211,7 @@ def test_a_seed_that_was_never_connected_is_an_error(run: Path, tmp_path: Path) 
 
 
 @given(st.lists(st.integers(0, len(SEED) - 2), unique=True), st.binary(max_size=40))
-def test_lines_are_taken_or_counted_whatever_they_are(left_out: list[int], junk: bytes) -> None:
+def test_any_line_is_parsed_or_counted(left_out: list[int], junk: bytes) -> None:
     lines = [line.encode() for n, line in enumerate(SEED[1:]) if n not in left_out]
     log = PeerLog()
     log.feed([SEED[0].encode(), *lines, *junk.split(b"\n")])

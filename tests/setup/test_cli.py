@@ -46,7 +46,7 @@ def test_every_module_is_a_verb() -> None:
         assert f"    {verb}" in text
 
 
-def test_one_verb_is_loaded_alone() -> None:
+def test_only_the_requested_verb_is_loaded() -> None:
     code = (
         "import sys; from onionlab.cli import build_parser; build_parser('build');"
         "sys.exit(any(name in sys.modules for name in ('pandas', 'snakemake', 'rich')))"
@@ -116,7 +116,7 @@ def test_a_user_error_is_a_message_and_not_a_traceback(
 
 @pytest.mark.parametrize("under_make", [False, True])
 @pytest.mark.parametrize(("status", "meaning"), [(3, "not settled"), (0, "fine"), (4, "")])
-def test_an_answer_is_told_where_make_hides_it(
+def test_an_exit_status_is_printed_because_make_hides_it(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     under_make: bool,
@@ -208,7 +208,7 @@ def test_an_interrupt_is_quiet(
 
 
 @pytest.mark.parametrize("closed", ["stdout", "stderr"])
-def test_a_command_whose_output_is_closed_goes_on_and_keeps_its_status(
+def test_a_command_with_closed_output_continues_and_keeps_its_status(
     tmp_path: Path, closed: str
 ) -> None:
     code = """
@@ -249,7 +249,7 @@ def test_a_command_whose_output_is_closed_goes_on_and_keeps_its_status(
 
 
 @pytest.mark.parametrize("verb", ["list", "--help"])
-def test_a_full_standard_output_is_one_error(verb: str) -> None:
+def test_a_full_disk_at_standard_output_is_one_error(verb: str) -> None:
     with Path("/dev/full").open("w") as full:
         result = subprocess.run(
             [sys.executable, "-m", "onionlab", verb],

@@ -158,7 +158,7 @@ def test_the_verb_fails_where_something_is_missing(
     assert capsys.readouterr().out.endswith("Missing: three.\n")
 
 
-def test_an_experiment_is_judged_by_what_it_takes(
+def test_an_experiment_is_checked_against_its_needs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # No finished runs are found in this checkout.
@@ -189,7 +189,7 @@ def embedded(root: Path, *, needed: bool = True) -> dict[str, Finding]:
 
 
 @pytest.mark.parametrize(("needed", "status"), [(True, MISSING), (False, WARN)])
-def test_what_builds_the_kernel_is_missing(
+def test_missing_tools_for_the_kernel_build(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, needed: bool, status: str
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -214,7 +214,7 @@ def test_the_package_that_the_kernel_comes_from(
     assert embedded(tmp_path)["kernel"].text == "not built yet; from /somewhere/linux.tar.xz"
 
 
-def test_a_kernel_that_takes_ptrace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kernel_that_uses_ptrace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     built = BuiltKernel(tmp_path, "6.12.1", "", ptrace_because="the host is old")
     monkeypatch.setattr(for_uml, "find_kernel", lambda root: built)
     finding = embedded(tmp_path)["system calls"]

@@ -115,7 +115,7 @@ def test_each_night_is_a_commit(publish: Callable[[str], int], tmp_path: Path) -
     ]
 
 
-def test_an_alarm_that_goes_on_is_one_issue(publish: Callable[[str], int], tmp_path: Path) -> None:
+def test_a_continuing_alarm_is_one_issue(publish: Callable[[str], int], tmp_path: Path) -> None:
     summary = tmp_path / "artifacts" / "nightly" / "summary.md"
     summary.parent.mkdir(parents=True)
     summary.write_text("slower " * 20_000)
@@ -126,7 +126,7 @@ def test_an_alarm_that_goes_on_is_one_issue(publish: Callable[[str], int], tmp_p
     assert (tmp_path / "body.md").stat().st_size < 65_536
 
 
-def test_its_commands_are_those_of_this_program() -> None:
+def test_its_commands_exist_in_this_program() -> None:
     (arguments,) = re.findall(r"onionlab (nightly .*?) \|\|", script("run"))
     shell = ["sh", "-c", f"UPDATE_BASELINE=1 ENGINE=uml; printf '%s\\n' {arguments}"]
     words = subprocess.run(shell, capture_output=True, text=True, check=True).stdout.split()

@@ -48,7 +48,7 @@ def test_every_direct_dependency_is_explained_and_nothing_else() -> None:
 
 
 @pytest.mark.parametrize(("source", "lock"), LOCKS.items())
-def test_a_lock_holds_what_is_asked_for_with_hashes(source: str, lock: str) -> None:
+def test_a_lock_file_has_the_requested_packages_with_hashes(source: str, lock: str) -> None:
     entries = re.split(r"\n(?=[a-z0-9])", "\n" + read(lock).strip())[1:]
     names = set()
     for entry in entries:
@@ -96,7 +96,7 @@ def test_help_is_the_default_and_lists_every_target() -> None:
     assert "NAME" in result.stdout
 
 
-def test_the_container_installs_what_experiments_need() -> None:
+def test_the_container_installs_the_packages_of_experiments() -> None:
     text = read("Containerfile")
     assert "configs/apt-packages.txt" in text
     # A registry's name would exclude other users' mirrors.

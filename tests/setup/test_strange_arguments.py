@@ -78,7 +78,7 @@ def said(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
         (["report", "\udcff"], r"an argument is not text in UTF-8: '\udcff'"),
     ],
 )
-def test_what_cannot_be_is_said_in_a_line(
+def test_impossible_arguments_give_a_one_line_error(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -120,7 +120,7 @@ def test_places_that_nothing_can_be_written_to(
         (RecursionError("maximum"), "a file is nested too deeply to be read"),
     ],
 )
-def test_what_the_system_refuses_is_a_message(
+def test_errors_of_the_system_are_messages(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     raised: BaseException,

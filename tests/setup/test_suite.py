@@ -30,7 +30,7 @@ def suite(pytester: pytest.Pytester) -> pytest.Pytester:
     return pytester
 
 
-def test_a_test_that_takes_long_without_saying_so_fails(
+def test_a_slow_test_without_the_mark_fails(
     suite: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     suite.makepyfile(
@@ -133,7 +133,7 @@ def test_a_test_that_touches_the_users_runs_or_results_fails_the_session(
         done.stdout.fnmatch_lines([f"  {place}"])
 
 
-def test_what_is_somebodys_own_fails_where_it_is_to_be_shipped(
+def test_users_files_fail_in_strict_mode(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     page = "docs/reference/experiments.md"

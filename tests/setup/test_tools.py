@@ -95,7 +95,7 @@ def test_another_build_of_the_same_commit_is_another_engine(tmp_path: Path, rebu
     assert identity() != before
 
 
-def test_what_is_named_comes_first_then_the_variable_then_the_path(
+def test_the_option_precedes_the_variable_and_the_path(
     path_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     on_path = write_tool(path_folder / "shadow", SHADOW_SAYS)

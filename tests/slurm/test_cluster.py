@@ -64,7 +64,7 @@ def in_thread(work: Callable[[], object]) -> threading.Thread:
 
 @pytest.mark.tor
 @pytest.mark.uml
-def test_records_are_those_of_runs_made_here(
+def test_records_equal_those_of_local_runs(
     cluster: Cluster,
     checkout: Checkout,
     profile: Path,
@@ -167,7 +167,7 @@ def test_neither_a_cancelled_job_nor_a_restart_of_the_controller_stops_a_command
     assert not command.is_alive()
 
 
-def test_the_error_says_how_slurm_ended_a_job(
+def test_the_error_states_how_slurm_ended_a_job(
     workflow: FakeWorkflow, slurm: Executor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(executor, "RETRIES", 0)

@@ -104,7 +104,7 @@ def test_the_command_line_overrides_the_profile(tmp_path: Path) -> None:
     assert slurm("--partition", "fast").resources == {"slurm_partition": "fast"}
 
 
-def test_snakemake_gets_the_profile_and_what_this_slurm_needs(
+def test_snakemake_gets_the_profile_and_options_for_this_slurm(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     words = slurm(*write_profile(tmp_path, "")).arguments("onionlab-0a", tmp_path / "logs")

@@ -36,7 +36,7 @@ def leftovers(root: Path) -> list[str]:
     return [path.name for path in (root / "build/tor").glob(".*") if path.name != ".lock"]
 
 
-def test_a_build_is_where_the_contract_says(checkout: Path, tiny_tarball: Path) -> None:
+def test_a_build_is_in_the_documented_place(checkout: Path, tiny_tarball: Path) -> None:
     builds = ensure_variants(checkout, ["stock", "morning"], tor_source=str(tiny_tarball))
     stock, morning = builds["stock"], builds["morning"]
     assert stock.path == checkout / "build/tor/stock/bin/tor-stock"
@@ -313,7 +313,7 @@ def test_a_second_build_waits_for_the_first(
 
 
 @pytest.mark.parametrize("failing", [0, 1])
-def test_a_failed_build_ends_the_one_beside_it(
+def test_a_failed_build_ends_the_concurrent_one(
     checkout: Path, tmp_path: Path, failing: int
 ) -> None:
     pid = tmp_path / "pid"

@@ -67,7 +67,7 @@ def outcome(build: str = "stock", **names: set[str]) -> Outcome:
     return Outcome(build, False, **names)  # type: ignore[arg-type]
 
 
-def test_only_what_passes_on_stock_counts_against_a_series() -> None:
+def test_only_tests_that_pass_on_stock_count_against_a_series() -> None:
     stock = outcome(passed={"a/1", "a/2", "a/3"} | MANY, failed={"net/1"}, skipped={"root/1"})
     stock.reports = {"src/test/test_bt.sh": ["ERROR: AddressSanitizer: SEGV"]}
     same = outcome("mine", passed=stock.passed | {"mine/1"}, failed={"net/1"}, skipped={"root/1"})
@@ -204,7 +204,7 @@ def test_unit_tests_are_compiled_once_for_a_series(
     assert compilations == 1
 
 
-def test_the_verb_prints_a_table_and_says_what_is_worse(
+def test_the_verb_prints_a_table_and_the_new_failures(
     checkout: Path,
     tiny_tarball: Path,
     monkeypatch: pytest.MonkeyPatch,

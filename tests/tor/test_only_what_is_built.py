@@ -14,7 +14,7 @@ from onionlab.programs.tor.build import ensure_series
 from .test_build import compiled
 
 
-def test_what_is_finished_is_taken(
+def test_finished_builds_are_used(
     checkout: Path, tiny_tarball: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with no_builds():
@@ -23,7 +23,7 @@ def test_what_is_finished_is_taken(
     assert caplog.messages == []
 
 
-def test_what_is_not_is_not_begun(
+def test_missing_builds_are_not_started(
     new_checkout: Path, tiny_tarball: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     message = "build/tor does not contain all builds that are needed"

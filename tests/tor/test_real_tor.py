@@ -87,7 +87,7 @@ def verify(tor: Path, torrc: dict[str, str], folder: Path) -> subprocess.Complet
 
 
 @VARIANTS
-def test_a_variant_takes_its_own_options(built: BuiltTor, tmp_path: Path, name: str) -> None:
+def test_a_variant_accepts_its_options(built: BuiltTor, tmp_path: Path, name: str) -> None:
     result = verify(built.path, REGISTRY.variants[name].torrc, tmp_path)
     assert result.returncode == 0, result.stdout
 
@@ -102,7 +102,7 @@ def test_stock_refuses_the_options_of_a_patch(
     assert result.returncode != 0
 
 
-def test_the_tables_of_parameters_and_lists_are_those_of_tors_source() -> None:
+def test_the_tables_of_parameters_and_lists_match_tors_source() -> None:
     source = find_source(TOR, tor_directory(REPOSITORY) / "source")
     if source is None or not (source.version or "").startswith("0.4.9."):
         pytest.skip("needs the source package of Tor 0.4.9, which a build of it leaves")

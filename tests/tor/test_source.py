@@ -31,7 +31,7 @@ def unpack_source(source: Source, destination: Path) -> str:
 # Local tarballs
 
 
-def test_a_tarball_is_taken_as_it_is(tmp_path: Path, tiny_tarball: Path) -> None:
+def test_a_tarball_is_used_unchanged(tmp_path: Path, tiny_tarball: Path) -> None:
     source = obtain(tmp_path, tiny_tarball)
     assert (source.kind, source.sha256) == ("tarball", file_sha256(tiny_tarball))
     assert unpack_source(source, tmp_path / "tree") == "0.4.9.99"
@@ -40,7 +40,7 @@ def test_a_tarball_is_taken_as_it_is(tmp_path: Path, tiny_tarball: Path) -> None
     assert (tmp_path / "tree/configure.ac").stat().st_mtime < (tmp_path / "tree").stat().st_ctime
 
 
-def test_a_tarball_that_is_cut_after_what_names_it_is_an_error(tmp_path: Path) -> None:
+def test_a_tarball_that_is_truncated_after_its_version_is_an_error(tmp_path: Path) -> None:
     tree = tmp_path / "tor"
     write_files(tree, {"configure.ac": FILES["configure.ac"]})
     (tree / "data").write_bytes(os.urandom(100_000))
@@ -83,7 +83,7 @@ def test_a_tree_is_named_by_its_content(tmp_path: Path, tiny_tree: Path) -> None
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
-def test_a_git_tree_gives_what_git_knows_and_its_commit(tmp_path: Path, tiny_tree: Path) -> None:
+def test_a_git_tree_gives_its_tracked_files_and_its_commit(tmp_path: Path, tiny_tree: Path) -> None:
     tree = tmp_path / "tree"
     shutil.copytree(tiny_tree, tree)
     git = ["git", "-C", str(tree), "-c", "user.name=a", "-c", "user.email=a@example.org"]

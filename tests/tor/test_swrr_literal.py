@@ -91,7 +91,7 @@ def test_the_vectors_go_through_all_of_the_pseudocode() -> None:
 
 
 @FUNCTIONS
-def test_algorithm_1_serves_as_2_and_3_do_while_nobody_comes_or_goes(function: str) -> None:
+def test_algorithm_1_agrees_with_2_and_3_while_no_circuit_changes(function: str) -> None:
     queues = {"a": 5, "b": 200, "c": 17, "d": 3, "e": 90}
     once = algorithm_1(WEIGHT_FUNCTIONS[function], queues, 3000)
     assert once == served(function, queues, 3000)

@@ -21,7 +21,7 @@ def write_registry(root: Path, text: str) -> Path:
     return root
 
 
-def test_a_variant_has_what_the_file_says(tmp_path: Path) -> None:
+def test_a_variant_has_the_values_of_its_file(tmp_path: Path) -> None:
     variants = load_variants(write_registry(tmp_path, VARIANTS))
     assert list(variants) == ["stock", "morning"]
     morning = variants["morning"]

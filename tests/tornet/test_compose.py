@@ -152,7 +152,7 @@ def configuration(run: RunDirectory) -> Any:
     return yaml.safe_load(run.files["shadow.config.yaml"])
 
 
-def test_what_tornettools_wrote_is_changed_by_one_line_of_each_tor(
+def test_one_line_of_each_tor_is_added_to_tornettools_files(
     composed: Composed, kept: KeptTornet
 ) -> None:
     run = composed()
@@ -167,7 +167,7 @@ def test_what_tornettools_wrote_is_changed_by_one_line_of_each_tor(
     assert {run.files[path].removeprefix(original[path]) for path in defaults} == {line}
 
 
-def test_shadow_is_told_what_tornettools_told_it(composed: Composed) -> None:
+def test_shadow_gets_the_configuration_of_tornettools(composed: Composed) -> None:
     told = configuration(composed())
     assert told["general"]["seed"] == 1
     assert told["general"]["stop_time"] == "3600000 ms"
@@ -216,7 +216,7 @@ def test_the_analysis_gets_classes_and_roles(composed: Composed, settings: Setti
     assert hosts["probe"] == {"role": "perf-client", "oniontrace": False}
 
 
-def test_addresses_are_those_that_shadow_would_give(kept: KeptTornet) -> None:
+def test_addresses_match_shadows_assignment(kept: KeptTornet) -> None:
     hosts = dict.fromkeys([f"h{number:04}" for number in range(600)])
     host = kept.tornet.hosts["web"]
     taken = replace_host(host, "11.0.0.3")
@@ -233,7 +233,7 @@ def replace_host(host: Any, address: str) -> Any:
     return host.model_copy(update={"address": address})
 
 
-def test_what_an_experiment_sets_reaches_whom_it_is_for(composed: Composed) -> None:
+def test_options_of_an_experiment_reach_their_hosts(composed: Composed) -> None:
     tor = {
         "variants": ["stock", "ewma"],
         "baseline": "stock",
@@ -396,7 +396,7 @@ def test_an_experiment_wins_over_the_variant_and_the_network(
         ),
     ],
 )
-def test_what_a_network_overrides_is_refused(
+def test_options_that_a_network_overrides_are_refused(
     tor: dict[str, Any], message: str, root: Path, settings: Settings
 ) -> None:
     kept = imported_with(root, NETWORK)
@@ -415,7 +415,7 @@ def test_the_command_line_of_each_host_is_checked(root: Path, settings: Settings
         compose(settings(tor=tor), kept, "ewma", "ewma")
 
 
-def test_traced_relays_run_a_build_that_traces_and_say_where(composed: Composed) -> None:
+def test_traced_relays_run_a_tracing_build_with_a_path(composed: Composed) -> None:
     tor = {"variants": ["stock", "ewma"], "baseline": "stock", "trace": {"hosts": ["bob"]}}
     run = composed(tor=tor)
     assert run.files["conf/onionlab.trace.torrc"] == b"CellTraceFile cells.stdtrace\n"
@@ -504,7 +504,7 @@ def test_fewer_markov_clients_are_some_of_them_and_perf_clients_stay(composed: C
     assert len(users("1 %")) == 1
 
 
-def test_what_a_host_has_to_log(composed: Composed) -> None:
+def test_the_required_log_lines_of_a_host(composed: Composed) -> None:
     expected = composed("rr", "ewma").expectations
     assert "web" not in expected
     assert (expected["bob"].is_client, expected["bob"].requirement) == (
@@ -610,7 +610,7 @@ def test_seeds_without_a_network_are_named(loaded: Loaded, root: Path) -> None:
     assert "make import-network" in (caught.value.hint or "")
 
 
-def test_what_a_file_of_the_kind_may_not_say(loaded: Loaded) -> None:
+def test_keys_that_the_kind_does_not_have(loaded: Loaded) -> None:
     for more, problem in (
         ({"tor": {"variants": ["rr", "nobody"], "baseline": "rr"}}, 'unknown variant "nobody"'),
         ({"tor": {"variants": ["rr"], "baseline": "ewma"}}, "expected one of this experiment's"),
@@ -671,7 +671,7 @@ def test_a_cost_follows_from_tors_and_simulated_time(settings: Settings, root: P
 
 
 @pytest.mark.parametrize("verb", [estimate, doctor])
-def test_what_takes_no_run_says_that_networks_are_missing(
+def test_commands_without_runs_report_missing_networks(
     verb: ModuleType,
     loaded: Loaded,
     root: Path,
@@ -688,7 +688,7 @@ def test_what_takes_no_run_says_that_networks_are_missing(
     assert "make import-network FROM='directory ...' NAME=other" in told
 
 
-def test_levels_may_differ_in_what_the_kind_has(loaded: Loaded, kept: KeptTornet) -> None:
+def test_levels_may_differ_in_keys_of_the_kind(loaded: Loaded, kept: KeptTornet) -> None:
     levels = {
         "whole": {"label": "all users"},
         "half": {"label": "half", "overrides": {"traffic": {"markov_clients": "50 %"}}},

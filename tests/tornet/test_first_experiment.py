@@ -76,7 +76,7 @@ def test_its_settings_are_the_defaults_and_it_extends_nothing(root: Path) -> Non
     assert written.settings == of_defaults.settings
 
 
-def test_what_is_there_is_left_as_it_is(root: Path) -> None:
+def test_an_existing_experiment_is_not_changed(root: Path) -> None:
     imported(root)
     file = root / "experiments/tiny.yaml"
     file.write_text(f"{file.read_text()}# mine\n")

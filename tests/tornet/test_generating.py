@@ -98,7 +98,7 @@ def test_each_seed_is_a_network(place: Place, caplog: pytest.LogCaptureFixture) 
     assert caplog.messages[1] == "network 2 of 2: tornettools generate, seed 2"
 
 
-def test_a_failure_is_told_with_its_last_words(place: Place) -> None:
+def test_a_failure_is_reported_with_the_last_lines(place: Place) -> None:
     error = place.refused("--fail")
     assert error.message == "tornettools generate failed (exit status 1)"
     assert "ValueError: no relays" in (error.hint or "")
@@ -209,7 +209,7 @@ def test_tornettools_that_is_missing(place: Place, monkeypatch: pytest.MonkeyPat
     assert "TORNETTOOLS=/path/to/tornettools" in (error.hint or "")
 
 
-def test_a_set_that_is_there_stays(place: Place) -> None:
+def test_an_existing_set_is_kept(place: Place) -> None:
     place.generate(1)
     with pytest.raises(UserError, match="networks tiny already exist"):
         place.generate(2)

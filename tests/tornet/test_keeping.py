@@ -43,7 +43,7 @@ def test_seed_n_is_the_nth_directory(tmp_path: Path) -> None:
     assert two.tornet.origin.generate["seed"] == 2
 
 
-def test_what_is_kept(tmp_path: Path) -> None:
+def test_the_stored_files(tmp_path: Path) -> None:
     tiny = TinyTornet()
     (kept,) = import_tornets(tmp_path, "tiny", [tiny.write(tmp_path / "tornet")])
     contents = kept.contents()
@@ -97,7 +97,7 @@ def test_the_same_directory_gives_the_same_bytes(tmp_path: Path) -> None:
     assert found[0] == found[1]
 
 
-def test_folders_of_hosts_are_for_their_owner_alone(tmp_path: Path) -> None:
+def test_only_their_owner_reads_folders_of_hosts(tmp_path: Path) -> None:
     """Tor creates them with this mode, and logs a line if it has to change the mode."""
     (kept,) = import_tornets(tmp_path, "tiny", written(tmp_path, 1))
     modes = {
@@ -107,7 +107,7 @@ def test_folders_of_hosts_are_for_their_owner_alone(tmp_path: Path) -> None:
     assert [path for path, mode in modes.items() if mode == 0o700] == list(modes)[2:]
 
 
-def test_an_import_again_leaves_what_is_there(tmp_path: Path) -> None:
+def test_a_repeated_import_changes_nothing(tmp_path: Path) -> None:
     directories = written(tmp_path, 1)
     import_tornets(tmp_path, "tiny", directories)
     (tmp_path / "networks/tiny/1/marked").touch()
@@ -203,12 +203,12 @@ def test_replicates_need_not_know_the_same_options(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "..", ".partial", "a/b", "a b", "x" * 101, "\n"])
-def test_what_is_no_name(name: str, tmp_path: Path) -> None:
+def test_invalid_names_are_refused(name: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="is not a valid name for networks"):
         import_tornets(tmp_path, name, [])
 
 
-def test_a_network_that_is_not_there(tmp_path: Path) -> None:
+def test_a_missing_network(tmp_path: Path) -> None:
     with pytest.raises(UserError, match='no networks "tiny" found') as refused:
         load_tornet(tmp_path, "tiny", 1)
     assert "make import-network" in (refused.value.hint or "")
@@ -217,7 +217,7 @@ def test_a_network_that_is_not_there(tmp_path: Path) -> None:
         load_tornet(tmp_path, "tiny", 3)
 
 
-def test_what_was_changed_after_the_import(tmp_path: Path) -> None:
+def test_changes_after_the_import_are_detected(tmp_path: Path) -> None:
     (kept,) = import_tornets(tmp_path, "tiny", written(tmp_path, 1))
     (kept.directory / "conf/resolv.conf").write_bytes(b"x")
     with pytest.raises(UserError, match=r"conf/resolv.conf has changed since the import"):

@@ -42,7 +42,7 @@ def test_times(text: object, expected_ns: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["5.5 ms", "-1", -1, True, None, "5 parsecs", "1 MS", "9" * 30])
-def test_what_is_no_time(text: object) -> None:
+def test_invalid_times(text: object) -> None:
     with pytest.raises(ValueError, match="expected a time of Shadow"):
         time_ns(text)
 
@@ -62,7 +62,7 @@ def test_rates(text: str, expected: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["0 bit", "10", 10, "10 MB", "10 mbit", None])
-def test_what_is_no_rate(text: object) -> None:
+def test_invalid_rates(text: object) -> None:
     with pytest.raises(ValueError, match="expected a bandwidth of Shadow"):
         rate_bit_per_s(text)
 
@@ -101,7 +101,7 @@ def test_options_of_included_files_come_where_they_are_included() -> None:
     assert options.get("SocksPort") is None
 
 
-def test_a_sign_without_an_option_is_none() -> None:
+def test_a_sign_without_an_option_is_ignored() -> None:
     assert options_of({"torrc": "/\n+\nORPort 1\n"}).pairs == (("ORPort", "1"),)
 
 
@@ -132,7 +132,7 @@ def test_any_torrc_is_read_or_refused(text: str, other: str) -> None:
         ("0.1 m", 104_857),
     ],
 )
-def test_a_size_is_what_tor_makes_of_it(text: str, in_bytes: int) -> None:
+def test_sizes_are_parsed_like_in_tor(text: str, in_bytes: int) -> None:
     """config_parse_memunit() of Tor 0.4.9.11 returns these values."""
     assert parse_memory(text) == in_bytes
 
@@ -143,7 +143,7 @@ def test_a_size_that_tor_refuses(text: str) -> None:
         parse_memory(text)
 
 
-def test_what_a_graph_says() -> None:
+def test_properties_of_a_graph() -> None:
     graph = read_tgen_graph(graphml({"start": {"peers": "a:80, b:8080", "serverport": " "}}))
     assert graph.peers() == {"a", "b"}
     assert (graph.is_server, graph.has_models, graph.is_model) == (False, False, False)
@@ -211,7 +211,7 @@ def test_damaged_directories_are_read_or_refused(tmp_path: Path, data: st.DataOb
         read_tornet(written)
 
 
-def test_strange_values_of_options_are_told(tmp_path: Path) -> None:
+def test_strange_values_of_options_are_reported(tmp_path: Path) -> None:
     """YAML has values that JSON does not have."""
     for text in ('"\\ud800"', '"a\\0b"', "[1, {a: .5e999}]"):
         file = TinyTornet().write(tmp_path / "t" / str(len(text))) / CONFIGURATION

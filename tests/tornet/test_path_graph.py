@@ -112,7 +112,7 @@ FAULTS = [
 
 
 @pytest.mark.parametrize(("old", "new", "message"), FAULTS)
-def test_a_fault_is_told(old: str, new: str, message: str) -> None:
+def test_each_fault_is_reported(old: str, new: str, message: str) -> None:
     text = atlas()
     assert old in text
     with pytest.raises(UserError, match=message) as refused:
@@ -121,7 +121,7 @@ def test_a_fault_is_told(old: str, new: str, message: str) -> None:
     assert refused.value.hint
 
 
-def test_text_in_another_encoding_is_told() -> None:
+def test_text_in_another_encoding_is_reported() -> None:
     with pytest.raises(UserError, match=r"a\.gml:2: not text in UTF-8"):
         read_path_graph([b"graph [\n", b"\xff\n"], "a.gml", [])
 
@@ -145,14 +145,16 @@ def graphs(draw: st.DrawFn) -> PathGraph:
 
 
 @given(graphs())
-def test_what_is_written_is_read(graph: PathGraph) -> None:
+def test_written_data_is_read_back(graph: PathGraph) -> None:
     text = graph_bytes(graph)
     assert read(text.decode(), *graph.nodes) == graph
     assert graph_bytes(read(text.decode(), *graph.nodes)) == text
 
 
 @given(graphs(), st.data())
-def test_a_cut_keeps_the_paths_of_those_kept_exactly(graph: PathGraph, data: st.DataObject) -> None:
+def test_a_cut_keeps_exactly_the_paths_between_kept_nodes(
+    graph: PathGraph, data: st.DataObject
+) -> None:
     keep = data.draw(st.sets(st.sampled_from(sorted(graph.nodes)), min_size=1))
     cut = read(graph_bytes(graph).decode(), *keep)
     assert cut.nodes == {number: graph.nodes[number] for number in cut.nodes}

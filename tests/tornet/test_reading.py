@@ -58,7 +58,7 @@ def test_hosts_have_the_roles_that_their_files_make(tmp_path: Path) -> None:
     assert tornet.programs == {"tor": 8, "tgen": 5, "oniontrace": 4}
 
 
-def test_what_is_known_of_a_host(tmp_path: Path) -> None:
+def test_the_facts_of_a_host(tmp_path: Path) -> None:
     host = read(TinyTornet(), tmp_path).hosts["bob"]
     assert (host.node, host.address) == (3, "100.0.0.2")
     assert (host.up_bit_per_s, host.down_bit_per_s) == (10**9, 10**9)
@@ -69,7 +69,7 @@ def test_what_is_known_of_a_host(tmp_path: Path) -> None:
     assert (trace.program, trace.start_ms) == ("oniontrace", 2000)
 
 
-def test_a_host_without_bandwidths_has_those_of_its_node(tmp_path: Path) -> None:
+def test_a_host_without_bandwidths_uses_its_nodes_bandwidths(tmp_path: Path) -> None:
     tiny = TinyTornet()
     del tiny.host("web")["bandwidth_up"], tiny.host("web")["bandwidth_down"]
     host = read(tiny, tmp_path).hosts["web"]
@@ -123,7 +123,7 @@ def test_an_option_that_shadow_or_a_run_cannot_take(
         read(tiny, tmp_path)
 
 
-def test_the_origin_as_far_as_the_directory_tells(tmp_path: Path) -> None:
+def test_the_origin_that_the_directory_shows(tmp_path: Path) -> None:
     origin = read(TinyTornet(4), tmp_path).origin
     assert origin.directory == "tornet"
     assert origin.generate == {
@@ -137,7 +137,7 @@ def test_the_origin_as_far_as_the_directory_tells(tmp_path: Path) -> None:
     assert (atlas.nodes, atlas.edges, atlas.nodes_kept, atlas.edges_kept) == (5, 15, 3, 6)
 
 
-def test_a_generate_that_failed_later_tells_nothing(tmp_path: Path) -> None:
+def test_a_later_failed_generate_is_ignored(tmp_path: Path) -> None:
     """A second call for the same folder fails, but leaves a log with its options."""
     tiny = TinyTornet()
     log = tiny.files["tornettools.generate.2026-01-01.log"]
@@ -148,7 +148,7 @@ def test_a_generate_that_failed_later_tells_nothing(tmp_path: Path) -> None:
     assert b"Chose 20 of 6500" in (found.generate_log or b"")
 
 
-def test_the_hash_is_of_the_content_alone(tmp_path: Path) -> None:
+def test_the_hash_depends_only_on_the_content(tmp_path: Path) -> None:
     first = read(TinyTornet(), tmp_path / "a")
     written = TinyTornet().write(tmp_path / "b" / "of another name", order=-1)
     for path in written.rglob("*"):
@@ -170,7 +170,7 @@ CHANGES: list[Callable[[TinyTornet], object]] = [
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_the_hash_is_of_all_that_determines_a_run(
+def test_the_hash_covers_everything_that_determines_a_run(
     change: Callable[[TinyTornet], object], tmp_path: Path
 ) -> None:
     first = read(TinyTornet(), tmp_path / "a")
@@ -179,7 +179,7 @@ def test_the_hash_is_of_all_that_determines_a_run(
     assert read(tiny, tmp_path / "b").content_sha256 != first.content_sha256
 
 
-def test_what_is_not_in_use_plays_no_part(tmp_path: Path) -> None:
+def test_unused_files_have_no_effect(tmp_path: Path) -> None:
     first = read(TinyTornet(), tmp_path / "a")
     tiny = TinyTornet()
     tiny.atlas = tiny.atlas.replace("105 us", "106 us").replace('"node 5"', '"x"')
@@ -188,7 +188,7 @@ def test_what_is_not_in_use_plays_no_part(tmp_path: Path) -> None:
     assert other.content_sha256 == first.content_sha256
 
 
-def test_a_decompressed_atlas_counts_as_what_it_is(tmp_path: Path) -> None:
+def test_an_uncompressed_atlas_is_recognised(tmp_path: Path) -> None:
     """tornettools writes `compression: xz` even if --atlas names an uncompressed file."""
     tiny = TinyTornet()
     first = read(tiny, tmp_path / "a")
@@ -206,7 +206,7 @@ def test_an_atlas_outside_of_the_directory(tmp_path: Path) -> None:
     assert len(read_tornet(written).tornet.hosts) == 9
 
 
-def test_simulated_time_begins_when_the_engines_say() -> None:
+def test_simulated_time_begins_at_the_engines_epoch() -> None:
     assert EPOCH_UNIX_S == base.EPOCH_UNIX_S
 
 
@@ -494,7 +494,7 @@ FAULTS: list[tuple[Change, str]] = [
 
 
 @pytest.mark.parametrize(("change", "message"), FAULTS)
-def test_a_fault_is_told(change: Change, message: str, tmp_path: Path) -> None:
+def test_each_fault_is_reported(change: Change, message: str, tmp_path: Path) -> None:
     tiny = TinyTornet()
     change(tiny)
     with pytest.raises(UserError, match=message) as refused:
@@ -503,7 +503,7 @@ def test_a_fault_is_told(change: Change, message: str, tmp_path: Path) -> None:
     assert str(tmp_path / "tornet") in refused.value.message
 
 
-def test_several_faults_are_told_together(tmp_path: Path) -> None:
+def test_several_faults_are_reported_together(tmp_path: Path) -> None:
     tiny = TinyTornet()
     for path in ("conf/client.torrc", f"{HOSTS}/bob/keys/secret_id_key"):
         del tiny.files[path]
@@ -514,7 +514,7 @@ def test_several_faults_are_told_together(tmp_path: Path) -> None:
     assert [line.split()[1] for line in others] == ["user:", "probe:", "peek:", "bob:"]
 
 
-def test_what_follows_from_a_fault_is_not_told(tmp_path: Path) -> None:
+def test_consequences_of_a_fault_are_not_reported(tmp_path: Path) -> None:
     """Without its torrc, the host does not count as an authority, and no relay is voted an exit."""
     tiny = TinyTornet()
     del tiny.files["conf/authority.torrc"]
@@ -558,7 +558,7 @@ def test_another_directory(removed: str | None, message: str, tmp_path: Path) ->
         (b"#" * 5000, r"larger than 4 KiB"),
     ],
 )
-def test_a_configuration_that_is_none(
+def test_an_invalid_configuration(
     content: bytes, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shadow_config, "MAX_BYTES", 4999)
@@ -569,7 +569,9 @@ def test_a_configuration_that_is_none(
 
 
 @pytest.mark.parametrize("target", ["/etc/hostname", "../shadow.data.template", "x", None])
-def test_what_is_not_a_file_of_the_directory(target: str | None, tmp_path: Path) -> None:
+def test_pipes_and_links_out_of_the_directory_are_refused(
+    target: str | None, tmp_path: Path
+) -> None:
     written = TinyTornet().write(tmp_path / "tornet")
     if target is None:
         os.mkfifo(written / "conf/x")
@@ -614,7 +616,7 @@ def test_a_file_that_is_too_large(
         read(TinyTornet(), tmp_path)
 
 
-def test_what_is_left_out_is_listed(tmp_path: Path) -> None:
+def test_parts_that_are_not_imported_are_listed(tmp_path: Path) -> None:
     tiny = TinyTornet()
     tiny.config["general"]["seed"] = 666
     tiny.files["shadow.log"] = b""

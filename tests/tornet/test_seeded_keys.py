@@ -61,7 +61,7 @@ def test_chance_does_not_show(tmp_path: Path) -> None:
     assert contents(one) == contents(other)
 
 
-def test_whatever_told_of_the_old_keys_tells_of_the_new_ones(tmp_path: Path) -> None:
+def test_all_references_to_old_keys_are_replaced(tmp_path: Path) -> None:
     directory = generated(tmp_path)
     before = contents(directory)
     draw_seeded_keys(directory, 1)

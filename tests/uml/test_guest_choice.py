@@ -118,7 +118,7 @@ def test_an_environment_variable_selects_ptrace(
     assert IN_PROCESSES not in words()
 
 
-def test_the_guest_needs_nothing_but_the_standard_library() -> None:
+def test_the_guest_needs_only_the_standard_library() -> None:
     code = (
         f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
         "import onionlab.engines.uml.guest.init\n"

@@ -226,7 +226,7 @@ def test_a_silent_client_stalls_a_server(tmp_path: Path) -> None:
     assert ",error=STALLOUT]" in driver.text("server1")
 
 
-def test_draws_depend_on_seed_and_place_alone(tmp_path: Path) -> None:
+def test_draws_depend_only_on_seed_and_position(tmp_path: Path) -> None:
     ports = [free_port() for _ in range(4)]
     peers = ",".join(f"127.0.0.1:{port}" for port in ports)
     graphs = {f"server{port}": server_graphml(port) for port in ports}
