@@ -22,7 +22,7 @@ BEFORE = pytest.StashKey[Seen]()
 CHANGED = pytest.StashKey[list[str]]()
 
 
-def seen(root: Path) -> Seen:
+def snapshot(root: Path) -> Seen:
     """Return size and time of change (ns) of entries in the upper levels of the guarded folders."""
 
     def below(folder: Path, levels: int) -> Iterator[Path]:
@@ -58,7 +58,7 @@ def _is_worker(config: pytest.Config) -> bool:
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Record the state before the first test."""
     if not _is_worker(session.config):
-        session.config.stash[BEFORE] = seen(REPOSITORY)
+        session.config.stash[BEFORE] = snapshot(REPOSITORY)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -66,7 +66,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     """Compare the state after the last test. A change fails the run."""
     if _is_worker(session.config):
         return
-    changed = changes(session.config.stash[BEFORE], seen(REPOSITORY))
+    changed = changes(session.config.stash[BEFORE], snapshot(REPOSITORY))
     session.config.stash[CHANGED] = changed
     if changed and session.exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED

@@ -66,7 +66,7 @@ def answer(one: Claim, statistics: Statistics) -> ClaimResult:
     return answered
 
 
-def at_5mid(**means: float) -> Statistics:
+def runs_at_5mid(**means: float) -> Statistics:
     return runs({("5mid", name): mean for name, mean in means.items()})
 
 
@@ -88,7 +88,7 @@ def at_5mid(**means: float) -> Statistics:
     ],
 )
 def test_at_one_level(direction: str, a: float, b: float, c: float, expected: str) -> None:
-    answered = answer(claim(direction, "a b c"), at_5mid(a=a, b=b, c=c))
+    answered = answer(claim(direction, "a b c"), runs_at_5mid(a=a, b=b, c=c))
     assert answered.answer == expected
     assert answered.seeds == 8
     assert answered.deciding.answer is answered.answer
@@ -96,7 +96,7 @@ def test_at_one_level(direction: str, a: float, b: float, c: float, expected: st
     assert answered.deciding.effect.low is not None
 
 
-def around(mean: float, noise: float) -> Statistics:
+def runs_of_one_variant(mean: float, noise: float) -> Statistics:
     """Return eight runs of one variant."""
     values = mean * (1 + noise * np.array([-1.0, 1.0, -0.5, 0.5, -0.2, 0.2, -0.8, 0.8]))
     by_seed = {seed: Statistic(float(value)) for seed, value in enumerate(values)}
@@ -125,7 +125,7 @@ def around(mean: float, noise: float) -> Statistics:
 def test_against_a_value(
     direction: str, mean: float, noise: float, value: float, expected: str
 ) -> None:
-    answered = answer(claim(direction, "a", value=value), around(mean, noise))
+    answered = answer(claim(direction, "a", value=value), runs_of_one_variant(mean, noise))
     assert answered.answer == expected
     assert answered.parts[0].text == f"5mid: a {direction} {value:g} s"
 
@@ -139,7 +139,7 @@ def test_a_share_that_is_always_the_whole_is_above_a_value() -> None:
 
 
 def test_every_part_has_to_hold_and_one_that_fails_decides() -> None:
-    answered = answer(claim("lowest", "a b c"), at_5mid(a=1.2, b=1.4, c=1.0))
+    answered = answer(claim("lowest", "a b c"), runs_at_5mid(a=1.2, b=1.4, c=1.0))
     assert [part.answer for part in answered.parts] == [Answer.SUPPORTED, Answer.OPPOSITE]
     assert answered.answer is Answer.OPPOSITE
     assert answered.deciding.text == "5mid: a below c"
@@ -255,7 +255,7 @@ def test_false_answers_are_rare() -> None:
 
 
 def test_missing_values_are_stated_in_the_answer() -> None:
-    statistics = at_5mid(a=1.0, b=1.2)
+    statistics = runs_at_5mid(a=1.0, b=1.2)
     labels = Labels({"5mid": "5 middles"}, {"c": "Round robin"})
     (answered,) = answer_claims([claim("lowest", "a b c")], statistics, labels=labels)
     assert answered.answer is Answer.OPEN

@@ -36,7 +36,7 @@ def all_text(comparison: Comparison) -> str:
     )
 
 
-def no_nonsense(comparison: Comparison) -> None:
+def require_valid_numbers(comparison: Comparison) -> None:
     text = all_text(comparison)
     assert re.search(r"\b(nan|inf|NaN|None)\b", text) is None
 
@@ -49,7 +49,7 @@ def test_slower_is_a_regression() -> None:
     worse = {row.judgement.metric.name for row in result.regressions}
     assert worse == {"time_to_320kib_p50_s", "ttfb_p50_s"}
     assert result.sentence.startswith("Regression: of 4 endpoints 2 worse")
-    no_nonsense(result)
+    require_valid_numbers(result)
     faster = compare_sets(b, a)
     assert faster.conclusion is Conclusion.NO_REGRESSION
     assert "2 better" in faster.sentence
@@ -193,10 +193,10 @@ def test_streams_that_all_timed_out() -> None:
     assert result.conclusion is Conclusion.UNSETTLED
     assert "the curve ends at 12.0%" in comparison_csv(result)
     assert "8 of 8 pairs lack a value" in table_text(result)
-    no_nonsense(result)
+    require_valid_numbers(result)
     both = compare_sets(make_set(missing=times), make_set("b", missing=times))
     assert both.conclusion is Conclusion.UNSETTLED
-    no_nonsense(both)
+    require_valid_numbers(both)
 
 
 def test_variants_that_do_not_match() -> None:
@@ -234,10 +234,15 @@ def test_matches_share_the_error_level() -> None:
     )
 
     def doubled(one: RunSet) -> RunSet:
-        def again(items: Any) -> Any:
+        def with_second_variant(items: Any) -> Any:
             return (*items, *(item.model_copy(update={"variant": "rr"}) for item in items))
 
-        return one.model_copy(update={"runs": again(one.runs), "values": again(one.values)})
+        return one.model_copy(
+            update={
+                "runs": with_second_variant(one.runs),
+                "values": with_second_variant(one.values),
+            }
+        )
 
     assert not compare_sets(doubled(a), doubled(b)).regressions
 
@@ -299,7 +304,7 @@ def test_pairs_are_by_seed() -> None:
     one = compare_sets(make_set(seeds=(1,)), make_set("b", seeds=(1,), effect=3.0))
     assert one.conclusion is Conclusion.UNSETTLED
     assert "one pair: no spread to judge by" in table_text(one)
-    no_nonsense(one)
+    require_valid_numbers(one)
 
 
 def test_other_spans_and_loads_are_found() -> None:
@@ -359,7 +364,7 @@ def test_any_values_give_an_answer(pairs: Pairs, paired: bool) -> None:
 
     result = compare_sets(side(0), side(1))
     assert isinstance(result.conclusion, Conclusion)
-    no_nonsense(result)
+    require_valid_numbers(result)
 
 
 @pytest.mark.parametrize(

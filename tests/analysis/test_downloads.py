@@ -26,7 +26,7 @@ from analysis.measures.downloads import (
 from analysis.records.extract import extract
 
 
-def steady(
+def steady_download(
     start_s: float, done_s: float | None, size: float = 100.0, end_s: float = 50.0
 ) -> Download:
     """Return a stream that receives the same amount each second."""
@@ -38,7 +38,9 @@ def steady(
     return Download.from_progress(start_s, last, done_s, size, times, received)
 
 
-def waiting(start_s: float, until_s: float, done_s: float, size: float = 100.0) -> Download:
+def delayed_download(
+    start_s: float, until_s: float, done_s: float, size: float = 100.0
+) -> Download:
     """Return a stream that first receives nothing and then the same amount each second."""
     times = np.arange(until_s + 1, done_s)
     received = size * (times - until_s) / (done_s - until_s)
@@ -46,7 +48,9 @@ def waiting(start_s: float, until_s: float, done_s: float, size: float = 100.0) 
 
 
 def test_three_that_starve_the_others() -> None:
-    group = [waiting(0, 20, 40) for _ in range(3)] + [steady(0, 20) for _ in range(3)]
+    group = [delayed_download(0, 20, 40) for _ in range(3)] + [
+        steady_download(0, 20) for _ in range(3)
+    ]
     first = first_done_s(group)
     assert first == 20
     shares = shares_at(group, first)
@@ -63,7 +67,7 @@ def test_three_that_starve_the_others() -> None:
 
 
 def test_streams_count_in_the_windows_that_they_are_in_progress_in() -> None:
-    group = [steady(0, 14), steady(0, 40), steady(3, 40)]
+    group = [steady_download(0, 14), steady_download(0, 40), steady_download(3, 40)]
     middles, index = jain_over_time(group)
     # Windows start with the youngest stream. The stream that ends first is in no window after its
     # end.

@@ -116,7 +116,7 @@ def test_goodput_of_a_download(tmp_path: Path) -> None:
     assert got.values["exit", "download_goodput_4mib_5mib"] == [(5242880 - 4194304) / 2]
 
 
-def ended(start_us: int, times_us: dict[str, int], size: int, **more: Any) -> dict[str, Any]:
+def ended_stream(start_us: int, times_us: dict[str, int], size: int, **more: Any) -> dict[str, Any]:
     """Return a stream as in OnionPerf's analyses since version 3.0, which store numbers as text."""
     times = {"command": 250_000, "response": -1, "first-byte-recv": -1, "last-byte-recv": -1}
     return {
@@ -134,9 +134,11 @@ def onionperf() -> dict[str, Any]:
     fast = {"response": 500_000, "first-byte-recv": 500_000, "last-byte-recv": 2_250_000}
     progress = {"elapsed_seconds": {"payload_bytes_recv": {"512000": 1.0, "1048576": 2.0}}}
     streams = {
-        "1:6:localhost:127.0.0.1:1:web.example:192.0.2.9:443": ended(0, slow, 5242880, **progress),
-        "2:6:localhost:127.0.0.1:2:web.example:192.0.2.9:443": ended(9, fast, 5242880),
-        "3:6:localhost:127.0.0.1:3:abc.onion:0.0.0.0:443": ended(20, {}, 0),
+        "1:6:localhost:127.0.0.1:1:web.example:192.0.2.9:443": ended_stream(
+            0, slow, 5242880, **progress
+        ),
+        "2:6:localhost:127.0.0.1:2:web.example:192.0.2.9:443": ended_stream(9, fast, 5242880),
+        "3:6:localhost:127.0.0.1:3:abc.onion:0.0.0.0:443": ended_stream(20, {}, 0),
     }
     nodes = {"op-xx1": {"measurement_ip": "192.0.2.1", "tgen": {"streams": streams}, "tor": {}}}
     return {"type": "onionperf", "version": "3.1", "filters": {}, "data": {**nodes, "op-xx2": {}}}

@@ -90,7 +90,9 @@ def test_a_study_is_judged_from_its_records_and_runs_csv_has_the_values(
     assert judged[1].regression
 
 
-def started(statistics: Statistics, class_name: str, variant: str, *counts: float) -> Statistics:
+def add_started_streams(
+    statistics: Statistics, class_name: str, variant: str, *counts: float
+) -> Statistics:
     """Add the number of started streams in each run."""
     of = {seed: Statistic(count) for seed, count in enumerate(counts, 1)}
     statistics["5mid", class_name]["streams_started", variant] = of
@@ -144,7 +146,9 @@ def test_downloads_of_perf_clients_are_counted_by_their_size() -> None:
 
 
 def test_an_endpoint_of_too_few_streams_of_the_baseline_is_left_out_of_the_family() -> None:
-    table = started(started(synthetic(1.2), "web", "ewma", 30, 9, 30), "web", "rr", 30, 30, 30)
+    table = add_started_streams(
+        add_started_streams(synthetic(1.2), "web", "ewma", 30, 9, 30), "web", "rr", 30, 30, 30
+    )
     found = by_metric(judge_comparison("5mid", table, "rr", "ewma"))
     times = found["web", "ttfb_p50_s"]
     assert (times.endpoint, times.verdict.grade) == (0, None)
@@ -160,7 +164,9 @@ def test_an_endpoint_of_too_few_streams_of_the_baseline_is_left_out_of_the_famil
     found = by_metric(judge_comparison("5mid", table, "rr", "ewma"))
     assert found["web", "ttfb_p50_s"].verdict.reason == "too few streams (9 of 10)"
     # The variant's number of streams does not count.
-    table = started(started(synthetic(1.2), "web", "ewma", 30, 10, 30), "web", "rr", 1, 1, 1)
+    table = add_started_streams(
+        add_started_streams(synthetic(1.2), "web", "ewma", 30, 10, 30), "web", "rr", 1, 1, 1
+    )
     found = by_metric(judge_comparison("5mid", table, "rr", "ewma"))
     assert found["web", "ttfb_p50_s"].verdict.grade is Grade.SHOWN
 
@@ -229,13 +235,13 @@ def test_a_run_that_lacks_a_metric_has_a_missing_value() -> None:
 
 
 def test_a_network_counts_with_the_mean_of_its_repeats() -> None:
-    def of(metric: str, *values: float | None) -> dict[tuple[str, str], Any]:
+    def by_repeat(metric: str, *values: float | None) -> dict[tuple[str, str], Any]:
         places = [(1, 1), (1, 2), (2, 1), (2, 2)]
         found = [Statistic(value) for value in values]
         return {(metric, "rr"): dict(zip(places, found, strict=True))}
 
-    runs: Any = {("5mid", "web"): of("ttfb_p50_s", 1.0, 4.0, 3.0, None)}
-    runs["5mid", "web"] |= of("timeout_rate", 0.0, 0.5, 0.25, 0.25)
+    runs: Any = {("5mid", "web"): by_repeat("ttfb_p50_s", 1.0, 4.0, 3.0, None)}
+    runs["5mid", "web"] |= by_repeat("timeout_rate", 0.0, 0.5, 0.25, 0.25)
     (of_class,) = over_networks(runs).values()
     assert of_class["ttfb_p50_s", "rr"] == {
         1: Statistic(2.0, "", (1.0, 4.0)),
@@ -243,7 +249,7 @@ def test_a_network_counts_with_the_mean_of_its_repeats() -> None:
     }
     assert [one.value for one in of_class["timeout_rate", "rr"].values()] == [0.25, 0.25]
     # If a run's time is zero, ratios do not exist, so the mean is arithmetic.
-    zero: Any = {("5mid", "web"): of("ttfb_p50_s", 1.0, 4.0, 0.0, 2.0)}
+    zero: Any = {("5mid", "web"): by_repeat("ttfb_p50_s", 1.0, 4.0, 0.0, 2.0)}
     (of_class,) = over_networks(zero).values()
     assert [one.value for one in of_class["ttfb_p50_s", "rr"].values()] == [2.5, 1.0]
     one_network: Any = {("5mid", "web"): {("ttfb_p50_s", "rr"): {(7, 1): Statistic(1.0)}}}

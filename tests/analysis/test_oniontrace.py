@@ -99,19 +99,19 @@ def test_lines_that_no_tor_writes(text: str, why: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def made_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def run_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run = tmp_path_factory.mktemp("tornet") / "run"
     write_tornet_run(run, 1)
     extract(run, run / files.RECORDS)
     return run
 
 
-def test_tables_match_the_logs(made_once: Path) -> None:
-    records = made_once / files.RECORDS
+def test_tables_match_the_logs(run_directory: Path) -> None:
+    records = run_directory / files.RECORDS
     for name in (files.PERF_TABLE, files.CIRCUITS_TABLE, files.RELAY_BYTES_TABLE):
         assert pq.read_schema(records / name).names == [column.name for column in TABLES[name]]
     circuits = pq.read_table(records / files.CIRCUITS_TABLE).to_pylist()
-    lines = (made_once / files.HOSTS / "perfclient1exit/oniontrace.1003.stdout").read_text()
+    lines = (run_directory / files.HOSTS / "perfclient1exit/oniontrace.1003.stdout").read_text()
     own = [row for row in circuits if row["host"] == "perfclient1exit"]
     assert len(own) == lines.count(" LAUNCHED ")
     assert sum(row["result"] == "failed" for row in own) == lines.count(" FAILED ")
@@ -127,23 +127,23 @@ def test_tables_match_the_logs(made_once: Path) -> None:
     assert error == {"PROXY-TIMEOUT-SUCCESS_OPEN"}
 
 
-def test_without_roles_there_are_no_such_tables(made_once: Path, tmp_path: Path) -> None:
+def test_without_roles_there_are_no_such_tables(run_directory: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    shutil.copytree(made_once, run)
+    shutil.copytree(run_directory, run)
     (run / files.HOST_ROLES).unlink()
     shutil.rmtree(run / files.RECORDS)
     extract(run, run / files.RECORDS)
     streams = (run / files.RECORDS / files.STREAMS_TABLE).read_bytes()
-    assert streams == (made_once / files.RECORDS / files.STREAMS_TABLE).read_bytes()
+    assert streams == (run_directory / files.RECORDS / files.STREAMS_TABLE).read_bytes()
     assert not (run / files.RECORDS / files.PERF_TABLE).exists()
     assert not (run / files.RECORDS / files.CIRCUITS_TABLE).exists()
 
 
 def test_a_log_that_is_missing_or_not_onion_trace_s_is_an_error(
-    made_once: Path, tmp_path: Path
+    run_directory: Path, tmp_path: Path
 ) -> None:
     run = tmp_path / "run"
-    shutil.copytree(made_once, run)
+    shutil.copytree(run_directory, run)
     log = run / files.HOSTS / "relay2middle/oniontrace.1003.stdout"
     log.write_text("something else\n")
     with pytest.raises(AnalysisError, match=r"relay2middle.*is not a log of OnionTrace"):
@@ -153,17 +153,17 @@ def test_a_log_that_is_missing_or_not_onion_trace_s_is_an_error(
         extract(run, tmp_path / "a")
 
 
-def test_the_log_of_another_host_is_refused(made_once: Path, tmp_path: Path) -> None:
-    run = Path(shutil.copytree(made_once, tmp_path / "run"))
+def test_the_log_of_another_host_is_refused(run_directory: Path, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(run_directory, tmp_path / "run"))
     other = run / files.HOSTS / "relay1exitguard/oniontrace.1003.stdout"
     shutil.copy(other, run / files.HOSTS / "relay2middle")
     with pytest.raises(AnalysisError, match=r"relay2middle: .* is the log of host relay1exitguard"):
         extract(run, tmp_path / "out")
 
 
-def test_damaged_lines_are_counted_and_the_rest_counts(made_once: Path, tmp_path: Path) -> None:
+def test_damaged_lines_are_counted_and_the_rest_counts(run_directory: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    shutil.copytree(made_once, run)
+    shutil.copytree(run_directory, run)
     log = run / files.HOSTS / "relay2middle/oniontrace.1003.stdout"
     text = log.read_bytes()
     first, newline, rest = text.partition(b"\n")
@@ -174,15 +174,15 @@ def test_damaged_lines_are_counted_and_the_rest_counts(made_once: Path, tmp_path
         ("shadow.data/hosts/relay2middle/oniontrace.1003.stdout", 1, True)
     ]
     own = (run / files.RECORDS / files.RELAY_BYTES_TABLE).read_bytes()
-    assert own == (made_once / files.RECORDS / files.RELAY_BYTES_TABLE).read_bytes()
+    assert own == (run_directory / files.RECORDS / files.RELAY_BYTES_TABLE).read_bytes()
 
 
 def test_a_relay_without_a_second_leaves_no_goodput_of_the_others(
-    made_once: Path, tmp_path: Path
+    run_directory: Path, tmp_path: Path
 ) -> None:
     """That second is missing in all rows, since the sum over the relays would lack one."""
     run = tmp_path / "run"
-    shutil.copytree(made_once, run)
+    shutil.copytree(run_directory, run)
     log = run / files.HOSTS / "relay2middle/oniontrace.1003.stdout"
     log.write_bytes(log.read_bytes().splitlines(keepends=True)[0])
     report = extract(run, run / files.RECORDS)
@@ -201,7 +201,7 @@ def test_a_relay_without_a_second_leaves_no_goodput_of_the_others(
     )
     whole, partial = (
         run_statistics(load_run(path / files.RECORDS, level))[ALL, "relay_goodput_bytes_per_s"]
-        for path in (made_once, run)
+        for path in (run_directory, run)
     )
     assert whole.value is not None
     assert partial.value is None

@@ -33,7 +33,7 @@ pytestmark = [
 
 
 @dataclass(frozen=True)
-class Opened:
+class OpenedPage:
     """A page in a tab, and the other files that it loaded."""
 
     page: Page
@@ -91,13 +91,13 @@ def opened(request: pytest.FixtureRequest, browser: Browser, pages: dict[str, Pa
     """Opens a page of a kind. It takes the kind and further arguments of ``new_page``."""
     tabs = []
 
-    def open_page(kind: str, **how: Any) -> Opened:
+    def open_page(kind: str, **how: Any) -> OpenedPage:
         tab = browser.new_page(**{"viewport": DESK, **how})
         tabs.append(tab)
         loaded: list[str] = []
         tab.on("request", lambda one: loaded.append(one.url))
         tab.goto(pages[kind].as_uri())
-        return Opened(tab, [url for url in loaded if not url.startswith("data:")][1:])
+        return OpenedPage(tab, [url for url in loaded if not url.startswith("data:")][1:])
 
     yield open_page
     for tab in tabs:

@@ -86,7 +86,7 @@ def require_same(records: Path, small: Path, level: Level) -> dict[tuple[str, st
     lines = ("throughput-timeouts", "ttfb-320kib", "quantile-ratios") if ALL in whole else ()
     for name in (*lines, "stream-progress", "starvation-map"):
         one, other = (FIGURES[name].keep(run, level) for run in (whole, published))
-        assert repr(kept(one)) == repr(kept(other)), name
+        assert repr(as_bits(one)) == repr(as_bits(other)), name
     return values
 
 
@@ -94,12 +94,12 @@ def bits(values: Any) -> bytes:
     return np.asarray(values).tobytes()
 
 
-def kept(value: Any) -> Any:
+def as_bits(value: Any) -> Any:
     """Return the data that a figure keeps, with the bits of arrays."""
     if isinstance(value, list):
-        return [kept(one) for one in value]
+        return [as_bits(one) for one in value]
     if hasattr(value, "__dict__"):
-        return {name: kept(one) for name, one in vars(value).items()}
+        return {name: as_bits(one) for name, one in vars(value).items()}
     return bits(value) if isinstance(value, np.ndarray) else value
 
 
@@ -194,7 +194,7 @@ def change_column(name: str, change: Callable[[list[Any]], list[Any]]) -> TableC
     return change_table
 
 
-def nothing(values: list[Any]) -> list[Any]:
+def all_null(values: list[Any]) -> list[Any]:
     return [None] * len(values)
 
 
@@ -202,11 +202,11 @@ def negative(values: list[Any]) -> list[Any]:
     return [*values[:82], -4_000_000, *values[83:]]
 
 
-def halved(table: pa.Table) -> pa.Table:
+def first_half(table: pa.Table) -> pa.Table:
     return table.slice(0, table.num_rows // 2)
 
 
-def doubled(table: pa.Table) -> pa.Table:
+def duplicate_rows(table: pa.Table) -> pa.Table:
     return pa.concat_tables([table, table])
 
 
@@ -220,8 +220,8 @@ SUMS_FILE, STREAMS_FILE = files.PUBLISHED_GOODPUT, files.PUBLISHED_STREAMS
     [
         (SUMS_FILE, lambda table: table.slice(0, 9), "have other classes"),
         (SUMS_FILE, change_column("time_s", lambda values: values[::-1]), "that do not ascend"),
-        (SUMS_FILE, change_column("bytes_read", nothing), "rows without bytes"),
-        (SUMS_FILE, change_column("rounding", nothing), "without rounding"),
+        (SUMS_FILE, change_column("bytes_read", all_null), "rows without bytes"),
+        (SUMS_FILE, change_column("rounding", all_null), "without rounding"),
         (
             STREAMS_FILE,
             change_column("ttfb_ticks", negative),
@@ -229,8 +229,8 @@ SUMS_FILE, STREAMS_FILE = files.PUBLISHED_GOODPUT, files.PUBLISHED_STREAMS
         ),
         # Only the decoded time is invalid.
         (STREAMS_FILE, change_column("pause_s", negative), r"start_s, row 83: -\S+ is not from 0"),
-        (STREAMS_FILE, halved, WRONG_COUNT),
-        (STREAMS_FILE, doubled, TWICE),
+        (STREAMS_FILE, first_half, WRONG_COUNT),
+        (STREAMS_FILE, duplicate_rows, TWICE),
     ],
 )
 def test_a_changed_table_of_a_published_run_is_refused(
@@ -245,14 +245,16 @@ def test_a_changed_table_of_a_published_run_is_refused(
         load_run(records, LEVEL)
 
 
-def moved(clients: list[str]) -> list[str]:
+def move_last_download(clients: list[str]) -> list[str]:
     """Assign the last client's last download to a client that already has one with its number."""
     other = next(name for name in clients if name.startswith("web") and name != clients[-1])
     return [*clients[:-1], other]
 
 
 @pytest.mark.parametrize("name", [files.STREAMS_TABLE, files.GOODPUT_TABLE])
-@pytest.mark.parametrize("change", [halved, doubled, change_column("client", moved)])
+@pytest.mark.parametrize(
+    "change", [first_half, duplicate_rows, change_column("client", move_last_download)]
+)
 def test_a_changed_table_of_a_run_is_refused(
     run: Path, tmp_path: Path, name: str, change: TableChange
 ) -> None:

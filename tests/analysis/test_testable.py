@@ -200,7 +200,7 @@ def test_a_saturated_network_carries_the_same(direction: str) -> None:
     )
 
 
-def shifted(mean: float) -> list[float]:
+def shift_lost(mean: float) -> list[float]:
     return [share + mean - float(np.mean(ALL_LOST)) for share in ALL_LOST]
 
 
@@ -217,10 +217,10 @@ def shifted(mean: float) -> list[float]:
     ],
 )
 def test_all_is_lost_but_for_the_margin(mean: float, margin: float | None, saturated: bool) -> None:
-    contention = lost("few", a=shifted(mean), b=ALL_LOST)
+    contention = lost("few", a=shift_lost(mean), b=ALL_LOST)
     found = answer(claim("lowest", THROUGHPUT, margin=margin), carried("few"), contention)
     assert (found.answer is Answer.UNTESTABLE) == saturated
-    turned = lost("few", a=ALL_LOST, b=shifted(mean))
+    turned = lost("few", a=ALL_LOST, b=shift_lost(mean))
     found = answer(claim("lowest", THROUGHPUT, margin=margin), carried("few"), turned)
     assert (found.answer is Answer.UNTESTABLE) == saturated
 
@@ -268,6 +268,6 @@ def test_failed_parts_refute_and_untestable_parts_prevent_support() -> None:
     assert (found.answer, found.deciding.text) == (Answer.UNTESTABLE, "few: a above b")
     assert answer(one, three(more), contention).answer is Answer.OPPOSITE
     open_one = times([0.6, 1.7, 0.8, 1.4, 0.9])
-    found = answer(one, three(open_one), {**FULL, **lost("few", c=shifted(0.5))})
+    found = answer(one, three(open_one), {**FULL, **lost("few", c=shift_lost(0.5))})
     assert [part.answer for part in found.parts] == [Answer.UNTESTABLE, Answer.OPEN]
     assert (found.answer, found.more_networks) == (Answer.UNTESTABLE, None)

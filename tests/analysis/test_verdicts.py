@@ -26,17 +26,17 @@ FIVE = Margin(0.05)
 BASE = [10.0, 20.0, 30.0, 15.0, 12.0, 18.0]
 
 
-def alone(sides: Sides, level: float = 0.05) -> Verdict:
+def decide_single(sides: Sides, level: float = 0.05) -> Verdict:
     return decide({"it": sides}, level)["it"]
 
 
-def around(ratio: float, spread: float = 0.01) -> list[float]:
+def values_with_ratio(ratio: float, spread: float = 0.01) -> list[float]:
     return [b * ratio * (1 + spread * (-1) ** i) for i, b in enumerate(BASE)]
 
 
 def test_inside_the_margin_is_equivalent_even_if_different_from_zero() -> None:
-    assert alone(Paired(around(1.0), BASE, FIVE)).grade is Grade.SAME
-    small = alone(Paired(around(1.02, 0.002), BASE, FIVE))
+    assert decide_single(Paired(values_with_ratio(1.0), BASE, FIVE)).grade is Grade.SAME
+    small = decide_single(Paired(values_with_ratio(1.02, 0.002), BASE, FIVE))
     assert small.grade is Grade.SAME
     assert small.p_different is not None
     assert small.p_different < 0.05
@@ -44,22 +44,26 @@ def test_inside_the_margin_is_equivalent_even_if_different_from_zero() -> None:
 
 
 def test_open_verdicts_state_the_number_of_further_networks() -> None:
-    verdict = alone(Paired(around(1.02, 0.05), BASE, FIVE, "lower"))
+    verdict = decide_single(Paired(values_with_ratio(1.02, 0.05), BASE, FIVE, "lower"))
     assert (verdict.grade, verdict.direction) == (Grade.OPEN, "")
     assert verdict.more_networks is not None
     assert verdict.more == f"about {verdict.more_networks} more networks"
     more = round((6 + verdict.more_networks) / 6)
-    settled = alone(Paired(around(1.02, 0.05) * 2 * more, BASE * 2 * more, FIVE, "lower"))
+    settled = decide_single(
+        Paired(values_with_ratio(1.02, 0.05) * 2 * more, BASE * 2 * more, FIVE, "lower")
+    )
     assert settled.settled
-    repeats = alone(Paired(around(1.02, 0.05), BASE, FIVE, "lower", replicate="repeat"))
+    repeats = decide_single(
+        Paired(values_with_ratio(1.02, 0.05), BASE, FIVE, "lower", replicate="repeat")
+    )
     assert repeats.more == f"about {verdict.more_networks} more repeats"
-    hopeless = alone(Paired(around(1.02, 0.2), BASE, FIVE, "lower"))
+    hopeless = decide_single(Paired(values_with_ratio(1.02, 0.2), BASE, FIVE, "lower"))
     assert (hopeless.more_networks, hopeless.more) == (None, "")
     assert hopeless.reason == "not by more networks"
 
 
 def test_an_own_interval_that_leaves_out_no_difference_is_a_suggestion() -> None:
-    sides = Paired(around(1.2, 0.09), BASE, FIVE, "lower")
+    sides = Paired(values_with_ratio(1.2, 0.09), BASE, FIVE, "lower")
     beside: dict[str, Sides] = {f"other {i}": Paired([None], [1.0], FIVE) for i in range(11)}
     verdict = decide({"it": sides, **beside})["it"]
     assert (verdict.grade, verdict.direction) == (Grade.SUGGESTED, "worse")
@@ -67,12 +71,13 @@ def test_an_own_interval_that_leaves_out_no_difference_is_a_suggestion() -> None
     assert verdict.effect is not None
     assert verdict.effect.leaves_out(1.0)
     assert (verdict.agreeing, verdict.count) == (6, 6)
-    assert alone(sides).grade is Grade.SHOWN
+    assert decide_single(sides).grade is Grade.SHOWN
 
 
 def test_the_first_endpoint_has_half_of_the_level_and_passes_it_on() -> None:
     family: dict[str, Sides] = {
-        name: Paired(around(1.2, 0.07), BASE, FIVE) for name in ("first", "second", "third")
+        name: Paired(values_with_ratio(1.2, 0.07), BASE, FIVE)
+        for name in ("first", "second", "third")
     }
     equal = decide(family)["first"].p_different
     found = decide(family, weights=endpoint_weights(3))
@@ -86,7 +91,9 @@ def test_the_first_endpoint_has_half_of_the_level_and_passes_it_on() -> None:
 
 
 def test_metrics_that_are_not_endpoints_have_an_estimate_and_no_grade() -> None:
-    verdict = describe(Paired(around(1.2), BASE, FIVE, "lower"), "too few streams (5 of 10)")
+    verdict = describe(
+        Paired(values_with_ratio(1.2), BASE, FIVE, "lower"), "too few streams (5 of 10)"
+    )
     assert (verdict.grade, verdict.word, verdict.direction) == (None, "", "")
     assert verdict.effect is not None
     assert verdict.effect.estimate == pytest.approx(1.2, rel=1e-3)
@@ -95,10 +102,10 @@ def test_metrics_that_are_not_endpoints_have_an_estimate_and_no_grade() -> None:
 
 
 def test_a_relative_margin_with_a_zero_turns_to_differences() -> None:
-    verdict = alone(Paired([10.0, 0.0, 9.0], [10.0, 0.0, 8.0], FIVE))
+    verdict = decide_single(Paired([10.0, 0.0, 9.0], [10.0, 0.0, 8.0], FIVE))
     assert verdict.scale == "difference"
     assert verdict.margin == pytest.approx(0.05 * 6)
-    nothing = alone(Paired([1.0, 2.0], [0.0, 0.0], FIVE))
+    nothing = decide_single(Paired([1.0, 2.0], [0.0, 0.0], FIVE))
     assert (nothing.margin, nothing.p_equivalent) == (None, None)
 
 
@@ -114,7 +121,7 @@ def test_a_relative_margin_with_a_zero_turns_to_differences() -> None:
     ],
 )
 def test_uninformative_data(variant: Any, baseline: Any, reason: str) -> None:
-    verdict = alone(Paired(variant, baseline, FIVE, "lower"))
+    verdict = decide_single(Paired(variant, baseline, FIVE, "lower"))
     assert verdict.grade is Grade.OPEN
     assert (verdict.reason, verdict.more_networks) == (reason, None)
     assert (verdict.p_different, verdict.p_equivalent, verdict.direction) == (None, None, "")
@@ -124,8 +131,8 @@ def test_uninformative_data(variant: Any, baseline: Any, reason: str) -> None:
 def test_the_family_is_corrected_for() -> None:
     rng = np.random.default_rng(5)
     sides = Paired(1.0 + rng.normal(0.06, 0.05, 8), np.ones(8), Margin(0.001), "lower")
-    assert alone(sides).grade is Grade.SHOWN
-    p = alone(sides).p_different
+    assert decide_single(sides).grade is Grade.SHOWN
+    p = decide_single(sides).p_different
     assert p is not None
     many: dict[str, Sides] = {
         f"other {i}": Paired([1.0, 1.2, 0.8], [1.0] * 3, FIVE) for i in range(int(0.05 / p) + 1)

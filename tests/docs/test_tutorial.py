@@ -31,7 +31,7 @@ def blocks(page: str, language: str) -> list[str]:
 
 
 @pytest.fixture
-def followed(tmp_path: Path) -> Path:
+def tutorial_checkout(tmp_path: Path) -> Path:
     """Return a checkout in which the tutorial's steps were followed exactly."""
     for name in ("experiments", "tor-patches", "configs", "libtorrent-patches"):
         shutil.copytree(REPOSITORY / name, tmp_path / name)
@@ -47,15 +47,15 @@ def followed(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_variant_is_registered(followed: Path) -> None:
-    registry = load_registry(followed)
+def test_the_variant_is_registered(tutorial_checkout: Path) -> None:
+    registry = load_registry(tutorial_checkout)
     assert list(registry.variants)[-1] == "exhaustive"
-    listed = (followed / SERIES / "series").read_text(encoding="utf-8").split()
+    listed = (tutorial_checkout / SERIES / "series").read_text(encoding="utf-8").split()
     assert listed[-1] == PATCH.name
 
 
-def test_the_experiment_loads(followed: Path) -> None:
-    experiment = load("exhaustive", root=followed)
+def test_the_experiment_loads(tutorial_checkout: Path) -> None:
+    experiment = load("exhaustive", root=tutorial_checkout)
     assert experiment.variants == ("exhaustive", "rr", "ewma")
     assert list(experiment.levels) == ["exhaustive"]
     assert experiment.warnings == ()
@@ -113,12 +113,16 @@ def test_the_metric_is_computed(tmp_path: Path) -> None:
     assert metrics[-1].compute(data).value == pytest.approx(0.5)
 
 
-def test_the_claims_load(followed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = (followed / "experiments" / "claims" / "exhaustive.yaml").read_text(encoding="utf-8")
+def test_the_claims_load(tutorial_checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (tutorial_checkout / "experiments" / "claims" / "exhaustive.yaml").read_text(
+        encoding="utf-8"
+    )
     # An existing metric replaces the one that the reader adds.
     text = text.replace("slow_ttfb_share", "timeout_rate")
-    (followed / "experiments" / "claims" / "exhaustive.yaml").write_text(text, encoding="utf-8")
-    claims = load_claims("exhaustive", root=followed)
+    (tutorial_checkout / "experiments" / "claims" / "exhaustive.yaml").write_text(
+        text, encoding="utf-8"
+    )
+    claims = load_claims("exhaustive", root=tutorial_checkout)
     assert [claim.id for claim in claims.claims] == [
         "more-slow-first-bytes",
         "ewma-is-sooner-at-320-kib",

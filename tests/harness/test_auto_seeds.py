@@ -21,7 +21,7 @@ from onionlab.runs.plan import Plan
 from .test_engine_comparison import study
 
 
-class Bench:
+class FakeRunner:
     """Replaces planning and running. Statistics of the runs depend on ``ratio`` and ``sd``."""
 
     def __init__(self, tmp_path: Path, ratio: float, sd: float, missing: bool = False) -> None:
@@ -75,9 +75,9 @@ class Bench:
 
 
 @pytest.fixture
-def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Bench]:
-    def make(ratio: float, sd: float, missing: bool = False) -> Bench:
-        made = Bench(tmp_path, ratio, sd, missing)
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., FakeRunner]:
+    def make(ratio: float, sd: float, missing: bool = False) -> FakeRunner:
+        made = FakeRunner(tmp_path, ratio, sd, missing)
         for name in ("make_plan", "make_runs", "make_report", "read_statistics"):
             monkeypatch.setattr(auto_seeds, name, getattr(made, name))
         return made
@@ -86,7 +86,7 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Benc
 
 
 def test_a_large_difference_stops_early(
-    bench: Callable[..., Bench], caplog: pytest.LogCaptureFixture
+    bench: Callable[..., FakeRunner], caplog: pytest.LogCaptureFixture
 ) -> None:
     made = bench(0.8, 0.05)
     report = made.run(20)
@@ -102,7 +102,7 @@ def test_a_large_difference_stops_early(
 
 
 def test_undecidable_endpoints_use_the_whole_budget(
-    bench: Callable[..., Bench], caplog: pytest.LogCaptureFixture
+    bench: Callable[..., FakeRunner], caplog: pytest.LogCaptureFixture
 ) -> None:
     made = bench(1.02, 0.2)
     made.run(8)
@@ -112,7 +112,7 @@ def test_undecidable_endpoints_use_the_whole_budget(
 
 
 def test_a_metric_without_a_value_is_not_waited_for(
-    bench: Callable[..., Bench], caplog: pytest.LogCaptureFixture
+    bench: Callable[..., FakeRunner], caplog: pytest.LogCaptureFixture
 ) -> None:
     made = bench(0.7, 0.02, missing=True)
     made.run(20)
@@ -120,7 +120,7 @@ def test_a_metric_without_a_value_is_not_waited_for(
     assert "(1 lack a value in some run, which no network adds)" in caplog.messages[-2]
 
 
-def test_bad_requests(bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bad_requests(bench: Callable[..., FakeRunner], monkeypatch: pytest.MonkeyPatch) -> None:
     made = bench(1.0, 0.1)
     with pytest.raises(UserError, match="MAX_NETWORKS: at least 3"):
         made.run(2)

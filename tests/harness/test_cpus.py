@@ -36,7 +36,7 @@ with cpus.reserve_cpus(int(sys.argv[2]), sys.argv[3], lambda: print("waits", flu
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def lock_folder_of_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a folder for this test's locks, with the permissions of /run/lock."""
     folder = tmp_path / "lock"
     folder.mkdir()
@@ -50,10 +50,10 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def start(
-    place: Path, count: int, what: str, python: Sequence[str] = (sys.executable,)
+    lock_folder_of_test: Path, count: int, what: str, python: Sequence[str] = (sys.executable,)
 ) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [*python, "-c", HOLDER, str(place), str(count), what],
+        [*python, "-c", HOLDER, str(lock_folder_of_test), str(count), what],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -62,12 +62,12 @@ def start(
     )
 
 
-def said(process: subprocess.Popen[str]) -> str:
+def read_line(process: subprocess.Popen[str]) -> str:
     assert process.stdout is not None
     return process.stdout.readline().strip()
 
 
-def everything() -> int:
+def count_usable_cpus() -> int:
     return len(os.sched_getaffinity(0))
 
 
@@ -86,9 +86,9 @@ def test_the_lock_folder_does_not_depend_on_a_users_tmpdir(
     assert cpus.lock_folder() == tmp_path / f"onionlab-cpus-{os.getuid()}"
 
 
-def test_waiting_processes_know_the_owner_of_a_lock(place: Path) -> None:
-    holder = start(place, everything(), "quick: 5mid rr seed 1")
-    numbers = [int(word) for word in said(holder).split()]
+def test_waiting_processes_know_the_owner_of_a_lock(lock_folder_of_test: Path) -> None:
+    holder = start(lock_folder_of_test, count_usable_cpus(), "quick: 5mid rr seed 1")
+    numbers = [int(word) for word in read_line(holder).split()]
     assert set(numbers) == os.sched_getaffinity(0)
     first, *_ = cpus.lock_owners(numbers)
     user = first.user
@@ -96,21 +96,21 @@ def test_waiting_processes_know_the_owner_of_a_lock(place: Path) -> None:
     assert str(first) == (
         f"CPU {numbers[0]} is held by {user}'s process {holder.pid} (quick: 5mid rr seed 1)"
     )
-    assert len(cpus.lock_owners(numbers)) == everything()
-    waiting = start(place, 1, "another")
-    assert said(waiting) == "waits"
+    assert len(cpus.lock_owners(numbers)) == count_usable_cpus()
+    waiting = start(lock_folder_of_test, 1, "another")
+    assert read_line(waiting) == "waits"
     holder.communicate()
-    assert int(said(waiting)) in numbers
+    assert int(read_line(waiting)) in numbers
     assert [one.purpose for one in cpus.lock_owners(numbers)] == ["another"]
     # The locks of a killed process are free.
     waiting.kill()
     waiting.communicate()
     assert cpus.lock_owners(numbers) == []
-    with cpus.reserve_cpus(everything()) as ours:
+    with cpus.reserve_cpus(count_usable_cpus()) as ours:
         assert set(ours) == set(numbers)
 
 
-def test_processes_get_a_cpu_in_the_order_of_arrival(place: Path) -> None:
+def test_processes_get_a_cpu_in_the_order_of_arrival(lock_folder_of_test: Path) -> None:
     served: list[str] = []
     is_waiting = threading.Event()
 
@@ -118,20 +118,20 @@ def test_processes_get_a_cpu_in_the_order_of_arrival(place: Path) -> None:
         with cpus.reserve_cpus(1, "waits", is_waiting.set):
             served.append("waiting")
 
-    with cpus.reserve_cpus(everything()):
+    with cpus.reserve_cpus(count_usable_cpus()):
         waiting = threading.Thread(target=wait_for_one)
         waiting.start()
         assert is_waiting.wait(10)
     for _ in range(20):
         # The next run of the same experiment arrives at once.
-        with cpus.reserve_cpus(everything()):
+        with cpus.reserve_cpus(count_usable_cpus()):
             served.append("again")
     waiting.join(10)
     assert served[0] == "waiting"
 
 
 @pytest.fixture
-def as_nobody() -> list[str]:
+def command_of_other_user() -> list[str]:
     """Return the start of a command that runs Python as another user.
 
     Skip the test if this is impossible.
@@ -151,7 +151,7 @@ def as_nobody() -> list[str]:
 
 
 @pytest.fixture
-def common_place() -> Iterator[Path]:
+def shared_lock_folder() -> Iterator[Path]:
     """Like `place`, but other users can reach it."""
     with tempfile.TemporaryDirectory() as name:
         Path(name).chmod(0o1777)
@@ -160,25 +160,30 @@ def common_place() -> Iterator[Path]:
 
 @pytest.mark.parametrize("first", ["root", "nobody"])
 def test_two_users_never_share_a_cpu(
-    common_place: Path, monkeypatch: pytest.MonkeyPatch, as_nobody: list[str], first: str
+    shared_lock_folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    command_of_other_user: list[str],
+    first: str,
 ) -> None:
     """It does not matter who created the lock files, with a strict umask."""
     monkeypatch.delenv(cpus.FOLDER_VARIABLE)
-    monkeypatch.setattr(cpus, "SHARED_FOLDERS", (common_place,))
+    monkeypatch.setattr(cpus, "SHARED_FOLDERS", (shared_lock_folder,))
     as_root = [sys.executable]
-    one, other = (as_root, as_nobody) if first == "root" else (as_nobody, as_root)
+    one, other = (
+        (as_root, command_of_other_user) if first == "root" else (command_of_other_user, as_root)
+    )
     careful = ["sh", "-c", 'umask 077; exec "$@"', "sh"]
-    holder = start(common_place, everything(), "theirs", [*careful, *one])
+    holder = start(shared_lock_folder, count_usable_cpus(), "theirs", [*careful, *one])
     second = None
     try:
-        numbers = [int(word) for word in said(holder).split()]
-        owners = {path.stat().st_uid for path in common_place.iterdir()}
+        numbers = [int(word) for word in read_line(holder).split()]
+        owners = {path.stat().st_uid for path in shared_lock_folder.iterdir()}
         assert owners == {0 if first == "root" else NOBODY}
-        second = start(common_place, 1, "ours", other)
-        assert said(second) == "waits"
+        second = start(shared_lock_folder, 1, "ours", other)
+        assert read_line(second) == "waits"
         assert {one.user for one in cpus.lock_owners(numbers)} == {first}
         holder.communicate()
-        assert int(said(second)) in numbers
+        assert int(read_line(second)) in numbers
         second.communicate()
     finally:
         for process in (holder, second):
@@ -189,13 +194,13 @@ def test_two_users_never_share_a_cpu(
 
 @pytest.mark.parametrize("trap", ["symlink", "hard link", "folder"])
 def test_another_file_is_not_overwritten_through_a_lock(
-    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trap: str
+    lock_folder_of_test: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trap: str
 ) -> None:
     monkeypatch.setattr(cpus, "CREATION_TIMEOUT_S", 0.1)
     mine = tmp_path / "mine"
     mine.write_text("precious")
     for cpu in os.sched_getaffinity(0):
-        lock = place / f"onionlab-cpu{cpu}"
+        lock = lock_folder_of_test / f"onionlab-cpu{cpu}"
         if trap == "symlink":
             lock.symlink_to(mine)
         elif trap == "hard link":
@@ -210,25 +215,25 @@ def test_another_file_is_not_overwritten_through_a_lock(
 @pytest.mark.parametrize(
     "text", ["", "no json", "[" * 4000, '{"pid": 1}', json.dumps({"pid": "x", "what": "y"})]
 )
-def test_a_lock_file_with_other_content_has_no_owner(place: Path, text: str) -> None:
-    (place / "onionlab-cpu0").write_text(text)
+def test_a_lock_file_with_other_content_has_no_owner(lock_folder_of_test: Path, text: str) -> None:
+    (lock_folder_of_test / "onionlab-cpu0").write_text(text)
     assert cpus.lock_owners([0]) == []
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="there is one CPU")
-def test_a_process_bound_to_one_cpu_does_not_block_the_others(place: Path) -> None:
+def test_a_process_bound_to_one_cpu_does_not_block_the_others(lock_folder_of_test: Path) -> None:
     first, second, *_ = sorted(os.sched_getaffinity(0))
     started: list[subprocess.Popen[str]] = []
 
     def bound_to(cpu: int, what: str) -> subprocess.Popen[str]:
-        process = start(place, 1, what, ("taskset", "-c", str(cpu), sys.executable))
+        process = start(lock_folder_of_test, 1, what, ("taskset", "-c", str(cpu), sys.executable))
         started.append(process)
         return process
 
     try:
-        assert said(bound_to(first, "holds")) == str(first)
-        assert said(bound_to(first, "waits")) == "waits"
-        assert said(bound_to(second, "is free")) == str(second)
+        assert read_line(bound_to(first, "holds")) == str(first)
+        assert read_line(bound_to(first, "waits")) == "waits"
+        assert read_line(bound_to(second, "is free")) == str(second)
     finally:
         for process in started:
             process.kill()
@@ -242,7 +247,7 @@ def test_allocated_cpus_need_no_lock(monkeypatch: pytest.MonkeyPatch) -> None:
         assert mine == [3, 5]
 
 
-@pytest.mark.skipif(everything() < 2, reason="one CPU leaves no choice")
-def test_cpus_of_a_cluster_that_confines_no_job_are_locked(place: Path) -> None:
+@pytest.mark.skipif(count_usable_cpus() < 2, reason="one CPU leaves no choice")
+def test_cpus_of_a_cluster_that_confines_no_job_are_locked(lock_folder_of_test: Path) -> None:
     with cpus.reserve_cpus(1, "job", allocated=True) as mine:
         assert [owner.cpu for owner in cpus.lock_owners(os.sched_getaffinity(0))] == mine

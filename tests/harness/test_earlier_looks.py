@@ -15,7 +15,7 @@ from onionlab.runs.store import Store
 from .test_engine_comparison import study
 
 
-class Bench:
+class StudyFolder:
     """A results folder and a store, with runs that are one file each."""
 
     def __init__(self, folder: Path) -> None:
@@ -44,11 +44,11 @@ class Bench:
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Bench:
-    return Bench(tmp_path)
+def bench(tmp_path: Path) -> StudyFolder:
+    return StudyFolder(tmp_path)
 
 
-def test_more_seeds_are_a_further_look(bench: Bench) -> None:
+def test_more_seeds_are_a_further_look(bench: StudyFolder) -> None:
     assert bench.plan(5) is None
     bench.run()
     assert bench.plan(5) is None
@@ -61,7 +61,7 @@ def test_more_seeds_are_a_further_look(bench: Bench) -> None:
     assert bench.plan(3) is None
 
 
-def test_one_seed_does_not_count_as_a_look(bench: Bench) -> None:
+def test_one_seed_does_not_count_as_a_look(bench: StudyFolder) -> None:
     """One seed is not tested, so no part of the error rate is spent."""
     assert bench.plan(1) is None
     bench.run()
@@ -87,7 +87,7 @@ def test_parts_remember_each_ones_looks() -> None:
     assert looks_together([looks_together([one, None], 4), other], 7) == together
 
 
-def test_a_raised_budget_remembers_the_first(bench: Bench) -> None:
+def test_a_raised_budget_remembers_the_first(bench: StudyFolder) -> None:
     assert bench.plan(3, Looks((3,), 10)) == Looks((3,), 10)
     bench.run()
     # An interrupted plan is repeated.
@@ -97,6 +97,6 @@ def test_a_raised_budget_remembers_the_first(bench: Bench) -> None:
     assert raised == Looks((3,), 20, (PlannedLooks((3, 4), 10),))
 
 
-def test_unfinished_runs_do_not_count_as_a_look(bench: Bench) -> None:
+def test_unfinished_runs_do_not_count_as_a_look(bench: StudyFolder) -> None:
     bench.plan(5)
     assert bench.plan(8) is None

@@ -161,7 +161,7 @@ def finish(
     )
 
 
-class FakeBench:
+class FakeRunBuilder:
     """Composes runs with known identities."""
 
     programs = engine = None
@@ -179,13 +179,13 @@ class FakeBench:
 
 
 @pytest.fixture
-def bench(monkeypatch: pytest.MonkeyPatch) -> FakeBench:
-    made = FakeBench()
+def bench(monkeypatch: pytest.MonkeyPatch) -> FakeRunBuilder:
+    made = FakeRunBuilder()
     monkeypatch.setattr(finished_runs, "open_run_builder", lambda *_: made)
     return made
 
 
-def test_finished_runs_are_not_made_again(root: Path, bench: FakeBench) -> None:
+def test_finished_runs_are_not_made_again(root: Path, bench: FakeRunBuilder) -> None:
     for seed in (1, 2):
         finish(root, "rr", seed)
     found = estimate(root, request())
@@ -200,7 +200,7 @@ def test_finished_runs_are_not_made_again(root: Path, bench: FakeBench) -> None:
     assert cost_text(found) == f"none: all {RUNS} runs are finished"
 
 
-def test_runs_with_other_inputs_do_not_count(root: Path, bench: FakeBench) -> None:
+def test_runs_with_other_inputs_do_not_count(root: Path, bench: FakeRunBuilder) -> None:
     finish(root, "rr", 1, tors=5)
     assert estimate(root, request()).missing == RUNS
     finish(root, "rr", 1)
@@ -211,7 +211,7 @@ def test_runs_with_other_inputs_do_not_count(root: Path, bench: FakeBench) -> No
 
 
 def test_runs_are_unknown_before_programs_are_built(
-    root: Path, bench: FakeBench, monkeypatch: pytest.MonkeyPatch
+    root: Path, bench: FakeRunBuilder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     finish(root)
     bench.drawn = False
@@ -230,7 +230,7 @@ def test_runs_are_unknown_before_programs_are_built(
 # Corrections by finished runs
 
 
-def test_finished_runs_of_a_level_give_its_cost(root: Path, bench: FakeBench) -> None:
+def test_finished_runs_of_a_level_give_its_cost(root: Path, bench: FakeRunBuilder) -> None:
     finish(root, "rr", 1, cpu_s=50)
     finish(root, "ewma", 2, cpu_s=200)
     cost = run_cost(root, request(), RR)

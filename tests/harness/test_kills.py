@@ -80,7 +80,7 @@ def handles_sigterm(pid: int) -> bool:
     return bool(int(caught, 16) >> (signal.SIGTERM - 1) & 1)
 
 
-class Kills:
+class CommandKiller:
     """Commands in a separate checkout, which are ended at some moment and then repeated."""
 
     def __init__(self, checkout: Checkout, temporary: Path) -> None:
@@ -255,17 +255,17 @@ def kills(
     circuit_policy_build: None,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-) -> Kills:
+) -> CommandKiller:
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     monkeypatch.setenv("TMPDIR", str(temporary))
-    return Kills(checkout, temporary)
+    return CommandKiller(checkout, temporary)
 
 
 @pytest.mark.slow
 @pytest.mark.uml
 @pytest.mark.tor
-def test_nothing_is_left_and_the_command_continues(kills: Kills) -> None:
+def test_nothing_is_left_and_the_command_continues(kills: CommandKiller) -> None:
     before = traces()
     pairs = list(itertools.product(COMMANDS, SIGNALS))
     kills.draws.shuffle(pairs)

@@ -96,12 +96,12 @@ def make_study(name: str, runs: dict[int, str], **changes: Any) -> Study:
 
 
 @pytest.fixture
-def here(tmp_path: Path) -> Store:
+def source_store(tmp_path: Path) -> Store:
     return Store(tmp_path / "here" / "runs")
 
 
 @pytest.fixture
-def there(tmp_path: Path) -> Store:
+def target_store(tmp_path: Path) -> Store:
     return Store(tmp_path / "there" / "runs")
 
 
@@ -122,69 +122,79 @@ def content(store: Store) -> dict[str, bytes]:
     }
 
 
-def test_a_pack_gives_back_all_files(here: Store, there: Store, tmp_path: Path) -> None:
-    file, run_ids = packed(here, tmp_path, "rr seed 1", "rr seed 2", logs=True)
-    assert unpack(there, file) == [(run_id, "new") for run_id in run_ids]
-    assert content(there) == content(here)
-    assert unpack(there, file) == [(run_id, "same") for run_id in run_ids]
+def test_a_pack_gives_back_all_files(
+    source_store: Store, target_store: Store, tmp_path: Path
+) -> None:
+    file, run_ids = packed(source_store, tmp_path, "rr seed 1", "rr seed 2", logs=True)
+    assert unpack(target_store, file) == [(run_id, "new") for run_id in run_ids]
+    assert content(target_store) == content(source_store)
+    assert unpack(target_store, file) == [(run_id, "same") for run_id in run_ids]
 
 
 def test_a_pack_without_logs_suffices_for_reports(
-    here: Store, there: Store, tmp_path: Path
+    source_store: Store, target_store: Store, tmp_path: Path
 ) -> None:
-    file, (run_id,) = packed(here, tmp_path, "rr seed 1")
-    unpack(there, file)
+    file, (run_id,) = packed(source_store, tmp_path, "rr seed 1")
+    unpack(target_store, file)
     records = {f"{RECORDS}/{name}" for name in ("goodput.parquet", "parse.json", STREAMS_TABLE)}
-    found = {name.partition("/")[2] for name in content(there)}
+    found = {name.partition("/")[2] for name in content(target_store)}
     assert found == {MANIFEST, "run.json", *records}
     # make would extract the records again if the manifest was newer.
-    parse_report = there.run(run_id) / RECORDS / "parse.json"
-    assert there.manifest(run_id).stat().st_mtime_ns <= parse_report.stat().st_mtime_ns
+    parse_report = target_store.run(run_id) / RECORDS / "parse.json"
+    assert target_store.manifest(run_id).stat().st_mtime_ns <= parse_report.stat().st_mtime_ns
     with pytest.raises(AnalysisError, match="has neither its logs") as refused:
-        extract(there.run(run_id), there.run(run_id) / "records-v2")
-    assert str(refused.value.hint).endswith(f"rm -r {there.run(run_id)}")
+        extract(target_store.run(run_id), target_store.run(run_id) / "records-v2")
+    assert str(refused.value.hint).endswith(f"rm -r {target_store.run(run_id)}")
 
 
-def test_the_same_runs_give_the_same_bytes(here: Store, there: Store, tmp_path: Path) -> None:
-    file, run_ids = packed(here, tmp_path, "a", "b", "c")
-    unpack(there, file)
+def test_the_same_runs_give_the_same_bytes(
+    source_store: Store, target_store: Store, tmp_path: Path
+) -> None:
+    file, run_ids = packed(source_store, tmp_path, "a", "b", "c")
+    unpack(target_store, file)
     again = tmp_path / "again" / "runs.tar.xz"
-    pack(there, reversed(run_ids), again, logs=False)
+    pack(target_store, reversed(run_ids), again, logs=False)
     assert again.read_bytes() == file.read_bytes()
 
 
-def test_other_records_of_the_same_run_are_kept(here: Store, there: Store, tmp_path: Path) -> None:
-    file, (run_id,) = packed(here, tmp_path, "rr seed 1")
-    make_run(there, "rr seed 1")
-    write_records(there.run(run_id) / RECORDS, "measured here")
-    before = content(there)
-    assert unpack(there, file) == [(run_id, "different")]
-    assert content(there) == before
+def test_other_records_of_the_same_run_are_kept(
+    source_store: Store, target_store: Store, tmp_path: Path
+) -> None:
+    file, (run_id,) = packed(source_store, tmp_path, "rr seed 1")
+    make_run(target_store, "rr seed 1")
+    write_records(target_store.run(run_id) / RECORDS, "measured here")
+    before = content(target_store)
+    assert unpack(target_store, file) == [(run_id, "different")]
+    assert content(target_store) == before
 
 
-def test_a_run_that_is_not_whole_is_replaced(here: Store, there: Store, tmp_path: Path) -> None:
-    file, (run_id,) = packed(here, tmp_path, "rr seed 1")
-    (there.run(run_id) / "conf").mkdir(parents=True)
-    assert unpack(there, file) == [(run_id, "new")]
-    assert not (there.run(run_id) / "conf").exists()
-    (there.run(run_id) / RECORDS / STREAMS_TABLE).write_bytes(b"broken")
-    assert unpack(there, file) == [(run_id, "new")]
-    shutil.rmtree(there.run(run_id) / RECORDS)
-    assert unpack(there, file) == [(run_id, "new")]
+def test_a_run_that_is_not_whole_is_replaced(
+    source_store: Store, target_store: Store, tmp_path: Path
+) -> None:
+    file, (run_id,) = packed(source_store, tmp_path, "rr seed 1")
+    (target_store.run(run_id) / "conf").mkdir(parents=True)
+    assert unpack(target_store, file) == [(run_id, "new")]
+    assert not (target_store.run(run_id) / "conf").exists()
+    (target_store.run(run_id) / RECORDS / STREAMS_TABLE).write_bytes(b"broken")
+    assert unpack(target_store, file) == [(run_id, "new")]
+    shutil.rmtree(target_store.run(run_id) / RECORDS)
+    assert unpack(target_store, file) == [(run_id, "new")]
 
 
-def test_studies_are_packed_and_are_not_runs(here: Store, there: Store, tmp_path: Path) -> None:
-    run_id = make_run(here, "rr seed 1")
+def test_studies_are_packed_and_are_not_runs(
+    source_store: Store, target_store: Store, tmp_path: Path
+) -> None:
+    run_id = make_run(source_store, "rr seed 1")
     studies = [make_study(name, {1: run_id}) for name in ("swrr-5mid", "quick")]
     file = tmp_path / "runs.tar.xz"
-    pack(here, [run_id], file, studies=studies, logs=False)
+    pack(source_store, [run_id], file, studies=studies, logs=False)
     with open_pack(file, tmp_path / "open") as folder:
         assert load_study(folder / STUDIES / "quick.json") == make_study("quick", {1: run_id})
         assert (folder / run_id / MANIFEST).is_file()
         assert len(list((folder / STUDIES).iterdir())) == 2
     assert not list((tmp_path / "open").iterdir())
-    assert unpack(there, file) == [(run_id, "new")]
-    assert {name.partition("/")[0] for name in content(there)} == {run_id}
+    assert unpack(target_store, file) == [(run_id, "new")]
+    assert {name.partition("/")[0] for name in content(target_store)} == {run_id}
 
 
 # ----- published packs
@@ -200,37 +210,37 @@ def published(store: Store, folder: Path, *names: str) -> tuple[Path, list[str]]
 
 
 def test_a_published_pack_is_not_added_to_a_store(
-    here: Store, there: Store, tmp_path: Path
+    source_store: Store, target_store: Store, tmp_path: Path
 ) -> None:
-    file, _ = published(here, tmp_path, "rr seed 1", "rr seed 2")
+    file, _ = published(source_store, tmp_path, "rr seed 1", "rr seed 2")
     data = file.read_bytes()
-    assert published(here, tmp_path, "rr seed 1", "rr seed 2")[0].read_bytes() == data
+    assert published(source_store, tmp_path, "rr seed 1", "rr seed 2")[0].read_bytes() == data
     assert not list(tmp_path.glob(".*"))
-    make_run(there, "rr seed 1")
-    before = content(there)
+    make_run(target_store, "rr seed 1")
+    before = content(target_store)
     with pytest.raises(UserError, match="is a published pack") as refused:
-        unpack(there, file)
+        unpack(target_store, file)
     assert "make figures PACKS" in str(refused.value.hint)
-    assert content(there) == before
-    whole, (run_id,) = packed(here, tmp_path, "rr seed 1")
+    assert content(target_store) == before
+    whole, (run_id,) = packed(source_store, tmp_path, "rr seed 1")
     with open_pack(file, tmp_path / "open") as folder:
         assert sorted(path.name for path in (folder / run_id).iterdir()) == [MANIFEST, RECORDS]
         assert read_manifest(folder / run_id / MANIFEST).log_bytes == {}
         # If someone copies a published run into the store, another pack still adds the full run.
-        shutil.copytree(folder / run_id, there.run(run_id), dirs_exist_ok=True)
-    assert unpack(there, whole) == [(run_id, "new")]
+        shutil.copytree(folder / run_id, target_store.run(run_id), dirs_exist_ok=True)
+    assert unpack(target_store, whole) == [(run_id, "new")]
 
 
 @pytest.mark.parametrize("order", [1, -1])
 def test_a_run_of_two_packs_is_read_from_the_whole_one(
-    here: Store, tmp_path: Path, order: int
+    source_store: Store, tmp_path: Path, order: int
 ) -> None:
-    small, (run_id,) = published(here, tmp_path, "rr seed 1")
-    large, _ = packed(here, tmp_path, "rr seed 1")
+    small, (run_id,) = published(source_store, tmp_path, "rr seed 1")
+    large, _ = packed(source_store, tmp_path, "rr seed 1")
     with open_packs([small, large][::order], tmp_path / "open") as folder:
         assert (folder / run_id / RECORDS / "goodput.parquet").is_file()
-    write_records(here.run(run_id) / RECORDS, "made otherwise")
-    pack(here, [run_id], large, logs=False)
+    write_records(source_store.run(run_id) / RECORDS, "made otherwise")
+    pack(source_store, [run_id], large, logs=False)
     with (
         pytest.raises(UserError, match="has other records in"),
         open_packs([small, large][::order], tmp_path / "open"),
@@ -364,17 +374,17 @@ DEEP = b"[" * 200_000
     ],
 )
 def test_a_damaged_pack_leaves_the_store_as_it_was(
-    here: Store, there: Store, tmp_path: Path, change: Change, message: str
+    source_store: Store, target_store: Store, tmp_path: Path, change: Change, message: str
 ) -> None:
-    file, (run_id,) = packed(here, tmp_path, "rr seed 1")
+    file, (run_id,) = packed(source_store, tmp_path, "rr seed 1")
     rewrite(file, change, run_id)
-    make_run(there, "another")
-    before = content(there)
+    make_run(target_store, "another")
+    before = content(target_store)
     with pytest.raises(UserError, match=message) as refused:
-        unpack(there, file)
+        unpack(target_store, file)
     assert len(refused.value.message) < 400 + len(str(file))
     assert ".unpacking-" not in refused.value.message
-    assert content(there) == before
+    assert content(target_store) == before
     assert not list(tmp_path.rglob("outside"))
 
 
@@ -399,7 +409,7 @@ class Zeros:
     ],
 )
 def test_a_pack_that_holds_too_much_is_not_read(
-    there: Store, tmp_path: Path, large: tarfile.TarInfo, message: str
+    target_store: Store, tmp_path: Path, large: tarfile.TarInfo, message: str
 ) -> None:
     index = json.dumps({"files": {f"{OTHER_ID}/a": "0" * 64}}).encode()
     with tarfile.open(tmp_path / "large.tar.xz", "w:xz", preset=1) as archive:
@@ -407,7 +417,7 @@ def test_a_pack_that_holds_too_much_is_not_read(
             archive.addfile(member(INDEX, len(index)), io.BytesIO(index))
         has_content = not large.pax_headers and large.size
         archive.addfile(large, Zeros() if has_content else None)  # type: ignore[arg-type]
-    require_little_memory(there, tmp_path / "large.tar.xz", message)
+    require_little_memory(target_store, tmp_path / "large.tar.xz", message)
 
 
 def require_little_memory(store: Store, file: Path, message: str) -> None:
@@ -422,9 +432,9 @@ def require_little_memory(store: Store, file: Path, message: str) -> None:
 
 
 def test_a_pack_that_needs_a_large_dictionary_is_refused(
-    here: Store, there: Store, tmp_path: Path
+    source_store: Store, target_store: Store, tmp_path: Path
 ) -> None:
-    file, _ = packed(here, tmp_path, "a")
+    file, _ = packed(source_store, tmp_path, "a")
     data = bytearray(file.read_bytes())
     # The block's header follows the stream's header of 12 bytes. Its fifth byte is the size of the
     # dictionary, and 40 is the largest one, 4 GiB.
@@ -433,11 +443,11 @@ def test_a_pack_that_needs_a_large_dictionary_is_refused(
     data[16] = 40
     data[end : end + 4] = zlib.crc32(data[12:end]).to_bytes(4, "little")
     file.write_bytes(data)
-    require_little_memory(there, file, "compressed data is damaged .*[Mm]emory usage limit")
+    require_little_memory(target_store, file, "compressed data is damaged .*[Mm]emory usage limit")
 
 
-def test_a_member_counts_once(here: Store, there: Store, tmp_path: Path) -> None:
-    file, _ = packed(here, tmp_path, "a")
+def test_a_member_counts_once(source_store: Store, target_store: Store, tmp_path: Path) -> None:
+    file, _ = packed(source_store, tmp_path, "a")
     with tarfile.open(file) as archive:
         members = archive.getmembers()
         data = [archive.extractfile(one) for one in members]
@@ -447,30 +457,30 @@ def test_a_member_counts_once(here: Store, there: Store, tmp_path: Path) -> None
                 stream.seek(0)
                 twice.addfile(one, stream)
     with pytest.raises(UserError, match="is unexpected"):
-        unpack(there, tmp_path / "twice.tar.xz")
+        unpack(target_store, tmp_path / "twice.tar.xz")
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.9])
-def test_a_cut_pack(here: Store, there: Store, tmp_path: Path, share: float) -> None:
-    file, _ = packed(here, tmp_path, "a", "b")
+def test_a_cut_pack(source_store: Store, target_store: Store, tmp_path: Path, share: float) -> None:
+    file, _ = packed(source_store, tmp_path, "a", "b")
     data = file.read_bytes()
     file.write_bytes(data[: int(len(data) * share)])
     with pytest.raises(UserError, match="is not a pack of runs, or it is damaged"):
-        unpack(there, file)
-    assert not content(there)
+        unpack(target_store, file)
+    assert not content(target_store)
     with pytest.raises(UserError, match="there is no"):
-        unpack(there, tmp_path / "nothing.tar.xz")
+        unpack(target_store, tmp_path / "nothing.tar.xz")
 
 
 def test_the_scratch_folder_of_a_killed_command_is_removed(
-    here: Store, there: Store, tmp_path: Path
+    source_store: Store, target_store: Store, tmp_path: Path
 ) -> None:
-    file, (run_id,) = packed(here, tmp_path, "rr seed 1")
-    left = there.directory / f".unpacking-{os.getpid()}" / run_id / MANIFEST
+    file, (run_id,) = packed(source_store, tmp_path, "rr seed 1")
+    left = target_store.directory / f".unpacking-{os.getpid()}" / run_id / MANIFEST
     left.parent.mkdir(parents=True)
     left.write_text("half of one")
-    assert unpack(there, file) == [(run_id, "new")]
-    assert not list(there.directory.glob(".unpacking-*"))
+    assert unpack(target_store, file) == [(run_id, "new")]
+    assert not list(target_store.directory.glob(".unpacking-*"))
 
 
 # ----- several packs
@@ -484,8 +494,10 @@ def part(store: Store, folder: Path, seed: int) -> tuple[Path, str]:
     return file, run_id
 
 
-def test_damage_that_is_found_later_is_that_of_its_pack(here: Store, tmp_path: Path) -> None:
-    (first, _), (second, run_id) = (part(here, tmp_path, n) for n in (1, 2))
+def test_damage_that_is_found_later_is_that_of_its_pack(
+    source_store: Store, tmp_path: Path
+) -> None:
+    (first, _), (second, run_id) = (part(source_store, tmp_path, n) for n in (1, 2))
     with (
         pytest.raises(UserError, match=rf"seed-2\.tar\.xz is .*: {run_id}/x is damaged"),
         open_packs([first, second], tmp_path / "open") as folder,
@@ -500,8 +512,10 @@ def merged_study(files: list[Path], folder: Path) -> Study:
     return study
 
 
-def test_parts_of_a_study_are_merged(here: Store, tmp_path: Path) -> None:
-    (second, run_2), (first, run_1), (third, run_3) = (part(here, tmp_path, n) for n in (2, 1, 3))
+def test_parts_of_a_study_are_merged(source_store: Store, tmp_path: Path) -> None:
+    (second, run_2), (first, run_1), (third, run_3) = (
+        part(source_store, tmp_path, n) for n in (2, 1, 3)
+    )
     study = merged_study([second, first, third, second], tmp_path)
     assert study.asked == {"seeds": [1, 2, 3], "scale": 1.0}
     assert [run.run_id for run in study.runs] == [run_2, run_1, run_3]
@@ -545,13 +559,13 @@ def test_a_part_of_another_study_is_refused(tmp_path: Path, changes: dict[str, o
         merge(tmp_path, one, one_seed(2, **changes))
 
 
-def test_a_study_without_runs_is_replaced(here: Store, tmp_path: Path) -> None:
+def test_a_study_without_runs_is_replaced(source_store: Store, tmp_path: Path) -> None:
     """A pack with one experiment of a paper also contains the studies of the others."""
-    (made, run_id), (one, _) = part(here, tmp_path, 1), part(here, tmp_path, 3)
+    (made, run_id), (one, _) = part(source_store, tmp_path, 1), part(source_store, tmp_path, 3)
     planned = make_study("small", {1: "0123456789abcdef"}, title="planned only")
-    other = make_run(here, "of another experiment")
+    other = make_run(source_store, "of another experiment")
     older = tmp_path / "older.tar.xz"
-    pack(here, [other], older, studies=[planned], logs=False)
+    pack(source_store, [other], older, studies=[planned], logs=False)
     for files in ([older, made, one], [made, older, one]):
         study = merged_study(files, tmp_path)
         assert study.asked["seeds"] == [1, 3]

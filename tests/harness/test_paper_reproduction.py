@@ -29,7 +29,7 @@ from .conftest import REPOSITORY
 from .test_engine_comparison import study
 
 
-class Bench:
+class FakeRunner:
     """Replaces planning, running and drawing."""
 
     def __init__(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,11 +91,11 @@ class Bench:
 
 
 @pytest.fixture
-def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
-    return Bench(tmp_path, monkeypatch)
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeRunner:
+    return FakeRunner(tmp_path, monkeypatch)
 
 
-def repeat(bench: Bench, **changes: Any) -> paper.PaperReproduction:
+def repeat(bench: FakeRunner, **changes: Any) -> paper.PaperReproduction:
     arguments: dict[str, Any] = {"jobs": None, "run": True, **changes}
     request = arguments.pop("request", Request("", scale=0.1, seeds=5))
     return paper.reproduce_paper(bench.tmp_path, "swrr", request, **arguments)
@@ -104,7 +104,7 @@ def repeat(bench: Bench, **changes: Any) -> paper.PaperReproduction:
 EXPERIMENTS = [f"{kind}-{n}mid" for kind in ("weights", "swrr") for n in (20, 10, 5)]
 
 
-def test_all_experiments_of_the_paper_are_run_as_requested(bench: Bench) -> None:
+def test_all_experiments_of_the_paper_are_run_as_requested(bench: FakeRunner) -> None:
     made = repeat(bench)
     assert [request.experiment for request, _ in bench.planned] == EXPERIMENTS
     assert {(request.scale, request.seeds) for request, _ in bench.planned} == {(0.1, 5)}
@@ -119,7 +119,7 @@ def test_all_experiments_of_the_paper_are_run_as_requested(bench: Bench) -> None
 
 
 def test_nothing_is_built_where_only_the_store_is_asked_for(
-    bench: Bench, caplog: pytest.LogCaptureFixture
+    bench: FakeRunner, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Without programs, the names of runs are only known from the last plan."""
     bench.lacking = "build/tor holds nothing"
@@ -143,7 +143,7 @@ def test_nothing_is_built_where_only_the_store_is_asked_for(
     assert len(bench.planned) == before + len(EXPERIMENTS)
 
 
-def test_runs_that_fail_do_not_keep_the_others(bench: Bench) -> None:
+def test_runs_that_fail_do_not_keep_the_others(bench: FakeRunner) -> None:
     bench.failing = {"one run", "another"}
     made = repeat(bench)
     assert bench.ran == EXPERIMENTS
@@ -158,7 +158,9 @@ def test_runs_that_fail_do_not_keep_the_others(bench: Bench) -> None:
         repeat(bench)
 
 
-def test_the_command_reports_missing_runs(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_reports_missing_runs(
+    bench: FakeRunner, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["figures", "--scale", "0.1", "--seeds", "5", "--no-run"]) == 0
     out = capsys.readouterr().out.splitlines()
     assert out[-1] == str(bench.tmp_path / "results" / "figures" / "figures.html")
@@ -175,7 +177,7 @@ def test_the_command_reports_missing_runs(bench: Bench, capsys: pytest.CaptureFi
 
 
 def test_published_runs_need_neither_build_nor_engine(
-    bench: Bench, capsys: pytest.CaptureFixture[str]
+    bench: FakeRunner, capsys: pytest.CaptureFixture[str]
 ) -> None:
     identity: dict[str, object] = {"files": {}}
     run_id = identity_hash(identity)

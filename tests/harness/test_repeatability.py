@@ -98,22 +98,22 @@ def other_work(directory: Path, scratch: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def within(around: Surroundings, directory: Path) -> Iterator[None]:
+def apply_surroundings(surroundings: Surroundings, directory: Path) -> Iterator[None]:
     """Set up the conditions for a run whose files are in `directory`."""
     now = time.time()
-    if around.read_before_s is not None:
+    if surroundings.read_before_s is not None:
         for path in directory.rglob("*"):
-            os.utime(path, (now - around.read_before_s, now - 5 * DAY_S))
+            os.utime(path, (now - surroundings.read_before_s, now - 5 * DAY_S))
     with contextlib.ExitStack() as stack:
         change = stack.enter_context(pytest.MonkeyPatch.context())
-        for name, value in around.environment.items():
+        for name, value in surroundings.environment.items():
             if name == "TMPDIR":
                 value = str(directory.with_name(value))
                 Path(value).mkdir()
             change.setenv(name, value)
-        if around.other_checkout:
+        if surroundings.other_checkout:
             use_other_checkout(directory.with_name("a checkout with a much longer name"), change)
-        if around.busy:
+        if surroundings.busy:
             stack.enter_context(other_work(directory, directory.with_name("scratch")))
         yield
 
@@ -141,7 +141,7 @@ def composed(experiment: Path, engine: str, variant: str) -> tuple[RunBuilder, R
 
 
 def hashes_of_run(
-    run: RunDirectory, bench: RunBuilder, around: Surroundings, directory: Path
+    run: RunDirectory, bench: RunBuilder, surroundings: Surroundings, directory: Path
 ) -> dict[str, str]:
     """Make a run under these conditions.
 
@@ -150,11 +150,11 @@ def hashes_of_run(
         the path of its configuration, from which the run's folder is removed.
     """
     directory.parent.mkdir()
-    old_umask = os.umask(around.umask)
+    old_umask = os.umask(surroundings.umask)
     try:
         directory.mkdir()
         run.write(directory)
-        with within(around, directory):
+        with apply_surroundings(surroundings, directory):
             bench.engine.run(
                 directory,
                 simulation=run.simulation,
@@ -194,11 +194,11 @@ def test_runs_have_the_same_names_whichever_process_composes_them(
 def test_a_run_gives_the_same_logs_in_all_surroundings(tmp_path: Path, engine: str) -> None:
     bench, run = composed(REPEATED if engine == "uml" else TINY, engine, "rr")
     first: dict[str, str] = {}
-    for around in ALL_SURROUNDINGS:
-        hashes = hashes_of_run(run, bench, around, tmp_path / around.name / "run")
+    for surroundings in ALL_SURROUNDINGS:
+        hashes = hashes_of_run(run, bench, surroundings, tmp_path / surroundings.name / "run")
         first = first or hashes
         different = [name for name, sha256 in first.items() if hashes.get(name) != sha256]
-        assert not different, f"{around.name}: other logs of {', '.join(different[:5])}"
+        assert not different, f"{surroundings.name}: other logs of {', '.join(different[:5])}"
         assert hashes.keys() == first.keys()
     hosts = tmp_path / ALL_SURROUNDINGS[0].name / "run" / "shadow.data" / "hosts"
     proofs = verify_tor_logs(hosts, run.expectations, load_registry(working_root()).proof_prefixes)
@@ -217,8 +217,8 @@ def test_the_same_seed_gives_the_same_transfer_to_the_byte(
 ) -> None:
     bench, run = composed(TRANSFER, "uml", "slow-start")
     hashes = [
-        hashes_of_run(run, bench, around, tmp_path / around.name / "run")
-        for around in (ALL_SURROUNDINGS[0], ALL_SURROUNDINGS[-1])
+        hashes_of_run(run, bench, surroundings, tmp_path / surroundings.name / "run")
+        for surroundings in (ALL_SURROUNDINGS[0], ALL_SURROUNDINGS[-1])
     ]
     assert len(hashes[0]) == 2
     assert hashes[0] == hashes[1]

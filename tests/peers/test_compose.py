@@ -64,7 +64,7 @@ def test_the_path_has_the_round_trip_and_the_rates(settings: PeersSettings) -> N
     assert rates == {"seed": 50_000_000, "downloader": 6_400_000}
 
 
-def told(process: Process, name: str) -> str:
+def argument(process: Process, name: str) -> str:
     return process.arguments[process.arguments.index(name) + 1]
 
 
@@ -93,11 +93,11 @@ def test_seeds_differ_by_start_and_content_inside_the_spread(
         assert own.start_ms == SEED_START_MS
         if connects == "seed":
             # The start time is the same for all draws; the downloader has started by then.
-            assert told(own, "--to") == "downloader:6881"
-            assert own.start_ms + int(told(own, "--start-ms")) == 2000
+            assert argument(own, "--to") == "downloader:6881"
+            assert own.start_ms + int(argument(own, "--start-ms")) == 2000
             assert "--from" not in process.arguments
         else:
-            assert told(process, "--from") == "seed:6881"
+            assert argument(process, "--from") == "seed:6881"
             assert "--to" not in own.arguments
         place = process.arguments.index("--content-seed")
         assert process.arguments[place + 1] == str(seed)

@@ -22,7 +22,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "home"
 
 
-def counted() -> dict[str, int]:
+def cache_statistics() -> dict[str, int]:
     """Return ccache's counters."""
     said = subprocess.run(
         ["ccache", "--print-stats"],
@@ -49,10 +49,10 @@ def test_a_file_is_compiled_once_on_a_machine(home: Path, tmp_path: Path) -> Non
     source = "int one(void) { return 1; }\n"
     first = compile_object(tmp_path / "a", source)
     assert (home / ".cache/onionlab/ccache").is_dir()
-    assert counted()["cache_miss"] == 1
+    assert cache_statistics()["cache_miss"] == 1
     assert compile_object(tmp_path / "a-folder-with-another-name", source) == first
     assert compile_object(tmp_path / "c", source.replace("1", "2")) != first
-    counters = counted()
+    counters = cache_statistics()
     hits = counters["direct_cache_hit"] + counters["preprocessed_cache_hit"]
     assert (counters["cache_miss"], hits) == (2, 1)
 

@@ -166,15 +166,15 @@ def test_an_experiment_is_checked_against_its_needs(
     parser = argparse.ArgumentParser()
     verb.setup_arguments(parser)
 
-    def need_of(*words: str) -> tuple[Need, Finding]:
+    def examine_need(*words: str) -> tuple[Need, Finding]:
         need, (cost,) = verb.experiment_need(parser.parse_args(["quick", *words]), REPOSITORY)
         assert need is not None
         return need, cost
 
-    (one, _), (three, cost) = need_of("--seeds", "1"), need_of("--seeds", "3")
+    (one, _), (three, cost) = examine_need("--seeds", "1"), examine_need("--seeds", "3")
     assert three.disk_bytes == pytest.approx(3 * one.disk_bytes)
     assert three.memory_bytes == one.memory_bytes > 0
-    part, _ = need_of("--seeds", "3", "--variants", "rr")
+    part, _ = examine_need("--seeds", "3", "--variants", "rr")
     assert part.disk_bytes < three.disk_bytes
     assert cost.status == OK
     assert cost.text.startswith("9 runs to make (0 of 9 exist), about ")

@@ -24,13 +24,13 @@ def read(name: str) -> str:
     return (REPOSITORY / name).read_text(encoding="utf-8")
 
 
-def listed(name: str) -> set[str]:
+def listed_packages(name: str) -> set[str]:
     """Return the package names in a list with comments."""
     lines = (line.split("#")[0].strip() for line in read(name).splitlines())
     return {re.split(r"[<>=]", line)[0] for line in lines if line}
 
 
-def explained(heading: str) -> set[str]:
+def documented_packages(heading: str) -> set[str]:
     """Return the first column of the tables below a heading of docs/reference/dependencies.md."""
     section = read("docs/reference/dependencies.md").split(f"\n## {heading}\n")[1].split("\n## ")[0]
     rows = re.findall(r"^\| ([^\s`]+) \|", section, re.MULTILINE)
@@ -38,10 +38,12 @@ def explained(heading: str) -> set[str]:
 
 
 def test_every_direct_dependency_is_explained_and_nothing_else() -> None:
-    assert explained("Python packages") == set().union(*(listed(source) for source in LOCKS))
+    assert documented_packages("Python packages") == set().union(
+        *(listed_packages(source) for source in LOCKS)
+    )
     lists = [path.relative_to(REPOSITORY) for path in REPOSITORY.glob("configs/apt-packages*.txt")]
-    wanted = set().union(*(listed(str(path)) for path in lists))
-    assert explained("Debian packages") == {name.removesuffix("?") for name in wanted}
+    wanted = set().union(*(listed_packages(str(path)) for path in lists))
+    assert documented_packages("Debian packages") == {name.removesuffix("?") for name in wanted}
 
 
 """Package -> module, if their names differ."""
@@ -56,7 +58,7 @@ def test_a_lock_file_has_the_requested_packages_with_hashes(source: str, lock: s
         assert head, entry.splitlines()[0]
         assert re.search(r"--hash=sha256:[0-9a-f]{64}", entry)
         names.add(head[1])
-    assert listed(source) <= names
+    assert listed_packages(source) <= names
 
 
 @pytest.mark.parametrize("lock", sorted(set(LOCKS.values())))

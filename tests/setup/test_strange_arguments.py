@@ -22,7 +22,7 @@ LONG = "a" * 300
 DIGITS = "9" * 5000
 
 
-def said(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+def first_error_line(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     """Run the program, require status 2, and return the first line of its error."""
     try:
         status = main(words)
@@ -87,7 +87,7 @@ def test_impossible_arguments_give_a_one_line_error(
 ) -> None:
     # The checkout of the tests may have results of `quick`.
     monkeypatch.setattr(compare_command, "working_root", lambda: tmp_path)
-    assert message in said(words, capsys)
+    assert message in first_error_line(words, capsys)
 
 
 def test_places_that_nothing_can_be_written_to(
@@ -97,11 +97,15 @@ def test_places_that_nothing_can_be_written_to(
     monkeypatch.setattr(compare_command, "working_root", lambda: tmp_path)
     (tmp_path / "results" / "quick").mkdir(parents=True)
     (tmp_path / "results" / "quick" / "plan.json").write_text("{}")
-    assert "is not a plan" in said(["pack", "quick", "--out", str(tmp_path / "x.tar.xz")], capsys)
+    assert "is not a plan" in first_error_line(
+        ["pack", "quick", "--out", str(tmp_path / "x.tar.xz")], capsys
+    )
     (tmp_path / "results" / "quick" / "plan.json").unlink()
     file = tmp_path / "file"
     file.touch()
-    assert f"{file} is not a folder" in said(["compare", "a", "b", "--out", f"{file}/x"], capsys)
+    assert f"{file} is not a folder" in first_error_line(
+        ["compare", "a", "b", "--out", f"{file}/x"], capsys
+    )
 
 
 @pytest.mark.parametrize(

@@ -85,12 +85,16 @@ def test_files_that_take_long_come_first() -> None:
 
 
 def test_both_parts_together_are_all_tests() -> None:
-    def asked(target: str) -> str:
+    def pytest_arguments(target: str) -> str:
         """Return the arguments of pytest without the number of processes."""
         words = make(target).stdout.partition(" pytest ")[2].strip()
         return re.sub(r" --numprocesses (logical|\$\(\(.*?\)\))", "", words)
 
-    quick, rest, everything = asked("test"), asked("test-rest"), asked("test-all")
+    quick, rest, everything = (
+        pytest_arguments("test"),
+        pytest_arguments("test-rest"),
+        pytest_arguments("test-all"),
+    )
     expression = quick.removeprefix(everything).strip()
     assert (words := re.fullmatch('-m "(.+)"', expression))
     assert rest == f'{everything} -m "not ({words[1]})"'
@@ -139,7 +143,7 @@ def test_users_files_fail_in_strict_mode(
     page = "docs/reference/experiments.md"
     monkeypatch.delenv(shipped.STRICT, raising=False)
     shipped.require_named(["quick"], ["quick", "gone"], page)
-    with pytest.raises(pytest.skip.Exception, match=r"not in docs/.*: mine, mine-too \(taken for"):
+    with pytest.raises(pytest.skip.Exception, match=r"not in docs/.*: mine, mine-too \(treated as"):
         shipped.require_named(["quick", "mine-too", "mine"], ["quick"], page)
     monkeypatch.setenv(shipped.STRICT, "1")
     shipped.require_named(["quick"], ["quick", "gone"], page)

@@ -23,7 +23,7 @@ SIZE = JobSize(cpus=1, memory_mb=1500, runtime_min=20, disk_mb=1)
 
 
 @pytest.fixture(autouse=True)
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
+def slurm_commands(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
     """Replace Slurm by one without accounting that accepts everything.
 
     Return the recorded commands.
@@ -119,15 +119,15 @@ def test_snakemake_gets_the_profile_and_options_for_this_slurm(
 
 
 def test_slurm_is_asked_before_anything_is_submitted(
-    tmp_path: Path, asked: list[tuple[str, ...]]
+    tmp_path: Path, slurm_commands: list[tuple[str, ...]]
 ) -> None:
     slurm("--partition", "fast", "--qos", "low").require_acceptance(SIZE)
-    (command,) = asked
+    (command,) = slurm_commands
     assert {"--test-only", "--partition=fast", "--qos=low", "--mem=1500"} <= set(command)
     # Only Snakemake knows the partition of these jobs, so Slurm is not asked.
     resources = write_profile(tmp_path, "default-resources: [slurm_partition=fast]")
     slurm(*resources).require_acceptance(SIZE)
-    assert len(asked) == 1
+    assert len(slurm_commands) == 1
 
 
 def test_a_job_requests_more_than_its_run_is_estimated_to_need(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ FEW = 200
 """Number of families that suffices to tell a corrected error rate from an uncorrected one."""
 
 
-def all_hold(part: str, cell: int) -> bool:
+def is_valid(part: str, cell: int) -> bool:
     return all(row.holds for row in compute_rows(make_parts([5])[part][cell], FEW))
 
 
@@ -41,10 +41,10 @@ def narrow_effect(x: np.ndarray, step: float = 0.0) -> Effect:
 def test_a_wrong_method_breaks_a_promise(
     part: str, cell: int, changes: dict[str, object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert all_hold(part, cell)
+    assert is_valid(part, cell)
     for name, wrong in changes.items():
         monkeypatch.setattr(f"analysis.{name}", wrong)
-    assert not all_hold(part, cell)
+    assert not is_valid(part, cell)
 
 
 def test_an_interval_that_is_too_narrow_breaks_a_promise(monkeypatch: pytest.MonkeyPatch) -> None:

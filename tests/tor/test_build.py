@@ -323,11 +323,11 @@ def test_a_failed_build_ends_the_concurrent_one(
             time.sleep(0.01)
         raise UserError("there is no source")
 
-    def goes_on() -> None:
+    def sleep_in_build() -> None:
         command = ["sh", "-c", f"echo $$ > {pid}; exec sleep 60"]
         building.run_logged(command, tmp_path, tmp_path / "log", "sleeping")
 
-    tasks = [goes_on, goes_on]
+    tasks = [sleep_in_build, sleep_in_build]
     tasks[failing] = fails
     started = time.monotonic()
     with pytest.raises(UserError, match="there is no source"):

@@ -49,7 +49,7 @@ QUICK_SERIES = "circuit-policy"
 """The series that `make test` and the experiment `quick` build."""
 
 
-def quickly(names: Iterable[str]) -> list[ParameterSet]:
+def variant_parameters(names: Iterable[str]) -> list[ParameterSet]:
     """Return parameters for single variants, with the mark `slow` for builds other than
     QUICK_SERIES.
     """
@@ -58,7 +58,7 @@ def quickly(names: Iterable[str]) -> list[ParameterSet]:
 
 
 SHIPPED = [name for name in REGISTRY.variants if name in shipped.VARIANTS]
-VARIANTS = pytest.mark.parametrize("name", quickly(SHIPPED))
+VARIANTS = pytest.mark.parametrize("name", variant_parameters(SHIPPED))
 PATCHED = [name for name in SHIPPED if REGISTRY.variants[name].series]
 
 
@@ -197,7 +197,7 @@ def test_every_series_is_tested() -> None:
 
 
 @pytest.fixture(scope="module")
-def checked(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], list[Outcome]]:
+def run_unit_tests(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], list[Outcome]]:
     """Run the unit tests with this prefix once, on the released Tor and on each build of TESTED.
 
     A temporary root receives the files that a check writes. The builds are those of this checkout.
@@ -215,10 +215,10 @@ def checked(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], list[Ou
 
 @pytest.mark.slow
 def test_tors_own_circuitmux_tests_pass_on_every_build(
-    checked: Callable[[str], list[Outcome]],
+    run_unit_tests: Callable[[str], list[Outcome]],
 ) -> None:
     """`make check-variants` runs the whole suite, also with AddressSanitizer."""
-    outcomes = checked("circuitmux")
+    outcomes = run_unit_tests("circuitmux")
     assert new_problems(outcomes) == []
     assert all(not outcome.failed for outcome in outcomes)
     stock, *patched = outcomes
@@ -232,8 +232,8 @@ def test_tors_own_circuitmux_tests_pass_on_every_build(
     ("build", "series"), [(build, part) for build in TESTED for part in build.split("+")]
 )
 def test_the_tests_that_a_series_brings_pass(
-    checked: Callable[[str], list[Outcome]], build: str, series: str
+    run_unit_tests: Callable[[str], list[Outcome]], build: str, series: str
 ) -> None:
-    outcomes = {outcome.build: outcome for outcome in checked(OWN_TESTS[series])}
+    outcomes = {outcome.build: outcome for outcome in run_unit_tests(OWN_TESTS[series])}
     assert not outcomes[build].failed
     assert outcomes[build].passed > outcomes[STOCK].passed

@@ -22,7 +22,7 @@ VECTORS = "src/test/swrr_literal_vectors.inc"
 FUNCTIONS = pytest.mark.parametrize("function", WEIGHT_FUNCTIONS)
 
 
-def added_file(name: str) -> str:
+def read_added_file(name: str) -> str:
     """Return a file's lines after all patches of the series."""
     for patch in sorted(SERIES.glob("*.patch")):
         _, found, rest = patch.read_text(encoding="utf-8").partition(f"\n+++ b/{name}\n")
@@ -36,7 +36,7 @@ def added_file(name: str) -> str:
 def shares_in_test(name: str) -> dict[tuple[str, int], list[str]]:
     """Return largest-to-smallest ratios of shares in Tor's unit test, by function and circuits."""
     row = re.compile(r"\{ SWRR_WEIGHT_(\w+), (\d+), \{ (.*) \} \},")
-    found = row.findall(added_file(f"src/test/{name}.c"))
+    found = row.findall(read_added_file(f"src/test/{name}.c"))
     return {(function.lower(), int(n)): ratios.split(", ") for function, n, ratios in found}
 
 
@@ -52,7 +52,7 @@ def shares_in_page() -> dict[tuple[str, int], list[str]]:
     return shares
 
 
-def served(function: str, queues: dict[str, int], cells: int) -> str:
+def serve_circuits(function: str, queues: dict[str, int], cells: int) -> str:
     """Return the circuits that Algorithms 2 and 3 serve, with one cell per microsecond."""
     policy = Policy(WEIGHT_FUNCTIONS[function])
     for name, queue in queues.items():
@@ -68,7 +68,7 @@ def served(function: str, queues: dict[str, int], cells: int) -> str:
 
 
 def test_the_patch_has_the_vectors_that_the_transcription_makes() -> None:
-    assert added_file(VECTORS) == vectors()
+    assert read_added_file(VECTORS) == vectors()
 
 
 def test_the_vectors_go_through_all_of_the_pseudocode() -> None:
@@ -94,13 +94,13 @@ def test_the_vectors_go_through_all_of_the_pseudocode() -> None:
 def test_algorithm_1_agrees_with_2_and_3_while_no_circuit_changes(function: str) -> None:
     queues = {"a": 5, "b": 200, "c": 17, "d": 3, "e": 90}
     once = algorithm_1(WEIGHT_FUNCTIONS[function], queues, 3000)
-    assert once == served(function, queues, 3000)
+    assert once == serve_circuits(function, queues, 3000)
     assert once.startswith("abcdeabcdabcaba")
 
 
 @FUNCTIONS
 def test_a_lone_circuit_is_served(function: str) -> None:
-    assert served(function, {"a": 3}, 5) == "aaaaa"
+    assert serve_circuits(function, {"a": 3}, 5) == "aaaaa"
 
 
 def test_the_page_gives_the_shares_that_tor_is_tested_for() -> None:

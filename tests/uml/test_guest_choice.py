@@ -44,7 +44,7 @@ def small_net() -> Net:
 
 
 @pytest.fixture
-def offered(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+def replace_engines(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Replace the engines. The value says whether the engine is installed."""
 
     def offer(**there: bool) -> None:
@@ -68,13 +68,13 @@ def offered(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     [(True, "shadow", "which is installed"), (False, "uml", "shadow is not installed")],
 )
 def test_auto_selects_shadow_if_it_is_installed(
-    offered: Callable[..., None],
+    replace_engines: Callable[..., None],
     shadow: bool,
     chosen: str,
     why: str,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    offered(shadow=shadow, uml=True)
+    replace_engines(shadow=shadow, uml=True)
     assert engines.open_engine("auto", root=ROOT).name == chosen
     (message,) = caplog.messages
     assert message.startswith(f"engine: {chosen}")
@@ -82,9 +82,9 @@ def test_auto_selects_shadow_if_it_is_installed(
 
 
 def test_a_specified_shadow_is_never_replaced(
-    offered: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+    replace_engines: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    offered(shadow=False, uml=True)
+    replace_engines(shadow=False, uml=True)
     with pytest.raises(UserError, match="shadow is not installed"):
         engines.open_engine("auto", root=ROOT, shadow="/nowhere/shadow")
     monkeypatch.setenv("SHADOW", "/nowhere/shadow")
@@ -93,8 +93,8 @@ def test_a_specified_shadow_is_never_replaced(
     assert engines.open_engine("uml", root=ROOT).name == "uml"
 
 
-def test_a_requested_engine_is_never_replaced(offered: Callable[..., None]) -> None:
-    offered(shadow=True, uml=False)
+def test_a_requested_engine_is_never_replaced(replace_engines: Callable[..., None]) -> None:
+    replace_engines(shadow=True, uml=False)
     with pytest.raises(UserError, match="uml is not installed"):
         engines.open_engine("uml", root=ROOT)
     with pytest.raises(UserError, match="unknown engine 'qemu'"):

@@ -30,7 +30,7 @@ RUNNERS = multiprocessing.get_context("forkserver")
 RUNNERS.set_forkserver_preload(["onionlab.engines.uml.engine", "onionlab.engines.uml.kernel"])
 
 
-def play_the_runner(directory: Path, engine: UmlEngine, ended: Connection) -> None:
+def run_simulation(directory: Path, engine: UmlEngine, ended: Connection) -> None:
     """Run a simulation like the command, and report how it ended."""
     try:
         run_endless_guest(directory, engine)
@@ -57,7 +57,7 @@ def test_killing_a_guest_leaves_nothing(tmp_path: Path, uml_engine: UmlEngine) -
         directory = tmp_path / str(attempt)
         directory.mkdir()
         ended, its_end = RUNNERS.Pipe(duplex=False)
-        runner = RUNNERS.Process(target=play_the_runner, args=(directory, uml_engine, its_end))
+        runner = RUNNERS.Process(target=run_simulation, args=(directory, uml_engine, its_end))
         runner.start()
         assert runner.pid is not None
         its_end.close()

@@ -36,7 +36,7 @@ def started(folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def granted(tmp_path_factory: pytest.TempPathFactory) -> None:
+def require_huge_pages(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Skip the tests if this machine does not allow huge pages."""
     folder = tmp_path_factory.mktemp("granted")
     said = started(folder).stdout
@@ -58,7 +58,7 @@ AS_NOBODY = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-group
 
 
 @pytest.fixture
-def readable() -> Iterator[Path]:
+def public_folder() -> Iterator[Path]:
     """Return a folder that every user may read, unlike pytest's folders."""
     with tempfile.TemporaryDirectory() as name:
         Path(name).chmod(0o755)
@@ -66,7 +66,7 @@ def readable() -> Iterator[Path]:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user")
-def test_another_user_than_root(readable: Path) -> None:
+def test_another_user_than_root(public_folder: Path) -> None:
     allowed = subprocess.run(
         [*AS_NOBODY, "unshare", "--user", "--mount", "true"],
         capture_output=True,
@@ -76,7 +76,7 @@ def test_another_user_than_root(readable: Path) -> None:
     if allowed.returncode:
         pytest.skip(f"needs user namespaces for all users: {allowed.stderr.strip()}")
     # Other users may not be able to read the interpreter of the environment.
-    script, folder = shutil.copy2(SCRIPT, readable), Path("/dev/shm")
+    script, folder = shutil.copy2(SCRIPT, public_folder), Path("/dev/shm")
     done = subprocess.run(
         [
             *AS_NOBODY,

@@ -72,33 +72,33 @@ def network() -> Net:
 
 
 @pytest.fixture(scope="module")
-def measured(tmp_path_factory: pytest.TempPathFactory, engine: Engine) -> Path:
+def run_directory(tmp_path_factory: pytest.TempPathFactory, engine: Engine) -> Path:
     directory = tmp_path_factory.mktemp(engine.name)
     run_guest(directory, engine, network(), stop_s=STOP_S)
     return directory
 
 
-def printed(measured: Path, host: str, position: int) -> list[dict[str, float]]:
+def printed_lines(run_directory: Path, host: str, position: int) -> list[dict[str, float]]:
     """Return the output of a host's program, given by its position in the order of starts."""
-    logs = (measured / "shadow.data/hosts" / host).glob("python*.stdout")
+    logs = (run_directory / "shadow.data/hosts" / host).glob("python*.stdout")
     log = sorted(logs, key=lambda path: int(path.name.split(".")[-2]))[position]
     return [json.loads(line) for line in log.read_text().splitlines()]
 
 
-def pings(measured: Path, name: str, *, bootstrap: bool) -> tuple[list[float], float]:
+def pings(run_directory: Path, name: str, *, bootstrap: bool) -> tuple[list[float], float]:
     """Return the round trips in seconds, and the share of those delayed by a lost packet."""
     position = list(PATHS).index(name) + (0 if bootstrap else len(PATHS))
-    trips_s = [line["ping_s"] for line in printed(measured, "near", position)]
+    trips_s = [line["ping_s"] for line in printed_lines(run_directory, "near", position)]
     round_trip_s = 2 * PATHS[name][0] / 1e6
     late = sum(trip_s > 1.5 * round_trip_s for trip_s in trips_s)
     return trips_s, late / len(trips_s)
 
 
 @pytest.mark.parametrize("name", PATHS)
-def test_each_path_has_its_loss_after_the_bootstrap(measured: Path, name: str) -> None:
+def test_each_path_has_its_loss_after_the_bootstrap(run_directory: Path, name: str) -> None:
     latency_us, loss = PATHS[name]
-    before_s, late_before = pings(measured, name, bootstrap=True)
-    after_s, late_after = pings(measured, name, bootstrap=False)
+    before_s, late_before = pings(run_directory, name, bootstrap=True)
+    after_s, late_after = pings(run_directory, name, bootstrap=False)
     assert (len(before_s), late_before) == (PINGERS * PINGS_BEFORE, 0.0)
     assert statistics.median(after_s) == pytest.approx(2 * latency_us / 1e6, rel=0.02)
     assert statistics.median(before_s) == pytest.approx(2 * latency_us / 1e6, rel=0.02)
@@ -115,10 +115,10 @@ def test_each_path_has_its_loss_after_the_bootstrap(measured: Path, name: str) -
     [("own", 1, OWN_LINK.up_bit_per_s), ("clean", 1, OWN_LINK.down_bit_per_s)],
 )
 def test_a_link_limits_a_host_after_the_bootstrap(
-    measured: Path, sender: str, first: int, bit_per_s: int
+    run_directory: Path, sender: str, first: int, bit_per_s: int
 ) -> None:
     before_s, after_s = (
-        [line["transfer_s"] for line in printed(measured, sender, position)]
+        [line["transfer_s"] for line in printed_lines(run_directory, sender, position)]
         for position in (first, first + 1)
     )
     assert len(before_s) == len(after_s) == TRANSFERS
@@ -138,7 +138,7 @@ def test_a_rate_may_exceed_32_bits(tmp_path: Path, engine: Engine, bootstrap_end
     net.run("b", "serve")
     net.run("a", "transfer", "b", str(TRANSFER_BYTES), "1", at_ms=3000)
     run_guest(tmp_path, engine, net, stop_s=20)
-    (of_transfer,) = printed(tmp_path, "a", 0)
+    (of_transfer,) = printed_lines(tmp_path, "a", 0)
     assert of_transfer["transfer_s"] < 0.5
 
 
@@ -165,4 +165,4 @@ def test_a_bootstrap_may_be_longer_than_the_simulation(tmp_path: Path, engine: E
     net.run("b", "serve")
     net.run("a", "ping", "b", "1000", "1", at_ms=2000)
     run_guest(tmp_path, engine, net, stop_s=10)
-    assert len(printed(tmp_path, "a", 0)) == 8
+    assert len(printed_lines(tmp_path, "a", 0)) == 8

@@ -55,7 +55,7 @@ def test_a_kernel_is_patched_configured_and_built(
     assert (caplog.messages, built.path.stat().st_ino) == ([], inode)
 
 
-def kernel_that(does: str) -> dict[str, str]:
+def source_with_kernel(does: str) -> dict[str, str]:
     """Return a source whose kernel runs these shell lines before it boots."""
     return FILES | {"kernel.sh": KERNEL.replace("#!/bin/sh\n", f"#!/bin/sh\n{does}\n")}
 
@@ -72,7 +72,7 @@ def test_the_first_boot_determines_whether_ptrace_is_needed(
     checkout: Path, tmp_path: Path, does: str, because: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     rename_patch(checkout, kernel.IN_PROCESSES_PATCH)
-    built = build(checkout, tarball_of(kernel_that(does), tmp_path / "linux.tar.xz"))
+    built = build(checkout, tarball_of(source_with_kernel(does), tmp_path / "linux.tar.xz"))
     assert because in built.ptrace_because
     assert bool(built.ptrace_because) == bool(because)
     assert any("uses ptrace" in line for line in caplog.messages) == bool(because)

@@ -30,7 +30,7 @@ def driver_until(tmp_path: Path, graphs: dict[str, str], seconds: float) -> Driv
 
 
 @contextlib.contextmanager
-def meanwhile(port: int, openings: list[bytes | None], half_close: bool) -> Iterator[None]:
+def open_connections(port: int, openings: list[bytes | None], half_close: bool) -> Iterator[None]:
     """Connect to a server. Each connection sends some bytes or none and stays open."""
     opened: list[socket.socket] = []
 
@@ -78,7 +78,7 @@ def test_idle_and_half_closed_connections_cause_no_wake_ups(
     # The clients send nothing, half a password, half a command, or a command whose answer they do
     # not read.
     openings = [None, b"T8nN", COMMAND[:300], COMMAND + b"x" * 500] * 5
-    with meanwhile(port, openings, half_close):
+    with open_connections(port, openings, half_close):
         driver.run()
     # There is one turn for the start and one for the stop. Each connection has turns for accept,
     # its data, its end, and space in the kernel's growing buffers.
@@ -100,12 +100,12 @@ def test_a_waiting_client_wakes_up_only_for_heartbeats(tmp_path: Path, proxied: 
 
 
 def test_time_that_does_not_advance_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Stuck(Clock):
+    class StuckClock(Clock):
         def read(self) -> int:
             return self.now_us
 
     monkeypatch.setattr(loop_module, "MAX_TURNS_IN_AN_INSTANT", 100)
-    loop = Loop(Stuck())
+    loop = Loop(StuckClock())
     reading, writing = socket.socketpair()
     with reading, writing:
         writing.send(b"x")

@@ -275,7 +275,7 @@ def check_bursts(found: list[tuple[float, int]], bursts: list[Burst]) -> None:
     assert sum(size for _, size in found) == sum(burst.send_bytes for burst in bursts)
     # An empty burst prolongs the pause.
     due_s, come, at = 0.0, 0, 0
-    first = found[0][0] - sum(b.pause_us for b in leading(bursts)) / 1e6
+    first = found[0][0] - sum(b.pause_us for b in leading_empty_bursts(bursts)) / 1e6
     for burst in bursts:
         wanted = come + burst.send_bytes
         while come < wanted:
@@ -288,7 +288,7 @@ def check_bursts(found: list[tuple[float, int]], bursts: list[Burst]) -> None:
         due_s += burst.pause_us / 1e6
 
 
-def leading(bursts: list[Burst]) -> list[Burst]:
+def leading_empty_bursts(bursts: list[Burst]) -> list[Burst]:
     """Return the empty bursts before the first one with bytes."""
     count = next(index for index, burst in enumerate(bursts) if burst.send_bytes)
     return bursts[:count]

@@ -328,14 +328,14 @@ def test_times_equal_those_of_tgen() -> None:
 
 
 def test_messages_are_sent_in_the_pieces_of_tgen() -> None:
-    class Recorder(FakeSocket):
+    class RecordingSocket(FakeSocket):
         sizes: list[int]
 
         def send(self, data: Any, flags: int = 0) -> int:
             self.sizes.append(len(data))
             return super().send(data, flags)
 
-    host, sock = FakeHost(), Recorder()
+    host, sock = FakeHost(), RecordingSocket()
     sock.sizes = []
     play(host, sock, client(host, sock), [TO_CLIENT], [])
     assert sock.sizes == [3, 10, len(COMMAND), REQUEST, 37, 4]
@@ -432,7 +432,7 @@ def test_invalid_messages_of_a_client(says: bytes, error: str) -> None:
     assert not sock.sent
 
 
-class OneSided:
+class OneSidedWalk:
     """The walk of a packet model with one packet of the client and none of the server."""
 
     def __init__(self) -> None:
@@ -450,7 +450,7 @@ def test_a_client_that_expects_nothing_does_not_wait_for_the_response() -> None:
     """The state of receiving does not matter (_tgenstream_computeWantedEvents in TGen)."""
     host, sock = FakeHost(), FakeSocket()
     stream = client(host, sock, send_bytes=0, recv_bytes=0)
-    walk = cast(MarkovWalk, OneSided())
+    walk = cast(MarkovWalk, OneSidedWalk())
     stream.schedule = PacketSchedule(walk, Event.TO_SERVER)
     play(host, sock, stream, [CHOICE + GRANTED], [])
     assert host.ended == [stream]
@@ -474,11 +474,11 @@ def test_a_server_fails_to_write_after_a_reset() -> None:
 
 
 def test_a_refused_connection() -> None:
-    class Refused(FakeSocket):
+    class RefusedSocket(FakeSocket):
         def send(self, data: Any, flags: int = 0) -> int:
             raise ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
 
-    host, sock = FakeHost(), Refused()
+    host, sock = FakeHost(), RefusedSocket()
     stream = client(host, sock)
     stream.begin()
     assert (stream.transport.fault, stream.fault) == ("CONNECT", "PROXY")
