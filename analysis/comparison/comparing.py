@@ -76,7 +76,7 @@ class Comparison:
 
     @property
     def endpoints(self) -> list[MetricRow]:
-        """The endpoints."""
+        """The rows of the endpoints, on which the conclusion is based."""
         return [row for row in self.rows if row.judgement.endpoint is not None]
 
     @property

@@ -101,7 +101,7 @@ def _matched_names(noun: str, a: RunSet, b: RunSet) -> list[tuple[str, str]]:
 def pair_imports(a: RunSet, b: RunSet) -> tuple[RunSet, RunSet, str]:
     """Return two imports with seeds that identify their common networks, and a note.
 
-    They stay as they are unless every network of the smaller side is also on the other side, and no
+    They are not changed unless every network of the smaller side is also on the other side, and no
     network occurs twice. The note is "" without a common network.
     """
     networks = [Counter(run.network for run in side.runs) for side in (a, b)]

@@ -71,7 +71,7 @@ class HeartbeatSpan(FormatModel):
 
 
 class PublishedRun(FormatModel):
-    """published.json: what the tables of a published run were made from."""
+    """published.json: the sources of the tables of a published run."""
 
     format: Literal[1] = Field(default=PUBLISHED_FORMAT, description="version")
     records: dict[str, Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]] = Field(

@@ -226,7 +226,7 @@ class TorHeader(Header[Settings, FigureKind]):
 
 
 class ExperimentFile(Settings, TorHeader):
-    """A whole experiment file. What it extends may supply any of its keys."""
+    """A whole experiment file. The files that it extends may supply any of its keys."""
 
 
 REQUEST_OF_FIGURE_BYTES = 320 * 1024

@@ -35,7 +35,7 @@ def find_ignored(
     if an option overrides it on all hosts of one kind and variant.
 
     Args:
-        tor: What the experiment sets.
+        tor: The experiment's settings.
         hosts: The options of all hosts.
         voted: The network's parameters, from `parameter_settings`.
     """

@@ -157,7 +157,7 @@ class NetworkSettings(Model):
         "0 %", description="share of packets lost on each path between two places"
     )
     scale: Derived[float] = 1.0
-    """SCALE: what the counts were multiplied by."""
+    """SCALE, the factor of the counts."""
 
     def capacity_total_factor(self, role: str) -> float:
         """Return the factor for the capacity of each relay of a role.

@@ -141,4 +141,4 @@ class PeersHeader(Header[PeersSettings, PeersFigureKind]):
 
 
 class PeersFile(PeersSettings, PeersHeader):
-    """A whole experiment file. What it extends can supply any of its keys."""
+    """A whole experiment file. The files that it extends may supply any of its keys."""

@@ -204,4 +204,4 @@ class TornetHeader(Header[TornetSettings, Literal[TornetFigureKind, DefaultFigur
 
 
 class TornetFile(TornetSettings, TornetHeader):
-    """A whole experiment file. What it extends can supply any of its keys."""
+    """A whole experiment file. The files that it extends may supply any of its keys."""

@@ -60,7 +60,7 @@ def describe_network(tornet: Tornet) -> NetworkFacts:
 def add_network_facts(root: Path, experiment: Experiment) -> Experiment:
     """Return the experiment with facts about the first network of each imported set.
 
-    Settings of other kinds and of sets that are missing stay as they are.
+    Settings of other kinds, and of missing sets, are not changed.
 
     Raises:
         UserError: a network has changed since its import, or contradicts the settings.

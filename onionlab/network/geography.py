@@ -105,7 +105,7 @@ class Access(Model):
 
 
 class GeographyEntry(Model):
-    """One geography."""
+    """A geography in configs/regions.yaml."""
 
     description: Text | None = key(None, description="one line")
     regions: tuple[Region, ...] = key(strict=False, min_length=1, description="their names")

@@ -24,15 +24,14 @@ ATTACHMENTS_PER_REGION = 4
 CAPACITY_STEP_BIT_PER_S = 1000
 MIN_RELAY_BIT_PER_S = 100_000
 
-# The ratio of link to limit for a relay with an own limit. At this ratio the link hardly delays the
-# traffic that Tor lets pass.
+# The ratio of link to limit for a relay with an own limit. At this ratio the link adds almost no
+# delay to the traffic that Tor lets pass.
 LINK_TO_LIMIT_RATIO = 10
 MIN_BANDWIDTH_RATE_BYTES_PER_S = 75 * 1024
 """Tor's minimum: RELAY_REQUIRED_MIN_BANDWIDTH in src/core/or/or.h."""
 MAX_TOTAL_RATIO = 1.05
 """The largest accepted ratio of a role's capacity to the requested one. Raising relays to the
-minimum capacity increases the total.
-"""
+minimum capacity increases the total."""
 
 # The second octet of an address identifies the host's role. Shadow's examples use 100.0.0.0/8.
 _NETWORKS = {

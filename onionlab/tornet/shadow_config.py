@@ -120,7 +120,7 @@ class ProcessEntry(Model):
 
 
 class HostEntry(Model):
-    """One host."""
+    """A host's entry in the configuration."""
 
     network_node_id: Annotated[int, Field(ge=0, le=MAX_NODE_ID)] = key(
         description="where it attaches"

@@ -44,7 +44,7 @@ def test_amounts_are_cut_at_the_span() -> None:
 def gaps(
     streams: list[tuple[int, float, float, float]], beats: dict[int, list[float]]
 ) -> np.ndarray:
-    """Return gaps.
+    """Return the longest gap of each stream.
 
     streams: (client, start, end, first byte). beats: client -> bytes of each second from 0.
     """

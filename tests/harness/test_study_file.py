@@ -1,4 +1,4 @@
-"""The study lists what its finished runs used."""
+"""study.json lists the programs and the machine of its finished runs."""
 
 from __future__ import annotations
 

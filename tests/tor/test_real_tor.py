@@ -132,7 +132,7 @@ def test_the_tables_of_parameters_and_lists_match_tors_source() -> None:
 
 
 def parameters_read(texts: Iterable[str]) -> dict[str, list[int | None]]:
-    """Return the parameters that C files read, with their least and greatest values if any.
+    """Return the parameters that C files read, with their limits, if any.
 
     A limit is None if it is not constant.
     """

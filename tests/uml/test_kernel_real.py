@@ -219,7 +219,7 @@ def test_clocks(kernel: BuiltKernel, tmp_path: Path, mode: tuple[str, ...]) -> N
     numbers = [int(number) for number in re.findall(r"\d+", said)]
     compared, different, wrong, *busy_waits = numbers
     assert compared > 50_000
-    # They differ if time is charged between the two readings, about once in ten thousand steps.
+    # The two readings differ if time is charged in between, about once in ten thousand steps.
     assert different < compared / 5000
     assert wrong == 0
     # Reading a clock is charged with 256 ns, and a failing call with 1 us.
@@ -228,7 +228,7 @@ def test_clocks(kernel: BuiltKernel, tmp_path: Path, mode: tuple[str, ...]) -> N
 
 
 def test_the_start_of_a_guest_takes_no_time(kernel: BuiltKernel, tmp_path: Path) -> None:
-    """A start may look for any number of files. The scheduler would keep the charged time."""
+    """The start may look for any number of files. Charged time would affect the scheduler later."""
     at_once, later = report(kernel, tmp_path, STEPS, "onionlab.start=50000000")["elapsed_ns"]
     assert (at_once, later > 0) == (0, True)
     charged, later = report(kernel, tmp_path, STEPS)["elapsed_ns"]

@@ -67,8 +67,7 @@ HARDENED_OPTION = "--enable-fragile-hardening"
 AUTOTOOLS = ("ACLOCAL=aclocal", "AUTOCONF=autoconf", "AUTOHEADER=autoheader", "AUTOMAKE=automake")
 CFLAGS = "-O2"
 """Tor's own flags without debugging information: the same code in less compile time. Profiles still
-show function names.
-"""
+show function names."""
 QUICK_CFLAGS = "-O0"
 """The flags for unit tests that have to compile quickly."""
 
@@ -126,7 +125,7 @@ class Inputs:
 
     @property
     def configure_options(self) -> list[str]:
-        """The options of configure."""
+        """The options for Tor's configure script."""
         return [*CONFIGURE_OPTIONS, *([HARDENED_OPTION] if self.hardened else [])]
 
 

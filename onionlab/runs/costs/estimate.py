@@ -30,7 +30,7 @@ MEMORY_SHARE = 0.9
 
 @dataclass(frozen=True)
 class Estimate:
-    """What the missing runs of some requests cost together.
+    """The total cost of the missing runs of some requests.
 
     Attributes:
         runs: Number of runs of the requests, each counted once.

@@ -100,7 +100,7 @@ def _this_machine() -> Mapping[str, Any]:
 class ExistingRuns:
     """Runs of a request that are in the store.
 
-    unknown: Number of runs that may be requested ones, which is known after programs are built.
+    unknown: Number of runs that may be requested ones; only building the programs would show it.
     """
 
     found: frozenset[tuple[RunKind, Replicate]] = frozenset()

@@ -120,7 +120,7 @@ class _Workflow:
         self.job_name = f"onionlab-{name}"
 
     def make(self, target: str, jobs: int | None) -> None:
-        """Make everything that a rule of the Snakefile requires and is missing."""
+        """Make the missing runs of a rule of the Snakefile."""
         # Unlike Python, Snakemake does not try other folders if TMPDIR is unusable.
         require_room(Path(os.environ.get("TMPDIR") or tempfile.gettempdir()), TEMPORARY_HINT)
         self.store.remove_damaged(self.runs)
