@@ -52,7 +52,8 @@ class Override:
         option: The torrc option.
         group: Hosts that would read it: authority, relay, client or all.
         harmless: Values of the option with which Tor still reads them; "<N": numbers below N. "!"
-            precedes a value that is not sufficient, because another setting is needed as well.
+            precedes a value that is not sufficient, because another setting then keeps Tor from
+            reading them.
     """
 
     names: str

@@ -163,7 +163,7 @@ class TornetSettings(Model):
     def classes(self) -> dict[str, dict[str, Any]]:
         """Return the facts about each class of clients for the analysis. Markov clients are load.
 
-        Downloads of perf clients have one of several sizes, each with a different timeout.
+        Downloads of perf clients have one of several sizes, each with its own timeout.
         """
         share = self.traffic.markov_clients
         found = {}

@@ -106,7 +106,7 @@ class Start(Model):
 
 
 class TrafficClass(Model):
-    """One class of clients. Each client fetches files in a loop."""
+    """One class of clients. Each client fetches one file after another."""
 
     count: Annotated[int, COUNT] = key(description="how many clients")
     request_bytes: Size | None = key(

@@ -102,7 +102,8 @@ def test_no_value_has_its_reason(data: dict[str, Any], metric: str, reason: str)
 def test_waits_and_services_are_means_over_cells() -> None:
     found = values(
         waits=Waits(np.array([0.1, 0.3]), np.array([0.0, 0.02]), np.array([np.nan, 0.5]), unsent=3),
-        # One cell was queued alone, with 5 circuits, and three cells together, with 9.
+        # At one instant one cell is moved while 5 circuits wait, at another one three cells while 9
+        # wait.
         served=ServiceInstants(np.array([1, 3]), np.array([5, 9])),
     )
     assert found["cell_queue_wait_mean_s"] == pytest.approx(0.2)

@@ -55,7 +55,7 @@ def test_a_resolution_widens_the_band() -> None:
     half = t_quantile(0.975, 1.0) * math.sqrt(25.0 + (36.0 + 9.0) / 12 / 2)
     assert found.mean.tolist() == [15.0]
     assert found.high[0] == pytest.approx(15.0 + half)
-    # The value at a quantile has the resolution of its simulation.
+    # Each quantile keeps the resolution of its value.
     three = np.array([[2.0, 7.0], [1.0, 5.0], [3.0, 9.0]])
     assert lower_quantiles(three, np.array([0.0, 0.5, 1.0]))[:, 1].tolist() == [5.0, 7.0, 9.0]
 

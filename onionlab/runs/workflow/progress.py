@@ -107,7 +107,7 @@ class ProgressView:
         return f"{pace:.2g}" if pace < 99.5 else f"{pace:.0f}", left
 
     def _left(self, finished: int, states: Sequence[RunState]) -> str:
-        """Return the remaining time if the remaining runs take as long as the finished ones."""
+        """Return the remaining time if the remaining runs take as long as the work so far."""
         if not finished or finished == self._total:
             return ""
         done = finished + sum(s.simulated_s / s.stop_s for s in states if not s.waiting)
