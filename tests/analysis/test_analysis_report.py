@@ -50,7 +50,7 @@ def report(store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def rows_of(path: Path) -> list[dict[str, str]]:
+def read_rows(path: Path) -> list[dict[str, str]]:
     with path.open(newline="") as file:
         return list(csv.DictReader(file))
 
@@ -91,7 +91,7 @@ def test_the_same_records_give_the_same_bytes(
 
 
 def test_summary_has_a_row_per_variant_class_and_metric(report: Path) -> None:
-    rows = rows_of(report / "summary.csv")
+    rows = read_rows(report / "summary.csv")
     assert tuple(rows[0]) == SUMMARY_COLUMNS
     keys = [(r["level"], r["class"], r["metric"], r["variant"]) for r in rows]
     assert len(set(keys)) == len(keys)
@@ -110,7 +110,7 @@ def test_summary_has_a_row_per_variant_class_and_metric(report: Path) -> None:
 
 
 def test_the_built_in_effect_is_found(report: Path) -> None:
-    rows = {(r["class"], r["metric"], r["variant"]): r for r in rows_of(report / "summary.csv")}
+    rows = {(r["class"], r["metric"], r["variant"]): r for r in read_rows(report / "summary.csv")}
     slow = rows["web", "ttfb_p50_s", "rr"]
     fast = rows["web", "ttfb_p50_s", "swrr"]
     assert float(slow["ratio"]) == pytest.approx(1.15, rel=0.05)
@@ -119,7 +119,7 @@ def test_the_built_in_effect_is_found(report: Path) -> None:
 
 
 def test_each_comparison_has_a_verdict_or_a_reason(report: Path) -> None:
-    rows = [row for row in rows_of(report / "summary.csv") if row["variant"] != "ewma"]
+    rows = [row for row in read_rows(report / "summary.csv") if row["variant"] != "ewma"]
     for row in rows:
         assert (row["grade"] == "") == (row["endpoint"] == "" or "too few" in row["grade_note"])
         if row["grade"] == "open":
@@ -138,8 +138,10 @@ def test_each_comparison_has_a_verdict_or_a_reason(report: Path) -> None:
 
 
 def test_censoring_has_naive_times_and_incidences(report: Path) -> None:
-    rows = rows_of(report / "censoring.csv")
-    summary = {(r["class"], r["metric"], r["variant"]): r for r in rows_of(report / "summary.csv")}
+    rows = read_rows(report / "censoring.csv")
+    summary = {
+        (r["class"], r["metric"], r["variant"]): r for r in read_rows(report / "summary.csv")
+    }
     assert {row["time"] for row in rows if row["class"] == "web"} == {"ttfb", "time_to_320kib"}
     for row in rows:
         name = f"{row['time']}_p90_s"
@@ -285,7 +287,7 @@ def test_repeats_are_replicates_in_the_scope_of_one_network() -> None:
 
 
 def test_figure_data_equals_the_drawing(report: Path) -> None:
-    rows = rows_of(report / "figures" / "ttfb-320kib-5mid.csv")
+    rows = read_rows(report / "figures" / "ttfb-320kib-5mid.csv")
     assert {row["variant"] for row in rows} == {"ewma", "rr", "swrr"}
     panels = {row["panel"] for row in rows}
     shown = {"ttfb_cumulative_incidence", "time_to_320kib_cumulative_incidence"}
@@ -301,7 +303,7 @@ def test_figure_data_equals_the_drawing(report: Path) -> None:
 
 
 def test_ratios_to_the_baseline_match_the_synthetic_ones(report: Path) -> None:
-    rows = rows_of(report / "figures" / "quantile-ratios-5mid.csv")
+    rows = read_rows(report / "figures" / "quantile-ratios-5mid.csv")
     assert {row["variant"] for row in rows} == {"rr", "swrr"}
     assert {row["panel"] for row in rows} == {
         "ttfb_quantile_ratio",
@@ -363,7 +365,7 @@ def test_unpaired_and_single_seeds_have_notes(store: Path, tmp_path: Path) -> No
     ]
     build(changed_study(store, tmp_path, runs=kept, figures=[]), store, tmp_path / "out")
     rows = {
-        (r["class"], r["metric"], r["variant"]): r for r in rows_of(tmp_path / "out/summary.csv")
+        (r["class"], r["metric"], r["variant"]): r for r in read_rows(tmp_path / "out/summary.csv")
     }
     base, one, none = (rows["web", "ttfb_p50_s", v] for v in ("ewma", "rr", "swrr"))
     assert (base["seeds"], base["low"] != "") == ("2", True)
@@ -385,7 +387,7 @@ def test_levels_are_kept_apart(store: Path, tmp_path: Path) -> None:
     path = tmp_path / "study.json"
     path.write_text(json.dumps({**both, "figures": both["figures"][3:4]}))
     html = build(path, store, tmp_path / "out").read_text()
-    rows = rows_of(tmp_path / "out" / "summary.csv")
+    rows = read_rows(tmp_path / "out" / "summary.csv")
     started = {
         r["level"]: float(r["estimate"])
         for r in rows
@@ -393,7 +395,7 @@ def test_levels_are_kept_apart(store: Path, tmp_path: Path) -> None:
     }
     assert started["10mid"] < 0.7 * started["5mid"]
     folder = tmp_path / "out" / "figures"
-    data = rows_of(folder / f"{both['figures'][3]['id']}.csv")
+    data = read_rows(folder / f"{both['figures'][3]['id']}.csv")
     assert data[0]["x_s"] == "640"
     assert html.count("<summary>5 middles at scale 0.1, class web</summary>") == 1
     assert html.count('<figure id="levels">') == 1
@@ -403,7 +405,7 @@ def test_levels_are_kept_apart(store: Path, tmp_path: Path) -> None:
 
 def test_without_a_baseline_there_are_no_differences(store: Path, tmp_path: Path) -> None:
     page = build(changed_study(store, tmp_path, baseline=None, figures=[]), store, tmp_path / "out")
-    assert all(not row["diff"] for row in rows_of(tmp_path / "out" / "summary.csv"))
+    assert all(not row["diff"] for row in read_rows(tmp_path / "out" / "summary.csv"))
     assert "Against" not in page.read_text()
 
 
@@ -438,7 +440,7 @@ def test_ignored_parts_of_logs_are_reported(store: Path, tmp_path: Path) -> None
     assert f"<code>5mid-rr-2</code>: {both}" in html
     notes = {
         (row["class"], row["metric"]): (row["value"], row["note"])
-        for row in rows_of(tmp_path / "out" / "runs.csv")
+        for row in read_rows(tmp_path / "out" / "runs.csv")
         if row["run_id"] == "5mid-rr-2"
     }
     for class_name, note in (("web", web), ("bulk", bulk), ("all", both)):

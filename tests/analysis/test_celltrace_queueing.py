@@ -34,7 +34,7 @@ class Cell:
     direction: int = INWARD
 
 
-def relay_of(name: str, cells: list[Cell], channels: Mapping[int, str]) -> Relay:
+def make_relay(name: str, cells: list[Cell], channels: Mapping[int, str]) -> Relay:
     """Return a relay with these cells, numbered in order. channels: number -> name of the peer."""
 
     def column(values: list[int]) -> np.ndarray:
@@ -60,7 +60,7 @@ def relay_of(name: str, cells: list[Cell], channels: Mapping[int, str]) -> Relay
     return Relay(name, name, ADDRESSES[name], trace, own)
 
 
-def network_of(*relays: Relay) -> dict[str, Relay]:
+def by_name(*relays: Relay) -> dict[str, Relay]:
     return {relay.name: relay for relay in relays}
 
 
@@ -77,46 +77,46 @@ def came(circ: int, inbuf: int, channel: int = 5, command: int = RELAY) -> Cell:
 
 
 def test_the_nth_cell_sent_on_a_hop_is_the_nth_cell_read() -> None:
-    a = relay_of("a", [sent(7, 10), sent(8, 10), sent(7, 12), sent(7, 14)], {1: "b"})
-    b = relay_of("b", [came(8, 20), came(7, 21), came(7, 22)], {5: "a"})
-    found = arrivals(network_of(a, b))
+    a = make_relay("a", [sent(7, 10), sent(8, 10), sent(7, 12), sent(7, 14)], {1: "b"})
+    b = make_relay("b", [came(8, 20), came(7, 21), came(7, 22)], {5: "a"})
+    found = arrivals(by_name(a, b))
     assert pairs(found["a"]) == {1: 21, 2: 20, 3: 22}
     assert found["a"].channel.tolist() == [1, 1, 1]
     assert pairs(found["b"]) == {}
 
 
 def test_other_commands_are_not_counted_and_relay_early_is() -> None:
-    a = relay_of(
+    a = make_relay(
         "a", [sent(7, 10, command=CREATED2), sent(7, 11, command=RELAY_EARLY), sent(7, 12)],
         {1: "b"},
     )  # fmt: skip
-    b = relay_of(
+    b = make_relay(
         "b", [came(7, 20, command=CREATED2), came(7, 21, command=RELAY_EARLY), came(7, 22)],
         {5: "a"},
     )  # fmt: skip
-    assert pairs(arrivals(network_of(a, b))["a"]) == {2: 21, 3: 22}
+    assert pairs(arrivals(by_name(a, b))["a"]) == {2: 21, 3: 22}
 
 
 def test_a_circuit_id_on_two_connections_of_the_same_relays_is_ambiguous() -> None:
     cells_a, cells_b = [sent(7, 10, 1), sent(8, 10, 2)], [came(7, 20, 6), came(8, 30, 5)]
-    a = relay_of("a", cells_a, {1: "b", 2: "b"})
-    b = relay_of("b", cells_b, {5: "a", 6: "a"})
-    assert pairs(arrivals(network_of(a, b))["a"]) == {1: 20, 2: 30}
-    a = relay_of("a", [sent(7, 10, 1), sent(7, 10, 2)], {1: "b", 2: "b"})
-    b = relay_of("b", [came(7, 20, 6), came(7, 30, 5)], {5: "a", 6: "a"})
-    assert pairs(arrivals(network_of(a, b))["a"]) == {}
+    a = make_relay("a", cells_a, {1: "b", 2: "b"})
+    b = make_relay("b", cells_b, {5: "a", 6: "a"})
+    assert pairs(arrivals(by_name(a, b))["a"]) == {1: 20, 2: 30}
+    a = make_relay("a", [sent(7, 10, 1), sent(7, 10, 2)], {1: "b", 2: "b"})
+    b = make_relay("b", [came(7, 20, 6), came(7, 30, 5)], {5: "a", 6: "a"})
+    assert pairs(arrivals(by_name(a, b))["a"]) == {}
 
 
 def test_a_circuit_whose_cells_come_before_they_left_is_not_followed() -> None:
-    a = relay_of("a", [sent(7, 10), sent(7, 25), sent(8, 10)], {1: "b"})
-    b = relay_of("b", [came(7, 20), came(7, 24), came(8, 30)], {5: "a"})
-    assert pairs(arrivals(network_of(a, b))["a"]) == {3: 30}
+    a = make_relay("a", [sent(7, 10), sent(7, 25), sent(8, 10)], {1: "b"})
+    b = make_relay("b", [came(7, 20), came(7, 24), came(8, 30)], {5: "a"})
+    assert pairs(arrivals(by_name(a, b))["a"]) == {3: 30}
 
 
 @pytest.mark.parametrize("damaged", ["a", "b"])
 def test_a_trace_that_lacks_records_is_not_counted_by(damaged: str) -> None:
-    both = network_of(
-        relay_of("a", [sent(7, 10)], {1: "b"}), relay_of("b", [came(7, 20)], {5: "a"})
+    both = by_name(
+        make_relay("a", [sent(7, 10)], {1: "b"}), make_relay("b", [came(7, 20)], {5: "a"})
     )
     assert pairs(arrivals(both)["a"]) == {1: 20}
     one = both[damaged]
@@ -163,7 +163,7 @@ def traffic(draw: st.DrawFn) -> list[Sent]:
     return rows
 
 
-def relays_of(rows: list[Sent]) -> tuple[dict[str, Relay], dict[tuple[str, int], Sent]]:
+def make_relays(rows: list[Sent]) -> tuple[dict[str, Relay], dict[tuple[str, int], Sent]]:
     """Return the relays of this traffic, and for each sent cell its relay and number."""
     seen: dict[str, list[tuple[int, int, Cell, Sent | None]]] = {name: [] for name in CHANNELS}
     for n, row in enumerate(rows):
@@ -175,7 +175,7 @@ def relays_of(rows: list[Sent]) -> tuple[dict[str, Relay], dict[tuple[str, int],
     relays, by_number = {}, {}
     for name, events in seen.items():
         events.sort(key=lambda event: event[:2])
-        relays[name] = relay_of(name, [cell for _, _, cell, _ in events], CHANNELS[name])
+        relays[name] = make_relay(name, [cell for _, _, cell, _ in events], CHANNELS[name])
         for number, (_, _, _, sent_row) in enumerate(events, 1):
             if sent_row is not None:
                 by_number[name, number] = sent_row
@@ -184,7 +184,7 @@ def relays_of(rows: list[Sent]) -> tuple[dict[str, Relay], dict[tuple[str, int],
 
 @given(traffic())
 def test_arrivals_match_a_naive_count(rows: list[Sent]) -> None:
-    relays, by_number = relays_of(rows)
+    relays, by_number = make_relays(rows)
     found = {
         (name, seq): read
         for name, own in arrivals(relays).items()
@@ -195,7 +195,7 @@ def test_arrivals_match_a_naive_count(rows: list[Sent]) -> None:
 
 @given(traffic(), st.integers(0, 40), st.integers(0, 40))
 def test_waits_match_a_naive_count(rows: list[Sent], begin: int, length: int) -> None:
-    relays, by_number = relays_of(rows)
+    relays, by_number = make_relays(rows)
     own = arrivals(relays)
     found = waits(
         [(relay.cells, own[name]) for name, relay in relays.items()],
@@ -229,7 +229,7 @@ def test_which_cells_count() -> None:
         Cell(None, NEVER, (1, 7), 10, 20, NEVER),
         Cell(None, NEVER, (1, 7), 10, NEVER, NEVER),
     ]
-    own = relay_of("a", cells, {}).cells
+    own = make_relay("a", cells, {}).cells
     found = waits([(own, None)], 10e-9, 100e-9)
     assert found.queue_s.tolist() == pytest.approx([10e-9])
     assert found.outbuf_s.tolist() == pytest.approx([20e-9])
@@ -248,7 +248,7 @@ def served_instants(
         Cell(None, NEVER, (channel, circ), queue, outbuf, outbuf, RELAY, direction)
         for channel, circ, queue, outbuf in rows
     ]
-    found = served([relay_of("a", cells, {}).cells], begin_s, end_s)
+    found = served([make_relay("a", cells, {}).cells], begin_s, end_s)
     return list(zip(found.cells.tolist(), found.waiting.tolist(), strict=True))
 
 

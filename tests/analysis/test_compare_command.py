@@ -90,17 +90,17 @@ def test_a_slower_variant_is_a_regression(onionlab: Any, checkout: Path, tmp_pat
     assert "about variant" in out
     assert "worse" in out
     *_, report = out.splitlines()
-    table = table_of(out)
+    table = find_table(out)
     # The answer is printed between the table and the report.
     assert "Regression." in out.splitlines()
     assert Path(report).read_text().startswith("<!DOCTYPE html>")
     assert Path(table).read_text().startswith("cell,class,metric")
     assert "ttfb_p50_s" in worse(table)
     _, out, _ = onionlab("swrr-test:rr", "swrr-test:ewma", "--out", str(tmp_path))
-    assert worse(table_of(out)) == set()
+    assert worse(find_table(out)) == set()
 
 
-def table_of(out: str) -> str:
+def find_table(out: str) -> str:
     """Return the path of the table that the output names."""
     (path,) = (line for line in out.splitlines() if line.endswith(".csv"))
     return path
@@ -203,10 +203,10 @@ def test_a_published_pack_is_compared_by_its_data(
     status, same, err = onionlab("swrr-test:ewma", f"{published_file}:a", *out)
     assert (status, "byte-identical" in same) == (0, True), err
     _, lines, _ = onionlab("swrr-test:ewma", "swrr-test:rr", *out)
-    whole = pd.read_csv(table_of(lines))
+    whole = pd.read_csv(find_table(lines))
     status, lines, err = onionlab(f"{published_file}:a:ewma", "swrr-test:rr", *out)
     assert status == 1, err
-    small = pd.read_csv(table_of(lines))
+    small = pd.read_csv(find_table(lines))
     lacking = small["metric"].isin(LEFT_OUT)
     assert small[~lacking].equals(whole[~lacking])
     assert small[lacking]["grade"].isna().all()

@@ -57,14 +57,14 @@ BULK = [("bulk1", 0.0, 250.0, "success"), ("bulk1", 250.0, 450.0, "open")]
 WEB = [("web1", 110.0, 115.0, "success"), ("web1", 200.0, 230.0, "success")]
 
 
-def run_of(bulk_got: Floats, *, web_got: Floats = WEB_GOT) -> Contention:
+def make_run(bulk_got: Floats, *, web_got: Floats = WEB_GOT) -> Contention:
     bulk, web = class_data(BULK, bulk_got, "bulk1"), class_data(WEB, web_got, "web1")
     return measure_contention({"bulk": bulk, "web": web, ALL: bulk}, level())
 
 
 @pytest.mark.parametrize("share", [1.0, 0.5, 0.0, -0.3])
 def test_full_links_make_one_class_lose_what_others_gain(share: float) -> None:
-    found = run_of(CAPACITY - share * WEB_GOT).crowding_out
+    found = make_run(CAPACITY - share * WEB_GOT).crowding_out
     assert found is not None
     assert found.by == "bulk"
     assert found.share == pytest.approx(share)

@@ -115,7 +115,7 @@ def beat(time_s: float, created: int) -> str:
     )
 
 
-def log_of(lines: list[str]) -> bytes:
+def make_log(lines: list[str]) -> bytes:
     return "".join(f"{line}\n" for line in lines).encode()
 
 
@@ -125,7 +125,7 @@ CAME += [(1.5, 1, 500), (7.25, 1, 900)]
 LINES = [beat(0.5, 2), *(status(*one) for one in sorted(CAME)), beat(8.0, 2)]
 
 
-def progress_of(tmp_path: Path, text: bytes) -> tuple[ParseReport, pd.DataFrame | None]:
+def extract_progress(tmp_path: Path, text: bytes) -> tuple[ParseReport, pd.DataFrame | None]:
     write_logs(tmp_path / "run", {"client1": ("web", text)})
     report = extract(tmp_path / "run", tmp_path / "out")
     table = tmp_path / "out" / "progress.parquet"
@@ -133,7 +133,7 @@ def progress_of(tmp_path: Path, text: bytes) -> tuple[ParseReport, pd.DataFrame 
 
 
 def test_progress_keeps_both_ends_of_gaps_and_a_tenth_of_a_second(tmp_path: Path) -> None:
-    report, table = progress_of(tmp_path, log_of(LINES))
+    report, table = extract_progress(tmp_path, make_log(LINES))
     assert report.status_lines == len(CAME)
     assert table is not None
     slow = table[table.stream_index == 1]

@@ -26,7 +26,7 @@ from analysis.formats.study import Study
 STUDY = Study.model_validate(study_content([1, 2, 3]))
 
 
-def figure_of(
+def make_figure(
     runs: Sequence[tuple[str, int, Sequence[Any]]], study: Study = STUDY, figure: int = 0
 ) -> FigureData:
     """Return a figure of runs, given as variant, seed, and the values of each panel."""
@@ -35,13 +35,13 @@ def figure_of(
     return data
 
 
-def data_of(
+def make_data(
     throughput: dict[str, list[float]], timeouts: dict[str, list[float]], baseline: str = "ewma"
 ) -> FigureData:
     """Return constant throughput (B/s) and the number of timeouts for each variant's seeds."""
     study = STUDY.model_copy(update={"baseline": baseline})
     size = LINES.panels[0].grid(STUDY.levels[0]).shape
-    return figure_of(
+    return make_figure(
         [
             (variant, seed, [np.full(size, value), np.full(size, count)])
             for variant, values in throughput.items()
@@ -54,7 +54,7 @@ def data_of(
 LINES: Any = FIGURES["throughput-timeouts"]
 
 
-def drawn(data: FigureData, page: Page = TEXT) -> Figure:
+def draw_figure(data: FigureData, page: Page = TEXT) -> Figure:
     settings: Any = RC
     with mpl.rc_context(settings):
         return data.kind.draw(data, page)
@@ -74,13 +74,13 @@ def test_bands_are_the_range_over_networks() -> None:
         ("ewma", 1, [np.array([1.0, 5.0, np.nan])]),
         ("ewma", 2, [np.array([3.0, 1.0, 2.0])]),
     ]
-    line = mean_lines(figure_of(runs), 0)["ewma"]
+    line = mean_lines(make_figure(runs), 0)["ewma"]
     assert line.mean[:2].tolist() == [2.0, 3.0]
     assert (line.low[:2].tolist(), line.high[:2].tolist()) == ([1.0, 1.0], [3.0, 5.0])
     assert np.isnan([line.mean[2], line.low[2], line.high[2]]).all()
     # A network's curve is the mean of its repeats.
     runs.append(("ewma", 2, [np.array([5.0, 3.0, 2.0])]))
-    repeated = mean_lines(figure_of(runs), 0)["ewma"]
+    repeated = mean_lines(make_figure(runs), 0)["ewma"]
     assert (repeated.mean[:2].tolist(), repeated.high[:2].tolist()) == ([2.5, 3.5], [4.0, 5.0])
     assert repeated.seeds == line.seeds == 2
 
@@ -89,27 +89,27 @@ def test_ratios_are_of_pairs_only() -> None:
     (number,) = (n for n, spec in enumerate(STUDY.figures) if spec.kind == "quantile-ratios")
     ones = np.array([1.0, 2.0])
     runs: list[Any] = [("ewma", 1, [ones]), ("ewma", 2, [5 * ones]), ("rr", 2, [10 * ones])]
-    (line,) = ratio_lines(figure_of(runs, figure=number), 0).values()
+    (line,) = ratio_lines(make_figure(runs, figure=number), 0).values()
     assert (line.mean.tolist(), line.seeds) == (pytest.approx([2.0, 2.0]), 1)
     runs[2] = ("rr", 3, [10 * ones])
-    assert ratio_lines(figure_of(runs, figure=number), 0) == {}
+    assert ratio_lines(make_figure(runs, figure=number), 0) == {}
 
 
 def test_differences_are_between_runs_of_the_same_seed() -> None:
-    data = data_of(ALIKE, NONE)
+    data = make_data(ALIKE, NONE)
     (line,) = difference_lines(data, 0).values()
     # Seeds differ widely but pairs do not, which a mean over seeds would not show.
     assert np.allclose([line.mean[0], line.low[0], line.high[0]], 1e4)
     rows = csv.DictReader(io.StringIO(csv_text(data.kind.table(data))))
     found = {r["mean"] for r in rows if r["panel"] == "throughput_bytes_per_s_difference"}
     assert found == {"10000"}
-    one_more = data_of({"ewma": [1e6, 2e6], "rr": SEEDS}, NONE)
+    one_more = make_data({"ewma": [1e6, 2e6], "rr": SEEDS}, NONE)
     assert difference_lines(one_more, 0)["rr"].seeds == 2
 
 
 @pytest.mark.parametrize(("page", "rows"), [(TEXT, 2), (COLUMN, 4)])
 def test_differences_are_below_each_panel(page: Page, rows: int) -> None:
-    figure = drawn(data_of(ALIKE, NONE), page)
+    figure = draw_figure(make_data(ALIKE, NONE), page)
     assert len(figure.axes) == 4
     assert figure.axes[0].get_subplotspec().get_gridspec().nrows == rows  # type: ignore[union-attr]
     above, below = figure.axes[0], figure.axes[1 if page.stacked else 2]
@@ -120,12 +120,12 @@ def test_differences_are_below_each_panel(page: Page, rows: int) -> None:
 
 
 def test_without_a_pair_there_are_no_differences() -> None:
-    assert len(drawn(data_of(ALIKE, NONE, baseline="swrr")).axes) == 2
-    assert len(drawn(data_of({"ewma": SEEDS}, {"ewma": [0.0] * 3})).axes) == 2
+    assert len(draw_figure(make_data(ALIKE, NONE, baseline="swrr")).axes) == 2
+    assert len(draw_figure(make_data({"ewma": SEEDS}, {"ewma": [0.0] * 3})).axes) == 2
 
 
 def test_a_panel_without_timeouts_has_a_text() -> None:
-    figure = drawn(data_of(ALIKE, NONE))
+    figure = draw_figure(make_data(ALIKE, NONE))
     by_title = {axes.get_title(): axes for axes in figure.axes}
     assert texts(by_title["Download timeouts"]) == ["no timeouts"]
     assert len(by_title["Download timeouts"].get_yticks()) == 0
@@ -134,18 +134,18 @@ def test_a_panel_without_timeouts_has_a_text() -> None:
         text for axes in figure.axes for text in axes.texts if axes.get_title()[:4] == "less"
     ]
     assert (below.get_text(), below.get_position()) == ("no timeouts", (0.5, 0.75))
-    some = drawn(data_of(ALIKE, {**NONE, "rr": [0.0, 0.0, 1.0]}))
+    some = draw_figure(make_data(ALIKE, {**NONE, "rr": [0.0, 0.0, 1.0]}))
     by_title = {axes.get_title(): axes for axes in some.axes}
     assert texts(by_title["Download timeouts"]) == []
 
 
 def test_a_wide_band_is_cut_with_a_note() -> None:
     one_far_off = {**NONE, "ewma": [0.0, 0.0, 300.0], "rr": [0.0, 1.0, 2.0]}
-    figure = drawn(data_of(ALIKE, one_far_off))
+    figure = draw_figure(make_data(ALIKE, one_far_off))
     axes = {axes.get_title(): axes for axes in figure.axes}["Download timeouts"]
     assert texts(axes) == ["bands cut"]
     assert axes.get_ylim()[1] == pytest.approx(200.0)
-    usual = drawn(data_of(ALIKE, {"ewma": [3.0, 4.0, 5.0], "rr": [3.0, 4.0, 5.0]}))
+    usual = draw_figure(make_data(ALIKE, {"ewma": [3.0, 4.0, 5.0], "rr": [3.0, 4.0, 5.0]}))
     assert texts({axes.get_title(): axes for axes in usual.axes}["Download timeouts"]) == []
 
 
@@ -156,12 +156,12 @@ def labelled(*labels: str) -> FigureData:
         variant["label"] = label
     study = Study.model_validate(content)
     ones = np.ones_like(LINES.panels[0].grid(study.levels[0]))
-    return figure_of([(variant.name, 1, [ones, ones]) for variant in study.variants], study)
+    return make_figure([(variant.name, 1, [ones, ones]) for variant in study.variants], study)
 
 
 @pytest.mark.parametrize(("page", "columns"), [(TEXT, 3), (COLUMN, 2)])
 def test_a_legend_is_never_wider_than_its_page(page: Page, columns: int) -> None:
-    figure = drawn(labelled(*["SWRR proportional"] * 3), page)
+    figure = draw_figure(labelled(*["SWRR proportional"] * 3), page)
     (legend,) = figure.legends
     assert legend.get_window_extent().width <= figure.bbox.width
     assert legend._ncols == columns  # type: ignore[attr-defined]
@@ -172,7 +172,7 @@ def test_a_legend_is_never_wider_than_its_page(page: Page, columns: int) -> None
 
 @pytest.mark.parametrize("label", ["$x^$", "$5 or $6", "_EWMA", "<b> | \\$"])
 def test_a_label_is_shown_letter_for_letter(label: str) -> None:
-    figure = drawn(labelled(label))
+    figure = draw_figure(labelled(label))
     (legend,) = figure.legends
     first, *others = legend.get_texts()
     assert len(others) == 2

@@ -104,7 +104,7 @@ def opened(request: pytest.FixtureRequest, browser: Browser, pages: dict[str, Pa
         tab.close()
 
 
-def bottom_of(locator: Locator) -> float:
+def find_bottom(locator: Locator) -> float:
     box = locator.bounding_box()
     assert box is not None
     return box["y"] + box["height"]
@@ -115,7 +115,7 @@ def test_the_answer_is_on_the_first_screen(opened: Any, kind: str) -> None:
     page = opened(kind).page
     sentences = page.locator(".answer")
     assert sentences.count() > 0
-    assert bottom_of(sentences.last) <= DESK["height"]
+    assert find_bottom(sentences.last) <= DESK["height"]
     # The beginning of the plot is visible, too.
     box = page.locator("figure").first.bounding_box()
     assert box is not None

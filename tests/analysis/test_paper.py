@@ -129,11 +129,11 @@ def read(made: PaperResult, name: str) -> Any:
     return json.loads((made.html.parent / name).read_text())
 
 
-def claims_of(made: PaperResult) -> dict[str, dict[str, str]]:
-    return rows_of(made.html.parent / "claims.csv")
+def read_claims(made: PaperResult) -> dict[str, dict[str, str]]:
+    return read_rows(made.html.parent / "claims.csv")
 
 
-def rows_of(path: Path) -> dict[str, dict[str, str]]:
+def read_rows(path: Path) -> dict[str, dict[str, str]]:
     with path.open(newline="", encoding="utf-8") as lines:
         return {row["claim"]: row for row in csv.DictReader(lines)}
 
@@ -249,7 +249,7 @@ def test_each_figure_shows_the_runs_of_its_own_experiment(store: Path, tmp_path:
 
 
 def test_answers_are_in_both_tables_and_on_the_page(made: PaperResult) -> None:
-    rows = claims_of(made)
+    rows = read_claims(made)
     assert tuple(next(iter(rows.values()))) == CLAIM_COLUMNS
     assert {name: row["answer"] for name, row in rows.items()} == {
         "fastest": "supported",
@@ -296,7 +296,7 @@ def test_missing_runs_are_named_and_the_rest_is_answered(
     (partial_store / "20midrr2").unlink()
     made = build(PAPER, partial_store, tmp_path / "out")
     assert len(made.missing) == 4
-    rows = claims_of(made)
+    rows = read_claims(made)
     assert rows["fastest"]["answer"] == "open"
     assert rows["fastest"]["note"] == "no runs of EWMA at 5 middles at scale 0.1"
     assert rows["slowest"]["answer"] == "opposite"
@@ -324,7 +324,9 @@ def test_a_figure_without_runs_has_a_note(partial_store: Path, tmp_path: Path) -
         path.unlink()
     made = build(PAPER, partial_store, tmp_path / "out")
     assert "No runs." in next(f.caption for f in made.figures if f.name == "figure-8")
-    assert claims_of(made)["slower"]["note"] == "no runs of Round robin at 20 middles at scale 0.1"
+    assert (
+        read_claims(made)["slower"]["note"] == "no runs of Round robin at 20 middles at scale 0.1"
+    )
     for path in partial_store.iterdir():
         path.unlink()
     with pytest.raises(AnalysisError, match="none of the 21 runs is in the store"):
@@ -339,7 +341,7 @@ def test_one_network_is_not_judged(store: Path, tmp_path: Path) -> None:
     answers = {answered.claim.id: answered.answer for answered in made.answers}
     assert answers.pop("timeouts") is Answer.UNTESTABLE
     assert set(answers.values()) == {Answer.OPEN}
-    row = claims_of(made)["fastest"]
+    row = read_claims(made)["fastest"]
     assert (row["note"], row["low"]) == ("one pair: no spread to judge by", "")
     assert float(row["effect"]) < 1
     assert "One network per variant." in made.figures[0].caption
@@ -383,7 +385,7 @@ def test_claims_without_numbered_figures_are_answered(store: Path, tmp_path: Pat
     """The paper on cell times does not number its graphs."""
     made = build(WITHOUT_FIGURES, store, tmp_path)
     assert made.figures == ()
-    assert claims_of(made)["fastest"]["answer"] == "supported"
+    assert read_claims(made)["fastest"]["answer"] == "supported"
     html = made.html.read_text()
     assert "The figures of swrr-20mid, swrr-5mid, weights-5mid are in their own reports." in html
     assert "Of 5 claims: 3 supported, 1 opposite and 1 cannot be tested here." in html
@@ -395,7 +397,7 @@ def test_answers_of_other_runs(store: Path, tmp_path: Path) -> None:
     other_study = answer_other_study(one_seed, store, "one-seed.tar.xz")
     made = build(WITHOUT_FIGURES, store, tmp_path, other_study=other_study)
     table = tmp_path / "claims-beside.csv"
-    rows = rows_of(table)
+    rows = read_rows(table)
     assert list(rows) == [claim.id for claim in CLAIMS], "in the order of the paper"
     fastest = rows["fastest"]
     assert (fastest["answer"], fastest["seeds"]) == ("supported", "3")

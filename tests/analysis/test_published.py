@@ -60,7 +60,7 @@ LOAD_LEFT_OUT = {"open_streams_at_begin", "open_streams_at_end"}
 """The same for classes that only add load."""
 
 
-def level_of(begin_s: float, end_s: float, stop_s: float, load: Sequence[str] = ()) -> Level:
+def make_level(begin_s: float, end_s: float, stop_s: float, load: Sequence[str] = ()) -> Level:
     """Return a level. load: classes that only add load."""
     return Level(
         name="only",
@@ -366,7 +366,7 @@ def test_any_records_give_the_same_values(
     streams = data.draw(stream_rows(seconds))
     begin_s, end_s = sorted(data.draw(st.lists(halves, min_size=2, max_size=2, unique=True)))
     load = data.draw(st.sampled_from([(), ("web",), ("bulk",), ("web", "bulk")]))
-    level, other = level_of(begin_s, end_s, end_s + 20, load), level_of(0.0, 50.0, 60.0, load)
+    level, other = make_level(begin_s, end_s, end_s + 20, load), make_level(0.0, 50.0, 60.0, load)
     write_rows(records / files.STREAMS_TABLE, STREAMS, streams)
     write_rows(records / files.GOODPUT_TABLE, GOODPUT, data.draw(beat_rows()))
     if data.draw(st.booleans()):
@@ -378,7 +378,7 @@ def test_any_records_give_the_same_values(
     require_same(records, small, other)
 
 
-def table_of(rows: Rows) -> pa.Table:
+def make_table(rows: Rows) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=arrow_schema(STREAMS))
 
 
@@ -394,7 +394,7 @@ anything = st.floats(0, 1e12) | st.just(-0.0)
 @settings(max_examples=50, deadline=None)
 @given(rows=stream_rows(quarters) | stream_rows(seconds | anything))
 def test_streams_are_restored_to_the_bit_or_not_encoded(rows: Rows) -> None:
-    table = table_of(rows)
+    table = make_table(rows)
     short = encode(table)
     if short is None:
         times = [row[name] for row in rows for name in row if name.endswith("_s")]
@@ -441,7 +441,7 @@ def side_by_side(folder: Path) -> Mapping[str, Rows]:
 
 def test_downloads_are_published_by_the_second_with_their_gaps(tmp_path: Path) -> None:
     side_by_side(tmp_path)
-    level = level_of(0, 20, 60)
+    level = make_level(0, 20, 60)
     publish(tmp_path, [level], tmp_path / "out")
     values = require_same(tmp_path, tmp_path / "out", level)
     assert values["web", "stream_gap_max_s"].value == 15.75
@@ -455,18 +455,18 @@ def test_downloads_of_another_span_have_no_value(tmp_path: Path) -> None:
     streams = pq.read_table(tmp_path / files.STREAMS_TABLE).to_pylist()
     third = {**streams[-1], "stream_index": 2, "start_s": 25.0, "end_s": 45.0}
     write_rows(tmp_path / files.STREAMS_TABLE, STREAMS, [*streams, third])
-    publish(tmp_path, [level_of(0, 20, 60)], tmp_path / "out")
+    publish(tmp_path, [make_level(0, 20, 60)], tmp_path / "out")
     with pytest.raises(AnalysisError, match="was published for a different measured span"):
-        load_run(tmp_path / "out", level_of(0, 30, 60))
+        load_run(tmp_path / "out", make_level(0, 30, 60))
 
 
 # ----- copied tables
 
 
 def test_transfers_between_peers_are_copied(tmp_path: Path) -> None:
-    directory = write_peers(tmp_path / "run", log_of(SEED), log_of(DOWNLOADER))
+    directory = write_peers(tmp_path / "run", make_log(SEED), make_log(DOWNLOADER))
     extract(directory, directory / files.RECORDS)
-    level = level_of(0, 10, 20).model_copy(update={"classes": {"transfer": ClassLoad()}})
+    level = make_level(0, 10, 20).model_copy(update={"classes": {"transfer": ClassLoad()}})
     records = tmp_path / "0" / files.RECORDS
     publish(directory / files.RECORDS, [level], records)
     (tmp_path / "0" / files.MANIFEST).write_text("{}")
@@ -478,7 +478,7 @@ def test_transfers_between_peers_are_copied(tmp_path: Path) -> None:
         require_published(tmp_path / "0")
 
 
-def log_of(lines: list[str]) -> bytes:
+def make_log(lines: list[str]) -> bytes:
     return "".join(f"{line}\n" for line in lines).encode()
 
 
@@ -491,7 +491,7 @@ def test_cell_traces_are_copied(tmp_path: Path) -> None:
     write_traces(directory, model, ("web1client", "web2client"))
     extract(directory, directory / files.RECORDS)
     records = tmp_path / "0" / files.RECORDS
-    level = level_of(0, 1080, 1080)
+    level = make_level(0, 1080, 1080)
     publish(directory / files.RECORDS, [level], records)
     (tmp_path / "0" / files.MANIFEST).write_text("{}")
     require_published(tmp_path / "0")

@@ -28,7 +28,7 @@ def claim(
     )
 
 
-def statistics_of(metric: str, values: Mapping[tuple[str, str], Sequence[float]]) -> Statistics:
+def make_statistics(metric: str, values: Mapping[tuple[str, str], Sequence[float]]) -> Statistics:
     statistics: Statistics = {}
     for (level, variant), of_seeds in values.items():
         of_class = statistics.setdefault((level, "all"), {})
@@ -52,7 +52,7 @@ AT_ZERO = [0.0, 0.0, 0.0, 0.0, 0.0]
 @pytest.mark.parametrize("bound", [0.0, 1.0])
 def test_a_rate_at_a_bound_in_every_run_tests_nothing(bound: float) -> None:
     one = [bound] * 5
-    of = statistics_of("timeout_rate", {("few", "a"): one, ("few", "b"): one})
+    of = make_statistics("timeout_rate", {("few", "a"): one, ("few", "b"): one})
     found = answer(claim("lowest", "timeout_rate"), of, {})
     assert found.answer is Answer.UNTESTABLE
     assert found.deciding.untestable is not None
@@ -61,7 +61,7 @@ def test_a_rate_at_a_bound_in_every_run_tests_nothing(bound: float) -> None:
 
 
 def test_a_value_of_a_rate_is_answered_by_runs_at_its_bound() -> None:
-    of = statistics_of("timeout_rate", {("few", "a"): AT_ZERO, ("few", "b"): AT_ZERO})
+    of = make_statistics("timeout_rate", {("few", "a"): AT_ZERO, ("few", "b"): AT_ZERO})
     assert answer(claim("below", "timeout_rate"), of, {}).answer is Answer.SUPPORTED
 
 
@@ -84,7 +84,9 @@ SAME = fates("few", a=[TIMED_OUT, *[NONE] * 4], b=[TIMED_OUT, *[NONE] * 4])
 
 
 def rates(*levels: str) -> Statistics:
-    return statistics_of("timeout_rate", {(level, v): RATES[v] for level in levels for v in RATES})
+    return make_statistics(
+        "timeout_rate", {(level, v): RATES[v] for level in levels for v in RATES}
+    )
 
 
 @pytest.mark.parametrize("direction", ["lowest", "highest", "alike"])
@@ -144,7 +146,7 @@ def test_a_gap_that_cannot_be_tests_nothing(direction: str, contention: Runs, le
 
 
 def test_a_gap_may_open_from_a_level_where_the_same_streams_fail() -> None:
-    of = statistics_of(
+    of = make_statistics(
         "timeout_rate",
         {
             ("many", "a"): RATES["a"], ("many", "b"): RATES["a"],
@@ -176,7 +178,7 @@ def lost(level: str, bottleneck: Bottleneck | None = None, **of_variants: Sequen
 
 def carried(*levels: str, **other: Sequence[float]) -> Statistics:
     values = {**CARRIED, **other}
-    return statistics_of(
+    return make_statistics(
         "goodput_bytes_per_s", {(level, v): values[v] for level in levels for v in values}
     )
 
@@ -255,7 +257,7 @@ def test_the_share_of_one_class_can_differ_in_a_saturated_network() -> None:
 
 def test_failed_parts_refute_and_untestable_parts_prevent_support() -> None:
     def three(c: Sequence[float]) -> Statistics:
-        return statistics_of(
+        return make_statistics(
             THROUGHPUT, {("few", "a"): CARRIED["a"], ("few", "b"): CARRIED["b"], ("few", "c"): c}
         )
 

@@ -133,7 +133,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def study_of(store: Path) -> Study:
+def read_study(store: Path) -> Study:
     variants = [one for one in copy.deepcopy(VARIANTS) if one["name"] in ("ewma", "swrr")]
     figures = [
         {"id": kind, "kind": kind, "level": "tornet", "title": kind} for kind in TORNET_FIGURES
@@ -173,7 +173,7 @@ def study_of(store: Path) -> Study:
     )
 
 
-def drawn(study: Study, store: Path, kind: str, out: Path, page: Page = TEXT) -> WrittenFigure:
+def draw_kind(study: Study, store: Path, kind: str, out: Path, page: Page = TEXT) -> WrittenFigure:
     spec = FigureSpec(id=kind, kind=kind, level="tornet", title=kind)
     data = open_figure(spec, study)
     for run in study.runs:
@@ -188,12 +188,12 @@ def drawn(study: Study, store: Path, kind: str, out: Path, page: Page = TEXT) ->
 def test_a_figure_is_drawn_and_the_same_data_give_the_same_bytes(
     store: Path, tmp_path: Path, kind: str
 ) -> None:
-    study = study_of(store)
-    first = drawn(study, store, kind, tmp_path / "a")
-    again = drawn(study, store, kind, tmp_path / "b")
+    study = read_study(store)
+    first = draw_kind(study, store, kind, tmp_path / "a")
+    again = draw_kind(study, store, kind, tmp_path / "b")
     for name in ("pdf", "png", "csv"):
         assert first.path(name).read_bytes() == again.path(name).read_bytes()
-    drawn(study, store, kind, tmp_path / "c", COLUMN)
+    draw_kind(study, store, kind, tmp_path / "c", COLUMN)
     rows = list(csv.DictReader(first.path("csv").open()))
     assert {row["variant"] for row in rows} == {"ewma", "swrr", "public Tor"}
     assert {row["simulations"] for row in rows} == {"3", ""}
@@ -206,7 +206,7 @@ def test_a_figure_is_drawn_and_the_same_data_give_the_same_bytes(
     assert "tor_metrics_2026-01-01--2026-01-31.json" in first.caption
 
 
-def rows_of(paths: WrittenFigure, quantity: str, variant: str) -> list[dict[str, str]]:
+def read_rows(paths: WrittenFigure, quantity: str, variant: str) -> list[dict[str, str]]:
     """Return the lines of one curve of perf clients to exits."""
     with paths.path("csv").open(encoding="utf-8") as lines:
         return [
@@ -221,9 +221,9 @@ def test_error_rates_are_drawn_with_their_resolution(store: Path, tmp_path: Path
 
     The resolution is the share of one download.
     """
-    study = study_of(store)
-    paths = drawn(study, store, "perf-goodput", tmp_path / "a")
-    rows = rows_of(paths, "error_rate", "ewma")
+    study = read_study(store)
+    paths = draw_kind(study, store, "perf-goodput", tmp_path / "a")
+    rows = read_rows(paths, "error_rate", "ewma")
     runs = [load_run(store / f"ewma-{seed}" / files.RECORDS, study.levels[0]) for seed in SEEDS]
     clients = []
     for run in runs:
@@ -244,7 +244,7 @@ def test_error_rates_are_drawn_with_their_resolution(store: Path, tmp_path: Path
 
 def test_a_report_shows_metrics_and_figures(store: Path, tmp_path: Path) -> None:
     path = tmp_path / "study.json"
-    write_study(path, study_of(store))
+    write_study(path, read_study(store))
     build(path, store, tmp_path / "out")
     page = (tmp_path / "out" / files.REPORT).read_text()
     assert "Time to last byte of 50 KiB, median" in page

@@ -31,7 +31,7 @@ RESULTS = results()
 BLOCKS = [(page, name) for page, blocks in RESULTS.PAGES.items() for name in blocks]
 
 
-def text_of(page: str) -> str:
+def plain_text(page: str) -> str:
     return (REPOSITORY / page).read_text(encoding="utf-8")
 
 
@@ -39,12 +39,12 @@ def text_of(page: str) -> str:
 @pytest.mark.parametrize(("page", "name"), BLOCKS)
 def test_a_block_has_the_published_results(page: str, name: str, tmp_path: Path) -> None:
     block = RESULTS.PAGES[page][name](tmp_path)
-    current = RESULTS.replace_block(text_of(page), name, block)
-    assert current == text_of(page), "run `.venv/bin/python docs/results.py`"
+    current = RESULTS.replace_block(plain_text(page), name, block)
+    assert current == plain_text(page), "run `.venv/bin/python docs/results.py`"
 
 
 def test_the_first_sentences_count_the_answers() -> None:
-    page = " ".join(text_of("docs/explanation/swrr-answers.md").split())
+    page = " ".join(plain_text("docs/explanation/swrr-answers.md").split())
     said = re.search(
         r"At full size (\w+) claims are supported, (\w+) claim a difference where there is no "
         r"relevant one, (\w+) cannot be tested and (\w+) are open\.",

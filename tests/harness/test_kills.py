@@ -51,7 +51,7 @@ PERMANENT = {".locks", ".partial", ".failed", ".in-use", ".lock"}
 """Hidden files and folders that are always there."""
 
 
-def kind_of(process: psutil.Process, store: Store) -> str:
+def process_kind(process: psutil.Process, store: Store) -> str:
     """Return the kind of a process below the command."""
     words = process.cmdline()
     if "run-one" in words:
@@ -69,7 +69,7 @@ def processes_by_kind(
     found = {"command": [root]}
     for process in root.children(recursive=True):
         with contextlib.suppress(psutil.Error):
-            found.setdefault(kind_of(process, store), []).append(process)
+            found.setdefault(process_kind(process, store), []).append(process)
     return found
 
 

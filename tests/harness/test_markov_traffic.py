@@ -53,7 +53,7 @@ def composed(experiment: Experiment, engine: ShadowEngine, seed: int = 1) -> Run
     )
 
 
-def nodes_of(graph: bytes) -> dict[str, dict[str, str]]:
+def read_nodes(graph: bytes) -> dict[str, dict[str, str]]:
     """Return vertex -> its attributes."""
     root = ElementTree.fromstring(graph)
     names = {key.get("id"): key.get("attr.name", "") for key in root.findall("{*}key")}
@@ -73,7 +73,7 @@ def test_a_client_has_a_graph_of_its_own_and_its_class_the_models(
         assert run.files[f"conf/tgen.users.{kind}-model.graphml"] == text.encode()
     assert "conf/tgen.users.graphml" not in run.files
     graphs = [run.files[f"{HOSTS}/usersclient{number}/tgen.graphml"] for number in (1, 2)]
-    nodes = [nodes_of(graph) for graph in graphs]
+    nodes = [read_nodes(graph) for graph in graphs]
     assert nodes[0]["start"]["peers"] == "server1:80,server2:80"
     assert nodes[0]["start"]["timeout"] == "60 seconds"
     assert nodes[0]["start"]["stallout"] == "30 seconds"
@@ -96,7 +96,7 @@ def test_a_class_can_ask_onion_services(tmp_path: Path, shadow_engine: ShadowEng
     path.write_text(yaml.safe_dump({"extends": extended, "traffic": {"users": users}}))
     run = composed(load(str(path), root=REPOSITORY), shadow_engine)
     address = make_onion_service_keys(1, "onionservice1").address
-    nodes = nodes_of(run.files[f"{HOSTS}/usersclient1/tgen.graphml"])
+    nodes = read_nodes(run.files[f"{HOSTS}/usersclient1/tgen.graphml"])
     assert nodes["start"]["peers"] == f"{address}:80"
     # Streams of Markov clients have to use rendezvous circuits as well.
     assert isinstance(run.expectations["usersclient1"].circuit, Rendezvous)

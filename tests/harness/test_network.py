@@ -70,7 +70,7 @@ def mean_carried(role: str, limited_by: str) -> float:
     )
 
 
-def capacities_of(network: Network, role: str) -> list[int]:
+def list_capacities(network: Network, role: str) -> list[int]:
     return [network.place_of(host).up_bit_per_s for host in network.by_role(role)]
 
 
@@ -121,7 +121,7 @@ def test_hosts_have_names_roles_and_addresses_of_their_own() -> None:
 def test_capacities_keep_the_shape_of_their_distribution() -> None:
     capacities = [one.link_bit_per_s for one in load_relays(REPOSITORY, "middle")]
     request = request_for({"exitguard": 1, "guard": 1, "exit": 1, "middle": 66})
-    drawn = capacities_of(sample_network(request, 5), "middle")
+    drawn = list_capacities(sample_network(request, 5), "middle")
     # There is one relay from each of 66 slices, so each is close to the source relay of its rank.
     for ours, source in zip(drawn[20:60], capacities[20:60], strict=True):
         assert 0.5 < ours / source < 2
@@ -132,14 +132,14 @@ def test_representative_networks_have_the_same_capacities(limited_by: str) -> No
     request = request_for(limited_by=limited_by, representative=True)
     one, other = sample_network(request, 1), sample_network(request, 2)
     for role in RELAY_ROLES:
-        assert capacities_of(one, role) == capacities_of(other, role)
+        assert list_capacities(one, role) == list_capacities(other, role)
         limits = [[host.own_limit for host in network.by_role(role)] for network in (one, other)]
         assert limits[0] == limits[1]
     assert one.latency_us != other.latency_us
     assert [host.place for host in one.hosts] != [host.place for host in other.hosts]
     drawn = [sample_network(request_for(limited_by=limited_by), seed) for seed in (1, 2)]
-    assert capacities_of(drawn[0], "middle") != capacities_of(drawn[1], "middle")
-    totals = {sum(capacities_of(network, "guard")) for network in (one, other, *drawn)}
+    assert list_capacities(drawn[0], "middle") != list_capacities(drawn[1], "middle")
+    totals = {sum(list_capacities(network, "guard")) for network in (one, other, *drawn)}
     if limited_by == "link":
         assert max(totals) - min(totals) < 10_000
 

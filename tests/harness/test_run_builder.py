@@ -29,24 +29,24 @@ from .conftest import REPOSITORY
 
 
 @pytest.fixture
-def builder_of(monkeypatch: pytest.MonkeyPatch) -> Any:
+def make_builder(monkeypatch: pytest.MonkeyPatch) -> Any:
     def opened(*variants: str, name: str = "quick") -> RunBuilder:
         return run_builder(REPOSITORY, Request(name, variants=variants))
 
     return opened
 
 
-def test_requested_variants_have_the_experiments_order(builder_of: Any) -> None:
+def test_requested_variants_have_the_experiments_order(make_builder: Any) -> None:
     own = list(load("quick", root=REPOSITORY).variants)
-    assert builder_of().selected == own
-    builder = builder_of("ewma", "rr", "rr")
+    assert make_builder().selected == own
+    builder = make_builder("ewma", "rr", "rr")
     assert builder.selected == [one for one in own if one in ("ewma", "rr")]
     assert builder.added_variants == []
-    assert builder_of("rr").needed == ["ewma", "rr"]
+    assert make_builder("rr").needed == ["ewma", "rr"]
 
 
-def test_any_variant_can_be_added_to_an_experiment(builder_of: Any, tmp_path: Path) -> None:
-    builder = builder_of("swrr-logarithmic", "stream-list", "ewma")
+def test_any_variant_can_be_added_to_an_experiment(make_builder: Any, tmp_path: Path) -> None:
+    builder = make_builder("swrr-logarithmic", "stream-list", "ewma")
     assert builder.selected == ["ewma", "swrr-logarithmic", "stream-list"]
     assert builder.added_variants == ["swrr-logarithmic", "stream-list"]
 
@@ -169,16 +169,18 @@ def test_an_experiment_without_tor_has_no_options_to_check(monkeypatch: pytest.M
     assert open_run_builder(REPOSITORY, Request("slowstart")).known_options is None
 
 
-def test_a_variant_that_an_experiment_excludes_is_refused(builder_of: Any, tmp_path: Path) -> None:
+def test_a_variant_that_an_experiment_excludes_is_refused(
+    make_builder: Any, tmp_path: Path
+) -> None:
     path = tmp_path / "own.yaml"
     path.write_text(
         f"extends: {REPOSITORY}/experiments/quick.yaml\n"
         "tor: {variants: [stream-list], baseline: stream-list, "
         "consensus_params: {CircuitPriorityHalflifeMsec: 9}}\n"
     )
-    builder_of(name=str(path))
+    make_builder(name=str(path))
     with pytest.raises(UserError, match="variant ewma sets CircuitPriorityHalflife 30"):
-        builder_of("ewma", name=str(path))
+        make_builder("ewma", name=str(path))
 
 
 def test_a_variant_can_be_added_to_an_experiment_with_peers(tmp_path: Path) -> None:
@@ -191,16 +193,16 @@ def test_a_variant_can_be_added_to_an_experiment_with_peers(tmp_path: Path) -> N
     assert run_builder(REPOSITORY, request).selected == ["slow-start"]
 
 
-def test_a_variant_that_is_nowhere_is_named(builder_of: Any) -> None:
+def test_a_variant_that_is_nowhere_is_named(make_builder: Any) -> None:
     with pytest.raises(UserError) as refused:
-        builder_of("ewma", "swr-linear")
+        make_builder("ewma", "swr-linear")
     assert refused.value.message == ('unknown variant "swr-linear"; did you mean "swrr-linear"?')
     assert "Variants of quick: " in str(refused.value.hint)
     assert "stream-lrs" in str(refused.value.hint)
 
 
-def test_the_total_capacity_of_relays_comes_from_the_drawn_network(builder_of: Any) -> None:
-    builder = builder_of(name="configs/costs/links.yaml")
+def test_the_total_capacity_of_relays_comes_from_the_drawn_network(make_builder: Any) -> None:
+    builder = make_builder(name="configs/costs/links.yaml")
     level = "5mid"
     carried = builder.capacities_bytes_per_s(level)
     # Five middles of 928.939 KiB/s, doubled (docs/explanation/calibration.md).

@@ -369,7 +369,7 @@ def refuse_in(folder: Path) -> Callable[[int, int, int], None]:
     return fallocate
 
 
-def lines_of(*states: RunState) -> list[str]:
+def render_lines(*states: RunState) -> list[str]:
     """Return the lines of a view that shows one run at several times."""
     out = io.StringIO()
     with ProgressView(2, Console(file=out, force_terminal=False)) as view:
@@ -382,7 +382,7 @@ def test_the_pace_of_a_run_is_measured_recently() -> None:
     """A bootstrap of 300 s in 30 s does not predict the 0.2 s/s under load."""
     seen = [(30, 300), (60, 306), (100, 314), (150, 324), (400, 324), (20, 200)]
     states = [replace(state(simulated_s), wall_s=wall_s) for wall_s, simulated_s in seen]
-    paces = [line.split(" at ")[1].removesuffix(", 300 MiB") for line in lines_of(*states)]
+    paces = [line.split(" at ")[1].removesuffix(", 300 MiB") for line in render_lines(*states)]
     assert paces == [
         "10 s/s, 0:30 left",
         "0.2 s/s, 24:30 left",
@@ -393,4 +393,4 @@ def test_the_pace_of_a_run_is_measured_recently() -> None:
         # The run was started again.
         "10 s/s, 0:40 left",
     ]
-    assert " at 120 s/s, 0:02 left" in lines_of(replace(state(360), wall_s=3.0))[0]
+    assert " at 120 s/s, 0:02 left" in render_lines(replace(state(360), wall_s=3.0))[0]

@@ -24,7 +24,7 @@ from .conftest import ADD_FILE, CHANGE_GREETING, write_checkout
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 
-def greeting_of(built: BuiltTor) -> str:
+def read_greeting(built: BuiltTor) -> str:
     return subprocess.run([built.path], capture_output=True, text=True, check=True).stdout.strip()
 
 
@@ -42,7 +42,7 @@ def test_a_build_is_in_the_documented_place(checkout: Path, tiny_tarball: Path) 
     assert stock.path == checkout / "build/tor/stock/bin/tor-stock"
     assert morning.path == checkout / "build/tor/greeting/bin/tor-greeting"
     assert (stock.series, morning.series) == (None, "greeting")
-    assert (greeting_of(stock), greeting_of(morning)) == ("hello", "good morning")
+    assert (read_greeting(stock), read_greeting(morning)) == ("hello", "good morning")
     assert stock.version == morning.version == "0.4.9.99"
     for built in builds.values():
         assert built.sha256 == file_sha256(built.path)
@@ -91,7 +91,7 @@ def test_a_checkout_may_lie_at_a_path_that_makefiles_cannot_take(
     source = str(tiny_tarball)
     built = ensure_series(elsewhere, [None, "greeting"], tor_source=source)
     here = ensure_series(built_checkout, ["greeting"], tor_source=source)
-    assert greeting_of(built["greeting"]) == "good morning"
+    assert read_greeting(built["greeting"]) == "good morning"
     assert built["greeting"].sha256 == here["greeting"].sha256
     assert not leftovers(elsewhere)
     monkeypatch.setattr("tempfile.gettempdir", lambda: str(elsewhere))
@@ -110,8 +110,8 @@ def test_a_changed_patch_makes_a_new_build_and_keeps_the_old(
     patch = checkout / "tor-patches/greeting/0001-greeting.patch"
     patch.write_text(CHANGE_GREETING.replace("good morning", "good evening"))
     builds = ensure_series(checkout, [None, "greeting"], tor_source=source)
-    assert greeting_of(builds["greeting"]) == "good evening"
-    assert greeting_of(builds[None]) == "hello"
+    assert read_greeting(builds["greeting"]) == "good evening"
+    assert read_greeting(builds[None]) == "hello"
     # A running experiment keeps the executable with which it started.
     assert old != (checkout / "build/tor/greeting").resolve()
     assert (old / "bin/tor-greeting").is_file()
@@ -126,14 +126,14 @@ def test_a_changed_patch_makes_a_new_build_and_keeps_the_old(
     patch.write_text(CHANGE_GREETING)
     caplog.clear()
     again = ensure_series(checkout, ["greeting"], tor_source=source)
-    assert greeting_of(again["greeting"]) == "good morning"
+    assert read_greeting(again["greeting"]) == "good morning"
     assert caplog.messages == []
 
 
 def test_a_patch_can_add_files(checkout: Path, tiny_tarball: Path) -> None:
     (checkout / "tor-patches/greeting/0002-file.patch").write_text(ADD_FILE)
     built = ensure_series(checkout, ["greeting"], tor_source=str(tiny_tarball))
-    assert greeting_of(built["greeting"]) == "good day"
+    assert read_greeting(built["greeting"]) == "good day"
     # make runs in a copied tree, and must not use the original one.
     base = next((checkout / "build/tor/base").glob("plain-*/tree"))
     assert not (base / "src/app/greeting.c").exists()
@@ -170,7 +170,7 @@ def test_a_damaged_build_is_made_again(
             path.unlink()
         (store / "built.json").unlink()
     built = ensure_series(checkout, [None], tor_source=str(tiny_tarball))[None]
-    assert greeting_of(built) == "hello"
+    assert read_greeting(built) == "hello"
     assert built.gencert.is_file()
     assert any("damaged" in line for line in caplog.messages)
 
@@ -298,7 +298,7 @@ def test_a_killed_build_leaves_no_half_result(
     assert not list((new_checkout / "build/tor").glob(unfinished))
     assert not list((new_checkout / "build/tor").glob("store/*"))
     built = ensure_series(new_checkout, [None], tor_source=str(tiny_tarball))
-    assert greeting_of(built[None]) == "hello"
+    assert read_greeting(built[None]) == "hello"
     assert leftovers(new_checkout) == []
 
 
@@ -309,7 +309,7 @@ def test_a_second_build_waits_for_the_first(
     built = ensure_series(new_checkout, [None], tor_source=str(tiny_tarball))
     assert process.wait(timeout=60) == 0
     assert caplog.messages == ["waiting for another build of Tor in this checkout"]
-    assert greeting_of(built[None]) == "hello"
+    assert read_greeting(built[None]) == "hello"
 
 
 @pytest.mark.parametrize("failing", [0, 1])

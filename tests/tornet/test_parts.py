@@ -77,7 +77,7 @@ def test_any_quantity_is_read_or_refused(value: object) -> None:
             assert 0 <= read(value) <= MAX_AMOUNT
 
 
-def options_of(files: dict[str, str], path: str = "torrc") -> Options:
+def parse_options(files: dict[str, str], path: str = "torrc") -> Options:
     def read(one: str) -> str:
         if one not in files:
             raise FileError(f"{one} is missing")
@@ -87,7 +87,7 @@ def options_of(files: dict[str, str], path: str = "torrc") -> Options:
 
 
 def test_options_of_included_files_come_where_they_are_included() -> None:
-    options = options_of(
+    options = parse_options(
         {
             "torrc": 'ORPort 1 # first\n%include "common"\n\n# ORPort 3\n+Log info stdout\nBare\n',
             "common": 'orport 2\nLog notice \\\n  stdout\nExitPolicy "reject *:*" \n',
@@ -102,19 +102,19 @@ def test_options_of_included_files_come_where_they_are_included() -> None:
 
 
 def test_a_sign_without_an_option_is_ignored() -> None:
-    assert options_of({"torrc": "/\n+\nORPort 1\n"}).pairs == (("ORPort", "1"),)
+    assert parse_options({"torrc": "/\n+\nORPort 1\n"}).pairs == (("ORPort", "1"),)
 
 
 def test_files_that_include_each_other_end() -> None:
     with pytest.raises(FileError, match="more than 100 files"):
-        options_of({"torrc": "%include torrc\n%include torrc\n"})
+        parse_options({"torrc": "%include torrc\n%include torrc\n"})
 
 
 @given(st.text(), st.text('%include \nx#\\"', max_size=60))
 def test_any_torrc_is_read_or_refused(text: str, other: str) -> None:
     for torrc in (text, other):
         try:
-            options = options_of({"torrc": torrc})
+            options = parse_options({"torrc": torrc})
         except FileError:
             continue
         assert all(name for name, _ in options.pairs)

@@ -92,7 +92,7 @@ EARLY_S = 0.04
 """A guest starts its first processes within this time."""
 
 
-def processes_of(program: Path) -> list[int]:
+def find_processes(program: Path) -> list[int]:
     found = []
     for entry in Path("/proc").iterdir():
         try:
@@ -125,6 +125,6 @@ def test_killing_a_starting_kernel_leaves_no_process(
         process.kill()
         process.wait()
     deadline = time.monotonic() + TIMEOUT_S
-    while left := processes_of(kernel):
+    while left := find_processes(kernel):
         assert time.monotonic() < deadline, f"left: {left}"
         time.sleep(0.05)

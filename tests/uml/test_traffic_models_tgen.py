@@ -242,7 +242,7 @@ def test_the_same_logins(tgen: Path, conf: Path) -> None:
 # --- the times of bursts
 
 
-def bursts_of(model: MarkovModel, seed: int, mine: Event) -> list[Burst]:
+def list_bursts(model: MarkovModel, seed: int, mine: Event) -> list[Burst]:
     """Return all bursts of one side."""
     schedule = PacketSchedule(MarkovWalk(model, seed), mine)
     bursts = []
@@ -314,7 +314,7 @@ def test_a_servers_bursts(tgen: Path, tmp_path: Path, who: str) -> None:
             while not answer.endswith(b"\n"):
                 answer += sock.recv(1)
             # The server uses the model that it receives, in which numbers have 15 digits.
-            bursts = bursts_of(parse_model("slow", model.text), SEED, Event.TO_ORIGIN)
+            bursts = list_bursts(parse_model("slow", model.text), SEED, Event.TO_ORIGIN)
             found = arrivals(sock, bursts)
     assert b"CODE=NONE" in answer
     check_bursts(found, bursts)
