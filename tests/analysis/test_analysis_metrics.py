@@ -133,8 +133,8 @@ def test_streams_that_failed_on_their_way_may_have_had_320_kib() -> None:
         data(of_size(streams((100.0, 160.0, "timeout", NAN, NAN)), 5120)), name
     ) == Statistic(60.0)
     # The status lines contain the time of another stream, which began before the span.
-    told = streams(failed, (50.0, 110.0, "timeout", 1.0, 6.0))
-    assert statistic(data(of_size(told, 5120)), name) == Statistic(60.0)
+    progressing = streams(failed, (50.0, 110.0, "timeout", 1.0, 6.0))
+    assert statistic(data(of_size(progressing, 5120)), name) == Statistic(60.0)
 
 
 def test_logs_that_end_inside_the_span_have_no_goodput() -> None:

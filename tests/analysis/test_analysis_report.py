@@ -275,10 +275,10 @@ def test_repeats_are_replicates_in_the_scope_of_one_network() -> None:
     compared = [
         replace(one, variant="network scheduler") for one in endpoint_comparisons(plan, rows)
     ]
-    first, told, *_ = answer(compared)
+    first, sentence, *_ = answer(compared)
     assert first == "2 repeats of one network: the answer is about this network."
-    assert "under network scheduler as under EWMA" in told
-    assert "longer in 2 of 2 repeats" in told
+    assert "under network scheduler as under EWMA" in sentence
+    assert "longer in 2 of 2 repeats" in sentence
     assert {row.estimate.seeds for row in rows} == {2}
     assert spread_rows(rows) == []
     plan, rows = repeated([7])

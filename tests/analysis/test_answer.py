@@ -99,18 +99,19 @@ def test_few_networks_are_a_pilot() -> None:
 
 
 def test_a_suggestion_has_the_number_of_further_networks() -> None:
-    said = answer([compared([1.0, 1.0, 1.12], noise=0.03, seeds=4)])
-    assert "): suggested, about " in said[1]
-    assert said[1].endswith(" would lead to an answer.")
+    sentences = answer([compared([1.0, 1.0, 1.12], noise=0.03, seeds=4)])
+    assert "): suggested, about " in sentences[1]
+    assert sentences[1].endswith(" would lead to an answer.")
 
 
 def test_a_rate_is_a_difference_in_points_with_its_exposure() -> None:
-    said = answer([compared([1.0, 1.0, 1.0], noise=0.005, rate=0.3)])
-    assert said[5].startswith(
+    sentences = answer([compared([1.0, 1.0, 1.0], noise=0.005, rate=0.3)])
+    assert sentences[5].startswith(
         "The timeout rate is 30.0 points higher under SWRR than under EWMA (95% interval +30.0 "
     )
     assert (
-        "; higher in 14 of 14 networks): shown. Harm to up to 19% of networks may have" in said[5]
+        "; higher in 14 of 14 networks): shown. Harm to up to 19% of networks may have"
+        in sentences[5]
     )
 
 
@@ -129,8 +130,10 @@ def test_a_grade_has_its_caution() -> None:
 
 
 def test_each_level_has_its_own_sentences() -> None:
-    said = answer([compared([1.0, 1.0, 2.0], place=f"{n} middles") for n in (5, 10)])
-    assert [one.partition(":")[0] for one in said[1:9]] == ["5 middles"] * 4 + ["10 middles"] * 4
+    sentences = answer([compared([1.0, 1.0, 2.0], place=f"{n} middles") for n in (5, 10)])
+    assert [one.partition(":")[0] for one in sentences[1:9]] == ["5 middles"] * 4 + [
+        "10 middles"
+    ] * 4
 
 
 def test_nothing_to_answer() -> None:

@@ -271,8 +271,8 @@ def test_a_small_file_with_gigabytes_of_content_needs_little_memory(tmp_path: Pa
         )
         assert (tmp_path / name).stat().st_size < 100_000
     command = [sys.executable, "-c", LIMITED, *(str(tmp_path / name) for name in bombs)]
-    said = subprocess.run(command, capture_output=True, text=True, check=True, cwd=REPOSITORY)
-    *answers, most_kib = said.stdout.splitlines()
+    result = subprocess.run(command, capture_output=True, text=True, check=True, cwd=REPOSITORY)
+    *answers, most_kib = result.stdout.splitlines()
     assert answers[0] == str(rows)
     assert "text cannot be read: it holds more than 64 MiB" in answers[1]
     assert "list cannot be read: it holds more than 64 MiB" in answers[2]

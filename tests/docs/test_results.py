@@ -45,17 +45,17 @@ def test_a_block_has_the_published_results(page: str, name: str, tmp_path: Path)
 
 def test_the_first_sentences_count_the_answers() -> None:
     page = " ".join(plain_text("docs/explanation/swrr-answers.md").split())
-    said = re.search(
+    counts = re.search(
         r"At full size (\w+) claims are supported, (\w+) claim a difference where there is no "
         r"relevant one, (\w+) cannot be tested and (\w+) are open\.",
         page,
     )
-    assert said is not None
+    assert counts is not None
     answers = ("supported", "no relevant difference", "cannot be tested here", "open")
     rows = re.findall(rf"\| [^|]+ \| ({'|'.join(answers)}|opposite)\b", page)
     assert len(rows) == 25
     assert Counter(rows) == dict(
-        zip(answers, (NUMBERS.index(word) for word in said.groups()), strict=True)
+        zip(answers, (NUMBERS.index(word) for word in counts.groups()), strict=True)
     )
 
 

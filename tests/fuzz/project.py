@@ -190,12 +190,12 @@ class Project:
                 status = main(words)
             except SystemExit as ended:
                 status = int(ended.code or 0)
-        said = errors.getvalue()
-        assert status in STATUSES, said
-        assert "Traceback" not in said
+        printed = errors.getvalue()
+        assert status in STATUSES, printed
+        assert "Traceback" not in printed
         if status == 2:
-            assert "error: " in said
-            assert len(said) < 20_000
+            assert "error: " in printed
+            assert len(printed) < 20_000
         assert self._beside() == before
         return status
 

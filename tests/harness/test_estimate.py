@@ -350,10 +350,10 @@ def test_commands_print_the_cost_before_anything_else(
     starts: str,
     runs: int,
 ) -> None:
-    said: list[str] = []
+    printed: list[str] = []
 
     def started(*_: object, **__: object) -> None:
-        said.append(capsys.readouterr().out)
+        printed.append(capsys.readouterr().out)
         raise UserError("far enough")
 
     module = f"onionlab.commands.{words[0].replace('-', '_')}"
@@ -361,5 +361,5 @@ def test_commands_print_the_cost_before_anything_else(
     monkeypatch.setattr(f"{module}.{starts}", started)
     engine = [] if words[0] == "compare-engines" else ["--engine", "uml"]
     assert main([*words, *engine]) == 2
-    (line,) = said[0].splitlines()
+    (line,) = printed[0].splitlines()
     assert line.startswith(f"cost: {runs} runs to make (0 of {runs} exist), about ")

@@ -131,8 +131,8 @@ def test_an_interrupt_prints_one_word_and_leaves_no_process(tmp_path: Path, mome
 
 
 def test_helpers_name_the_runs_in_order(tmp_path: Path) -> None:
-    said, errors = start(tmp_path, 0.01).communicate(timeout=PATIENCE_S)
-    assert (said, errors) == ("[[1], [2], [3], [4]]\n", "")
+    output, errors = start(tmp_path, 0.01).communicate(timeout=PATIENCE_S)
+    assert (output, errors) == ("[[1], [2], [3], [4]]\n", "")
 
 
 def test_a_helper_that_is_killed_is_one_line(tmp_path: Path) -> None:

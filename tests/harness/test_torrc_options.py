@@ -192,8 +192,8 @@ def test_the_higher_layer_wins(
     run = composed(shadow_engine, options=options, **tor)
     assert dump(run.files, host, expected, tmp_path) == expected
     role = {RELAY: "exitguard", CLIENT: "client", MIDDLE: "middle", AUTHORITY: "authority"}[host]
-    told = {**run.tor_options["all"], **run.tor_options[role]}
-    values = {name.lower(): one.value.split(", ") for name, one in told.items()}
+    effective = {**run.tor_options["all"], **run.tor_options[role]}
+    values = {name.lower(): one.value.split(", ") for name, one in effective.items()}
     assert expected == {
         name: [plain(value) for value in values.get(name.lower(), [])] for name in expected
     }

@@ -58,8 +58,8 @@ def test_each_download_is_a_stream(tmp_path: Path) -> None:
     assert report.clean
     assert report.streams == {"bulk": {"success": 1, "timeout": 1, "open": 1}}
     rows = pq.read_table(tmp_path / "records/streams.parquet").to_pylist()
-    told = ("outcome", "server", "start_s", "ttfb_from_start_s", "time_to_last_byte_s", "end_s")
-    assert [tuple(row[name] for name in told) for row in rows] == [
+    columns = ("outcome", "server", "start_s", "ttfb_from_start_s", "time_to_last_byte_s", "end_s")
+    assert [tuple(row[name] for name in columns) for row in rows] == [
         ("success", "server2", 100.0, 1.5, 2.25, 102.25),
         ("timeout", "server1", 102.5, None, None, 103.5),
         ("open", "server1", 104.25, 0.5, None, 105.0),

@@ -136,12 +136,12 @@ def test_an_exit_status_is_printed_because_make_hides_it(
     if under_make:
         monkeypatch.setenv("MAKELEVEL", "1")
     assert cli.main(["play", "--", "it's"]) == status
-    said = capsys.readouterr().err
+    printed = capsys.readouterr().err
     if under_make and status == 3:
         command = """.venv/bin/onionlab play -- 'it'"'"'s'"""
-        assert said == f"exit status 3: {meaning}\nmake ends with 2; to end with 3: {command}\n"
+        assert printed == f"exit status 3: {meaning}\nmake ends with 2; to end with 3: {command}\n"
     else:
-        assert said == ""
+        assert printed == ""
 
 
 def test_a_defect_has_a_traceback_and_no_status_of_an_answer(
@@ -156,9 +156,9 @@ def test_a_defect_has_a_traceback_and_no_status_of_an_answer(
     assert cli.EXIT_DEFECT not in answers
     play(monkeypatch, ZeroDivisionError("no"))
     assert cli.main(["play"]) == cli.EXIT_DEFECT
-    said = capsys.readouterr().err
-    assert said.startswith("Traceback")
-    assert "\nZeroDivisionError: no\nerror: this is a defect of onionlab" in said
+    printed = capsys.readouterr().err
+    assert printed.startswith("Traceback")
+    assert "\nZeroDivisionError: no\nerror: this is a defect of onionlab" in printed
 
 
 def test_a_full_disk_is_named_where_the_error_names_no_file(

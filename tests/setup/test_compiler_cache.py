@@ -24,14 +24,14 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def cache_statistics() -> dict[str, int]:
     """Return ccache's counters."""
-    said = subprocess.run(
+    result = subprocess.run(
         ["ccache", "--print-stats"],
         capture_output=True,
         text=True,
         check=True,
         env=build_environment(),
     )
-    lines = (line.split() for line in said.stdout.splitlines())
+    lines = (line.split() for line in result.stdout.splitlines())
     return {name: int(value) for name, value in lines}
 
 

@@ -121,8 +121,8 @@ def test_a_continuing_alarm_is_one_issue(publish: Callable[[str], int], tmp_path
     summary.write_text("slower " * 20_000)
     assert [publish("alarm"), publish("alarm"), publish("alarm")] == [1, 1, 1]
     calls = (tmp_path / "calls").read_text().splitlines()
-    said = [call for call in calls if call.startswith(("issue create", "issue comment"))]
-    assert said == ["issue create --title", "issue comment 7", "issue comment 7"]
+    issue_calls = [call for call in calls if call.startswith(("issue create", "issue comment"))]
+    assert issue_calls == ["issue create --title", "issue comment 7", "issue comment 7"]
     assert (tmp_path / "body.md").stat().st_size < 65_536
 
 

@@ -63,8 +63,8 @@ def test_shared_libraries_of_a_program(monkeypatch: pytest.MonkeyPatch, tmp_path
 def test_a_processor_with_instructions_for_aes(
     monkeypatch: pytest.MonkeyPatch, flags: str, found: bool
 ) -> None:
-    said = f"processor\t: 0\nflags\t\t: {flags}\nbugs\t\t: aes\n"
-    monkeypatch.setattr(Path, "read_text", lambda path: said)
+    cpuinfo = f"processor\t: 0\nflags\t\t: {flags}\nbugs\t\t: aes\n"
+    monkeypatch.setattr(Path, "read_text", lambda path: cpuinfo)
     assert tools.has_aes() is found
 
 

@@ -168,13 +168,13 @@ def test_one_line_of_each_tor_is_added_to_tornettools_files(
 
 
 def test_shadow_gets_the_configuration_of_tornettools(composed: Composed) -> None:
-    told = configuration(composed())
-    assert told["general"]["seed"] == 1
-    assert told["general"]["stop_time"] == "3600000 ms"
-    assert told["general"]["bootstrap_end_time"] == "300000 ms"
+    actual = configuration(composed())
+    assert actual["general"]["seed"] == 1
+    assert actual["general"]["stop_time"] == "3600000 ms"
+    assert actual["general"]["bootstrap_end_time"] == "300000 ms"
     original = many_users(1, 9).config["hosts"]
-    assert told["hosts"].keys() == original.keys()
-    for name, host in told["hosts"].items():
+    assert actual["hosts"].keys() == original.keys()
+    for name, host in actual["hosts"].items():
         theirs = original[name]
         assert host["bandwidth_up"] == "1000000000 bit"
         assert host.get("ip_addr") == theirs.get("ip_addr", host["ip_addr"])
@@ -219,8 +219,10 @@ def test_the_analysis_gets_classes_and_roles(composed: Composed, settings: Setti
 def test_addresses_match_shadows_assignment(kept: KeptTornet) -> None:
     hosts = dict.fromkeys([f"h{number:04}" for number in range(600)])
     host = kept.tornet.hosts["web"]
-    taken = replace_host(host, "11.0.0.3")
-    tornet = kept.tornet.model_copy(update={"hosts": {**dict.fromkeys(hosts, host), "z": taken}})
+    moved_host = replace_host(host, "11.0.0.3")
+    tornet = kept.tornet.model_copy(
+        update={"hosts": {**dict.fromkeys(hosts, host), "z": moved_host}}
+    )
     found = addresses(tornet)
     assert [found["h0000"], found["h0001"], found["h0002"]] == ["11.0.0.1", "11.0.0.2", "11.0.0.4"]
     assert found["h0252"] == "11.0.0.254"
@@ -329,8 +331,8 @@ def test_an_experiment_wins_over_the_variant_and_the_network(
     }
     run = compose(settings(tor=EWMA | tor), imported_with(root, network), "ewma", "ewma")
     assert dump(run.files, "bob", expected, tmp_path / "dump") == expected
-    told = {**run.tor_options["all"], **run.tor_options["guard"]}
-    assert {name: list(map(plain, told[name].value.split(", "))) for name in expected} == expected
+    actual = {**run.tor_options["all"], **run.tor_options["guard"]}
+    assert {name: list(map(plain, actual[name].value.split(", "))) for name in expected} == expected
 
 
 @pytest.mark.parametrize(
@@ -536,9 +538,9 @@ def with_defaults(kept: KeptTornet, path: str) -> KeptTornet:
     """Return the network in which the host `user` has another file of defaults."""
     user = kept.tornet.hosts["user"]
     (tor,) = (one for one in user.processes if one.program == "tor")
-    told = tor.model_copy(update={"arguments": ("--defaults-torrc", path, "-f", "torrc")})
+    actual = tor.model_copy(update={"arguments": ("--defaults-torrc", path, "-f", "torrc")})
     others = tuple(one for one in user.processes if one.program != "tor")
-    changed = user.model_copy(update={"processes": (told, *others)})
+    changed = user.model_copy(update={"processes": (actual, *others)})
     hosts = {**kept.tornet.hosts, "user": changed}
     return replace(kept, tornet=kept.tornet.model_copy(update={"hosts": hosts}))
 
@@ -682,10 +684,10 @@ def test_commands_without_runs_report_missing_networks(
     (root / "requirements.lock").symlink_to(REPOSITORY / "requirements.lock")
     monkeypatch.setattr(verb, "working_root", lambda: root)
     status = main([verb.__name__.rpartition(".")[2], "tiny", "--engine", "uml"])
-    told = "".join(capsys.readouterr())
-    assert status == (1 if verb is doctor else 2), told
-    assert 'tiny: there are no networks "other"' in told
-    assert "make import-network FROM='directory ...' NAME=other" in told
+    actual = "".join(capsys.readouterr())
+    assert status == (1 if verb is doctor else 2), actual
+    assert 'tiny: there are no networks "other"' in actual
+    assert "make import-network FROM='directory ...' NAME=other" in actual
 
 
 def test_levels_may_differ_in_keys_of_the_kind(loaded: Loaded, kept: KeptTornet) -> None:
@@ -700,10 +702,10 @@ def test_levels_may_differ_in_keys_of_the_kind(loaded: Loaded, kept: KeptTornet)
     }
     assert hosts == {"whole": 18, "half": 13}
     # These numbers are part of runs' identities, and predict costs.
-    told = {name: level.settings for name, level in experiment.levels.items()}
-    assert {name: one.hosts for name, one in told.items()} == hosts
+    actual = {name: level.settings for name, level in experiment.levels.items()}
+    assert {name: one.hosts for name, one in actual.items()} == hosts
     tors = {
         name: sum(path.endswith("/torrc") for path in compose(one, kept).files)
-        for name, one in told.items()
+        for name, one in actual.items()
     }
-    assert {name: one.tors for name, one in told.items()} == tors
+    assert {name: one.tors for name, one in actual.items()} == tors

@@ -47,8 +47,8 @@ def imported(root: Path, stop_s: int = 3600) -> str:
     ],
 )
 def test_it_can_be_run_as_it_is(root: Path, stop_s: int, measured_s: tuple[int, int]) -> None:
-    said = imported(root, stop_s)
-    assert said == f"{root / 'experiments/tiny.yaml'} written: make experiment NAME=tiny"
+    message = imported(root, stop_s)
+    assert message == f"{root / 'experiments/tiny.yaml'} written: make experiment NAME=tiny"
     experiment = load("tiny", root=root)
     (level,) = experiment.levels.values()
     assert isinstance(level.settings, TornetSettings)
@@ -87,6 +87,6 @@ def test_an_existing_experiment_is_not_changed(root: Path) -> None:
 @pytest.mark.parametrize("name", ["figures", "Tiny", "tiny_1"])
 def test_names_that_no_experiment_can_have(root: Path, name: str) -> None:
     kept = import_tornets(root, name, [TinyTornet().write(root / "tornet")])
-    said = write_first_experiment(root, name, kept[0].tornet, 1)
-    assert said == f"no experiments/{name}.yaml: no experiment can have this name"
+    message = write_first_experiment(root, name, kept[0].tornet, 1)
+    assert message == f"no experiments/{name}.yaml: no experiment can have this name"
     assert not (root / "experiments").exists()

@@ -39,9 +39,9 @@ def started(folder: Path) -> subprocess.CompletedProcess[str]:
 def require_huge_pages(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Skip the tests if this machine does not allow huge pages."""
     folder = tmp_path_factory.mktemp("granted")
-    said = started(folder).stdout
-    if REFUSED in said:
-        pytest.skip(f"needs a mount namespace and huge pages: {said.splitlines()[0]}")
+    output = started(folder).stdout
+    if REFUSED in output:
+        pytest.skip(f"needs a mount namespace and huge pages: {output.splitlines()[0]}")
 
 
 def test_the_command_has_a_private_tmpfs(tmp_path: Path) -> None:

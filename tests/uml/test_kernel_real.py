@@ -215,8 +215,8 @@ MODES = pytest.mark.parametrize("mode", [(), (IN_PROCESSES,)], ids=["ptrace", "i
 @MODES
 def test_clocks(kernel: BuiltKernel, tmp_path: Path, mode: tuple[str, ...]) -> None:
     program = compiled("clocks", tmp_path)
-    said = report(kernel, tmp_path, f"out['said'] = command({str(program)!r})", *mode)["said"]
-    numbers = [int(number) for number in re.findall(r"\d+", said)]
+    result = report(kernel, tmp_path, f"out['said'] = command({str(program)!r})", *mode)["said"]
+    numbers = [int(number) for number in re.findall(r"\d+", result)]
     compared, different, wrong, *busy_waits = numbers
     assert compared > 50_000
     # The two readings differ if time is charged in between, about once in ten thousand steps.
@@ -267,21 +267,21 @@ def test_reading_a_clock_needs_no_system_call(kernel: BuiltKernel, tmp_path: Pat
 @MODES
 def test_registers(kernel: BuiltKernel, tmp_path: Path, mode: tuple[str, ...]) -> None:
     program = compiled("registers", tmp_path)
-    said = report(kernel, tmp_path, f"out['said'] = command({str(program)!r})", *mode)["said"]
-    rounds, signals, wrong = (int(number) for number in re.findall(r"\d+", said))
+    result = report(kernel, tmp_path, f"out['said'] = command({str(program)!r})", *mode)["said"]
+    rounds, signals, wrong = (int(number) for number in re.findall(r"\d+", result))
     assert rounds > 10_000
     assert signals > 500
     assert wrong == 0
 
 
 def test_timers_are_exact(kernel: BuiltKernel, tmp_path: Path) -> None:
-    said = report(kernel, tmp_path, TIMERS)
+    result = report(kernel, tmp_path, TIMERS)
     # Linux lets ordinary processes sleep longer, in order to wake several at once: by 50 us, and by
     # 0.1% in epoll and similar calls.
-    assert said["epoll"] == pytest.approx([1e6, 7e6, 250e6], abs=60e3, rel=1.1e-3)
-    assert said["sleep"] == pytest.approx([50e3, 333e3, 10e6], abs=60e3)
+    assert result["epoll"] == pytest.approx([1e6, 7e6, 250e6], abs=60e3, rel=1.1e-3)
+    assert result["sleep"] == pytest.approx([50e3, 333e3, 10e6], abs=60e3)
     assert all(
-        value >= wanted for value, wanted in zip(said["epoll"], [1e6, 7e6, 250e6], strict=True)
+        value >= wanted for value, wanted in zip(result["epoll"], [1e6, 7e6, 250e6], strict=True)
     )
     # Computing takes no time.
-    assert said["socket"] == [0]
+    assert result["socket"] == [0]
