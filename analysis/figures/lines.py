@@ -233,7 +233,7 @@ def _draw_differences(
     _draw_lines(axes, grid, keep, lines, scale, data.study)
     baseline = next(v.label for v in data.study.variants if v.name == data.study.baseline)
     axes.set(xlabel=X_LABELS[panel.x_axis], ylabel=y_label)
-    axes.set_title(f"less that of {as_drawn(baseline)}", fontsize=7.5)
+    axes.set_title(f"difference from {as_drawn(baseline)}", fontsize=7.5)
     if panel.x_axis == "duration":
         _use_log_durations(axes)
     else:

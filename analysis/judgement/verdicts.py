@@ -482,5 +482,6 @@ def _caution(member: _Measured, effect: Effect | None) -> str:
     numbers = ""
     if member.ratio:
         typical = np.exp(typical_value(values))
-        numbers = f" (x {typical:.3f}; mean x {np.exp(effect.estimate):.3f})"
+        times, mean = "\N{MULTIPLICATION SIGN}", np.exp(effect.estimate)
+        numbers = f" ({times}{typical:.3f}; mean {times}{mean:.3f})"
     return f"a few {one}s are outliers: this is about the typical {one}{numbers}, not the mean"

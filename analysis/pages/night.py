@@ -107,8 +107,9 @@ class NightResult:
             return f"{what} if it is as large as in the table."
         rows.sort(key=lambda row: row.judgement.verdict.detectable or 0.0)
         first, last = (
-            f"{seen_from(row)} ({row.judgement.class_name} {row.judgement.metric.name})"
+            f"{shown_from(row)} ({', '.join(filter(None, (row.judgement.metric.label, name)))})"
             for row in (rows[0], rows[-1])
+            for name in [readable(row).class_name]
         )
         return f"{what} from {first}, for others from {last}."
 
@@ -144,13 +145,14 @@ class Night:
         return f"{len(alarms)} of {experiments} {are} worse than the baseline: {', '.join(alarms)}."
 
 
-def seen_from(row: MetricRow) -> str:
+def shown_from(row: MetricRow) -> str:
     """Return the smallest detectable change of an endpoint; "none" if it exceeds 100%."""
     size, unit = row.judgement.verdict.detectable, row.judgement.metric.unit
     if size is None:
         return NOTHING
     if row.judgement.verdict.scale == "ratio":
-        return "x 1000, or more" if size > 1000 else f"x {size:.{2 if size < 10 else 0}f}"
+        text = "1000 or more" if size > 1000 else f"{size:.{2 if size < 10 else 0}f}"
+        return f"\N{MULTIPLICATION SIGN}{text}"
     if unit == "1" and size > 1:
         return "none"
     text = (
@@ -179,7 +181,7 @@ def _render(template: str, night: Night, **values: object) -> str:
         template,
         night=night,
         power=round(100 * POWER),
-        seen_from=seen_from,
+        shown_from=shown_from,
         nights_alone=NIGHTS_ALONE,
         nights_with_ten_runs=1 + math.ceil(1.5 * MINIMUM_DF / 9),
         **values,

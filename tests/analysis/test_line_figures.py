@@ -113,7 +113,7 @@ def test_differences_are_below_each_panel(page: Page, rows: int) -> None:
     assert len(figure.axes) == 4
     assert figure.axes[0].get_subplotspec().get_gridspec().nrows == rows  # type: ignore[union-attr]
     above, below = figure.axes[0], figure.axes[1 if page.stacked else 2]
-    assert below.get_title() == "less that of EWMA"
+    assert below.get_title() == "difference from EWMA"
     assert above.get_xlim() == below.get_xlim()
     # The axis is scaled to the difference, not to the spread of the seeds.
     assert 0.01 <= below.get_ylim()[1] < 0.1
@@ -131,7 +131,7 @@ def test_a_panel_without_timeouts_has_a_text() -> None:
     assert len(by_title["Download timeouts"].get_yticks()) == 0
     # The lines of differences are in the middle of the panel, below the text.
     (below,) = [
-        text for axes in figure.axes for text in axes.texts if axes.get_title()[:4] == "less"
+        text for axes in figure.axes for text in axes.texts if "difference" in axes.get_title()
     ]
     assert (below.get_text(), below.get_position()) == ("no timeouts", (0.5, 0.75))
     some = draw_figure(make_data(ALIKE, {**NONE, "rr": [0.0, 0.0, 1.0]}))

@@ -185,8 +185,9 @@ def test_a_night_reports_its_smallest_detectable_change(machine: Machine) -> Non
     assert all(sizes[name] > 1.2 for name in sizes if name.startswith(("ttfb", "time_to")))
     page = paths.markdown.read_text()
     assert "With 4 networks, a deterioration of a single endpoint raises an alarm in" in page
-    assert f"| x {sizes['ttfb_p50_s']:.2f} |" in page
-    assert f"x {sizes['ttfb_p50_s']:.2f}" in paths.html.read_text()
+    times = "\N{MULTIPLICATION SIGN}"
+    assert f"| {times}{sizes['ttfb_p50_s']:.2f} |" in page
+    assert f"{times}{sizes['ttfb_p50_s']:.2f}" in paths.html.read_text()
     # With enough seeds the same change is an alarm.
     machine.night(make_set(seeds=range(1, 31), noise=0.05), accept=True)
     seen, _ = machine.night(make_set(seeds=range(1, 31), noise=0.05, noise_seed=3, effect=1.2))

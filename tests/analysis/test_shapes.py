@@ -81,8 +81,8 @@ def test_a_verdict_on_skewed_seeds_has_a_caution() -> None:
     base = np.full(8, 10.0)
     away = np.exp([0.0, 0.01, -0.01, 0.005, -0.005, 0.0, 0.01, 0.8])
     verdict = decide({"it": Paired(base * away, base, Margin(0.05))})["it"]
-    caution = "a few networks are outliers: this is about the typical network (x 1.00"
-    assert verdict.caution.startswith(caution)
+    caution = "a few networks are outliers: this is about the typical network ("
+    assert verdict.caution.startswith(f"{caution}\N{MULTIPLICATION SIGN}1.00")
     plain = decide({"it": Paired(base * away[::-1] ** 0.0, base, Margin(0.05))})["it"]
     assert plain.caution == ""
 
