@@ -61,8 +61,6 @@ class RunBuilder(ABC):
         self.variants: Mapping[str, Any] = known_variants(root, experiment)
         self.selected = select_variants(root, experiment, variants)
         self.needed = sorted({*self.selected, experiment.baseline})
-        if added := self.added_variants:
-            experiment.require_variants([*experiment.variants, *sorted(added)])
         self.engine: Engine
         self.programs: Mapping[str, BuiltProgram] = {}
 
@@ -436,7 +434,12 @@ def run_builder(
             ) from error
     else:
         experiment = load_experiment(root, request)
-    return _BUILDERS[experiment.kind](root, experiment, request.variants)
+    builder = _BUILDERS[experiment.kind](root, experiment, request.variants)
+    # The settings of a plan were checked before it was written. In them every key is set, and some
+    # keys may only be set together with others.
+    if not resolved and (added := builder.added_variants):
+        experiment.require_variants([*experiment.variants, *sorted(added)])
+    return builder
 
 
 def open_run_builder(

@@ -56,9 +56,11 @@ def test_a_job_uses_the_settings_of_its_plan_and_reads_no_experiment(
 ) -> None:
     experiment = load("quick", root=REPOSITORY).with_overrides(scale=0.5, seeds=[3])
     monkeypatch.delattr(builders, "load")
-    builder = run_builder(REPOSITORY, Request("quick"), experiment.resolved)
+    request = Request("quick", variants=("ewma", "stream-list"))
+    builder = run_builder(REPOSITORY, request, experiment.resolved)
     assert builder.experiment.levels == experiment.levels
     assert builder.experiment.seeds == (3,)
+    assert builder.added_variants == ["stream-list"]
     older = experiment.resolved
     del older["levels"]["quick"]["settings"]["time"]["drain_s"]
     with pytest.raises(UserError, match="another version of onionlab made it"):
