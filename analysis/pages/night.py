@@ -106,11 +106,7 @@ class NightResult:
         if not rows or self.judged.identical:
             return f"{what} if it is as large as in the table."
         rows.sort(key=lambda row: row.judgement.verdict.detectable or 0.0)
-        first, last = (
-            f"{shown_from(row)} ({', '.join(filter(None, (row.judgement.metric.label, name)))})"
-            for row in (rows[0], rows[-1])
-            for name in [readable(row).class_name]
-        )
+        first, last = (f"{shown_from(row)} ({metric_of_class(row)})" for row in (rows[0], rows[-1]))
         return f"{what} from {first}, for others from {last}."
 
 
@@ -143,6 +139,11 @@ class Night:
             return f"No alarm in {experiments}."
         are = "is" if len(alarms) == 1 else "are"
         return f"{len(alarms)} of {experiments} {are} worse than the baseline: {', '.join(alarms)}."
+
+
+def metric_of_class(row: MetricRow) -> str:
+    """Return the label of a metric, and the class of clients if it is not that of all."""
+    return ", ".join(filter(None, (row.judgement.metric.label, readable(row).class_name)))
 
 
 def shown_from(row: MetricRow) -> str:

@@ -55,7 +55,7 @@ class RunBuilder(ABC):
     """
 
     def __init__(self, root: Path, experiment: Experiment, variants: Sequence[str]) -> None:
-        """Select variants. Raises UserError if the experiment does not accept one of them."""
+        """Select variants by name. Raises UserError if one of them does not exist."""
         self.root = root
         self.experiment = experiment
         self.variants: Mapping[str, Any] = known_variants(root, experiment)
