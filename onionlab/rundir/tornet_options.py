@@ -8,13 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from analysis.formats.files import HOST_TEMPLATES
 from onionlab.errors import UserError
-from onionlab.experiment.ignored_options import (
+from onionlab.experiment.tor_checks import (
     describe_ignored,
     find_ignored,
+    find_without_service,
     parameter_settings,
     voted_parameters,
 )
-from onionlab.experiment.tor_checks import find_without_service
 from onionlab.experiment.tor_options import (
     NAMES_OF_HOSTS,
     HostOptions,

@@ -16,8 +16,8 @@ from analysis.formats.study import RoleCapacity
 from onionlab.engines import Engine, open_engine
 from onionlab.errors import UserError
 from onionlab.experiment import Experiment, Settings, load
-from onionlab.experiment.ignored_options import parse_parameters
 from onionlab.experiment.load import load_resolved_experiment
+from onionlab.experiment.tor_checks import parse_parameters
 from onionlab.experiment.tornettools_networks import require_networks
 from onionlab.network.sample import capacity_shares
 from onionlab.programs.building import BuiltProgram, run_concurrently
