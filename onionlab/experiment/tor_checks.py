@@ -86,7 +86,7 @@ def check_tor_options(
             role,
             variant,
             default_layers(role, kept),
-            experiment_layers(role, scheduler=tor.scheduler, variant=variant, torrc=tor.torrc),
+            experiment_layers(role, tor, variant),
             has_defaults=defaults is not None,
         )
         for variant in variants

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from analysis.formats.manifest import TorrcSetting
-from onionlab.experiment.settings import Scheduler, Torrc
+from onionlab.experiment.settings import Scheduler, TorSettings
 from onionlab.experiment.tor_parameters import (
     ADDED_LISTS,
     OPTION_DEFAULTS,
@@ -66,7 +66,8 @@ RESERVED_OPTIONS = {
 # Runs need these options, even if they override a parameter that the experiment sets.
 INDISPENSABLE = frozenset({"assumereachable", "testingtornetwork"})
 
-SOURCES_OF_PARAMETERS = ("Tor's own default", "tor.consensus_params")
+PARAMETERS_SOURCE = "tor.consensus_params"
+SOURCES_OF_PARAMETERS = ("Tor's own default", PARAMETERS_SOURCE)
 TORRC_SOURCE = "tor.torrc."
 """Beginning of the source of an option that an experiment sets; the key of the hosts follows."""
 
@@ -183,23 +184,26 @@ def resolve_options(layers: Iterable[Layer]) -> dict[str, Setting]:
     return found
 
 
-def experiment_layers(
-    role: str, *, scheduler: Scheduler | None, variant: TorVariant, torrc: Torrc
-) -> list[Layer]:
+def experiment_layers(role: str, tor: TorSettings, variant: TorVariant) -> list[Layer]:
     """Return the layers that an experiment sets for hosts of a role, the lowest first.
 
     Below these are the defaults or an imported network's files; above are a host's own lines.
     """
     options: dict[str, Options] = {
-        "tor.scheduler": scheduler_options(scheduler) if scheduler else {},
+        "tor.scheduler": scheduler_options(tor.scheduler),
         f"variant {variant.name}": {name: (value,) for name, value in variant.torrc.items()},
-        **{TORRC_SOURCE + group: getattr(torrc, group) for group in groups_of(role)},
     }
+    for group in groups_of(role):
+        if group == "authority":
+            options[PARAMETERS_SOURCE] = parameter_options(tor.consensus_params)
+        options[TORRC_SOURCE + group] = getattr(tor.torrc, group)
     return [Layer(source, its, is_replacing=True) for source, its in options.items()]
 
 
-def scheduler_options(scheduler: Scheduler) -> dict[str, tuple[str, ...]]:
-    """Return the torrc options of a channel scheduler."""
+def scheduler_options(scheduler: Scheduler | None) -> dict[str, tuple[str, ...]]:
+    """Return the torrc options of a channel scheduler; none if an imported network has its own."""
+    if scheduler is None:
+        return {}
     return {
         "Schedulers": (scheduler.name,),
         "KISTSchedRunInterval": (f"{round(scheduler.run_interval_s * 1000)} msec",),

@@ -12,7 +12,7 @@ import hashlib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import yaml
 
@@ -33,8 +33,9 @@ from onionlab.network import (
     load_relays,
     sample_network,
 )
-from onionlab.network.draws import draw_order, run_seed
+from onionlab.network.draws import run_seed
 from onionlab.network.layout import RELAY_ROLES
+from onionlab.programs.building import BuiltProgram
 from onionlab.programs.installed import has_aes, shared_libraries
 from onionlab.programs.tor.variants import TorVariant
 from onionlab.rundir import torrc, traffic
@@ -42,7 +43,8 @@ from onionlab.rundir.circuits import APP_LOG, RENDEZVOUS_LOG, Rendezvous, Shared
 from onionlab.rundir.keys import RelayKeys, load_keys, make_onion_service_keys
 from onionlab.rundir.torrc import TorrcFiles
 from onionlab.rundir.trace import (
-    select_share,
+    EXITS,
+    deployed_hosts,
     trace_files,
     trace_lines,
     traced_hosts,
@@ -59,21 +61,8 @@ AUTHORITY_START_MS = 1_000
 RELAY_START_MS = (2_000, 8_000)
 CLIENT_START_SHARE_OF_BOOTSTRAP = (0.75, 0.9)
 
-EXITS = ("exit", "exitguard")
 # Roles whose logs show early which variant is in use: all hosts with Tor except clients.
 WATCHED_ROLES = ("authority", *RELAY_ROLES)
-
-
-class BuiltProgram(Protocol):
-    """The properties of a built program that determine a run's identity."""
-
-    @property
-    def path(self) -> Path:
-        """The path of the executable."""
-
-    @property
-    def sha256(self) -> str:
-        """The SHA-256 of the executable."""
 
 
 @dataclass(frozen=True)
@@ -160,7 +149,9 @@ def compose(
         for h in network.by_role("authority")
     }
     services = {h.name: _onion_keys(seed, h.name) for h in network.by_role("onion-service")}
-    deployed = _deployed_hosts(settings, network, seed)
+    deployed = deployed_hosts(
+        settings.tor.deployment, {h.name: h.role for h in network.hosts}, seed
+    )
     traced = traced_hosts(settings.tor.trace, {h.name: h.role for h in network.relays}, seed)
     variants = {
         h.name: variant if h.name in deployed else baseline
@@ -391,19 +382,6 @@ def _required_circuits(
     only_middles = settings.network.middle_hops == "dedicated" and network.by_role("middle")
     middles = fingerprints("middle") if only_middles else fingerprints(*RELAY_ROLES)
     return SharedCircuit(entry.streams, (guards, middles, fingerprints(*EXITS)))
-
-
-def _deployed_hosts(settings: Settings, network: Network, seed: int) -> set[str]:
-    """Return the hosts that run the variant.
-
-    Each relay has a fixed rank, so the relays of a smaller fraction are a subset of those of a
-    larger one. Raises UserError if a fraction is smaller than one relay.
-    """
-    deployment = settings.tor.deployment
-    if deployment.where == "all":
-        return {host.name for host in network.hosts}
-    ranked = draw_order([host.name for host in network.relays], seed, "deployment")
-    return set(select_share(ranked, deployment.fraction, "tor.deployment", "relays"))
 
 
 def engine_options(settings: AnySettings, engine: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ipaddress
 import posixpath
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 from analysis.formats.files import HOST_ROLES, HOST_TEMPLATES
 from analysis.formats.run_files import (
@@ -22,11 +22,9 @@ from analysis.formats.run_files import (
 from onionlab.engines.base import Engine, Process, Simulation
 from onionlab.errors import UserError
 from onionlab.experiment.tor_options import (
-    Options,
+    PARAMETERS_SOURCE,
     describe_settings,
-    groups_of,
-    parameter_options,
-    scheduler_options,
+    experiment_layers,
 )
 from onionlab.experiment.tornettools import MARKOV, TornetSettings, TornetTor
 from onionlab.experiment.tornettools_networks import client_class
@@ -34,7 +32,6 @@ from onionlab.network.draws import draw_order, run_seed
 from onionlab.network.layout import Host, Link, Network, Place
 from onionlab.programs.tor.variants import TorVariant
 from onionlab.rundir.compose import (
-    EXITS,
     WATCHED_ROLES,
     RunDirectory,
     clock_and_clients,
@@ -45,16 +42,14 @@ from onionlab.rundir.compose import (
 )
 from onionlab.rundir.tornet_options import host_options, require_effect
 from onionlab.rundir.torrc import as_file, replacing_lines
-from onionlab.rundir.trace import select_share, trace_files, trace_lines, traced_hosts
+from onionlab.rundir.trace import deployed_hosts, trace_files, trace_lines, traced_hosts
 from onionlab.rundir.verify import Expectation, ProofRequirement
 from onionlab.tornet.keeping import KeptTornet
 from onionlab.tornet.model import RELAY_ROLES, Tornet, TornetHost
 from onionlab.tornet.reading import GRAPH
 
 ONIONTRACE = "oniontrace"
-TOR_CLIENT_ROLES = ("markov-client", "perf-client")
 TRACED_ROLES = tuple(role for role in RELAY_ROLES if role != "authority")
-TRACE_TORRC = "onionlab.trace.torrc"
 NS_PER_US = 1000
 _FIRST_ADDRESS = ipaddress.IPv4Address("11.0.0.0")
 
@@ -79,28 +74,24 @@ def compose_tornet(
     """
     tornet = kept.tornet
     hosts = _running_hosts(settings, tornet, kept.seed)
-    deployed = deployed_hosts(settings, hosts, kept.seed)
+    roles = {name: host.role for name, host in hosts.items()}
+    deployed = deployed_hosts(settings.tor.deployment, roles, kept.seed)
     variants_by_host = {
         name: variant if name in deployed else baseline
         for name, host in hosts.items()
         if any(process.program == "tor" for process in host.processes)
     }
     files = _files_of_network(kept, left_out=tornet.hosts.keys() - hosts.keys())
-    relays = {name: host.role for name, host in hosts.items() if host.role in TRACED_ROLES}
+    relays = {name: role for name, role in roles.items() if role in TRACED_ROLES}
     traced = traced_hosts(settings.tor.trace, relays, kept.seed)
     programs = tor_programs(variants_by_host, traced)
-    own = _own_torrc(
-        settings.tor, {one.name: one for one in variants_by_host.values()}.values(), traced
-    )
     options = host_options(settings.tor, hosts, variants_by_host, files)
     require_effect(settings.tor, options)
-    files |= {f"conf/{name}": content for name, content in own.items()}
     for name, host_variant in variants_by_host.items():
+        own = _own_torrc(settings.tor, hosts[name].role, host_variant, name in traced)
+        files |= own
         path = _defaults_path(name, hosts[name])
-        wanted = _own_names(hosts[name].role, host_variant)
-        wanted += [TRACE_TORRC] if name in traced else []
-        lines = [f"%include ../../../conf/{one}\n" for one in wanted if one in own]
-        files[path] = _with_lines(files[path], lines)
+        files[path] = _with_lines(files[path], [f"%include ../../../{one}\n" for one in own])
     address_of = addresses(tornet)
     files |= {
         **clock_and_clients(
@@ -148,25 +139,6 @@ def compose_tornet(
     )
 
 
-def deployed_hosts(
-    settings: TornetSettings, hosts: Mapping[str, TornetHost], seed: int
-) -> set[str]:
-    """Return the hosts that run the variant. A smaller fraction selects a subset of a larger one.
-
-    Raises UserError if a fraction is less than one host.
-    """
-    deployment = settings.tor.deployment
-    if deployment.where == "all":
-        return set(hosts)
-    roles = {
-        "relays": tuple(role for role in RELAY_ROLES if role != "authority"),
-        "exits": EXITS,
-        "clients": TOR_CLIENT_ROLES,
-    }[deployment.where]
-    ranked = draw_order(_hosts_with_roles(hosts, roles), seed, "deployment")
-    return set(select_share(ranked, deployment.fraction, "tor.deployment", deployment.where))
-
-
 def addresses(tornet: Tornet) -> dict[str, str]:
     """Return each host's address: its own, or the one that Shadow assigns.
 
@@ -203,10 +175,6 @@ def _running_hosts(settings: TornetSettings, tornet: Tornet, seed: int) -> dict[
     return {name: host for name, host in sorted(tornet.hosts.items()) if name not in left_out}
 
 
-def _hosts_with_roles(hosts: Mapping[str, TornetHost], roles: Iterable[str]) -> list[str]:
-    return [name for name, host in hosts.items() if host.role in roles]
-
-
 def _files_of_network(kept: KeptTornet, left_out: Iterable[str]) -> dict[str, bytes]:
     """Return the initial files of runs except the graph of paths, which each engine writes."""
     folders = tuple(f"{HOST_TEMPLATES}/{name}/" for name in left_out)
@@ -217,31 +185,19 @@ def _files_of_network(kept: KeptTornet, left_out: Iterable[str]) -> dict[str, by
     }
 
 
-def _own_torrc(
-    tor: TornetTor, variants: Iterable[TorVariant], traced: Collection[str]
-) -> dict[str, bytes]:
-    """Return the non-empty files with the options of the experiment and its variants, by name."""
-    authority = {**parameter_options(tor.consensus_params), **tor.torrc.authority}
-    options: dict[str, Options] = {
-        "scheduler": scheduler_options(tor.scheduler) if tor.scheduler else {},
-        **{
-            f"variant.{one.name}": {name: (value,) for name, value in one.torrc.items()}
-            for one in variants
-        },
-        **{**dict(tor.torrc), "authority": authority},
-    }
-    lines = {name: replacing_lines(values) for name, values in options.items()}
-    if traced:
-        lines["trace"] = trace_lines(True)
+def _own_torrc(tor: TornetTor, role: str, variant: TorVariant, is_traced: bool) -> dict[str, bytes]:
+    """Return the experiment's files that a host with Tor reads, in order; a later line wins."""
+    lines: dict[str, list[str]] = {}
+    for layer in experiment_layers(role, tor, variant):
+        # Voted parameters are in the file of the authorities' other options.
+        name = "authority" if layer.source == PARAMETERS_SOURCE else layer.source.split(".")[-1]
+        lines.setdefault(name.replace(" ", "."), []).extend(replacing_lines(layer.options))
+    lines["trace"] = trace_lines(is_traced)
     return {
-        f"onionlab.{name}.torrc": as_file(content) for name, content in lines.items() if content
+        f"conf/onionlab.{name}.torrc": as_file(content)
+        for name, content in lines.items()
+        if content
     }
-
-
-def _own_names(role: str, variant: TorVariant) -> list[str]:
-    """Return the files of `_own_torrc` that a host with Tor reads, in order; a later line wins."""
-    names = ["scheduler", f"variant.{variant.name}", *groups_of(role)]
-    return [f"onionlab.{name}.torrc" for name in names]
 
 
 def _defaults_path(name: str, host: TornetHost) -> str:

@@ -22,7 +22,6 @@ from onionlab.experiment.tor_options import (
     Setting,
     experiment_layers,
     groups_of,
-    parameter_options,
     resolve_options,
 )
 from onionlab.experiment.tornettools import TornetTor
@@ -58,17 +57,11 @@ def host_options(
             [*_layers(folder, path, files, file)]
             for path, file in zip(paths, ("torrc-defaults", "torrc"), strict=True)
         )
-        voted = parameter_options(tor.consensus_params) if host.role == "authority" else {}
         found[key] = HostOptions(
             role=host.role,
             variant=variant,
             network=network,
-            experiment=[
-                Layer("tor.consensus_params", voted, is_replacing=True),
-                *experiment_layers(
-                    host.role, scheduler=tor.scheduler, variant=variant, torrc=tor.torrc
-                ),
-            ],
+            experiment=experiment_layers(host.role, tor, variant),
             own=[*own, Layer("its command line", given, file="command line")],
         )
     return list(found.values())

@@ -124,18 +124,11 @@ class TorrcFiles:
 
     def options(self, role: str, variant: TorVariant, own: Iterable[str]) -> HostOptions:
         """Return the sources of a host's options, without lines that name hosts."""
-        tor = self._tor
-        voted = parameter_options(tor.consensus_params) if role == "authority" else {}
         return HostOptions(
             role,
             variant,
-            network=[
-                *default_layers(role, self._defaults),
-                *([Layer("tor.consensus_params", voted)] if voted else []),
-            ],
-            experiment=experiment_layers(
-                role, scheduler=tor.scheduler, variant=variant, torrc=tor.torrc
-            ),
+            network=default_layers(role, self._defaults),
+            experiment=experiment_layers(role, self._tor, variant),
             own=[Layer("its own torrc", parse_options("\n".join(own)), file="torrc")],
         )
 

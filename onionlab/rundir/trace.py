@@ -1,4 +1,4 @@
-"""Select hosts by a share, and the relays that write a cell trace, with their builds."""
+"""Select the hosts that run the variant, and the relays that write a cell trace."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from analysis.formats.files import TRACE_PLAN
 from analysis.formats.run_files import TracedHost, TracePlan, written
 from onionlab.engines.base import EPOCH_UNIX_S
 from onionlab.errors import UserError
-from onionlab.experiment.settings import Traced
+from onionlab.experiment.settings import Deployment, Traced
 from onionlab.network.draws import draw_order
+from onionlab.network.layout import RELAY_ROLES
+
+EXITS = ("exit", "exitguard")
 
 
 def select_share(ranked: Sequence[str], fraction: float, key: str, what: str) -> Sequence[str]:
@@ -26,6 +29,26 @@ def select_share(ranked: Sequence[str], fraction: float, key: str, what: str) ->
             "increase the share or the network's size, or use 0 for none",
         )
     return ranked[:count]
+
+
+DEPLOYABLE_ROLES = {
+    "relays": RELAY_ROLES,
+    "exits": EXITS,
+    "clients": ("markov-client", "perf-client"),
+}
+
+
+def deployed_hosts(deployment: Deployment, roles: Mapping[str, str], seed: int) -> set[str]:
+    """Return the hosts that run the variant. roles: host -> its role.
+
+    Each host has a fixed rank, so the hosts of a smaller fraction are a subset of those of a larger
+    one. Raises UserError if a fraction is less than one host.
+    """
+    if deployment.where == "all":
+        return set(roles)
+    wanted = DEPLOYABLE_ROLES[deployment.where]
+    ranked = draw_order([n for n, role in roles.items() if role in wanted], seed, "deployment")
+    return set(select_share(ranked, deployment.fraction, "tor.deployment", deployment.where))
 
 
 TRACE_SERIES = "cell-trace"

@@ -27,7 +27,8 @@ from onionlab.programs.installed import Tool
 from onionlab.programs.tor.build import BuiltTor
 from onionlab.programs.tor.variants import TorVariant, load_variants
 from onionlab.rundir import RunDirectory
-from onionlab.rundir.tornet import addresses, compose_tornet, deployed_hosts
+from onionlab.rundir.tornet import addresses, compose_tornet
+from onionlab.rundir.trace import deployed_hosts
 from onionlab.rundir.verify import ProofRequirement
 from onionlab.runs import run_builder
 from onionlab.runs.costs.requested_runs import estimate_level_cost
@@ -477,11 +478,10 @@ def test_where_the_variant_runs(
     assert {name for name, its in run.expectations.items() if its.proof} == runs_it
 
 
-def test_a_smaller_deployment_is_part_of_a_larger_one(settings: Settings, kept: KeptTornet) -> None:
+def test_a_smaller_deployment_is_part_of_a_larger_one(kept: KeptTornet) -> None:
     def hosts(where: str, fraction: float) -> set[str]:
-        tor = settings().tor.model_copy(update={"deployment": Deployment(where, fraction)})
-        changed = settings().model_copy(update={"tor": tor})
-        return deployed_hosts(changed, kept.tornet.hosts, kept.seed)
+        roles = {name: host.role for name, host in kept.tornet.hosts.items()}
+        return deployed_hosts(Deployment(where, fraction), roles, kept.seed)
 
     half, most = hosts("clients", 0.5), hosts("clients", 0.8)
     assert len(half) == 6
