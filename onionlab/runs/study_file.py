@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from analysis.formats import files
@@ -65,25 +66,10 @@ def build_study(builder: RunBuilder, runs: Sequence[PlannedRun], looks: Looks | 
             for name, level in experiment.levels.items()
         ),
         figures=tuple(
-            FigureSpec(
-                id=figure.id,
-                kind=figure.kind,
-                level=figure.level or "",
-                title=figure.title or "",
-                paper=figure.paper,
-            )
-            for figure in experiment.figures
+            FigureSpec.model_validate(figure.model_dump()) for figure in experiment.figures
         ),
         runs=tuple(
-            Run(
-                run_id=run.run_id,
-                level=run.level,
-                variant=run.variant,
-                seed=run.seed,
-                repeat=run.repeat,
-                directory=run.run_id,
-                records=f"{run.run_id}/{files.RECORDS}",
-            )
+            Run(**asdict(run), directory=run.run_id, records=f"{run.run_id}/{files.RECORDS}")
             for run in runs
         ),
         networks=_networks(builder),
