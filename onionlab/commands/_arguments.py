@@ -17,6 +17,8 @@ from typing import Any
 
 AUTO = "auto"
 """The value of NETWORKS that adds networks until each endpoint has an answer."""
+DEFAULT_MAX_NETWORKS = 20
+"""The largest number of networks with AUTO, unless the command sets another one."""
 
 
 def add_request_arguments(parser: argparse.ArgumentParser, *, auto: bool = False) -> None:
@@ -40,26 +42,36 @@ def add_override_arguments(parser: argparse.ArgumentParser, *, auto: bool = Fals
     """Declare --scale, --networks, --repeats and what `add_engine_arguments` declares."""
     parser.add_argument("--scale", type=number, help="multiply hosts and load, for instance 0.1")
     text = "a number n (networks 1 to n) or a list: 1,4,7"
-    add_networks_argument(parser, f"{text}, or auto" if auto else text, auto=auto)
+    if auto:
+        add_networks_argument(parser, f"{text}, or auto", networks_or_auto)
+    else:
+        add_networks_argument(parser, text)
     add_repeats_argument(parser)
     add_engine_arguments(parser)
 
 
+def add_max_networks_argument(parser: argparse.ArgumentParser) -> None:
+    """Declare --max-networks."""
+    text = f"maximum number with --networks {AUTO}, {DEFAULT_MAX_NETWORKS} by default"
+    parser.add_argument("--max-networks", type=whole_number, help=text)
+
+
+def networks(text: str) -> int | list[int] | None:
+    """Parse a number of networks or a list of them. Raises UserError."""
+    from onionlab.experiment import parse_seeds
+
+    return parse_seeds(text) if text else None
+
+
+def networks_or_auto(text: str) -> int | list[int] | str | None:
+    """Parse what `networks` does, or AUTO."""
+    return AUTO if text == AUTO else networks(text)
+
+
 def add_networks_argument(
-    parser: argparse.ArgumentParser, help_text: str, *, auto: bool = False
+    parser: argparse.ArgumentParser, help_text: str, kind: Callable[[str], Any] = networks
 ) -> None:
-    """Declare --networks and its other name --seeds."""
-
-    def networks_or_auto(text: str) -> Any:
-        return AUTO if text == AUTO and auto else networks(text)
-
-    add_aliased_networks(parser, networks_or_auto, help_text)
-
-
-def add_aliased_networks(
-    parser: argparse.ArgumentParser, kind: Callable[[str], Any], help_text: str
-) -> None:
-    """Declare --networks and --seeds with values of a type."""
+    """Declare --networks and its other name --seeds, with values of a type."""
     parser.add_argument(
         *("--networks", "--seeds"), type=kind, action=SameTwice, metavar="NETWORKS", help=help_text
     )
@@ -176,13 +188,6 @@ def number(text: str) -> float | None:
         if math.isfinite(value := float(text)):
             return value
     raise _wrong("a number such as 0.1", text)
-
-
-def networks(text: str) -> int | list[int] | None:
-    """Parse a number of networks or a list of them. Raises UserError."""
-    from onionlab.experiment import parse_seeds
-
-    return parse_seeds(text) if text else None
 
 
 def _wrong(expected: str, text: str) -> argparse.ArgumentTypeError:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from analysis.formats.files import PLAN
 from analysis.formats.plan_file import Request
-from onionlab.commands._arguments import AUTO
+from onionlab.commands._arguments import AUTO, DEFAULT_MAX_NETWORKS
 from onionlab.errors import UserError
 from onionlab.experiment.load import LIST_HINT
 from onionlab.paths import code_root, is_file
@@ -39,6 +39,28 @@ def parse_overrides(args: argparse.Namespace) -> Request:
         shadow=args.shadow or None,
         tgen=args.tgen or None,
     )
+
+
+def look_requests(args: argparse.Namespace) -> list[tuple[str, Request]]:
+    """Return the request, or for NETWORKS=auto the smallest and the largest, with titles.
+
+    Raises:
+        UserError: --max-networks is given without NETWORKS=auto.
+    """
+    if args.networks != AUTO:
+        if args.max_networks:
+            raise UserError(
+                "--max-networks goes with --networks auto", "make experiment NETWORKS=auto ..."
+            )
+        return [("", parse_request(args))]
+    # This imports SciPy's statistics, which takes longer than the rest of the command.
+    from analysis.inference.sequential import FIRST_LOOK
+
+    request, budget = parse_request(args), args.max_networks or DEFAULT_MAX_NETWORKS
+    return [
+        (f"at least, {FIRST_LOOK} networks", replace(request, seeds=FIRST_LOOK)),
+        (f"at most, {budget} networks", replace(request, seeds=budget)),
+    ]
 
 
 def parse_executor(args: argparse.Namespace) -> Executor | None:

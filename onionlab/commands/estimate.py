@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import argparse
 
-from onionlab.commands._arguments import AUTO, add_jobs_argument, add_request_arguments
-from onionlab.commands._networks import add_max_networks_argument, look_requests
+from onionlab.commands._arguments import (
+    AUTO,
+    add_jobs_argument,
+    add_max_networks_argument,
+    add_request_arguments,
+)
 from onionlab.commands._output import print_table
-from onionlab.commands._request import parse_request
+from onionlab.commands._request import look_requests, parse_request
 from onionlab.paths import working_root
 from onionlab.runs.costs.estimate import Estimator
 from onionlab.runs.costs.estimate_text import table_rows

@@ -6,17 +6,14 @@ import argparse
 
 from onionlab.commands._arguments import (
     AUTO,
+    DEFAULT_MAX_NETWORKS,
     add_executor_arguments,
     add_jobs_argument,
+    add_max_networks_argument,
     add_request_arguments,
 )
-from onionlab.commands._networks import (
-    DEFAULT_MAX_NETWORKS,
-    add_max_networks_argument,
-    look_requests,
-)
 from onionlab.commands._output import print_cost, print_report
-from onionlab.commands._request import parse_executor
+from onionlab.commands._request import look_requests, parse_executor
 from onionlab.paths import working_root
 from onionlab.runs.plan import make_plan
 from onionlab.runs.workflow.drive import make_report

@@ -6,19 +6,19 @@ import argparse
 import shlex
 from pathlib import Path
 
-from onionlab.commands._arguments import add_aliased_networks, whole_number
+from onionlab.commands._arguments import add_networks_argument, whole_number
 from onionlab.commands.import_network import FirstExperiment, report
 from onionlab.paths import working_root
 from onionlab.programs.tor.build import ensure_series
 from onionlab.rundir.seeded_keys import draw_seeded_keys
-from onionlab.tornet.generating import TorPrograms, generate_tornets
+from onionlab.tornet.generating import generate_tornets
 
 HELP = "have an installed tornettools generate networks, and import them"
 
 
 def setup_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--name", required=True, help="name of the networks: networks/NAME")
-    add_aliased_networks(parser, whole_number, "how many networks (default: 1)")
+    add_networks_argument(parser, "how many networks (default: 1)", whole_number)
     parser.add_argument(
         "--staged-dir", type=Path, required=True, help="folder with what `tornettools stage` wrote"
     )
@@ -36,7 +36,6 @@ def run(args: argparse.Namespace) -> int:
     """Print each network, the experiment, and the networks' folder on the last line."""
     root = working_root()
     experiment = FirstExperiment(root, args.name)
-    built = ensure_series(root, {None})[None]
     kept = generate_tornets(
         root,
         args.name,
@@ -44,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
         staged=args.staged_dir,
         tmodel=args.tmodel_dir,
         options=shlex.split(args.options),
-        tors=TorPrograms(built.path, built.path.with_name("tor-gencert")),
+        tor=ensure_series(root, {None})[None].path,
         draw_keys=draw_seeded_keys,
         before_rename=experiment.write,
     )

@@ -14,7 +14,6 @@ import shutil
 import subprocess
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
@@ -37,14 +36,6 @@ TMODEL_FOLDER = "data"
 LAST_LINES = 12
 
 
-@dataclass(frozen=True)
-class TorPrograms:
-    """The programs that generate keys and certificates."""
-
-    tor: Path
-    gencert: Path
-
-
 def generate_tornets(
     root: Path,
     name: str,
@@ -53,7 +44,7 @@ def generate_tornets(
     staged: Path,
     tmodel: Path,
     options: Sequence[str],
-    tors: TorPrograms,
+    tor: Path,
     draw_keys: Callable[[Path, int], None],
     before_rename: Callable[[Tornet, int], None] = lambda _network, _count: None,
 ) -> list[KeptTornet]:
@@ -66,7 +57,7 @@ def generate_tornets(
         staged: A folder with the output of `tornettools stage`.
         tmodel: A folder with tmodel's data, as `generate` expects it.
         options: Further options of `generate`, such as ``--network_scale``.
-        tors: The programs that generate the original keys.
+        tor: The Tor that generates the original keys, with tor-gencert in the same folder.
         draw_keys: Replaces these keys in a directory that tornettools wrote by those of a seed.
         before_rename: See `import_tornets`.
 
@@ -97,7 +88,7 @@ def generate_tornets(
             _generate(
                 [str(program), "-s", str(seed), "generate", *inputs, str(tmodel.resolve())],
                 [*options, "--prefix", str(target)],
-                tors,
+                tor,
                 place,
             )
             draw_keys(target, seed)
@@ -171,11 +162,10 @@ def _checked(options: Sequence[str]) -> list[str]:
     return others
 
 
-def _generate(
-    words: Sequence[str], options: Sequence[str], tors: TorPrograms, folder: Path
-) -> None:
+def _generate(words: Sequence[str], options: Sequence[str], tor: Path, folder: Path) -> None:
     """Run tornettools in the given folder, because tor-gencert writes to the current one."""
-    programs = ["--tor", str(tors.tor.absolute()), "--torgencert", str(tors.gencert.absolute())]
+    tor = tor.absolute()
+    programs = ["--tor", str(tor), "--torgencert", str(tor.with_name("tor-gencert"))]
     done = subprocess.run(
         [*words, *programs, *options],
         cwd=folder,

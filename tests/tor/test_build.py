@@ -46,7 +46,7 @@ def test_a_build_is_in_the_documented_place(checkout: Path, tiny_tarball: Path) 
     assert stock.version == morning.version == "0.4.9.99"
     for built in builds.values():
         assert built.sha256 == file_sha256(built.path)
-        assert built.gencert.is_file()
+        assert built.path.with_name("tor-gencert").is_file()
     assert morning.source["tor"]["sha256"] == file_sha256(tiny_tarball)
     assert [patch["name"] for patch in morning.source["patches"]] == ["0001-greeting.patch"]
     json.dumps(morning.source)
@@ -171,7 +171,7 @@ def test_a_damaged_build_is_made_again(
         (store / "built.json").unlink()
     built = ensure_series(checkout, [None], tor_source=str(tiny_tarball))[None]
     assert read_greeting(built) == "hello"
-    assert built.gencert.is_file()
+    assert built.path.with_name("tor-gencert").is_file()
     assert any("damaged" in line for line in caplog.messages)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from onionlab.errors import UserError
-from onionlab.tornet.generating import TorPrograms, generate_tornets
+from onionlab.tornet.generating import generate_tornets
 from onionlab.tornet.keeping import list_seeds
 
 from .tiny import TinyTornet
@@ -64,7 +64,7 @@ class Place:
             staged=self.staged,
             tmodel=self.tmodel,
             options=options,
-            tors=TorPrograms(Path("/x/tor-stock"), Path("/x/tor-gencert")),
+            tor=Path("/x/tor-stock"),
             draw_keys=lambda folder, seed: self.keyed.append((folder.name, seed)),
         )
         return [one.seed for one in kept]

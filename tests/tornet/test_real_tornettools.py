@@ -12,7 +12,7 @@ from onionlab.errors import UserError
 from onionlab.paths import working_root
 from onionlab.programs.tor.build import ensure_series
 from onionlab.rundir.seeded_keys import draw_seeded_keys
-from onionlab.tornet.generating import TorPrograms, find_tornettools, generate_tornets
+from onionlab.tornet.generating import find_tornettools, generate_tornets
 from onionlab.tornet.keeping import KeptTornet, list_seeds
 
 from .staging import write_staged
@@ -54,7 +54,7 @@ def test_networks_are_generated_and_imported(inputs: tuple[Path, Path], tmp_path
             staged=staged,
             tmodel=tmodel,
             options=OPTIONS,
-            tors=TorPrograms(built.path, built.path.with_name("tor-gencert")),
+            tor=built.path,
             draw_keys=draw_seeded_keys,
         )
 

@@ -95,11 +95,6 @@ class BuiltTor(BuiltProgram):
             if name not in IN_EVERY_TOR and name.encode() + b"\0" not in program
         ]
 
-    @property
-    def gencert(self) -> Path:
-        """``tor-gencert`` of the same build."""
-        return self.path.with_name(GENCERT)
-
 
 def ensure_variants(
     root: Path,
