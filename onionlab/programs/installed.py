@@ -101,16 +101,6 @@ ONIONTRACE = Program(
 )
 
 
-def find_shadow(explicit: str | None = None) -> Tool:
-    """Find Shadow. See :func:`find_tool`."""
-    return find_tool(SHADOW, explicit)
-
-
-def find_tgen(explicit: str | None = None) -> Tool:
-    """Find TGen. See :func:`find_tool`."""
-    return find_tool(TGEN, explicit)
-
-
 def find_tool(program: Program, explicit: str | None = None) -> Tool:
     """Find a program by ``explicit``, else by its variable, else on the PATH.
 

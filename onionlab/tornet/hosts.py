@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import posixpath
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from onionlab.tornet.certificates import (
     is_ed25519_secret,
@@ -146,11 +146,8 @@ class HostReader:
         host = HostFiles(entry, self._files.host_folder(name), tor, tgen)
         rate, burst = (_limit(host, option) for option in _LIMITS)
         hostname = f"{host.folder}/{host.option('HiddenServiceDir')}/{SERVICE_KEYS[0]}"
-        return HostFiles(
-            entry,
-            host.folder,
-            tor,
-            tgen,
+        return replace(
+            host,
             limits=(rate, burst),
             fingerprint=self._fingerprint(f"{host.folder}/{FINGERPRINT}"),
             service=self.text_at(hostname).strip() if hostname in self._files else None,

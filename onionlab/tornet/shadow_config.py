@@ -21,14 +21,7 @@ from onionlab.tornet.shadow_options import (
 )
 from onionlab.tornet.shadow_units import rate_bit_per_s, time_ms
 from onionlab.yamlfile.field_types import ExactText, OptionType, options_mapping
-from onionlab.yamlfile.model import (
-    Model,
-    as_user_error,
-    in_order,
-    key,
-    read_file,
-    validate_tree,
-)
+from onionlab.yamlfile.model import Model, key, read_model
 from onionlab.yamlfile.tree import Node
 from onionlab.yamlfile.units import show
 
@@ -180,10 +173,4 @@ def read_shadow_config(path: Path, file: str) -> tuple[ShadowConfig, Node]:
         UserError: it cannot be read or differs from the files of tornettools; the message includes
             the lines.
     """
-    tree, problems = read_file(path, file, MAX_BYTES)
-    content = None
-    if tree is not None:
-        content, problems = validate_tree(tree, ShadowConfig)
-    if tree is None or content is None:
-        raise as_user_error(file, in_order(problems, [file]), HINT)
-    return content, tree
+    return read_model(path, file, ShadowConfig, HINT, max_bytes=MAX_BYTES)

@@ -134,6 +134,7 @@ def read_model(
     model: type[AnyModel],
     hint: str,
     check: Callable[[AnyModel, Node], Iterable[Problem]] = lambda content, tree: (),
+    max_bytes: int = MAX_FILE_BYTES,
 ) -> tuple[AnyModel, Node]:
     """Return a file's model and its tree.
 
@@ -143,11 +144,12 @@ def read_model(
         model: The model of the whole file.
         hint: Hint for the error.
         check: Returns problems of a file whose values are each valid.
+        max_bytes: Maximum size of the file.
 
     Raises:
         UserError: the file cannot be read or has errors, which are all listed, one per line.
     """
-    tree, problems = read_file(path, file)
+    tree, problems = read_file(path, file, max_bytes)
     content = None
     if tree is not None:
         content, problems = validate_tree(tree, model)

@@ -8,7 +8,7 @@ import pytest
 
 from onionlab.engines.shadow.engine import ShadowEngine
 from onionlab.errors import UserError
-from onionlab.programs.installed import Tool, find_shadow, find_tgen
+from onionlab.programs.installed import SHADOW, TGEN, Tool, find_tool
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -31,8 +31,8 @@ def shadow_engine() -> ShadowEngine:
 def real_shadow() -> None:
     """Skip a test if Shadow or TGen is missing."""
     try:
-        find_shadow()
-        find_tgen()
+        find_tool(SHADOW)
+        find_tool(TGEN)
     except UserError as error:
         pytest.skip(f"needs Shadow and TGen: {error.message}")
 

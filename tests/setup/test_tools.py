@@ -16,8 +16,6 @@ from onionlab.programs.installed import (
     TGEN,
     Program,
     Tool,
-    find_shadow,
-    find_tgen,
     find_tool,
 )
 
@@ -70,12 +68,12 @@ def test_a_processor_with_instructions_for_aes(
 
 def test_shadow_on_the_path(path_folder: Path) -> None:
     path = write_tool(path_folder / "shadow", SHADOW_SAYS)
-    assert find_shadow() == Tool(path, "3.3.0", "f1b2cacf2", sha256(path))
+    assert find_tool(SHADOW) == Tool(path, "3.3.0", "f1b2cacf2", sha256(path))
 
 
 def test_tgen_on_the_path_although_it_exits_with_an_error(path_folder: Path) -> None:
     path = write_tool(path_folder / "tgen", TGEN_SAYS, status=1)
-    assert find_tgen() == Tool(path, "1.1.2", None, sha256(path))
+    assert find_tool(TGEN) == Tool(path, "1.1.2", None, sha256(path))
 
 
 @pytest.mark.parametrize("rebuilt", ["bin/shadow", "bin/tgen", "lib/libshadow_shim.so"])
@@ -101,12 +99,12 @@ def test_the_option_precedes_the_variable_and_the_path(
     on_path = write_tool(path_folder / "shadow", SHADOW_SAYS)
     variable = write_tool(tmp_path / "a/shadow", SHADOW_SAYS)
     named = write_tool(tmp_path / "b/shadow-of-mine", SHADOW_SAYS)
-    assert find_shadow("").path == on_path
+    assert find_tool(SHADOW, "").path == on_path
     monkeypatch.setenv("SHADOW", str(variable))
-    assert find_shadow().path == variable
-    assert find_shadow(str(named)).path == named
+    assert find_tool(SHADOW).path == variable
+    assert find_tool(SHADOW, str(named)).path == named
     monkeypatch.setenv("SHADOW", "")
-    assert find_shadow().path == on_path
+    assert find_tool(SHADOW).path == on_path
 
 
 @pytest.mark.parametrize(
@@ -131,25 +129,25 @@ def test_a_missing_tool_names_version_page_and_way_out(program: Program, minimum
 def test_shadow_versions(path_folder: Path, version: str, fits: bool) -> None:
     write_tool(path_folder / "shadow", f"Shadow {version}")
     if fits:
-        assert find_shadow().version == version
+        assert find_tool(SHADOW).version == version
     else:
         with pytest.raises(UserError, match=rf"Shadow {version} at .* is too old: 3\.0\.0"):
-            find_shadow()
+            find_tool(SHADOW)
 
 
 @pytest.mark.parametrize(("says", "quoted"), [("something else", "something else"), ("", "")])
 def test_a_program_that_is_something_else(path_folder: Path, says: str, quoted: str) -> None:
     write_tool(path_folder / "shadow", says, status=3)
     with pytest.raises(UserError, match=f"does not answer like Shadow: {quoted}"):
-        find_shadow()
+        find_tool(SHADOW)
 
 
 def test_a_space_in_the_path_of_shadow(tmp_path: Path) -> None:
     path = write_tool(tmp_path / "my tools/shadow", SHADOW_SAYS)
     with pytest.raises(UserError, match="contains a space"):
-        find_shadow(str(path))
+        find_tool(SHADOW, str(path))
     write_tool(tmp_path / "my tools/tgen", TGEN_SAYS)
-    assert find_tgen(str(tmp_path / "my tools/tgen")).version == "1.1.2"
+    assert find_tool(TGEN, str(tmp_path / "my tools/tgen")).version == "1.1.2"
 
 
 @pytest.mark.parametrize(

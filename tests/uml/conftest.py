@@ -15,7 +15,7 @@ import pytest
 from onionlab.engines.uml.engine import UmlEngine
 from onionlab.engines.uml.kernel import BuiltKernel
 from onionlab.errors import UserError
-from onionlab.programs.installed import find_tgen
+from onionlab.programs.installed import TGEN, find_tool
 
 # The resulting `linux` passes the boot check. Like a real kernel, it depends on the configuration
 # and on file.c.
@@ -119,6 +119,6 @@ def uml_engine(uml_kernel: BuiltKernel) -> UmlEngine:
 def tgen() -> Path:
     """Skip a test if TGen is missing."""
     try:
-        return find_tgen().path
+        return find_tool(TGEN).path
     except UserError as error:
         pytest.skip(f"needs TGen: {error.message}")

@@ -22,7 +22,7 @@ from onionlab.engines.base import EngineFailureError, Process, Progress, Simulat
 from onionlab.engines.following import Command, follow
 from onionlab.network.layout import Host, Network
 from onionlab.programs.building import file_sha256
-from onionlab.programs.installed import find_shadow, find_tgen
+from onionlab.programs.installed import SHADOW, TGEN, find_tool
 
 CONFIGURATION = "shadow.config.yaml"
 LOG = "shadow.log"
@@ -52,8 +52,8 @@ class ShadowEngine:
 
     def __init__(self, *, shadow: str | None = None, tgen: str | None = None) -> None:
         """Find Shadow and TGen: at the given paths, or on the PATH. Raises UserError."""
-        self._shadow = find_shadow(shadow)
-        self._tgen = find_tgen(tgen)
+        self._shadow = find_tool(SHADOW, shadow)
+        self._tgen = find_tool(TGEN, tgen)
 
     @functools.cached_property
     def identity(self) -> dict[str, str]:
