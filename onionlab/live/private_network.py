@@ -133,15 +133,14 @@ def running(
         socks_port, dir_port, *or_ports = (int(one.getsockname()[1]) for one in sockets)
     today = datetime.now(UTC)
     published, expires = (f"{today + timedelta(days=days):%Y-%m-%d %H:%M:%S}" for days in (-1, 100))
-    authority = make_authority_keys(SEED, "authority", published=published, expires=expires)
-    keys = {name: make_relay_keys(SEED, name) for name in RELAYS[1:]}
+    keys = {name: make_relay_keys(SEED, name) for name in RELAYS}
+    keys["authority"] = make_authority_keys(SEED, "authority", published=published, expires=expires)
     values = {
         "scheduler": scheduler,
         "socks_port": socks_port,
         "dir_port": dir_port,
         "authority_or_port": or_ports[0],
-        "v3_identity": authority.v3_identity,
-        "authority": authority.fingerprint,
+        "v3_identity": keys["authority"].v3_identity,
         **{name: one.fingerprint for name, one in keys.items()},
     }
     kinds = {"authority": AUTHORITY, GUARD: NO_EXIT, "middle": NO_EXIT, "exit": EXIT}
@@ -156,8 +155,7 @@ def running(
         own = "".join(f"{line}\n" for line in guard_lines) if name == GUARD else ""
         text = text.format(folder=folder / name, **values) + own
         (folder / name / "torrc").write_text(text)
-        files = authority.files if name == "authority" else keys[name].files if name in keys else {}
-        for file, content in files.items():
+        for file, content in keys[name].files.items() if name in keys else ():
             (folder / name / "keys" / file).write_bytes(content)
     processes: dict[str, subprocess.Popen[bytes]] = {}
     try:

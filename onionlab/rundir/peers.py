@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from analysis.formats.files import HOST_TEMPLATES, PEERS, RUN
@@ -17,6 +16,7 @@ from onionlab.programs.libtorrent.build import peer_program
 from onionlab.programs.libtorrent.variants import PeerVariant
 from onionlab.rundir.compose import RunDirectory, engine_options, resolved_text
 from onionlab.rundir.verify import RunRefusedError
+from onionlab.yamlfile.units import milliseconds
 
 PORT = 6881
 SEED, DOWNLOADER = "seed", "downloader"
@@ -39,12 +39,12 @@ def compose_peers(
     resolved = resolved_text(settings, variant.name, seed, repeat)
     seed = run_seed(seed, repeat)
     # The start time matters because libtorrent's clock of seconds begins with its process.
-    spread_ms = round(_ms(settings.time.spread_s) * draw(seed, "peer start", DOWNLOADER))
-    start_ms = _ms(settings.time.start_s) + spread_ms
+    spread_ms = round(milliseconds(settings.time.spread_s) * draw(seed, "peer start", DOWNLOADER))
+    start_ms = milliseconds(settings.time.start_s) + spread_ms
     serve: tuple[str, ...] = ("seed",)
     fetch: tuple[str, ...] = ("fetch",)
     if settings.transfer.connects == "seed":
-        both_running_ms = _ms(settings.time.start_s) + _ms(settings.time.spread_s)
+        both_running_ms = milliseconds(settings.time.start_s) + milliseconds(settings.time.spread_s)
         connect_ms = both_running_ms - SEED_START_MS
         serve += ("--to", f"{DOWNLOADER}:{PORT}", "--start-ms", str(connect_ms))
     else:
@@ -56,7 +56,7 @@ def compose_peers(
             DOWNLOADER: (_process(settings, variant, seed, DOWNLOADER, start_ms, *fetch),),
         },
         seed=seed,
-        stop_ms=_ms(settings.time.stop_s),
+        stop_ms=milliseconds(settings.time.stop_s),
         options=engine_options(settings, engine.name),
     )
     peers = PeerPair(
@@ -76,7 +76,7 @@ def compose_peers(
     return RunDirectory(
         files=files,
         simulation=simulation,
-        expectations={name: PeersExpectation(variant.rule) for name in _ADDRESSES},
+        expectations=dict.fromkeys(_ADDRESSES, variant.rule),
         tor_programs=(peer_program(variant.name),),
         resolved=resolved,
     )
@@ -122,50 +122,39 @@ def _process(
     )
 
 
-def _ms(seconds: float) -> int:
-    return round(seconds * 1000)
-
-
 HEADER = re.compile(r"onionlab-peer \d+ role=(\w+) rule=([a-z-]+) ")
 PROOF_PREFIX = "request rule: "
 
 
-@dataclass(frozen=True)
-class PeersExpectation:
-    """The required log content of a host's peer. rule: its request rule."""
-
-    rule: str
-
-
-def verify_peer_logs(hosts: Path, expectations: Mapping[str, PeersExpectation]) -> dict[str, int]:
+def verify_peer_logs(hosts: Path, rules: Mapping[str, str]) -> dict[str, int]:
     """Check each host's log below `hosts`. Return the number of hosts that logged each rule.
 
-    Raises RunRefusedError with the host's name if a peer logged nothing, used another rule, or was
-    never connected.
+    rules: host -> its peer's request rule. Raises RunRefusedError with the host's name if a peer
+    logged nothing, used another rule, or was never connected.
     """
     proofs: dict[str, int] = {}
-    for host, expectation in expectations.items():
+    for host, rule in rules.items():
         lines = [
             line
             for path in sorted((hosts / host).glob("libtorrent-peer-*.stdout"))
             for line in path.read_text(errors="replace").splitlines()
         ]
-        problem = _log_problem(lines, expectation)
+        problem = _log_problem(lines, rule)
         if problem is not None:
             raise RunRefusedError(f"{problem}: {host}", lines[-15:])
-        proof = f"{PROOF_PREFIX}{expectation.rule}"
+        proof = f"{PROOF_PREFIX}{rule}"
         proofs[proof] = proofs.get(proof, 0) + 1
     return proofs
 
 
-def _log_problem(lines: list[str], expectation: PeersExpectation) -> str | None:
+def _log_problem(lines: list[str], rule: str) -> str | None:
     if not lines:
         return "the peer logged nothing"
     header = HEADER.match(lines[0])
     if header is None:
         return "the peer's log has no first line"
-    if header[2] != expectation.rule:
-        return f"the peer follows the rule {header[2]} instead of {expectation.rule}"
+    if header[2] != rule:
+        return f"the peer follows the rule {header[2]} instead of {rule}"
     if not any(line.split(" ", 2)[1:2] == ["connected"] for line in lines[1:]):
         return "the peer was never connected"
     return None

@@ -89,20 +89,14 @@ class _Hosts:
         drawn: dict[bytes, bytes] = {}
         for host in self._relays:
             name = f"{network_digest} {host.name}"
-            identities: dict[str, str] = {}
-            if (host / "keys/authority_certificate").is_file():
-                authority = make_authority_keys(seed, name)
-                identities["authority"] = authority.v3_identity
-                identities["relay"], files = authority.fingerprint, authority.files
-            else:
-                relay = make_relay_keys(seed, name)
-                identities["relay"], files = relay.fingerprint, relay.files
-            for kind, fingerprint in identities.items():
+            is_authority = (host / "keys/authority_certificate").is_file()
+            keys = (make_authority_keys if is_authority else make_relay_keys)(seed, name)
+            for kind, fingerprint in (("relay", keys.fingerprint), ("authority", keys.v3_identity)):
                 for form, write in _FORMS.items():
                     drawn[_placeholder(host.name, f"{kind} {form}")] = write(fingerprint).encode()
             for path in (*(host / "keys").iterdir(), *(host / name for name in _MADE_BY_TOR)):
                 path.unlink(missing_ok=True)
-            for name_of_key, content in files.items():
+            for name_of_key, content in keys.files.items():
                 (host / "keys" / name_of_key).write_bytes(content)
         for folder in self._services:
             service = make_onion_service_keys(seed, f"{network_digest} {folder.parent.name}")

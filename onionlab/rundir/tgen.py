@@ -54,14 +54,7 @@ def client_graph(
     is a stallout of 30 s). streams: the number of concurrent loops, each of which starts stagger_ms
     after the previous one; repeat: False ends a loop after its first stream.
     """
-    graph: nx.DiGraph[str] = nx.DiGraph()
-    graph.add_node(
-        "start",
-        peers=",".join(f"{server}:{SERVER_PORT}" for server in servers),
-        socksproxy=f"localhost:{SOCKS_PORT}",
-        loglevel=log_level,
-        heartbeat=_milliseconds(heartbeat_ms),
-    )
+    graph = _started(servers, heartbeat_ms, log_level)
     # A single stream has no number, so that existing runs keep their graphs and names.
     for number in range(1, streams + 1):
         suffix = "" if streams == 1 else str(number)
@@ -108,16 +101,8 @@ def markov_graph(
     walks through the models; login_seed: the seed of the logins at the proxy, one for each flow, so
     that each flow has its own circuit.
     """
-    graph: nx.DiGraph[str] = nx.DiGraph()
-    graph.add_node(
-        "start",
-        peers=",".join(f"{server}:{SERVER_PORT}" for server in servers),
-        socksproxy=f"localhost:{SOCKS_PORT}",
-        loglevel=log_level,
-        heartbeat=_milliseconds(heartbeat_ms),
-        timeout=_milliseconds(timeout_ms),
-        stallout=_milliseconds(stallout_ms),
-    )
+    limits = {"timeout": _milliseconds(timeout_ms), "stallout": _milliseconds(stallout_ms)}
+    graph = _started(servers, heartbeat_ms, log_level, **limits)
     graph.add_node(
         "traffic",
         **{f"{kind}modelpath": path for kind, path in models.items()},
@@ -129,6 +114,22 @@ def markov_graph(
     # A flow model that ends is started again.
     graph.add_edge("traffic", "traffic")
     return _graphml(graph)
+
+
+def _started(
+    servers: Sequence[str], heartbeat_ms: int, log_level: str, **limits: str
+) -> nx.DiGraph[str]:
+    """Return a graph with the start of a client, whose attributes apply to all its streams."""
+    graph: nx.DiGraph[str] = nx.DiGraph()
+    graph.add_node(
+        "start",
+        peers=",".join(f"{server}:{SERVER_PORT}" for server in servers),
+        socksproxy=f"localhost:{SOCKS_PORT}",
+        loglevel=log_level,
+        heartbeat=_milliseconds(heartbeat_ms),
+        **limits,
+    )
+    return graph
 
 
 def _milliseconds(duration_ms: int) -> str:

@@ -15,7 +15,7 @@ from onionlab.experiment.peers import PeersSettings
 from onionlab.programs.installed import Tool
 from onionlab.programs.libtorrent.variants import load_peer_variants
 from onionlab.rundir import RunDirectory
-from onionlab.rundir.peers import SEED_START_MS, PeersExpectation, compose_peers, verify_peer_logs
+from onionlab.rundir.peers import SEED_START_MS, compose_peers, verify_peer_logs
 from onionlab.rundir.verify import RunRefusedError
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -139,7 +139,7 @@ def verify(folder: Path, text: str) -> dict[str, int]:
     path = folder / "seed" / "libtorrent-peer-slow-start.1000.stdout"
     path.parent.mkdir(parents=True)
     path.write_text(text)
-    return verify_peer_logs(folder, {"seed": PeersExpectation("slow-start")})
+    return verify_peer_logs(folder, {"seed": "slow-start"})
 
 
 def test_a_peer_that_followed_its_rule_counts(tmp_path: Path) -> None:
