@@ -15,8 +15,9 @@ from onionlab.commands._arguments import (
     add_override_arguments,
     add_variants_argument,
 )
-from onionlab.doctor import MISSING, OK, WARN, Finding, Need, Question, examine
+from onionlab.doctor import examine
 from onionlab.engines import AUTO, resolve_engine_name
+from onionlab.engines.examination import MISSING, OK, WARN, Finding, Need, Question
 from onionlab.paths import working_root
 
 HELP = "report what this machine has and lacks, and how to fix it"

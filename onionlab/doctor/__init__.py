@@ -13,9 +13,7 @@ from collections.abc import Iterator
 
 from onionlab.doctor import machine, software
 from onionlab.engines import ENGINES
-from onionlab.engines.examination import MISSING, OK, WARN, Finding, Need, Question
-
-__all__ = ["MISSING", "OK", "WARN", "Finding", "Need", "Question", "examine"]
+from onionlab.engines.examination import Finding, Question
 
 
 def examine(question: Question) -> Iterator[Finding]:

@@ -9,23 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from onionlab.engines.base import Engine, EngineFailureError, Process, Progress, Simulation, Usage
+from onionlab.engines.base import Engine
 from onionlab.engines.examination import Finding, Question
 from onionlab.errors import UserError
-
-__all__ = [
-    "AUTO",
-    "ENGINES",
-    "Engine",
-    "EngineFailureError",
-    "EngineKind",
-    "Process",
-    "Progress",
-    "Simulation",
-    "Usage",
-    "open_engine",
-    "resolve_engine_name",
-]
 
 AUTO = "auto"
 PREFERRED, EMBEDDED = "shadow", "uml"

@@ -24,17 +24,10 @@ from onionlab.experiment import AnySettings
 from onionlab.experiment.network_settings import NetworkSettings, RelayRole
 from onionlab.experiment.settings import FIRST_CONSENSUS_S, ONION_SERVICES_START_S, Settings
 from onionlab.experiment.tor_options import describe_settings, keep_options, read_defaults
-from onionlab.network import (
-    Host,
-    Network,
-    NetworkRequest,
-    RelayGroup,
-    load_geography,
-    load_relays,
-    sample_network,
-)
 from onionlab.network.draws import run_seed
-from onionlab.network.layout import RELAY_ROLES
+from onionlab.network.geography import load_geography, load_relays
+from onionlab.network.layout import RELAY_ROLES, Host, Network
+from onionlab.network.sample import NetworkRequest, RelayGroup, sample_network
 from onionlab.programs.building import BuiltProgram
 from onionlab.programs.installed import has_aes, shared_libraries
 from onionlab.programs.tor.variants import TorVariant

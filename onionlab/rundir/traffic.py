@@ -13,8 +13,8 @@ from onionlab.errors import UserError
 from onionlab.experiment.settings import Settings
 from onionlab.experiment.tor_options import SOCKS_PORT
 from onionlab.experiment.traffic_settings import MARKOV, MODEL_KEYS, TrafficClass
-from onionlab.network import Host, Network
 from onionlab.network.draws import draw, draw_integer
+from onionlab.network.layout import Host, Network
 from onionlab.network.sample import PERF_CLASS
 from onionlab.programs.libtorrent.build import peer_program
 from onionlab.rundir import tgen

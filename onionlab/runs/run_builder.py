@@ -13,7 +13,8 @@ from pydantic import ValidationError
 
 from analysis.formats.plan_file import MAKE_ANEW, Request
 from analysis.formats.study import RoleCapacity
-from onionlab.engines import Engine, open_engine
+from onionlab.engines import open_engine
+from onionlab.engines.base import Engine
 from onionlab.errors import UserError
 from onionlab.experiment import Experiment, Settings, load
 from onionlab.experiment.load import load_resolved_experiment

@@ -25,7 +25,7 @@ from analysis.formats.manifest import Build, Manifest
 from analysis.formats.plan_file import PlannedRun
 from analysis.formats.scratch import scratch_folder
 from onionlab import __version__
-from onionlab.engines import EngineFailureError, Progress
+from onionlab.engines.base import EngineFailureError, Progress
 from onionlab.engines.processes import end_processes_below, kill_processes_below
 from onionlab.errors import UserError
 from onionlab.rundir.verify import RunRefusedError, verify_log_ends

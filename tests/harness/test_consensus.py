@@ -15,9 +15,8 @@ from onionlab.cli import main
 from onionlab.commands import import_consensus as command
 from onionlab.errors import UserError
 from onionlab.experiment import load
-from onionlab.network import load_relays
 from onionlab.network.consensus import ConsensusError, import_consensus, read_consensus
-from onionlab.network.geography import SourceRelay, known_capacities
+from onionlab.network.geography import SourceRelay, known_capacities, load_relays
 from onionlab.network.sample import capacity_shares
 from onionlab.rundir.compose import network_request
 

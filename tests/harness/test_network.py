@@ -11,24 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onionlab.errors import UserError
-from onionlab.network import (
-    RELAY_ROLES,
-    Network,
-    NetworkRequest,
-    RelayGroup,
-    load_geography,
-    load_relays,
-    sample_network,
-)
 from onionlab.network.draws import ByteStream, draw, draw_bytes, draw_integer, draw_order
 from onionlab.network.geography import (
     Geography,
     SourceRelay,
     known_capacities,
     known_geographies,
+    load_geography,
+    load_relays,
 )
-from onionlab.network.layout import OwnLimit
-from onionlab.network.sample import capacity_shares
+from onionlab.network.layout import RELAY_ROLES, Network, OwnLimit
+from onionlab.network.sample import NetworkRequest, RelayGroup, capacity_shares, sample_network
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 GEOGRAPHY = load_geography(REPOSITORY, "internet-2019")

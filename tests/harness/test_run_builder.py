@@ -13,7 +13,7 @@ from analysis.formats.plan_file import Request
 from onionlab.errors import UserError
 from onionlab.experiment import load
 from onionlab.experiment.settings import Torrc
-from onionlab.network import sample_network
+from onionlab.network.sample import sample_network
 from onionlab.programs.tor.build import BuiltTor
 from onionlab.rundir.compose import network_request
 from onionlab.runs import run_builder as builders

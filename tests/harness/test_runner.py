@@ -13,7 +13,7 @@ import pytest
 from analysis.formats.files import CLIENTS, HOSTS, PROGRESS, RUN
 from analysis.formats.json_files import read_json, write_json
 from analysis.formats.plan_file import PlannedRun
-from onionlab.engines import EngineFailureError, Progress, Usage
+from onionlab.engines.base import EngineFailureError, Progress, Usage
 from onionlab.rundir.verify import RunRefusedError
 from onionlab.runs import runner
 from onionlab.runs.store import Store

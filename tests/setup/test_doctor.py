@@ -11,7 +11,8 @@ import pytest
 
 from onionlab import doctor
 from onionlab.commands import doctor as verb
-from onionlab.doctor import MISSING, OK, WARN, Finding, Need, Question, machine, software
+from onionlab.doctor import machine, software
+from onionlab.engines.examination import MISSING, OK, WARN, Finding, Need, Question
 from onionlab.engines.shadow import examine as for_shadow
 from onionlab.engines.uml import examine as for_uml
 from onionlab.engines.uml.kernel import BuiltKernel
