@@ -300,6 +300,19 @@ def put_build(
     return built
 
 
+def is_linked(link: Path, target: Path) -> bool:
+    """Return whether ``link`` is a link to ``target``, a path relative to its folder."""
+    return link.is_symlink() and link.readlink() == target
+
+
+def link_build(link: Path, target: Path) -> None:
+    """Make ``link`` a link to ``target``, a path relative to its folder, by one rename."""
+    if not is_linked(link, target):
+        with work_directory(link.parent) as work:
+            (work / link.name).symlink_to(target)
+            (work / link.name).replace(link)
+
+
 def hash_inputs(decisive: Mapping[str, Any]) -> str:
     """Return the name of a build on disk: a hash of everything that determines its content."""
     return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()[:16]

@@ -64,6 +64,14 @@ class Program:
     is_needed: Callable[[Path], bool] = lambda name: True
 
 
+def read_if_present(path: Path) -> str:
+    """Return the text of a file of a source tree; empty if it cannot be read."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
 def obtain_source(
     program: Program,
     cache: Path,

@@ -43,9 +43,9 @@ from onionlab.programs.building import (
     file_sha256,
     first_line,
     hash_inputs,
+    link_build,
     new_log,
     run_logged,
-    work_directory,
 )
 from onionlab.programs.sources import Source, unpack_source
 
@@ -153,12 +153,7 @@ def ensure_kernel(root: Path) -> BuiltKernel:
                 LOG.info("%s is damaged: rebuilding the kernel", store)
                 shutil.rmtree(store)
             built = _build(inputs, store)
-        link = directory / "linux"
-        target = Path("store") / store.name / "linux"
-        if not link.is_symlink() or link.readlink() != target:
-            with work_directory(directory) as work:
-                (work / "linux").symlink_to(target)
-                (work / "linux").replace(link)
+        link_build(directory / "linux", Path("store") / store.name / "linux")
         return built
 
 

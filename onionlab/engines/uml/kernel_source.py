@@ -18,7 +18,7 @@ from analysis.formats.scratch import scratch_folder
 from onionlab.errors import UserError
 from onionlab.programs.apt import PrivateApt, store_fetched
 from onionlab.programs.building import file_sha256
-from onionlab.programs.sources import Program, Source, obtain_source
+from onionlab.programs.sources import Program, Source, obtain_source, read_if_present
 
 LOG = logging.getLogger(__name__)
 ENVIRONMENT_VARIABLE = "LINUX_SOURCE"
@@ -78,10 +78,7 @@ def linux_version(tree: Path, origin: Path) -> str:
     Raises:
         UserError: ``origin``, the source of the tree, is not Linux's source.
     """
-    try:
-        text = (tree / "Makefile").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        text = ""
+    text = read_if_present(tree / "Makefile")
     numbers = [
         match[1] if (match := re.search(rf"^{name} = (\d+)$", text, re.MULTILINE)) else None
         for name in ("VERSION", "PATCHLEVEL", "SUBLEVEL")

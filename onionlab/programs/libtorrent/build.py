@@ -50,7 +50,7 @@ from onionlab.programs.libtorrent.variants import (
     load_variant_series,
 )
 from onionlab.programs.patches import Series
-from onionlab.programs.sources import Program, Source, obtain_source, unpack_source
+from onionlab.programs.sources import Program, Source, obtain_source, read_if_present, unpack_source
 from onionlab.programs.system_packages import install_packages
 
 LOG = logging.getLogger(__name__)
@@ -78,10 +78,7 @@ def libtorrent_version(tree: Path, origin: Path) -> str:
     Raises:
         UserError: ``origin``, the source of the tree, is not libtorrent's source.
     """
-    try:
-        text = (tree / "include/libtorrent/version.hpp").read_text("utf-8", errors="replace")
-    except OSError:
-        text = ""
+    text = read_if_present(tree / "include/libtorrent/version.hpp")
     numbers = dict(re.findall(r"LIBTORRENT_VERSION_(MAJOR|MINOR|TINY) (\d+)", text))
     if len(numbers) < 3:
         raise UserError(f"{origin} is not libtorrent's source: it has no version.hpp", SOURCE_HINT)

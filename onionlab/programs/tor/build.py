@@ -33,9 +33,10 @@ from onionlab.programs.building import (
     BuiltProgram,
     build_lock,
     intact_build,
+    is_linked,
+    link_build,
     put_build,
     read_build,
-    work_directory,
 )
 from onionlab.programs.patches import Series
 from onionlab.programs.sources import find_source
@@ -172,7 +173,7 @@ def _finished(
     for name, one in series.items():
         link, target = _places(inputs, one)
         built = intact_build(inputs.directory / target, f"tor-{series_name(one)}", GENCERT)
-        if built is None or not link.is_symlink() or link.readlink() != target:
+        if built is None or not is_linked(link, target):
             return None
         builds[name] = _built_tor(link, one, built)
     return builds
@@ -195,15 +196,11 @@ def _read(inputs: Inputs, series: Series | None) -> dict[str, Any] | None:
 
 
 def _ensure_build(inputs: Inputs, series: Series | None) -> BuiltTor:
-    name = series_name(series)
     link, target = _places(inputs, series)
     built = _read(inputs, series)
     if built is None:
         built = _build(inputs, series, inputs.directory / target)
-    if not link.is_symlink() or link.readlink() != target:
-        with work_directory(inputs.directory) as work:
-            (work / name).symlink_to(target)
-            (work / name).replace(link)
+    link_build(link, target)
     return _built_tor(link, series, built)
 
 

@@ -28,7 +28,7 @@ from onionlab.programs.building import (
 )
 from onionlab.programs.compiler_cache import through_cache
 from onionlab.programs.patches import Series
-from onionlab.programs.sources import Program, Source, obtain_source, unpack_source
+from onionlab.programs.sources import Program, Source, obtain_source, read_if_present, unpack_source
 
 LOG = logging.getLogger(__name__)
 FORMAT = 1
@@ -140,10 +140,7 @@ def tor_version(tree: Path, origin: Path) -> str:
     Raises:
         UserError: ``origin``, the source of the tree, is not Tor's source.
     """
-    try:
-        text = (tree / "configure.ac").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        text = ""
+    text = read_if_present(tree / "configure.ac")
     match = re.search(r"^AC_INIT\(\[tor\],\s*\[([^\]]+)\]\)", text, re.MULTILINE)
     if match is None:
         raise UserError(
