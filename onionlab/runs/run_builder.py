@@ -33,7 +33,7 @@ from onionlab.rundir.keys import has_keys
 from onionlab.rundir.peers import compose_peers, verify_peer_logs
 from onionlab.rundir.tornet import compose_tornet
 from onionlab.rundir.trace import traced_series
-from onionlab.rundir.verify import ProofDeadlines, ProofWatch, verify_tor_logs
+from onionlab.rundir.verify import ProofWatch, verify_tor_logs
 from onionlab.tornet.keeping import load_tornet
 from onionlab.yamlfile.units import nearest, show
 
@@ -211,16 +211,13 @@ class TorRunBuilder(RunBuilder):
     def watch(self, hosts: Path, level: str, run: RunDirectory) -> Callable[[float], None]:
         """Return a function that looks for the variants' proofs in the relays' logs."""
         prefixes = load_registry(self.root).proof_prefixes
-        return ProofWatch(hosts, run.expectations, prefixes, self.proof_deadlines(level)).look
-
-    def proof_deadlines(self, level: str) -> ProofDeadlines:
-        """Return when relays must have logged which variant they run.
-
-        An exit logs the order in which streams resume when the first stream has had to wait. With a
-        link of 20 KiB/s this took 15 minutes, so it can be required only at the end.
-        """
-        time = self.settings(level).time
-        return ProofDeadlines(self.bootstrap_end_s(level), time.stop_s)
+        return ProofWatch(
+            hosts,
+            run.expectations,
+            prefixes,
+            every_relay_s=self.bootstrap_end_s(level),
+            an_exit_s=self.settings(level).time.stop_s,
+        ).look
 
     @abstractmethod
     def bootstrap_end_s(self, level: str) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,7 +13,6 @@ from onionlab.engines.base import WATCHED_LATE_S
 from onionlab.experiment import Settings, load
 from onionlab.rundir.verify import (
     Expectation,
-    ProofDeadlines,
     ProofRequirement,
     ProofWatch,
     RunRefusedError,
@@ -24,7 +24,6 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 PREFIXES = ["Circuit policy in use: ", "Stream order in use: "]
 RR, EWMA = (f"Circuit policy in use: {name}." for name in ("RR", "EWMA"))
 LIST = "Stream order in use: list."
-DUE = ProofDeadlines(every_relay_s=90.0, an_exit_s=200.0)
 DUE_S = 90.0 + WATCHED_LATE_S
 
 
@@ -33,7 +32,7 @@ class Relays:
 
     def __init__(self, hosts: Path, **expectations: Expectation) -> None:
         self.hosts = hosts
-        self.watch = ProofWatch(hosts, expectations, PREFIXES, DUE)
+        self.watch = ProofWatch(hosts, expectations, PREFIXES, every_relay_s=90.0, an_exit_s=200.0)
 
     def log(self, host: str, text: str) -> None:
         (self.hosts / host).mkdir(exist_ok=True)
@@ -98,14 +97,20 @@ def test_of_exits_one_is_waited_for_until_streams_have_ended(tmp_path: Path) -> 
     relays.watch.look(200 + WATCHED_LATE_S)
 
 
-def test_an_exit_has_until_the_end_however_slow_the_link(tmp_path: Path) -> None:
+def test_an_exit_has_until_the_end_however_slow_the_link(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "onionlab.runs.run_builder.ProofWatch",
+        lambda *_, **deadlines: SimpleNamespace(look=deadlines),
+    )
     settings = load("starvation", root=REPOSITORY).levels["r20-s5"].settings
     assert isinstance(settings, Settings)
     builder: Any = run_builder(REPOSITORY, Request("starvation"))
-    due = builder.proof_deadlines("r20-s5")
+    due = builder.watch(tmp_path, "r20-s5", SimpleNamespace(expectations={}))
     # On the embedded engine the exit of seed 1 logged it at 1252 s, 922 s after the measured span.
-    assert due.an_exit_s == settings.time.stop_s > 1252 > settings.time.measured_end_s
-    assert due.every_relay_s == settings.time.bootstrap_s
+    assert due["an_exit_s"] == settings.time.stop_s > 1252 > settings.time.measured_end_s
+    assert due["every_relay_s"] == settings.time.bootstrap_s
 
 
 def test_clients_are_left_to_the_end(tmp_path: Path) -> None:
