@@ -36,8 +36,6 @@ def run(args: argparse.Namespace) -> int:
     root = working_root()
     request, executor = parse_request(args), parse_executor(args)
     print_cost(root, [replace(request, engine=name) for name in engines], args.jobs, executor)
-    paths = compare_engines(root, request, engines, jobs=args.jobs, executor=executor)
-    print(paths.effects)
-    print(paths.between_engines)
-    print(paths.between_variants)
+    for path in compare_engines(root, request, engines, jobs=args.jobs, executor=executor):
+        print(path)
     return 0

@@ -9,15 +9,12 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from onionlab.experiment.header import ExperimentFile
-from onionlab.experiment.peers import PeersFile
-from onionlab.experiment.tornettools import TornetFile
+from onionlab.experiment.load import FILE_KINDS
 from onionlab.yamlfile.model import json_schema
 
 SCHEMAS: dict[str, tuple[str, type[BaseModel]]] = {
-    "tor": ("schema.json", ExperimentFile),
-    "peers": ("peers.schema.json", PeersFile),
-    "tornettools": ("tornettools.schema.json", TornetFile),
+    kind or "tor": (f"{kind}.schema.json" if kind else "schema.json", models.file)
+    for kind, models in FILE_KINDS.items()
 }
 """Kind of experiment -> name of the JSON Schema in `experiments/`, and model of the files."""
 

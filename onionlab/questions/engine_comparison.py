@@ -9,7 +9,7 @@ has a row for each difference and columns for each engine.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ import pandas as pd
 
 from analysis.formats import files
 from analysis.formats.plan_file import Request
-from analysis.formats.study import FigureSpec, Level, Study, Variant, load_study, write_study
+from analysis.formats.study import Study, Variant, load_study, write_study
 from analysis.pages import report
 from onionlab.errors import UserError
 from onionlab.runs.plan import Plan, make_plan
@@ -36,15 +36,6 @@ EFFECT_COLUMNS = ("level", "class", "metric", "unit", "variant", "baseline", "pa
 EFFECT_NUMBERS = ("diff", "diff_low", "diff_high", "ratio", "ratio_low", "ratio_high")
 
 
-@dataclass(frozen=True)
-class EngineComparison:
-    """The files that were written."""
-
-    between_engines: Path
-    between_variants: Path
-    effects: Path
-
-
 def compare_engines(
     root: Path,
     request: Request,
@@ -52,8 +43,11 @@ def compare_engines(
     *,
     jobs: int | None,
     executor: Executor | None = None,
-) -> EngineComparison:
+) -> tuple[Path, Path, Path]:
     """Make an experiment's runs on each engine, and write the reports.
+
+    Returns:
+        The table of effects, the report between engines, and the one between variants.
 
     Raises:
         UserError: An engine is missing (before anything runs), or a run fails.
@@ -73,7 +67,7 @@ def compare_engines(
     between_variants = _report(variant_study(studies), plans, out / "between-variants")
     effects = out / files.EFFECTS_CSV
     write_effects(between_variants.with_name(files.SUMMARY_CSV), engine_levels(studies), effects)
-    return EngineComparison(between_engines, between_variants, effects)
+    return effects, between_engines, between_variants
 
 
 def engine_study(studies: Mapping[str, Study]) -> Study:
@@ -81,7 +75,7 @@ def engine_study(studies: Mapping[str, Study]) -> Study:
     first = next(iter(studies.values()))
     labels = {variant.name: variant.label for variant in first.variants}
     return Study(
-        **_common(studies),
+        **_common(studies, labels),
         title=f"{first.title}: engine against engine",
         description=(
             f"The same networks, repeats and variants on {_and(list(studies))}. Differences here "
@@ -92,8 +86,6 @@ def engine_study(studies: Mapping[str, Study]) -> Study:
             Variant(name=engine, label=engine, description=_description(study), **style)
             for (engine, study), style in zip(studies.items(), _STYLES, strict=False)
         ),
-        levels=_levels(first, labels),
-        figures=_figures(first, labels),
         runs=tuple(
             run.model_copy(update={"variant": engine, "level": _joined(run.level, run.variant)})
             for engine, study in studies.items()
@@ -105,15 +97,12 @@ def engine_study(studies: Mapping[str, Study]) -> Study:
 def variant_study(studies: Mapping[str, Study]) -> Study:
     """Return one study from the engines' studies, with a level for each engine."""
     first = next(iter(studies.values()))
-    engines = {engine: engine for engine in studies}
     return Study(
-        **_common(studies),
+        **_common(studies, {engine: engine for engine in studies}),
         title=f"{first.title}: variant against variant, on each engine",
         description=f"The same networks, repeats and variants on {_and(list(studies))}.",
         baseline=first.baseline,
         variants=first.variants,
-        levels=_levels(first, engines),
-        figures=_figures(first, engines),
         runs=tuple(
             run.model_copy(update={"level": _joined(run.level, engine)})
             for engine, study in studies.items()
@@ -163,7 +152,11 @@ def _report(study: Study, plans: dict[str, Plan], out: Path) -> Path:
     return report.build(out / files.STUDY, store, out)
 
 
-def _common(studies: Mapping[str, Study]) -> dict[str, Any]:
+def _common(studies: Mapping[str, Study], parts: Mapping[str, str]) -> dict[str, Any]:
+    """Return what both studies share, with each level and figure once for each part.
+
+    parts: the names of engines or of variants, with their labels.
+    """
     first = next(iter(studies.values()))
     return {
         "format": first.format,
@@ -174,32 +167,24 @@ def _common(studies: Mapping[str, Study]) -> dict[str, Any]:
         "endpoints": first.endpoints,
         "scope": first.scope,
         "provenance": {engine: study.provenance for engine, study in studies.items()},
+        "levels": tuple(
+            level.model_copy(
+                update={
+                    "name": _joined(level.name, name),
+                    "label": label if len(first.levels) == 1 else f"{level.label}, {label}",
+                }
+            )
+            for level in first.levels
+            for name, label in parts.items()
+        ),
+        "figures": tuple(
+            figure.model_copy(
+                update={"id": _joined(figure.id, name), "level": _joined(figure.level, name)}
+            )
+            for figure in first.figures
+            for name in parts
+        ),
     }
-
-
-def _levels(first: Study, parts: Mapping[str, str]) -> tuple[Level, ...]:
-    """Return each level once for each part, an engine or a variant, given with its label."""
-    return tuple(
-        level.model_copy(
-            update={
-                "name": _joined(level.name, name),
-                "label": label if len(first.levels) == 1 else f"{level.label}, {label}",
-            }
-        )
-        for level in first.levels
-        for name, label in parts.items()
-    )
-
-
-def _figures(first: Study, parts: Mapping[str, str]) -> tuple[FigureSpec, ...]:
-    """Return each figure once for each part, an engine or a variant."""
-    return tuple(
-        figure.model_copy(
-            update={"id": _joined(figure.id, name), "level": _joined(figure.level, name)}
-        )
-        for figure in first.figures
-        for name in parts
-    )
 
 
 def _description(study: Study) -> str:
