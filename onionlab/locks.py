@@ -36,6 +36,7 @@ def file_lock(
     on_wait: Callable[[], None] = lambda: None,
     *,
     timeout_s: float | None = None,
+    refusal: Exception | None = None,
     open_file: Callable[[Path], int] = open_lock,
 ) -> Iterator[None]:
     """Hold the lock of a file until the block ends.
@@ -45,10 +46,8 @@ def file_lock(
         on_wait: Called once if another process holds the lock.
         timeout_s: Maximum wait. By default it is unlimited, and processes are served in the order
             of arrival.
+        refusal: Raised, in place of TimeoutError, if another process held the lock all the time.
         open_file: Opens the file.
-
-    Raises:
-        TimeoutError: Another process held the lock all the time.
     """
     descriptor = open_file(path)
     try:
@@ -57,7 +56,7 @@ def file_lock(
             if timeout_s is None:
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
             else:
-                _poll(descriptor, timeout_s)
+                _poll(descriptor, timeout_s, refusal or TimeoutError())
         yield
     finally:
         os.close(descriptor)
@@ -78,9 +77,9 @@ def is_locked(path: Path) -> bool:
     return False
 
 
-def _poll(descriptor: int, timeout_s: float) -> None:
+def _poll(descriptor: int, timeout_s: float, refusal: Exception) -> None:
     deadline_s = time.monotonic() + timeout_s
     while not try_lock(descriptor):
         if time.monotonic() > deadline_s:
-            raise TimeoutError
+            raise refusal
         time.sleep(POLL_S)

@@ -104,73 +104,57 @@ def run_nightly(
         UserError: A baseline is missing (before anything runs), or a run fails.
     """
     state.mkdir(parents=True, exist_ok=True)
-    try:
-        with file_lock(state / ".lock", timeout_s=0):
-            night = _measure_night(
-                root, nightly, overrides, state, update_baseline, jobs, executor, baseline_command
-            )
-    except TimeoutError:
-        raise UserError(f"another night is running in {state}", "wait for its end") from None
-    return night, _write_summaries(night, root / "results" / "nightly", state)
-
-
-def _measure_night(
-    root: Path,
-    nightly: NightlyList,
-    overrides: Request,
-    state: Path,
-    update_baseline: bool,
-    jobs: int | None,
-    executor: Executor | None,
-    baseline_command: str,
-) -> Night:
-    night = utc_now().strftime("%Y-%m-%dT%H:%M:%SZ")
-    history = read_history(state / HISTORY)
-    prepared = [prepare_entry(root, entry, overrides) for entry in nightly.experiments]
-    baselines = [
-        None if update_baseline else _read_baseline(state, item, baseline_command)
-        for item in prepared
-    ]
-    results, searched, rows, measured = [], set(), [], []
-    for item, baseline in zip(prepared, baselines, strict=True):
-        name = item.entry.name
-        LOG.info("nightly: %s", name)
-        runs = measure_entry(root, item, jobs, executor)
-        measured.append((item, runs))
-        comparison = None
-        if baseline is not None:
-            comparison = compare_sets(baseline, runs, CHANGES, nightly.level_per_experiment)
-        new_rows = history_rows(night, name, item.key, runs, _verdicts(comparison, runs))
-        before = last_records(history, name, item.key)
-        now = {(row["level"], row["variant"]): row["records"] for row in new_rows}
-        # Without a baseline, the runs are compared with themselves, which shows the endpoints.
-        judged = comparison or compare_sets(runs, runs, CHANGES, nightly.level_per_experiment)
-        results.append(NightResult(name, comparison, bool(now) and before == now, judged))
-        rows += new_rows
-        endpoints = {(r.judgement.class_name, r.judgement.metric.name) for r in judged.endpoints}
-        searched |= {
-            tuple(row[column] for column in TIME_SERIES)
-            for row in new_rows
-            if (row["class"], row["metric"]) in endpoints
-        }
-    history = add_rows(history, rows)
-    result = Night(
-        night,
-        project_name(),
-        nightly.false_alarms_per_year,
-        nightly.nights_per_year,
-        nightly.false_steps_per_year,
-        tuple(results),
-        tuple(find_history_steps(history, nightly.false_steps_per_year, searched)),
-        len(searched),
-        unsearched(history, searched),
-    )
-    # Nothing is written before everything is computed, so an interrupted night changes nothing.
-    for item, runs in measured if update_baseline else ():
-        names = {"name": f"baseline of {night}", "notes": (*runs.notes, f"accepted {night}")}
-        write_whole(_baseline_path(state, item), runs.model_copy(update=names).sealed().text())
-    write_history(state / HISTORY, history)
-    return result
+    busy = UserError(f"another night is running in {state}", "wait for its end")
+    with file_lock(state / ".lock", timeout_s=0, refusal=busy):
+        night = utc_now().strftime("%Y-%m-%dT%H:%M:%SZ")
+        history = read_history(state / HISTORY)
+        prepared = [prepare_entry(root, entry, overrides) for entry in nightly.experiments]
+        baselines = [
+            None if update_baseline else _read_baseline(state, item, baseline_command)
+            for item in prepared
+        ]
+        results, searched, rows, measured = [], set(), [], []
+        for item, baseline in zip(prepared, baselines, strict=True):
+            name = item.entry.name
+            LOG.info("nightly: %s", name)
+            runs = measure_entry(root, item, jobs, executor)
+            measured.append((item, runs))
+            comparison = None
+            if baseline is not None:
+                comparison = compare_sets(baseline, runs, CHANGES, nightly.level_per_experiment)
+            new_rows = history_rows(night, name, item.key, runs, _verdicts(comparison, runs))
+            before = last_records(history, name, item.key)
+            now = {(row["level"], row["variant"]): row["records"] for row in new_rows}
+            # Without a baseline, the runs are compared with themselves, which shows the endpoints.
+            judged = comparison or compare_sets(runs, runs, CHANGES, nightly.level_per_experiment)
+            results.append(NightResult(name, comparison, bool(now) and before == now, judged))
+            rows += new_rows
+            endpoints = {
+                (r.judgement.class_name, r.judgement.metric.name) for r in judged.endpoints
+            }
+            searched |= {
+                tuple(row[column] for column in TIME_SERIES)
+                for row in new_rows
+                if (row["class"], row["metric"]) in endpoints
+            }
+        history = add_rows(history, rows)
+        result = Night(
+            night,
+            project_name(),
+            nightly.false_alarms_per_year,
+            nightly.nights_per_year,
+            nightly.false_steps_per_year,
+            tuple(results),
+            tuple(find_history_steps(history, nightly.false_steps_per_year, searched)),
+            len(searched),
+            unsearched(history, searched),
+        )
+        # Nothing is written before everything is computed, so an interrupted night changes nothing.
+        for item, runs in measured if update_baseline else ():
+            names = {"name": f"baseline of {night}", "notes": (*runs.notes, f"accepted {night}")}
+            write_whole(_baseline_path(state, item), runs.model_copy(update=names).sealed().text())
+        write_history(state / HISTORY, history)
+    return result, _write_summaries(result, root / "results" / "nightly", state)
 
 
 def utc_now() -> datetime:

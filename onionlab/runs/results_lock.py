@@ -27,11 +27,7 @@ CHECK_INTERVAL_S = 1.0
 def results_lock(out: Path) -> Iterator[None]:
     """Hold the lock of a results folder. Raises UserError if another command holds it."""
     out.mkdir(parents=True, exist_ok=True)
-    with contextlib.ExitStack() as stack:
-        try:
-            stack.enter_context(file_lock(_lock_file(out), timeout_s=TIMEOUT_S))
-        except TimeoutError:
-            raise in_use_error(out) from None
+    with file_lock(_lock_file(out), timeout_s=TIMEOUT_S, refusal=in_use_error(out)):
         yield
 
 
