@@ -124,6 +124,12 @@ def add_build_arguments(parser: argparse.ArgumentParser) -> None:
     add_jobs_argument(parser, "maximum number of compilers at a time (default: CPUs)")
 
 
+def add_run_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare --jobs and what `add_executor_arguments` declares."""
+    add_jobs_argument(parser)
+    add_executor_arguments(parser)
+
+
 def add_executor_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare --executor and its options."""
     parser.add_argument(

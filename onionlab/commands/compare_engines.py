@@ -5,12 +5,7 @@ from __future__ import annotations
 import argparse
 from dataclasses import replace
 
-from onionlab.commands._arguments import (
-    add_executor_arguments,
-    add_jobs_argument,
-    add_request_arguments,
-    listed_names,
-)
+from onionlab.commands._arguments import add_request_arguments, add_run_arguments, listed_names
 from onionlab.commands._output import print_cost
 from onionlab.commands._request import parse_executor, parse_request
 from onionlab.engines import ENGINES
@@ -23,8 +18,7 @@ HELP = "run an experiment on several engines and report the differences"
 
 def setup_arguments(parser: argparse.ArgumentParser) -> None:
     add_request_arguments(parser)
-    add_jobs_argument(parser)
-    add_executor_arguments(parser)
+    add_run_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -7,10 +7,9 @@ import argparse
 from onionlab.commands._arguments import (
     AUTO,
     DEFAULT_MAX_NETWORKS,
-    add_executor_arguments,
-    add_jobs_argument,
     add_max_networks_argument,
     add_request_arguments,
+    add_run_arguments,
 )
 from onionlab.commands._output import print_cost, print_report
 from onionlab.commands._request import look_requests, parse_executor
@@ -23,8 +22,7 @@ HELP = "run an experiment: plan, simulations, records, report"
 
 def setup_arguments(parser: argparse.ArgumentParser) -> None:
     add_request_arguments(parser, auto=True)
-    add_jobs_argument(parser)
-    add_executor_arguments(parser)
+    add_run_arguments(parser)
     add_max_networks_argument(parser)
 
 

@@ -6,12 +6,7 @@ import argparse
 import sys
 from dataclasses import replace
 
-from onionlab.commands._arguments import (
-    add_executor_arguments,
-    add_jobs_argument,
-    add_override_arguments,
-    listed_files,
-)
+from onionlab.commands._arguments import add_override_arguments, add_run_arguments, listed_files
 from onionlab.commands._output import print_cost, print_report, print_table
 from onionlab.commands._request import parse_executor, parse_overrides
 from onionlab.experiment.claims_file import load_claims
@@ -29,8 +24,7 @@ STATUSES = {1: "runs are missing: figures and answers are from the others"}
 
 def setup_arguments(parser: argparse.ArgumentParser) -> None:
     add_override_arguments(parser)
-    add_jobs_argument(parser)
-    add_executor_arguments(parser)
+    add_run_arguments(parser)
     parser.add_argument(
         "--claims", default=DEFAULT_CLAIMS, help="a file of experiments/claims/, by name or path"
     )

@@ -8,10 +8,9 @@ from pathlib import Path
 
 from onionlab.commands._arguments import (
     add_engine_arguments,
-    add_executor_arguments,
-    add_jobs_argument,
     add_networks_argument,
     add_repeats_argument,
+    add_run_arguments,
 )
 from onionlab.commands._output import print_cost
 from onionlab.commands._request import parse_executor, parse_overrides
@@ -37,8 +36,7 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
     add_networks_argument(parser, "networks in place of the list's: a number, or 11,12,13")
     add_repeats_argument(parser)
     add_engine_arguments(parser)
-    add_jobs_argument(parser)
-    add_executor_arguments(parser)
+    add_run_arguments(parser)
 
 
 def baseline_command(args: argparse.Namespace) -> str:

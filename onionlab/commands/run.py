@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from onionlab.commands._arguments import (
-    add_executor_arguments,
-    add_jobs_argument,
-    add_request_arguments,
-)
+from onionlab.commands._arguments import add_request_arguments, add_run_arguments
 from onionlab.commands._output import print_cost
 from onionlab.commands._request import parse_executor, parse_request
 from onionlab.paths import working_root
@@ -20,8 +16,7 @@ HELP = "make the runs of an experiment that are missing, without a report"
 
 def setup_arguments(parser: argparse.ArgumentParser) -> None:
     add_request_arguments(parser)
-    add_jobs_argument(parser)
-    add_executor_arguments(parser)
+    add_run_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:

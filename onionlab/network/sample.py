@@ -109,7 +109,7 @@ def sample_network(request: NetworkRequest, seed: int) -> Network:
         hosts_by_role[role] += 1
         hosts.append(Host(name, role, traffic_class, place.name, address, own_limit))
 
-    for name in authority_names(request.authorities):
+    for name in _names("authority", request.authorities):
         region = _draw_region(geography, "authority", seed, name)
         attach(
             name, "authority", None, Place(name, region, AUTHORITY_BIT_PER_S, AUTHORITY_BIT_PER_S)
@@ -170,11 +170,6 @@ def capacity_shares(request: NetworkRequest, seed: int) -> dict[str, tuple[float
         if carried:
             shares[role] = limited / sum(carried), max(carried) / sum(carried)
     return shares
-
-
-def authority_names(count: int) -> list[str]:
-    """Return the names of a network's directory authorities."""
-    return _names("authority", count)
 
 
 def _names(kind: str, count: int) -> list[str]:

@@ -13,19 +13,10 @@ import posixpath
 from collections.abc import Iterable, Mapping
 
 from analysis.formats.files import HOST_ROLES, HOST_TEMPLATES
-from analysis.formats.run_files import (
-    HostRoles,
-    RoleOfHost,
-    TracedHost,
-    written,
-)
+from analysis.formats.run_files import HostRoles, RoleOfHost, TracedHost, written
 from onionlab.engines.base import Engine, Process, Simulation
 from onionlab.errors import UserError
-from onionlab.experiment.tor_options import (
-    PARAMETERS_SOURCE,
-    describe_settings,
-    experiment_layers,
-)
+from onionlab.experiment.tor_options import PARAMETERS_SOURCE, describe_settings, experiment_layers
 from onionlab.experiment.tornettools import MARKOV, TornetSettings, TornetTor
 from onionlab.experiment.tornettools_networks import client_class
 from onionlab.network.draws import draw_order, run_seed
@@ -278,24 +269,17 @@ def _place(number: int) -> Place:
 
 
 def _processes(settings: TornetSettings, host: TornetHost, tor: str | None) -> tuple[Process, ...]:
-    found = []
-    for process in host.processes:
-        if process.program == ONIONTRACE and settings.network.oniontrace == "none":
-            continue
-        program: str = process.program
-        if program == "tor":
-            assert tor is not None
-            program = tor
-        found.append(
-            Process(
-                program=program,
-                arguments=process.arguments,
-                start_ms=process.start_ms,
-                environment=process.environment,
-                runs_to_end=process.runs_to_end,
-            )
-        )
-    return tuple(found)
+    """Return the processes of a host. tor: the base name of its Tor binary."""
+    kept = [
+        process
+        for process in host.processes
+        if process.program != ONIONTRACE or settings.network.oniontrace != "none"
+    ]
+    own = {"tor": tor}
+    return tuple(
+        Process(**(process.model_dump() | {"program": own.get(process.program, process.program)}))
+        for process in kept
+    )
 
 
 def _roles(settings: TornetSettings, hosts: Mapping[str, TornetHost]) -> HostRoles:

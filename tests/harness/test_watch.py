@@ -11,12 +11,7 @@ import pytest
 from analysis.formats.plan_file import Request
 from onionlab.engines.base import WATCHED_LATE_S
 from onionlab.experiment import Settings, load
-from onionlab.rundir.verify import (
-    Expectation,
-    ProofRequirement,
-    ProofWatch,
-    RunRefusedError,
-)
+from onionlab.rundir.verify import Expectation, ProofRequirement, ProofWatch, RunRefusedError
 from onionlab.runs.run_builder import run_builder
 
 REPOSITORY = Path(__file__).resolve().parents[2]

@@ -11,13 +11,7 @@ import pytest
 from onionlab.engines.shadow.engine import ShadowEngine
 from onionlab.errors import UserError
 from onionlab.programs import installed as tools
-from onionlab.programs.installed import (
-    SHADOW,
-    TGEN,
-    Program,
-    Tool,
-    find_tool,
-)
+from onionlab.programs.installed import SHADOW, TGEN, Program, Tool, find_tool
 
 SHADOW_SAYS = "Shadow 3.3.0 — v3.3.0-199-gf1b2cacf2 2026-08-19--09:03:14"
 TGEN_SAYS = (

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from analysis.formats.plan_file import PlannedRun, Request, Resources
-from onionlab.commands._arguments import add_executor_arguments, add_jobs_argument
+from onionlab.commands._arguments import add_run_arguments
 from onionlab.commands._request import parse_executor
 from onionlab.errors import UserError
 from onionlab.runs.costs.estimate import Estimator
@@ -41,8 +41,7 @@ def slurm_commands(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
 
 def parse(*words: str) -> Executor | None:
     parser = argparse.ArgumentParser()
-    add_jobs_argument(parser)
-    add_executor_arguments(parser)
+    add_run_arguments(parser)
     return parse_executor(parser.parse_args(words))
 
 

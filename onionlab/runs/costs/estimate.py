@@ -89,12 +89,12 @@ class Estimator:
         # Runs start by network and repeat, then in the order of the requests.
         missing = []
         for i, requested in enumerate(resolve_request(self.root, one) for one in requests):
-            existing = find_existing_runs(self.root, requested, self._finished)
-            unknown += existing.unknown
+            existing, uncertain = find_existing_runs(self.root, requested, self._finished)
+            unknown += uncertain
             for kind, cost in self.run_costs(requested).items():
                 for replicate in requested.experiment.replicates:
                     run = replicate, requested.identify(kind)
-                    if run not in seen and (kind, replicate) not in existing.found:
+                    if run not in seen and (kind, replicate) not in existing:
                         missing.append((replicate, i, requested.engine, cost))
                     seen.add(run)
         missing.sort(key=lambda run: run[:2])

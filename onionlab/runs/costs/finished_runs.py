@@ -96,21 +96,13 @@ def _this_machine() -> Mapping[str, Any]:
     return host_facts()
 
 
-@dataclass(frozen=True)
-class ExistingRuns:
-    """Runs of a request that are in the store.
-
-    unknown: Number of runs that may be requested ones; only building the programs would show it.
-    """
-
-    found: frozenset[tuple[RunKind, Replicate]] = frozenset()
-    unknown: int = 0
-
-
 def find_existing_runs(
     root: Path, requested: RequestedRuns, finished: Iterable[FinishedRun]
-) -> ExistingRuns:
-    """Find the runs of a request in the store. Builds no programs and draws no keys.
+) -> tuple[set[tuple[RunKind, Replicate]], int]:
+    """Return the runs of a request in the store. Builds no programs and draws no keys.
+
+    The second value is the number of runs that may be requested ones: only building the programs
+    would show it.
 
     The first run of each kind is composed, and its name compared. The others count if their
     programs are the same, because it takes seconds to draw a large network.
@@ -124,12 +116,12 @@ def find_existing_runs(
             candidates[kind].setdefault(replicate, []).append(run)
     total = sum(map(len, candidates.values()))
     if not total:
-        return ExistingRuns()
+        return set(), 0
     try:
         with no_builds():
             builder = open_run_builder(root, requested.request)
     except (NotBuiltError, UserError):
-        return ExistingRuns(unknown=total)
+        return set(), total
     found: set[tuple[RunKind, Replicate]] = set()
     unknown = 0
     for kind, runs in candidates.items():
@@ -145,7 +137,7 @@ def find_existing_runs(
                 for replicate, same_place in runs.items()
                 if any(_same_programs(run.manifest.identity, identity) for run in same_place)
             }
-    return ExistingRuns(frozenset(found), unknown)
+    return found, unknown
 
 
 def _same_programs(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
