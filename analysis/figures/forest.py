@@ -114,8 +114,9 @@ def _select(compared: Sequence[VariantComparison]) -> list[VariantComparison]:
     """Return the comparisons to draw: those with many or large differences, in their order."""
 
     def findings(one: VariantComparison) -> tuple[int, float]:
-        found = one.with_grade(Grade.SHOWN)
-        return -len(found), -size_in_margins(found[0].verdict) if found else 0.0
+        verdicts = [judgement.verdict for judgement in one.judgements]
+        sizes = [size_in_margins(found) for found in verdicts if found.grade is Grade.SHOWN]
+        return -len(sizes), -max(sizes, default=0.0)
 
     most = sorted(compared, key=findings)[:MAX_PANELS]
     return [one for one in compared if one in most]

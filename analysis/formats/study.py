@@ -109,11 +109,6 @@ class Level(FormatModel):
         }
         return self.model_copy(update=unrecorded) == other.model_copy(update=unrecorded)
 
-    @property
-    def measured_s(self) -> float:
-        """Length of the measured span."""
-        return self.measured_end_s - self.measured_start_s
-
     def horizon_s(self, class_name: str) -> float:
         """Return the minimum time for which streams that start in the span are observed.
 
@@ -211,11 +206,6 @@ class Looks(PlannedLooks):
         tuple[PlannedLooks, ...],
         Field(description="looks at the same runs under earlier plans, in order"),
     ] = ()
-
-    @property
-    def fractions(self) -> tuple[float, ...]:
-        """Share of this plan's budget used at each of its looks."""
-        return tuple(size / self.budget for size in self.sizes)
 
     @property
     def judging_plans(self) -> tuple[PlannedLooks, ...]:

@@ -31,9 +31,7 @@ class Band:
     high: Floats
 
 
-def simultaneous_band(
-    curves: ArrayLike, confidence: float = CONFIDENCE, draws: int = DRAWS, seed: int = 0
-) -> Band:
+def simultaneous_band(curves: ArrayLike, draws: int = DRAWS, seed: int = 0) -> Band:
     """Return the mean curve over runs, with a simultaneous confidence band.
 
     The same curves and seed give the same band.
@@ -41,7 +39,6 @@ def simultaneous_band(
     Args:
         curves: shape (runs, points), one curve for each run or pair of runs. A point is unknown if
             it is NaN in any run, as averaging the other runs would bias the result.
-        confidence: probability that the band contains the entire true curve.
         draws: number of simulated sets of runs.
         seed: seed of the simulation.
 
@@ -62,11 +59,11 @@ def simultaneous_band(
         nothing = np.full(mean.shape, np.nan)
         return Band(mean, nothing, nothing)
     half = np.full(mean.shape, np.nan)
-    half[known] = _half_width(values[:, known], confidence, draws, seed)
+    half[known] = _half_width(values[:, known], draws, seed)
     return Band(mean, mean - half, mean + half)
 
 
-def _half_width(values: Floats, confidence: float, draws: int, seed: int) -> Floats:
+def _half_width(values: Floats, draws: int, seed: int) -> Floats:
     runs = values.shape[0]
     sd = values.std(axis=0, ddof=1)
     # The standard deviation of equal values is not exactly zero, because of rounding.
@@ -75,12 +72,12 @@ def _half_width(values: Floats, confidence: float, draws: int, seed: int) -> Flo
     half = np.zeros(sd.shape)
     if varying.any():
         unit = (values[:, varying] - values[:, varying].mean(axis=0)) / sd[varying]
-        critical = _critical(unit / np.sqrt(runs - 1), confidence, draws, seed)
+        critical = _critical(unit / np.sqrt(runs - 1), draws, seed)
         half[varying] = critical * sd[varying] / np.sqrt(runs)
     return half
 
 
-def _critical(unit: Floats, confidence: float, draws: int, seed: int) -> float:
+def _critical(unit: Floats, draws: int, seed: int) -> float:
     """Return the quantile of the largest |t| over the points.
 
     unit: standardised columns, shape (runs, points).
@@ -97,4 +94,4 @@ def _critical(unit: Floats, confidence: float, draws: int, seed: int) -> float:
         sample = np.sqrt(1 - own) * common + np.sqrt(own) * rng.normal(size=(count, runs, points))
         t = sample.mean(axis=1) / (sample.std(axis=1, ddof=1) / np.sqrt(runs))
         largest += np.abs(t).max(axis=1).tolist()
-    return float(np.quantile(largest, confidence))
+    return float(np.quantile(largest, CONFIDENCE))

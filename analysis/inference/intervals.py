@@ -59,7 +59,7 @@ def t_interval(values: ArrayLike, confidence: float = CONFIDENCE) -> Interval:
     return Interval(mean, mean - half, mean + half)
 
 
-def positive_interval(values: ArrayLike, confidence: float = CONFIDENCE) -> Interval:
+def positive_interval(values: ArrayLike) -> Interval:
     """Return the mean of nonnegative values and the t interval of its logarithm.
 
     By the delta method, the standard error of the logarithm is that of the mean divided by the
@@ -67,7 +67,6 @@ def positive_interval(values: ArrayLike, confidence: float = CONFIDENCE) -> Inte
 
     Args:
         values: shape (n,), finite, >= 0.
-        confidence: coverage, in (0, 1).
 
     Returns:
         Without bounds for one value, and for equal values, which have no spread.
@@ -76,7 +75,7 @@ def positive_interval(values: ArrayLike, confidence: float = CONFIDENCE) -> Inte
         ValueError: no values, or a negative one.
     """
     array = np.asarray(values, dtype=np.float64)
-    plain = t_interval(array, confidence)
+    plain = t_interval(array)
     if array.min() < 0:
         raise ValueError("a value is negative")
     # The mean of tiny values can underflow to 0.

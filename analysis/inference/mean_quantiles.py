@@ -37,7 +37,7 @@ def lower_quantiles(sample: ArrayLike, shares: Floats) -> Floats:
 
 
 def mean_quantiles(
-    samples: Sequence[Floats | Sequence[Floats]], shares: Floats, confidence: float = CONFIDENCE
+    samples: Sequence[Floats | Sequence[Floats]], shares: Floats
 ) -> MeanQuantiles | None:
     """Return the mean quantiles over samples, and mean +- t(n-1) sd / sqrt(n), clipped at 0.
 
@@ -50,7 +50,6 @@ def mean_quantiles(
         samples: samples of nonnegative values, one per simulation; shape (n,), or (n, 2) of values
             with their resolutions.
         shares: in [0, 1], shape (g,).
-        confidence: coverage at each share, in (0, 1).
 
     Returns:
         None if no sample has a value.
@@ -69,7 +68,7 @@ def mean_quantiles(
         nothing = np.full(shares.shape, np.nan)
         return MeanQuantiles(mean, nothing, nothing, 1)
     variance = values.var(axis=0, ddof=1) + (resolutions**2).sum(axis=0) / 12 / (count - 1)
-    half = t_quantile((1 + confidence) / 2, count - 1.0) * np.sqrt(variance) / np.sqrt(count)
+    half = t_quantile((1 + CONFIDENCE) / 2, count - 1.0) * np.sqrt(variance) / np.sqrt(count)
     return MeanQuantiles(mean, np.maximum(0.0, mean - half), mean + half, count)
 
 

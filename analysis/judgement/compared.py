@@ -10,7 +10,7 @@ import numpy as np
 from analysis.inference.intervals import Interval
 from analysis.judgement.claims.claim import Part
 from analysis.judgement.judging import Judgement
-from analysis.judgement.verdicts import Grade, Verdict
+from analysis.judgement.verdicts import Verdict
 
 PILOT_BELOW = 5
 """Below this number of networks a study is a pilot, which detects only large differences."""
@@ -48,15 +48,6 @@ class VariantComparison:
     def pilot(self) -> bool:
         """True if there are so few networks that this is a pilot."""
         return self.networks < PILOT_BELOW
-
-    def with_grade(self, grade: Grade, direction: str | None = None) -> list[Judgement]:
-        """Return the judgements with a grade, ordered by decreasing size of the effect."""
-        found = [
-            judgement
-            for judgement in self.judgements
-            if judgement.verdict.grade is grade and direction in (None, judgement.verdict.direction)
-        ]
-        return sorted(found, key=lambda judgement: -size_in_margins(judgement.verdict))
 
 
 def size_in_margins(found: Verdict | Part) -> float:

@@ -158,9 +158,7 @@ def complete(
     return statistics
 
 
-def over_networks(
-    runs: RunStatistics, scope: Scope = "networks", catalogue: Catalogue = OWN
-) -> Statistics:
+def over_networks(runs: RunStatistics, scope: Scope = "networks") -> Statistics:
     """Return one statistic for each network: the mean of its repeats.
 
     The mean is geometric for metrics that are compared as ratios, which have a relative margin and
@@ -168,8 +166,8 @@ def over_networks(
     its own statistic. ``runs`` is completed.
     """
     result: Statistics = {}
-    for where, class_statistics in complete(runs, catalogue).items():
-        ratios = _compared_as_ratios(class_statistics, catalogue)
+    for where, class_statistics in complete(runs).items():
+        ratios = _compared_as_ratios(class_statistics)
         result[where] = {}
         for (metric, variant), by_run in class_statistics.items():
             by_network: dict[int, list[Statistic]] = {}
@@ -184,10 +182,10 @@ def over_networks(
 
 
 def _compared_as_ratios(
-    class_statistics: Mapping[tuple[str, str], Mapping[Any, Statistic]], catalogue: Catalogue
+    class_statistics: Mapping[tuple[str, str], Mapping[Any, Statistic]],
 ) -> set[str]:
     """Return the metrics with a relative margin whose values are all positive."""
-    relative = {name for name, judged in catalogue.judged.items() if judged.margin.relative}
+    relative = {name for name, judged in OWN.judged.items() if judged.margin.relative}
     return relative - {
         metric
         for (metric, _), by_run in class_statistics.items()

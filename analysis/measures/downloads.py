@@ -114,20 +114,19 @@ def starvation(shares: Floats) -> float:
     return float(1.0 - shares.min())
 
 
-def lead_of_last(shares: Floats, last: int = LAST) -> float | None:
-    """Return the lead of the newest streams over the others, as a share of a file.
+def lead_of_last(shares: Floats) -> float | None:
+    """Return the lead of the ``LAST`` newest streams over the others, as a share of a file.
 
     Args:
         shares: received share of each stream, oldest first, shape (n,).
-        last: number of newest streams.
 
     Returns:
         1 if the newest have everything and the others nothing, 0 if both have the same; None if
         there are no others.
     """
-    if shares.size <= last:
+    if shares.size <= LAST:
         return None
-    return float(shares[-last:].mean() - shares[:-last].mean())
+    return float(shares[-LAST:].mean() - shares[:-LAST].mean())
 
 
 def served(shares: Floats) -> float | None:
@@ -143,10 +142,10 @@ def completion_spread_s(downloads: Downloads) -> float | None:
     return max(known) - min(known) if known and len(known) == len(done) else None
 
 
-def jain_edges(downloads: Downloads, window_s: float = JAIN_WINDOW_S) -> Floats:
+def jain_edges(downloads: Downloads) -> Floats:
     """Return the edges of the windows of ``jain_over_time``, shape (m + 1,)."""
     end_s = max(one.finish_s for one in downloads)
-    return np.arange(max(one.start_s for one in downloads), end_s + window_s, window_s)
+    return np.arange(max(one.start_s for one in downloads), end_s + JAIN_WINDOW_S, JAIN_WINDOW_S)
 
 
 def curve_times(downloads: Downloads) -> Floats:
@@ -162,7 +161,7 @@ def asked_times(downloads: Downloads) -> Floats:
     return np.unique(np.concatenate((curve_times(downloads), jain_edges(downloads), done)))
 
 
-def jain_over_time(downloads: Downloads, window_s: float = JAIN_WINDOW_S) -> tuple[Floats, Floats]:
+def jain_over_time(downloads: Downloads) -> tuple[Floats, Floats]:
     """Return Jain's index over the bytes that the streams receive in consecutive windows.
 
     A window includes the streams in progress throughout it. Windows with fewer than two such
@@ -172,7 +171,7 @@ def jain_over_time(downloads: Downloads, window_s: float = JAIN_WINDOW_S) -> tup
         The centres of the windows and the index, both of shape (m,).
     """
     ends = [one.finish_s for one in downloads]
-    edges = jain_edges(downloads, window_s)
+    edges = jain_edges(downloads)
     received = np.array([one.received_at(edges) for one in downloads])
     middles, indices = [], []
     for k, (low, high) in enumerate(pairwise(edges)):

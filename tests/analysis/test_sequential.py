@@ -60,7 +60,7 @@ def test_a_sequential_p_value_falls_with_more_looks(budget: int, p: list[float])
 def test_repeated_looks_keep_the_error_rate_and_plain_tests_do_not() -> None:
     rng = np.random.default_rng(11)
     sizes = schedule(12)
-    fractions = Looks(sizes, 12).fractions
+    fractions = [size / 12 for size in sizes]
     levels = spending_levels(fractions, [0.025 * ALLOWANCE], np.power(fractions, POWER))[0]
     false = naive = 0
     for _ in range(2000):
