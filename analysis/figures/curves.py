@@ -8,28 +8,16 @@ interval. The curve of a network is the mean of its repeats' curves.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from analysis.arrays import Floats
 from analysis.figures.kind import FigureData
-from analysis.inference.bands import simultaneous_band
+from analysis.inference.bands import Band, simultaneous_band
 from analysis.inference.intervals import log_ratios
 
-
-@dataclass(frozen=True)
-class Line:
-    """The curve of one variant in one panel: arrays of the grid's shape, NaN if unknown."""
-
-    mean: Floats
-    low: Floats
-    high: Floats
-    seeds: int
-
-
-Lines = Mapping[str, Line]
-"""Variant -> its curve."""
+Lines = Mapping[str, Band]
+"""Variant -> its curve in one panel, over networks or pairs of them."""
 
 
 def mean_lines(data: FigureData, panel: int) -> Lines:
@@ -51,7 +39,7 @@ def ratio_lines(data: FigureData, panel: int) -> Lines:
         for variant, pairs in _pairs(data, _network_curves(data, panel, geometric=True)):
             band = simultaneous_band(np.stack([log_ratios(own, base) for own, base in pairs]))
             mean, low, high = (np.exp(one) for one in (band.mean, band.low, band.high))
-            lines[variant] = Line(mean, low, high, len(pairs))
+            lines[variant] = Band(mean, low, high, band.count)
     return lines
 
 
@@ -60,9 +48,9 @@ def has_pairs(data: FigureData) -> bool:
     return any(True for _ in _pairs(data, _network_curves(data, 0)))
 
 
-def _range(curves: Sequence[Floats]) -> Line:
+def _range(curves: Sequence[Floats]) -> Band:
     values = np.stack(curves)
-    return Line(values.mean(axis=0), values.min(axis=0), values.max(axis=0), len(values))
+    return Band(values.mean(axis=0), values.min(axis=0), values.max(axis=0), len(values))
 
 
 def _network_curves(

@@ -95,6 +95,7 @@ class LineFigure(FigureKind):
                     "variant": variant.name,
                     x_name: [f"{x:.6g}" for x in panel.grid(data.level)],
                     **vars(lines[variant.name]),
+                    "seeds": lines[variant.name].count,
                 }
             )
             for name, panel, lines in shown
@@ -218,7 +219,7 @@ def _draw_lines(
         mean, low, high = (scale * one[keep] for one in (line.mean, line.low, line.high))
         style = line_style(variant, (place + 0.5) / len(shown))
         axes.plot(x, mean, label=as_drawn(variant.label), zorder=3, **style)
-        if line.seeds > 1:
+        if line.count > 1:
             axes.fill_between(x, low, high, color=variant.color, alpha=0.16, linewidth=0, zorder=2)
 
 

@@ -30,7 +30,8 @@ from analysis.figures.style import (
 )
 from analysis.formats.public_tor import STEPS
 from analysis.formats.study import Level
-from analysis.inference.mean_quantiles import MeanQuantiles, mean_quantiles
+from analysis.inference.bands import Band
+from analysis.inference.mean_quantiles import mean_quantiles
 from analysis.measures.data import ALL, ClassData
 from analysis.measures.perf import SIZES_BYTES, PerfStreams
 
@@ -115,9 +116,8 @@ class TornetFigure(FigureKind):
                     "share": [f"{share:.6g}" for share in quantity.shares],
                 }
                 for variant, line in _lines(data, quantity, class_name).items():
-                    bounds = {"mean": line.mean, "low": line.low, "high": line.high}
-                    own = {"variant": variant, **bounds, "simulations": line.samples}
-                    parts.append(pd.DataFrame({**place, **own}))
+                    own = {**vars(line), "simulations": line.count}
+                    parts.append(pd.DataFrame({**place, "variant": variant, **own}))
                 public = _public(data, quantity, class_name)
                 if public is not None:
                     parts.append(pd.DataFrame({**place, "variant": PUBLIC_LABEL, "mean": public}))
@@ -171,7 +171,7 @@ def _classes(data: FigureData) -> list[str]:
     return sorted({name for one in data.samples for name in one.value})
 
 
-def _lines(data: FigureData, quantity: Quantity, class_name: str) -> dict[str, MeanQuantiles]:
+def _lines(data: FigureData, quantity: Quantity, class_name: str) -> dict[str, Band]:
     """Return the line of each variant that has values, in the study's order."""
     found = {}
     for variant in data.study.variants:
@@ -209,7 +209,7 @@ def _draw_panel(axes: Axes, data: FigureData, quantity: Quantity, class_name: st
         mean, low, high = (quantity.scale * one for one in (line.mean, line.low, line.high))
         style = line_style(variant, place / len(data.study.variants))
         axes.plot(mean, shares, label=as_drawn(variant.label), **style)
-        if line.samples > 1:
+        if line.count > 1:
             axes.fill_betweenx(shares, low, high, color=variant.color, alpha=0.2, linewidth=0)
         ends.append(float(mean[-1]))
     public = _public(data, quantity, class_name)

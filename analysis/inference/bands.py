@@ -24,11 +24,12 @@ _NUMBERS_AT_ONCE = 1_000_000
 
 @dataclass(frozen=True)
 class Band:
-    """A mean curve and its band; all of shape (points,), NaN if unknown."""
+    """A mean curve of ``count`` curves and its band; all of shape (points,), NaN if unknown."""
 
     mean: Floats
     low: Floats
     high: Floats
+    count: int
 
 
 def simultaneous_band(curves: ArrayLike, draws: int = DRAWS, seed: int = 0) -> Band:
@@ -57,10 +58,10 @@ def simultaneous_band(curves: ArrayLike, draws: int = DRAWS, seed: int = 0) -> B
     mean = np.where(known, np.where(known, values, 0.0).mean(axis=0), np.nan)
     if runs == 1:
         nothing = np.full(mean.shape, np.nan)
-        return Band(mean, nothing, nothing)
+        return Band(mean, nothing, nothing, 1)
     half = np.full(mean.shape, np.nan)
     half[known] = _half_width(values[:, known], draws, seed)
-    return Band(mean, mean - half, mean + half)
+    return Band(mean, mean - half, mean + half, runs)
 
 
 def _half_width(values: Floats, draws: int, seed: int) -> Floats:

@@ -3,26 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from analysis.arrays import Floats
+from analysis.inference.bands import Band
 from analysis.inference.intervals import CONFIDENCE, t_quantile
-
-
-@dataclass(frozen=True)
-class MeanQuantiles:
-    """The mean quantile and its t interval at each share; shape (g,).
-
-    The interval is pointwise, and NaN for a single sample.
-    """
-
-    mean: Floats
-    low: Floats
-    high: Floats
-    samples: int
 
 
 def lower_quantiles(sample: ArrayLike, shares: Floats) -> Floats:
@@ -36,9 +23,7 @@ def lower_quantiles(sample: ArrayLike, shares: Floats) -> Floats:
     return ordered[((len(ordered) - 1) * shares).astype(np.int64)]
 
 
-def mean_quantiles(
-    samples: Sequence[Floats | Sequence[Floats]], shares: Floats
-) -> MeanQuantiles | None:
+def mean_quantiles(samples: Sequence[Floats | Sequence[Floats]], shares: Floats) -> Band | None:
     """Return the mean quantiles over samples, and mean +- t(n-1) sd / sqrt(n), clipped at 0.
 
     Each sample counts once, regardless of its size, and empty samples are ignored. A sequence of
@@ -52,7 +37,7 @@ def mean_quantiles(
         shares: in [0, 1], shape (g,).
 
     Returns:
-        None if no sample has a value.
+        Shape (g,); the interval is pointwise. None if no sample has a value.
     """
     groups = [[one] if isinstance(one, np.ndarray) else one for one in samples]
     found = [
@@ -66,10 +51,10 @@ def mean_quantiles(
     mean, count = values.mean(axis=0), len(found)
     if count == 1:
         nothing = np.full(shares.shape, np.nan)
-        return MeanQuantiles(mean, nothing, nothing, 1)
+        return Band(mean, nothing, nothing, 1)
     variance = values.var(axis=0, ddof=1) + (resolutions**2).sum(axis=0) / 12 / (count - 1)
     half = t_quantile((1 + CONFIDENCE) / 2, count - 1.0) * np.sqrt(variance) / np.sqrt(count)
-    return MeanQuantiles(mean, np.maximum(0.0, mean - half), mean + half, count)
+    return Band(mean, np.maximum(0.0, mean - half), mean + half, count)
 
 
 def _columns(stacked: Floats) -> tuple[Floats, Floats]:

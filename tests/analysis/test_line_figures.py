@@ -82,7 +82,7 @@ def test_bands_are_the_range_over_networks() -> None:
     runs.append(("ewma", 2, [np.array([5.0, 3.0, 2.0])]))
     repeated = mean_lines(make_figure(runs), 0)["ewma"]
     assert (repeated.mean[:2].tolist(), repeated.high[:2].tolist()) == ([2.5, 3.5], [4.0, 5.0])
-    assert repeated.seeds == line.seeds == 2
+    assert repeated.count == line.count == 2
 
 
 def test_ratios_are_of_pairs_only() -> None:
@@ -90,7 +90,7 @@ def test_ratios_are_of_pairs_only() -> None:
     ones = np.array([1.0, 2.0])
     runs: list[Any] = [("ewma", 1, [ones]), ("ewma", 2, [5 * ones]), ("rr", 2, [10 * ones])]
     (line,) = ratio_lines(make_figure(runs, figure=number), 0).values()
-    assert (line.mean.tolist(), line.seeds) == (pytest.approx([2.0, 2.0]), 1)
+    assert (line.mean.tolist(), line.count) == (pytest.approx([2.0, 2.0]), 1)
     runs[2] = ("rr", 3, [10 * ones])
     assert ratio_lines(make_figure(runs, figure=number), 0) == {}
 
@@ -104,7 +104,7 @@ def test_differences_are_between_runs_of_the_same_seed() -> None:
     found = {r["mean"] for r in rows if r["panel"] == "throughput_bytes_per_s_difference"}
     assert found == {"10000"}
     one_more = make_data({"ewma": [1e6, 2e6], "rr": SEEDS}, NONE)
-    assert difference_lines(one_more, 0)["rr"].seeds == 2
+    assert difference_lines(one_more, 0)["rr"].count == 2
 
 
 @pytest.mark.parametrize(("page", "rows"), [(TEXT, 2), (COLUMN, 4)])

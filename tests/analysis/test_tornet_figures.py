@@ -64,7 +64,7 @@ def test_a_simulation_without_a_value_is_left_out_and_one_has_no_band() -> None:
     shares = np.array([0.5])
     one = mean_quantiles([np.array([1.0, 2.0, 9.0]), np.empty(0)], shares)
     assert one is not None
-    assert (one.samples, one.mean.tolist()) == (1, [2.0])
+    assert (one.count, one.mean.tolist()) == (1, [2.0])
     assert np.isnan(one.low).all()
     assert mean_quantiles([np.empty(0)], shares) is None
     assert lower_quantiles([3.0, 1.0], np.array([0.99])).tolist() == [1.0]
