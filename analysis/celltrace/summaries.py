@@ -265,23 +265,3 @@ def stream_counts(table: TraceTable) -> dict[str, int]:
     for _, counts in table.counts:
         total.update(counts.streams)
     return dict(total)
-
-
-def times_csv(table: TraceTable) -> str:
-    """Return the content of celltrace.csv: a line for each run, role, group and stage."""
-    return _csv(table.times, TIME_COLUMNS)
-
-
-def waits_csv(table: TraceTable) -> str:
-    """Return the content of celltrace-waits.csv: a line for each run and role."""
-    return _csv(table.waits, WAIT_COLUMNS)
-
-
-def relay_times_csv(table: TraceTable) -> str:
-    """Return the content of celltrace-ttfb.csv: a line for each run, class, position and stage."""
-    return _csv(table.relay_times, RELAY_TIME_COLUMNS)
-
-
-def _csv(rows: list[Row], columns: tuple[str, ...]) -> str:
-    frame = pd.DataFrame(rows, columns=list(columns))
-    return frame.to_csv(index=False, float_format="%.9g", lineterminator="\n")

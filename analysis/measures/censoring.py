@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
-import pandas
 from numpy.typing import ArrayLike
 
-from analysis.formats.study import Level, Study, Variant
+from analysis.formats.study import Study
 from analysis.measures.data import ALL, ClassData
-from analysis.measures.durations import DURATIONS, Duration, duration_observations
+from analysis.measures.durations import DURATIONS, duration_observations
 from analysis.measures.metric import QUANTILES, rank
 from analysis.measures.survival import (
     CENSORED,
@@ -25,8 +25,17 @@ from analysis.measures.survival import (
     kaplan_meier,
 )
 
-Quantiles = Mapping[str, tuple[float | None, ...]]
-"""Method (naive, incidence or kaplan_meier) -> a value per share; None if it is not reached."""
+METHODS = ("naive", "incidence", "kaplan_meier")
+
+CENSORING_COLUMNS = (
+    *("level", "class", "time", "variant", "runs"),
+    *("failed_share", "censored_share", "largest_difference"),
+    *(f"{method}_{rank(q)}_s" for method in METHODS for q in QUANTILES),
+)
+"""The columns of censoring.csv."""
+
+Row = dict[str, Any]
+"""A row of censoring.csv, by column; ``label``: that of the time."""
 
 
 @dataclass(frozen=True)
@@ -38,15 +47,16 @@ class Bias:
         failed: number of streams that failed before the event.
         censored: number of streams censored before the event.
         distance: largest difference between the naive distribution and the cumulative incidence.
-        quantiles: of the naive distribution, the cumulative incidence, and the Kaplan-Meier
-            estimate, in which failures are treated as censored.
+        quantiles: by method, of the naive distribution, the cumulative incidence, and the
+            Kaplan-Meier estimate, in which failures are treated as censored; a value per share,
+            None if it is not reached.
     """
 
     streams: int
     failed: int
     censored: int
     distance: float
-    quantiles: Quantiles
+    quantiles: Mapping[str, tuple[float | None, ...]]
 
 
 def bias(times_s: ArrayLike, kinds: ArrayLike, shares: Sequence[float]) -> Bias | None:
@@ -82,21 +92,6 @@ def bias(times_s: ArrayLike, kinds: ArrayLike, shares: Sequence[float]) -> Bias 
     )
 
 
-@dataclass(frozen=True)
-class BiasRow:
-    """Means over the runs of one variant; quantiles are None if any run has none."""
-
-    level: Level
-    class_name: str
-    duration: Duration
-    variant: Variant
-    runs: int
-    failed_share: float
-    censored_share: float
-    distance: float
-    quantiles: Quantiles
-
-
 @dataclass
 class BiasTable:
     """Collected runs: (level, class, duration) -> variant -> an entry per run."""
@@ -112,7 +107,7 @@ class BiasTable:
                 by_variant = self.found.setdefault((level, class_name, duration.name), {})
                 by_variant.setdefault(variant, []).append(result)
 
-    def rows(self, study: Study) -> Iterator[BiasRow]:
+    def rows(self, study: Study) -> Iterator[Row]:
         """Yield rows for times with failed or censored streams, in the order of the study."""
         for level in study.levels:
             for class_name in dict.fromkeys(c for where, c, _ in self.found if where == level.name):
@@ -127,48 +122,32 @@ class BiasTable:
                     for variant in study.variants:
                         known = [one for one in by_variant.get(variant.name, []) if one]
                         if known:
-                            yield _row(level, class_name, duration, variant, known)
+                            yield {
+                                "level": level.name,
+                                "class": class_name,
+                                "time": duration.name,
+                                "label": duration.label,
+                                "variant": variant.name,
+                                **_means(known),
+                            }
 
 
-def _row(
-    level: Level, class_name: str, duration: Duration, variant: Variant, found: Sequence[Bias]
-) -> BiasRow:
-    streams = sum(one.streams for one in found)
-    return BiasRow(
-        level,
-        class_name,
-        duration,
-        variant,
-        len(found),
-        sum(one.failed for one in found) / streams,
-        sum(one.censored for one in found) / streams,
-        sum(one.distance for one in found) / len(found),
-        {
-            method: tuple(map(_mean, zip(*(one.quantiles[method] for one in found), strict=True)))
-            for method in found[0].quantiles
+def _means(runs: Sequence[Bias]) -> Row:
+    """Return means over the runs of one variant; a quantile is None if any run has none."""
+    streams = sum(one.streams for one in runs)
+    return {
+        "runs": len(runs),
+        "failed_share": sum(one.failed for one in runs) / streams,
+        "censored_share": sum(one.censored for one in runs) / streams,
+        "largest_difference": sum(one.distance for one in runs) / len(runs),
+        **{
+            f"{method}_{rank(q)}_s": _mean([one.quantiles[method][place] for one in runs])
+            for method in METHODS
+            for place, q in enumerate(QUANTILES)
         },
-    )
+    }
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return sum(known) / len(known) if len(known) == len(values) else None
-
-
-def bias_csv(rows: Sequence[BiasRow]) -> str:
-    """Return the rows as the content of censoring.csv."""
-    columns = [
-        *("level", "class", "time", "variant", "runs"),
-        *("failed_share", "censored_share", "largest_difference"),
-        *(f"{m}_{rank(q)}_s" for m in ("naive", "incidence", "kaplan_meier") for q in QUANTILES),
-    ]
-    table = [
-        [
-            *(row.level.name, row.class_name, row.duration.name, row.variant.name, row.runs),
-            *(row.failed_share, row.censored_share, row.distance),
-            *(value for values in row.quantiles.values() for value in values),
-        ]
-        for row in rows
-    ]
-    frame = pandas.DataFrame(table, columns=columns)
-    return frame.to_csv(index=False, float_format="%.9g", lineterminator="\n")

@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from analysis.celltrace.summaries import TraceTable, relay_times_csv, times_csv, waits_csv
+from analysis.celltrace.summaries import (
+    RELAY_TIME_COLUMNS,
+    TIME_COLUMNS,
+    WAIT_COLUMNS,
+    TraceTable,
+)
 from analysis.errors import AnalysisError
 from analysis.figures.catalogue import open_figure
 from analysis.figures.cells import draw_all
@@ -14,6 +19,7 @@ from analysis.figures.levels import write_levels
 from analysis.figures.style import check_look
 from analysis.figures.writing import write_figure
 from analysis.formats import files
+from analysis.formats.csv_tables import csv_text
 from analysis.formats.record_files import ParseReport, read_parse_report
 from analysis.formats.study import Study, load_study
 from analysis.inference.sample_size import unseen_share
@@ -25,7 +31,7 @@ from analysis.judgement.judging import (
     study_error_level,
 )
 from analysis.judgement.verdicts import LEVEL
-from analysis.measures.censoring import BiasTable, bias_csv
+from analysis.measures.censoring import CENSORING_COLUMNS, BiasTable
 from analysis.measures.metric import QUANTILES
 from analysis.measures.over_time import THROUGHPUT_WINDOW_S
 from analysis.measures.run_data import load_run
@@ -81,7 +87,7 @@ def build(study: Path, store: Path, out: Path) -> Path:
     tables = {
         files.SUMMARY_CSV: summary_csv(plan, rows),
         files.RUNS_CSV: runs_csv(plan, runs, parse_reports, trace_counts),
-        files.CENSORING_CSV: bias_csv(bias_rows),
+        files.CENSORING_CSV: csv_text(bias_rows, CENSORING_COLUMNS),
     }
     out.mkdir(parents=True, exist_ok=True)
     with replaced(out) as scratch:
@@ -90,11 +96,12 @@ def build(study: Path, store: Path, out: Path) -> Path:
         trace = None
         if traces:
             trace = section(traces, plan, draw_all(traces, plan, folder))
-            tables |= {
-                f"{files.FIGURES}/{files.CELL_TIMES_CSV}": times_csv(traces),
-                f"{files.FIGURES}/{files.CELL_TTFB_CSV}": relay_times_csv(traces),
-                f"{files.FIGURES}/{files.CELL_WAITS_CSV}": waits_csv(traces),
-            }
+            for name, rows_of_runs, columns in (
+                (files.CELL_TIMES_CSV, traces.times, TIME_COLUMNS),
+                (files.CELL_TTFB_CSV, traces.relay_times, RELAY_TIME_COLUMNS),
+                (files.CELL_WAITS_CSV, traces.waits, WAIT_COLUMNS),
+            ):
+                tables[f"{files.FIGURES}/{name}"] = csv_text(rows_of_runs, columns)
         for name, text in tables.items():
             (scratch / name).write_text(text, encoding="utf-8")
         write_answer(scratch, sentences)

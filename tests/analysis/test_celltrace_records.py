@@ -18,10 +18,11 @@ from analysis.celltrace.cell_tables import extract, load_arrivals, load_cells
 from analysis.celltrace.cells import Fate
 from analysis.celltrace.events import INWARD
 from analysis.celltrace.statistics import Group, Stage, summarise
-from analysis.celltrace.summaries import TraceTable, relay_times_csv, times_csv, waits_csv
+from analysis.celltrace.summaries import TIME_COLUMNS, WAIT_COLUMNS, TraceTable
 from analysis.errors import AnalysisError
 from analysis.figures.cells import draw_all
 from analysis.formats.columns import GOODPUT, STREAMS, arrow_schema
+from analysis.formats.csv_tables import csv_text
 from analysis.formats.files import (
     ARRIVALS_TABLE,
     GOODPUT_TABLE,
@@ -190,10 +191,10 @@ def test_tables_figures_and_section(run_directory: Path, tmp_path: Path) -> None
     assert sum(part["share"] for part in parts) == pytest.approx(1.0)
     assert sum(part["mean_ms"] for part in parts) == pytest.approx(guard["mean_ms"])
     assert guard["circuits"] == 2
-    lines = list(csv.DictReader(io.StringIO(times_csv(table))))
+    lines = list(csv.DictReader(io.StringIO(csv_text(table.times, TIME_COLUMNS))))
     assert len(lines) == len(table.times)
-    assert len(list(csv.DictReader(io.StringIO(relay_times_csv(table))))) == 9
-    lines = list(csv.DictReader(io.StringIO(waits_csv(table))))
+    assert len(table.relay_times) == 9
+    lines = list(csv.DictReader(io.StringIO(csv_text(table.waits, WAIT_COLUMNS))))
     assert [(line["role"], line["kernel_s"] == "") for line in lines] == [
         ("guard", True),
         ("middle", False),
