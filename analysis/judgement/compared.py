@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from analysis.inference.intervals import Interval
-from analysis.judgement.claims.claim import Part
 from analysis.judgement.judging import Judgement
 from analysis.judgement.verdicts import Verdict
 
@@ -50,7 +49,7 @@ class VariantComparison:
         return self.networks < PILOT_BELOW
 
 
-def size_in_margins(found: Verdict | Part) -> float:
+def size_in_margins(found: Verdict) -> float:
     """Return the size of an effect in margins, so that ratios and differences can be ordered."""
     if found.effect is None or not found.margin:
         return 0.0

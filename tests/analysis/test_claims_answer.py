@@ -38,7 +38,8 @@ def answered(name: str, answer: Answer, ratio: float | None = None, **other: Any
     part = Part(
         text="a: x below y", metric=METRIC["ttfb_p50_s"], answer=answer,
         effect=None if ratio is None else Interval(ratio, 0.9 * ratio, 1.1 * ratio),
-        scale="ratio", margin=1.05, count=5, **content,
+        scale="ratio", margin=1.05, count=5, grade=None, direction="", agreeing=None,
+        detectable=None, **content,
     )  # fmt: skip
     return ClaimResult(claim, answer, (part,))
 

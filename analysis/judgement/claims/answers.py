@@ -156,20 +156,16 @@ def _part(
         more = max((n for n in needed if n is not None), default=None)
         reason = reason or next((v.reason for v in verdicts if v.reason), "")
     tested = answer not in (Answer.OPEN, Answer.UNTESTABLE)
+    own = {
+        "count": len(question.evidence.seeds(statement.points)),
+        "more_networks": None if reason else more,
+        "reason": reason,
+    }
     return Part(
-        f"{metric.label}, {text}" if several_metrics else text,
-        metric,
-        answer,
-        shown.effect,
-        shown.scale,
-        shown.margin,
-        shown.p_different,
-        shown.p_equivalent,
-        len(question.evidence.seeds(statement.points)),
-        None if reason else more,
-        reason,
-        untestable,
-        statement.answer_p_value(answer, verdicts, beyond) if tested else 1.0,
-        shown.grade,
-        shown.agreeing,
+        **(vars(shown) | own),
+        text=f"{metric.label}, {text}" if several_metrics else text,
+        metric=metric,
+        answer=answer,
+        untestable=untestable,
+        p_answer=statement.answer_p_value(answer, verdicts, beyond) if tested else 1.0,
     )

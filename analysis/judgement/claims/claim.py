@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from analysis.inference.intervals import Interval
-from analysis.judgement.verdicts import Grade, exposure
+from analysis.judgement.verdicts import Verdict, exposure
 from analysis.measures.metric import Metric
 
 
@@ -119,44 +118,26 @@ class Labels:
         return self.variants.get(name, name)
 
 
-@dataclass(frozen=True)
-class Part:
-    """One comparison of a claim.
+@dataclass(frozen=True, kw_only=True)
+class Part(Verdict):
+    """One comparison of a claim, with the verdict on it within the claim.
+
+    The effect of a change of a gap is the gap after against the gap before. ``count`` is the number
+    of networks with a pair, and ``reason`` says why the part is open, or is a note.
 
     Attributes:
         text: the statement as text.
         metric: the metric that is compared.
         answer: the answer to this part.
-        effect: left against right; for a change of a gap, the gap after against the gap before.
-        scale: "ratio" or "difference", as in ``verdicts.Verdict``.
-        margin: largest equivalent effect on that scale.
-        p_different: adjusted within the claim; None without a test.
-        p_equivalent: adjusted within the claim; None without a test.
-        count: number of networks with a pair.
-        more_networks: approximate number of further networks for an answer; None if it is answered,
-            or if more networks would not suffice.
-        reason: why it is open, or a note.
         untestable: why it cannot be tested, or None.
         p_answer: p-value of the tests behind the answer; 1 without any.
-        grade: of the effect, within the claim.
-        agreeing: number of networks whose effect has the sign of the estimate.
     """
 
     text: str
     metric: Metric
     answer: Answer
-    effect: Interval | None
-    scale: str
-    margin: float | None
-    p_different: float | None
-    p_equivalent: float | None
-    count: int
-    more_networks: int | None
-    reason: str
     untestable: Untestable | None = None
     p_answer: float = 1.0
-    grade: Grade | None = None
-    agreeing: int | None = None
 
     @property
     def exposure(self) -> float | None:
