@@ -130,23 +130,24 @@ def _read_columns() -> dict[str, tuple[Column, ...]]:
     return tables
 
 
-_TABLES = _read_columns()
+TABLES = _read_columns()
+"""Table -> its columns. A table of records is in the file of this name, TABLE.parquet."""
 
-STREAMS = _TABLES["streams"]
-GOODPUT = _TABLES["goodput"]
-PROGRESS = _TABLES["progress"]
+STREAMS = TABLES["streams"]
+GOODPUT = TABLES["goodput"]
+PROGRESS = TABLES["progress"]
 """Progress of streams. The table is missing if the logs have no stream-status lines."""
-PEERS = _TABLES["peers"]
-CELLS = _TABLES["cells"]
+PEERS = TABLES["peers"]
+CELLS = TABLES["cells"]
 """Cells inside traced relays. A damaged trace may have times before the start of the run."""
-ARRIVALS = _TABLES["arrivals"]
+ARRIVALS = TABLES["cell_arrivals"]
 """Cells that one traced relay sent and another one read."""
-RELAY_TIME = _TABLES["relay_time"]
-PERF = _TABLES["perf"]
+RELAY_TIME = TABLES["relay_time"]
+PERF = TABLES["perf"]
 """Streams of perf clients that ended, with the times that tgentools extracts from the log."""
-CIRCUITS = _TABLES["circuits"]
+CIRCUITS = TABLES["circuits"]
 """Circuits observed by OnionTrace. The clocks of Tor and OnionTrace are the simulated one."""
-RELAY_BYTES = _TABLES["relay_bytes"]
+RELAY_BYTES = TABLES["relay_bytes"]
 """OnionTrace's BW lines for relays and authorities."""
 BYTE_MARKS = {"time_to_320kib_s": 320 * 2**10}
 """Column of streams -> payload, in bytes, whose time of arrival it has."""
@@ -162,20 +163,20 @@ PERF_MARKS = {
 MARK_BYTES = tuple(sorted({1, *BYTE_MARKS.values(), *PERF_MARKS.values()}))
 """Payloads whose times of arrival are read from logs; 1: the first byte."""
 
-HISTORY = _TABLES["history"]
+HISTORY = TABLES["history"]
 HISTORY_FORMAT = 1
 """Version of the history of nightly runs."""
 
-CODED_STREAMS = _TABLES["coded_streams"]
+CODED_STREAMS = TABLES["coded_streams"]
 """Streams of a published run as whole ticks, each less what another column states.
 
 ``stream_index`` is the number of a row among those of its client. If that does not give each value
 to the last bit, the table has ``published.PUBLISHED_COLUMNS`` instead.
 """
 GAP = CODED_STREAMS[-1]
-SUMS = _TABLES["sums"]
+SUMS = TABLES["sums"]
 """Bytes read over time by each class of a published run, and by all of them together."""
-RECEIVED = _TABLES["received"]
+RECEIVED = TABLES["received"]
 """Progress of parallel downloads of a published run."""
 
 

@@ -9,20 +9,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 
 from analysis.errors import AnalysisError
 from analysis.formats import files
-from analysis.formats.columns import (
-    ARRIVALS,
-    CELLS,
-    CIRCUITS,
-    GOODPUT,
-    PEERS,
-    PERF,
-    PROGRESS,
-    RECEIVED,
-    RELAY_BYTES,
-    RELAY_TIME,
-    STREAMS,
-    SUMS,
-)
+from analysis.formats.columns import RECEIVED, RELAY_TIME, STREAMS, SUMS, TABLES
 from analysis.formats.manifest import read_manifest
 from analysis.formats.published import COPIED_FILES, GET_ANEW, is_published, read_published
 from analysis.formats.published_streams import read_streams
@@ -35,19 +22,6 @@ from analysis.formats.record_files import (
     table_hashes,
 )
 from analysis.formats.tables import DAMAGED_HINT, read_table
-
-_TABLES = {
-    files.STREAMS_TABLE: STREAMS,
-    files.GOODPUT_TABLE: GOODPUT,
-    files.PROGRESS_TABLE: PROGRESS,
-    files.PEERS_TABLE: PEERS,
-    files.CELLS_TABLE: CELLS,
-    files.RELAY_TIME_TABLE: RELAY_TIME,
-    files.ARRIVALS_TABLE: ARRIVALS,
-    files.PERF_TABLE: PERF,
-    files.CIRCUITS_TABLE: CIRCUITS,
-    files.RELAY_BYTES_TABLE: RELAY_BYTES,
-}
 
 _PUBLISHED_FILES = {
     *COPIED_FILES,
@@ -165,9 +139,10 @@ def _require_records(records: Path) -> None:
 
 def _read_tables(records: Path, needed: Collection[str]) -> None:
     """Read the tables that are required or exist, and their JSON files."""
-    for name, columns in _TABLES.items():
-        if name in needed or (records / name).is_file():
-            read_table(records / name, columns)
+    for table, columns in TABLES.items():
+        path = records / f"{table}.parquet"
+        if path.name in needed or path.is_file():
+            read_table(path, columns)
     if (records / files.PEERS_TABLE).is_file():
         read_transfer_facts(records)
     if (records / files.CELLS_TABLE).is_file():
