@@ -28,8 +28,7 @@ from analysis.figures.style import (
     panel_grid,
     write_in_panel,
 )
-from analysis.formats.public_tor import STEPS
-from analysis.formats.study import Level
+from analysis.formats.study import STEPS, Level
 from analysis.inference.bands import Band
 from analysis.inference.mean_quantiles import mean_quantiles
 from analysis.measures.data import ALL, ClassData

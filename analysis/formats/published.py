@@ -85,6 +85,19 @@ class PublishedRun(FormatModel):
     )
 
 
+class PackIndex(FormatModel):
+    """index.json: the first member of a pack of runs, which names all others."""
+
+    format: Literal[1, 2] = Field(
+        default=1,
+        description="version; 2: of a published pack, whose runs have what figures and claims read "
+        "and no more",
+    )
+    files: dict[str, str] = Field(
+        description="name of a member -> its SHA-256; <run id>/<path>, or studies/<experiment>.json"
+    )
+
+
 def is_published(records: Path) -> bool:
     """Return whether a folder of records is from a published pack."""
     return (records / files.PUBLISHED).is_file()

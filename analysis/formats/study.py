@@ -16,13 +16,15 @@ from analysis.errors import SHOWN, AnalysisError
 from analysis.formats.format_model import FormatModel
 from analysis.formats.json_files import reader, write_json
 from analysis.formats.plan_file import PlannedRun, format_network
-from analysis.formats.public_tor import PublicTor
 
 Scope = Literal["networks", "one-network"]
 """The population that the verdicts of a study are about."""
 
 Replicate = Literal["network", "repeat"]
 """The unit of replication in each scope."""
+
+STEPS = 1000
+"""Quantile functions of the public Tor are stored at the shares 0, 1/STEPS, ... 1."""
 
 MAX_SCALE = 1e6
 """Maximum size of a network relative to its full size."""
@@ -248,6 +250,28 @@ class PublishedCellTimes(FormatModel):
     role: str = Field(description="role of the measured relays")
     levels: dict[str, dict[Literal["all", "busiest", "quiet", "busy"], CellTimes]] = Field(
         description="level -> group of circuits -> its numbers"
+    )
+
+
+class PublicTor(FormatModel):
+    """Measurements of the public Tor, as `tornettools stage` collects them: quantile functions."""
+
+    source: str = Field(description="name of their file, tor_metrics_*.json")
+    sha256: str = Field(description="of that file")
+    network_scale: float | None = Field(
+        default=None,
+        gt=0,
+        description="size of the simulated networks as a share of the public Tor's, by which its "
+        "relays' goodput is multiplied; null: unknown, and not shown",
+    )
+    counts: dict[str, int] = Field(description="quantity -> how many values were measured of it")
+    quantiles: dict[str, tuple[float, ...]] = Field(
+        description="quantity (of analysis.figures.tornettools) -> its quantiles at the shares 0, "
+        "0.001, ... 1, each a measured value: times in s, goodputs in bit/s, error rates "
+        "in per cent"
+    )
+    not_counted: tuple[str, ...] = Field(
+        default=(), description="notes on ignored parts of the file"
     )
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict
 
 from analysis.errors import AnalysisError
-from analysis.formats.public_tor import STEPS, PublicTor
+from analysis.formats.study import STEPS, PublicTor
 from analysis.imports.simulation import Measured, read_other
 from analysis.inference.mean_quantiles import lower_quantiles
 

@@ -16,8 +16,7 @@ from analysis.formats.columns import BYTE_MARKS, Outcome
 from analysis.measures.downloads import Downloads
 from analysis.measures.peer_transfer import PeerTransfer
 from analysis.measures.perf import Circuits, PerfStreams, RelayBytes
-from analysis.measures.service import longest_gaps
-from analysis.measures.time_series import cumulative_at
+from analysis.measures.service import cumulative_at, longest_gaps
 
 ALL = "all"
 """The name of all classes together."""

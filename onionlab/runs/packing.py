@@ -25,8 +25,7 @@ from analysis.formats.durable import put_in_place, whole_file
 from analysis.formats.files import ANY_RECORDS, MANIFEST, PACK_INDEX, PARSE_REPORT, RECORDS, STUDIES
 from analysis.formats.json_files import json_text, read_as
 from analysis.formats.manifest import is_whole, read_manifest, write_manifest
-from analysis.formats.pack_index import PackIndex
-from analysis.formats.published import GET_ANEW, is_published, read_published
+from analysis.formats.published import GET_ANEW, PackIndex, is_published, read_published
 from analysis.formats.record_files import table_hashes
 from analysis.formats.scratch import scratch_folder
 from analysis.formats.study import Level, Study, load_study, write_study

@@ -9,13 +9,13 @@ from pathlib import Path
 from analysis.formats import files
 from analysis.formats.manifest import read_manifest
 from analysis.formats.plan_file import PlannedRun
-from analysis.formats.public_tor import PublicTor
 from analysis.formats.study import (
     ClassLoad,
     Endpoint,
     FigureSpec,
     Level,
     Looks,
+    PublicTor,
     PublishedCellTimes,
     RoleCapacity,
     Run,

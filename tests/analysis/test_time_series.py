@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analysis.measures.over_time import averaged
-from analysis.measures.time_series import cumulative_at
+from analysis.measures.service import cumulative_at
 
 INTERVALS = st.lists(
     st.tuples(st.integers(0, 100), st.integers(0, 20), st.integers(0, 1000)), max_size=30
