@@ -33,7 +33,7 @@ from analysis.inference.bands import simultaneous_band
 from analysis.inference.corrections import endpoint_weights
 from analysis.inference.effects import paired_effect
 from analysis.inference.sequential import schedule, spending
-from analysis.judgement.verdicts import LEVEL, Grade, Paired, grades
+from analysis.judgement.verdicts import LEVEL, Grade, Sides, grades
 from analysis.measures.metric import RATE, Margin
 
 SEED = 20261
@@ -238,7 +238,7 @@ def draw_normal_family(rng: np.random.Generator, n: int, log_ratios: Floats) -> 
 
 def judge(family: Family, looks: Looks | None = None, level: float = LEVEL) -> list[Grade | None]:
     """Return the grade of each endpoint."""
-    pairs = {str(i): Paired(*sides, MARGIN) for i, sides in enumerate(zip(*family, strict=True))}
+    pairs = {str(i): Sides(*sides, MARGIN) for i, sides in enumerate(zip(*family, strict=True))}
     return list(grades(pairs, level, looks, endpoint_weights(len(pairs))).values())
 
 
@@ -318,7 +318,7 @@ def rate_errors(streams_index: int, n: int, families: int) -> Iterator[Row]:
     def row(truth: str, own: Floats, base: Floats) -> Row:
         hits = 0
         for sides in zip(own, base, strict=True):
-            pair = Paired(*sides, RATE.margin, "lower", RATE.resolution / streams)
+            pair = Sides(*sides, RATE.margin, "lower", RATE.resolution / streams)
             hits += grades({"rate": pair})["rate"] is Grade.SAME
         setting = f"{truth}, {streams} streams, {n} networks"
         return rate_row(setting, "false 'same'", hits, families, LEVEL)

@@ -17,9 +17,7 @@ from analysis.inference.sequential import spending
 from analysis.judgement.verdicts import (
     LEVEL,
     Grade,
-    Paired,
     Sides,
-    Unpaired,
     Verdict,
     decide,
     describe,
@@ -67,7 +65,7 @@ class Design:
         endpoints: class and metric of each endpoint, the most important first; by default
             ``usual_endpoints``.
         looks: the interim looks at the growing set of pairs, if any; only for paired runs.
-        replicate: as in ``Paired``.
+        replicate: as in ``Sides``.
     """
 
     paired: bool = True
@@ -405,13 +403,14 @@ def _sides(
 ) -> Sides:
     common = sorted(set(own) & set(base))
     own_numbers, base_numbers = (common, common) if design.paired else (sorted(own), sorted(base))
-    return (Paired if design.paired else Unpaired)(
+    return Sides(
         [own[number].value for number in own_numbers],
         [base[number].value for number in base_numbers],
         judged.margin,
         metric.better or None,
         resolution,
         design.replicate,
+        design.paired,
     )
 
 

@@ -52,16 +52,18 @@ class Grade(StrEnum):
 
 
 @dataclass(frozen=True)
-class _Comparison:
+class Sides:
     """The values of a variant and of the baseline; None or NaN for runs without a value.
 
     Attributes:
-        variant: one value per network, or per repeat of one network.
+        variant: one value per network, or per repeat of one network; pairs are in the same order.
         baseline: one value per network or repeat.
         margin: the equivalence margin.
         better: the preferred direction, or None.
         resolution: rounding step of the values, >= 0, in the metric's unit.
         replicate: the unit of replication: "network", or "repeat" in the scope of one network.
+        paired: whether the values are of the same networks or repeats; otherwise the sides are
+            independent sets of runs, such as results of other groups.
     """
 
     variant: Values
@@ -70,23 +72,11 @@ class _Comparison:
     better: Better | None = None
     resolution: float = 0.0
     replicate: Replicate = "network"
-
-
-@dataclass(frozen=True)
-class Paired(_Comparison):
-    """The same networks or repeats on both sides, in the same order."""
+    paired: bool = True
 
     def __post_init__(self) -> None:
-        if len(self.variant) != len(self.baseline):
+        if self.paired and len(self.variant) != len(self.baseline):
             raise ValueError("paired values must have the same length")
-
-
-@dataclass(frozen=True)
-class Unpaired(_Comparison):
-    """Two independent sets of runs, such as results of other groups."""
-
-
-Sides = Paired | Unpaired
 
 
 @dataclass(frozen=True)
@@ -177,16 +167,12 @@ class _Measured:
     def count(self) -> int:
         return int(min(self.variant.size, self.baseline.size))
 
-    @property
-    def paired(self) -> bool:
-        return isinstance(self.comparison, Paired)
-
     def effect(self, first: int | None = None) -> Effect | None:
         """Return the effect of all pairs, or of the first few; None without a test."""
         if self.reason:
             return None
         variant, baseline = self.variant[:first], self.baseline[:first]
-        if self.paired:
+        if self.comparison.paired:
             return paired_effect(self._differences(variant, baseline), self.resolution)
         if self.ratio:
             variant, baseline = np.log(variant), np.log(baseline)
@@ -228,7 +214,7 @@ class _Measured:
     def scaled(self) -> Floats:
         """The paired differences on the scale of the tests; empty without pairs."""
         finite = np.isfinite(self.variant).all() and np.isfinite(self.baseline).all()
-        if not finite or not self.paired:
+        if not finite or not self.comparison.paired:
             return np.empty(0)
         return self._differences(self.variant, self.baseline)
 
@@ -388,7 +374,7 @@ def _measure(comparison: Sides, looks: Looks | None) -> _Measured:
         )
     reason = _why_not(comparison, variant, baseline)
     if looks is not None and not reason:
-        if not isinstance(comparison, Paired):
+        if not comparison.paired:
             raise ValueError("looks require paired data")
         if variant.size < looks.sizes[-1]:
             reason = f"{variant.size} pairs, fewer than the {looks.sizes[-1]} looked at"
@@ -400,7 +386,7 @@ def _measure(comparison: Sides, looks: Looks | None) -> _Measured:
 
 def _agree(comparison: Sides, variant: Floats, baseline: Floats) -> bool:
     """Return whether the values differ without any spread."""
-    if isinstance(comparison, Paired):
+    if comparison.paired:
         differences = variant - baseline
         return bool(differences[0] != 0 and np.ptp(differences) == 0)
     return bool(np.ptp(variant) == 0 and np.ptp(baseline) == 0 and variant[0] != baseline[0])
@@ -408,7 +394,7 @@ def _agree(comparison: Sides, variant: Floats, baseline: Floats) -> bool:
 
 def _why_not(comparison: Sides, variant: Floats, baseline: Floats) -> str:
     """Return why no test is possible, or ""."""
-    paired = isinstance(comparison, Paired)
+    paired = comparison.paired
     fewest = min(variant.size, baseline.size)
     if fewest == 0:
         return f"no common {comparison.replicate}" if paired else "no runs on one side"

@@ -17,7 +17,7 @@ from analysis.inference.shapes import (
     shape_corrected_p,
 )
 from analysis.inference.signed_ranks import lower_bound, p_typical_above, typical_value
-from analysis.judgement.verdicts import Grade, Paired, decide
+from analysis.judgement.verdicts import Grade, Sides, decide
 from analysis.measures.metric import RATE, Margin
 
 TYPICAL_EXPONENTIAL = 0.8391735
@@ -80,16 +80,16 @@ def test_skewness_is_seen() -> None:
 def test_a_verdict_on_skewed_seeds_has_a_caution() -> None:
     base = np.full(8, 10.0)
     away = np.exp([0.0, 0.01, -0.01, 0.005, -0.005, 0.0, 0.01, 0.8])
-    verdict = decide({"it": Paired(base * away, base, Margin(0.05))})["it"]
+    verdict = decide({"it": Sides(base * away, base, Margin(0.05))})["it"]
     caution = "a few networks are outliers: this is about the typical network ("
     assert verdict.caution.startswith(f"{caution}\N{MULTIPLICATION SIGN}1.00")
-    plain = decide({"it": Paired(base * away[::-1] ** 0.0, base, Margin(0.05))})["it"]
+    plain = decide({"it": Sides(base * away[::-1] ** 0.0, base, Margin(0.05))})["it"]
     assert plain.caution == ""
 
 
 def test_rates_of_zero_are_equal_and_the_unseen_share_is_stated() -> None:
     for n in (3, 5, 10):
-        sides = Paired(np.zeros(n), np.zeros(n), RATE.margin, "lower", 1 / 500)
+        sides = Sides(np.zeros(n), np.zeros(n), RATE.margin, "lower", 1 / 500)
         assert decide({"it": sides})["it"].grade is Grade.SAME
     assert unseen_share(10, 0.05) == pytest.approx(1 - 0.05**0.1)
 

@@ -13,9 +13,7 @@ from hypothesis import strategies as st
 from analysis.inference.corrections import endpoint_weights
 from analysis.judgement.verdicts import (
     Grade,
-    Paired,
     Sides,
-    Unpaired,
     Verdict,
     decide,
     describe,
@@ -35,8 +33,8 @@ def values_with_ratio(ratio: float, spread: float = 0.01) -> list[float]:
 
 
 def test_inside_the_margin_is_equivalent_even_if_different_from_zero() -> None:
-    assert decide_single(Paired(values_with_ratio(1.0), BASE, FIVE)).grade is Grade.SAME
-    small = decide_single(Paired(values_with_ratio(1.02, 0.002), BASE, FIVE))
+    assert decide_single(Sides(values_with_ratio(1.0), BASE, FIVE)).grade is Grade.SAME
+    small = decide_single(Sides(values_with_ratio(1.02, 0.002), BASE, FIVE))
     assert small.grade is Grade.SAME
     assert small.p_different is not None
     assert small.p_different < 0.05
@@ -44,27 +42,27 @@ def test_inside_the_margin_is_equivalent_even_if_different_from_zero() -> None:
 
 
 def test_open_verdicts_state_the_number_of_further_networks() -> None:
-    verdict = decide_single(Paired(values_with_ratio(1.02, 0.05), BASE, FIVE, "lower"))
+    verdict = decide_single(Sides(values_with_ratio(1.02, 0.05), BASE, FIVE, "lower"))
     assert (verdict.grade, verdict.direction) == (Grade.OPEN, "")
     assert verdict.more_networks is not None
     assert verdict.more == f"about {verdict.more_networks} more networks"
     more = round((6 + verdict.more_networks) / 6)
     settled = decide_single(
-        Paired(values_with_ratio(1.02, 0.05) * 2 * more, BASE * 2 * more, FIVE, "lower")
+        Sides(values_with_ratio(1.02, 0.05) * 2 * more, BASE * 2 * more, FIVE, "lower")
     )
     assert settled.settled
     repeats = decide_single(
-        Paired(values_with_ratio(1.02, 0.05), BASE, FIVE, "lower", replicate="repeat")
+        Sides(values_with_ratio(1.02, 0.05), BASE, FIVE, "lower", replicate="repeat")
     )
     assert repeats.more == f"about {verdict.more_networks} more repeats"
-    hopeless = decide_single(Paired(values_with_ratio(1.02, 0.2), BASE, FIVE, "lower"))
+    hopeless = decide_single(Sides(values_with_ratio(1.02, 0.2), BASE, FIVE, "lower"))
     assert (hopeless.more_networks, hopeless.more) == (None, "")
     assert hopeless.reason == "not by more networks"
 
 
 def test_an_own_interval_that_leaves_out_no_difference_is_a_suggestion() -> None:
-    sides = Paired(values_with_ratio(1.2, 0.09), BASE, FIVE, "lower")
-    beside: dict[str, Sides] = {f"other {i}": Paired([None], [1.0], FIVE) for i in range(11)}
+    sides = Sides(values_with_ratio(1.2, 0.09), BASE, FIVE, "lower")
+    beside: dict[str, Sides] = {f"other {i}": Sides([None], [1.0], FIVE) for i in range(11)}
     verdict = decide({"it": sides, **beside})["it"]
     assert (verdict.grade, verdict.direction) == (Grade.SUGGESTED, "worse")
     assert (verdict.word, verdict.settled) == ("suggested", False)
@@ -76,7 +74,7 @@ def test_an_own_interval_that_leaves_out_no_difference_is_a_suggestion() -> None
 
 def test_the_first_endpoint_has_half_of_the_level_and_passes_it_on() -> None:
     family: dict[str, Sides] = {
-        name: Paired(values_with_ratio(1.2, 0.07), BASE, FIVE)
+        name: Sides(values_with_ratio(1.2, 0.07), BASE, FIVE)
         for name in ("first", "second", "third")
     }
     equal = decide(family)["first"].p_different
@@ -92,7 +90,7 @@ def test_the_first_endpoint_has_half_of_the_level_and_passes_it_on() -> None:
 
 def test_metrics_that_are_not_endpoints_have_an_estimate_and_no_grade() -> None:
     verdict = describe(
-        Paired(values_with_ratio(1.2), BASE, FIVE, "lower"), "too few streams (5 of 10)"
+        Sides(values_with_ratio(1.2), BASE, FIVE, "lower"), "too few streams (5 of 10)"
     )
     assert (verdict.grade, verdict.word, verdict.direction) == (None, "", "")
     assert verdict.effect is not None
@@ -102,10 +100,10 @@ def test_metrics_that_are_not_endpoints_have_an_estimate_and_no_grade() -> None:
 
 
 def test_a_relative_margin_with_a_zero_turns_to_differences() -> None:
-    verdict = decide_single(Paired([10.0, 0.0, 9.0], [10.0, 0.0, 8.0], FIVE))
+    verdict = decide_single(Sides([10.0, 0.0, 9.0], [10.0, 0.0, 8.0], FIVE))
     assert verdict.scale == "difference"
     assert verdict.margin == pytest.approx(0.05 * 6)
-    nothing = decide_single(Paired([1.0, 2.0], [0.0, 0.0], FIVE))
+    nothing = decide_single(Sides([1.0, 2.0], [0.0, 0.0], FIVE))
     assert (nothing.margin, nothing.p_equivalent) == (None, None)
 
 
@@ -121,7 +119,7 @@ def test_a_relative_margin_with_a_zero_turns_to_differences() -> None:
     ],
 )
 def test_uninformative_data(variant: Any, baseline: Any, reason: str) -> None:
-    verdict = decide_single(Paired(variant, baseline, FIVE, "lower"))
+    verdict = decide_single(Sides(variant, baseline, FIVE, "lower"))
     assert verdict.grade is Grade.OPEN
     assert (verdict.reason, verdict.more_networks) == (reason, None)
     assert (verdict.p_different, verdict.p_equivalent, verdict.direction) == (None, None, "")
@@ -130,24 +128,24 @@ def test_uninformative_data(variant: Any, baseline: Any, reason: str) -> None:
 
 def test_the_family_is_corrected_for() -> None:
     rng = np.random.default_rng(5)
-    sides = Paired(1.0 + rng.normal(0.06, 0.05, 8), np.ones(8), Margin(0.001), "lower")
+    sides = Sides(1.0 + rng.normal(0.06, 0.05, 8), np.ones(8), Margin(0.001), "lower")
     assert decide_single(sides).grade is Grade.SHOWN
     p = decide_single(sides).p_different
     assert p is not None
     many: dict[str, Sides] = {
-        f"other {i}": Paired([1.0, 1.2, 0.8], [1.0] * 3, FIVE) for i in range(int(0.05 / p) + 1)
+        f"other {i}": Sides([1.0, 1.2, 0.8], [1.0] * 3, FIVE) for i in range(int(0.05 / p) + 1)
     }
     assert decide({"it": sides, **many})["it"].grade is Grade.SUGGESTED
     # An endpoint that cannot be tested still counts in the correction.
-    lost: dict[str, Sides] = {name: Paired([None], [1.0], FIVE) for name in many}
+    lost: dict[str, Sides] = {name: Sides([None], [1.0], FIVE) for name in many}
     assert decide({"it": sides, **lost})["it"].grade is Grade.SUGGESTED
 
 
 def test_mistakes_are_refused() -> None:
     with pytest.raises(ValueError, match="same length"):
-        Paired([1.0], [], FIVE)
+        Sides([1.0], [], FIVE)
     with pytest.raises(ValueError, match="same name"):
-        decide([("a", Paired([], [], FIVE)), ("a", Paired([], [], FIVE))])
+        decide([("a", Sides([], [], FIVE)), ("a", Sides([], [], FIVE))])
     with pytest.raises(ValueError, match="level"):
         decide({}, 0.0)
     for bad in (0.0, -1.0, math.nan, math.inf):
@@ -178,8 +176,9 @@ def test_never_nan_and_always_a_grade(family: list[Any]) -> None:
     comparisons: dict[str, Sides] = {}
     for i, (pairs, relative, better, resolution, paired) in enumerate(family):
         one, other = [a for a, _ in pairs], [b for _, b in pairs]
-        make = Paired if paired else Unpaired
-        comparisons[str(i)] = make(one, other, Margin(0.05, relative), better, resolution)
+        comparisons[str(i)] = Sides(
+            one, other, Margin(0.05, relative), better, resolution, paired=paired
+        )
     for verdict in decide(comparisons).values():
         numbers = [verdict.margin, verdict.p_different, verdict.p_equivalent]
         if verdict.effect is not None:
@@ -195,9 +194,9 @@ def test_metrics_that_are_equivalent_are_still_open_as_to_a_difference() -> None
 
     The number of seeds uses each level.
     """
-    open_one = Paired(1.0 + np.tile([0.105, -0.035], 10), np.ones(20), FIVE, "lower", 1e-6)
+    open_one = Sides(1.0 + np.tile([0.105, -0.035], 10), np.ones(20), FIVE, "lower", 1e-6)
     alike = {
-        f"alike {n}": Paired(1.0 + np.tile([1e-4, -1e-4], 10), np.ones(20), FIVE, "lower", 1e-6)
+        f"alike {n}": Sides(1.0 + np.tile([1e-4, -1e-4], 10), np.ones(20), FIVE, "lower", 1e-6)
         for n in range(7)
     }
     beside = decide({"it": open_one, **alike})
@@ -205,7 +204,7 @@ def test_metrics_that_are_equivalent_are_still_open_as_to_a_difference() -> None
     assert beside["it"].grade is Grade.OPEN
     assert (
         beside["it"].more_networks
-        == decide({"it": open_one, **{name: Paired([None], [1.0], FIVE) for name in alike}})[
+        == decide({"it": open_one, **{name: Sides([None], [1.0], FIVE) for name in alike}})[
             "it"
         ].more_networks
     )

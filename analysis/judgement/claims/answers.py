@@ -19,7 +19,7 @@ from analysis.judgement.claims.evidence import Evidence
 from analysis.judgement.claims.statement import Statement
 from analysis.judgement.claims.testable import at_a_bound, cannot_differ
 from analysis.judgement.judging import Statistics
-from analysis.judgement.verdicts import Grade, Paired, Verdict, decide
+from analysis.judgement.verdicts import Grade, Sides, Verdict, decide
 from analysis.measures.contention import ContentionByRun
 
 
@@ -85,7 +85,7 @@ def _combine(answers: Sequence[Answer]) -> Answer:
     return Answer.SUPPORTED
 
 
-def _decide(family: Iterable[Paired]) -> Iterator[Verdict]:
+def _decide(family: Iterable[Sides]) -> Iterator[Verdict]:
     """Return the verdicts on one family, in order."""
     return iter(decide((str(number), sides) for number, sides in enumerate(family)).values())
 
@@ -99,8 +99,8 @@ class _Question:
 
     statement: Statement
     evidence: Evidence
-    sides: tuple[Paired, ...]
-    beyond: tuple[Paired, ...]
+    sides: tuple[Sides, ...]
+    beyond: tuple[Sides, ...]
     reason: str
     untestable: Untestable | None
 
@@ -112,7 +112,7 @@ def _question(statement: Statement, evidence: Evidence) -> _Question:
         reason = str(untestable or statement.why_not(evidence))
     if reason:
         # A statement without values stays in the family, so that the others are corrected for it.
-        sides = (Paired([], [], evidence.margin),) * statement.untested
+        sides = (Sides([], [], evidence.margin),) * statement.untested
         return _Question(statement, evidence, sides, (), reason, untestable)
     sides = statement.sides(evidence)
     untestable = cannot_differ(statement, evidence)

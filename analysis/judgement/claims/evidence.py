@@ -9,7 +9,7 @@ import numpy as np
 from analysis.arrays import Floats
 from analysis.judgement.claims.claim import Claim, Labels, Point
 from analysis.judgement.judging import Statistics, find_resolution
-from analysis.judgement.verdicts import Paired
+from analysis.judgement.verdicts import Sides
 from analysis.measures.catalogue import METRICS, OWN
 from analysis.measures.contention import Contention, ContentionByRun
 from analysis.measures.metric import Margin, Statistic
@@ -97,9 +97,9 @@ class Evidence:
             for point in points
         )
 
-    def paired(self, points: Sequence[Point], variant: Floats, baseline: Floats) -> Paired:
+    def paired(self, points: Sequence[Point], variant: Floats, baseline: Floats) -> Sides:
         """Return the values at these points as pairs."""
-        return Paired(variant, baseline, self.margin, None, self.resolution(points))
+        return Sides(variant, baseline, self.margin, None, self.resolution(points))
 
     def _name(self, point: Point) -> str:
         return f"{self.labels.variant(point.variant)} at {self.labels.level(point.level)}"

@@ -11,7 +11,7 @@ import numpy as np
 from analysis.arrays import Floats
 from analysis.judgement.claims.claim import Answer, Point
 from analysis.judgement.claims.evidence import Evidence
-from analysis.judgement.verdicts import LEVEL, Grade, Paired, Verdict
+from analysis.judgement.verdicts import LEVEL, Grade, Sides, Verdict
 
 Contrast = tuple[Point, Point]
 """Two variants at one level."""
@@ -83,7 +83,7 @@ class Statement:
         found = np.concatenate(evidence.arrays(self.points))
         return "no ratio: a value is zero" if found.min() <= 0 else ""
 
-    def sides(self, evidence: Evidence) -> tuple[Paired, ...]:
+    def sides(self, evidence: Evidence) -> tuple[Sides, ...]:
         """Return the comparisons to test; the first one is displayed."""
         values = evidence.arrays(self.points)
         if len(values) == 4:
@@ -94,7 +94,7 @@ class Statement:
 
     def _changes(
         self, evidence: Evidence, one: Floats, other: Floats, one_after: Floats, other_after: Floats
-    ) -> tuple[Paired, Paired]:
+    ) -> tuple[Sides, Sides]:
         """Compare the gap after with the gap before, and with its reverse."""
         # Four rounded values have twice the variance of two; see inference.effects.
         step = evidence.resolution(self.points) * np.sqrt(2)
@@ -107,11 +107,11 @@ class Statement:
             before, after = one - other, one_after - other_after
             mirrored = -before
         return (
-            Paired(after, before, evidence.margin, None, step),
-            Paired(after, mirrored, evidence.margin, None, step),
+            Sides(after, before, evidence.margin, None, step),
+            Sides(after, mirrored, evidence.margin, None, step),
         )
 
-    def beyond(self, sides: tuple[Paired, ...]) -> tuple[Paired, ...]:
+    def beyond(self, sides: tuple[Sides, ...]) -> tuple[Sides, ...]:
         """Return further tests of these sides, for differences larger than the margin."""
         return (beyond_margin(sides[0]),) if self.rule is Rule.SAME else ()
 
@@ -170,7 +170,7 @@ def _known(p: float | None) -> float:
     return 1.0 if p is None else p
 
 
-def beyond_margin(sides: Paired) -> Paired:
+def beyond_margin(sides: Sides) -> Sides:
     """Shift a comparison by the margin towards no difference.
 
     A remaining difference of the same sign is larger than the margin.
