@@ -71,7 +71,6 @@ class LineFigure(FigureKind):
     about: Callable[[Level, str, str], str]
 
     def keep(self, run: Mapping[str, ClassData], level: Level) -> list[Floats]:
-        """Return the values of each panel."""
         return [panel.keep(run, level) for panel in self.panels]
 
     def lines(self, data: FigureData, number: int) -> Lines:
@@ -105,7 +104,6 @@ class LineFigure(FigureKind):
         return pd.concat(parts)[columns] if parts else pd.DataFrame(columns=columns)
 
     def draw(self, data: FigureData, page: Page) -> Figure:
-        """Draw the panels, with the differences below each of them."""
         differ = any(panel.difference for panel in self.panels) and has_pairs(data)
         down, across = (len(self.panels), 1) if page.stacked else (1, len(self.panels))
         heights = [1.0, DIFFERENCE_HEIGHT] if differ else [1.0]
@@ -127,7 +125,6 @@ class LineFigure(FigureKind):
         return figure
 
     def caption(self, data: FigureData, page: Page) -> str:
-        """Return what the panels, lines and bands show."""
         return f"{self.about(data.level, *page.places)} {self._describe_lines(data)}"
 
     def _describe_lines(self, data: FigureData) -> str:

@@ -83,7 +83,6 @@ class StreamProgress(FigureKind):
         return Curves(time_s - begin, received, middles - begin, index)
 
     def table(self, data: FigureData) -> pd.DataFrame:
-        """Return the bytes of each stream, and the index."""
         rows = [
             (panel, variant.name, stream, f"{x:.6g}", y)
             for variant, one in _curves(data)
@@ -127,7 +126,6 @@ class StreamProgress(FigureKind):
         return figure
 
     def caption(self, data: FigureData, page: Page) -> str:
-        """Return what the lines are, and of which network."""
         seeds = sorted({one.seed for one in data.samples})
         which = f"Network {seeds[0]}. " if seeds else ""
         below = (
@@ -180,7 +178,6 @@ class StarvationMap(FigureKind):
         )
 
     def keep(self, run: Mapping[str, ClassData], level: Level) -> float | None:
-        """Return the first value of a class; None without one."""
         statistics = run_statistics(run).items()
         values = (statistic.value for (_, name), statistic in statistics if name == MAPPED)
         return next((value for value in values if value is not None), None)
@@ -201,7 +198,6 @@ class StarvationMap(FigureKind):
         return by_level.agg(mean=_mean, low="min", high="max", seeds="size").dropna().reset_index()
 
     def draw(self, data: FigureData, page: Page) -> Figure:
-        """Draw the maps, with a number in per cent for each level."""
         table = self.table(data)
         rates, streams = (sorted(table[axis].unique()) for axis in (RATE, STREAMS))
         variants = [
@@ -240,7 +236,6 @@ class StarvationMap(FigureKind):
         return figure
 
     def caption(self, data: FigureData, page: Page) -> str:
-        """Return what the numbers are, and over how many networks."""
         counts = self.table(data)["seeds"]
         seeds = "no runs"
         if len(counts):

@@ -123,7 +123,6 @@ class TornetFigure(FigureKind):
         return pd.concat(parts).reindex(columns=COLUMNS) if parts else pd.DataFrame(columns=COLUMNS)
 
     def draw(self, data: FigureData, page: Page) -> Figure:
-        """Draw the panels."""
         panels = [(quantity, name) for name in _classes(data) for quantity in self.quantities]
         across = 1 if page.stacked else len(self.quantities)
         down = max(1, -(-len(panels) // across))
@@ -143,7 +142,6 @@ class TornetFigure(FigureKind):
         return figure
 
     def caption(self, data: FigureData, page: Page) -> str:
-        """Return what the lines and bands are, and the source of the public Tor's."""
         level, public = data.level, data.study.public_tor
         text = (
             f"{self.about} from {level.measured_start_s:g} s to {level.measured_end_s:g} s of "

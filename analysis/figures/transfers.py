@@ -43,7 +43,6 @@ class TransferWindow(FigureKind):
     """A panel for each variant, on common axes, with the run of the lowest seed."""
 
     def keep(self, run: Mapping[str, ClassData], level: Level) -> PeerTransfer | None:
-        """Return the transfer of a run."""
         return next((data.transfer for data in run.values() if data.transfer is not None), None)
 
     def table(self, data: FigureData) -> pd.DataFrame:
@@ -59,7 +58,6 @@ class TransferWindow(FigureKind):
         return pd.DataFrame(rows, columns=columns)
 
     def draw(self, data: FigureData, page: Page) -> Figure:
-        """Draw the panels."""
         runs = list(_runs(data))
         figure, grid = variant_panels(page, len(runs))
         if not runs:
@@ -82,7 +80,6 @@ class TransferWindow(FigureKind):
         return figure
 
     def caption(self, data: FigureData, page: Page) -> str:
-        """Return what the curves are, and of which network."""
         seeds = ", ".join(map(str, sorted({seed for _, seed, _ in _runs(data)})))
         which = f" One run of each variant, of network {seeds}." if seeds else ""
         return (

@@ -105,7 +105,6 @@ class OnionTraceLog(Log):
 
     @property
     def understood(self) -> int:
-        """Number of lines with data."""
         return self.bytes_lines + self.circuit_lines
 
     def damage(self, clock: RunClock) -> str | None:
@@ -117,7 +116,6 @@ class OnionTraceLog(Log):
         return "it reports no second: Tor never bootstrapped, or did not answer"
 
     def parse(self, line: bytes) -> None:
-        """Parse one line."""
         if match := _BYTES.match(line):
             second = Bytes(self._time_us(match), int(match[3]), int(match[4]))
             require_bytes(second.read, second.written)

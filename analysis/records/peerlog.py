@@ -103,7 +103,6 @@ class PeerLog(Log):
 
     @property
     def understood(self) -> int:
-        """Number of lines with data."""
         return len(self.entries)
 
     def damage(self, clock: RunClock) -> str | None:

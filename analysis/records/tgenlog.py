@@ -185,7 +185,6 @@ class TgenLog(Log):
 
     @property
     def understood(self) -> int:
-        """Number of lines with data."""
         return len(self.heartbeats) + len(self.completes) + self.status_lines + len(self.created_us)
 
     @property
