@@ -1,15 +1,17 @@
 """Synthetic run directories: tgen logs in the exact grammar, with known contents.
 
 ``LogWriter`` writes the lines of one client in tgen's own formats; ``client_log`` plays a client's
-life (streams, pauses, timeouts at heartbeats, a cut at the end); ``write_run`` and ``write_study``
+life (streams, pauses, timeouts at heartbeats, a cut at the end); ``write_run`` and ``write_store``
 put many of them where the analysis looks for them.
 """
 
 from __future__ import annotations
 
 import copy
+import csv
+import hashlib
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +45,21 @@ def forget_hashes(path: Path) -> None:
     content = json.loads(path.read_text())
     del content["tables"]
     path.write_text(json.dumps(content))
+
+
+def read_rows(path: Path) -> list[dict[str, str]]:
+    """Return the rows of a CSV file."""
+    with path.open(newline="", encoding="utf-8") as lines:
+        return list(csv.DictReader(lines))
+
+
+def digests(directory: Path) -> dict[str, str]:
+    """Return the hash of each file below a directory."""
+    return {
+        path.relative_to(directory).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(directory.rglob("*"))
+        if path.is_file()
+    }
 
 
 @dataclass
@@ -79,15 +96,12 @@ class LogWriter:
 
     def heartbeat(self, time_s: float, bytes_read: int, bytes_written: int = 0) -> None:
         pairs = [f"bytes-read={bytes_read}", f"bytes-written={bytes_written}"]
-        pending = self.created - self.succeeded - self.failed
-        for key in ("created", "succeeded", "failed"):
-            if self.beat.get(key):
-                pairs.append(f"streams-{key}={self.beat[key]}")
-        for key in ("created", "succeeded", "failed"):
-            if self.beat.get(key):
-                pairs.append(f"flows-{key}={self.beat[key]}")
+        for kind in ("streams", "flows"):
+            for key in ("created", "succeeded", "failed"):
+                if self.beat.get(key):
+                    pairs.append(f"{kind}-{key}={self.beat[key]}")
         totals = {"created": self.created, "succeeded": self.succeeded, "failed": self.failed}
-        totals["pending"] = pending
+        totals["pending"] = self.created - self.succeeded - self.failed
         for kind in ("streams", "flows"):
             pairs += [f"total-{kind}-{key}={n}" for key, n in totals.items() if n]
         self.beat = {}
@@ -100,15 +114,17 @@ class LogWriter:
         stream_id: int,
         start_s: float,
         *,
-        requested: int,
-        payload: int,
+        requested: int = 320 * KIB,
+        payload: int | None = None,
         error: str = "NONE",
         transport_error: str = "NONE",
         command_s: float | None = None,
         first_byte_s: float | None = None,
         last_byte_s: float | None = None,
-        overhead: int = 98,
     ) -> None:
+        """Write the last line of a stream. payload: all requested bytes by default."""
+        payload = requested if payload is None else payload
+
         def us(value: float | None) -> int:
             return -1 if value is None else round(value * 1e6)
 
@@ -121,7 +137,7 @@ class LogWriter:
             self.failed += 1
         state = "SUCCESS" if success else "PAYLOAD"
         progress = 100 * payload / requested if requested else 100.0
-        total = payload + (overhead if payload else 0)
+        total = payload + (98 if payload else 0)
         created = us(start_s) + 5_000_000
         self.line(
             end_s,
@@ -182,26 +198,20 @@ WEB = Load(320 * KIB, (5.0, 15.0), 1.2, 110_000.0)
 BULK = Load(5 * KIB * KIB, (0.0, 0.0), 1.8, 160_000.0)
 
 
-def client_log(
-    name: str,
-    load: Load,
-    rng: np.random.Generator,
-    *,
-    process_start_s: float = 240.0,
-    traffic_start_s: float = 300.0,
-    stop_s: float = 1080.0,
-) -> bytes:
+def client_log(name: str, load: Load, rng: np.random.Generator, *, stop_s: float = 1080.0) -> bytes:
     """Return one client's log: one stream after another until the simulation stops."""
     log = LogWriter(name)
-    log.start(process_start_s)
-    beat_s = process_start_s + 1.0
-    begin = traffic_start_s + float(rng.uniform(0, load.pause_s[1] or 1.0))
-    events: list[tuple[float, str]] = []
-    carried = 0
-    while beat_s < begin:
-        log.heartbeat(beat_s, 0)
-        beat_s += 1.0
-    start = begin
+    log.start(240.0)
+    beat_s, carried = 241.0, 0
+
+    def beats_until(end_s: float) -> None:
+        nonlocal beat_s, carried
+        while beat_s < min(end_s, stop_s):
+            log.heartbeat(beat_s, carried)
+            beat_s, carried = beat_s + 1.0, 0
+
+    start = 300.0 + float(rng.uniform(0, load.pause_s[1] or 1.0))
+    beats_until(start)
     while start < stop_s:
         stream = log.create()
         ttfb = load.slow * load.ttfb_median_s * float(rng.lognormal(0.0, 0.55))
@@ -209,68 +219,31 @@ def client_log(
         whole = ttfb + load.request_bytes / rate
         fails = float(rng.random()) < load.error_rate
         end = start + (ttfb * 0.8 if fails else whole)
+        asked: Any = {"requested": load.request_bytes, "command_s": ttfb / 2}
         read = 0
         timed_out = False
         while beat_s <= end and beat_s < stop_s:
-            got = int(
-                max(0.0, min(1.0, (beat_s - start - ttfb) / (whole - ttfb))) * load.request_bytes
-            )
+            share = (beat_s - start - ttfb) / (whole - ttfb)
+            got = int(max(0.0, min(1.0, share)) * load.request_bytes)
             if beat_s >= start + load.timeout_s:
-                first = ttfb if ttfb < beat_s - start else None
-                log.end(
-                    beat_s,
-                    stream,
-                    start,
-                    requested=load.request_bytes,
-                    payload=got,
-                    error="TIMEOUT",
-                    command_s=ttfb / 2,
-                    first_byte_s=first,
-                    last_byte_s=first and beat_s - start - 0.01,
-                )
                 timed_out = True
-                log.heartbeat(beat_s, got - read + carried)
-                carried = 0
                 end = beat_s
-                beat_s += 1.0
-                break
+                first = ttfb if ttfb < beat_s - start else None
+                last = first and beat_s - start - 0.01
+                fate: Any = {"error": "TIMEOUT", "first_byte_s": first, "last_byte_s": last}
+                log.end(beat_s, stream, start, payload=got, **asked, **fate)
             log.heartbeat(beat_s, got - read + carried)
-            carried = 0
-            read = got
-            beat_s += 1.0
+            beat_s, carried, read = beat_s + 1.0, 0, got
         if end >= stop_s:
             break
-        if not timed_out and fails:
-            log.end(
-                end,
-                stream,
-                start,
-                requested=load.request_bytes,
-                payload=0,
-                error="PROXY",
-                transport_error="STATUS",
-            )
+        if fails and not timed_out:
+            asked = {"requested": load.request_bytes, "payload": 0}
+            log.end(end, stream, start, error="PROXY", transport_error="STATUS", **asked)
         elif not timed_out:
-            log.end(
-                end,
-                stream,
-                start,
-                requested=load.request_bytes,
-                payload=load.request_bytes,
-                command_s=ttfb / 2,
-                first_byte_s=ttfb,
-                last_byte_s=whole,
-            )
+            log.end(end, stream, start, first_byte_s=ttfb, last_byte_s=whole, **asked)
             carried = load.request_bytes - read + 98
         start = end + float(rng.uniform(*load.pause_s))
-        while beat_s < min(start, stop_s):
-            log.heartbeat(beat_s, carried)
-            carried = 0
-            beat_s += 1.0
-        events.clear()
-    while beat_s < stop_s:
-        log.heartbeat(beat_s, 0)
-        beat_s += 1.0
+        beats_until(start)
     return log.text()
 
 
@@ -296,39 +269,18 @@ def write_run(
     for kind, count, load in (("web", web, WEB), ("bulk", bulk, BULK)):
         for number in range(1, count + 1):
             rng = np.random.default_rng([seed, number, len(kind)])
-            scaled = Load(
-                load.request_bytes, load.pause_s, load.ttfb_median_s, load.bytes_per_s, slow
-            )
             host = f"{kind}{number}client"
-            logs[host] = (kind, client_log(host, scaled, rng))
+            logs[host] = (kind, client_log(host, replace(load, slow=slow), rng))
     write_logs(run_directory, logs)
 
 
 VARIANTS: list[dict[str, Any]] = [
-    {
-        "name": "ewma",
-        "label": "EWMA",
-        "description": "Tor's own",
-        "color": "#0072B2",
-        "marker": "o",
-        "linestyle": "solid",
-    },
-    {
-        "name": "rr",
-        "label": "Round robin",
-        "description": "one cell each in turn",
-        "color": "#D55E00",
-        "marker": "s",
-        "linestyle": "dashed",
-    },
-    {
-        "name": "swrr",
-        "label": "SWRR",
-        "description": "weighted by wait and queue",
-        "color": "#009E73",
-        "marker": "^",
-        "linestyle": "dashdot",
-    },
+    {"name": name, "label": label, "color": color, "marker": marker, "linestyle": linestyle}
+    for name, label, color, marker, linestyle in (
+        ("ewma", "EWMA", "#0072B2", "o", "solid"),
+        ("rr", "Round robin", "#D55E00", "s", "dashed"),
+        ("swrr", "SWRR", "#009E73", "^", "dashdot"),
+    )
 ]
 
 
@@ -350,18 +302,8 @@ def study_content(seeds: list[int], levels: list[str] | None = None) -> dict[str
                 "measured_end_s": 1020.0,
                 "stop_s": 1080.0,
                 "classes": {
-                    "web": {
-                        "timeout_s": 60.0,
-                        "stallout_s": 0.0,
-                        "request_bytes": 327680,
-                        "count": 8,
-                    },
-                    "bulk": {
-                        "timeout_s": 60.0,
-                        "stallout_s": 0.0,
-                        "request_bytes": 5242880,
-                        "count": 2,
-                    },
+                    name: {"timeout_s": 60.0, "request_bytes": size, "count": count}
+                    for name, size, count in (("web", 327680, 8), ("bulk", 5242880, 2))
                 },
             }
             for level in levels
@@ -394,20 +336,13 @@ def study_content(seeds: list[int], levels: list[str] | None = None) -> dict[str
     }
 
 
-def write_study(store: Path, seeds: list[int], **sizes: int) -> Path:
-    """Write a store with run directories without records, and a study.json."""
-    content = study_content(seeds)
-    slow = {"ewma": 1.0, "rr": 1.15, "swrr": 0.93}
-    for run in content["runs"]:
-        write_run(store / run["directory"], run["seed"], slow[run["variant"]], **sizes)
-    path = store / "study.json"
-    path.write_text(json.dumps(content))
-    return path
-
-
 def write_store(store: Path) -> Path:
     """Write a study of three seeds with its runs' logs and records. Return ``store``."""
-    path = write_study(store, [1, 2, 3], web=6, bulk=2)
-    for run in json.loads(path.read_text())["runs"]:
-        extract(store / run["directory"], store / run["records"])
+    content = study_content([1, 2, 3])
+    slow = {"ewma": 1.0, "rr": 1.15, "swrr": 0.93}
+    for run in content["runs"]:
+        directory = store / run["directory"]
+        write_run(directory, run["seed"], slow[run["variant"]], web=6, bulk=2)
+        extract(directory, store / run["records"])
+    (store / "study.json").write_text(json.dumps(content))
     return store

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -164,20 +165,11 @@ def test_from_logs_to_statistics(tmp_path: Path) -> None:
     for second in range(401, 1080):
         if second in (500, 600, 700):
             stream = log.create()
-            size = 320 * KIB
             if second == 700:
                 log.line(second + 0.5, "nothing")
             else:
-                log.end(
-                    second + 4.0,
-                    stream,
-                    float(second),
-                    requested=size,
-                    payload=size,
-                    command_s=0.5,
-                    first_byte_s=1.0 if second == 500 else 3.0,
-                    last_byte_s=4.0,
-                )
+                times: Any = {"first_byte_s": 1.0 if second == 500 else 3.0, "last_byte_s": 4.0}
+                log.end(second + 4.0, stream, float(second), command_s=0.5, **times)
         log.heartbeat(float(second), 600 if 420 < second <= 1020 else 7)
     write_logs(tmp_path / "run", {"web1": ("web", log.text())})
     extract(tmp_path / "run", tmp_path / "records")
@@ -204,10 +196,8 @@ def test_fairness_of_a_run(tmp_path: Path) -> None:
             if beat == 431:
                 stream = log.create()
             if beat == 451:
-                log.end(
-                    450.5, stream, start, requested=100 * KIB, payload=100 * KIB,
-                    command_s=0.5, first_byte_s=2.0, last_byte_s=20.0,
-                )  # fmt: skip
+                times: Any = {"command_s": 0.5, "first_byte_s": 2.0, "last_byte_s": 20.0}
+                log.end(450.5, stream, start, requested=100 * KIB, **times)
             # Bytes arrive from the second to the fifth second, and then none until the twentieth.
             busy = 432 <= beat <= 436 or beat == 451
             log.heartbeat(float(beat), share * 1000 if busy else 0)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import strategies as st
+from runset_synthetic import make_set
 
 from analysis.comparison.comparing import Conclusion, compare_sets
 from analysis.comparison.imported_metrics import NOTES
@@ -72,16 +72,6 @@ def analysis(ttfb: list[float], *, layout: str = "stream_summary", failed: int =
     return {"type": "tgen", "version": "1.0.0", "data": {"perfclient1exit": node}}
 
 
-@pytest.mark.parametrize("key", ["errors", "time_to_first_byte_recv", "time_to_last_byte_recv"])
-def test_a_summary_without_a_key_is_refused(tmp_path: Path, key: str) -> None:
-    """Without ``errors``, all failed downloads would be missing, and the error rate would be 0."""
-    content = analysis([1.0])
-    del content["data"]["perfclient1exit"]["tgen"]["stream_summary"][key]
-    (tmp_path / "tgen.analysis.json").write_text(json.dumps(content))
-    with pytest.raises(AnalysisError, match=rf"{key}.*Field required"):
-        import_runs([tmp_path], "x", ALL_TIME)
-
-
 @pytest.mark.parametrize("layout", ["stream_summary", "transfers_summary"])
 @pytest.mark.parametrize("packed", [False, True])
 def test_analysis_of_tgentools(tmp_path: Path, layout: str, packed: bool) -> None:
@@ -101,17 +91,14 @@ def test_analysis_of_tgentools(tmp_path: Path, layout: str, packed: bool) -> Non
 
 
 def test_a_span_selects_by_completion(tmp_path: Path) -> None:
-    (tmp_path / "tgen.analysis.json").write_text(json.dumps(analysis([1.0, 2.0, 4.0])))
+    path = tmp_path / "tgen.analysis.json"
+    path.write_text(json.dumps(analysis([1.0, 2.0, 4.0])))
     made = import_runs([tmp_path], "x", ImportOptions(311, 312))
     assert values(made)["exit", "download_ttfb_p50_s"] == 2.0
     assert values(made)["exit", "download_error_rate"] == 0.0
     assert any("from 311 s to 312 s" in note for note in made.notes)
-
-
-def test_goodput_of_a_download(tmp_path: Path) -> None:
-    """It uses two sizes that tgentools wrote, or else two tenths of the download."""
-    (tmp_path / "tgen.analysis.json").write_text(json.dumps(analysis([1.0])))
-    got = read_analysis(tmp_path / "tgen.analysis.json", begin_s=300.0)
+    # Goodput uses two sizes that tgentools wrote, or else two tenths of the download.
+    got = read_analysis(path, begin_s=300.0)
     assert got.values["exit", "download_goodput_500kib_1mib"] == [1048576 - 512000]
     assert got.values["exit", "download_goodput_4mib_5mib"] == [(5242880 - 4194304) / 2]
 
@@ -202,10 +189,8 @@ def one_stream(**facts: Any) -> dict[str, Any]:
     [
         ({"is_success": None}, "the stream a:1 is not valid: is_success: Field required"),
         ({"is_success": "true"}, "the stream a:1 is not valid: is_success: .* boolean"),
-        ({"is_success": 1}, "the stream a:1 is not valid: is_success: .* boolean"),
         ({"time_info": {**TIMES, "usecs-to-response": 2.0}}, "usecs-to-response: .* integer"),
         ({"time_info": {}}, "usecs-to-command: Field required"),
-        ({"byte_info": {"payload-bytes-recv": True}}, "payload-bytes-recv: .* integer"),
         ({"byte_info": {"payload-bytes-recv": "5e6"}}, "payload-bytes-recv: .* integer"),
         ({"elapsed_seconds": []}, "elapsed_seconds: "),
         ({"elapsed_seconds": {"payload_bytes_recv": {"512000": None}}}, "512000: .* number"),
@@ -237,19 +222,16 @@ def test_streams_that_succeeded_or_failed_are_counted(tmp_path: Path, is_success
     assert read_analysis(path).downloads == {"exit": (1.0, 1.0)}
 
 
-@pytest.mark.parametrize(
-    "facts",
-    [
+def test_a_success_without_its_time_is_noted(tmp_path: Path) -> None:
+    path = tmp_path / "x.onionperf.analysis.json"
+    for facts in (
         {"time_info": {**TIMES, "usecs-to-last-byte-recv": -1}},
         {"byte_info": {"payload-bytes-recv": "0"}},
-    ],
-)
-def test_a_success_without_its_time_is_noted(tmp_path: Path, facts: dict[str, Any]) -> None:
-    path = tmp_path / "x.onionperf.analysis.json"
-    path.write_text(json.dumps(one_stream(**facts)))
-    read = read_analysis(path)
-    assert read.downloads == {}
-    assert read.notes == ["1 streams succeeded without a time to the last byte"]
+    ):
+        path.write_text(json.dumps(one_stream(**facts)))
+        read = read_analysis(path)
+        assert read.downloads == {}
+        assert read.notes == ["1 streams succeeded without a time to the last byte"]
 
 
 def test_ignored_files_are_noted(tmp_path: Path) -> None:
@@ -403,7 +385,6 @@ ANALYSIS = analysis([1.0, 2.0])
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "is not valid JSON"),
         (json.dumps(ANALYSIS).encode()[:300], "is not valid JSON"),
         (b"[1, 2]", "file to import: Input should be a valid dictionary"),
         (b"{}", "type: Field required; data: Field required"),
@@ -415,24 +396,15 @@ ANALYSIS = analysis([1.0, 2.0])
         ),
         (json.dumps(ANALYSIS).replace('"51200"', '"large"').encode(), "large.*a valid integer"),
         (json.dumps(ANALYSIS).replace('"51200"', '"-1"').encode(), "greater than or equal to 0"),
-        (json.dumps(ANALYSIS).replace('"51200"', '"51200.0"').encode(), "a valid integer"),
-        (json.dumps(ANALYSIS).replace('"51200"', '" 51200 "').encode(), "a valid integer"),
+        # Without errors all failed downloads would be missing, and the error rate would be 0.
+        (json.dumps(ANALYSIS).replace('"errors"', '"more"').encode(), "errors: Field required"),
         (json.dumps(ANALYSIS).replace('"51200"', '"051200"').encode(), "a valid integer"),
         (json.dumps(ANALYSIS).replace("[1.0]", "[true]").encode(), "should be a valid number"),
         (b'{"type": "tgen", "data": {"a": {"tgen": null}}}', "tgen: Value error, null"),
-        (
-            b'{"type": "tgen", "data": {"a": {"tgen": {"stream_summary": null, "streams": {}}}}}',
-            "stream_summary: Value error, null",
-        ),
-        (
-            b'{"type": "tgen", "data": {"a": {"tgen": {"stream_summary": {}, "streams": null}}}}',
-            "streams: Value error, null",
-        ),
         (json.dumps(ANALYSIS).replace("[1.0]", "[-1.0]").encode(), "greater than or equal to 0"),
         (json.dumps(ANALYSIS).replace("[1.0]", "[NaN]").encode(), "less than or equal to"),
         (json.dumps(ANALYSIS).replace("[1.0]", '["x"]').encode(), "should be a valid number"),
         (b"[" * 100_000, "is not valid JSON"),
-        ('{"type": "tgen"'.encode("utf-16"), "is not valid JSON"),
     ],
 )
 def test_damaged_json(tmp_path: Path, content: bytes, message: str) -> None:
@@ -467,7 +439,6 @@ def test_a_file_that_needs_too_much_memory_is_not_parsed(tmp_path: Path) -> None
     ("more", "message"),
     [
         ({"error_rate.exit": {"TIMEOUT": []}}, "ALL: Field required"),
-        ({"error_rate.exit": {"ALL": [[50.0]]}}, "Field required"),
         ({"error_rate.exit": {"ALL": [[50.0, 0.0]]}}, "greater than 0"),
         ({"round_trip_time.exit": {"a": 1}}, "a valid list"),
         ({"time_to_last_byte_recv.exit": {"51200": [1e999]}}, "finite|less than"),
@@ -492,27 +463,6 @@ def test_nothing_to_import(tmp_path: Path) -> None:
         import_runs([tmp_path], "x", ALL_TIME)
     with pytest.raises(AnalysisError, match="is missing"):
         import_runs([tmp_path / "gone"], "x", ALL_TIME)
-
-
-JSON = st.recursive(
-    st.none() | st.booleans() | st.floats() | st.integers() | st.text(max_size=5),
-    lambda children: (
-        st.lists(children, max_size=3)
-        | st.dictionaries(
-            st.sampled_from(
-                (
-                    *("type", "data", "tgen", "stream_summary", "transfers_summary", "errors"),
-                    *("time_to_first_byte_recv", "51200", str(EPOCH), "streams", "unix_ts_end"),
-                    *("ALL", "elapsed_seconds", "payload_bytes_recv"),
-                )
-            )
-            | st.text(max_size=3),
-            children,
-            max_size=4,
-        )
-    ),
-    max_leaves=12,
-)
 
 
 def test_command(
@@ -560,30 +510,26 @@ def test_simulations_of_the_same_networks_are_paired(tmp_path: Path) -> None:
 
 
 def test_a_pattern_finds_the_network_in_the_name(tmp_path: Path) -> None:
-    options = ImportOptions(network=re.compile(r"net-\d+"))
-    for side in ("classic", "phantom-preload"):
+    names = ("classic", "phantom-preload")
+    for side in names:
         for number in (1, 2, 3):
             rng = np.random.default_rng([len(side), number])
             plot_data(tmp_path / side / f"net-{number}-{side}", 1.0, rng)
-    whole = {
-        side: import_runs([tmp_path / side], side, ALL_TIME)
-        for side in ("classic", "phantom-preload")
-    }
-    assert not compare_sets(whole["classic"], whole["phantom-preload"]).paired
-    a, b = (
-        import_runs([tmp_path / side], side, options) for side in ("classic", "phantom-preload")
-    )
+
+    def sides(options: ImportOptions) -> tuple[RunSet, RunSet]:
+        a, b = (import_runs([tmp_path / name], name, options) for name in names)
+        return a, b
+
+    assert not compare_sets(*sides(ALL_TIME)).paired
+    a, b = sides(ImportOptions(network=re.compile(r"net-\d+")))
     assert [run.network for run in a.runs] == ["net-1", "net-2", "net-3"]
     result = compare_sets(a, b)
     assert (result.paired, result.pairs) == (True, 3)
-    vague = ImportOptions(network=re.compile("net"))
-    twice = [import_runs([tmp_path / side], side, vague) for side in whole]
-    unpaired = compare_sets(twice[0], twice[1])
+    unpaired = compare_sets(*sides(ImportOptions(network=re.compile("net"))))
     assert not unpaired.paired
     assert "not paired: net occurs more than once" in unpaired.notes
-    none = ImportOptions(network=re.compile("seed"))
     with pytest.raises(AnalysisError, match="no part of net-1-classic matches 'seed'"):
-        import_runs([tmp_path / "classic"], "x", none)
+        sides(ImportOptions(network=re.compile("seed")))
 
 
 def test_relays_keys_name_a_network_before_its_folder(tmp_path: Path) -> None:
@@ -618,8 +564,6 @@ def test_copies_of_a_simulation_count_once(tmp_path: Path) -> None:
 
 
 def test_an_import_is_not_compared_with_own_runs(tmp_path: Path) -> None:
-    from runset_synthetic import make_set
-
     made = import_runs([plot_data(tmp_path / "s", 1.0, np.random.default_rng(1))], "x", ALL_TIME)
     with pytest.raises(AnalysisError, match="different definitions"):
         compare_sets(made, make_set())

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import test_paper
-from analysis_synthetic import write_run, write_store
+from analysis_synthetic import write_store
 from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
 from playwright.sync_api import Browser, Locator, Page, sync_playwright
 from runset_synthetic import make_set
@@ -19,7 +19,6 @@ from runset_synthetic import make_set
 from analysis.comparison.comparing import compare_sets
 from analysis.figures.forest import write_forest
 from analysis.pages import comparison, night, paper, report
-from analysis.records.extract import extract
 
 CHROMIUM = shutil.which("chromium")
 DESK = {"width": 1200, "height": 800}
@@ -62,7 +61,8 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     worse = compare_sets(make_set(), make_set(effect=1.3, noise_seed=2), ("variant",))
     made["comparison"] = comparison.write(worse, root / "comparison")
     made["night"] = _night(worse, root / "night")
-    made["paper"] = _paper(root / "paper")
+    runs = test_paper.write_paper_store(root / "runs")
+    made["paper"] = paper.build(test_paper.PAPER, runs, root / "paper").html
     return made
 
 
@@ -74,16 +74,6 @@ def _night(worse: Any, out: Path) -> Path:
     of = night.Night(str(datetime(2026, 1, 1, tzinfo=UTC)), "0.1", 1.0, 365, 1.0, (result,))
     (out / "night.html").write_text(night.html(of, {"quick": forest}))
     return out / "night.html"
-
-
-def _paper(root: Path) -> Path:
-    for study in test_paper.STUDIES:
-        for run in study.runs:
-            if not (root / "store" / run.directory).exists():
-                slow = 1.0 if run.level == "20mid" else test_paper.SLOW[run.variant]
-                write_run(root / "store" / run.directory, run.seed, slow, web=5, bulk=1)
-                extract(root / "store" / run.directory, root / "store" / run.records)
-    return paper.build(test_paper.PAPER, root / "store", root / "out").html
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import re
 import shutil
@@ -10,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from analysis_synthetic import VARIANTS, study_content, write_run
-from test_analysis_report import Collector, digests
+from analysis_synthetic import VARIANTS, digests, read_rows, study_content, write_run
+from test_analysis_report import Collector
 
 from analysis.errors import AnalysisError
 from analysis.formats.study import Looks, PlannedLooks, Study
@@ -51,16 +50,11 @@ CLAIMS = (
 def study(name: str, level: str, variants: list[dict[str, Any]], papers: list[int]) -> Study:
     content = study_content(SEEDS, [level])
     runs = [
-        {
-            "run_id": f"{level}{variant['name']}{seed}",
-            "level": level,
-            "variant": variant["name"],
-            "seed": seed,
-            "directory": f"{level}{variant['name']}{seed}",
-            "records": f"{level}{variant['name']}{seed}/records",
-        }
+        {"run_id": name, "level": level, "variant": variant["name"], "seed": seed}
+        | {"directory": name, "records": f"{name}/records"}
         for variant in variants
         for seed in SEEDS
+        for name in [f"{level}{variant['name']}{seed}"]
     ]
     figures = [
         {**figure, "id": f"figure-{number}", "paper": number}
@@ -97,9 +91,7 @@ WITHOUT_FIGURES = Paper(
 )
 
 
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("store")
+def write_paper_store(root: Path) -> Path:
     for one in STUDIES:
         for run in one.runs:
             if not (root / run.directory).exists():
@@ -108,6 +100,11 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 write_run(root / run.directory, run.seed, slow, web=5, bulk=1)
                 extract(root / run.directory, root / run.records)
     return root
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_paper_store(tmp_path_factory.mktemp("store"))
 
 
 @pytest.fixture(scope="module")
@@ -129,13 +126,8 @@ def read(made: PaperResult, name: str) -> Any:
     return json.loads((made.html.parent / name).read_text())
 
 
-def read_claims(made: PaperResult) -> dict[str, dict[str, str]]:
-    return read_rows(made.html.parent / "claims.csv")
-
-
-def read_rows(path: Path) -> dict[str, dict[str, str]]:
-    with path.open(newline="", encoding="utf-8") as lines:
-        return {row["claim"]: row for row in csv.DictReader(lines)}
+def read_claims(made: PaperResult, name: str = "claims.csv") -> dict[str, dict[str, str]]:
+    return {row["claim"]: row for row in read_rows(made.html.parent / name)}
 
 
 @pytest.mark.slow
@@ -149,10 +141,8 @@ def test_the_same_store_gives_the_same_bytes(
     build(PAPER, moved, out, {"onionlab": "1"})
     first = digests(out)
     assert first == digests(made.html.parent)
-    assert sorted(first) == sorted(
-        [f"figure-{n}.{end}" for n in (4, 7, 8, 10, 11, 13) for end in ("csv", "pdf", "png")]
-        + [*TABLES]
-    )
+    figures = [f"figure-{n}.{end}" for n in (4, 7, 8, 10, 11, 13) for end in ("csv", "pdf", "png")]
+    assert sorted(first) == sorted([*figures, *TABLES])
     # Files of an earlier call are overwritten.
     (out / "figure-4.pdf").write_text("old")
     build(PAPER, moved, out, {"onionlab": "1"})
@@ -177,11 +167,7 @@ def test_the_manifest_lists_the_runs_of_a_figure(made: PaperResult) -> None:
     eleven = manifest["figures"][4]
     assert (eleven["id"], eleven["experiment"]) == ("figure-11", "swrr-20mid")
     assert (eleven["level"], eleven["data"]) == ("20mid", "figure-11.csv")
-    assert [run["run_id"] for run in eleven["runs"]][:3] == [
-        "20midewma1",
-        "20midewma2",
-        "20midewma3",
-    ]
+    assert [run["run_id"] for run in eleven["runs"]][:3] == [f"20midewma{n}" for n in SEEDS]
     assert len(eleven["runs"]) == 9
     assert eleven["missing"] == []
     assert set(eleven["files"]) == {"figure-11.pdf", "figure-11.png", "figure-11.csv"}
@@ -199,8 +185,7 @@ def test_studies_with_one_baseline_share_a_plot_of_levels(
     store: Path, made: PaperResult, tmp_path: Path
 ) -> None:
     folder = made.html.parent
-    with (folder / "levels-ewma.csv").open(newline="") as lines:
-        rows = list(csv.DictReader(lines))
+    rows = read_rows(folder / "levels-ewma.csv")
     places = [f"{n} middles at scale 0.1" for n in (20, 5)]
     assert list(dict.fromkeys((r["level"], r["variant"]) for r in rows)) == [
         (place, variant) for place in places for variant in ("Round robin", "SWRR")
@@ -239,8 +224,7 @@ def test_each_figure_shows_the_runs_of_its_own_experiment(store: Path, tmp_path:
     made = build(Paper("A paper", (STUDIES[1], fewer), CLAIMS[:1]), store, tmp_path)
     seeds, variants = {}, {}
     for figure in made.figures:
-        with figure.path("csv").open(newline="") as lines:
-            rows = list(csv.DictReader(lines))
+        rows = read_rows(figure.path("csv"))
         seeds[figure.name] = {row["seeds"] for row in rows}
         variants[figure.name] = {row["variant"] for row in rows}
     assert variants["figure-10"] == {"ewma", "rr", "swrr"}
@@ -308,8 +292,7 @@ def test_missing_runs_are_named_and_the_rest_is_answered(
     # Seeds differ more than variants, so all lines are of seeds 1 and 3.
     assert [run["run_id"] for run in by_number[11]["left_out"]] == ["20midewma2", "20midswrr2"]
     assert {run["seed"] for run in by_number[11]["runs"]} == {1, 3}
-    with (tmp_path / "out" / "figure-11.csv").open(newline="") as lines:
-        assert {row["seeds"] for row in csv.DictReader(lines)} == {"2"}
+    assert {row["seeds"] for row in read_rows(tmp_path / "out" / "figure-11.csv")} == {"2"}
     assert len(by_number[10]["missing"]) == 3
     assert by_number[4]["missing"] == []
     html = made.html.read_text()
@@ -397,7 +380,7 @@ def test_answers_of_other_runs(store: Path, tmp_path: Path) -> None:
     other_study = answer_other_study(one_seed, store, "one-seed.tar.xz")
     made = build(WITHOUT_FIGURES, store, tmp_path, other_study=other_study)
     table = tmp_path / "claims-beside.csv"
-    rows = read_rows(table)
+    rows = read_claims(made, table.name)
     assert list(rows) == [claim.id for claim in CLAIMS], "in the order of the paper"
     fastest = rows["fastest"]
     assert (fastest["answer"], fastest["seeds"]) == ("supported", "3")

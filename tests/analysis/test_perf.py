@@ -285,7 +285,7 @@ def test_a_last_line_before_all_status_lines_gives_no_marks() -> None:
     log = LogWriter("perfclient1exit")
     log.start(240.0)
     log.create()
-    log.end(302.0, 0, 300.0, requested=5 << 20, payload=5 << 20, command_s=0.5)
+    log.end(302.0, 0, 300.0, requested=5 << 20, command_s=0.5)
     log.status(303.0, 0, 5 << 20, 512_000)
     read = TgenLog()
     read.feed(log.text().split(b"\n")[:-1])

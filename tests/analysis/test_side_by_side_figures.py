@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 
 import numpy as np
 import pytest
+from analysis_synthetic import read_rows
 
 from analysis.errors import AnalysisError
 from analysis.figures.catalogue import open_figure
@@ -69,11 +69,6 @@ def streams(*waits_s: float) -> Downloads:
     return tuple(group)
 
 
-def rows(path: Path) -> list[dict[str, str]]:
-    with path.open(newline="") as lines:
-        return list(csv.DictReader(lines))
-
-
 @pytest.mark.parametrize("page", [TEXT, COLUMN])
 def test_bytes_over_time_show_the_first_seed(tmp_path: Path, page: Page) -> None:
     data = open_figure(SPECS[0], study())
@@ -87,7 +82,7 @@ def test_bytes_over_time_show_the_first_seed(tmp_path: Path, page: Page) -> None
     assert paths.path("png").stat().st_size > 5000
     drawn = {
         (row["variant"], row["stream"], float(row["x_s"])): float(row["value"])
-        for row in rows(paths.path("csv"))
+        for row in read_rows(paths.path("csv"))
         if row["panel"] == "received_bytes"
     }
     assert [drawn["list", n, 4.0] for n in ("1", "2")] == [0, 400]
@@ -96,7 +91,7 @@ def test_bytes_over_time_show_the_first_seed(tmp_path: Path, page: Page) -> None
     if page is TEXT:
         (legend,) = data.kind.draw(data, page).legends
         assert [text.get_text() for text in legend.get_texts()] == ["streams 1 to 2"]
-    jain = [row for row in rows(paths.path("csv")) if row["panel"] == "jain_index"]
+    jain = [row for row in read_rows(paths.path("csv")) if row["panel"] == "jain_index"]
     assert {row["variant"] for row in jain} == {"list", "lrs"}
 
 
@@ -131,5 +126,5 @@ def test_a_map_shows_all_levels_of_one_congestion_control(tmp_path: Path, page: 
 @pytest.mark.parametrize("spec", SPECS)
 def test_without_runs_there_is_an_empty_figure(tmp_path: Path, spec: FigureSpec) -> None:
     paths = write_figure(open_figure(spec, study()), tmp_path)
-    assert len(rows(paths.path("csv"))) == 0
+    assert len(read_rows(paths.path("csv"))) == 0
     assert paths.path("pdf").exists()

@@ -41,7 +41,7 @@ def usual_log() -> LogWriter:
     log.start(240.0)
     first = log.create()
     log.heartbeat(241.0, 300)
-    log.end(242.5, first, 240.5, requested=320 * KIB, payload=320 * KIB, last_byte_s=1.9)
+    log.end(242.5, first, 240.5, last_byte_s=1.9)
     log.create()
     log.heartbeat(243.0, 300)
     return log
@@ -74,7 +74,7 @@ def test_a_heartbeat_from_outside_of_its_log_is_malformed(tmp_path: Path, second
 
 def test_times_of_a_stream_that_are_out_of_order_are_left_out(tmp_path: Path) -> None:
     log = usual_log()
-    log.end(244.0, 1, 242.6, requested=9, payload=9, command_s=1.0, first_byte_s=0.5)
+    log.end(244.0, 1, 242.6, requested=9, command_s=1.0, first_byte_s=0.5)
     read(tmp_path, log.text())
     require_readable(tmp_path / "out")
     rows = pq.read_table(tmp_path / "out" / files.STREAMS_TABLE).to_pylist()
@@ -153,26 +153,11 @@ def test_a_line_that_is_too_long_is_malformed(tmp_path: Path) -> None:
         assert report.lines == len(lines) + 2
 
 
-@pytest.mark.parametrize(
-    ("name", "count", "reason"),
-    [
-        ("created", 2**31, "heartbeat has more streams open than a host has ports"),
-        ("created", 999_999, "heartbeat has more streams open than a host has ports"),
-        ("created", 70_000, "heartbeat has more streams open than a host has ports"),
-    ],
-)
-def test_an_impossible_count_is_rejected(
-    tmp_path: Path, name: str, count: int, reason: str
-) -> None:
-    text = (
-        usual_log()
-        .text()
-        .replace(
-            f"total-streams-{name}=2".encode(), b"total-streams-%s=%d" % (name.encode(), count)
-        )
-    )
+def test_an_impossible_count_is_rejected(tmp_path: Path) -> None:
+    text = usual_log().text().replace(b"total-streams-created=2", b"total-streams-created=70000")
     report = read(tmp_path, text)
     (problem,) = report.problems
+    reason = "heartbeat has more streams open than a host has ports"
     assert [example.reason for example in problem.examples] == [reason]
     assert report.streams == {"web": {"success": 1}}
 
@@ -230,7 +215,7 @@ def test_a_status_line_before_its_stream_is_ignored(tmp_path: Path) -> None:
     log.start(240.0)
     stream = log.create()
     log.status(500.0, stream, size, 400 * KIB)
-    log.end(560.0, stream, 510.0, requested=size, payload=size, first_byte_s=0.5, last_byte_s=40.0)
+    log.end(560.0, stream, 510.0, requested=size, first_byte_s=0.5, last_byte_s=40.0)
     log.heartbeat(561.0, size)
     read(tmp_path, log.text())
     level = Study.model_validate(study_content([1])).levels[0]

@@ -41,20 +41,11 @@ def sample_log() -> LogWriter:
     log.heartbeat(241.0, 0)
     first = log.create()
     log.heartbeat(242.0, 1000, 3000)
-    log.end(
-        242.5,
-        first,
-        241.25,
-        requested=320 * KIB,
-        payload=320 * KIB,
-        command_s=0.25,
-        first_byte_s=0.5,
-        last_byte_s=1.2,
-    )
+    log.end(242.5, first, 241.25, command_s=0.25, first_byte_s=0.5, last_byte_s=1.2)
     log.heartbeat(243.0, 327000)
     second = log.create()
     log.heartbeat(244.0, 12)
-    log.end(303.0, second, 243.0, requested=320 * KIB, payload=0, error="TIMEOUT", command_s=0.3)
+    log.end(303.0, second, 243.0, payload=0, error="TIMEOUT", command_s=0.3)
     return log
 
 

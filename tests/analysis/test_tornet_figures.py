@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import copy
-import csv
 import json
 import math
 from pathlib import Path
 
 import numpy as np
 import pytest
-from analysis_synthetic import VARIANTS
+from analysis_synthetic import VARIANTS, read_rows
 from hypothesis import given
 from hypothesis import strategies as st
 from tornet_synthetic import write_tornet_run
@@ -158,16 +157,11 @@ def read_study(store: Path) -> Study:
             "figures": figures,
             "public_tor": read_tor_metrics(metrics_file(store), 0.0001).model_dump(),
             "runs": [
-                {
-                    "run_id": f"{variant['name']}-{seed}",
-                    "level": "tornet",
-                    "variant": variant["name"],
-                    "seed": seed,
-                    "directory": f"{variant['name']}-{seed}",
-                    "records": f"{variant['name']}-{seed}/{files.RECORDS}",
-                }
+                {"run_id": name, "level": "tornet", "variant": variant["name"], "seed": seed}
+                | {"directory": name, "records": f"{name}/{files.RECORDS}"}
                 for variant in variants
                 for seed in SEEDS
+                for name in [f"{variant['name']}-{seed}"]
             ],
         }
     )
@@ -194,26 +188,12 @@ def test_a_figure_is_drawn_and_the_same_data_give_the_same_bytes(
     for name in ("pdf", "png", "csv"):
         assert first.path(name).read_bytes() == again.path(name).read_bytes()
     draw_kind(study, store, kind, tmp_path / "c", COLUMN)
-    rows = list(csv.DictReader(first.path("csv").open()))
+    rows = read_rows(first.path("csv"))
     assert {row["variant"] for row in rows} == {"ewma", "swrr", "public Tor"}
     assert {row["simulations"] for row in rows} == {"3", ""}
-    assert not [
-        row
-        for row in rows
-        if row["variant"] == "public Tor" and row["class"] == "perf-onionservice"
-    ]
+    assert ("public Tor", "perf-onionservice") not in {(r["variant"], r["class"]) for r in rows}
     assert "95% t interval" in first.caption
     assert "tor_metrics_2026-01-01--2026-01-31.json" in first.caption
-
-
-def read_rows(paths: WrittenFigure, quantity: str, variant: str) -> list[dict[str, str]]:
-    """Return the lines of one curve of perf clients to exits."""
-    with paths.path("csv").open(encoding="utf-8") as lines:
-        return [
-            row
-            for row in csv.DictReader(lines)
-            if (row["quantity"], row["class"], row["variant"]) == (quantity, "perf-exit", variant)
-        ]
 
 
 def test_error_rates_are_drawn_with_their_resolution(store: Path, tmp_path: Path) -> None:
@@ -223,7 +203,8 @@ def test_error_rates_are_drawn_with_their_resolution(store: Path, tmp_path: Path
     """
     study = read_study(store)
     paths = draw_kind(study, store, "perf-goodput", tmp_path / "a")
-    rows = read_rows(paths, "error_rate", "ewma")
+    curve = {"quantity": "error_rate", "class": "perf-exit", "variant": "ewma"}.items()
+    rows = [row for row in read_rows(paths.path("csv")) if row.items() >= curve]
     runs = [load_run(store / f"ewma-{seed}" / files.RECORDS, study.levels[0]) for seed in SEEDS]
     clients = []
     for run in runs:
@@ -248,14 +229,9 @@ def test_a_report_shows_metrics_and_figures(store: Path, tmp_path: Path) -> None
     build(path, store, tmp_path / "out")
     page = (tmp_path / "out" / files.REPORT).read_text()
     assert "Time to last byte of 50 KiB, median" in page
-    with (tmp_path / "out" / files.SUMMARY_CSV).open() as lines:
-        rows = list(csv.DictReader(lines))
-    slower = next(
-        row
-        for row in rows
-        if (row["class"], row["metric"], row["variant"])
-        == ("perf-exit", "download_ttlb_50kib_p50_s", "swrr")
-    )
+    key = {"class": "perf-exit", "metric": "download_ttlb_50kib_p50_s", "variant": "swrr"}.items()
+    rows = read_rows(tmp_path / "out" / files.SUMMARY_CSV)
+    (slower,) = (row for row in rows if row.items() >= key)
     assert float(slower["ratio"]) == pytest.approx(1.2, rel=0.1)
     for kind in TORNET_FIGURES:
         assert (tmp_path / "out" / files.FIGURES / f"{kind}.png").is_file()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from analysis_synthetic import EPOCH, LogWriter
@@ -33,12 +34,8 @@ class OnionTraceWriter:
 
     def start(self, time_us: int) -> None:
         self.line(time_us, f"Starting OnionTrace v1.0.0 on host {self.host} process id 1003")
-        self.line(
-            time_us,
-            "Controller-65313: Bootstrapped 100/100",
-            "info",
-            "_oniontracetorctl_processLine",
-        )
+        where = "_oniontracetorctl_processLine"
+        self.line(time_us, "Controller-65313: Bootstrapped 100/100", "info", where)
 
     def event(self, time_us: int, text: str) -> None:
         self.line(time_us, f"Logger: 650 {text}", "default", "_oniontracelogger_logControlLine")
@@ -86,29 +83,14 @@ def perf_log(host: str, rng: np.random.Generator, *, slow: float = 1.0) -> bytes
         stream = log.create()
         log.heartbeat(start + 0.5, 0)
         if rng.random() < 0.2:
-            log.end(
-                start + timeout_s / 15,
-                stream,
-                start,
-                requested=size,
-                payload=0,
-                error="PROXY",
-                transport_error="TIMEOUT",
-            )
+            fate: Any = {"payload": 0, "error": "PROXY", "transport_error": "TIMEOUT"}
+            log.end(start + timeout_s / 15, stream, start, requested=size, **fate)
             continue
         for part in np.arange(0.05, 1.0, 0.05):
             at = round(start + first + float(part) * (last - first), 6)
             log.status(at, stream, size, int(part * size), server=stream % 3 + 1)
-        log.end(
-            round(start + last, 6),
-            stream,
-            start,
-            requested=size,
-            payload=size,
-            command_s=command,
-            first_byte_s=first,
-            last_byte_s=last,
-        )
+        times: Any = {"command_s": command, "first_byte_s": first, "last_byte_s": last}
+        log.end(round(start + last, 6), stream, start, requested=size, **times)
     log.heartbeat(float(STOP_S), 0)
     return log.text()
 
