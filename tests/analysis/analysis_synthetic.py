@@ -11,14 +11,19 @@ import copy
 import csv
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
+from analysis.arrays import Floats
 from analysis.formats import columns, files
+from analysis.measures.data import Streams
 from analysis.records.extract import extract
+
+T = TypeVar("T")
 
 EPOCH = 946684800
 KIB = 1024
@@ -47,6 +52,12 @@ def forget_hashes(path: Path) -> None:
     path.write_text(json.dumps(content))
 
 
+def known(value: T | None) -> T:
+    """Return a value that a test expects to exist."""
+    assert value is not None
+    return value
+
+
 def read_rows(path: Path) -> list[dict[str, str]]:
     """Return the rows of a CSV file."""
     with path.open(newline="", encoding="utf-8") as lines:
@@ -60,6 +71,31 @@ def digests(directory: Path) -> dict[str, str]:
         for path in sorted(directory.rglob("*"))
         if path.is_file()
     }
+
+
+def make_streams(
+    rows: Sequence[tuple[int, float, float, str]],
+    ttfb_s: Sequence[float] | None = None,
+    done_s: Sequence[float] | None = None,
+) -> Streams:
+    """Return streams given as (client, start, end, outcome). Unknown times are NaN.
+
+    done_s: times to 320 KiB, which are also those to the last byte.
+    """
+
+    def column(values: Sequence[float] | None) -> Floats:
+        return np.full(len(rows), np.nan) if values is None else np.array(values, dtype=np.float64)
+
+    return Streams(
+        client=np.array([row[0] for row in rows], dtype=np.int64),
+        start_s=column([row[1] for row in rows]),
+        end_s=column([row[2] for row in rows]),
+        outcome=np.array([row[3] for row in rows], dtype=np.str_),
+        ttfb_s=column(ttfb_s),
+        ttfb_from_command_s=column(ttfb_s) - 0.25,
+        marks_s={"time_to_320kib_s": column(done_s)},
+        time_to_last_byte_s=column(done_s),
+    )
 
 
 @dataclass

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import shipped
-from analysis_synthetic import KIB, LogWriter, study_content, write_logs
+from analysis_synthetic import KIB, LogWriter, known, make_streams, study_content, write_logs
 
 from analysis.formats.study import Study
 from analysis.measures.catalogue import METRICS, run_statistics
@@ -24,17 +24,8 @@ NAN = float("nan")
 
 def streams(*rows: tuple[float, float, str, float, float]) -> Streams:
     """Return streams given as (start, end, outcome, ttfb, time to 320 KiB)."""
-    start, end, outcome, ttfb, target = zip(*rows, strict=True) if rows else ([],) * 5
-    return Streams(
-        client=np.arange(len(rows)),
-        start_s=np.array(start, dtype=np.float64),
-        end_s=np.array(end, dtype=np.float64),
-        outcome=np.array(outcome, dtype=np.str_),
-        ttfb_s=np.array(ttfb, dtype=np.float64),
-        ttfb_from_command_s=np.array(ttfb, dtype=np.float64) - 0.25,
-        marks_s={"time_to_320kib_s": np.array(target, dtype=np.float64)},
-        time_to_last_byte_s=np.array(target, dtype=np.float64),
-    )
+    own = [(client, *row[:3]) for client, row in enumerate(rows)]
+    return make_streams(own, [row[3] for row in rows], [row[4] for row in rows])
 
 
 def of_size(rows: Streams, kib: float) -> Streams:
@@ -140,8 +131,7 @@ def test_streams_that_failed_on_their_way_may_have_had_320_kib() -> None:
 
 def test_logs_that_end_inside_the_span_have_no_goodput() -> None:
     short = data(ROWS)
-    first = short.beats
-    assert first is not None
+    first = known(short.beats)
     beats = Beats(first.client[:190], first.begin_s[:190], first.end_s[:190], np.ones(190))
     cut = ClassData(ROWS, beats, 100.0, 200.0, 60.0)
     assert "end before" in statistic(cut, "goodput_bytes_per_s").reason

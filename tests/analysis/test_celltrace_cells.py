@@ -6,18 +6,16 @@ import random
 from collections import Counter
 
 import numpy as np
-import pytest
-from celltrace_synthetic import NOW_NS, PLAIN, trace_of
+from celltrace_synthetic import NOW_NS, trace_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.celltrace.cells import JOINED, MEANINGS, NEVER, Fate, join
+from analysis.celltrace.cells import JOINED, MEANINGS, Fate, join
 from analysis.celltrace.events import Event
 from analysis.celltrace.statistics import (
     Group,
     by_circuit,
     relayed_traffic,
-    spike_period_s,
     summarise,
 )
 
@@ -34,17 +32,6 @@ SCRIPTS: dict[Fate, list[tuple[Event, int, int]]] = {
     Fate.NOT_TAKEN: [(Event.INBUF, 3, 0)],
     Fate.BEGINNING_MISSING: [(Event.OUTBUF, 3, 2), (Event.FLUSH, 3, 2)],
 }  # fmt: skip
-
-
-def test_a_relayed_cell() -> None:
-    cells = join(PLAIN)
-    assert len(cells) == 1
-    assert cells.fate[0] == Fate.RELAYED
-    assert (cells.in_channel[0], cells.in_circ[0]) == (1, 77)
-    assert (cells.out_channel[0], cells.out_circ[0]) == (2, 78)
-    assert [a.tolist() for a in cells.circuits()] == [[1], [77]]
-    assert (cells.flush_ns - cells.inbuf_ns).tolist() == [3]
-    assert cells.recognized_ns.tolist() == [NEVER]
 
 
 def test_every_fate_has_a_meaning() -> None:
@@ -117,15 +104,3 @@ def test_circuits_against_a_plain_count(pairs: list[tuple[int, int]]) -> None:
     ]
     assert int(circuits.members(Group.BUSIEST).sum()) == max(plain.values())
     assert circuits.members(Group.ALL).all()
-
-
-def test_a_period_is_found_and_noise_has_none() -> None:
-    random_state = np.random.default_rng(1)
-    time_s = np.sort(random_state.uniform(0.0, 400.0, 40_000))
-    noise_ms = random_state.lognormal(0.0, 1.0, time_s.size)
-    spiky_ms = noise_ms * np.where(time_s % 45.0 < 3.0, 20.0, 1.0)
-    period_s, strength = spike_period_s(time_s, spiky_ms)
-    assert period_s == pytest.approx(45.0, abs=2.0)
-    assert strength > 0.5
-    assert spike_period_s(time_s, noise_ms)[1] < 3 / np.sqrt(400)
-    assert np.isnan(spike_period_s(time_s[time_s < 300], noise_ms[time_s < 300])[0])

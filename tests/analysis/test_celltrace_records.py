@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
+from analysis_synthetic import known
 from celltrace_synthetic import CLIENTS, LATENCY_NS, NAMES, Model, write_traces
 
 from analysis.celltrace.cell_paths import LEGS
@@ -41,14 +42,8 @@ from analysis.measures.run_data import load_run
 from analysis.pages.cells import section
 from analysis.pages.html import render
 
-LEVEL = Level(
-    name="small",
-    label="small",
-    measured_start_s=0.0,
-    measured_end_s=1.0,
-    stop_s=1.0,
-    classes={},
-)
+SPAN = {"measured_start_s": 0.0, "measured_end_s": 1.0, "stop_s": 1.0}
+LEVEL = Level.model_validate({"name": "small", "label": "small", "classes": {}, **SPAN})
 STUDY = Study(
     format=1,
     name="study",
@@ -66,6 +61,14 @@ OLD_RECORDS = Statistic(None, "the records lack arrival times of cells: extract 
 def run_directory(tmp_path: Path) -> Path:
     """Return a run of a guard, a middle and an exit, with downloads of two clients."""
     return made_by(Model(5, kernel_wait_ns=90), tmp_path)
+
+
+@pytest.fixture
+def table(run_directory: Path) -> TraceTable:
+    """Return the tables of the run."""
+    made = TraceTable()
+    made.add(RUN, LEVEL, extracted(run_directory))
+    return made
 
 
 def made_by(model: Model, tmp_path: Path) -> Path:
@@ -163,8 +166,7 @@ def test_older_records_without_arrivals_are_read_with_a_note(run_directory: Path
         assert old[key] == (OLD_RECORDS if key in kernel else new[key])
     table = TraceTable()
     table.add(RUN, LEVEL, records)
-    content = section(table, STUDY, ())
-    assert content is not None
+    content = known(section(table, STUDY, ()))
     ((_, row),) = content["waits"]["middle"]
     assert np.isnan(row["kernel_s"])
     assert row["arrived"] == 0
@@ -181,9 +183,7 @@ def test_arrivals_of_other_cells_are_refused(run_directory: Path) -> None:
         statistics(records)
 
 
-def test_tables_figures_and_section(run_directory: Path, tmp_path: Path) -> None:
-    table = TraceTable()
-    table.add(RUN, LEVEL, extracted(run_directory))
+def test_tables_figures_and_section(table: TraceTable, tmp_path: Path) -> None:
     assert table
     by_key = {(row["role"], row["group"], row["stage"]): row for row in table.times}
     guard = by_key["guard", Group.ALL, Stage.TOTAL]
@@ -195,24 +195,16 @@ def test_tables_figures_and_section(run_directory: Path, tmp_path: Path) -> None
     assert len(lines) == len(table.times)
     assert len(table.relay_times) == 9
     lines = list(csv.DictReader(io.StringIO(csv_text(table.waits, WAIT_COLUMNS))))
-    assert [(line["role"], line["kernel_s"] == "") for line in lines] == [
-        ("guard", True),
-        ("middle", False),
-        ("exit", False),
-    ]
+    kernel = {line["role"]: line["kernel_s"] != "" for line in lines}
+    assert kernel == {"guard": False, "middle": True, "exit": True}
     inside_s = sum(row["time_s"] for row in table.relay_times)
     assert 0 < inside_s < table.relay_times[0]["ttfb_s"]
     figures = draw_all(table, STUDY, tmp_path)
-    assert [figure.name for figure in figures] == [
-        "celltrace-scatter-guard",
-        "celltrace-stages",
-        "celltrace-waits",
-        "celltrace-ttfb",
-    ]
+    names = [f"celltrace-{name}" for name in ("scatter-guard", "stages", "waits", "ttfb")]
+    assert [figure.name for figure in figures] == names
     for figure in figures:
         assert all(figure.path(end).stat().st_size > 1000 for end in ("pdf", "png"))
-    content = section(table, STUDY, figures)
-    assert content is not None
+    content = known(section(table, STUDY, figures))
     html = render("celltrace.html.j2", trace=content)
     assert "Completeness of events" in html
     assert "Waits of RELAY cells towards clients" in html
@@ -222,30 +214,16 @@ def test_tables_figures_and_section(run_directory: Path, tmp_path: Path) -> None
     assert "so they are not in the tables of times: exit. Circuits end there" in html
 
 
-def test_published_values_are_listed_next_to_measured_ones(run_directory: Path) -> None:
+def test_published_values_are_listed_next_to_measured_ones(table: TraceTable) -> None:
     """Published values are listed under their role and level, after the experiment's own line."""
-    table = TraceTable()
-    table.add(RUN, LEVEL, extracted(run_directory))
-    published = PublishedCellTimes(
-        source="text of 2019",
-        role="guard",
-        levels={
-            "small": {
-                "quiet": CellTimes(
-                    count=3078,
-                    minimum_ms=0.63,
-                    quartile1_ms=49.48,
-                    median_ms=329.58,
-                    mean_ms=4174.12,
-                    quartile3_ms=2445.33,
-                    maximum_ms=106639.76,
-                )
-            }
-        },
-    )
+    quiet = CellTimes(
+        count=3078, minimum_ms=0.63, quartile1_ms=49.48, median_ms=329.58, mean_ms=4174.12,
+        quartile3_ms=2445.33, maximum_ms=106639.76,
+    )  # fmt: skip
+    levels = {"small": {"quiet": quiet}}
+    published = PublishedCellTimes(source="text of 2019", role="guard", levels=levels)
     study = STUDY.model_copy(update={"published_cell_times": published})
-    content = section(table, study, ())
-    assert content is not None
+    content = known(section(table, study, ()))
     shown = {
         (role, group.value): [row["label"] for row in rows]
         for role, groups in content["times"].items()
@@ -261,14 +239,11 @@ def test_published_values_are_listed_next_to_measured_ones(run_directory: Path) 
         assert f'<td class="number">{number}</td>' in html
 
 
-def test_cells_that_took_no_time_have_no_shares(run_directory: Path) -> None:
+def test_cells_that_took_no_time_have_no_shares(table: TraceTable) -> None:
     """Under Vanilla a cell that does not wait takes no simulated time."""
-    table = TraceTable()
-    table.add(RUN, LEVEL, extracted(run_directory))
     for row in table.times:
         row |= {"share": np.nan, **asdict(summarise(np.zeros(row["count"])))}
-    content = section(table, STUDY, ())
-    assert content is not None
+    content = known(section(table, STUDY, ()))
     html = render("celltrace.html.j2", trace=content)
     assert '<td class="number">0 (0), \N{EN DASH}</td>' in html
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 import pytest
+from analysis_synthetic import known
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -75,7 +76,6 @@ def runs_at_5mid(**means: float) -> Statistics:
     [
         ("lowest", 1.0, 1.2, 1.3, "supported"),
         ("lowest", 1.2, 1.0, 1.3, "opposite"),
-        ("lowest", 1.2, 1.3, 1.0, "opposite"),
         ("lowest", 1.0, 1.002, 1.3, "no relevant difference"),
         ("highest", 1.3, 1.0, 1.2, "supported"),
         ("highest", 1.2, 1.0, 1.3, "opposite"),
@@ -92,8 +92,7 @@ def test_at_one_level(direction: str, a: float, b: float, c: float, expected: st
     assert answered.answer == expected
     assert answered.seeds == 8
     assert answered.deciding.answer is answered.answer
-    assert answered.deciding.effect is not None
-    assert answered.deciding.effect.low is not None
+    assert known(answered.deciding.effect).low is not None
 
 
 def runs_of_one_variant(mean: float, noise: float) -> Statistics:
@@ -115,7 +114,6 @@ def runs_of_one_variant(mean: float, noise: float) -> Statistics:
         ("above", 0.8, 0.02, 1.0, "opposite"),
         ("about", 3.25, 0.02, 3.2, "supported"),
         ("about", 2.0, 0.02, 3.2, "opposite"),
-        ("about", 4.0, 0.02, 3.2, "opposite"),
         ("about", 3.2, 0.5, 3.2, "open"),
         # Without any variance, as in a deterministic run.
         ("about", 3.2, 0.0, 3.2, "supported"),
@@ -143,17 +141,14 @@ def test_every_part_has_to_hold_and_one_that_fails_decides() -> None:
     assert [part.answer for part in answered.parts] == [Answer.SUPPORTED, Answer.OPPOSITE]
     assert answered.answer is Answer.OPPOSITE
     assert answered.deciding.text == "5mid: a below c"
-    effect = answered.deciding.effect
-    assert effect is not None
-    assert effect.estimate == pytest.approx(1.2, rel=0.01)
+    assert known(answered.deciding.effect).estimate == pytest.approx(1.2, rel=0.01)
 
 
 @pytest.mark.parametrize(("a", "b"), [(1.0, 1.02), (1.02, 1.0)])
 def test_an_order_within_the_margin_is_not_a_relevant_difference(a: float, b: float) -> None:
     statistics = runs({("5mid", "a"): a, ("5mid", "b"): b}, noise=0.001)
     (part,) = answer(claim("lowest", "a b"), statistics).parts
-    assert part.p_different is not None
-    assert part.p_different < 0.05
+    assert known(part.p_different) < 0.05
     assert (part.answer, part.grade) == (Answer.NO_DIFFERENCE, Grade.SAME)
     assert answer(claim("alike", "a b"), statistics).answer is Answer.SUPPORTED
     # The same difference is larger than a smaller margin.
@@ -179,14 +174,8 @@ def gaps(before: float, after: float) -> Statistics:
 
     ``before`` and ``after`` are ratios a/b; the levels differ threefold.
     """
-    return runs(
-        {
-            ("20mid", "a"): before,
-            ("20mid", "b"): 1.0,
-            ("5mid", "a"): 3 * after,
-            ("5mid", "b"): 3.0,
-        }
-    )
+    first = {("20mid", "a"): before, ("20mid", "b"): 1.0}
+    return runs(first | {("5mid", "a"): 3 * after, ("5mid", "b"): 3.0})
 
 
 @pytest.mark.parametrize(
@@ -198,9 +187,7 @@ def gaps(before: float, after: float) -> Statistics:
         # The variants cross over: their distance is then the same as before, or larger.
         (1.4, 1 / 1.4, "no relevant difference", "opposite", "supported"),
         (1.1, 1 / 1.4, "opposite", "opposite", "supported"),
-        (1.4, 1 / 1.1, "supported", "opposite", "supported"),
         (1.2, 1.2, "no relevant difference", "no relevant difference", "no relevant difference"),
-        (1.0, 1.0, "no relevant difference", "no relevant difference", "no relevant difference"),
     ],
 )
 def test_changes_of_a_gap(
@@ -211,24 +198,18 @@ def test_changes_of_a_gap(
     assert answer(claim("rises-against", "a b", ENDS), statistics).answer == rises
     assert answer(claim("falls-against", "a b", ENDS), statistics).answer == falls
     effect = answer(claim("converges", "a b", ENDS), statistics).deciding.effect
-    assert effect is not None
-    assert effect.estimate == pytest.approx(after / before, rel=0.01)
+    assert known(effect).estimate == pytest.approx(after / before, rel=0.01)
 
 
 def test_gaps_of_rates_are_differences() -> None:
-    means = {
-        ("20mid", "a"): 0.05,
-        ("20mid", "b"): 0.05,
-        ("5mid", "a"): 0.20,
-        ("5mid", "b"): 0.30,
-    }
+    same = dict.fromkeys([("20mid", "a"), ("20mid", "b")], 0.05)
+    means = same | {("5mid", "a"): 0.20, ("5mid", "b"): 0.30}
     statistics = runs(means, "timeout_rate", noise=0.002)
     answered = answer(claim("falls-against", "a b", ENDS, "timeout_rate"), statistics)
     assert answered.answer is Answer.SUPPORTED
     (part,) = answered.parts
     assert part.scale == "difference"
-    assert part.effect is not None
-    assert part.effect.estimate == pytest.approx(-0.1, abs=0.01)
+    assert known(part.effect).estimate == pytest.approx(-0.1, abs=0.01)
     answered = answer(claim("converges", "a b", ENDS, "timeout_rate"), statistics)
     assert answered.answer is Answer.OPPOSITE
     answered = answer(claim("converges", "a b", ENDS[::-1], "timeout_rate"), statistics)
@@ -280,8 +261,7 @@ def test_one_seed_gives_an_estimate_and_no_answer() -> None:
         answered = answer(claim(direction, "a b", levels), runs(means, seeds=1))
         assert answered.answer is Answer.OPEN
         assert answered.deciding.reason == "one pair: no spread to judge by"
-        assert answered.deciding.effect is not None
-        assert answered.deciding.effect.low is None
+        assert known(answered.deciding.effect).low is None
 
 
 def test_a_gap_has_no_ratio_where_a_value_is_zero() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 import pytest
 from analysis_synthetic import study_content, write_run
+from test_published import LEFT_OUT
 
 from analysis.formats.json_files import read_json, write_json
 from analysis.formats.manifest import identity_hash
@@ -71,6 +72,15 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
+def other(checkout: Path, tmp_path: Path) -> Path:
+    """Return a copy of the checkout with its own store."""
+    copy = tmp_path / "other"
+    shutil.copytree(checkout, copy)
+    write_json(copy / "results" / "swrr-test" / "plan.json", {"store": str(copy / "runs")})
+    return copy
+
+
+@pytest.fixture
 def onionlab(
     checkout: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Any:
@@ -112,12 +122,8 @@ def worse(table: str) -> set[str]:
     return set(rows["metric"][(rows["grade"] == "shown") & (rows["direction"] == "worse")])
 
 
-def test_another_checkout_with_the_same_records(
-    onionlab: Any, checkout: Path, tmp_path: Path
-) -> None:
+def test_another_checkout_with_the_same_records(onionlab: Any, other: Path, tmp_path: Path) -> None:
     """The checkout was moved, so the store is found next to the results."""
-    other = tmp_path / "other"
-    shutil.copytree(checkout, other)
     plan = other / "results" / "swrr-test" / "plan.json"
     write_json(plan, {"store": str(tmp_path / "gone")})
     for b in (other, other / "runs", other / "results" / "swrr-test"):
@@ -129,17 +135,14 @@ def test_another_checkout_with_the_same_records(
     assert (status, "has no store with its runs" in err) == (2, True)
 
 
-def test_ignored_logs_are_in_the_report(onionlab: Any, checkout: Path, tmp_path: Path) -> None:
-    moved = tmp_path / "moved"
-    shutil.copytree(checkout, moved)
-    write_json(moved / "results" / "swrr-test" / "plan.json", {"store": str(moved / "runs")})
-    run = next(path for path in (moved / "runs").iterdir() if "-rr-" in path.name)
+def test_ignored_logs_are_in_the_report(onionlab: Any, other: Path, tmp_path: Path) -> None:
+    run = next(path for path in (other / "runs").iterdir() if "-rr-" in path.name)
     path = run / "records-v1" / "parse.json"
     report = read_json(path)
     silent = {"clients_without_heartbeats": ["web1client"], "classes": {"web1client": "web"}}
     write_json(path, report | silent)
     _, out, _ = onionlab(
-        f"{moved}/results/swrr-test:ewma", f"{moved}/results/swrr-test:rr", "--out", str(tmp_path)
+        f"{other}/results/swrr-test:ewma", f"{other}/results/swrr-test:rr", "--out", str(tmp_path)
     )
     page = Path(out.splitlines()[-1]).read_text()
     note = "no heartbeats in the logs of 1 of 5 clients (web1client)"
@@ -170,12 +173,6 @@ def pack_file(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
-@pytest.fixture(scope="module")
-def published_file(pack_file: Path) -> Path:
-    """Return the published pack of the same runs."""
-    return pack_file.with_name("p.tar.xz")
-
-
 def test_a_pack_is_compared_as_its_runs_are(
     onionlab: Any, checkout: Path, pack_file: Path, tmp_path: Path
 ) -> None:
@@ -193,13 +190,14 @@ def test_a_pack_is_compared_as_its_runs_are(
 
 
 def test_a_published_pack_is_compared_by_its_data(
-    onionlab: Any, checkout: Path, published_file: Path, tmp_path: Path
+    onionlab: Any, pack_file: Path, tmp_path: Path
 ) -> None:
     """Its hashes show that the records are the same.
 
     Values that it does not contain are missing.
     """
     out = ("--out", str(tmp_path))
+    published_file = pack_file.with_name("p.tar.xz")
     status, same, err = onionlab("swrr-test:ewma", f"{published_file}:a", *out)
     assert (status, "byte-identical" in same) == (0, True), err
     _, lines, _ = onionlab("swrr-test:ewma", "swrr-test:rr", *out)
@@ -211,11 +209,6 @@ def test_a_published_pack_is_compared_by_its_data(
     assert small[~lacking].equals(whole[~lacking])
     assert small[lacking]["grade"].isna().all()
     assert small[lacking]["note"].str.contains("A: not in a published pack in 5 of 5 runs").all()
-
-
-LEFT_OUT = ["jain_index_clients", "starved_share", "ttfb_from_command_p50_s"] + [
-    f"longest_gap_{rank}_s" for rank in ("p50", "p90", "p99")
-]
 
 
 @pytest.mark.parametrize(
@@ -231,13 +224,8 @@ def test_packs_without_these_runs(onionlab: Any, pack_file: Path, rest: str, mes
     assert (status, message in err) == (2, True), err
 
 
-def test_the_option_of_tor_that_differs_is_named(
-    onionlab: Any, checkout: Path, tmp_path: Path
-) -> None:
+def test_the_option_of_tor_that_differs_is_named(onionlab: Any, other: Path) -> None:
     """The texts of torrc files are read only if they match the runs' manifests."""
-    other = tmp_path / "other"
-    shutil.copytree(checkout, other)
-    write_json(other / "results" / "swrr-test" / "plan.json", {"store": str(other / "runs")})
     slow = b"KISTSchedRunInterval 100 msec\n"
     for run in (other / "runs").glob("5mid-*"):
         variant, seed = run.name.split("-")[1:]
@@ -294,15 +282,9 @@ def test_two_checkouts_name_no_experiment(checkout: Path) -> None:
         (lambda run: (run / "manifest.json").write_text('{"format": 9}'), "not a valid manifest"),
         (lambda run: (run / "records-v1" / "goodput.parquet").unlink(), "swrr-test, rr, seed 3: "),
         (lambda run: (run / "records-v1" / "streams.parquet").write_bytes(b"PAR1"), "is damaged"),
-        (lambda run: (run / "records-v1" / "parse.json").write_text("{"), "rr, seed 3: "),
     ],
 )
-def test_damaged_runs(
-    onionlab: Any, checkout: Path, tmp_path: Path, damage: Any, message: str
-) -> None:
-    other = tmp_path / "other"
-    shutil.copytree(checkout, other)
-    write_json(other / "results" / "swrr-test" / "plan.json", {"store": str(other / "runs")})
+def test_damaged_runs(onionlab: Any, other: Path, damage: Any, message: str) -> None:
     damage(other / "runs" / "5mid-rr-3")
     status, _, err = onionlab("swrr-test:rr", str(other))
     assert (status, message in err) == (2, True), err

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
+from analysis_synthetic import known, make_streams
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 from analysis.arrays import Floats
 from analysis.formats.study import Level
 from analysis.measures.contention import Contention, measure_contention, open_s
-from analysis.measures.data import ALL, Beats, ClassData, Streams
+from analysis.measures.data import ALL, Beats, ClassData
 
 BEGIN_S, END_S = 100.0, 400.0
 CAPACITY = 1000.0
@@ -35,18 +35,7 @@ NAMES = ("bulk1", "bulk2", "web1", "web2")
 
 def class_data(rows: Sequence[Stream], got: Floats, client: str) -> ClassData:
     """Return a class with these streams. One client receives the given bytes in each second."""
-    nothing = np.full(len(rows), np.nan)
-    outcome: NDArray[np.str_] = np.array([row[3] for row in rows])
-    streams = Streams(
-        np.array([NAMES.index(row[0]) for row in rows]),
-        np.array([row[1] for row in rows]),
-        np.array([row[2] for row in rows]),
-        outcome,
-        nothing,
-        nothing,
-        {},
-        nothing,
-    )
+    streams = make_streams([(NAMES.index(row[0]), *row[1:]) for row in rows])
     ends: Floats = BEGIN_S + np.arange(1.0, got.size + 1.0)
     beats = Beats(np.full(got.size, NAMES.index(client)), ends - 1.0, ends, got)
     return ClassData(streams, beats, BEGIN_S, END_S, None, clients=NAMES)
@@ -64,8 +53,7 @@ def make_run(bulk_got: Floats, *, web_got: Floats = WEB_GOT) -> Contention:
 
 @pytest.mark.parametrize("share", [1.0, 0.5, 0.0, -0.3])
 def test_full_links_make_one_class_lose_what_others_gain(share: float) -> None:
-    found = make_run(CAPACITY - share * WEB_GOT).crowding_out
-    assert found is not None
+    found = known(make_run(CAPACITY - share * WEB_GOT).crowding_out)
     assert found.by == "bulk"
     assert found.share == pytest.approx(share)
 
@@ -74,8 +62,7 @@ def test_the_class_with_an_open_download_gets_the_remaining_capacity() -> None:
     busy = [("web1", 90.0, 410.0, "success")]
     bulk = class_data(WEB, CAPACITY - WEB_GOT, "bulk1")
     web = class_data(busy, WEB_GOT, "web1")
-    found = measure_contention({"bulk": bulk, "web": web}, level()).crowding_out
-    assert found is not None
+    found = known(measure_contention({"bulk": bulk, "web": web}, level()).crowding_out)
     assert found.by == "web"
 
 
@@ -113,10 +100,8 @@ def test_fates_are_listed_by_client_and_start() -> None:
 
 
 def test_the_position_that_carries_least_is_named() -> None:
-    found = measure_contention(
-        {}, level(guard=20.0, exitguard=30.0, middle=40.0, exit=5.0)
-    ).bottleneck
-    assert found is not None
+    capacities = {"guard": 20.0, "exitguard": 30.0, "middle": 40.0, "exit": 5.0}
+    found = known(measure_contention({}, level(**capacities)).bottleneck)
     assert (found.role, found.bytes_per_s) == ("exit", 35.0)
     assert measure_contention({}, level(guard=20.0, exit=10.0)).bottleneck is None
     assert measure_contention({}, level()).bottleneck is None

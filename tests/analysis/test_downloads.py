@@ -8,11 +8,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from analysis_synthetic import EPOCH, write_logs
+from analysis_synthetic import LogWriter, write_logs
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.formats.record_files import ParseReport
 from analysis.measures.downloads import (
     Download,
     completion_spread_s,
@@ -101,41 +100,24 @@ def test_a_download_against_a_plain_model(came: list[tuple[int, int]], done: boo
 # ----- from logs
 
 
-def status(time_s: float, stream_id: int, received: int) -> str:
-    stream = f"id={stream_id},vertexid=stream{stream_id + 1},name=s,peername=p,sendsize=1"
-    sizes = f"total-bytes-recv={received},total-bytes-send=1,payload-bytes-recv={received}"
-    stamp = f"2000-01-01 00:00:00 {EPOCH + time_s:.6f} [info] [tgen-stream.c:1] [f]"
-    return f"{stamp} [stream-status] transport [fd=1] stream [{stream}] bytes [{sizes}]"
-
-
-def beat(time_s: float, created: int) -> str:
-    stamp = f"2000-01-01 00:00:00 {EPOCH + time_s:.6f} [message] [tgen-driver.c:1] [f]"
-    return (
-        f"{stamp} [driver-heartbeat] [bytes-read=0,bytes-written=0,total-streams-created={created}]"
-    )
-
-
-def make_log(lines: list[str]) -> bytes:
-    return "".join(f"{line}\n" for line in lines).encode()
-
-
 # Two streams, one of which waits; times in seconds after the epoch.
 CAME = [(1.0 + 0.03 * k, 0, 1000 * (k + 1)) for k in range(100)]
 CAME += [(1.5, 1, 500), (7.25, 1, 900)]
-LINES = [beat(0.5, 2), *(status(*one) for one in sorted(CAME)), beat(8.0, 2)]
-
-
-def extract_progress(tmp_path: Path, text: bytes) -> tuple[ParseReport, pd.DataFrame | None]:
-    write_logs(tmp_path / "run", {"client1": ("web", text)})
-    report = extract(tmp_path / "run", tmp_path / "out")
-    table = tmp_path / "out" / "progress.parquet"
-    return report, pd.read_parquet(table) if table.exists() else None
 
 
 def test_progress_keeps_both_ends_of_gaps_and_a_tenth_of_a_second(tmp_path: Path) -> None:
-    report, table = extract_progress(tmp_path, make_log(LINES))
+    log = LogWriter("client1")
+    log.start(0.25)
+    log.create()
+    log.create()
+    log.heartbeat(0.5, 0)
+    for time_s, stream, received in sorted(CAME):
+        log.status(time_s, stream, 10**6, received)
+    log.heartbeat(8.0, 0)
+    write_logs(tmp_path / "run", {"client1": ("web", log.text())})
+    report = extract(tmp_path / "run", tmp_path / "out")
     assert report.status_lines == len(CAME)
-    assert table is not None
+    table = pd.read_parquet(tmp_path / "out" / "progress.parquet")
     slow = table[table.stream_index == 1]
     assert slow.time_s.tolist() == [1.5, 7.25]
     assert slow.bytes_received.tolist() == [500, 900]

@@ -92,13 +92,11 @@ def test_files_that_name_a_run_keep_their_bytes(name: str, tmp_path: Path) -> No
 @pytest.mark.parametrize("name", [files.RUN, files.PEERS, files.TRACE_PLAN])
 def test_a_file_without_a_version_is_of_the_first(name: str, tmp_path: Path) -> None:
     model, content = RUN_FILES[name]
-    for version in (1, 2):
-        write_json(tmp_path / name, {**json.loads(content), "format": version})
-        if version == 1:
-            assert read_as(type(model), tmp_path / name, "file") == model
-            continue
-        with pytest.raises(AnalysisError, match="format: Input should be 1"):
-            read_as(type(model), tmp_path / name, "file")
+    write_json(tmp_path / name, {**json.loads(content), "format": 1})
+    assert read_as(type(model), tmp_path / name, "file") == model
+    write_json(tmp_path / name, {**json.loads(content), "format": 2})
+    with pytest.raises(AnalysisError, match="format: Input should be 1"):
+        read_as(type(model), tmp_path / name, "file")
 
 
 @pytest.mark.parametrize("epoch", ["946684800", True, None])
@@ -151,17 +149,9 @@ def test_a_plan_reads_back(tmp_path: Path) -> None:
     )
     write_json(tmp_path / files.PLAN, plan.content())
     assert read_plan_file(tmp_path / files.PLAN) == plan
-    content = read_json(tmp_path / files.PLAN)
-    assert content["request"] == {
-        "experiment": "quick",
-        "scale": None,
-        "seeds": [1, 3],
-        "variants": ["rr"],
-        "engine": "auto",
-        "shadow": None,
-        "tgen": None,
-        "repeats": None,
-    }
+    default = dict.fromkeys(("scale", "shadow", "tgen", "repeats"))
+    asked = {"experiment": "quick", "seeds": [1, 3], "variants": ["rr"], "engine": "auto"}
+    assert read_json(tmp_path / files.PLAN)["request"] == default | asked
 
 
 def test_json_files_of_records_are_read_back(tmp_path: Path) -> None:
@@ -214,9 +204,7 @@ SOUND: dict[str, Any] = {
     ("change", "problem"),
     [
         ({"bytes_received": -5}, "column bytes_received, row 2: -5 is not from 0 to "),
-        ({"bytes_received": 2**60}, "column bytes_received, row 2: 1152921504606846976 is not "),
         ({"start_s": math.nan}, "column start_s, row 2: nan is not from 0 to "),
-        ({"time_to_last_byte_s": math.inf}, "column time_to_last_byte_s, row 2: inf is not "),
         ({"stream_index": None}, "column stream_index, row 2: null but each row must have a value"),
         ({"start_s": 2.0}, "column end_s, row 2: 1.0 is less than start_s"),
         ({"outcome": "succes"}, "column outcome, row 2: 'succes' is not one of: success, timeout"),
@@ -255,14 +243,11 @@ def test_a_small_file_with_gigabytes_of_content_needs_little_memory(tmp_path: Pa
     once = pa.array(np.zeros(rows, np.int32))
     text = pa.DictionaryArray.from_arrays(once, pa.array(["x" * 10_000_000]))
     of_list = pa.array([np.zeros(10_000_000, np.int64), *[np.ones(1, np.int64)] * (rows - 1)])
+    lists = {"seeds": [[1]] * rows, "values": [[1.0]] * rows}
     sound = {
-        column.name: pa.array([[1]] * rows if column.name == "seeds" else ["1"] * rows).cast(
-            column.type
-        )
+        column.name: pa.array(lists.get(column.name, ["1"] * rows)).cast(column.type)
         for column in columns.HISTORY
-        if column.name != "values"
     }
-    sound["values"] = pa.array([[1.0]] * rows)
     bombs = {"unread": {"more": text}, "text": {"records": text}, "list": {"seeds": of_list}}
     for name, change in bombs.items():
         # Without Arrow's own schema a dictionary column is read as text.

@@ -189,14 +189,3 @@ def test_a_line_without_values_is_drawn(tmp_path: Path) -> None:
 
     written = write_drawing(draw, tmp_path / "empty", "heading", "caption", None)
     assert written.path("pdf").is_file()
-
-
-def test_labels_name_another_scale() -> None:
-    level, figure = STUDY.levels[0], STUDY.figures[0]
-    assert STUDY.label(level) == "5 middles at scale 0.1"
-    assert STUDY.figure_title(figure) == "Throughput and timeouts, 5 middles at scale 0.1"
-    named = figure.model_copy(update={"title": "With 5 middles"})
-    assert STUDY.figure_title(named) == "With 5 middles at scale 0.1"
-    full = STUDY.model_copy(update={"asked": {"scale": 1.0}})
-    assert full.label(level) == "5 middles"
-    assert full.figure_title(figure) == "Throughput and timeouts, 5 middles"

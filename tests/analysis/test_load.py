@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
-from analysis_synthetic import study_content, write_run
+from analysis_synthetic import make_streams, study_content, write_run
 from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.formats.columns import Outcome
 from analysis.formats.study import Level
 from analysis.measures.catalogue import run_statistics
-from analysis.measures.data import Streams
 from analysis.measures.run_data import load_run
 from analysis.records.extract import extract
 
@@ -22,25 +20,12 @@ times_s = st.integers(0, 40).map(float)
 spans = st.tuples(times_s, times_s, st.sampled_from([Outcome.SUCCESS, Outcome.OPEN]))
 
 
-def streams(rows: list[tuple[float, float, Outcome]]) -> Streams:
-    nothing = np.full(len(rows), np.nan)
-    return Streams(
-        client=np.zeros(len(rows), dtype=np.int64),
-        start_s=np.array([min(a, b) for a, b, _ in rows]),
-        end_s=np.array([max(a, b) for a, b, _ in rows]),
-        outcome=np.array([outcome for _, _, outcome in rows], dtype=np.str_),
-        ttfb_s=nothing,
-        ttfb_from_command_s=None,
-        marks_s={"time_to_320kib_s": nothing},
-        time_to_last_byte_s=nothing,
-    )
-
-
 @given(st.lists(spans, max_size=20), times_s)
 def test_started_streams_are_ended_or_open(
     rows: list[tuple[float, float, Outcome]], time_s: float
 ) -> None:
-    found = streams(rows).open_at(time_s)
+    streams = make_streams([(0, min(a, b), max(a, b), outcome) for a, b, outcome in rows])
+    found = streams.open_at(time_s)
     begun = [row for row in rows if min(row[:2]) <= time_s]
     over = [row for row in begun if row[2] != Outcome.OPEN and max(row[:2]) <= time_s]
     assert found == len(begun) - len(over)

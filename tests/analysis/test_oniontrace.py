@@ -106,6 +106,12 @@ def run_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return run
 
 
+@pytest.fixture
+def run(run_directory: Path, tmp_path: Path) -> Path:
+    """Return a copy of the run."""
+    return Path(shutil.copytree(run_directory, tmp_path / "run"))
+
+
 def test_tables_match_the_logs(run_directory: Path) -> None:
     records = run_directory / files.RECORDS
     for name in (files.PERF_TABLE, files.CIRCUITS_TABLE, files.RELAY_BYTES_TABLE):
@@ -127,9 +133,7 @@ def test_tables_match_the_logs(run_directory: Path) -> None:
     assert error == {"PROXY-TIMEOUT-SUCCESS_OPEN"}
 
 
-def test_without_roles_there_are_no_such_tables(run_directory: Path, tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    shutil.copytree(run_directory, run)
+def test_without_roles_there_are_no_such_tables(run_directory: Path, run: Path) -> None:
     (run / files.HOST_ROLES).unlink()
     shutil.rmtree(run / files.RECORDS)
     extract(run, run / files.RECORDS)
@@ -139,11 +143,7 @@ def test_without_roles_there_are_no_such_tables(run_directory: Path, tmp_path: P
     assert not (run / files.RECORDS / files.CIRCUITS_TABLE).exists()
 
 
-def test_a_log_that_is_missing_or_not_onion_trace_s_is_an_error(
-    run_directory: Path, tmp_path: Path
-) -> None:
-    run = tmp_path / "run"
-    shutil.copytree(run_directory, run)
+def test_a_log_that_is_missing_or_not_onion_trace_s_is_an_error(run: Path, tmp_path: Path) -> None:
     log = run / files.HOSTS / "relay2middle/oniontrace.1003.stdout"
     log.write_text("something else\n")
     with pytest.raises(AnalysisError, match=r"relay2middle.*is not a log of OnionTrace"):
@@ -153,17 +153,14 @@ def test_a_log_that_is_missing_or_not_onion_trace_s_is_an_error(
         extract(run, tmp_path / "a")
 
 
-def test_the_log_of_another_host_is_refused(run_directory: Path, tmp_path: Path) -> None:
-    run = Path(shutil.copytree(run_directory, tmp_path / "run"))
+def test_the_log_of_another_host_is_refused(run: Path, tmp_path: Path) -> None:
     other = run / files.HOSTS / "relay1exitguard/oniontrace.1003.stdout"
     shutil.copy(other, run / files.HOSTS / "relay2middle")
     with pytest.raises(AnalysisError, match=r"relay2middle: .* is the log of host relay1exitguard"):
         extract(run, tmp_path / "out")
 
 
-def test_damaged_lines_are_counted_and_the_rest_counts(run_directory: Path, tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    shutil.copytree(run_directory, run)
+def test_damaged_lines_are_counted_and_the_rest_counts(run_directory: Path, run: Path) -> None:
     log = run / files.HOSTS / "relay2middle/oniontrace.1003.stdout"
     text = log.read_bytes()
     first, newline, rest = text.partition(b"\n")
@@ -178,11 +175,9 @@ def test_damaged_lines_are_counted_and_the_rest_counts(run_directory: Path, tmp_
 
 
 def test_a_relay_without_a_second_leaves_no_goodput_of_the_others(
-    run_directory: Path, tmp_path: Path
+    run_directory: Path, run: Path
 ) -> None:
     """That second is missing in all rows, since the sum over the relays would lack one."""
-    run = tmp_path / "run"
-    shutil.copytree(run_directory, run)
     log = run / files.HOSTS / "relay2middle/oniontrace.1003.stdout"
     log.write_bytes(log.read_bytes().splitlines(keepends=True)[0])
     report = extract(run, run / files.RECORDS)
@@ -191,14 +186,8 @@ def test_a_relay_without_a_second_leaves_no_goodput_of_the_others(
     assert report.not_counted("perf-exit") == ""
     assert report.damaged_relays() == ["relay2middle"]
     assert replace(report, classes={}).damaged_relays() == []
-    level = Level(
-        name="only",
-        label="only",
-        measured_start_s=0.0,
-        measured_end_s=1000.0,
-        stop_s=2000.0,
-        classes={},
-    )
+    span = {"measured_start_s": 0.0, "measured_end_s": 1000.0, "stop_s": 2000.0}
+    level = Level.model_validate({"name": "only", "label": "only", "classes": {}, **span})
     whole, partial = (
         run_statistics(load_run(path / files.RECORDS, level))[ALL, "relay_goodput_bytes_per_s"]
         for path in (run_directory, run)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import test_paper
-from analysis_synthetic import write_store
+from analysis_synthetic import known, write_store
 from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
 from playwright.sync_api import Browser, Locator, Page, sync_playwright
 from runset_synthetic import make_set
@@ -69,8 +69,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def _night(worse: Any, out: Path) -> Path:
     out.mkdir()
     result = night.NightResult("quick", worse, False, worse)
-    forest = write_forest(result.compared, out / "forest")
-    assert forest is not None
+    forest = known(write_forest(result.compared, out / "forest"))
     of = night.Night(str(datetime(2026, 1, 1, tzinfo=UTC)), "0.1", 1.0, 365, 1.0, (result,))
     (out / "night.html").write_text(night.html(of, {"quick": forest}))
     return out / "night.html"
@@ -95,8 +94,7 @@ def opened(request: pytest.FixtureRequest, browser: Browser, pages: dict[str, Pa
 
 
 def find_bottom(locator: Locator) -> float:
-    box = locator.bounding_box()
-    assert box is not None
+    box = known(locator.bounding_box())
     return box["y"] + box["height"]
 
 
@@ -107,8 +105,7 @@ def test_the_answer_is_on_the_first_screen(opened: Any, kind: str) -> None:
     assert sentences.count() > 0
     assert find_bottom(sentences.last) <= DESK["height"]
     # The beginning of the plot is visible, too.
-    box = page.locator("figure").first.bounding_box()
-    assert box is not None
+    box = known(page.locator("figure").first.bounding_box())
     assert box["y"] < DESK["height"]
 
 

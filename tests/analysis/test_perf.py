@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
-from analysis_synthetic import EPOCH, LogWriter
+from analysis_synthetic import EPOCH, LogWriter, known
 from tornet_synthetic import write_tornet_run
 
 from analysis.formats import files
@@ -87,14 +87,14 @@ def test_goodput_is_between_two_amounts_that_came_at_two_times() -> None:
 
 def test_downloads_without_a_goodput_are_noted(run: Path) -> None:
     data = load_run(run / files.RECORDS, LEVEL)["perf-exit"]
-    assert data.perf is not None
+    perf = known(data.perf)
     name = "perf-exit", "download_goodput_500kib_1mib_p50_bytes_per_s"
-    reached = data.perf.ended_in(data.begin_s, data.end_s).reached("1mib")
+    reached = perf.ended_in(data.begin_s, data.end_s).reached("1mib")
     assert run_statistics({"perf-exit": data})[name].reason == ""
-    late = np.isfinite(data.perf.at_1mib_s) & (data.perf.end_s >= data.begin_s)
-    low_s = data.perf.at_500kib_s.copy()
-    low_s[np.flatnonzero(late)[0]] = data.perf.at_1mib_s[late][0]
-    changed = replace(data, perf=replace(data.perf, at_500kib_s=low_s))
+    late = np.isfinite(perf.at_1mib_s) & (perf.end_s >= data.begin_s)
+    low_s = perf.at_500kib_s.copy()
+    low_s[np.flatnonzero(late)[0]] = perf.at_1mib_s[late][0]
+    changed = replace(data, perf=replace(perf, at_500kib_s=low_s))
     reason = run_statistics({"perf-exit": changed})[name].reason
     assert reason == f"without 1 of {reached} downloads, which reached both in one log line"
 
@@ -139,15 +139,10 @@ def test_metrics_apply_where_the_records_are(run: Path) -> None:
         for metric in ("time_to_last_byte_50kib_p50_s", "download_ttlb_50kib_p50_s"):
             assert found[name, metric].value is not None
         assert found[name, "circuit_build_time_p50_s"].value is not None
-    perf, circuits = data["perf-exit"].perf, data["perf-exit"].circuits
-    assert perf is not None
-    assert circuits is not None
+    circuits = known(data["perf-exit"].circuits)
     # tornettools measures from the command, so its time excludes what happens before.
     own = found["perf-exit", "time_to_last_byte_50kib_p50_s"].value
-    theirs = found["perf-exit", "download_ttlb_50kib_p50_s"].value
-    assert own is not None
-    assert theirs is not None
-    assert own > theirs
+    assert known(own) > known(found["perf-exit", "download_ttlb_50kib_p50_s"].value)
     built = circuits.build_times_s(1200, 1800)
     assert found["perf-exit", "circuit_build_time_p90_s"].value == float(np.quantile(built, 0.9))
     relays = found[ALL, "relay_goodput_bytes_per_s"].value
@@ -157,9 +152,9 @@ def test_metrics_apply_where_the_records_are(run: Path) -> None:
 
 def test_relays_that_were_not_watched_to_the_end_give_no_mean(run: Path) -> None:
     data = load_run(run / files.RECORDS, LEVEL)[ALL]
-    assert data.relay_bytes is not None
-    assert data.relay_bytes.seen_until_s == 1999.865305
-    cut = replace(data, relay_bytes=replace(data.relay_bytes, seen_until_s=1790.0))
+    relay_bytes = known(data.relay_bytes)
+    assert relay_bytes.seen_until_s == 1999.865305
+    cut = replace(data, relay_bytes=replace(relay_bytes, seen_until_s=1790.0))
     found = run_statistics({ALL: cut})[ALL, "relay_goodput_bytes_per_s"]
     assert found.value is None
     assert "ends before" in found.reason
@@ -221,13 +216,10 @@ def in_any_order(content: Any) -> Any:
     return content
 
 
-def programs() -> Path | None:
-    """Return the folder of tornettools, which runs its two helpers from PATH."""
-    missing = [name for name in PROGRAMS if shutil.which(name) is None]
-    return None if missing else Path(str(shutil.which("tornettools")))
-
-
-@pytest.mark.skipif(programs() is None, reason=f"needs {', '.join(PROGRAMS)} in PATH")
+@pytest.mark.skipif(
+    any(shutil.which(name) is None for name in PROGRAMS),
+    reason=f"needs {', '.join(PROGRAMS)} in PATH",
+)
 def test_tornettools_makes_the_same_of_the_same_logs(run: Path, tmp_path: Path) -> None:
     copy = tmp_path / "tornet-1"
     shutil.copytree(run, copy)
@@ -241,55 +233,51 @@ def test_tornettools_makes_the_same_of_the_same_logs(run: Path, tmp_path: Path) 
     assert json.loads((copy / "tornet.plot.data/error_rate.exit.json").read_text())["ALL"]
 
 
+def started_log() -> LogWriter:
+    """Return the log of a perf client with one stream that has begun."""
+    log = LogWriter("perfclient1exit")
+    log.start(240.0)
+    log.create()
+    return log
+
+
 def test_four_mib_are_the_least_payload_that_tgen_prints_as_80_per_cent_of_5_mib() -> None:
     four_mib = PERF_MARKS["at_4mib_s"]
     shares = [f"{100 * payload / (5 << 20):.2f}" for payload in (four_mib - 1, four_mib)]
     assert shares == ["79.99", "80.00"]
-    log = LogWriter("perfclient1exit")
-    log.start(240.0)
-    log.create()
+    log = started_log()
     log.status(301.0, 0, 5 << 20, four_mib - 1)
     log.status(302.0, 0, 5 << 20, four_mib)
     log.status(303.0, 0, 5 << 20, 5 << 20)
     read = TgenLog()
     read.feed(log.text().split(b"\n")[:-1])
     at_s = {amount: us / 1e6 - EPOCH for amount, us in read.progress[0].marks_us.items()}
-    assert at_s == {
-        1: 301.0,
-        320 * 2**10: 301.0,
-        512_000: 301.0,
-        2**20: 301.0,
-        four_mib: 302.0,
-        5 << 20: 303.0,
-    }
+    early = dict.fromkeys([1, 320 * 2**10, 512_000, 2**20], 301.0)
+    assert at_s == early | {four_mib: 302.0, 5 << 20: 303.0}
+
+
+def marks(log: LogWriter) -> list[float | None]:
+    """Return the times of the marks of a log's only stream."""
+    read = TgenLog()
+    read.feed(log.text().split(b"\n")[:-1])
+    stream = {"client": "a", "class": "b", "stream_index": 0}
+    table = perf_table([(stream, read.completes[0], read.progress[0])], EPOCH * 10**6)
+    (row,) = table.select(list(PERF_MARKS)).to_pylist()
+    return list(row.values())
 
 
 def test_status_lines_after_the_last_line_of_a_stream_do_not_count() -> None:
     """tgentools treats the last line as one more progress line."""
-    log = LogWriter("perfclient1exit")
-    log.start(240.0)
-    log.create()
+    log = started_log()
     log.status(301.0, 0, 5 << 20, 1)
     log.end(302.0, 0, 300.0, requested=5 << 20, payload=2**20, command_s=0.5)
     log.status(303.0, 0, 5 << 20, 2**20)
     log.status(304.0, 0, 5 << 20, 5 << 20)
-    read = TgenLog()
-    read.feed(log.text().split(b"\n")[:-1])
-    stream = {"client": "a", "class": "b", "stream_index": 0}
-    table = perf_table([(stream, read.completes[0], read.progress[0])], EPOCH * 10**6)
-    (row,) = table.select(list(PERF_MARKS)).to_pylist()
-    assert list(row.values()) == [2.0, 2.0, 4.0, 4.0]
+    assert marks(log) == [2.0, 2.0, 4.0, 4.0]
 
 
 def test_a_last_line_before_all_status_lines_gives_no_marks() -> None:
-    log = LogWriter("perfclient1exit")
-    log.start(240.0)
-    log.create()
+    log = started_log()
     log.end(302.0, 0, 300.0, requested=5 << 20, command_s=0.5)
     log.status(303.0, 0, 5 << 20, 512_000)
-    read = TgenLog()
-    read.feed(log.text().split(b"\n")[:-1])
-    stream = {"client": "a", "class": "b", "stream_index": 0}
-    table = perf_table([(stream, read.completes[0], read.progress[0])], EPOCH * 10**6)
-    (row,) = table.select(list(PERF_MARKS)).to_pylist()
-    assert list(row.values()) == [3.0, None, None, None]
+    assert marks(log) == [3.0, None, None, None]

@@ -110,9 +110,6 @@ def test_welchs_comparison_of_students_sleep_data() -> None:
     assert (interval.low, interval.high) == pytest.approx((-3.3654832, 0.2054832), abs=5e-8)
 
 
-# ----- many tests at once
-
-
 # ----- times that were not all seen to their end
 
 
@@ -134,6 +131,3 @@ def test_cumulative_incidence_of_a_published_table() -> None:
     overall = kaplan_meier(times, np.where(np.asarray(of) == FAILURE, EVENT, of))
     survival = 100 * (1 - overall.at([10, 16, 18, 23, 26, 27]))
     assert survival == pytest.approx([99.7, 99.3, 99.0, 98.7, 98.3, 98.0], abs=0.05)
-
-
-# ----- fairness

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import textwrap
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -28,7 +27,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 def writer(code: str, out: Path) -> subprocess.Popen[str]:
     """Start a process that opens a scratch folder in ``out`` and waits."""
     process = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(code), str(out)],
+        [sys.executable, "-c", code, str(out)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -39,36 +38,24 @@ def writer(code: str, out: Path) -> subprocess.Popen[str]:
     return process
 
 
-RECORDS = """
+def half_written(module: str, opening: str, name: str) -> str:
+    """Return a program that writes half of a file of a folder and waits."""
+    return f"""
 import sys
 from pathlib import Path
-from analysis.formats.tables import atomic
-with atomic(Path(sys.argv[1])) as folder:
-    (folder / "streams.parquet").write_text("half")
-    print("open", flush=True)
-    sys.stdin.read()
-"""
-
-REPORT = """
-import sys
-from pathlib import Path
-from analysis.pages.html import replaced
-with replaced(Path(sys.argv[1])) as folder:
-    (folder / "report.html").write_text("half")
+from {module} import {opening.partition("(")[0]}
+with {opening} as place:
+    (place / "{name}" if place.is_dir() else place).write_text("half")
     print("open", flush=True)
     sys.stdin.read()
 """
 
 
-ONE_FILE = """
-import sys
-from pathlib import Path
-from analysis.formats.durable import whole_file
-with whole_file(Path(sys.argv[1]) / "history.parquet") as part:
-    part.write_text("half")
-    print("open", flush=True)
-    sys.stdin.read()
-"""
+RECORDS = half_written("analysis.formats.tables", "atomic(Path(sys.argv[1]))", "streams.parquet")
+REPORT = half_written("analysis.pages.html", "replaced(Path(sys.argv[1]))", "report.html")
+ONE_FILE = half_written(
+    "analysis.formats.durable", 'whole_file(Path(sys.argv[1]) / "history.parquet")', ""
+)
 
 
 def writing(name: str, out: Path) -> AbstractContextManager[Path]:

@@ -10,13 +10,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from analysis_synthetic import EPOCH, KIB, LogWriter
+from analysis_synthetic import EPOCH, KIB, LogWriter, known
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analysis.formats.run_files import RunClock
 from analysis.records.logfile import MAX_EXAMPLES
-from analysis.records.tgenlog import Heartbeat, TgenLog
+from analysis.records.tgenlog import TgenLog
 
 GOLDEN = Path(__file__).parent / "data" / "golden"
 LOGS = sorted(p for p in GOLDEN.iterdir() if ".log" in p.name)
@@ -53,18 +53,12 @@ SAMPLE = sample_log().text()
 
 
 @pytest.mark.parametrize("path", LOGS, ids=lambda p: p.name)
-def test_every_line_of_a_real_log_is_understood(path: Path) -> None:
-    log = parse(golden_lines(path))
-    assert log.malformed == 0
-    assert log.lines == log.other_lines + log.status_lines + len(log.heartbeats) + len(
-        log.completes
-    )
-
-
-@pytest.mark.parametrize("path", LOGS, ids=lambda p: p.name)
-def test_times_agree_with_tgentools(path: Path) -> None:
+def test_every_line_is_understood_and_times_agree_with_tgentools(path: Path) -> None:
     expected = json.loads((GOLDEN / "tgentools.json").read_text())[path.name]
     log = parse(golden_lines(path))
+    assert log.malformed == 0
+    understood = log.other_lines + log.status_lines + len(log.heartbeats) + len(log.completes)
+    assert log.lines == understood
     assert {str(c.stream_id) for c in log.completes} == set(expected)
     for complete in log.completes:
         theirs = expected[str(complete.stream_id)]
@@ -75,13 +69,11 @@ def test_times_agree_with_tgentools(path: Path) -> None:
         assert complete.success == theirs["success"]
         assert complete.error == theirs["error"]
         if complete.success:
-            assert complete.first_byte_us is not None
-            assert complete.last_byte_us is not None
-            assert complete.command_us is not None
-            ttfb = (complete.first_byte_us - complete.command_us) / 1e6
-            ttlb = (complete.last_byte_us - complete.command_us) / 1e6
-            assert ttfb == pytest.approx(theirs["ttfb_from_command"])
-            assert ttlb == pytest.approx(theirs["ttlb_from_command"])
+            command_us = known(complete.command_us)
+            ttfb_us = known(complete.first_byte_us) - command_us
+            ttlb_us = known(complete.last_byte_us) - command_us
+            assert ttfb_us / 1e6 == pytest.approx(theirs["ttfb_from_command"])
+            assert ttlb_us / 1e6 == pytest.approx(theirs["ttlb_from_command"])
 
 
 def test_status_lines_time_320_kib_between_tgentools_thresholds() -> None:
@@ -91,28 +83,6 @@ def test_status_lines_time_320_kib_between_tgentools_thresholds() -> None:
     target = log.progress[0].marks_us[320 * KIB]
     start = log.completes[0].end_us - log.completes[0].duration_us
     assert theirs["204800"] < (target - start) / 1e6 < theirs["512000"]
-
-
-def test_known_values() -> None:
-    log = parse(SAMPLE.split(b"\n")[:-1])
-    assert log.heartbeats == [
-        Heartbeat((EPOCH + second) * 1_000_000, read, written, created, succeeded, 0)
-        for second, read, written, created, succeeded in (
-            (241, 0, 0, 0, 0), (242, 1000, 3000, 1, 0), (243, 327000, 0, 1, 1), (244, 12, 0, 2, 1),
-        )
-    ]  # fmt: skip
-    success, timeout = log.completes
-    assert (success.stream_id, success.success, success.error) == (0, True, "NONE")
-    assert success.end_us - success.duration_us == (EPOCH * 4 + 965) * 1_000_000 // 4
-    assert (success.command_us, success.first_byte_us, success.last_byte_us) == (
-        250_000,
-        500_000,
-        1_200_000,
-    )
-    assert success.server == "server1"
-    assert success.heartbeats_before == 2
-    assert (timeout.success, timeout.error, timeout.first_byte_us) == (False, "TIMEOUT", None)
-    assert timeout.server == "server2"
 
 
 def facts(log: TgenLog) -> tuple[object, ...]:
@@ -185,7 +155,6 @@ def test_garbage_lines_are_counted_and_hurt_nothing_else(
     ("old", "new", "reason"),
     [
         (b"bytes-read=1000", b"bytes-read=-1", "negative"),
-        (b"bytes-read=1000", b"bytes-read=" + b"9" * 30, "not a number"),
         (b"bytes-read=1000,", b"", "no field bytes-read"),
         (b"recvsize=327680", b"recvsize=x", "not a number"),
         (b"created-ts=246250000", b"created-ts=946250000", "ended before its start"),
@@ -223,12 +192,7 @@ def test_a_stream_ends_once() -> None:
 
 @pytest.mark.parametrize(
     ("lines", "problem"),
-    [
-        (600, None),
-        (599, None),
-        (598, "it ends at 838 s, and the run at 841 s"),
-        (300, "it ends at 540 s, and the run at 841 s"),
-    ],
+    [(599, None), (598, "it ends at 838 s, and the run at 841 s")],
 )
 def test_a_log_that_ends_before_its_run_is_cut(lines: int, problem: str | None) -> None:
     log = LogWriter("client1")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from analysis_synthetic import VARIANTS, read_rows
+from analysis_synthetic import VARIANTS, known, read_rows
 from hypothesis import given
 from hypothesis import strategies as st
 from tornet_synthetic import write_tornet_run
@@ -34,8 +34,7 @@ SEEDS = (1, 2, 3)
 @given(st.lists(st.lists(st.floats(0, 1e6), min_size=1, max_size=20), min_size=2, max_size=5))
 def test_bands_are_t_intervals_of_each_quantile(samples: list[list[float]]) -> None:
     shares = np.array([0.0, 0.5, 0.9, 1.0])
-    found = mean_quantiles([np.array(one) for one in samples], shares)
-    assert found is not None
+    found = known(mean_quantiles([np.array(one) for one in samples], shares))
     for place, share in enumerate(shares):
         values = [sorted(one)[int((len(one) - 1) * share)] for one in samples]
         expected = t_interval(values)
@@ -49,8 +48,7 @@ def test_bands_are_t_intervals_of_each_quantile(samples: list[list[float]]) -> N
 def test_a_resolution_widens_the_band() -> None:
     """The half width is t(1) sqrt((var + sum of resolutions^2 / 12 / 2) / 1), clipped at 0."""
     pairs = np.array([[10.0, 6.0], [20.0, 3.0]])
-    found = mean_quantiles([pairs[:1], pairs[1:]], np.array([0.5]))
-    assert found is not None
+    found = known(mean_quantiles([pairs[:1], pairs[1:]], np.array([0.5])))
     half = t_quantile(0.975, 1.0) * math.sqrt(25.0 + (36.0 + 9.0) / 12 / 2)
     assert found.mean.tolist() == [15.0]
     assert found.high[0] == pytest.approx(15.0 + half)
@@ -61,8 +59,7 @@ def test_a_resolution_widens_the_band() -> None:
 
 def test_a_simulation_without_a_value_is_left_out_and_one_has_no_band() -> None:
     shares = np.array([0.5])
-    one = mean_quantiles([np.array([1.0, 2.0, 9.0]), np.empty(0)], shares)
-    assert one is not None
+    one = known(mean_quantiles([np.array([1.0, 2.0, 9.0]), np.empty(0)], shares))
     assert (one.count, one.mean.tolist()) == (1, [2.0])
     assert np.isnan(one.low).all()
     assert mean_quantiles([np.empty(0)], shares) is None
@@ -208,8 +205,7 @@ def test_error_rates_are_drawn_with_their_resolution(store: Path, tmp_path: Path
     runs = [load_run(store / f"ewma-{seed}" / files.RECORDS, study.levels[0]) for seed in SEEDS]
     clients = []
     for run in runs:
-        perf = run["perf-exit"].perf
-        assert perf is not None
+        perf = known(run["perf-exit"].perf)
         ended = perf.ended_in(300, 1800)
         counts = [ended.select_client(str(name)).counts() for name in sorted(set(ended.client))]
         listed = [(100 * failed / total, 100 / total) for failed, total in counts]

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from analysis_synthetic import known
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -36,17 +37,15 @@ def test_inside_the_margin_is_equivalent_even_if_different_from_zero() -> None:
     assert decide_single(Sides(values_with_ratio(1.0), BASE, FIVE)).grade is Grade.SAME
     small = decide_single(Sides(values_with_ratio(1.02, 0.002), BASE, FIVE))
     assert small.grade is Grade.SAME
-    assert small.p_different is not None
-    assert small.p_different < 0.05
+    assert known(small.p_different) < 0.05
     assert small.reason == "a difference smaller than the margin"
 
 
 def test_open_verdicts_state_the_number_of_further_networks() -> None:
     verdict = decide_single(Sides(values_with_ratio(1.02, 0.05), BASE, FIVE, "lower"))
     assert (verdict.grade, verdict.direction) == (Grade.OPEN, "")
-    assert verdict.more_networks is not None
     assert verdict.more == f"about {verdict.more_networks} more networks"
-    more = round((6 + verdict.more_networks) / 6)
+    more = round((6 + known(verdict.more_networks)) / 6)
     settled = decide_single(
         Sides(values_with_ratio(1.02, 0.05) * 2 * more, BASE * 2 * more, FIVE, "lower")
     )
@@ -66,8 +65,7 @@ def test_an_own_interval_that_leaves_out_no_difference_is_a_suggestion() -> None
     verdict = decide({"it": sides, **beside})["it"]
     assert (verdict.grade, verdict.direction) == (Grade.SUGGESTED, "worse")
     assert (verdict.word, verdict.settled) == ("suggested", False)
-    assert verdict.effect is not None
-    assert verdict.effect.leaves_out(1.0)
+    assert known(verdict.effect).leaves_out(1.0)
     assert (verdict.agreeing, verdict.count) == (6, 6)
     assert decide_single(sides).grade is Grade.SHOWN
 
@@ -77,11 +75,9 @@ def test_the_first_endpoint_has_half_of_the_level_and_passes_it_on() -> None:
         name: Sides(values_with_ratio(1.2, 0.07), BASE, FIVE)
         for name in ("first", "second", "third")
     }
-    equal = decide(family)["first"].p_different
+    equal = known(decide(family)["first"].p_different)
     found = decide(family, weights=endpoint_weights(3))
-    p = found["first"].p_different
-    assert equal is not None
-    assert p is not None
+    p = known(found["first"].p_different)
     assert p == pytest.approx(equal * 2 / 3)
     # The second endpoint gets the first one's weight, and is then one of two.
     assert found["second"].p_different == found["third"].p_different == pytest.approx(p)
@@ -93,8 +89,7 @@ def test_metrics_that_are_not_endpoints_have_an_estimate_and_no_grade() -> None:
         Sides(values_with_ratio(1.2), BASE, FIVE, "lower"), "too few streams (5 of 10)"
     )
     assert (verdict.grade, verdict.word, verdict.direction) == (None, "", "")
-    assert verdict.effect is not None
-    assert verdict.effect.estimate == pytest.approx(1.2, rel=1e-3)
+    assert known(verdict.effect).estimate == pytest.approx(1.2, rel=1e-3)
     assert (verdict.p_different, verdict.more_networks) == (None, None)
     assert verdict.reason == "too few streams (5 of 10)"
 
@@ -113,9 +108,7 @@ def test_a_relative_margin_with_a_zero_turns_to_differences() -> None:
         ([], [], "no common network"),
         ([1.0], [2.0], "one pair: no spread to judge by"),
         ([None, None], [1.0, 2.0], "2 of 2 pairs lack a value"),
-        ([math.nan, 1.0], [1.0, 2.0], "1 of 2 pairs lack a value"),
         ([math.inf, 1.0], [1.0, 2.0], "1 of 2 pairs lack a value"),
-        ([None], [None], "1 of 1 pairs lack a value"),
     ],
 )
 def test_uninformative_data(variant: Any, baseline: Any, reason: str) -> None:
@@ -130,8 +123,7 @@ def test_the_family_is_corrected_for() -> None:
     rng = np.random.default_rng(5)
     sides = Sides(1.0 + rng.normal(0.06, 0.05, 8), np.ones(8), Margin(0.001), "lower")
     assert decide_single(sides).grade is Grade.SHOWN
-    p = decide_single(sides).p_different
-    assert p is not None
+    p = known(decide_single(sides).p_different)
     many: dict[str, Sides] = {
         f"other {i}": Sides([1.0, 1.2, 0.8], [1.0] * 3, FIVE) for i in range(int(0.05 / p) + 1)
     }
@@ -202,9 +194,5 @@ def test_metrics_that_are_equivalent_are_still_open_as_to_a_difference() -> None
     beside = decide({"it": open_one, **alike})
     assert [beside[name].grade for name in alike] == [Grade.SAME] * 7
     assert beside["it"].grade is Grade.OPEN
-    assert (
-        beside["it"].more_networks
-        == decide({"it": open_one, **{name: Sides([None], [1.0], FIVE) for name in alike}})[
-            "it"
-        ].more_networks
-    )
+    lost = {name: Sides([None], [1.0], FIVE) for name in alike}
+    assert beside["it"].more_networks == decide({"it": open_one, **lost})["it"].more_networks

@@ -19,28 +19,9 @@ import struct
 import sys
 from pathlib import Path
 
+import networkx as nx
+
 SERVER_PORT = 18888
-HEAD = """<?xml version='1.0' encoding='utf-8'?>
-<graphml xmlns="http://graphml.graphdrawing.org/xmlns">
-{keys}
-  <graph edgedefault="directed">
-"""
-
-
-def graphml(nodes: dict[str, dict[str, str]], edges: list[tuple[str, str]]) -> str:
-    """Return a TGen configuration graph with the given nodes (name -> attributes) and edges."""
-    names = sorted({key for attributes in nodes.values() for key in attributes})
-    keys = "\n".join(
-        f'  <key attr.name="{name}" attr.type="string" for="node" id="{name}" />' for name in names
-    )
-    lines = [HEAD.format(keys=keys)]
-    for node, attributes in nodes.items():
-        lines.append(f'    <node id="{node}">')
-        lines += [f'      <data key="{key}">{value}</data>' for key, value in attributes.items()]
-        lines.append("    </node>")
-    lines += [f'    <edge source="{a}" target="{b}" />' for a, b in edges]
-    lines += ["  </graph>", "</graphml>", ""]
-    return "\n".join(lines)
 
 
 class Proxy:
@@ -127,6 +108,7 @@ async def client(
 ) -> None:
     """Run one client to its end, or kill it after ``kill_after_s``. Its stdout is the log."""
     streams = [f"stream{i}" for i in range(parallel)] if parallel > 1 else ["stream"]
+    graph: nx.DiGraph[str] = nx.DiGraph()
     nodes = {
         "start": {"loglevel": "message", "heartbeat": "1 second", "time": "1 second", **start},
         **dict.fromkeys(streams, stream),
@@ -134,9 +116,10 @@ async def client(
         "end": {"count": str(count)},
     }
     edges = [("start", node) for node in streams] + [(node, "end") for node in streams]
-    edges += [("end", "pause"), ("pause", "start")]
+    graph.add_nodes_from(nodes.items())
+    graph.add_edges_from([*edges, ("end", "pause"), ("pause", "start")])
     path = out / f"{name}.graphml"
-    path.write_text(graphml(nodes, edges))
+    nx.write_graphml(graph, path)
     log = out / f"{name}.log"
     with log.open("wb") as stdout:
         process = await asyncio.create_subprocess_exec(
@@ -152,9 +135,9 @@ async def client(
 
 async def main(tgen: str, out: Path) -> None:
     server_graph = out / "server.graphml"
-    server_graph.write_text(
-        graphml({"start": {"serverport": str(SERVER_PORT), "heartbeat": "1 second"}}, [])
-    )
+    graph: nx.DiGraph[str] = nx.DiGraph()
+    graph.add_node("start", serverport=str(SERVER_PORT), heartbeat="1 second")
+    nx.write_graphml(graph, server_graph)
 
     async def server() -> asyncio.subprocess.Process:
         return await asyncio.create_subprocess_exec(
