@@ -1,4 +1,4 @@
-"""study.json is checked before use."""
+"""study.json is checked before use, and its networks are described."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import pytest
 from analysis_synthetic import study_content
 
 from analysis.errors import AnalysisError
-from analysis.formats.study import load_study
+from analysis.formats.study import ClassLoad, Level, Study, load_study
+from analysis.pages.study_notes import simulated
 
 
 def load(tmp_path: Path, content: Any) -> Any:
@@ -20,9 +21,9 @@ def load(tmp_path: Path, content: Any) -> Any:
 
 
 def test_a_study_reads(tmp_path: Path) -> None:
-    study = load(tmp_path, study_content([2, 1], ["5mid", "10mid"]))
-    assert [run.seed for run in study.runs_of("10mid", "rr")] == [1, 2]
-    assert study.level("5mid").horizon_s("web") == 60.0
+    loaded = load(tmp_path, study_content([2, 1], ["5mid", "10mid"]))
+    assert [run.seed for run in loaded.runs_of("10mid", "rr")] == [1, 2]
+    assert loaded.level("5mid").horizon_s("web") == 60.0
 
 
 @pytest.mark.parametrize(
@@ -89,7 +90,49 @@ def test_a_title_names_its_level_once(tmp_path: Path, label: str, title: str, sh
     content = study_content([1])
     content["levels"][0]["label"] = label
     content["figures"][0]["title"] = title
-    study = load(tmp_path, content)
-    assert study.figure_title(study.figures[0]) == shown
-    full = study.model_copy(update={"asked": {"scale": 1.0}})
-    assert full.figure_title(study.figures[0]) == shown.replace(" at scale 0.1", "")
+    loaded = load(tmp_path, content)
+    assert loaded.figure_title(loaded.figures[0]) == shown
+    full = loaded.model_copy(update={"asked": {"scale": 1.0}})
+    assert full.figure_title(loaded.figures[0]) == shown.replace(" at scale 0.1", "")
+
+
+# ----- the description of the simulated networks
+
+
+def level(name: str, relays: dict[str, int]) -> Level:
+    return Level(
+        name=name, label=name, measured_start_s=1, measured_end_s=2, stop_s=3,
+        classes={"web": ClassLoad(count=10), "bulk": ClassLoad(count=2)}, relays=relays,
+    )  # fmt: skip
+
+
+def study(*levels: Level, scale: float | None = 0.1) -> Study:
+    (variant, *_) = Study.model_validate(study_content([1])).variants
+    return Study(
+        format=1, name="s", title="s", description="", baseline=None, variants=(variant,),
+        levels=levels, figures=(), runs=(), asked={} if scale is None else {"scale": scale},
+        provenance={"engine": {"name": "uml", "version": "6.12"}} if scale is not None else {},
+    )  # fmt: skip
+
+
+def test_each_level_has_a_line_once() -> None:
+    lines = [
+        "Simulated: scale 0.1, engine uml 6.12.",
+        "20mid at scale 0.1: 3 relays (1 guard, 2 middle); clients: 10 web, 2 bulk.",
+        "5mid at scale 0.1: 1 relay (1 middle); clients: 10 web, 2 bulk.",
+    ]
+    both = study(level("20mid", {"guard": 1, "middle": 2}), level("5mid", {"middle": 1}))
+    assert simulated(both) == simulated(both, both) == lines
+
+
+def test_unknown_facts_are_omitted() -> None:
+    assert simulated(study(level("5mid", {}), scale=None)) == ["5mid: clients: 10 web, 2 bulk."]
+    older = study(level("5mid", {})).model_copy(update={"shrunk": ("middle relays 5 -> 1",)})
+    assert simulated(older)[-1] == "5mid at scale 0.1, reduced: middle relays 5 -> 1."
+
+
+@pytest.mark.parametrize("scale", [10**400, float("nan"), -1, 0, "0.1"])
+def test_an_invalid_scale_changes_no_label(scale: object) -> None:
+    strange = study(level("5mid", {"middle": 1})).model_copy(update={"asked": {"scale": scale}})
+    assert strange.label(strange.levels[0]) == "5mid"
+    assert simulated(strange)[0].startswith("Simulated: scale 1")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from analysis.arrays import Ints
 from analysis.celltrace.arrivals import Arrivals, arrivals
 from analysis.celltrace.cell_paths import Relay
 from analysis.celltrace.cells import NEVER, Cells, Fate
@@ -37,24 +38,25 @@ class Cell:
 def make_relay(name: str, cells: list[Cell], channels: Mapping[int, str]) -> Relay:
     """Return a relay with these cells, numbered in order. channels: number -> name of the peer."""
 
-    def column(values: list[int]) -> np.ndarray:
-        return np.array(values, np.int64)
+    def column(values: Iterable[int]) -> Ints:
+        return np.array(list(values), np.int64)
 
-    nowhere = (NEVER, NEVER)
+    came = [cell.came or (NEVER, NEVER) for cell in cells]
+    went = [cell.went or (NEVER, NEVER) for cell in cells]
     own = Cells(
         seq=np.arange(1, len(cells) + 1),
-        inbuf_ns=column([cell.inbuf for cell in cells]),
-        recognized_ns=column([NEVER for _ in cells]),
-        queue_ns=column([cell.queue for cell in cells]),
-        outbuf_ns=column([cell.outbuf for cell in cells]),
-        flush_ns=column([cell.flush for cell in cells]),
-        in_channel=column([(cell.came or nowhere)[0] for cell in cells]),
-        in_circ=column([(cell.came or nowhere)[1] for cell in cells]),
-        out_channel=column([(cell.went or nowhere)[0] for cell in cells]),
-        out_circ=column([(cell.went or nowhere)[1] for cell in cells]),
-        command=column([cell.command for cell in cells]),
-        direction=column([cell.direction for cell in cells]),
-        fate=column([int(Fate.RELAYED) for _ in cells]),
+        inbuf_ns=column(cell.inbuf for cell in cells),
+        recognized_ns=column(NEVER for _ in cells),
+        queue_ns=column(cell.queue for cell in cells),
+        outbuf_ns=column(cell.outbuf for cell in cells),
+        flush_ns=column(cell.flush for cell in cells),
+        in_channel=column(channel for channel, _ in came),
+        in_circ=column(circ for _, circ in came),
+        out_channel=column(channel for channel, _ in went),
+        out_circ=column(circ for _, circ in went),
+        command=column(cell.command for cell in cells),
+        direction=column(cell.direction for cell in cells),
+        fate=column(int(Fate.RELAYED) for _ in cells),
     )
     trace = Trace(np.zeros(0, RECORD), {n: ADDRESSES.get(peer) for n, peer in channels.items()})
     return Relay(name, name, ADDRESSES[name], trace, own)
@@ -86,14 +88,9 @@ def test_the_nth_cell_sent_on_a_hop_is_the_nth_cell_read() -> None:
 
 
 def test_other_commands_are_not_counted_and_relay_early_is() -> None:
-    a = make_relay(
-        "a", [sent(7, 10, command=CREATED2), sent(7, 11, command=RELAY_EARLY), sent(7, 12)],
-        {1: "b"},
-    )  # fmt: skip
-    b = make_relay(
-        "b", [came(7, 20, command=CREATED2), came(7, 21, command=RELAY_EARLY), came(7, 22)],
-        {5: "a"},
-    )  # fmt: skip
+    commands = (CREATED2, RELAY_EARLY, RELAY)
+    a = make_relay("a", [sent(7, 10 + n, command=c) for n, c in enumerate(commands)], {1: "b"})
+    b = make_relay("b", [came(7, 20 + n, command=c) for n, c in enumerate(commands)], {5: "a"})
     assert pairs(arrivals(by_name(a, b))["a"]) == {2: 21, 3: 22}
 
 

@@ -220,8 +220,9 @@ def test_published_values_are_listed_next_to_measured_ones(table: TraceTable) ->
         count=3078, minimum_ms=0.63, quartile1_ms=49.48, median_ms=329.58, mean_ms=4174.12,
         quartile3_ms=2445.33, maximum_ms=106639.76,
     )  # fmt: skip
-    levels = {"small": {"quiet": quiet}}
-    published = PublishedCellTimes(source="text of 2019", role="guard", levels=levels)
+    published = PublishedCellTimes(
+        source="text of 2019", role="guard", levels={"small": {"quiet": quiet}}
+    )
     study = STUDY.model_copy(update={"published_cell_times": published})
     content = known(section(table, study, ()))
     shown = {

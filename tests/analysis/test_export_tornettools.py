@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import lzma
-import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -52,12 +51,8 @@ def all_files(folder: Path) -> dict[str, bytes]:
 def test_a_run_is_laid_out_whole_and_stays_as_it_was(store: Store, tmp_path: Path) -> None:
     before = all_files(store.directory)
     made = lay_out(tmp_path, store, RUNS, tmp_path / "out")
-    assert [path.relative_to(tmp_path / "out").as_posix() for path in made] == [
-        "stock/tornet-1",
-        "stock/tornet-2",
-        "swrr/tornet-1",
-        "swrr/tornet-2",
-    ]
+    folders = [path.relative_to(tmp_path / "out").as_posix() for path in made]
+    assert folders == [f"{name}/tornet-{n}" for name in ("stock", "swrr") for n in (1, 2)]
     log = made[0] / files.HOSTS / "perfclient1exit/tgen.1004.stdout"
     assert log.read_bytes() == before["stock1/shadow.data/hosts/perfclient1exit/tgen.1004.stdout"]
     own = {files.CLIENTS, files.HOST_ROLES, files.RUN, files.MANIFEST}
@@ -145,13 +140,7 @@ def test_tornettools_parses_plots_and_archives(store: Store, tmp_path: Path) -> 
     made = lay_out(tmp_path, store, RUNS, tmp_path / "out")
 
     def tornettools(*words: str) -> None:
-        subprocess.run(
-            ["tornettools", *words],
-            check=True,
-            capture_output=True,
-            env=dict(os.environ),
-            cwd=tmp_path,
-        )
+        subprocess.run(["tornettools", *words], check=True, capture_output=True, cwd=tmp_path)
 
     for path in made:
         tornettools("parse", str(path))

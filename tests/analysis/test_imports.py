@@ -415,11 +415,10 @@ def test_damaged_json(tmp_path: Path, content: bytes, message: str) -> None:
     assert str(path) in refused.value.message
 
 
-@pytest.mark.parametrize("content", [b"", b"plain", lzma.compress(b"{}" * 500)[:-9]])
-def test_damaged_xz(tmp_path: Path, content: bytes) -> None:
+def test_damaged_xz(tmp_path: Path) -> None:
     path = tmp_path / "x.json.xz"
-    path.write_bytes(content)
-    with pytest.raises(AnalysisError, match=r"is damaged or not xz|is not valid JSON"):
+    path.write_bytes(lzma.compress(b"{}" * 500)[:-9])
+    with pytest.raises(AnalysisError, match=r"is damaged or not xz"):
         read_other(dict, path)
 
 
@@ -440,7 +439,6 @@ def test_a_file_that_needs_too_much_memory_is_not_parsed(tmp_path: Path) -> None
     [
         ({"error_rate.exit": {"TIMEOUT": []}}, "ALL: Field required"),
         ({"error_rate.exit": {"ALL": [[50.0, 0.0]]}}, "greater than 0"),
-        ({"round_trip_time.exit": {"a": 1}}, "a valid list"),
         ({"time_to_last_byte_recv.exit": {"51200": [1e999]}}, "finite|less than"),
         ({"time_to_last_byte_recv.exit": {"51200": [1.0], "051200": [1.0]}}, "valid integer"),
         ({"relay_goodput": {"300": 10**400}}, "finite|less than|valid number"),

@@ -1,4 +1,4 @@
-"""From tables of statistics to verdicts."""
+"""From tables of statistics to estimates and verdicts."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pandas
 import pytest
-from analysis_synthetic import write_store
+from analysis_synthetic import known, write_store
 
 from analysis.formats.study import load_study
+from analysis.judgement.estimates import against_baseline, estimate
 from analysis.judgement.judging import (
     Design,
     Judgement,
@@ -140,8 +141,8 @@ def test_downloads_of_perf_clients_are_counted_by_their_size() -> None:
         ("circuit_failure_share", 100, ""),
     ):
         one = quantities[name]
-        assert one.judged is not None
-        assert (min_streams(one, one.judged.margin), one.counted_by) == (needed, counted_by)
+        margin = known(one.judged).margin
+        assert (min_streams(one, margin), one.counted_by) == (needed, counted_by)
         assert not counted_by or counted_by in quantities
 
 
@@ -154,9 +155,9 @@ def test_an_endpoint_of_too_few_streams_of_the_baseline_is_left_out_of_the_famil
     assert (times.endpoint, times.verdict.grade) == (0, None)
     assert times.verdict.reason == "too few streams (9 of 10)"
     assert times.verdict.effect is not None
-    alone = by_metric(judge_comparison("5mid", synthetic(1.2), "rr", "ewma", Design(
-        endpoints=[("all", "goodput_bytes_per_s")])))  # fmt: skip
     key = "all", "goodput_bytes_per_s"
+    design = Design(endpoints=[key])
+    alone = by_metric(judge_comparison("5mid", synthetic(1.2), "rr", "ewma", design))
     assert found[key].verdict == alone[key].verdict
     # Each run needs that many streams, not the mean of a network's repeats.
     mean = {1: Statistic(19.5, "", (30.0, 9.0)), 2: Statistic(30.0), 3: Statistic(30.0)}
@@ -188,9 +189,8 @@ def test_the_report_shows_the_interval_that_the_verdict_rests_on(store: Path) ->
         if effect is not None and effect.low is not None:
             assert found == effect, row.metric.name
             shown[row.class_name, row.metric.name] = effect
-    low, high = shown["all", "timeout_rate"].low, shown["all", "timeout_rate"].high
-    assert low is not None
-    assert low == -(high or 0) < 0
+    rate = shown["all", "timeout_rate"]
+    assert known(rate.low) == -known(rate.high) < 0
 
 
 def test_sets_without_common_seeds_are_compared_unpaired() -> None:
@@ -256,3 +256,58 @@ def test_a_network_counts_with_the_mean_of_its_repeats() -> None:
     assert over_networks(one_network, "one-network")["5mid", "web"]["ttfb_p50_s", "rr"] == {
         1: Statistic(1.0)
     }
+
+
+# ----- means over seeds and paired comparisons
+
+
+def numbered(*values: float | None, first: int = 1) -> dict[int, Statistic]:
+    return {first + i: Statistic(v, "" if v is not None else "why") for i, v in enumerate(values)}
+
+
+def test_estimate() -> None:
+    result = estimate(numbered(1.0, 2.0, 6.0))
+    assert known(result.mean).estimate == 3.0
+    assert result.sd == pytest.approx(np.sqrt(7))
+    assert (result.seeds, result.minimum, result.maximum, result.note) == (3, 1.0, 6.0, "")
+
+
+def test_differences_are_paired() -> None:
+    # The seeds differ by 90, but the pairs only by 1 and 2.
+    result = against_baseline(numbered(11.0, 102.0), numbered(10.0, 100.0))
+    difference, ratio = known(result.difference), known(result.ratio)
+    assert result.pairs == 2
+    assert difference.estimate == 1.5
+    # sd = 1/sqrt(2), t(1, 0.975) = 12.7062, half width = 12.7062 / 2. The correction for the shape
+    # of the distribution widens it by slightly more than half.
+    assert 1.5 * 6.3531 < 1.5 - known(difference.low) < 1.6 * 6.3531
+    assert (known(difference.low) + known(difference.high)) / 2 == pytest.approx(1.5)
+    assert ratio.estimate == pytest.approx(np.sqrt(1.1 * 1.02))
+    assert known(ratio.low) * known(ratio.high) == pytest.approx(ratio.estimate**2)
+
+
+def test_unpaired_seeds_are_left_out_and_named() -> None:
+    result = against_baseline(numbered(5.0, 6.0, 7.0), numbered(4.0, 5.0, 99.0, first=2))
+    assert result.pairs == 2
+    assert known(result.difference).estimate == 2.0
+    assert result.notes == ("without a pair: 1, 4",)
+
+
+def test_the_ratio_of_displayed_means_equals_the_displayed_ratio() -> None:
+    # The arithmetic mean falls from 2.5 to 2.38, although most networks' values rise.
+    variant, baseline = numbered(1.0, 1.1, 5.04), numbered(0.7, 0.8, 6.0)
+    own, base = estimate(variant), estimate(baseline)
+    ratio = known(against_baseline(variant, baseline).ratio)
+    assert known(own.mean).estimate < known(base.mean).estimate
+    assert ratio.estimate > 1
+    shown, beside = known(own.mean_for("ratio")), known(base.mean_for("ratio"))
+    assert shown.estimate / beside.estimate == pytest.approx(ratio.estimate)
+    assert own.mean_for("difference") is own.mean
+
+
+def test_pairs_that_agree_have_the_spread_of_their_step_or_no_bounds() -> None:
+    own, base = ({1: Statistic(a), 2: Statistic(b)} for a, b in ((3.0, 1.0), (2.0, 0.0)))
+    unknown = known(against_baseline(own, base).difference)
+    assert (unknown.estimate, unknown.low, unknown.high) == (1.0, None, None)
+    counted = known(against_baseline(own, base, 1.0).difference)
+    assert known(counted.low) < 1.0

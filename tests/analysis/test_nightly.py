@@ -216,12 +216,13 @@ def test_a_step_points_to_its_commits(machine: Machine) -> None:
     The history shows it, between two commits.
     """
     machine.night(make_set(seeds=SEEDS, project="0.1.0 c0"), accept=True)
-    for number in range(1, 25):
-        effect, project = 1.012 if number >= 12 else 1.0, f"0.1.0 c{number}"
-        made, paths = machine.night(
-            make_set(seeds=SEEDS, noise_seed=number + 50, effect=effect, project=project)
-        )
-        assert not made.alarm
+    sets = (
+        make_set(seeds=SEEDS, noise_seed=n + 50, effect=effect, project=f"0.1.0 c{n}")
+        for n, effect in enumerate([1.0] * 11 + [1.012] * 13, 1)
+    )
+    nights = [machine.night(made) for made in sets]
+    assert not any(night.alarm for night, _ in nights)
+    made, paths = nights[-1]
     worst = [step for step in made.steps if step.metric.startswith(("ttfb", "time_to"))]
     assert all(step.worse for step in worst)
     places = [(step.last_before[1], step.first_after[1]) for step in worst]
@@ -239,16 +240,18 @@ def test_a_change_of_seeds_is_not_a_step(machine: Machine) -> None:
     others = iter(range(100, 1000, 10))
 
     def usual(count: int, effect: float = 1.0) -> Night:
-        for _ in range(count):
+        def night() -> Night:
             made = make_set(seeds=SEEDS, noise_seed=machine.nights + 50, effect=effect)
-            night, _ = machine.night(made, accept=machine.nights == 0)
-        return night
+            return machine.night(made, accept=machine.nights == 0)[0]
+
+        return [night() for _ in range(count)][-1]
 
     def other(count: int) -> Night:
-        for first in itertools.islice(others, count):
-            # A real night with few seeds can have such spreads.
-            night, _ = machine.night(make_set(seeds=range(first, first + 10), effect=1.3))
-        return night
+        # A real night with few seeds can have such spreads.
+        sets = [
+            make_set(seeds=range(n, n + 10), effect=1.3) for n in itertools.islice(others, count)
+        ]
+        return [machine.night(made)[0] for made in sets][-1]
 
     usual(15)
     assert not other(1).steps

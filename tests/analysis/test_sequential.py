@@ -31,15 +31,6 @@ def crossing(levels: np.ndarray, fractions: list[float]) -> float:
     return float(1 - stats.multivariate_normal.cdf(z, np.zeros(t.size), covariance))
 
 
-@pytest.mark.parametrize("power", [1.0, 2.0, 3.0])
-def test_the_error_rate_is_spent_as_planned(power: float) -> None:
-    fractions = [0.2, 0.5, 0.7, 1.0]
-    levels = spending_levels(fractions, [0.025], np.power(fractions, power))[0]
-    for used in range(1, 5):
-        spent = crossing(levels[:used], fractions[:used])
-        assert spent == pytest.approx(0.025 * fractions[used - 1] ** power, rel=0.02)
-
-
 @given(st.integers(FIRST_LOOK, 60), st.lists(st.floats(1e-12, 1), min_size=1, max_size=8))
 @settings(max_examples=15)
 def test_a_sequential_p_value_falls_with_more_looks(budget: int, p: list[float]) -> None:
