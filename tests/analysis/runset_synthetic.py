@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -55,7 +56,8 @@ def make_set(
     effect: factor of all times; noise: standard deviation of a run's own logarithm; records: hash
     of all runs' records, or "" if each run has a different one.
     """
-    runs, values = [], []
+    runs = []
+    values: list[dict[str, Any]] = []
     for seed in seeds:
         own = np.random.default_rng([seed, 7]).normal(0, 0.1)
         rng = np.random.default_rng([noise_seed, seed, len(variant)])
@@ -73,31 +75,22 @@ def make_set(
             )
         )
 
-        def value(metric: str, class_name: str, number: float | None, seed: int = seed) -> Value:
-            return Value.model_validate(
-                {
-                    "level": level,
-                    "variant": variant,
-                    "seed": seed,
-                    "class": class_name,
-                    "metric": metric,
-                    "value": number,
-                    "reason": "" if number is not None else "the curve ends at 12.0%",
-                }
-            )
-
+        place = {"level": level, "variant": variant, "seed": seed}
         for metric, (class_name, usual) in USUAL.items():
             scaled = usual * float(np.exp(own + rng.normal(0, noise)))
             if metric.endswith("_s") and not metric.endswith("per_s"):
                 scaled *= effect
             if metric == "timeout_rate":
                 scaled = round(usual * STREAMS) / STREAMS
-            values.append(value(metric, class_name, None if metric in missing else scaled))
-        values.append(value("streams_started", "all", STREAMS))
+            number: dict[str, Any] = {"value": scaled, "reason": ""}
+            if metric in missing:
+                number = {"value": None, "reason": "the curve ends at 12.0%"}
+            values.append({**place, "class": class_name, "metric": metric, **number})
+        values.append({**place, "class": "all", "metric": "streams_started", "value": STREAMS})
     return RunSet(
         name=name,
         records_format=1,
         spans={level: SPAN},
         runs=tuple(runs),
-        values=tuple(values),
+        values=tuple(Value.model_validate(value) for value in values),
     )

@@ -22,17 +22,9 @@ from analysis.celltrace.statistics import Group, Stage, summarise
 from analysis.celltrace.summaries import TIME_COLUMNS, WAIT_COLUMNS, TraceTable
 from analysis.errors import AnalysisError
 from analysis.figures.cells import draw_all
+from analysis.formats import files
 from analysis.formats.columns import GOODPUT, STREAMS, arrow_schema
 from analysis.formats.csv_tables import csv_text
-from analysis.formats.files import (
-    ARRIVALS_TABLE,
-    GOODPUT_TABLE,
-    PARSE_REPORT,
-    RELAY_TIME_TABLE,
-    STREAMS_TABLE,
-    TRACE_COUNTS,
-    TRACE_PLAN,
-)
 from analysis.formats.record_files import ParseReport, read_trace_counts, write_beside_tables
 from analysis.formats.run_files import is_traced
 from analysis.formats.study import CellTimes, Level, PublishedCellTimes, Run, Study, Variant
@@ -104,7 +96,7 @@ def extracted(run_directory: Path) -> Path:
 def test_the_tables_contain_the_events_of_the_traces(run_directory: Path) -> None:
     assert is_traced(run_directory)
     records = extracted(run_directory)
-    counts = read_trace_counts(records / TRACE_COUNTS)
+    counts = read_trace_counts(records / files.TRACE_COUNTS)
     assert [relay.relay for relay in counts.relays] == list(NAMES)
     for relay, (name, role, cells) in zip(counts.relays, load_cells(records), strict=True):
         assert (relay.relay, relay.role) == (name, role)
@@ -118,16 +110,16 @@ def test_the_tables_contain_the_events_of_the_traces(run_directory: Path) -> Non
         "followed": 8,
         "no cell for this client passed a traced guard in its time": 1,
     }
-    rows = pq.read_table(records / RELAY_TIME_TABLE).to_pylist()
+    rows = pq.read_table(records / files.RELAY_TIME_TABLE).to_pylist()
     assert len(rows) == 8 * 3 * len(LEGS) + 1
     assert {row["leg"] for row in rows} == {*LEGS, None}
 
 
 def statistics(records: Path) -> dict[tuple[str, str], Statistic]:
     """Return the metrics of cells alone; there are no streams and heartbeats."""
-    for name, columns in ((STREAMS_TABLE, STREAMS), (GOODPUT_TABLE, GOODPUT)):
+    for name, columns in ((files.STREAMS_TABLE, STREAMS), (files.GOODPUT_TABLE, GOODPUT)):
         pq.write_table(arrow_schema(columns).empty_table(), records / name)
-    write_beside_tables(records / PARSE_REPORT, ParseReport())
+    write_beside_tables(records / files.PARSE_REPORT, ParseReport())
     return run_statistics(load_run(records, LEVEL))
 
 
@@ -158,7 +150,7 @@ def test_arrivals_and_waits_match_the_model(tmp_path: Path) -> None:
 def test_older_records_without_arrivals_are_read_with_a_note(run_directory: Path) -> None:
     records = extracted(run_directory)
     new = statistics(records)
-    (records / ARRIVALS_TABLE).unlink()
+    (records / files.ARRIVALS_TABLE).unlink()
     old = statistics(records)
     kernel = {key for key in new if key[1] == "cell_kernel_wait_mean_s"}
     assert kernel == {(role, "cell_kernel_wait_mean_s") for role in ("guard", "middle", "exit")}
@@ -174,7 +166,7 @@ def test_older_records_without_arrivals_are_read_with_a_note(run_directory: Path
 
 def test_arrivals_of_other_cells_are_refused(run_directory: Path) -> None:
     records = extracted(run_directory)
-    path = records / ARRIVALS_TABLE
+    path = records / files.ARRIVALS_TABLE
     table = pq.read_table(path)
     place = table.schema.get_field_index("seq")
     seq = pa.array(table["seq"].to_numpy() + 10**6)
@@ -269,6 +261,6 @@ NO_SUCH_HOST = '{"epoch_unix_s": 0, "file": "cells", "traced": ["x"], "hosts": {
     ],
 )
 def test_an_invalid_plan_is_refused(run_directory: Path, text: str, message: str) -> None:
-    (run_directory / TRACE_PLAN).write_text(text)
+    (run_directory / files.TRACE_PLAN).write_text(text)
     with pytest.raises(AnalysisError, match=message):
         extracted(run_directory)

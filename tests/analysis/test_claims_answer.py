@@ -28,13 +28,13 @@ def answered(name: str, answer: Answer, ratio: float | None = None, **other: Any
         id=name, statement=f"The claim {name}.", section="5", figures=(), metrics=("ttfb_p50_s",),
         class_name="web", levels=("a",), variants=("x", "y"), direction="lowest",
     )  # fmt: skip
-    content = {
+    content: dict[str, Any] = {
         "p_different": 0.001,
         "p_equivalent": 0.9,
         "more_networks": None,
         "reason": "",
-        **other,
     }
+    content |= other
     part = Part(
         text="a: x below y", metric=METRIC["ttfb_p50_s"], answer=answer,
         effect=None if ratio is None else Interval(ratio, 0.9 * ratio, 1.1 * ratio),

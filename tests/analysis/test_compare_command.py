@@ -248,7 +248,6 @@ def test_the_option_of_tor_that_differs_is_named(onionlab: Any, other: Path) -> 
         ("swrr-test:ewma", "swrr-test:pie", "no runs of 'pie'"),
         ("swrr-test", "nowhere", "found no runs of nowhere"),
         ("swrr-test", "", "has no name"),
-        ("swrr-test", ".", "found no runs of ."),
         ("swrr-test", "nowhere.tar.xz", "there is no "),
         ("swrr-test", "cut.tar.xz:a", "is not a pack of runs"),
     ],

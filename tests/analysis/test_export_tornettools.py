@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tornet_synthetic import write_tornet_run
+from tornet_synthetic import needs_tornettools, write_tornet_run
 
 from analysis.formats import files
 from analysis.formats.plan_file import PlannedRun
@@ -19,8 +19,6 @@ from onionlab.errors import UserError
 from onionlab.runs import tornettools_view
 from onionlab.runs.store import Store
 from onionlab.runs.tornettools_view import lay_out
-
-PROGRAMS = ("tornettools", "tgentools", "oniontracetools")
 
 RUNS = [
     PlannedRun(run_id=f"{variant}{seed}", level="tornet", variant=variant, seed=seed)
@@ -132,10 +130,7 @@ def test_a_duplicate_log_is_an_error(store: Store, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(
-    any(shutil.which(name) is None for name in PROGRAMS),
-    reason=f"needs {', '.join(PROGRAMS)} in PATH",
-)
+@needs_tornettools
 def test_tornettools_parses_plots_and_archives(store: Store, tmp_path: Path) -> None:
     made = lay_out(tmp_path, store, RUNS, tmp_path / "out")
 

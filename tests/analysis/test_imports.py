@@ -418,7 +418,7 @@ def test_damaged_json(tmp_path: Path, content: bytes, message: str) -> None:
 def test_damaged_xz(tmp_path: Path) -> None:
     path = tmp_path / "x.json.xz"
     path.write_bytes(lzma.compress(b"{}" * 500)[:-9])
-    with pytest.raises(AnalysisError, match=r"is damaged or not xz"):
+    with pytest.raises(AnalysisError, match=r"is damaged or not xz|is not valid JSON"):
         read_other(dict, path)
 
 

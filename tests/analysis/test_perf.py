@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 from analysis_synthetic import EPOCH, LogWriter, known
-from tornet_synthetic import write_tornet_run
+from tornet_synthetic import needs_tornettools, write_tornet_run
 
 from analysis.formats import files
 from analysis.formats.columns import PERF_MARKS
@@ -30,8 +30,6 @@ from analysis.measures.run_data import load_run
 from analysis.records.extract import extract
 from analysis.records.perf import perf_table
 from analysis.records.tgenlog import TgenLog
-
-PROGRAMS = ("tornettools", "tgentools", "oniontracetools")
 
 SPAN = {"measured_start_s": 1200.0, "measured_end_s": 1800.0, "stop_s": 2000.0}
 LOADS = {"perf-exit": {"timeout_s": 120.0}, "perf-onionservice": {"timeout_s": 120.0}}
@@ -206,10 +204,7 @@ def in_any_order(content: Any) -> Any:
     return content
 
 
-@pytest.mark.skipif(
-    any(shutil.which(name) is None for name in PROGRAMS),
-    reason=f"needs {', '.join(PROGRAMS)} in PATH",
-)
+@needs_tornettools
 def test_tornettools_makes_the_same_of_the_same_logs(run: Path, tmp_path: Path) -> None:
     copy = tmp_path / "tornet-1"
     shutil.copytree(run, copy)

@@ -458,15 +458,21 @@ def test_downloads_of_another_span_have_no_value(tmp_path: Path) -> None:
 # ----- copied tables
 
 
+def publish_copied(directory: Path, level: Level, folder: Path) -> dict[tuple[str, str], Any]:
+    """Publish a run into a folder, and return the values of its published records."""
+    records = folder / files.RECORDS
+    publish(directory / files.RECORDS, [level], records)
+    (folder / files.MANIFEST).write_text("{}")
+    require_published(folder)
+    return require_same(directory / files.RECORDS, records, level)
+
+
 def test_transfers_between_peers_are_copied(tmp_path: Path) -> None:
     directory = write_peers(tmp_path / "run", make_log(SEED), make_log(DOWNLOADER))
     extract(directory, directory / files.RECORDS)
     level = make_level(0, 10, 20).model_copy(update={"classes": {"transfer": ClassLoad()}})
     records = tmp_path / "0" / files.RECORDS
-    publish(directory / files.RECORDS, [level], records)
-    (tmp_path / "0" / files.MANIFEST).write_text("{}")
-    require_published(tmp_path / "0")
-    values = require_same(directory / files.RECORDS, records, level)
+    values = publish_copied(directory, level, tmp_path / "0")
     assert values["transfer", "early_rate_bytes_per_s"].value is not None
     (records / files.TRANSFER_FACTS).write_text("{")
     with pytest.raises(AnalysisError, match=f"{files.TRANSFER_FACTS} is not valid JSON"):
@@ -487,10 +493,7 @@ def test_cell_traces_are_copied(tmp_path: Path) -> None:
     extract(directory, directory / files.RECORDS)
     records = tmp_path / "0" / files.RECORDS
     level = make_level(0, 1080, 1080)
-    publish(directory / files.RECORDS, [level], records)
-    (tmp_path / "0" / files.MANIFEST).write_text("{}")
-    require_published(tmp_path / "0")
-    values = require_same(directory / files.RECORDS, records, level)
+    values = publish_copied(directory, level, tmp_path / "0")
     assert values["middle", "cell_time_p50_s"].value is not None
     (records / files.RELAY_TIME_TABLE).unlink()
     with pytest.raises(AnalysisError, match=f"{files.RELAY_TIME_TABLE} is missing"):

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from analysis_synthetic import EPOCH, LogWriter
 
 from analysis.formats import files
 
 STOP_S = 2000
+
+PROGRAMS = ("tornettools", "tgentools", "oniontracetools")
+needs_tornettools = pytest.mark.skipif(
+    any(shutil.which(name) is None for name in PROGRAMS),
+    reason=f"needs {', '.join(PROGRAMS)} in PATH",
+)
 
 
 def stamp(time_us: int) -> str:
