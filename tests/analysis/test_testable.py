@@ -104,7 +104,10 @@ def test_the_same_streams_fail_under_every_variant(direction: str) -> None:
 @pytest.mark.parametrize(
     "other",
     [
+        {**TIMED_OUT, "bulk2": ("success", "success")},  # one timeout fewer
         {**TIMED_OUT, "bulk3": ("timeout",)},  # one timeout more
+        # another client's timeout
+        {"bulk1": ("timeout", "timeout", "open"), "bulk3": ("success", "timeout")},
         # the same number of timeouts, but of another stream
         {**TIMED_OUT, "bulk2": ("timeout", "success")},
     ],
