@@ -18,13 +18,17 @@ def repository() -> Path:
     return REPOSITORY
 
 
-@pytest.fixture
-def shadow_engine() -> ShadowEngine:
+def make_shadow_engine() -> ShadowEngine:
     """Return a configured Shadow engine of a certain version. It cannot run."""
     engine = ShadowEngine.__new__(ShadowEngine)
     engine._shadow = Tool(Path("/nonexistent/shadow"), "3.3.0", "f1b2cacf2", "00")
     engine._tgen = Tool(Path("/nonexistent/tgen"), "1.1.2", None, "01")
     return engine
+
+
+@pytest.fixture
+def shadow_engine() -> ShadowEngine:
+    return make_shadow_engine()
 
 
 @pytest.fixture(scope="session")

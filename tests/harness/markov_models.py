@@ -15,8 +15,7 @@ from onionlab.engines.uml.traffic.markov_walk import PACKET_BYTES, MarkovWalk
 # Every one to three seconds a flow with one stream starts, so streams get their seeds in a fixed
 # order.
 FLOW = model_graphml(
-    ("s0", "s1"),
-    [to("s0", "s1"), to("s1", "s1"), emits("s1", "+", "uniform", low=1e6, high=3e6)],
+    ("s0", "s1"), [to("s0", "s1"), to("s1", "s1"), emits("s1", "+", "uniform", low=1e6, high=3e6)]
 )
 STREAM = model_graphml(
     ("s0", "s1", "s2"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -174,22 +175,19 @@ def test_two_users_never_share_a_cpu(
     )
     careful = ["sh", "-c", 'umask 077; exec "$@"', "sh"]
     holder = start(shared_lock_folder, count_usable_cpus(), "theirs", [*careful, *one])
-    second = None
-    try:
+    with contextlib.ExitStack() as started:
+        started.callback(holder.wait)
+        started.callback(holder.kill)
         numbers = [int(word) for word in read_line(holder).split()]
         owners = {path.stat().st_uid for path in shared_lock_folder.iterdir()}
         assert owners == {0 if first == "root" else NOBODY}
         second = start(shared_lock_folder, 1, "ours", other)
+        started.callback(second.kill)
         assert read_line(second) == "waits"
         assert {one.user for one in cpus.lock_owners(numbers)} == {first}
         holder.communicate()
         assert int(read_line(second)) in numbers
         second.communicate()
-    finally:
-        for process in (holder, second):
-            if process is not None:
-                process.kill()
-                process.wait()
 
 
 @pytest.mark.parametrize("trap", ["symlink", "hard link", "folder"])
@@ -223,21 +221,17 @@ def test_a_lock_file_with_other_content_has_no_owner(lock_folder_of_test: Path, 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="there is one CPU")
 def test_a_process_bound_to_one_cpu_does_not_block_the_others(lock_folder_of_test: Path) -> None:
     first, second, *_ = sorted(os.sched_getaffinity(0))
-    started: list[subprocess.Popen[str]] = []
-
-    def bound_to(cpu: int, what: str) -> subprocess.Popen[str]:
-        process = start(lock_folder_of_test, 1, what, ("taskset", "-c", str(cpu), sys.executable))
-        started.append(process)
-        return process
-
-    try:
-        assert read_line(bound_to(first, "holds")) == str(first)
-        assert read_line(bound_to(first, "waits")) == "waits"
-        assert read_line(bound_to(second, "is free")) == str(second)
-    finally:
-        for process in started:
-            process.kill()
-            process.wait()
+    with contextlib.ExitStack() as started:
+        for cpu, what, line in (
+            (first, "holds", str(first)),
+            (first, "waits", "waits"),
+            (second, "is free", str(second)),
+        ):
+            python = ("taskset", "-c", str(cpu), sys.executable)
+            process = start(lock_folder_of_test, 1, what, python)
+            started.callback(process.wait)
+            started.callback(process.kill)
+            assert read_line(process) == line
 
 
 def test_allocated_cpus_need_no_lock(monkeypatch: pytest.MonkeyPatch) -> None:

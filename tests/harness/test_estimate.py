@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import os
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,6 +13,7 @@ import pytest
 from analysis.formats.json_files import write_json
 from analysis.formats.manifest import Manifest, identity_hash, write_manifest
 from analysis.formats.plan_file import Request
+from analysis.formats.study import write_study
 from onionlab.cli import main
 from onionlab.commands import estimate as command
 from onionlab.engines import ENGINES
@@ -29,6 +29,7 @@ from onionlab.runs.costs.run_cost import CONSTANTS, OTHER_LEVELS, SAME_LEVEL, Ru
 from onionlab.runs.provenance import host_facts
 
 from .checkout import ship
+from .test_engine_comparison import study
 
 NETWORKS, RUNS, TORS, STOP_S = 7, 21, 19, 255.0
 """Constants of the experiment `quick`."""
@@ -78,12 +79,11 @@ def test_a_run_of_two_experiments_is_counted_once(root: Path) -> None:
     assert estimate(root, *engines).runs == 3 * len(ENGINES)
 
 
-@pytest.mark.parametrize(("engine", "runs"), [("uml", 1), ("shadow", 8)])
-def test_levels_that_share_a_run_are_counted_once(root: Path, engine: str, runs: int) -> None:
+def test_levels_that_share_a_run_are_counted_once(root: Path) -> None:
     # The levels have different options of Shadow, which the other engine does not use.
-    asked = request("engine-options", seeds=1, engine=engine)
-    found = estimate(root, asked)
-    assert (found.runs, found.missing) == (runs, runs)
+    for engine, runs in (("uml", 1), ("shadow", 8)):
+        found = estimate(root, request("engine-options", seeds=1, engine=engine))
+        assert (found.runs, found.missing) == (runs, runs)
 
 
 @pytest.mark.parametrize(
@@ -281,14 +281,7 @@ def test_the_split_comes_from_the_spreads_of_finished_runs(root: Path) -> None:
     assert text.endswith("make experiment NAME=quick NETWORKS=3 REPEATS=2")
     folder = root / "results" / "quick"
     folder.mkdir(parents=True)
-    look = {"color": "#000000", "marker": "o", "linestyle": "solid"}
-    span = {"measured_start_s": 0, "measured_end_s": 1, "stop_s": 1, "classes": {}}
-    study = {
-        "format": 1, "name": "quick", "title": "quick", "runs": [], "asked": {"scale": 1},
-        "variants": [{"name": "rr", "label": "RR", **look}],
-        "levels": [{"name": "quick", "label": "quick", **span}],
-    }  # fmt: skip
-    (folder / "study.json").write_text(json.dumps(study))
+    write_study(folder / "study.json", study("uml").model_copy(update={"asked": {"scale": 1}}))
     (folder / "summary.csv").write_text(
         "class,metric,endpoint,ratio,sd_between,sd_within\n"
         "web,ttfb_p50_s,2,1.2,1,1\n"

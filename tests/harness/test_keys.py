@@ -43,12 +43,6 @@ def block(certificate: str, kind: str, after: str) -> bytes:
     return base64.b64decode(found[1])
 
 
-def test_keys_depend_only_on_seed_and_name() -> None:
-    assert make_relay_keys(1, "relay1guard") == make_relay_keys(1, "relay1guard")
-    assert make_relay_keys(1, "relay1guard") != make_relay_keys(2, "relay1guard")
-    assert make_relay_keys(1, "relay1guard") != make_relay_keys(1, "relay2guard")
-
-
 def test_a_fingerprint_is_the_digest_of_the_public_key() -> None:
     keys = make_relay_keys(1, "relay1guard")
     key = RSA.import_key(keys.files["secret_id_key"])
@@ -58,15 +52,6 @@ def test_a_fingerprint_is_the_digest_of_the_public_key() -> None:
     assert keys.fingerprint == hashlib.sha1(pkcs1).hexdigest().upper()
     assert key.n.bit_length() == 1024
     assert key.e == 65537
-
-
-def test_an_ed25519_file_has_tors_format_and_a_clamped_scalar() -> None:
-    content = make_relay_keys(1, "relay1guard").files["ed25519_master_id_secret_key"]
-    assert len(content) == 96
-    assert content.startswith(b"== ed25519v1-secret: type0 ==\0\0\0")
-    scalar = content[32:64]
-    assert scalar[0] & 7 == 0
-    assert scalar[31] & 0b11000000 == 0b01000000
 
 
 def test_a_certificate_is_signed_by_both_keys(authority: RelayKeys) -> None:
@@ -145,18 +130,6 @@ def test_a_damaged_cache_is_drawn_again(
     )
     assert cached(tmp_path) == authority
     assert file.read_text() == text
-
-
-@pytest.mark.usefixtures("fresh_memory")
-def test_a_relays_keys_are_drawn_once_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = make_relay_keys(1, "relay1guard")
-    assert load_keys(tmp_path, 1, "relay1guard") == made
-    assert not has_keys(tmp_path, 1), "those of authorities take time"
-    load_keys.cache_clear()
-    monkeypatch.delattr("onionlab.rundir.keys.make_relay_keys")
-    assert load_keys(tmp_path, 1, "relay1guard") == made
-    with pytest.raises(NameError):
-        load_keys(tmp_path, 2, "relay1guard")
 
 
 def test_an_onion_services_address_is_that_of_its_secret_key() -> None:

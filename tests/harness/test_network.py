@@ -100,11 +100,8 @@ def test_the_order_of_some_is_that_of_all(names: set[str], seed: int) -> None:
 
 def test_hosts_have_names_roles_and_addresses_of_their_own() -> None:
     network = sample_network(request_for(), 1)
-    assert [h.name for h in network.by_role("authority")] == [
-        "authority1",
-        "authority2",
-        "authority3",
-    ]
+    authorities = [host.name for host in network.by_role("authority")]
+    assert authorities == ["authority1", "authority2", "authority3"]
     assert [h.name for h in network.relays][:2] == ["relay1exitguard", "relay2guard"]
     assert {h.traffic_class for h in network.by_role("client")} == {"bulk", "web", "perf"}
     assert len({h.address for h in network.hosts}) == len(network.hosts)
@@ -201,15 +198,11 @@ def test_a_geography_is_read(tmp_path: Path) -> None:
         ("1.0: 1.5", "2.0: 1.5", "7: geographies.lab.rtt_deviation.2.0: expected 1.0 or less"),
         ("b: {down", "d: {down", "client_bandwidth_mbit_per_s: missing: b"),
         ("{b: 1.5}", "{b: 1.5, a: 2}", "5: geographies.lab.rtt_ms.a.b: a - b and b - a differ"),
-        (
-            ", 1.0: 1.5",
-            "",
-            "7: geographies.lab.rtt_deviation: the quantiles 0.0 and 1.0 are required",
-        ),
+        (", 1.0: 1.5", "", "7: geographies.lab.rtt_deviation: the quantiles 0.0 and 1.0 are"),
         (
             "client: {a",
             "clients: {a",
-            'places.clients: unknown kind of host; did you mean "client"?',
+            'places.clients: unknown kind of host; did you mean "client"',
         ),
         ("{a: 1, b: 3}", "{a: 0}", "12: geographies.lab.places.client: no region has a weight"),
         ("[a, b]", '["São", b]', "3: geographies.lab.regions[1]: expected text that matches"),
@@ -257,15 +250,12 @@ def test_relays_that_would_be_slower_than_a_relay_can_be_are_refused(limited_by:
 
 
 def test_a_relay_that_limits_itself_has_a_link_that_does_not() -> None:
-    linked = sample_network(request_for({"guard": 1, "exit": 1, "middle": 9}), 3)
-    own = sample_network(
-        request_for({"guard": 1, "exit": 1, "middle": 9}, limited_by="bandwidth-rate"), 3
-    )
+    counts = {"guard": 1, "exit": 1, "middle": 9}
+    linked = sample_network(request_for(counts), 3)
+    own = sample_network(request_for(counts, limited_by="bandwidth-rate"), 3)
     for one, other in zip(linked.by_role("middle"), own.by_role("middle"), strict=True):
-        assert one.own_limit is None
-        assert other.own_limit is not None
         rate = max(75 * 1024, linked.place_of(one).up_bit_per_s // 8)
-        assert other.own_limit == OwnLimit(rate, rate)
+        assert (one.own_limit, other.own_limit) == (None, OwnLimit(rate, rate))
         assert own.place_of(other).up_bit_per_s == 80 * rate
         assert own.carries_bit_per_s(other) == 8 * rate
 

@@ -33,9 +33,12 @@ def composed(engine: ShadowEngine) -> RunDirectory:
 
 
 def test_a_service_has_its_keys_and_a_server_that_only_its_tor_reaches(
-    shadow_engine: ShadowEngine,
+    tmp_path: Path, shadow_engine: ShadowEngine
 ) -> None:
     run = composed(shadow_engine)
+    run.write(tmp_path)
+    # Nobody else may read the service's folder.
+    assert (tmp_path / TEMPLATE / "hs").stat().st_mode & 0o777 == 0o700
     keys = make_onion_service_keys(1, "onionservice1")
     for name, content in keys.files.items():
         assert run.files[f"{TEMPLATE}/hs/{name}"] == content
@@ -61,22 +64,12 @@ def test_clients_ask_for_whom_their_class_names(shadow_engine: ShadowEngine) -> 
     assert b"Log" not in files["shadow.data.template/hosts/webclient1/torrc"]
 
 
-def test_only_its_owner_reads_a_services_folder(
-    tmp_path: Path, shadow_engine: ShadowEngine
-) -> None:
-    composed(shadow_engine).write(tmp_path)
-    assert (tmp_path / TEMPLATE / "hs").stat().st_mode & 0o777 == 0o700
-
-
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
         ({"network": {"onion_services": 0}}, "no onion service: network.onion_services is 0"),
         ({"traffic": {"onion": {"kind": "pieces"}}}, "fetches from servers alone"),
-        (
-            {"traffic": {"onion": {"circuit": "one", "repeat": "once"}}},
-            "onion services have none",
-        ),
+        ({"traffic": {"onion": {"circuit": "one", "repeat": "once"}}}, "onion services have none"),
         ({"network": {"onion_services": 64_001}}, "more onion services than addresses"),
     ],
 )

@@ -11,8 +11,9 @@ import tarfile
 import tracemalloc
 import zlib
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -21,14 +22,7 @@ from analysis.formats.files import MANIFEST, RECORDS, STREAMS_TABLE, STUDIES
 from analysis.formats.files import PACK_INDEX as INDEX
 from analysis.formats.manifest import Manifest, identity_hash, read_manifest
 from analysis.formats.plan_file import PlannedRun, Request, Resources
-from analysis.formats.study import (
-    Level,
-    Run,
-    Study,
-    Variant,
-    load_study,
-    write_study,
-)
+from analysis.formats.study import Level, Run, Study, load_study, write_study
 from analysis.records.extract import extract
 from onionlab.cli import main
 from onionlab.commands import pack as pack_command
@@ -38,6 +32,7 @@ from onionlab.runs.packing import open_pack, open_packs, pack, unpack
 from onionlab.runs.plan import Plan
 from onionlab.runs.store import Store
 
+from .test_engine_comparison import study
 from .whole_runs import write_records
 
 OTHER_ID = "0" * 16
@@ -50,13 +45,10 @@ def make_run(store: Store, name: str) -> str:
     if store.is_finished(run_id):
         return run_id
     partial = store.partial(run_id)
-    for path, content in {
-        "run.json": "{}",
-        "shadow.data/hosts/web1/tgen.1000.stdout": f"log of {name}",
-        "uml.log": "boot",
-    }.items():
-        (partial / path).parent.mkdir(parents=True, exist_ok=True)
-        (partial / path).write_text(content)
+    (partial / "shadow.data/hosts/web1").mkdir(parents=True)
+    (partial / "run.json").write_text("{}")
+    (partial / "shadow.data/hosts/web1/tgen.1000.stdout").write_text(f"log of {name}")
+    (partial / "uml.log").write_text("boot")
     write_records(partial / RECORDS, name)
     store.finish(run_id, Manifest(run_id=run_id, identity=identity, title=name))
     return run_id
@@ -64,45 +56,40 @@ def make_run(store: Store, name: str) -> str:
 
 def make_study(name: str, runs: dict[int, str], **changes: Any) -> Study:
     """Return a study of one level and variant. runs: seed -> run."""
-    style = {"color": "#000000", "marker": "o", "linestyle": "-"}
-    level = Level(
-        name="only", label="only", measured_start_s=1, measured_end_s=2, stop_s=3, classes={}
+    made = study("uml").model_copy(
+        update={
+            "name": name,
+            "title": name,
+            "runs": tuple(
+                Run(
+                    **asdict(PlannedRun(run_id, "quick", "rr", seed)),
+                    directory=run_id,
+                    records=f"{run_id}/{RECORDS}",
+                )
+                for seed, run_id in runs.items()
+            ),
+            "asked": {"seeds": sorted(runs), "scale": 1.0},
+            "provenance": {
+                "engine": {"name": "uml"},
+                "machine": {"cpu": f"of seeds {sorted(runs)}"},
+                "runs": [{"run_id": run_id, "seed": seed} for seed, run_id in runs.items()],
+            },
+        }
     )
-    study = Study(
-        format=1,
-        name=name,
-        title=name,
-        variants=(Variant(name="stock", label="stock", **style),),
-        levels=(level,),
-        runs=tuple(
-            Run(
-                run_id=run_id,
-                level="only",
-                variant="stock",
-                seed=seed,
-                directory=run_id,
-                records=f"{run_id}/{RECORDS}",
-            )
-            for seed, run_id in runs.items()
-        ),
-        asked={"seeds": sorted(runs), "scale": 1.0},
-        provenance={
-            "engine": {"name": "uml"},
-            "machine": {"cpu": f"of seeds {sorted(runs)}"},
-            "runs": [{"run_id": run_id, "seed": seed} for seed, run_id in runs.items()],
-        },
-    )
-    return study.model_copy(update=changes)
+    return made.model_copy(update=changes)
+
+
+class Places(NamedTuple):
+    """A store with runs, another store, and a folder for packs."""
+
+    here: Store
+    there: Store
+    folder: Path
 
 
 @pytest.fixture
-def source_store(tmp_path: Path) -> Store:
-    return Store(tmp_path / "here" / "runs")
-
-
-@pytest.fixture
-def target_store(tmp_path: Path) -> Store:
-    return Store(tmp_path / "there" / "runs")
+def places(tmp_path: Path) -> Places:
+    return Places(Store(tmp_path / "here" / "runs"), Store(tmp_path / "there" / "runs"), tmp_path)
 
 
 def packed(store: Store, folder: Path, *names: str, logs: bool = False) -> tuple[Path, list[str]]:
@@ -122,79 +109,67 @@ def content(store: Store) -> dict[str, bytes]:
     }
 
 
-def test_a_pack_gives_back_all_files(
-    source_store: Store, target_store: Store, tmp_path: Path
-) -> None:
-    file, run_ids = packed(source_store, tmp_path, "rr seed 1", "rr seed 2", logs=True)
-    assert unpack(target_store, file) == [(run_id, "new") for run_id in run_ids]
-    assert content(target_store) == content(source_store)
-    assert unpack(target_store, file) == [(run_id, "same") for run_id in run_ids]
+def test_a_pack_gives_back_all_files(places: Places) -> None:
+    file, run_ids = packed(places.here, places.folder, "rr seed 1", "rr seed 2", logs=True)
+    assert unpack(places.there, file) == [(run_id, "new") for run_id in run_ids]
+    assert content(places.there) == content(places.here)
+    assert unpack(places.there, file) == [(run_id, "same") for run_id in run_ids]
 
 
-def test_a_pack_without_logs_suffices_for_reports(
-    source_store: Store, target_store: Store, tmp_path: Path
-) -> None:
-    file, (run_id,) = packed(source_store, tmp_path, "rr seed 1")
-    unpack(target_store, file)
+def test_a_pack_without_logs_suffices_for_reports(places: Places) -> None:
+    file, (run_id,) = packed(places.here, places.folder, "rr seed 1")
+    unpack(places.there, file)
     records = {f"{RECORDS}/{name}" for name in ("goodput.parquet", "parse.json", STREAMS_TABLE)}
-    found = {name.partition("/")[2] for name in content(target_store)}
+    found = {name.partition("/")[2] for name in content(places.there)}
     assert found == {MANIFEST, "run.json", *records}
     # make would extract the records again if the manifest was newer.
-    parse_report = target_store.run(run_id) / RECORDS / "parse.json"
-    assert target_store.manifest(run_id).stat().st_mtime_ns <= parse_report.stat().st_mtime_ns
+    parse_report = places.there.run(run_id) / RECORDS / "parse.json"
+    assert places.there.manifest(run_id).stat().st_mtime_ns <= parse_report.stat().st_mtime_ns
     with pytest.raises(AnalysisError, match="has neither its logs") as refused:
-        extract(target_store.run(run_id), target_store.run(run_id) / "records-v2")
-    assert str(refused.value.hint).endswith(f"rm -r {target_store.run(run_id)}")
+        extract(places.there.run(run_id), places.there.run(run_id) / "records-v2")
+    assert str(refused.value.hint).endswith(f"rm -r {places.there.run(run_id)}")
 
 
-def test_the_same_runs_give_the_same_bytes(
-    source_store: Store, target_store: Store, tmp_path: Path
-) -> None:
-    file, run_ids = packed(source_store, tmp_path, "a", "b", "c")
-    unpack(target_store, file)
-    again = tmp_path / "again" / "runs.tar.xz"
-    pack(target_store, reversed(run_ids), again, logs=False)
+def test_the_same_runs_give_the_same_bytes(places: Places) -> None:
+    file, run_ids = packed(places.here, places.folder, "a", "b", "c")
+    unpack(places.there, file)
+    again = places.folder / "again" / "runs.tar.xz"
+    pack(places.there, reversed(run_ids), again, logs=False)
     assert again.read_bytes() == file.read_bytes()
 
 
-def test_other_records_of_the_same_run_are_kept(
-    source_store: Store, target_store: Store, tmp_path: Path
-) -> None:
-    file, (run_id,) = packed(source_store, tmp_path, "rr seed 1")
-    make_run(target_store, "rr seed 1")
-    write_records(target_store.run(run_id) / RECORDS, "measured here")
-    before = content(target_store)
-    assert unpack(target_store, file) == [(run_id, "different")]
-    assert content(target_store) == before
+def test_other_records_of_the_same_run_are_kept(places: Places) -> None:
+    file, (run_id,) = packed(places.here, places.folder, "rr seed 1")
+    make_run(places.there, "rr seed 1")
+    write_records(places.there.run(run_id) / RECORDS, "measured here")
+    before = content(places.there)
+    assert unpack(places.there, file) == [(run_id, "different")]
+    assert content(places.there) == before
 
 
-def test_a_run_that_is_not_whole_is_replaced(
-    source_store: Store, target_store: Store, tmp_path: Path
-) -> None:
-    file, (run_id,) = packed(source_store, tmp_path, "rr seed 1")
-    (target_store.run(run_id) / "conf").mkdir(parents=True)
-    assert unpack(target_store, file) == [(run_id, "new")]
-    assert not (target_store.run(run_id) / "conf").exists()
-    (target_store.run(run_id) / RECORDS / STREAMS_TABLE).write_bytes(b"broken")
-    assert unpack(target_store, file) == [(run_id, "new")]
-    shutil.rmtree(target_store.run(run_id) / RECORDS)
-    assert unpack(target_store, file) == [(run_id, "new")]
+def test_a_run_that_is_not_whole_is_replaced(places: Places) -> None:
+    file, (run_id,) = packed(places.here, places.folder, "rr seed 1")
+    (places.there.run(run_id) / "conf").mkdir(parents=True)
+    assert unpack(places.there, file) == [(run_id, "new")]
+    assert not (places.there.run(run_id) / "conf").exists()
+    (places.there.run(run_id) / RECORDS / STREAMS_TABLE).write_bytes(b"broken")
+    assert unpack(places.there, file) == [(run_id, "new")]
+    shutil.rmtree(places.there.run(run_id) / RECORDS)
+    assert unpack(places.there, file) == [(run_id, "new")]
 
 
-def test_studies_are_packed_and_are_not_runs(
-    source_store: Store, target_store: Store, tmp_path: Path
-) -> None:
-    run_id = make_run(source_store, "rr seed 1")
+def test_studies_are_packed_and_are_not_runs(places: Places) -> None:
+    run_id = make_run(places.here, "rr seed 1")
     studies = [make_study(name, {1: run_id}) for name in ("swrr-5mid", "quick")]
-    file = tmp_path / "runs.tar.xz"
-    pack(source_store, [run_id], file, studies=studies, logs=False)
-    with open_pack(file, tmp_path / "open") as folder:
+    file = places.folder / "runs.tar.xz"
+    pack(places.here, [run_id], file, studies=studies, logs=False)
+    with open_pack(file, places.folder / "open") as folder:
         assert load_study(folder / STUDIES / "quick.json") == make_study("quick", {1: run_id})
         assert (folder / run_id / MANIFEST).is_file()
         assert len(list((folder / STUDIES).iterdir())) == 2
-    assert not list((tmp_path / "open").iterdir())
-    assert unpack(target_store, file) == [(run_id, "new")]
-    assert {name.partition("/")[0] for name in content(target_store)} == {run_id}
+    assert not list((places.folder / "open").iterdir())
+    assert unpack(places.there, file) == [(run_id, "new")]
+    assert {name.partition("/")[0] for name in content(places.there)} == {run_id}
 
 
 # ----- published packs
@@ -209,41 +184,37 @@ def published(store: Store, folder: Path, *names: str) -> tuple[Path, list[str]]
     return file, sorted(run_ids)
 
 
-def test_a_published_pack_is_not_added_to_a_store(
-    source_store: Store, target_store: Store, tmp_path: Path
-) -> None:
-    file, _ = published(source_store, tmp_path, "rr seed 1", "rr seed 2")
+def test_a_published_pack_is_not_added_to_a_store(places: Places) -> None:
+    file, _ = published(places.here, places.folder, "rr seed 1", "rr seed 2")
     data = file.read_bytes()
-    assert published(source_store, tmp_path, "rr seed 1", "rr seed 2")[0].read_bytes() == data
-    assert not list(tmp_path.glob(".*"))
-    make_run(target_store, "rr seed 1")
-    before = content(target_store)
+    assert published(places.here, places.folder, "rr seed 1", "rr seed 2")[0].read_bytes() == data
+    assert not list(places.folder.glob(".*"))
+    make_run(places.there, "rr seed 1")
+    before = content(places.there)
     with pytest.raises(UserError, match="is a published pack") as refused:
-        unpack(target_store, file)
+        unpack(places.there, file)
     assert "make figures PACKS" in str(refused.value.hint)
-    assert content(target_store) == before
-    whole, (run_id,) = packed(source_store, tmp_path, "rr seed 1")
-    with open_pack(file, tmp_path / "open") as folder:
+    assert content(places.there) == before
+    whole, (run_id,) = packed(places.here, places.folder, "rr seed 1")
+    with open_pack(file, places.folder / "open") as folder:
         assert sorted(path.name for path in (folder / run_id).iterdir()) == [MANIFEST, RECORDS]
         assert read_manifest(folder / run_id / MANIFEST).log_bytes == {}
         # If someone copies a published run into the store, another pack still adds the full run.
-        shutil.copytree(folder / run_id, target_store.run(run_id), dirs_exist_ok=True)
-    assert unpack(target_store, whole) == [(run_id, "new")]
+        shutil.copytree(folder / run_id, places.there.run(run_id), dirs_exist_ok=True)
+    assert unpack(places.there, whole) == [(run_id, "new")]
 
 
 @pytest.mark.parametrize("order", [1, -1])
-def test_a_run_of_two_packs_is_read_from_the_whole_one(
-    source_store: Store, tmp_path: Path, order: int
-) -> None:
-    small, (run_id,) = published(source_store, tmp_path, "rr seed 1")
-    large, _ = packed(source_store, tmp_path, "rr seed 1")
-    with open_packs([small, large][::order], tmp_path / "open") as folder:
+def test_a_run_of_two_packs_is_read_from_the_whole_one(places: Places, order: int) -> None:
+    small, (run_id,) = published(places.here, places.folder, "rr seed 1")
+    large, _ = packed(places.here, places.folder, "rr seed 1")
+    with open_packs([small, large][::order], places.folder / "open") as folder:
         assert (folder / run_id / RECORDS / "goodput.parquet").is_file()
-    write_records(source_store.run(run_id) / RECORDS, "made otherwise")
-    pack(source_store, [run_id], large, logs=False)
+    write_records(places.here.run(run_id) / RECORDS, "made otherwise")
+    pack(places.here, [run_id], large, logs=False)
     with (
         pytest.raises(UserError, match="has other records in"),
-        open_packs([small, large][::order], tmp_path / "open"),
+        open_packs([small, large][::order], places.folder / "open"),
     ):
         pass
 
@@ -374,18 +345,18 @@ DEEP = b"[" * 200_000
     ],
 )
 def test_a_damaged_pack_leaves_the_store_as_it_was(
-    source_store: Store, target_store: Store, tmp_path: Path, change: Change, message: str
+    places: Places, change: Change, message: str
 ) -> None:
-    file, (run_id,) = packed(source_store, tmp_path, "rr seed 1")
+    file, (run_id,) = packed(places.here, places.folder, "rr seed 1")
     rewrite(file, change, run_id)
-    make_run(target_store, "another")
-    before = content(target_store)
+    make_run(places.there, "another")
+    before = content(places.there)
     with pytest.raises(UserError, match=message) as refused:
-        unpack(target_store, file)
+        unpack(places.there, file)
     assert len(refused.value.message) < 400 + len(str(file))
     assert ".unpacking-" not in refused.value.message
-    assert content(target_store) == before
-    assert not list(tmp_path.rglob("outside"))
+    assert content(places.there) == before
+    assert not list(places.folder.rglob("outside"))
 
 
 class Zeros:
@@ -409,15 +380,15 @@ class Zeros:
     ],
 )
 def test_a_pack_that_holds_too_much_is_not_read(
-    target_store: Store, tmp_path: Path, large: tarfile.TarInfo, message: str
+    places: Places, large: tarfile.TarInfo, message: str
 ) -> None:
     index = json.dumps({"files": {f"{OTHER_ID}/a": "0" * 64}}).encode()
-    with tarfile.open(tmp_path / "large.tar.xz", "w:xz", preset=1) as archive:
+    with tarfile.open(places.folder / "large.tar.xz", "w:xz", preset=1) as archive:
         if large.name != INDEX:
             archive.addfile(member(INDEX, len(index)), io.BytesIO(index))
         has_content = not large.pax_headers and large.size
         archive.addfile(large, Zeros() if has_content else None)  # type: ignore[arg-type]
-    require_little_memory(target_store, tmp_path / "large.tar.xz", message)
+    require_little_memory(places.there, places.folder / "large.tar.xz", message)
 
 
 def require_little_memory(store: Store, file: Path, message: str) -> None:
@@ -431,10 +402,8 @@ def require_little_memory(store: Store, file: Path, message: str) -> None:
     assert not content(store)
 
 
-def test_a_pack_that_needs_a_large_dictionary_is_refused(
-    source_store: Store, target_store: Store, tmp_path: Path
-) -> None:
-    file, _ = packed(source_store, tmp_path, "a")
+def test_a_pack_that_needs_a_large_dictionary_is_refused(places: Places) -> None:
+    file, _ = packed(places.here, places.folder, "a")
     data = bytearray(file.read_bytes())
     # The block's header follows the stream's header of 12 bytes. Its fifth byte is the size of the
     # dictionary, and 40 is the largest one, 4 GiB.
@@ -443,44 +412,42 @@ def test_a_pack_that_needs_a_large_dictionary_is_refused(
     data[16] = 40
     data[end : end + 4] = zlib.crc32(data[12:end]).to_bytes(4, "little")
     file.write_bytes(data)
-    require_little_memory(target_store, file, "compressed data is damaged .*[Mm]emory usage limit")
+    require_little_memory(places.there, file, "compressed data is damaged .*[Mm]emory usage limit")
 
 
-def test_a_member_counts_once(source_store: Store, target_store: Store, tmp_path: Path) -> None:
-    file, _ = packed(source_store, tmp_path, "a")
+def test_a_member_counts_once(places: Places) -> None:
+    file, _ = packed(places.here, places.folder, "a")
     with tarfile.open(file) as archive:
         members = archive.getmembers()
         data = [archive.extractfile(one) for one in members]
-        with tarfile.open(tmp_path / "twice.tar.xz", "w:xz") as twice:
+        with tarfile.open(places.folder / "twice.tar.xz", "w:xz") as twice:
             for one, stream in [*zip(members, data, strict=True), (members[-1], data[-1])]:
                 assert stream
                 stream.seek(0)
                 twice.addfile(one, stream)
     with pytest.raises(UserError, match="is unexpected"):
-        unpack(target_store, tmp_path / "twice.tar.xz")
+        unpack(places.there, places.folder / "twice.tar.xz")
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.9])
-def test_a_cut_pack(source_store: Store, target_store: Store, tmp_path: Path, share: float) -> None:
-    file, _ = packed(source_store, tmp_path, "a", "b")
+def test_a_cut_pack(places: Places, share: float) -> None:
+    file, _ = packed(places.here, places.folder, "a", "b")
     data = file.read_bytes()
     file.write_bytes(data[: int(len(data) * share)])
     with pytest.raises(UserError, match="is not a pack of runs, or it is damaged"):
-        unpack(target_store, file)
-    assert not content(target_store)
+        unpack(places.there, file)
+    assert not content(places.there)
     with pytest.raises(UserError, match="there is no"):
-        unpack(target_store, tmp_path / "nothing.tar.xz")
+        unpack(places.there, places.folder / "nothing.tar.xz")
 
 
-def test_the_scratch_folder_of_a_killed_command_is_removed(
-    source_store: Store, target_store: Store, tmp_path: Path
-) -> None:
-    file, (run_id,) = packed(source_store, tmp_path, "rr seed 1")
-    left = target_store.directory / f".unpacking-{os.getpid()}" / run_id / MANIFEST
+def test_the_scratch_folder_of_a_killed_command_is_removed(places: Places) -> None:
+    file, (run_id,) = packed(places.here, places.folder, "rr seed 1")
+    left = places.there.directory / f".unpacking-{os.getpid()}" / run_id / MANIFEST
     left.parent.mkdir(parents=True)
     left.write_text("half of one")
-    assert unpack(target_store, file) == [(run_id, "new")]
-    assert not list(target_store.directory.glob(".unpacking-*"))
+    assert unpack(places.there, file) == [(run_id, "new")]
+    assert not list(places.there.directory.glob(".unpacking-*"))
 
 
 # ----- several packs
@@ -494,39 +461,37 @@ def part(store: Store, folder: Path, seed: int) -> tuple[Path, str]:
     return file, run_id
 
 
-def test_damage_that_is_found_later_is_that_of_its_pack(
-    source_store: Store, tmp_path: Path
-) -> None:
-    (first, _), (second, run_id) = (part(source_store, tmp_path, n) for n in (1, 2))
+def test_damage_that_is_found_later_is_that_of_its_pack(places: Places) -> None:
+    (first, _), (second, run_id) = (part(places.here, places.folder, n) for n in (1, 2))
     with (
         pytest.raises(UserError, match=rf"seed-2\.tar\.xz is .*: {run_id}/x is damaged"),
-        open_packs([first, second], tmp_path / "open") as folder,
+        open_packs([first, second], places.folder / "open") as folder,
     ):
         raise AnalysisError(f"{folder / run_id}/x is damaged")
 
 
 def merged_study(files: list[Path], folder: Path) -> Study:
     with open_packs(files, folder / "scratch") as merged:
-        study = load_study(merged / STUDIES / "small.json")
+        made = load_study(merged / STUDIES / "small.json")
     assert not list(folder.glob("scratch/*"))
-    return study
+    return made
 
 
-def test_parts_of_a_study_are_merged(source_store: Store, tmp_path: Path) -> None:
+def test_parts_of_a_study_are_merged(places: Places) -> None:
     (second, run_2), (first, run_1), (third, run_3) = (
-        part(source_store, tmp_path, n) for n in (2, 1, 3)
+        part(places.here, places.folder, n) for n in (2, 1, 3)
     )
-    study = merged_study([second, first, third, second], tmp_path)
+    study = merged_study([second, first, third, second], places.folder)
     assert study.asked == {"seeds": [1, 2, 3], "scale": 1.0}
     assert [run.run_id for run in study.runs] == [run_2, run_1, run_3]
     assert [run["run_id"] for run in study.provenance["runs"]] == [run_2, run_1, run_3]
-    with open_packs([second, first], tmp_path / "scratch") as folder:
+    with open_packs([second, first], places.folder / "scratch") as folder:
         assert {path.parent.name for path in folder.glob(f"*/{MANIFEST}")} == {run_1, run_2}
 
 
 def merge(folder: Path, *studies: Study) -> Study:
-    for number, study in enumerate(studies):
-        write_study(folder / "next.json", study)
+    for number, one in enumerate(studies):
+        write_study(folder / "next.json", one)
         add_study(folder / "small.json", folder / "next.json", Path(f"pack {number}"))
     return load_study(folder / "small.json")
 
@@ -559,19 +524,22 @@ def test_a_part_of_another_study_is_refused(tmp_path: Path, changes: dict[str, o
         merge(tmp_path, one, one_seed(2, **changes))
 
 
-def test_a_study_without_runs_is_replaced(source_store: Store, tmp_path: Path) -> None:
+def test_a_study_without_runs_is_replaced(places: Places) -> None:
     """A pack with one experiment of a paper also contains the studies of the others."""
-    (made, run_id), (one, _) = part(source_store, tmp_path, 1), part(source_store, tmp_path, 3)
+    (made, run_id), (one, _) = (
+        part(places.here, places.folder, 1),
+        part(places.here, places.folder, 3),
+    )
     planned = make_study("small", {1: "0123456789abcdef"}, title="planned only")
-    other = make_run(source_store, "of another experiment")
-    older = tmp_path / "older.tar.xz"
-    pack(source_store, [other], older, studies=[planned], logs=False)
+    other = make_run(places.here, "of another experiment")
+    older = places.folder / "older.tar.xz"
+    pack(places.here, [other], older, studies=[planned], logs=False)
     for files in ([older, made, one], [made, older, one]):
-        study = merged_study(files, tmp_path)
+        study = merged_study(files, places.folder)
         assert study.asked["seeds"] == [1, 3]
         assert study.runs[0].run_id == run_id
         assert study.title != planned.title
-    assert merged_study([older, older], tmp_path) == planned
+    assert merged_study([older, older], places.folder) == planned
 
 
 def test_the_command_packs_the_seeds_that_are_asked_for(
@@ -581,7 +549,7 @@ def test_the_command_packs_the_seeds_that_are_asked_for(
     store = Store(tmp_path / "runs")
     out = tmp_path / "results" / "small"
     planned = tuple(
-        PlannedRun(make_run(store, f"seed {seed}"), "only", "stock", seed) for seed in (1, 2, 3)
+        PlannedRun(make_run(store, f"seed {seed}"), "quick", "rr", seed) for seed in (1, 2, 3)
     )
     Plan(Request("small"), planned, store.directory, out, 1, Resources(1, 1, 1)).write()
     whole = make_study("small", {run.seed: run.run_id for run in planned})

@@ -73,21 +73,16 @@ class FakeRunner:
         return OtherStudy(title, (), ())
 
     def build(
-        self,
-        content: Paper,
-        store: Path,
-        out: Path,
-        software: dict[str, str],
+        self, content: Paper, store: Path, out: Path, software: dict[str, str],
         beside: OtherStudy | None,
-    ) -> PaperResult:
+    ) -> PaperResult:  # fmt: skip
         if self.nothing_there:
             raise AnalysisError("none of the runs is in the store", "make them first")
         assert store in (self.store, *self.store.glob(".unpacking-*"))
         assert {"onionlab", "matplotlib"} <= set(software)
         self.built.append(content)
         self.beside = beside
-        page = out / "figures.html"
-        return PaperResult(page, (), (), self.missing)
+        return PaperResult(out / "figures.html", (), (), self.missing)
 
 
 @pytest.fixture
@@ -131,9 +126,7 @@ def test_nothing_is_built_where_only_the_store_is_asked_for(
     repeat(bench)
     repeat(bench, run=False)
     assert len(bench.built) == 2
-    assert len([line for line in caplog.messages if "the runs last planned" in line]) == len(
-        EXPERIMENTS
-    )
+    assert caplog.text.count("the runs last planned") == len(EXPERIMENTS)
     with pytest.raises(UserError) as refused:
         repeat(bench, run=False, request=Request("", scale=0.2, seeds=5))
     assert "The last plan was for SCALE=0.1, NETWORKS=5, ENGINE=auto." in str(refused.value.hint)

@@ -98,21 +98,14 @@ def start(tmp_path: Path, takes_s: float = 60.0) -> subprocess.Popen[str]:
     return planner
 
 
-def helpers(planner: subprocess.Popen[str]) -> list[psutil.Process]:
-    return [
-        child
-        for child in psutil.Process(planner.pid).children()
-        if "spawn_main" in " ".join(child.cmdline())
-    ]
-
-
 def wait_for(planner: subprocess.Popen[str], tmp_path: Path, moment: str) -> list[psutil.Process]:
+    """Return the two helpers when they have started, or when they work."""
     deadline_s = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline_s:
-        found = helpers(planner)
-        if len(found) == 2 and (
-            moment == "helpers start" or len(list((tmp_path / "seeds").iterdir())) == 2
-        ):
+        children = psutil.Process(planner.pid).children()
+        found = [one for one in children if "spawn_main" in " ".join(one.cmdline())]
+        working = len(list((tmp_path / "seeds").iterdir()))
+        if len(found) == 2 and (moment == "helpers start" or working == 2):
             return found
         time.sleep(0.002)
     raise AssertionError("no helpers")
@@ -173,11 +166,8 @@ def test_levels_that_share_runs_are_named(
         engine=SimpleNamespace(name="uml"),
         added_variants=[],
     )
-    results = {
-        "open_run_builder": bench,
-        "_name_runs": runs,
-        "estimate_resources": Resources(1, 1, 1),
-    }
+    resources = Resources(1, 1, 1)
+    results = {"open_run_builder": bench, "_name_runs": runs, "estimate_resources": resources}
     others = ("engine_options", "explain_outdated_runs", "with_earlier_looks", "build_study")
     for name in (*results, *others, "write_study"):
         monkeypatch.setattr(plan, name, lambda *_, name=name: results.get(name))
@@ -188,14 +178,8 @@ def test_levels_that_share_runs_are_named(
 
 def test_a_written_plan_keeps_the_order_of_client_classes(tmp_path: Path) -> None:
     # Runs depend on this order.
-    planned = plan.Plan(
-        request=Request("e"),
-        runs=(),
-        store=tmp_path / "runs",
-        out=tmp_path,
-        cpus_per_run=1,
-        resources=Resources(1, 1, 1),
-        resolved={"levels": {"web": {"traffic": {"web": {}, "bulk": {}}}, "bulk": {}}},
-    )
+    resolved = {"levels": {"web": {"traffic": {"web": {}, "bulk": {}}}, "bulk": {}}}
+    resources = Resources(1, 1, 1)
+    planned = plan.Plan(Request("e"), (), tmp_path / "runs", tmp_path, 1, resources, resolved)
     planned.write()
     assert json.dumps(plan.read_plan(planned.file).resolved) == json.dumps(planned.resolved)

@@ -11,7 +11,7 @@ import pytest
 
 from analysis.formats.plan_file import Request
 from onionlab.errors import UserError
-from onionlab.experiment import load
+from onionlab.experiment import Level, load
 from onionlab.experiment.settings import Torrc
 from onionlab.network.sample import sample_network
 from onionlab.programs.tor.build import BuiltTor
@@ -28,15 +28,11 @@ from onionlab.runs.run_builder import (
 from .conftest import REPOSITORY
 
 
-@pytest.fixture
-def make_builder(monkeypatch: pytest.MonkeyPatch) -> Any:
-    def opened(*variants: str, name: str = "quick") -> RunBuilder:
-        return run_builder(REPOSITORY, Request(name, variants=variants))
-
-    return opened
+def make_builder(*variants: str, name: str = "quick") -> RunBuilder:
+    return run_builder(REPOSITORY, Request(name, variants=variants))
 
 
-def test_requested_variants_have_the_experiments_order(make_builder: Any) -> None:
+def test_requested_variants_have_the_experiments_order() -> None:
     own = list(load("quick", root=REPOSITORY).variants)
     assert make_builder().selected == own
     builder = make_builder("ewma", "rr", "rr")
@@ -45,7 +41,7 @@ def test_requested_variants_have_the_experiments_order(make_builder: Any) -> Non
     assert make_builder("rr").needed == ["ewma", "rr"]
 
 
-def test_any_variant_can_be_added_to_an_experiment(make_builder: Any, tmp_path: Path) -> None:
+def test_any_variant_can_be_added_to_an_experiment(tmp_path: Path) -> None:
     builder = make_builder("swrr-logarithmic", "stream-list", "ewma")
     assert builder.selected == ["ewma", "swrr-logarithmic", "stream-list"]
     assert builder.added_variants == ["swrr-logarithmic", "stream-list"]
@@ -98,31 +94,22 @@ def with_old_tor(monkeypatch: pytest.MonkeyPatch, shadow_engine: Any) -> Any:
         monkeypatch.setattr(builders, "open_engine", lambda *args, **more: shadow_engine)
         experiment = load("quick", root=REPOSITORY)
         (name, level) = next(iter(experiment.levels.items()))
-        settings = level.settings.model_copy(
-            update={
-                "tor": level.settings.tor.model_copy(
-                    update={
-                        "variants": ("stock",),
-                        "baseline": "stock",
-                        "torrc": Torrc.model_validate({"all": torrc}),
-                        "consensus_params": parameters,
-                    }
-                )
+
+        def with_tor(parameters: Mapping[str, int]) -> Level:
+            changes = {
+                "variants": ("stock",),
+                "baseline": "stock",
+                "torrc": Torrc.model_validate({"all": torrc}),
+                "consensus_params": parameters,
             }
-        )
+            tor = level.settings.tor.model_copy(update=changes)
+            return replace(level, settings=level.settings.model_copy(update={"tor": tor}))
+
         # A later level may disable an option that an earlier one enables.
-        parameters_off = dict.fromkeys(parameters, 0)
-        tor_off = settings.tor.model_copy(update={"consensus_params": parameters_off})
-        off = replace(level, settings=settings.model_copy(update={"tor": tor_off}))
-        experiment = replace(
-            experiment,
-            levels={name: replace(level, settings=settings), "without": off},
-            variants=("stock",),
-            baseline="stock",
-        )
-        request = Request("quick")
+        levels = {name: with_tor(parameters), "without": with_tor(dict.fromkeys(parameters, 0))}
+        experiment = replace(experiment, levels=levels, variants=("stock",), baseline="stock")
         builder = DrawnRunBuilder(REPOSITORY, experiment, ())
-        builder.open(request)
+        builder.open(Request("quick"))
         return builder
 
     return opened
@@ -171,9 +158,7 @@ def test_an_experiment_without_tor_has_no_options_to_check(monkeypatch: pytest.M
     assert open_run_builder(REPOSITORY, Request("slowstart")).known_options is None
 
 
-def test_a_variant_that_an_experiment_excludes_is_refused(
-    make_builder: Any, tmp_path: Path
-) -> None:
+def test_a_variant_that_an_experiment_excludes_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "own.yaml"
     path.write_text(
         f"extends: {REPOSITORY}/experiments/quick.yaml\n"
@@ -191,11 +176,10 @@ def test_a_variant_can_be_added_to_an_experiment_with_peers(tmp_path: Path) -> N
         f"extends: {REPOSITORY}/experiments/slowstart.yaml\n"
         "libtorrent: {variants: [rate-only], baseline: rate-only}\n"
     )
-    request = Request(str(path), variants=("slow-start",))
-    assert run_builder(REPOSITORY, request).selected == ["slow-start"]
+    assert make_builder("slow-start", name=str(path)).selected == ["slow-start"]
 
 
-def test_a_variant_that_is_nowhere_is_named(make_builder: Any) -> None:
+def test_a_variant_that_is_nowhere_is_named() -> None:
     with pytest.raises(UserError) as refused:
         make_builder("ewma", "swr-linear")
     assert refused.value.message == ('unknown variant "swr-linear"; did you mean "swrr-linear"?')
@@ -203,7 +187,7 @@ def test_a_variant_that_is_nowhere_is_named(make_builder: Any) -> None:
     assert "stream-lrs" in str(refused.value.hint)
 
 
-def test_the_total_capacity_of_relays_comes_from_the_drawn_network(make_builder: Any) -> None:
+def test_the_total_capacity_of_relays_comes_from_the_drawn_network() -> None:
     builder = make_builder(name="configs/costs/links.yaml")
     level = "5mid"
     carried = builder.capacities_bytes_per_s(level)

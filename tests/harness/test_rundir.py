@@ -15,7 +15,7 @@ import yaml
 
 from onionlab.engines.shadow.engine import ShadowEngine
 from onionlab.errors import UserError
-from onionlab.experiment import Experiment, load
+from onionlab.experiment import load
 from onionlab.experiment.settings import Deployment
 from onionlab.programs.tor.build import BuiltTor
 from onionlab.programs.tor.variants import load_variants
@@ -25,14 +25,10 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 VARIANTS = load_variants(REPOSITORY)
 
 
-def quick() -> Experiment:
-    return load("quick", root=REPOSITORY)
-
-
 def composed(
     engine: ShadowEngine, variant: str = "rr", seed: int = 1, repeat: int = 1, **tor: Any
 ) -> RunDirectory:
-    level = next(iter(quick().levels.values()))
+    level = next(iter(load("quick", root=REPOSITORY).levels.values()))
     settings = level.settings
     if tor:
         settings = settings.model_copy(update={"tor": settings.tor.model_copy(update=tor)})
@@ -72,26 +68,16 @@ def test_variants_of_a_seed_differ_only_in_their_options(shadow_engine: ShadowEn
     assert b"SWRRWeightFunction linear" in swrr["conf/tor.variant.swrr-linear.torrc"]
 
 
-@pytest.fixture
-def two_seeds(shadow_engine: ShadowEngine) -> tuple[RunDirectory, RunDirectory]:
-    """Compose two runs before the test: generating a seed's keys takes seconds the first time."""
-    return composed(shadow_engine, seed=1), composed(shadow_engine, seed=2)
-
-
-def test_seeds_differ_in_keys_network_and_starts(
-    two_seeds: tuple[RunDirectory, RunDirectory],
-) -> None:
-    one, two = two_seeds
+def test_seeds_differ_in_keys_network_and_starts(shadow_engine: ShadowEngine) -> None:
+    one, two = (composed(shadow_engine, seed=seed) for seed in (1, 2))
     for path in (
         "conf/network.gml",
         "shadow.data.template/hosts/relay1exitguard/keys/secret_id_key",
     ):
         assert one.files[path] != two.files[path]
-    starts = [
-        [run.simulation.processes["webclient1"][1].start_ms for run in (one, two)],
-        [run.simulation.processes["relay1exitguard"][0].start_ms for run in (one, two)],
-    ]
-    assert all(a != b for a, b in starts)
+    for host, process in (("webclient1", 1), ("relay1exitguard", 0)):
+        a, b = (run.simulation.processes[host][process].start_ms for run in (one, two))
+        assert a != b
 
 
 def test_repeats_share_the_network_and_nothing_that_is_random_in_a_run(
@@ -103,11 +89,9 @@ def test_repeats_share_the_network_and_nothing_that_is_random_in_a_run(
     assert different == {"shadow.config.yaml"}
     assert {"conf/network.gml", torrc.BANDWIDTH_FILE} <= one.files.keys()
 
-    def starts(name: str) -> list[list[int]]:
-        runs = [run.simulation.processes[name] for run in (one, two)]
-        return [
-            list(pair) for pair in zip(*([p.start_ms for p in run] for run in runs), strict=True)
-        ]
+    def starts(name: str) -> list[tuple[int, int]]:
+        pairs = zip(*(run.simulation.processes[name] for run in (one, two)), strict=True)
+        return [(a.start_ms, b.start_ms) for a, b in pairs]
 
     for name in ("authority1", "relay1exitguard", "server1"):
         assert all(a == b for a, b in starts(name))
@@ -210,8 +194,10 @@ def test_the_name_of_a_run_depends_on_all_its_inputs(shadow_engine: ShadowEngine
     name = run.run_id({"tor-circuit-policy": tor}, shadow_engine)
     assert re.fullmatch("[0-9a-f]{16}", name)
     assert run.run_id({"tor-circuit-policy": elsewhere}, shadow_engine) == name
-    assert run.run_id({"tor-circuit-policy": other_tor}, shadow_engine) != name
-    assert (
-        composed(shadow_engine, seed=2).run_id({"tor-circuit-policy": tor}, shadow_engine) != name
-    )
-    assert run.run_id({"tor-circuit-policy": tor}, other_engine) != name
+    other_seed = composed(shadow_engine, seed=2)
+    for one, its_tor, its_engine in (
+        (run, other_tor, shadow_engine),
+        (other_seed, tor, shadow_engine),
+        (run, tor, other_engine),
+    ):
+        assert one.run_id({"tor-circuit-policy": its_tor}, its_engine) != name

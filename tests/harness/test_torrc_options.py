@@ -31,9 +31,7 @@ RELAY, MIDDLE = "relay1exitguard", "relay4middle"
 CLIENT, AUTHORITY = "webclient1", "authority1"
 
 
-def composed(
-    engine: ShadowEngine, *, options: dict[str, str], known: Any = None, **tor: Any
-) -> RunDirectory:
+def composed(engine: ShadowEngine, *, options: dict[str, str], **tor: Any) -> RunDirectory:
     """Compose a run of `quick` with further options of its variant."""
     settings = next(iter(load("quick", root=REPOSITORY).levels.values())).settings
     assert isinstance(settings, Settings)
@@ -58,108 +56,88 @@ def composed(
         baseline=VARIANTS["ewma"],
         seed=1,
         engine=engine,
-        known_options=known,
     )
 
 
-RATE = 102_400.0
-# name of lower and higher layer: (options of the variant, of `tor`, a host, the result)
-PAIRS: dict[str, tuple[dict[str, str], dict[str, Any], str, dict[str, list[str | float]]]] = {
+# name of lower and higher layer: (host, the result, keys of `tor`, options of the variant)
+PAIRS: dict[str, tuple[Any, ...]] = {
     "defaults, scheduler": (
-        {},
-        {"scheduler": {"name": "KISTLite", "run_interval": "3 ms"}},
         RELAY,
         {"Schedulers": ["KISTLite"], "KISTSchedRunInterval": [3]},
+        {"scheduler": {"name": "KISTLite", "run_interval": "3 ms"}},
     ),
-    "defaults, variant": ({"NumCPUs": "2"}, {}, CLIENT, {"NumCPUs": [2]}),
-    "defaults of a role, variant": (
-        {"ServerDNSAllowBrokenConfig": "0"},
-        {},
-        RELAY,
-        {"ServerDNSAllowBrokenConfig": [0]},
-    ),
-    "scheduler, variant": (
-        {"Schedulers": "Vanilla", "KISTSchedRunInterval": "5 msec"},
-        {"scheduler": {"name": "KIST"}},
-        RELAY,
-        {"Schedulers": ["Vanilla"], "KISTSchedRunInterval": [5]},
-    ),
-    "defaults, experiment": ({}, {"torrc": {"all": {"NumCPUs": 3}}}, CLIENT, {"NumCPUs": [3]}),
-    "defaults of a role, experiment": (
-        {},
-        {"torrc": {"all": {"ServerDNSDetectHijacking": 1, "ClientOnly": 0}}},
-        RELAY,
-        {"ServerDNSDetectHijacking": [1]},
-    ),
-    "defaults of authorities, experiment": (
-        {},
-        {"torrc": {"relay": {"AuthDirTestReachability": 1}}},
-        AUTHORITY,
-        {"AuthDirTestReachability": [1]},
-    ),
-    "a list of defaults, experiment": (
-        {},
-        {"torrc": {"relay": {"ExitPolicy": ["reject *:25", "accept *:*"]}}},
-        RELAY,
-        {"ExitPolicy": ["reject *:25", "accept *:*"]},
-    ),
-    "logs of defaults, experiment": (
-        {},
-        {"torrc": {"relay": {"Log": "info file x"}}},
-        RELAY,
-        {"Log": ["notice stdout", "info file x"]},
-    ),
-    "a list of defaults, variant": (
-        {"ExitPolicy": "reject *:25"},
-        {},
-        RELAY,
-        {"ExitPolicy": ["reject *:25"]},
-    ),
-    "other ports of the experiment for all, for some": (
-        {},
-        {"torrc": {"all": {"ControlPort": [9051, 9052]}, "relay": {"controlport": 9053}}},
-        RELAY,
-        {"ControlPort": [9051, 9052, 9053]},
-    ),
-    "an option on two lines that is not a list": (
-        {},
-        {"torrc": {"all": {"NumCPUs": [2, 3]}}},
+    "defaults, the last line of an experiment": (
         CLIENT,
         {"NumCPUs": [3]},
+        {"torrc": {"all": {"NumCPUs": [2, 3]}}},
+    ),
+    "defaults, variant": (CLIENT, {"NumCPUs": [2]}, {}, {"NumCPUs": "2"}),
+    "defaults of a role, variant": (
+        RELAY,
+        {"ServerDNSAllowBrokenConfig": [0]},
+        {},
+        {"ServerDNSAllowBrokenConfig": "0"},
+    ),
+    "scheduler, variant": (
+        RELAY,
+        {"Schedulers": ["Vanilla"], "KISTSchedRunInterval": [5]},
+        {"scheduler": {"name": "KIST"}},
+        {"Schedulers": "Vanilla", "KISTSchedRunInterval": "5 msec"},
+    ),
+    "defaults of a role, experiment": (
+        RELAY,
+        {"ServerDNSDetectHijacking": [1]},
+        {"torrc": {"all": {"ServerDNSDetectHijacking": 1, "ClientOnly": 0}}},
+    ),
+    "defaults of authorities, experiment": (
+        AUTHORITY,
+        {"AuthDirTestReachability": [1]},
+        {"torrc": {"relay": {"AuthDirTestReachability": 1}}},
+    ),
+    "a list of defaults, experiment": (
+        RELAY,
+        {"ExitPolicy": ["reject *:25", "accept *:*"]},
+        {"torrc": {"relay": {"ExitPolicy": ["reject *:25", "accept *:*"]}}},
+    ),
+    "logs of defaults, experiment": (
+        RELAY,
+        {"Log": ["notice stdout", "info file x"]},
+        {"torrc": {"relay": {"Log": "info file x"}}},
+    ),
+    "a list of defaults, variant": (
+        RELAY,
+        {"ExitPolicy": ["reject *:25"]},
+        {},
+        {"ExitPolicy": "reject *:25"},
+    ),
+    "other ports of the experiment for all, for some": (
+        RELAY,
+        {"ControlPort": [9051, 9052, 9053]},
+        {"torrc": {"all": {"ControlPort": [9051, 9052]}, "relay": {"controlport": 9053}}},
     ),
     "the port of defaults, experiment": (
-        {},
-        {"torrc": {"client": {"SocksPort": "9000 IsolateDestAddr"}}},
         CLIENT,
         {"SocksPort": ["9000 IsolateDestAddr"]},
+        {"torrc": {"client": {"SocksPort": "9000 IsolateDestAddr"}}},
     ),
     "variant, experiment": (
-        {},
-        {"torrc": {"relay": {"CircuitPriorityHalflife": 3}}},
         RELAY,
         {"CircuitPriorityHalflife": [3]},
+        {"torrc": {"relay": {"CircuitPriorityHalflife": 3}}},
     ),
     "variant, experiment for others": (
-        {},
-        {"torrc": {"relay": {"CircuitPriorityHalflife": 3}}},
         CLIENT,
         {"CircuitPriorityHalflife": [30]},
+        {"torrc": {"relay": {"CircuitPriorityHalflife": 3}}},
     ),
     "experiment for all, for some": (
-        {"NumCPUs": "2"},
-        {"torrc": {"all": {"NumCPUs": 3}, "relay": {"numcpus": 4}, "authority": {"NUMCPUS": 5}}},
         AUTHORITY,
         {"NumCPUs": [5]},
+        {"torrc": {"all": {"NumCPUs": 3}, "relay": {"numcpus": 4}, "authority": {"NUMCPUS": 5}}},
+        {"NumCPUs": "2"},
     ),
-    "defaults, host": (
-        {},
-        {},
-        MIDDLE,
-        {"BandwidthRate": [RATE], "BandwidthBurst": [RATE]},
-    ),
+    "defaults, host": (MIDDLE, {"BandwidthRate": [102_400.0], "BandwidthBurst": [102_400.0]}),
     "defaults, consensus": (
-        {},
-        {"consensus_params": {"DoSConnectionEnabled": 1, "pb_warnpct": 9}},
         RELAY,
         {
             "DoSConnectionEnabled": [],
@@ -167,28 +145,22 @@ PAIRS: dict[str, tuple[dict[str, str], dict[str, Any], str, dict[str, list[str |
             "PathBiasUseThreshold": [10_000],
             "DoSCircuitCreationEnabled": [0],
         },
+        {"consensus_params": {"DoSConnectionEnabled": 1, "pb_warnpct": 9}},
     ),
     "consensus, experiment": (
-        {},
+        RELAY,
+        {"CircuitPriorityHalflife": [-1]},
         {
             "consensus_params": {"CircuitPriorityHalflifeMsec": 9000},
             "torrc": {"all": {"CircuitPriorityHalflife": -1}},
         },
-        RELAY,
-        {"CircuitPriorityHalflife": [-1]},
     ),
 }
 
 
-@pytest.mark.parametrize(("options", "tor", "host", "expected"), PAIRS.values(), ids=PAIRS)
-def test_the_higher_layer_wins(
-    options: dict[str, str],
-    tor: dict[str, Any],
-    host: str,
-    expected: dict[str, list[str | float]],
-    shadow_engine: ShadowEngine,
-    tmp_path: Path,
-) -> None:
+@pytest.mark.parametrize("pair", PAIRS)
+def test_the_higher_layer_wins(pair: str, shadow_engine: ShadowEngine, tmp_path: Path) -> None:
+    host, expected, tor, options = (*PAIRS[pair], {}, {})[:4]
     run = composed(shadow_engine, options=options, **tor)
     assert dump(run.files, host, expected, tmp_path) == expected
     role = {RELAY: "exitguard", CLIENT: "client", MIDDLE: "middle", AUTHORITY: "authority"}[host]

@@ -65,15 +65,6 @@ def test_a_relay_that_is_late_may_still_come(tmp_path: Path) -> None:
         relays.watch.look(second)
 
 
-def test_unpatched_relays_must_name_nothing(tmp_path: Path) -> None:
-    relays = Relays(tmp_path, a=Expectation(None, False))
-    relays.log("a", "[notice] Tor 0.4.9\n")
-    relays.watch.look(20)
-    relays.log("a", f"[notice] {RR}\n")
-    with pytest.raises(RunRefusedError, match="unpatched Tor expected"):
-        relays.watch.look(30)
-
-
 def test_of_exits_one_is_waited_for_until_streams_have_ended(tmp_path: Path) -> None:
     expectations = {
         "exit1": Expectation(LIST, False, ProofRequirement.ONE_OF),

@@ -7,7 +7,6 @@ import errno
 import io
 import re
 import shlex
-import shutil
 import subprocess
 import time
 from collections.abc import Callable
@@ -47,12 +46,9 @@ def plan_needing(tmp_path: Path, *, memory_bytes: int = 1, disk_bytes: int = 1) 
     )
 
 
-def test_too_little_memory_is_reported_before_any_run_starts(tmp_path: Path) -> None:
+def test_too_little_memory_or_disk_is_reported_before_any_run_starts(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"one run needs about 1048576 GiB of memory, and"):
         drive._require_resources(plan_needing(tmp_path, memory_bytes=2**50), 1)
-
-
-def test_too_little_disk_is_reported_before_any_run_starts(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"2 concurrent runs need about .* GiB of disk"):
         drive._require_resources(plan_needing(tmp_path, disk_bytes=2**60), 2)
 
@@ -72,14 +68,17 @@ def state(simulated_s: float) -> RunState:
     return RunState("5mid rr seed 1", simulated_s, 600.0, 100.0, 300 * 2**20, 0.0)
 
 
-def test_off_a_terminal_progress_is_plain_lines() -> None:
+def show(total: int, *shown: tuple[int, list[RunState], list[str]]) -> list[str]:
+    """Return the lines of a view off a terminal that shows these in turn."""
     out = io.StringIO()
-    with ProgressView(2, Console(file=out, force_terminal=False, width=60)) as view:
-        view.show(0, [state(200)])
-        view.show(0, [state(201)])
-        view.show(1, [])
-    lines = out.getvalue().splitlines()
-    assert lines == [
+    with ProgressView(total, Console(file=out, force_terminal=False, width=60)) as view:
+        for done, states, holders in shown:
+            view.show(done, states, holders)
+    return out.getvalue().splitlines()
+
+
+def test_off_a_terminal_progress_is_plain_lines() -> None:
+    assert show(2, (0, [state(200)], []), (0, [state(201)], []), (1, [], [])) == [
         "[0:00] 0/2 runs done; 5mid rr seed 1: 200/600 s simulated at 2 s/s, 3:20 left, 300 MiB",
         "[0:00] 1/2 runs done",
     ]
@@ -100,12 +99,9 @@ def set_clock(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 def test_the_remaining_time_follows_from_the_work_done(set_clock: Callable[..., None]) -> None:
     """After 1000 s, 2 of 10 runs are finished and 2 are done by a quarter, so 7.5 runs remain."""
     set_clock(0.0, 10.0, 1000.0, 4000.0)
-    out = io.StringIO()
-    with ProgressView(10, Console(file=out, force_terminal=False)) as view:
-        view.show(0, [state(150)])
-        view.show(2, [state(150), state(150)])
-        view.show(10, [])
-    first, second, last = out.getvalue().splitlines()
+    first, second, last = show(
+        10, (0, [state(150)], []), (2, [state(150), state(150)], []), (10, [], [])
+    )
     assert first.startswith("[0:10] 0/10 runs done; 5mid")
     assert second.startswith("[16:40] 2/10 runs done, about 50:00 left; 5mid")
     assert last == "[1:06:40] 10/10 runs done"
@@ -118,44 +114,28 @@ def test_waiting_does_not_count_as_work(set_clock: Callable[..., None]) -> None:
     """
     set_clock(0.0, 1000.0, 5000.0, 6000.0)
     waits = replace(state(0), stop_s=0.0, waiting=True)
-    out = io.StringIO()
-    with ProgressView(4, Console(file=out, force_terminal=False)) as view:
-        view.show(1, [])
-        view.show(1, [waits], ["CPU 0 is held by another run"])
-        view.show(1, [waits, state(300)])
-    first, second, third = out.getvalue().splitlines()
+    first, second, third = show(
+        4, (1, [], []), (1, [waits], ["CPU 0 is held by another run"]), (1, [waits, state(300)], [])
+    )
     assert first == "[16:40] 1/4 runs done, about 50:00 left"
     assert second.startswith("[1:23:20] 1/4 runs done, about 50:00 left; 5mid rr seed 1: waits")
     # Half of the last 1000 s were work, on half a run.
     assert third.startswith("[1:40:00] 1/4 runs done, about 42:00 left; 5mid rr seed 1: waits")
 
 
-def test_who_holds_the_cpus_is_shown_when_a_run_begins_to_wait() -> None:
+def test_waiting_runs_and_who_holds_the_cpus_are_shown_in_lines_and_in_a_table() -> None:
     waits = replace(state(0), stop_s=0.0, waiting=True)
     holders = ["CPU 0 is held by ann's process 7 ([b]quick: x[/b])"]
-    lines, table = io.StringIO(), io.StringIO()
-    with ProgressView(2, Console(file=lines, force_terminal=False)) as view:
-        for states in ([], [waits], [waits]):
-            view.show(0, states, holders)
-    assert lines.getvalue().splitlines() == [
+    assert show(2, (0, [], holders), (0, [waits], holders), (0, [waits], holders)) == [
         "[0:00] 0/2 runs done",
         f"[0:00] 0/2 runs done; 5mid rr seed 1: waits for a CPU; {holders[0]}",
     ]
+    table = io.StringIO()
     with ProgressView(2, Console(file=table, force_terminal=True, width=100)) as view:
-        view.show(0, [waits], holders)
+        view.show(0, [waits, state(200)], holders)
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", table.getvalue())
-    assert "waits for a CPU" in text
-    assert holders[0] in text
-
-
-def test_on_a_terminal_progress_is_a_table() -> None:
-    out = io.StringIO()
-    with ProgressView(2, Console(file=out, force_terminal=True, width=100)) as view:
-        view.show(0, [state(200)])
-    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", out.getvalue())
-    assert "5mid rr seed 1" in text
-    assert "200 of 600 s" in text
-    assert "3:20" in text
+    for shown in ("waits for a CPU", holders[0], "5mid rr seed 1", "200 of 600 s", "3:20"):
+        assert shown in text
 
 
 def test_an_interrupted_attempt_is_not_shown_as_running(tmp_path: Path) -> None:
@@ -232,15 +212,6 @@ def test_runs_are_made_seed_after_seed_and_once(workflow: Workflow) -> None:
     assert (plans["c1"], plans["b3"]) == ("one", "one")
     assert (plans["d1"], plans["0e3"]) == ("two", "two")
     assert (workflow.root / "results" / "plans" / "workflow.log").is_file()
-
-
-@pytest.mark.slow
-def test_existing_runs_are_not_repeated(workflow: Workflow) -> None:
-    workflow.make()
-    workflow.calls.write_text("")
-    assert workflow.make() == []
-    shutil.rmtree(workflow.store / "b3")
-    assert [run for run, _ in workflow.make()] == ["b3"]
 
 
 def test_runs_damaged_by_a_power_failure_are_repeated(workflow: Workflow) -> None:
@@ -369,20 +340,12 @@ def refuse_in(folder: Path) -> Callable[[int, int, int], None]:
     return fallocate
 
 
-def render_lines(*states: RunState) -> list[str]:
-    """Return the lines of a view that shows one run at several times."""
-    out = io.StringIO()
-    with ProgressView(2, Console(file=out, force_terminal=False)) as view:
-        for number, one in enumerate(states):
-            view.show(number % 2, [one])
-    return [line.partition("; ")[2] for line in out.getvalue().splitlines()]
-
-
 def test_the_pace_of_a_run_is_measured_recently() -> None:
     """A bootstrap of 300 s in 30 s does not predict the 0.2 s/s under load."""
     seen = [(30, 300), (60, 306), (100, 314), (150, 324), (400, 324), (20, 200)]
     states = [replace(state(simulated_s), wall_s=wall_s) for wall_s, simulated_s in seen]
-    paces = [line.split(" at ")[1].removesuffix(", 300 MiB") for line in render_lines(*states)]
+    lines = show(2, *((number % 2, [one], []) for number, one in enumerate(states)))
+    paces = [line.split(" at ")[1].removesuffix(", 300 MiB") for line in lines]
     assert paces == [
         "10 s/s, 0:30 left",
         "0.2 s/s, 24:30 left",
@@ -393,4 +356,4 @@ def test_the_pace_of_a_run_is_measured_recently() -> None:
         # The run was started again.
         "10 s/s, 0:40 left",
     ]
-    assert " at 120 s/s, 0:02 left" in render_lines(replace(state(360), wall_s=3.0))[0]
+    assert " at 120 s/s, 0:02 left" in show(2, (0, [replace(state(360), wall_s=3.0)], []))[0]
