@@ -99,7 +99,6 @@ def test_a_claims_file_is_read(read: Read, checkout: Path) -> None:
     [
         ("paper: A paper\n", "", "1: paper: missing: which paper"),
         ("[foo]", "[fo]", '2: experiments[1]: no experiment "fo"; did you mean "foo"?'),
-        ("[foo]", "[foo, foo]", '2: experiments[2]: "foo" is listed twice'),
         ("id: second", "id: first", '14: claims[2].id: "first" is listed twice'),
         ("[ttfb_p50_s]", "[ttfb_p5_s]", '8: claims[1].metrics[1]: unknown metric "ttfb_p5_s"; did'),
         ("[ttfb_p50_s]", "[]", "8: claims[1].metrics: expected 1 or more entries"),
@@ -111,7 +110,6 @@ def test_a_claims_file_is_read(read: Read, checkout: Path) -> None:
         ),
         ("class: web", "class: bulk", "9: claims[1].class: expected one of all, web, got"),
         ("levels: [few]", "levels: [five]", "10: claims[1].levels[1]: expected one of few, many"),
-        ("levels: [few]", "levels: few", '10: claims[1].levels: expected a list, got "few"'),
         ("[rr, ewma]", "[rr, ewna]", 'got "ewna"; did you mean "ewma"?'),
         ("[rr, ewma]", "[rr]", "11: claims[1].variants: highest takes at least 2: the first"),
         ("[rr, ewma]", "[rr, rr]", '11: claims[1].variants[2]: "rr" is listed twice'),
@@ -121,7 +119,6 @@ def test_a_claims_file_is_read(read: Read, checkout: Path) -> None:
         ("figures: [3]", "figures: [4]", "figures[1]: no experiment draws the paper's figure 4"),
         ("figures: [3]", "figure: 3", '7: claims[1].figure: unknown key; did you mean "figures"?'),
         ('"5.1"', "5.1", "6: claims[1].section: expected text, got 5.1"),
-        ("class: web", "id: web", "9: claims[1].id: duplicate key, first on line 4"),
     ],
 )
 def test_a_mistake_is_named_with_its_line(read: Read, old: str, new: str, message: str) -> None:
@@ -159,9 +156,8 @@ def test_a_missing_file(checkout: Path) -> None:
         load_claims("swr", root=checkout)
     with pytest.raises(UserError, match="no file of claims"):
         load_claims("./swr.yaml", root=checkout)
-    with pytest.raises(UserError) as caught:
+    with pytest.raises(UserError, match=re.escape('did you mean "swrr"')):
         load_claims("swr", root=REPOSITORY)
-    assert 'did you mean "swrr"' in caught.value.message
 
 
 # Claims files that are shipped with the project.

@@ -69,10 +69,7 @@ def test_nodes_know_line_and_path() -> None:
         ("- a\n", ["f:1: expected a mapping (key: value) at the top of the file"]),
         (
             "a: 1\nb: 2\na: 3\nb: 4\n",
-            [
-                "f:3: a: duplicate key, first on line 1",
-                "f:4: b: duplicate key, first on line 2",
-            ],
+            ["f:3: a: duplicate key, first on line 1", "f:4: b: duplicate key, first on line 2"],
         ),
         ("a: &x 1\nb: *x\n", ["f:2: broken YAML: aliases (*name) are not allowed"]),
         ("a: &x [*x]\n", ["f:1: broken YAML: aliases (*name) are not allowed"]),
