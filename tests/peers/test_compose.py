@@ -6,13 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
+from harness.conftest import make_shadow_engine
 
 from onionlab.engines.base import Process
-from onionlab.engines.shadow.engine import ShadowEngine
 from onionlab.errors import UserError
 from onionlab.experiment import load
 from onionlab.experiment.peers import PeersSettings
-from onionlab.programs.installed import Tool
 from onionlab.programs.libtorrent.variants import load_peer_variants
 from onionlab.rundir import RunDirectory
 from onionlab.rundir.peers import SEED_START_MS, compose_peers, verify_peer_logs
@@ -32,13 +31,6 @@ seeds: 2
 """
 
 
-def engine() -> ShadowEngine:
-    made = ShadowEngine.__new__(ShadowEngine)
-    made._shadow = Tool(Path("/nonexistent/shadow"), "3.3.0", "f1b2cacf2", "00")
-    made._tgen = Tool(Path("/nonexistent/tgen"), "1.1.2", None, "01")
-    return made
-
-
 def write(tmp_path: Path, text: str) -> str:
     path = tmp_path / "two-peers.yaml"
     path.write_text(text)
@@ -54,7 +46,9 @@ def settings(tmp_path: Path) -> PeersSettings:
 
 def compose(settings: PeersSettings, variant: str = "slow-start", seed: int = 1) -> RunDirectory:
     variants = load_peer_variants(REPOSITORY)
-    return compose_peers(settings, variant=variants[variant], seed=seed, engine=engine())
+    return compose_peers(
+        settings, variant=variants[variant], seed=seed, engine=make_shadow_engine()
+    )
 
 
 def test_the_path_has_the_round_trip_and_the_rates(settings: PeersSettings) -> None:
@@ -85,10 +79,8 @@ def test_seeds_differ_by_start_and_content_inside_the_spread(
     settings = settings.model_copy(update={"transfer": transfer})
     starts = set()
     for seed in range(20):
-        ((process,), (own,)) = (
-            compose(settings, seed=seed).simulation.processes[host]
-            for host in ("downloader", "seed")
-        )
+        processes = compose(settings, seed=seed).simulation.processes
+        (process,), (own,) = processes["downloader"], processes["seed"]
         assert 1000 <= process.start_ms <= 2000
         assert own.start_ms == SEED_START_MS
         if connects == "seed":
@@ -99,8 +91,7 @@ def test_seeds_differ_by_start_and_content_inside_the_spread(
         else:
             assert argument(process, "--from") == "seed:6881"
             assert "--to" not in own.arguments
-        place = process.arguments.index("--content-seed")
-        assert process.arguments[place + 1] == str(seed)
+        assert argument(process, "--content-seed") == str(seed)
         starts.add(process.start_ms)
     assert len(starts) > 10
 

@@ -52,7 +52,7 @@ def write(folder: Path, content: str) -> Path:
     return folder
 
 
-def test_each_download_is_a_stream(tmp_path: Path) -> None:
+def test_each_download_is_a_stream_and_beats_are_goodput(tmp_path: Path) -> None:
     run = write(tmp_path / "run", "\n".join(LINES) + "\n")
     report = extract(run, tmp_path / "records")
     assert report.clean
@@ -66,11 +66,6 @@ def test_each_download_is_a_stream(tmp_path: Path) -> None:
     ]
     assert [row["bytes_received"] for row in rows] == [500000, 0, None]
     assert {row["bytes_requested"] for row in rows} == {500000}
-
-
-def test_beats_are_goodput(tmp_path: Path) -> None:
-    run = write(tmp_path / "run", "\n".join(LINES) + "\n")
-    extract(run, tmp_path / "records")
     rows = pq.read_table(tmp_path / "records/goodput.parquet").to_pylist()
     assert [row["bytes_read"] for row in rows] == [0, 200000, 300000, 0, 32768]
     assert [row["time_s"] for row in rows] == [101.0, 102.0, 103.0, 104.0, 105.0]
