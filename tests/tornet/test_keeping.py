@@ -175,10 +175,7 @@ def without_peek(tiny: TinyTornet) -> None:
     ("change", "name"),
     [
         (lambda t: t.config["general"].update(stop_time=4000), "stop_time"),
-        (
-            lambda t: t.host("probe")["processes"].append(process("oniontrace", "", 241)),
-            "programs",
-        ),
+        (lambda t: t.host("probe")["processes"].append(process("oniontrace", "", 241)), "programs"),
         (lambda t: t.replace(LOG, "scale=0.003", "scale=0.3"), "network_scale"),
         (without_peek, "hosts of role perf-client"),
     ],

@@ -49,12 +49,6 @@ def test_networkx_reads_the_canonical_form() -> None:
     assert graph.edges[3, 7]["latency"] == "307 us"
 
 
-def test_a_cut_of_a_cut_is_the_cut() -> None:
-    once = read(atlas(), 3, 7)
-    twice = read(graph_bytes(read(atlas(), 3, 5, 7)).decode(), 3, 7)
-    assert graph_bytes(twice) == graph_bytes(once)
-
-
 def test_the_order_of_the_file_plays_no_part() -> None:
     other = atlas(ATLAS_NODES[::-1]).splitlines()
     edges = other[other.index("  edge [") : -1]

@@ -26,10 +26,11 @@ from .tiny import (
     TinyTornet,
     bandwidths,
     ed25519_certificate,
-    ed25519_secret,
     graphml,
     process,
 )
+
+Change = Callable[[TinyTornet], object]
 
 BANDWIDTHS = f"{HOSTS}/bw/v3bw.init"
 CERTIFICATE = f"{HOSTS}/alice/keys/authority_certificate"
@@ -160,7 +161,7 @@ def test_the_hash_depends_only_on_the_content(tmp_path: Path) -> None:
     assert other.origin != first.origin
 
 
-CHANGES: list[Callable[[TinyTornet], object]] = [
+CHANGES: list[Change] = [
     lambda t: t.files.update({"conf/resolv.conf": b"#\n"}),
     lambda t: t.host("mo")["processes"][0].update(start_time=2),
     lambda t: setattr(t, "atlas", t.atlas.replace("307 us", "308 us")),
@@ -170,9 +171,7 @@ CHANGES: list[Callable[[TinyTornet], object]] = [
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_the_hash_covers_everything_that_determines_a_run(
-    change: Callable[[TinyTornet], object], tmp_path: Path
-) -> None:
+def test_the_hash_covers_everything_that_determines_a_run(change: Change, tmp_path: Path) -> None:
     first = read(TinyTornet(), tmp_path / "a")
     tiny = TinyTornet()
     change(tiny)
@@ -210,9 +209,6 @@ def test_simulated_time_begins_at_the_engines_epoch() -> None:
     assert EPOCH_UNIX_S == base.EPOCH_UNIX_S
 
 
-Change = Callable[[TinyTornet], object]
-
-
 def without_authorities(tiny: TinyTornet) -> None:
     text("conf/authority.torrc", "AuthoritativeDirectory 1\n", "")(tiny)
     tiny.files["conf/common.torrc"] = re.sub(
@@ -237,264 +233,209 @@ def text(path: str, old: str, new: str) -> Change:
     return lambda tiny: tiny.replace(path, old, new)
 
 
-FAULTS: list[tuple[Change, str]] = [
-    (drop("conf/server.graphml"), r'host web: "conf/server\.graphml" is missing'),
-    (drop(f"{HOSTS}/user/torrc"), r'host user: "\S+/hosts/user/torrc" is missing'),
-    (
-        drop(f"{HOSTS}/bob/keys/secret_id_key"),
-        r"host bob: without its keys: \S+/bob/keys/secret_id_key is missing",
+def host(name: str, **changes: Any) -> Change:
+    return lambda tiny: tiny.host(name).update(changes)
+
+
+def program(name: str, **changes: Any) -> Change:
+    """Change the first program of a host."""
+    return lambda tiny: tiny.host(name)["processes"][0].update(changes)
+
+
+def more(name: str, program: dict[str, Any]) -> Change:
+    return lambda tiny: tiny.host(name)["processes"].append(program)
+
+
+def general(**changes: Any) -> Change:
+    return lambda tiny: tiny.config["general"].update(changes)
+
+
+FAULTS: dict[str, Change] = {
+    r'host web: "conf/server\.graphml" is missing': drop("conf/server.graphml"),
+    r'host user: "\S+/hosts/user/torrc" is missing': drop(f"{HOSTS}/user/torrc"),
+    r"host bob: without its keys: \S+/bob/keys/secret_id_key is missing": drop(
+        f"{HOSTS}/bob/keys/secret_id_key"
+    ),
+    r"host bob: \S+/keys/secret_id_key is not a complete secret key": put(
+        f"{HOSTS}/bob/keys/secret_id_key", RSA_SECRET[:-6]
+    ),
+    r"host hidden: \S+/hs/hs_ed25519_secret_key is not a complete secret key": put(
+        f"{HOSTS}/hidden/hs/hs_ed25519_secret_key", b""
+    ),
+    "authority_certificate is not a key certificate: line -----END SIGNATURE-----": text(
+        CERTIFICATE, "-----END SIGNATURE-----", "-----END"
+    ),
+    r"host alice: \S+authority_certificate is not valid during the simulation": text(
+        CERTIFICATE, "dir-key-expires 2001-12-01", "dir-key-expires 2000-01-01"
+    ),
+    "host alice: its v3ident is (CD){20}, but (AB){20} in DirServer": text(
+        CERTIFICATE, "ABAB", "CDCD"
+    ),
+    r"host mo: \S+ed25519_signing_cert has expired when the simulation ends": put(
+        f"{HOSTS}/mo/keys/ed25519_signing_cert", ed25519_certificate(262_969)
+    ),
+    "host alice: its fingerprint is 1{40}, but 0{40} in DirServer: they belong to two": text(
+        f"{HOSTS}/alice/fingerprint", "0000", "1111"
+    ),
+    r"\S+/bw/v3bw does not list host mo: it is truncated, or belongs to another network": put(
+        BANDWIDTHS, bandwidths(FINGERPRINTS)[:-1]
+    ),
+    r"\S+/bw/v3bw lists E{40}, which is not a relay's fingerprint: it belongs to another": put(
+        BANDWIDTHS, bandwidths({**FINGERPRINTS, "x": "E" * 40})
+    ),
+    "TestingDirAuthVoteGuard lists E{40}, which is not a relay's fingerprint": text(
+        "conf/authority.torrc", FINGERPRINTS["bob"], "E" * 40
+    ),
+    r"host alice: its address is 100\.0\.0\.9, but 100\.0\.0\.1 in DirServer": host(
+        "alice", ip_addr="100.0.0.9"
     ),
     (
-        put(f"{HOSTS}/bob/keys/secret_id_key", RSA_SECRET[:-6]),
-        r"host bob: \S+/keys/secret_id_key is not a complete secret key",
-    ),
-    (
-        put(f"{HOSTS}/mo/keys/ed25519_master_id_secret_key", ed25519_secret()[:-1]),
-        r"host mo: \S+/keys/ed25519_master_id_secret_key is not a complete secret key",
-    ),
-    (
-        put(f"{HOSTS}/hidden/hs/hs_ed25519_secret_key", b""),
-        r"host hidden: \S+/hs/hs_ed25519_secret_key is not a complete secret key",
-    ),
-    (
-        text(CERTIFICATE, "-----END SIGNATURE-----", "-----END"),
-        "authority_certificate is not a key certificate: line -----END SIGNATURE----- is missing",
-    ),
-    (
-        text(CERTIFICATE, "dir-key-expires 2001-12-01", "dir-key-expires 2000-01-01"),
-        r"host alice: \S+authority_certificate is not valid during the simulation",
-    ),
-    (
-        text(CERTIFICATE, "ABAB", "CDCD"),
-        "host alice: its v3ident is (CD){20}, but (AB){20} in DirServer",
-    ),
-    (
-        put(f"{HOSTS}/mo/keys/ed25519_signing_cert", ed25519_certificate(262_969)),
-        r"host mo: \S+ed25519_signing_cert has expired when the simulation ends",
-    ),
-    (
-        text(f"{HOSTS}/alice/fingerprint", "0000", "1111"),
-        "host alice: its fingerprint is 1{40}, but 0{40} in DirServer: they belong to two networks",
-    ),
-    (
-        put(BANDWIDTHS, bandwidths(FINGERPRINTS)[:-1]),
-        r"\S+/bw/v3bw does not list host mo: it is truncated, or belongs to another network",
-    ),
-    (
-        put(BANDWIDTHS, bandwidths({**FINGERPRINTS, "x": "E" * 40})),
-        r"\S+/bw/v3bw lists E{40}, which is not a relay's fingerprint: it belongs to another",
-    ),
-    (
-        text("conf/authority.torrc", FINGERPRINTS["bob"], "E" * 40),
-        "TestingDirAuthVoteGuard lists E{40}, which is not a relay's fingerprint",
-    ),
-    (
-        lambda t: t.host("alice").update(ip_addr="100.0.0.9"),
-        r"host alice: its address is 100\.0\.0\.9, but 100\.0\.0\.1 in DirServer",
-    ),
-    (
-        text("conf/common.torrc", "DirServer alice", "DirServer alma"),
         r"DirServer names alma, which is not a host with AuthoritativeDirectory 1\n"
-        "  host alice: an authority that no line DirServer names",
+        "  host alice: an authority that no line DirServer names"
+    ): text("conf/common.torrc", "DirServer alice", "DirServer alma"),
+    "host web: neither it nor its node has a bandwidth: set bandwidth_up and": without_bandwidth,
+    "host bob: its role is unknown": more(
+        "bob", process("tgen", "../../../conf/perf.graphml", 300)
     ),
-    (
-        without_bandwidth,
-        "host web: neither it nor its node has a bandwidth: set bandwidth_up and bandwidth_down",
+    "host probe: its role is unknown": lambda t: t.host("probe")["processes"].pop(),
+    "invalid line DirServer": text("conf/common.torrc", ":8080", ""),
+    "trust different authorities: give both the same lines DirServer": put(
+        f"{HOSTS}/bob/torrc", b"DirServer x v3ident=1 1.1.1.1:1 2\n"
     ),
-    (
-        lambda t: t.host("bob")["processes"].append(
-            process("tgen", "../../../conf/perf.graphml", 300)
-        ),
-        "host bob: its role is unknown",
+    "DirServer names alice, which is not a host with AuthoritativeDirectory 1": text(
+        "conf/authority.torrc", "AuthoritativeDirectory 1\n", ""
     ),
-    (lambda t: t.host("probe")["processes"].pop(), "host probe: its role is unknown"),
-    (text("conf/common.torrc", ":8080", ""), "invalid line DirServer"),
-    (
-        put(f"{HOSTS}/bob/torrc", b"DirServer x v3ident=1 1.1.1.1:1 2\n"),
-        "trust different authorities: give both the same lines DirServer",
+    "there is no directory authority: set AuthoritativeDirectory 1 for": without_authorities,
+    "no relay is voted exit by TestingDirAuthVoteExit: list the fingerprints": text(
+        "conf/authority.torrc", "TestingDirAuthVoteExit", "#"
     ),
+    r'host user: "conf/stream\.graphml" is missing': drop("conf/stream.graphml"),
     (
-        text("conf/authority.torrc", "AuthoritativeDirectory 1\n", ""),
-        "DirServer names alice, which is not a host with AuthoritativeDirectory 1",
-    ),
-    (
-        without_authorities,
-        "there is no directory authority: set AuthoritativeDirectory 1 for one host",
-    ),
-    (
-        text("conf/authority.torrc", "TestingDirAuthVoteExit", "#"),
-        "no relay is voted exit by TestingDirAuthVoteExit: list the fingerprints",
-    ),
-    (drop("conf/stream.graphml"), r'host user: "conf/stream\.graphml" is missing'),
-    (
-        put("conf/flow.graphml", graphml({"start": {}})),
         r"host user: conf/flow\.graphml is not a Markov model: specify a file with a vertex "
-        r"called start",
+        r"called start"
+    ): put("conf/flow.graphml", graphml({"start": {}})),
+    r"host web: conf/server\.graphml: not GraphML": put("conf/server.graphml", b"<graphml"),
+    "host web: its role is unknown: .*; remove it from": host(
+        "web", processes=[process("oniontrace", "", 1)]
     ),
-    (put("conf/server.graphml", b"<graphml"), r"host web: conf/server\.graphml: not GraphML"),
-    (
-        lambda t: t.host("web").update(processes=[process("oniontrace", "", 1)]),
-        "host web: its role is unknown: .*; remove it from",
+    r"host probe: conf/perf\.graphml: attribute 'protocol' of vertices is unknown to TGen": put(
+        "conf/perf.graphml", graphml({"start": {}, "transfer": {"protocol": "tcp"}})
     ),
-    (
-        put("conf/perf.graphml", graphml({"start": {}, "transfer": {"protocol": "tcp"}})),
-        r"host probe: conf/perf\.graphml: attribute 'protocol' of vertices is unknown to TGen 1\.x",
+    r"host probe: conf/perf\.graphml: vertex 'transfer' is not an action of TGen": text(
+        "conf/perf.graphml", '"stream"', '"transfer"'
     ),
-    (
-        text("conf/perf.graphml", '"stream"', '"transfer"'),
-        r"host probe: conf/perf\.graphml: vertex 'transfer' is not an action of TGen",
-    ),
-    (
-        text("conf/perf.graphml", "50 KiB", "0"),
-        r"host probe: conf/perf\.graphml: vertex 'stream': attribute 'recvsize' is '0': only down",
+    r"probe: conf/perf\.graphml: vertex 'stream': attribute 'recvsize' is '0': only down": text(
+        "conf/perf.graphml", "50 KiB", "0"
     ),
     (
-        put(
-            "conf/perf.graphml",
-            graphml(
-                {
-                    "start": {"peers": "web:80"},
-                    "stream": {"packetmodelpath": "../../../conf/packet.graphml"},
-                }
-            ),
-        ),
         r"host probe: conf/perf\.graphml: vertex 'stream': attribute 'sendsize' is missing: .*"
-        "load comes from flow and stream models",
+        "load comes from flow and stream models"
+    ): put(
+        "conf/perf.graphml",
+        graphml(
+            {
+                "start": {"peers": "web:80"},
+                "stream": {"packetmodelpath": "../../../conf/packet.graphml"},
+            }
+        ),
     ),
     (
-        put(
-            f"{HOSTS}/user/tgenrc.graphml",
-            graphml({"start": {"peers": "web:80", "loglevel": "Critical"}, "traffic": {}}),
-        ),
         rf"host user: {HOSTS}/user/tgenrc\.graphml: vertex 'start': attribute 'loglevel' is "
-        "'Critical': TGen then logs no streams",
+        "'Critical': TGen then logs no streams"
+    ): put(
+        f"{HOSTS}/user/tgenrc.graphml",
+        graphml({"start": {"peers": "web:80", "loglevel": "Critical"}, "traffic": {}}),
     ),
     (
-        text("conf/packet.graphml", ">F<", ">-<"),
         rf"host user: {HOSTS}/user/tgenrc\.graphml: its streams never end: conf/packet\.graphml "
-        "has no observation 'F', and there is no 'timeout'",
+        "has no observation 'F', and there is no 'timeout'"
+    ): text("conf/packet.graphml", ">F<", ">-<"),
+    "its streams never end: TGen's own packet model has no observation 'F'": text(
+        f"{HOSTS}/user/tgenrc.graphml", "../../../conf/packet.graphml", ""
+    ),
+    r"host web: conf/server\.graphml: vertex 'end': TGen ends there": put(
+        "conf/server.graphml", graphml({"start": {"serverport": "80"}, "end": {}})
     ),
     (
-        text(f"{HOSTS}/user/tgenrc.graphml", "../../../conf/packet.graphml", ""),
-        "its streams never end: TGen's own packet model has no observation 'F'",
-    ),
-    (
-        put("conf/server.graphml", graphml({"start": {"serverport": "80"}, "end": {}})),
-        r"host web: conf/server\.graphml: vertex 'end': TGen ends there",
-    ),
-    (
-        lambda t: t.host("eve")["processes"][0].update(path="~/tor-kist//bin/tor"),
         r"shadow\.config\.yaml names 2 executables of tor, .*: ~/\.local/bin/tor \(host alice and 6"
-        r" more\), ~/tor-kist/bin/tor \(host eve\)",
+        r" more\), ~/tor-kist/bin/tor \(host eve\)"
+    ): program("eve", path="~/tor-kist//bin/tor"),
+    r"hosts\.web\.processes\[1\]\.environment\.LD_PRELOAD: LD_PRELOAD refers to libraries": program(
+        "web", environment={"LD_PRELOAD": "/x.so"}
+    ),
+    'host bob: its BandwidthBurst: "1 MBit/s" is not a number of bytes as Tor reads it': text(
+        f"{HOSTS}/bob/torrc-defaults", "32 MBytes", "1 MBit/s"
+    ),
+    "host probe: it runs a program twice: remove one": more(
+        "probe", process("tor", TOR_ARGUMENTS, 5)
+    ),
+    "host bob: it runs a program twice: .*, for OnionTrace, .* without --record": more(
+        "bob", {"path": "~/.local/bin/oniontrace", "args": "Mode=record", "start_time": 300}
+    ),
+    "host bob: its OnionTrace logs no events": lambda t: t.host("bob")["processes"][-1].update(
+        args="TorControlPort=9051 Mode=record"
+    ),
+    r"/peek/torrc does not belong to a host of shadow\.config\.yaml: that file is": lambda t: (
+        t.config["hosts"].pop("peek")
+    ),
+    r"hosts\.web\.processes\[1\]\.start_time: missing": lambda t: t.host("web")["processes"][0].pop(
+        "start_time"
+    ),
+    "user: its tgen has no expected_final_state: write `expected_final_state: running`": lambda t: (
+        t.host("user")["processes"][1].pop("expected_final_state")
+    ),
+    "host probe: its TGen has no peers to stream with: set the attribute peers": text(
+        "conf/perf.graphml", "web:80", ""
+    ),
+    'host probe: its peer "www" is neither a host nor an onion service': text(
+        "conf/perf.graphml", "web:80", "www:80"
+    ),
+    r"hosts\.web\.processes\[1\]\.path: expected the path of one of tor, tgen, oniontrace": program(
+        "web", path="/usr/bin/nginx"
+    ),
+    "without --defaults-torrc: specify its files with --defaults-torrc and -f": program(
+        "probe", args="-f torrc"
+    ),
+    "host probe: its Tor is called with other arguments": program(
+        "probe", args=TOR_ARGUMENTS + " --quiet"
+    ),
+    "its DataDirectory is not the host's own folder: set `DataDirectory \\.` in its torrc": text(
+        "conf/common.torrc", "DataDirectory .", "DataDirectory /var/lib/tor"
     ),
     (
-        lambda t: t.host("web")["processes"][0].update(environment={"LD_PRELOAD": "/x.so"}),
-        r"hosts\.web\.processes\[1\]\.environment\.LD_PRELOAD: LD_PRELOAD refers to libraries",
-    ),
-    (
-        text(f"{HOSTS}/bob/torrc-defaults", "32 MBytes", "1 MBit/s"),
-        'host bob: its BandwidthBurst: "1 MBit/s" is not a number of bytes as Tor reads it',
-    ),
-    (
-        lambda t: t.host("probe")["processes"].append(process("tor", TOR_ARGUMENTS, 5)),
-        "host probe: it runs a program twice: remove one",
-    ),
-    (
-        lambda t: t.host("bob")["processes"].append(
-            {"path": "~/.local/bin/oniontrace", "args": "Mode=record", "start_time": 300}
-        ),
-        "host bob: it runs a program twice: .*, for OnionTrace, .* without --record",
-    ),
-    (
-        lambda t: t.host("bob")["processes"][-1].update(args="TorControlPort=9051 Mode=record"),
-        "host bob: its OnionTrace logs no events",
-    ),
-    (
-        lambda t: t.config["hosts"].pop("peek"),
-        rf"{HOSTS}/peek/torrc does not belong to a host of shadow\.config\.yaml: that file is",
-    ),
-    (
-        lambda t: t.host("web")["processes"][0].pop("start_time"),
-        r"hosts\.web\.processes\[1\]\.start_time: missing",
-    ),
-    (
-        lambda t: t.host("user")["processes"][1].pop("expected_final_state"),
-        "host user: its tgen has no expected_final_state: write `expected_final_state: running`",
-    ),
-    (
-        text("conf/perf.graphml", "web:80", ""),
-        "host probe: its TGen has no peers to stream with: set the attribute peers",
-    ),
-    (
-        text("conf/perf.graphml", "web:80", "www:80"),
-        'host probe: its peer "www" is neither a host nor an onion service',
-    ),
-    (
-        lambda t: t.host("web")["processes"][0].update(path="/usr/bin/nginx"),
-        r"hosts\.web\.processes\[1\]\.path: expected the path of one of tor, tgen, oniontrace",
-    ),
-    (
-        lambda t: t.host("probe")["processes"][0].update(args="-f torrc"),
-        "without --defaults-torrc: specify its files with --defaults-torrc and -f",
-    ),
-    (
-        lambda t: t.host("probe")["processes"][0].update(args=TOR_ARGUMENTS + " --quiet"),
-        "host probe: its Tor is called with other arguments",
-    ),
-    (
-        text("conf/common.torrc", "DataDirectory .", "DataDirectory /var/lib/tor"),
-        "its DataDirectory is not the host's own folder: set `DataDirectory \\.` in its torrc",
-    ),
-    (
-        text("conf/common.torrc", "GeoIPFile ", "GeoIPFile /usr/share/tor/geoip"),
         '"/usr/share/tor/geoip" is a file on the machine where the network was generated: '
-        "copy it into the network's conf/, .* such as ../../../conf/geoip",
+        "copy it into the network's conf/, .* such as ../../../conf/geoip"
+    ): text("conf/common.torrc", "GeoIPFile ", "GeoIPFile /usr/share/tor/geoip"),
+    r"hosts bob and mo have one address, 100\.0\.0\.2: change an ip_addr": host(
+        "mo", ip_addr="100.0.0.2"
     ),
-    (
-        lambda t: t.host("mo").update(ip_addr="100.0.0.2"),
-        r"hosts bob and mo have one address, 100\.0\.0\.2: change an ip_addr",
+    "use_shortest_path is not false": lambda t: t.config["network"].pop("use_shortest_path"),
+    r"network\.graph\.type: expected gml, got \"1_gbit_switch\"": lambda t: t.config["network"][
+        "graph"
+    ].update(type="1_gbit_switch"),
+    "neither /nowhere/other.gml nor": lambda t: t.config["network"]["graph"]["file"].update(
+        path="/nowhere/other.gml"
     ),
-    (lambda t: t.config["network"].pop("use_shortest_path"), "use_shortest_path is not false"),
-    (
-        lambda t: t.config["network"]["graph"].update(type="1_gbit_switch"),
-        r"network\.graph\.type: expected gml, got \"1_gbit_switch\"",
+    r"hosts\.web\.processes\[1\]\.start_time: not before stop_time": lambda t: (
+        t.config["general"].update(stop_time="301 s", bootstrap_end_time=0)
+        or t.host("web")["processes"][0].update(start_time=301)
     ),
-    (
-        lambda t: t.config["network"]["graph"]["file"].update(path="/nowhere/other.gml"),
-        "neither /nowhere/other.gml nor",
+    r"general\.stop_time: not after bootstrap_end_time": general(bootstrap_end_time=3600),
+    r"general\.stop_time: expected a time of Shadow": lambda t: t.config["general"].pop(
+        "stop_time"
     ),
-    (
-        lambda t: (
-            t.config["general"].update(stop_time="301 s", bootstrap_end_time=0)
-            or t.host("web")["processes"][0].update(start_time=301)
-        ),
-        r"hosts\.web\.processes\[1\]\.start_time: not before stop_time",
+    r"hosts\.web\.host_options: unknown key": host("web", host_options={"pcap_enabled": True}),
+    "expected text that matches": lambda t: t.config["hosts"].update(
+        {"../x": t.config["hosts"].pop("web")}
     ),
-    (
-        lambda t: t.config["general"].update(bootstrap_end_time=3600),
-        r"general\.stop_time: not after bootstrap_end_time",
+    "expected_final_state: expected running, or": program(
+        "web", expected_final_state={"signaled": 9}
     ),
-    (
-        lambda t: t.config["general"].pop("stop_time"),
-        r"general\.stop_time: expected a time of Shadow",
-    ),
-    (
-        lambda t: t.host("web").update(host_options={"pcap_enabled": True}),
-        r"hosts\.web\.host_options: unknown key",
-    ),
-    (
-        lambda t: t.config["hosts"].update({"../x": t.config["hosts"].pop("web")}),
-        "expected text that matches",
-    ),
-    (
-        lambda t: t.host("web")["processes"][0].update(expected_final_state={"signaled": 9}),
-        "expected_final_state: expected running, or",
-    ),
-]
+}
 
 
-@pytest.mark.parametrize(("change", "message"), FAULTS)
-def test_each_fault_is_reported(change: Change, message: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("message", "change"), FAULTS.items())
+def test_each_fault_is_reported(message: str, change: Change, tmp_path: Path) -> None:
     tiny = TinyTornet()
     change(tiny)
     with pytest.raises(UserError, match=message) as refused:
@@ -605,11 +546,7 @@ def test_an_atlas_that_holds_more_than_any_does(
     ],
 )
 def test_a_file_that_is_too_large(
-    module: ModuleType,
-    name: str,
-    message: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    module: ModuleType, name: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, name, 4)
     with pytest.raises(UserError, match=message):
