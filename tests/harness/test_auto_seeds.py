@@ -132,15 +132,6 @@ def test_bad_requests(bench: Callable[..., FakeRunner], monkeypatch: pytest.Monk
     assert made.made == []
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--seeds", "auto", "--max-networks", "1"], "MAX_NETWORKS: at least 3"),
-        (["--seeds", "3", "--max-networks", "5"], "--max-networks goes with --networks auto"),
-    ],
-)
-def test_bad_arguments(
-    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["experiment", "quick", *arguments]) == 2
-    assert message in capsys.readouterr().err
+def test_a_budget_needs_auto(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["experiment", "quick", "--seeds", "3", "--max-networks", "5"]) == 2
+    assert "--max-networks goes with --networks auto" in capsys.readouterr().err

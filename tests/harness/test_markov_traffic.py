@@ -183,7 +183,6 @@ def test_unsuitable_keys_are_refused_by_name(
     [
         ({"packet_model": "README.md"}, "extra.packet_model: only read with kind: markov"),
         ({"request": None}, "extra.request: missing: size of each download"),
-        ({"kind": "pieces", "request": None}, "extra.request: missing: size of each download"),
     ],
 )
 def test_other_kinds_are_as_before(tmp_path: Path, traffic: dict[str, Any], problem: str) -> None:

@@ -34,12 +34,6 @@ def runs(prefix: str) -> list[PlannedRun]:
 @pytest.mark.parametrize(
     ("change", "finished", "prefix", "reason"),
     [
-        (
-            OTHER_BUILD,
-            "rr ewma",
-            "b",
-            "4 finished runs are repeated: tor-circuit-policy is another",
-        ),
         (OTHER_BUILD, "rr", "b", "2 finished runs are repeated: tor-circuit-policy is another"),
         ({"libraries": {"libssl.so.3": "5"}}, "rr ewma", "b", "another version of libssl.so.3"),
         ({"processor": {"aes": False}}, "rr ewma", "b", "this machine's processor differs"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 
-import networkx as nx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -40,13 +39,6 @@ def test_the_canonical_form() -> None:
         '  edge [\n    source 7\n    target 7\n    latency "707 us"\n    packet_loss 0.0025\n  ]\n'
         "]\n"
     )
-
-
-def test_networkx_reads_the_canonical_form() -> None:
-    text = graph_bytes(read(atlas(), 3, 7)).decode()
-    graph = nx.parse_gml(text, label="id")
-    assert sorted(graph.edges) == [(3, 3), (3, 7), (7, 7)]
-    assert graph.edges[3, 7]["latency"] == "307 us"
 
 
 def test_the_order_of_the_file_plays_no_part() -> None:
