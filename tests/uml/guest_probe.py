@@ -48,7 +48,7 @@ def swallow(connection: socket.socket) -> None:
             total += len(data)
         elif last_s >= steady_after_s:
             first_s = last_s
-    say(received=total, seconds=last_s - first_s, **tcp_info(connection))
+    say(received=total, seconds=last_s - first_s)
 
 
 def hold(connection: socket.socket) -> None:
@@ -86,21 +86,7 @@ def connect(*hosts: str) -> None:
         address = socket.gethostbyname(host)
         started_s = time.monotonic()
         with socket.create_connection((address, PORT)):
-            say(host=host, address=address, connect_s=time.monotonic() - started_s)
-
-
-def tcp_info(connection: socket.socket) -> dict[str, int]:
-    """Return some fields of struct tcp_info."""
-    raw = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
-    (rtt_us,) = struct.unpack_from("=I", raw, 68)
-    (retransmitted,) = struct.unpack_from("=I", raw, 100)
-    segments_out, segments_in = struct.unpack_from("=II", raw, 136)
-    return {
-        "rtt_us": rtt_us,
-        "retransmitted": retransmitted,
-        "segments_out": segments_out,
-        "segments_in": segments_in,
-    }
+            say(host=host, connect_s=time.monotonic() - started_s)
 
 
 def outstanding(connection: socket.socket) -> dict[str, int]:
@@ -112,7 +98,7 @@ def outstanding(connection: socket.socket) -> dict[str, int]:
     return {"queued": struct.unpack("i", queued)[0], "unsent": struct.unpack("i", unsent)[0]}
 
 
-def send(host: str, seconds: str, connections: str = "1", name: str = "send") -> None:
+def send(host: str, seconds: str, connections: str = "1") -> None:
     """Send as much as possible for a time, over a number of connections."""
 
     def stream(end_s: float) -> None:
@@ -124,7 +110,9 @@ def send(host: str, seconds: str, connections: str = "1", name: str = "send") ->
                     connection.send(data)
                 except TimeoutError:
                     continue
-            say(name=name, **tcp_info(connection), **outstanding(connection))
+            raw = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
+            (retransmitted,) = struct.unpack_from("=I", raw, 100)
+            say(retransmitted=retransmitted, **outstanding(connection))
 
     end_s = time.monotonic() + float(seconds)
     threads = [threading.Thread(target=stream, args=(end_s,)) for _ in range(int(connections))]
@@ -236,20 +224,7 @@ def touch(path: str) -> None:
 
 def main() -> None:
     command, *arguments = sys.argv[1:]
-    commands: dict[str, Callable[..., None]] = {
-        "serve": serve,
-        "connect": connect,
-        "send": send,
-        "fill": fill,
-        "ping": ping,
-        "transfer": transfer,
-        "facts": facts,
-        "fail": fail,
-        "spin": spin,
-        "hoard": hoard,
-        "touch": touch,
-    }
-    commands[command](*arguments)
+    globals()[command](*arguments)
     while True:
         time.sleep(1000)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 from collections.abc import Callable, Mapping
@@ -87,14 +88,6 @@ class Net:
         )
 
 
-def write_directory(directory: Path, engine: Engine, simulation: Simulation) -> None:
-    """Write the part of a run directory that the engine needs."""
-    for relative, content in engine.configuration(simulation).items():
-        (directory / relative).parent.mkdir(parents=True, exist_ok=True)
-        (directory / relative).write_bytes(content)
-    (directory / "shadow.data.template").mkdir()
-
-
 def run_guest(
     directory: Path,
     engine: Engine,
@@ -106,7 +99,10 @@ def run_guest(
 ) -> Usage:
     """Run a simulation in an empty directory."""
     simulation = net.simulation(round(stop_s * 1000))
-    write_directory(directory, engine, simulation)
+    for relative, content in engine.configuration(simulation).items():
+        (directory / relative).parent.mkdir(parents=True, exist_ok=True)
+        (directory / relative).write_bytes(content)
+    (directory / "shadow.data.template").mkdir()
     return engine.run(
         directory,
         simulation=simulation,
@@ -131,6 +127,16 @@ def run_endless_guest(directory: Path, engine: UmlEngine) -> None:
     for one, other in (("a", "b"), ("b", "c"), ("c", "a")):
         net.run(one, "send", other, "100000", "4", at_ms=2000)
     run_guest(directory, engine, net, stop_s=100_000)
+
+
+def processes_in(directory: Path) -> list[int]:
+    """Return the processes that run in the directory."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if entry.name.isdigit() and (entry / "cwd").readlink() == directory:
+                found.append(int(entry.name))
+    return found
 
 
 def traces() -> set[str]:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from xml.sax.saxutils import escape
 
+from onionlab.engines.uml.traffic.markov_model import Event
+from onionlab.engines.uml.traffic.markov_walk import Step
+
 Values = Mapping[str, float | str]
 ModelEdge = tuple[str, str, Values]
 
@@ -50,6 +53,23 @@ def model_graphml(states: Sequence[str], edges: Sequence[ModelEdge]) -> str:
         )
         lines.append(f"<edge source='{source}' target='{target}'>{data}</edge>")
     return "\n".join([*lines, "</graph>", "</graphml>"])
+
+
+class Script:
+    """A walk with these steps. The last step is repeated."""
+
+    def __init__(self, *steps: tuple[str, int]) -> None:
+        self.steps = [Step(Event(event), delay_us) for event, delay_us in steps]
+        self.at = 0
+        self.ended = False
+
+    def step(self) -> Step:
+        if self.ended:
+            return Step(Event.END, 0)
+        step = self.steps[min(self.at, len(self.steps) - 1)]
+        self.at += 1
+        self.ended = step.event is Event.END
+        return step
 
 
 SIMPLE_STATES = ("s0", "s1")

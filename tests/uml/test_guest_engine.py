@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import time
@@ -16,7 +17,7 @@ from onionlab.engines.uml import engine
 from onionlab.engines.uml.console import GuestWatch
 from onionlab.engines.uml.engine import LOG, UmlEngine
 from onionlab.engines.uml.kernel import BuiltKernel
-from uml.guest_support import MBIT, Net, read_output, run_guest
+from uml.guest_support import MBIT, Net, processes_in, read_output, run_guest
 from uml.traffic_support import client_graphml
 
 pytestmark = [pytest.mark.uml]
@@ -37,14 +38,7 @@ def one_host(*arguments: str, at_ms: int = 1000, **options: object) -> Net:
 
 def leftovers(directory: Path) -> list[str]:
     """Return processes that run in the directory, and the kernel's files in it."""
-    found = [path.name for path in directory.glob("uml.state*")]
-    for entry in Path("/proc").iterdir():
-        try:
-            if entry.name.isdigit() and (entry / "cwd").readlink() == directory:
-                found.append((entry / "cmdline").read_text().replace("\0", " "))
-        except OSError:
-            continue
-    return found
+    return [*map(str, processes_in(directory)), *map(str, directory.glob("uml.state*"))]
 
 
 def test_a_program_runs_on_the_described_host(tmp_path: Path, uml_engine: UmlEngine) -> None:
@@ -288,13 +282,9 @@ def test_a_guest_that_is_killed_is_an_error(tmp_path: Path, uml_engine: UmlEngin
     """The host's kernel may kill any process of a guest if memory runs out."""
 
     def kill(progress: Progress) -> None:
-        for entry in Path("/proc").iterdir():
-            try:
-                if entry.name.isdigit() and (entry / "cwd").readlink() == tmp_path:
-                    os.kill(int(entry.name), 9)
-                    return
-            except OSError:
-                continue
+        with contextlib.suppress(ProcessLookupError):
+            for process in processes_in(tmp_path)[:1]:
+                os.kill(process, 9)
 
     net = one_host("spin")
     with pytest.raises(EngineFailureError) as caught:

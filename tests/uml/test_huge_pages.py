@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -17,7 +18,7 @@ from onionlab.engines.uml import huge_pages
 from onionlab.engines.uml.engine import LOG, UmlEngine
 from onionlab.engines.uml.examine import explain_missing_huge_pages
 from onionlab.engines.uml.huge_pages import REFUSED
-from uml.guest_support import Net, run_guest
+from uml.guest_support import Net, processes_in, run_guest
 
 SCRIPT = Path(huge_pages.__file__)
 SIZE_BYTES = 64 * 2**20
@@ -25,9 +26,10 @@ NOBODY = 65534
 SHOW = 'id -u; grep " $TMPDIR " /proc/self/mountinfo | tail -n 1; touch "$TMPDIR/there"; exit 3'
 
 
-def started(folder: Path) -> subprocess.CompletedProcess[str]:
+def run_in(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    """Run SHOW through a command, by default the one that prepares huge pages."""
     return subprocess.run(
-        [*huge_pages.command(SIZE_BYTES), "sh", "-c", SHOW],
+        [*(command or huge_pages.command(SIZE_BYTES)), "sh", "-c", SHOW],
         env={"PATH": "/usr/bin:/bin", "TMPDIR": str(folder)},
         capture_output=True,
         text=True,
@@ -39,13 +41,13 @@ def started(folder: Path) -> subprocess.CompletedProcess[str]:
 def require_huge_pages(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Skip the tests if this machine does not allow huge pages."""
     folder = tmp_path_factory.mktemp("granted")
-    output = started(folder).stdout
+    output = run_in(folder).stdout
     if REFUSED in output:
         pytest.skip(f"needs a mount namespace and huge pages: {output.splitlines()[0]}")
 
 
 def test_the_command_has_a_private_tmpfs(tmp_path: Path) -> None:
-    done = started(tmp_path)
+    done = run_in(tmp_path)
     user, mounted = done.stdout.splitlines()
     assert done.returncode == 3
     assert user == str(os.geteuid())
@@ -67,33 +69,13 @@ def public_folder() -> Iterator[Path]:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user")
 def test_another_user_than_root(public_folder: Path) -> None:
-    allowed = subprocess.run(
-        [*AS_NOBODY, "unshare", "--user", "--mount", "true"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    allowed = run_in(Path("/"), *AS_NOBODY, "unshare", "--user", "--mount", "true")
     if allowed.returncode:
         pytest.skip(f"needs user namespaces for all users: {allowed.stderr.strip()}")
     # Other users may not be able to read the interpreter of the environment.
     script, folder = shutil.copy2(SCRIPT, public_folder), Path("/dev/shm")
-    done = subprocess.run(
-        [
-            *AS_NOBODY,
-            "/usr/bin/python3",
-            "-I",
-            "-S",
-            str(script),
-            str(SIZE_BYTES),
-            "sh",
-            "-c",
-            SHOW,
-        ],
-        env={"PATH": "/usr/bin:/bin", "TMPDIR": str(folder)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    python = ("/usr/bin/python3", "-I", "-S")
+    done = run_in(folder, *AS_NOBODY, *python, str(script), str(SIZE_BYTES))
     assert done.returncode == 3, done.stderr
     user, mounted = done.stdout.splitlines()
     assert user == str(NOBODY)
@@ -102,7 +84,7 @@ def test_another_user_than_root(public_folder: Path) -> None:
 
 
 def test_the_command_runs_without_huge_pages_if_they_are_not_allowed(tmp_path: Path) -> None:
-    done = started(tmp_path / "nowhere")
+    done = run_in(tmp_path / "nowhere")
     assert done.returncode == 3
     assert done.stdout.splitlines()[0].startswith(f"{REFUSED}: mount: No such file or directory")
 
@@ -118,15 +100,11 @@ def test_the_memory_of_a_guest_uses_huge_pages(tmp_path: Path, uml_engine: UmlEn
 
     def look(progress: Progress) -> None:
         nonlocal huge_bytes
-        for entry in Path("/proc").iterdir():
-            try:
-                if entry.name.isdigit() and (entry / "cwd").readlink() == tmp_path:
-                    found = re.search(
-                        r"^ShmemPmdMapped: +(\d+) kB", (entry / "smaps_rollup").read_text(), re.M
-                    )
-                    huge_bytes = max(huge_bytes, int(found[1]) * 1024 if found else 0)
-            except OSError:
-                continue
+        for process in processes_in(tmp_path):
+            with contextlib.suppress(OSError):
+                memory = Path(f"/proc/{process}/smaps_rollup").read_text()
+                found = re.search(r"^ShmemPmdMapped: +(\d+) kB", memory, re.M)
+                huge_bytes = max(huge_bytes, int(found[1]) * 1024 if found else 0)
 
     net = Net()
     net.host("a")

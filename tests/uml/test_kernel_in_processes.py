@@ -12,7 +12,7 @@ import pytest
 
 from onionlab.engines.uml.bootcheck import IN_PROCESSES, check_boot, ptrace_reason
 from onionlab.engines.uml.kernel import IN_PROCESSES_PATCH, BuiltKernel
-from uml.test_kernel_real import CODA, PRELUDE, RANDOMNESS, report
+from uml.test_kernel_real import CODA, MODES, PRELUDE, RANDOMNESS, report
 
 pytestmark = pytest.mark.uml
 
@@ -80,7 +80,7 @@ def test_programs_see_the_same_as_with_ptrace(
     assert first == report(kernel, tmp_path, guest, seed)
 
 
-@pytest.mark.parametrize("mode", [(), (IN_PROCESSES,)], ids=["ptrace", "in-processes"])
+@MODES
 def test_programs_cannot_map_memory_over_the_kernel(
     kernel: BuiltKernel, tmp_path: Path, mode: tuple[str, ...]
 ) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import select
-import signal
 import socket
 import struct
 import subprocess
@@ -110,10 +109,8 @@ class DriverRun:
     def terminate(self) -> None:
         """End the process as the engine does."""
         assert self.process is not None
-        if self.status is None:
-            if self.process.poll() is None:
-                self.process.send_signal(signal.SIGTERM)
-            self.wait()
+        self.process.terminate()
+        self.wait()
 
     def wait(self) -> None:
         assert self.process is not None
@@ -177,29 +174,19 @@ def run_driver(directory: Path, graphs: Mapping[str, str], **changes: Any) -> It
     try:
         yield result
     finally:
-        if result.process.poll() is None:
-            result.process.terminate()
-            try:
-                result.process.wait(10)
-            except subprocess.TimeoutExpired:
-                result.process.kill()
         if result.status is None:
+            result.process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                result.process.wait(10)
+            result.process.kill()
             result.wait()
 
 
-class TgenProcess:
-    """A TGen process and its log."""
+@dataclass
+class TgenLogFile:
+    """The log of a TGen process."""
 
-    def __init__(self, tgen: Path, directory: Path, name: str, graph: str) -> None:
-        self.path = directory / f"{name}.log"
-        (directory / f"{name}.graphml").write_text(graph)
-        with self.path.open("w") as log:
-            self.process = subprocess.Popen(
-                [tgen, f"{name}.graphml"],
-                cwd=directory,
-                stdout=log,
-                env={**os.environ, "TGENHOSTNAME": name},
-            )
+    path: Path
 
     def text(self) -> str:
         return self.path.read_text()
@@ -209,13 +196,20 @@ class TgenProcess:
 
 
 @contextlib.contextmanager
-def run_tgen(tgen: Path, directory: Path, name: str, graph: str) -> Iterator[TgenProcess]:
-    process = TgenProcess(tgen, directory, name, graph)
-    try:
-        yield process
-    finally:
-        process.process.terminate()
-        process.process.wait(10)
+def run_tgen(tgen: Path, directory: Path, name: str, graph: str) -> Iterator[TgenLogFile]:
+    """Run TGen with this graph, and terminate it at the end."""
+    (directory / f"{name}.graphml").write_text(graph)
+    path = directory / f"{name}.log"
+    environment = {**os.environ, "TGENHOSTNAME": name}
+    command = [str(tgen), f"{name}.graphml"]
+    with (
+        path.open("w") as log,
+        subprocess.Popen(command, cwd=directory, stdout=log, env=environment) as process,
+    ):
+        try:
+            yield TgenLogFile(path)
+        finally:
+            process.terminate()
 
 
 def wait_until(condition: Callable[[], bool], what: str) -> None:
