@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 COMMANDS = "docs/reference/commands.md"
@@ -76,14 +77,19 @@ def pages() -> Iterator[Page]:
             yield Page(path, file.read_text(encoding="utf-8"))
 
 
-def commands_page() -> Page:
-    """Return the page that `make docs` generates and git ignores."""
-    spec = importlib.util.spec_from_file_location("made", REPOSITORY / "docs/made.py")
+def load(path: str) -> ModuleType:
+    """Return a script of the repository as a module."""
+    spec = importlib.util.spec_from_file_location("script", REPOSITORY / path)
     assert spec is not None
     assert spec.loader is not None
-    made = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(made)
-    return Page(COMMANDS, made.commands_page(REPOSITORY))
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def commands_page() -> Page:
+    """Return the page that `make docs` generates and git ignores."""
+    return Page(COMMANDS, load("docs/made.py").commands_page(REPOSITORY))
 
 
 PAGES = {page.path: page for page in (*pages(), commands_page())}

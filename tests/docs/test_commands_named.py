@@ -98,14 +98,9 @@ def test_no_status_of_the_program_is_promised_of_make(page: Page) -> None:
 def test_onionlab(words: list[str]) -> None:
     verb = words[1]
     assert verb in command_modules(), verb
-    known = {option for action in actions(verb) for option in action.option_strings}
+    parser = build_parser(verb)
+    (verbs,) = (one for one in parser._actions if isinstance(one, argparse._SubParsersAction))
+    known = verbs.choices[verb]._option_string_actions
     for word in words[2:]:
         if word.startswith("--"):
             assert word.partition("=")[0] in known, word
-
-
-def actions(verb: str) -> list[argparse.Action]:
-    parser = build_parser(verb)
-    (verbs,) = (one for one in parser._actions if isinstance(one, argparse._SubParsersAction))
-    found: list[argparse.Action] = verbs.choices[verb]._actions
-    return found

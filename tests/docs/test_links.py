@@ -14,19 +14,8 @@ from .markdown import PAGES, REPOSITORY, Page
 CODE = ("analysis", "configs", "experiments", "onionlab", "tests", "tools")
 TEXTS = (".cfg", ".json", ".py", ".sh", ".toml", ".txt", ".yaml", ".yml", ".j2")
 # This path is part of published records, and belongs to Shadow's documentation.
-OF_OTHERS = {
-    "onionlab/tornet/shadow_options.py": "docs/shadow_config_spec.md",
-}
-PLACES = (
-    "analysis/",
-    "configs/",
-    "docs/",
-    "experiments/",
-    "onionlab/",
-    "tests/",
-    "tools/",
-    "tor-patches/",
-)
+OF_OTHERS = {"onionlab/tornet/shadow_options.py": "docs/shadow_config_spec.md"}
+PLACES = tuple(f"{place}/" for place in (*CODE, "docs", "tor-patches"))
 # Files that readers of the tutorial or a how-to write, or that a command generates.
 OF_READERS = {
     "experiments/exhaustive.yaml",
@@ -59,10 +48,7 @@ def test_paths_exist(page: Page) -> None:
 
 def texts() -> list[Path]:
     files = [file for place in CODE for file in sorted((REPOSITORY / place).rglob("*"))]
-    files += [
-        REPOSITORY / name
-        for name in ("Makefile", "pyproject.toml", "requirements.in", "requirements-dev.in")
-    ]
+    files += [REPOSITORY / "Makefile", *REPOSITORY.glob("*.toml"), *REPOSITORY.glob("*.in")]
     of_kind = [file for file in files if file.suffix in (*TEXTS, "", ".in") and file.is_file()]
     return [file for file in of_kind if not is_own_experiment(file)]
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import tomllib
-from types import ModuleType
 
 import pytest
 import yaml
@@ -13,18 +11,9 @@ import yaml
 import onionlab
 from analysis.formats import files
 
-from .markdown import PAGES, REPOSITORY, Page
+from .markdown import PAGES, REPOSITORY, Page, load
 
 LONGEST_LINE = 100
-
-
-def load(path: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location("made", REPOSITORY / path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def test_the_page_of_variants_names_every_shipped_series_and_variant() -> None:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from collections import Counter
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
-from .markdown import REPOSITORY
+from .markdown import REPOSITORY, load
 
 NUMBERS = (
     "none", "one", "two", "three", "four", "five", "six",
@@ -18,16 +16,7 @@ NUMBERS = (
 )  # fmt: skip
 
 
-def results() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("results", REPOSITORY / "docs" / "results.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-RESULTS = results()
+RESULTS = load("docs/results.py")
 BLOCKS = [(page, name) for page, blocks in RESULTS.PAGES.items() for name in blocks]
 
 

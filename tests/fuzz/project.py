@@ -10,9 +10,11 @@ import hashlib
 import importlib
 import io
 import json
+import os
 import shutil
 import tarfile
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,12 +42,33 @@ from onionlab.cli import command_modules, main
 from onionlab.runs.packing import pack
 from onionlab.runs.store import Store
 
-from .costs import limited
-
 REPOSITORY = Path(__file__).resolve().parents[2]
 SEEDS = (1, 2, 3)
 STATUSES = {0, 1, 2, 3}
 NAME = "swrr-test"
+EXAMPLES = int(os.environ.get("ONIONLAB_FUZZ_EXAMPLES", "0"))
+"""Number of inputs of each kind for a long run of the fuzzers. 0 means a few."""
+
+MAX_S = 20.0
+MAX_BYTES = 2**30
+"""Limits for one input. The memory is in addition to what the process used before."""
+
+
+@contextlib.contextmanager
+def limited() -> Iterator[None]:
+    """Fail if the block exceeds the limits."""
+    before_bytes = _resident_bytes("VmRSS")
+    # The kernel's peak memory counter restarts here.
+    Path("/proc/self/clear_refs").write_text("5")
+    before_s = time.process_time()
+    yield
+    assert time.process_time() - before_s < MAX_S
+    assert _resident_bytes("VmHWM") - before_bytes < MAX_BYTES
+
+
+def _resident_bytes(name: str) -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return int(next(one for one in lines if one.startswith(name)).split()[1]) * 1024
 
 
 @dataclass(frozen=True)

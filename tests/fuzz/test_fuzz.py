@@ -37,10 +37,9 @@ from onionlab.network.geography import known_capacities, known_geographies
 from onionlab.programs.libtorrent.variants import load_peer_variants
 from onionlab.programs.tor.variants import load_variants
 
-from .costs import EXAMPLES
 from .mutations import NAMES, Draw, changed_bytes, changed_json, changed_table, json_bytes
 from .nights import Nights
-from .project import NAME, Project, repacked, traced_run, usual_log
+from .project import EXAMPLES, NAME, Project, repacked, traced_run, usual_log
 
 FEW = 40
 """Inputs of each kind in `make test-rest`; about five hundred in all."""
@@ -55,7 +54,7 @@ def fuzz(test: Callable[..., None]) -> Any:
 
 
 def fuzz_always(test: Callable[..., None], few: int = FEWEST) -> Any:
-    """Mark a test that `make test` runs as well, because results are made from such files."""
+    """Do the same in `make test`, because results are made from such files."""
     made = settings(
         max_examples=EXAMPLES or few,
         derandomize=not EXAMPLES,
@@ -156,10 +155,7 @@ def test_cell_traces_and_run_descriptions(project: Project, data: st.DataObject)
         traced_run(run)
         names = ["run.json", "clients.json", "trace.json", "shadow.data/hosts/middle1/cells"]
         path = run / data.draw(st.sampled_from(names))
-        if path.suffix == ".json":
-            path.write_bytes(json_bytes(data.draw, changed_json(data.draw, read_json(path))))
-        else:
-            path.write_bytes(changed_bytes(data.draw, path.read_bytes()))
+        path.write_bytes(changed_file(data.draw, path))
         if project.call("analyse", "--run-directory", str(run)) == 0:
             require_readable(run)
 
@@ -209,7 +205,7 @@ def changed_pack(draw: Draw, members: Mapping[str, bytes], whole: bytes, version
     elif name.endswith(".json"):
         content = json_bytes(draw, changed_json(draw, json.loads(content)))
     else:
-        content = changed_file(draw, content)
+        content = changed_content(draw, content)
     if draw(st.integers(0, 5)):
         members[name] = content
     # The index has to be the first member.
@@ -229,7 +225,14 @@ def test_analyses_of_others(project: Project, data: st.DataObject) -> None:
             project.call("compare", "theirs", "others")
 
 
-def changed_file(draw: Draw, content: bytes) -> bytes:
+def changed_file(draw: Draw, path: Path) -> bytes:
+    """Return a file with damaged values, or damaged bytes."""
+    if path.suffix == ".json":
+        return json_bytes(draw, changed_json(draw, read_json(path)))
+    return changed_content(draw, path.read_bytes())
+
+
+def changed_content(draw: Draw, content: bytes) -> bytes:
     """Damage the bytes of a file, or the values of a table."""
     if content.startswith(b"PAR1") and draw(st.booleans()):
         return changed_table(draw, pq.read_table(io.BytesIO(content)))
@@ -245,7 +248,7 @@ def test_plot_data_of_others(project: Project, data: st.DataObject) -> None:
     with project.damaged({folder / "x": None}):
         plot_data(folder, 1.0, np.random.default_rng(1))
         path = data.draw(st.sampled_from(sorted(folder.rglob("*.json"))))
-        path.write_bytes(json_bytes(data.draw, changed_json(data.draw, read_json(path))))
+        path.write_bytes(changed_file(data.draw, path))
         project.call("import", "--name", "theirs", str(folder))
 
 
@@ -254,38 +257,24 @@ def test_results(project: Project, data: st.DataObject) -> None:
     """Damage a plan, a study, a manifest or records of a finished experiment."""
     draw = data.draw
     run = project.root / "runs" / draw(st.sampled_from(project.run_ids))
-    path = draw(
-        st.sampled_from(
-            [
-                *(project.results / name for name in ("plan.json", "study.json")),
-                *(run / name for name in ("manifest.json", "records-v1/parse.json")),
-                *(run / "records-v1" / name for name in ("streams.parquet", "goodput.parquet")),
-            ]
-        )
-    )
-    if path.suffix == ".json":
-        content = json_bytes(draw, changed_json(draw, read_json(path)))
-    else:
-        content = changed_file(draw, path.read_bytes())
-    words = draw(
-        st.sampled_from(
-            [
-                ("compare", f"{NAME}:ewma", f"{NAME}:rr"),
-                ("report", NAME),
-                ("pack", NAME),
-                ("pack", NAME, "--published"),
-                ("analyse", NAME),
-            ]
-        )
-    )
-    with project.damaged({path: content}):
-        project.call(*words)
+    files = [
+        *(project.results / name for name in ("plan.json", "study.json")),
+        *(run / name for name in ("manifest.json", "records-v1/parse.json")),
+        *(run / "records-v1" / name for name in ("streams.parquet", "goodput.parquet")),
+    ]
+    commands = [
+        ("compare", f"{NAME}:ewma", f"{NAME}:rr"),
+        *(("report", NAME), ("pack", NAME), ("pack", NAME, "--published"), ("analyse", NAME)),
+    ]
+    path = draw(st.sampled_from(files))
+    with project.damaged({path: changed_file(draw, path)}):
+        project.call(*draw(st.sampled_from(commands)))
 
 
 @fuzz_always
 def test_sets_of_runs(project: Project, data: st.DataObject) -> None:
     path = project.root / "results" / "others" / "runs.set.json"
-    content = json_bytes(data.draw, changed_json(data.draw, read_json(path)))
+    content = changed_file(data.draw, path)
     with project.damaged({path.parent.with_name("changed") / path.name: content}):
         project.call("compare", "others", "changed")
 
@@ -322,7 +311,7 @@ fuzz_nights = partial(fuzz_always, few=60)
 def test_histories_of_nights(project: Project, nights: Nights, data: st.DataObject) -> None:
     """A damaged history is refused before anything runs."""
     with nights.restored():
-        nights.history.write_bytes(changed_file(data.draw, nights.history.read_bytes()))
+        nights.history.write_bytes(changed_file(data.draw, nights.history))
         status = project.check(nights.next_night)
         assert nights.measured == (status == 0)
 
@@ -331,8 +320,7 @@ def test_histories_of_nights(project: Project, nights: Nights, data: st.DataObje
 def test_baselines_of_nights(project: Project, nights: Nights, data: st.DataObject) -> None:
     """A damaged baseline is refused before anything runs."""
     with nights.restored():
-        content = json_bytes(data.draw, changed_json(data.draw, read_json(nights.baseline)))
-        nights.baseline.write_bytes(content)
+        nights.baseline.write_bytes(changed_file(data.draw, nights.baseline))
         status = project.check(nights.next_night)
         assert nights.measured == (status == 0)
 
@@ -346,11 +334,7 @@ def test_records(project: Project, data: st.DataObject) -> None:
     records = project.root / "runs" / "made" / path.parent.name
     with project.damaged({records / "x": None}):
         shutil.copytree(path.parent, records)
-        damaged = records / path.name
-        if path.suffix == ".json":
-            damaged.write_bytes(json_bytes(draw, changed_json(draw, read_json(path))))
-        else:
-            damaged.write_bytes(changed_file(draw, path.read_bytes()))
+        (records / path.name).write_bytes(changed_file(draw, path))
         project.check(lambda: sample.read(records))
 
 

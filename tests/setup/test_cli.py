@@ -10,23 +10,29 @@ import sys
 import textwrap
 import types
 from pathlib import Path
+from typing import IO
 
 import pytest
 
 from analysis.errors import AnalysisError
-from onionlab import cli
+from onionlab import cli, paths
 from onionlab.commands._arguments import add_request_arguments
 from onionlab.commands._request import parse_request
 from onionlab.errors import UserError
+from onionlab.experiment import experiment_names
+from onionlab.yamlfile.model import display_name
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 
-def onionlab(*arguments: str, cwd: Path = REPOSITORY) -> subprocess.CompletedProcess[str]:
+def onionlab(
+    *arguments: str, stdout: int | IO[str] = subprocess.PIPE
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "onionlab", *arguments],
-        cwd=cwd,
-        capture_output=True,
+        cwd=REPOSITORY,
+        stdout=stdout,
+        stderr=subprocess.PIPE,
         text=True,
         check=False,
     )
@@ -46,23 +52,19 @@ def test_every_module_is_a_verb() -> None:
         assert f"    {verb}" in text
 
 
-def test_only_the_requested_verb_is_loaded() -> None:
-    code = (
-        "import sys; from onionlab.cli import build_parser; build_parser('build');"
-        "sys.exit(any(name in sys.modules for name in ('pandas', 'snakemake', 'rich')))"
-    )
-    assert subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, check=False).returncode == 0
-
-
-@pytest.mark.parametrize("verb", ["run-one", "analyse"])
-def test_a_job_starts_without_statistics(verb: str) -> None:
-    """Each run needs two such processes.
-
-    Importing scipy.stats would take a tenth of a small run.
-    """
+@pytest.mark.parametrize(
+    ("verb", "unneeded"),
+    [
+        ("build", "pandas snakemake rich"),
+        # Each run needs two such processes. Importing scipy.stats takes a tenth of a small run.
+        ("run-one", "pandas scipy.stats matplotlib"),
+        ("analyse", "pandas scipy.stats matplotlib"),
+    ],
+)
+def test_only_what_a_verb_needs_is_loaded(verb: str, unneeded: str) -> None:
     code = (
         f"import sys; from onionlab.cli import build_parser; build_parser('{verb}');"
-        "sys.exit(any(name in sys.modules for name in ('pandas', 'scipy.stats', 'matplotlib')))"
+        f"sys.exit(any(name in sys.modules for name in '{unneeded}'.split()))"
     )
     assert subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, check=False).returncode == 0
 
@@ -87,15 +89,22 @@ def test_names_are_listed_with_commas_or_spaces(text: str) -> None:
         parser.parse_args(["quick", "--variants", ","])
 
 
-def play(monkeypatch: pytest.MonkeyPatch, raised: BaseException) -> None:
-    """Replace all verbs by one that raises an error."""
+def play(
+    monkeypatch: pytest.MonkeyPatch,
+    raised: BaseException | None = None,
+    status: int = 0,
+    **more: object,
+) -> None:
+    """Replace all verbs by one that raises an error or returns a status."""
 
     def run(_: argparse.Namespace) -> int:
-        raise raised
+        if raised is not None:
+            raise raised
+        return status
 
-    module = types.SimpleNamespace(HELP="play", setup_arguments=lambda _: None, run=run)
+    verb = {"HELP": "play", "setup_arguments": lambda _: None, "run": run, **more}
     monkeypatch.setattr(cli, "command_modules", lambda: {"play": "play"})
-    monkeypatch.setattr(cli, "load_command", lambda _: module)
+    monkeypatch.setattr(cli, "load_command", lambda _: types.SimpleNamespace(**verb))
 
 
 @pytest.mark.parametrize("kind", [UserError, AnalysisError])
@@ -124,14 +133,12 @@ def test_an_exit_status_is_printed_because_make_hides_it(
     meaning: str,
 ) -> None:
     """The status 4 does not state an answer."""
-    module = types.SimpleNamespace(
-        HELP="play",
+    play(
+        monkeypatch,
+        status=status,
         STATUSES={0: "fine", 3: "not settled"},
         setup_arguments=lambda parser: parser.add_argument("a"),
-        run=lambda _: status,
     )
-    monkeypatch.setattr(cli, "command_modules", lambda: {"play": "play"})
-    monkeypatch.setattr(cli, "load_command", lambda _: module)
     monkeypatch.delenv("MAKELEVEL", raising=False)
     if under_make:
         monkeypatch.setenv("MAKELEVEL", "1")
@@ -251,15 +258,19 @@ def test_a_command_with_closed_output_continues_and_keeps_its_status(
 @pytest.mark.parametrize("verb", ["list", "--help"])
 def test_a_full_disk_at_standard_output_is_one_error(verb: str) -> None:
     with Path("/dev/full").open("w") as full:
-        result = subprocess.run(
-            [sys.executable, "-m", "onionlab", verb],
-            cwd=REPOSITORY,
-            stdout=full,
-            stderr=subprocess.PIPE,
-            text=True,
-            check=False,
-        )
+        result = onionlab(verb, stdout=full)
     assert result.stderr == (
         "error: standard output cannot be written: No space left on device\nfree some space there\n"
     )
     assert result.returncode == cli.EXIT_USER_ERROR
+
+
+def test_the_working_root_is_the_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert paths.working_root() == paths.code_root() == REPOSITORY
+    assert experiment_names(tmp_path) == []
+
+
+def test_messages_name_files_relative_to_the_checkout(tmp_path: Path) -> None:
+    assert display_name(tmp_path / "experiments" / "x.yaml", tmp_path) == "experiments/x.yaml"
+    assert display_name(Path("/etc/../etc/x.yaml"), tmp_path) == "/etc/../etc/x.yaml"

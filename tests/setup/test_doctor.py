@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from onionlab import doctor
 from onionlab.commands import doctor as verb
 from onionlab.doctor import machine, software
 from onionlab.engines.examination import MISSING, OK, WARN, Finding, Need, Question
@@ -20,11 +19,6 @@ from onionlab.engines.uml.kernel import BuiltKernel
 REPOSITORY = Path(__file__).resolve().parents[2]
 SMALL = Need("small", memory_bytes=2**30, disk_bytes=2**30, processes=100)
 HUGE = Need("huge", memory_bytes=2**60, disk_bytes=2**60, processes=10**9)
-
-
-def by_subject(engine: str = "shadow") -> dict[str, Finding]:
-    findings = doctor.examine(Question(REPOSITORY, engine))
-    return {finding.subject: finding for finding in findings}
 
 
 @pytest.mark.parametrize(
@@ -107,27 +101,24 @@ def test_memory_and_disk() -> None:
 @pytest.mark.parametrize(
     ("arguments", "variable", "expected"),
     [
-        ([], None, "uml"),
-        (["--engine", ""], None, "uml"),
-        (["--engine", "shadow"], None, "shadow"),
+        ([], "", "uml"),
+        (["--engine", ""], "", "uml"),
+        (["--engine", "shadow"], "", "shadow"),
         (["--engine", "uml"], "/opt/shadow", "uml"),
         ([], "/opt/shadow", "shadow"),
-        (["--tgen", "/opt/tgen"], None, "shadow"),
+        (["--tgen", "/opt/tgen"], "", "shadow"),
     ],
 )
 def test_the_engine_that_is_judged_is_the_one_that_would_run(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     arguments: list[str],
-    variable: str | None,
+    variable: str,
     expected: str,
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("TGEN", raising=False)
-    if variable:
-        monkeypatch.setenv("SHADOW", variable)
-    else:
-        monkeypatch.delenv("SHADOW", raising=False)
+    monkeypatch.setenv("SHADOW", variable)
     judged = []
 
     def examine(question: Question) -> list[Finding]:

@@ -25,10 +25,8 @@ from onionlab.tornet.generating import VARIABLE as TORNETTOOLS
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 MAKEFILE = (REPOSITORY / "Makefile").read_text(encoding="utf-8")
-PREREQUISITES = (
-    *("requirements-build.lock", "requirements.lock", "requirements-dev.lock", "pyproject.toml"),
-    *("configs/apt-packages.txt", "onionlab/setup.sh"),
-)
+LOCKS = ("requirements-build.lock", "requirements.lock", "requirements-dev.lock")
+PREREQUISITES = (*LOCKS, "pyproject.toml", "configs/apt-packages.txt", "onionlab/setup.sh")
 # Replaces Python, the setup script and shellcheck. It prints its arguments and some variables.
 PROGRAM = """\
 #!/bin/sh
@@ -104,9 +102,8 @@ def test_no_target_executes_a_variable(project: Project, text: str) -> None:
     variables = [f"{name}={text}" for name in sorted(_all_variables())]
     targets = set(re.findall(r"^([a-z-]+):.* ## ", MAKEFILE, re.MULTILINE))
     # These targets read or remove files instead of calling a program.
-    for target in sorted(
-        targets - {"help", "lint", "lock"} - {one for one in targets if "clean" in one}
-    ):
+    unfit = {"help", "lint", "lock"} | {one for one in targets if "clean" in one}
+    for target in sorted(targets - unfit):
         result = project.make(target, *variables)
         assert result.returncode == 0, result.stderr
         assert not project.mark.exists(), target
@@ -126,14 +123,8 @@ def test_options_read_the_variables_of_their_names() -> None:
     assert sorted(arguments("run", **given)) == sorted(
         ["run", "--scale=0.1", "--seeds=2", "--networks=3", "--", "-x y"]
     )
-    assert arguments("compare", A="x", B="y", UNPAIRED="1") == [
-        "compare",
-        "--unpaired",
-        "--",
-        "x",
-        "y",
-    ]
-    assert arguments("unpack", FROM="a b") == ["unpack", "--", "a b"]
+    given = {"A": "x", "B": "y", "UNPAIRED": "1"}
+    assert arguments("compare", **given) == ["compare", "--unpaired", "--", "x", "y"]
     assert arguments("import-network", FROM="a b", NAME="--n") == [
         *("import-network", "--name=--n", "--", "a b")
     ]
@@ -197,9 +188,8 @@ def test_former_names_work_with_a_warning(capsys: pytest.CaptureFixture[str]) ->
     assert replace_former_names(["unpack", "--from"]) == ["unpack", "--from"]
     capsys.readouterr()
     assert arguments("nightly", STATE="x") == ["nightly", "--state-dir=x"]
-    assert arguments("generate-network", NAME="n", STAGED="a", TMODEL="b")[1:] == [
-        *("--name=n", "--staged-dir=a", "--tmodel-dir=b")
-    ]
+    made = arguments("generate-network", NAME="n", STAGED="a", TMODEL="b")
+    assert made[1:] == ["--name=n", "--staged-dir=a", "--tmodel-dir=b"]
     assert arguments("nightly", ACCEPT="1") == ["nightly", "--update-baseline"]
     assert arguments("compare", A="a", B="b", PAIRED="no")[1] == "--unpaired"
     assert capsys.readouterr().err.count("warning: ") == 5

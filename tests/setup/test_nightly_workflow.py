@@ -39,10 +39,6 @@ def script(job: str, name: str = "") -> str:
     return "\n".join(step.get("run", "") for step in steps if name in step.get("name", ""))
 
 
-def scripts() -> str:
-    return "\n".join(map(script, jobs()))
-
-
 def test_the_job_that_runs_code_may_only_read() -> None:
     run, publish = jobs()["run"], jobs()["publish"]
     assert run["permissions"] == {"contents": "read"}
@@ -80,16 +76,16 @@ def publish(tmp_path: Path) -> Callable[[str], int]:
     (programs / "gh").write_text(GH)
     (programs / "gh").chmod(0o755)
     subprocess.run(["git", "init", "--quiet", "--bare", tmp_path / "server/owner/name"], check=True)
+    variables = {
+        "PATH": f"{programs}:{os.environ['PATH']}",
+        "HOME": str(tmp_path),
+        "CALLS": str(tmp_path / "calls"),
+        "GITHUB_SERVER_URL": f"file://{tmp_path}/server",
+        "GITHUB_REPOSITORY": "owner/name",
+    }
 
     def run(step: str) -> int:
         shutil.rmtree(tmp_path / "state", ignore_errors=True)
-        variables = {
-            "PATH": f"{programs}:{os.environ['PATH']}",
-            "HOME": str(tmp_path),
-            "CALLS": str(tmp_path / "calls"),
-            "GITHUB_SERVER_URL": f"file://{tmp_path}/server",
-            "GITHUB_REPOSITORY": "owner/name",
-        }
         # GitHub Actions runs a step with this shell.
         words = ["bash", "-e", "-c", script("publish", step)]
         return subprocess.run(words, cwd=tmp_path, env=variables, check=False).returncode
@@ -140,8 +136,7 @@ def test_its_commands_exist_in_this_program() -> None:
 
 @pytest.mark.parametrize("status", [0, 1, 2, 70, 130, 137, 143])
 def test_only_an_answer_is_a_night(tmp_path: Path, status: int) -> None:
-    content = yaml.safe_load(WORKFLOW.read_text(encoding="utf-8"))
-    (script,) = (s["run"] for s in content["jobs"]["run"]["steps"] if s.get("id") == "night")
+    (script,) = (step["run"] for step in jobs()["run"]["steps"] if step.get("id") == "night")
     program = tmp_path / ".venv/bin/onionlab"
     program.parent.mkdir(parents=True)
     program.write_text(f"#!/bin/sh\nexit {status}\n")

@@ -41,7 +41,6 @@ for word; do
   case "$word" in -*|install|update) ;; *) echo "$word" >> "$MACHINE/installed";; esac
 done
 """
-SUDO = 'echo sudo >> "$MACHINE/calls"; exec "$@"\n'
 PYTHON = """\
 case "$1 $2" in
   "-c import sys; sys.exit"*) [ ! -e "$MACHINE/old-python" ];;
@@ -55,6 +54,13 @@ case "$1 $2" in
     cp "$MACHINE/uv" "$4/bin/uv";;
 esac
 """
+PROGRAMS = {
+    "dpkg-query": DPKG_QUERY,
+    "apt-get": APT_GET,
+    "sudo": 'echo sudo >> "$MACHINE/calls"; exec "$@"\n',
+    "python3": PYTHON,
+    "id": 'echo "${FAKE_UID:-0}"\n',
+}
 PIP = """\
 #!/bin/sh
 case "$3" in
@@ -93,13 +99,7 @@ class Machine:
             found = shutil.which(name)
             assert found is not None
             (self.bin / name).symlink_to(found)
-        for name, body in (
-            ("dpkg-query", DPKG_QUERY),
-            ("apt-get", APT_GET),
-            ("sudo", SUDO),
-            ("python3", PYTHON),
-            ("id", 'echo "${FAKE_UID:-0}"\n'),
-        ):
+        for name, body in PROGRAMS.items():
             self.add_program(name, body)
         for name, text in (("pip", PIP), ("uv", UV)):
             (self.state / name).write_text(text)
@@ -248,12 +248,7 @@ def test_apts_lock_is_waited_for(machine: Machine) -> None:
     (machine.state / "locked").write_text("3\n")
     result = machine.run("configs/tests.txt")
     assert (result.returncode, result.stderr) == (0, "")
-    assert (
-        result.stdout.count(
-            "waiting for apt's lock /lock. It is held by process 7 (unattended-upgr)\n"
-        )
-        == 1
-    )
+    assert result.stdout.count("waiting for apt's lock /lock. It is held by process 7") == 1
     assert (machine.state / "installed").read_text().split() == ["make", "cc", "browser"]
     (machine.state / "installed").write_text("")
     (machine.state / "locked").write_text("1000\n")

@@ -131,17 +131,15 @@ def test_slurm_is_asked_before_anything_is_submitted(
 
 def test_a_job_requests_more_than_its_run_is_estimated_to_need(tmp_path: Path) -> None:
     request = Request("quick", seeds=[1], engine="uml")
-    kind, cost = next(
-        iter(Estimator(REPOSITORY).run_costs(resolve_request(REPOSITORY, request)).items())
-    )
+    costs = Estimator(REPOSITORY).run_costs(resolve_request(REPOSITORY, request))
+    kind, cost = next(iter(costs.items()))
     run = PlannedRun("0a", kind.level, kind.variant, 1)
     plan = Plan(request, (run,), tmp_path, tmp_path, 1, Resources(1, 1, 1))
     size = job_sizes(REPOSITORY, [plan])["0a"]
     assert size.memory_mb > cost.memory_bytes / 2**20 + 1000
     assert size.runtime_min > 3 * cost.expected.wall_s * cost.error / 60
-    assert largest([size, JobSize(2, 10, 99999, 1)]) == JobSize(
-        2, size.memory_mb, 99999, size.disk_mb
-    )
+    together = JobSize(2, size.memory_mb, 99999, size.disk_mb)
+    assert largest([size, JobSize(2, 10, 99999, 1)]) == together
 
 
 def test_only_jobs_of_that_name_are_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:

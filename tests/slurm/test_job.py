@@ -88,22 +88,15 @@ def test_a_job_writes_to_the_disk_of_its_node(
     assert not list((store.directory / ".partial").iterdir())
 
 
-@pytest.mark.parametrize(("on_cluster", "disk_bytes"), [(False, 1), (True, 10**18)])
+@pytest.mark.parametrize(
+    ("folder", "on_cluster", "disk_bytes"),
+    [(".", False, 1), (".", True, 10**18), ("missing", True, 1), ("file", True, 1)],
+)
 def test_other_attempts_are_made_in_the_store(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on_cluster: bool, disk_bytes: int
-) -> None:
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    store = Store(tmp_path / "runs")
-    with _attempt_folder(store, plan(tmp_path, disk_bytes), RUN, on_cluster=on_cluster) as folder:
-        assert folder == store.partial(RUN)
-
-
-@pytest.mark.parametrize("name", ["missing", "file"])
-def test_a_folder_that_is_not_on_the_node_is_not_used(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str, on_cluster: bool, disk_bytes: int
 ) -> None:
     (tmp_path / "file").write_text("a folder cannot be made in it")
-    monkeypatch.setenv("TMPDIR", str(tmp_path / name))
-    store = Store(tmp_path / "runs")
-    with _attempt_folder(store, plan(tmp_path), RUN, on_cluster=True) as folder:
-        assert folder == store.partial(RUN)
+    monkeypatch.setenv("TMPDIR", str(tmp_path / folder))
+    store, made = Store(tmp_path / "runs"), plan(tmp_path, disk_bytes)
+    with _attempt_folder(store, made, RUN, on_cluster=on_cluster) as attempt:
+        assert attempt == store.partial(RUN)

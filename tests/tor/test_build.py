@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import functools
 import json
 import os
 import signal
@@ -16,6 +17,7 @@ import pytest
 
 from onionlab.errors import UserError
 from onionlab.programs import building
+from onionlab.programs.apt import PrivateApt
 from onionlab.programs.building import file_sha256
 from onionlab.programs.tor.build import BuiltTor, ensure_series, ensure_variants
 
@@ -50,13 +52,6 @@ def test_a_build_is_in_the_documented_place(checkout: Path, tiny_tarball: Path) 
     assert morning.source["tor"]["sha256"] == file_sha256(tiny_tarball)
     assert [patch["name"] for patch in morning.source["patches"]] == ["0001-greeting.patch"]
     json.dumps(morning.source)
-
-
-def test_a_finished_build_is_reused(
-    checkout: Path, tiny_tarball: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    ensure_series(checkout, [None, "greeting"], tor_source=str(tiny_tarball))
-    assert caplog.messages == []
 
 
 def test_the_same_inputs_give_the_same_bytes_elsewhere(
@@ -198,7 +193,6 @@ def test_a_patch_that_does_not_apply_is_named_with_its_hunk(
         # GNU patch would apply it with a fuzz of 2.
         (" #include <stdio.h>", " #include <stdlib.h>", r"main\.c; Hunk #1 FAILED"),
         ("main.c", "gone.c", r"can't find file to patch.*; \+\+\+ b/src/app/gone\.c"),
-        ('-const char *greeting = "hello"', '-const char *greeting = "hallo"', "Hunk #1 FAILED"),
     ],
 )
 def test_a_patch_that_does_not_apply_is_refused(
@@ -312,59 +306,104 @@ def test_a_second_build_waits_for_the_first(
     assert read_greeting(built[None]) == "hello"
 
 
+class Sleeper:
+    """A step of a build that never ends."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.pid = folder / "pid"
+
+    def run(self) -> None:
+        command = ["sh", "-c", f"echo $$ > {self.pid}; exec sleep 60"]
+        building.run_logged(command, self.folder, self.folder / "log", "sleeping")
+
+    def wait(self) -> None:
+        """Wait until it runs."""
+        while not (self.pid.exists() and self.pid.read_text().strip()):
+            time.sleep(0.01)
+
+    def require_ended(self) -> None:
+        with pytest.raises(ProcessLookupError):
+            os.kill(int(self.pid.read_text()), 0)
+
+
 @pytest.mark.parametrize("failing", [0, 1])
-def test_a_failed_build_ends_the_concurrent_one(
-    checkout: Path, tmp_path: Path, failing: int
-) -> None:
-    pid = tmp_path / "pid"
+def test_a_failed_build_ends_the_concurrent_one(tmp_path: Path, failing: int) -> None:
+    sleeper = Sleeper(tmp_path)
 
     def fails() -> None:
-        while not (pid.exists() and pid.read_text().strip()):
-            time.sleep(0.01)
+        sleeper.wait()
         raise UserError("there is no source")
 
-    def sleep_in_build() -> None:
-        command = ["sh", "-c", f"echo $$ > {pid}; exec sleep 60"]
-        building.run_logged(command, tmp_path, tmp_path / "log", "sleeping")
-
-    tasks = [sleep_in_build, sleep_in_build]
+    tasks = [sleeper.run, sleeper.run]
     tasks[failing] = fails
     started = time.monotonic()
     with pytest.raises(UserError, match="there is no source"):
         building.run_concurrently(*tasks)
     assert time.monotonic() - started < 10
-    with pytest.raises(ProcessLookupError):
-        os.kill(int(pid.read_text()), 0)
+    sleeper.require_ended()
 
 
 @pytest.mark.parametrize("beside", [False, True])
-def test_an_interrupted_step_ends_its_program(tmp_path: Path, checkout: Path, beside: bool) -> None:
-    pid = tmp_path / "pid"
-    command = ["sh", "-c", f"echo $$ > {pid}; exec sleep 60"]
+def test_an_interrupted_step_ends_its_program(tmp_path: Path, beside: bool) -> None:
+    sleeper = Sleeper(tmp_path)
 
     def interrupt() -> None:
-        while not (pid.exists() and pid.read_text().strip()):
-            time.sleep(0.01)
+        sleeper.wait()
         # The program already runs before Popen() returns in this process.
         time.sleep(0.5)
         os.kill(os.getpid(), signal.SIGINT)
 
+    together = functools.partial(building.run_concurrently, sleeper.run, lambda: None)
     thread = threading.Thread(target=interrupt)
     started = time.monotonic()
     thread.start()
-
-    def step() -> None:
-        building.run_logged(command, tmp_path, tmp_path / "log", "sleeping")
-
-    def run() -> None:
-        if beside:
-            building.run_concurrently(step, lambda: None)
-        else:
-            step()
-
     with pytest.raises(KeyboardInterrupt):
-        run()
+        (together if beside else sleeper.run)()
     thread.join()
     assert time.monotonic() - started < 30
-    with pytest.raises(ProcessLookupError):
-        os.kill(int(pid.read_text()), 0)
+    sleeper.require_ended()
+
+
+# Only finished builds
+
+
+def test_finished_builds_are_used(
+    checkout: Path, tiny_tarball: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with building.no_builds():
+        built = ensure_series(checkout, ["greeting"], tor_source=str(tiny_tarball))
+    assert built["greeting"].path.is_file()
+    assert caplog.messages == []
+
+
+def test_missing_builds_are_not_started(
+    new_checkout: Path, tiny_tarball: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    message = "build/tor does not contain all builds that are needed"
+    with building.no_builds(), pytest.raises(building.NotBuiltError, match=message):
+        ensure_series(new_checkout, ["greeting"], tor_source=str(tiny_tarball))
+    assert compiled(caplog) == []
+    # The attempt leaves only an empty log.
+    left = {path.name for path in (new_checkout / "build/tor").iterdir()}
+    assert left <= {".lock", "logs"}
+    # Builds are allowed again after the block.
+    building.ensure_building_allowed("nothing")
+
+
+def test_nothing_is_fetched(tmp_path: Path) -> None:
+    with (
+        building.no_builds(),
+        pytest.raises(building.NotBuiltError, match="Tor's source is missing"),
+    ):
+        PrivateApt(tmp_path, tmp_path / "log", "Tor's source", sources=True, hint="")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_builds_side_by_side_are_not_started_either() -> None:
+    def build() -> None:
+        building.ensure_building_allowed("it")
+
+    with building.no_builds(), pytest.raises(building.NotBuiltError):
+        building.run_concurrently(build, build)
+    building.run_concurrently(build, lambda: None)

@@ -146,41 +146,37 @@ def test_a_harmless_series(checkout: Path, tiny_tarball: Path) -> None:
     assert written["builds"][1]["passed"] == sorted(mine.passed)
 
 
-def test_a_series_that_breaks_tests_and_style(checkout: Path, tiny_tarball: Path) -> None:
-    replace_patch(checkout, BROKEN + diff("src/bad-style", "", "no\n"))
-    outcomes = check_series(checkout, hardened=[False], tor_source=str(tiny_tarball))
-    assert new_problems(outcomes) == [
-        "greeting: circuitmux/basic failed",
-        "greeting: make check-includes failed",
-        "greeting: make check-spaces failed",
-    ]
-
-
+SCRIPT = "src/test/test_script.sh"
 SECOND_TIME = diff(
-    "src/test/test_script.sh",
-    FILES["src/test/test_script.sh"],
-    "#!/bin/sh\n[ -e was-here ] || { touch was-here; echo %s; exit 1; }\n",
+    SCRIPT, FILES[SCRIPT], "#!/bin/sh\n[ -e was-here ] || { touch was-here; echo %s; exit 1; }\n"
 )
 
 
-def test_a_program_that_fails_on_a_busy_machine_gets_another_chance(
-    checkout: Path, tiny_tarball: Path
+@pytest.mark.parametrize(
+    ("patch", "retried", "problems"),
+    [
+        (
+            BROKEN + diff("src/bad-style", "", "no\n"),
+            [],
+            ["circuitmux/basic failed", "make check-includes failed", "make check-spaces failed"],
+        ),
+        # A program that fails on a busy machine gets another chance.
+        (SECOND_TIME % "late", [SCRIPT], []),
+        (
+            SECOND_TIME % "ERROR: AddressSanitizer: SEGV",
+            [],
+            [f"{SCRIPT} failed", f"{SCRIPT}: ERROR: AddressSanitizer: SEGV"],
+        ),
+    ],
+    ids=["tests and style", "fails once", "sanitizer"],
+)
+def test_a_harmful_series(
+    checkout: Path, tiny_tarball: Path, patch: str, retried: list[str], problems: list[str]
 ) -> None:
-    replace_patch(checkout, SECOND_TIME % "late")
+    replace_patch(checkout, patch)
     stock, mine = check_series(checkout, hardened=[False], tor_source=str(tiny_tarball))
-    assert "src/test/test_script.sh" in mine.passed
-    assert (stock.retried, mine.retried) == ([], ["src/test/test_script.sh"])
-    assert new_problems([stock, mine]) == []
-
-
-def test_a_sanitizer_report_is_final(checkout: Path, tiny_tarball: Path) -> None:
-    replace_patch(checkout, SECOND_TIME % "ERROR: AddressSanitizer: SEGV")
-    outcomes = check_series(checkout, hardened=[False], tor_source=str(tiny_tarball))
-    assert outcomes[1].retried == []
-    assert new_problems(outcomes) == [
-        "greeting: src/test/test_script.sh failed",
-        "greeting: src/test/test_script.sh: ERROR: AddressSanitizer: SEGV",
-    ]
+    assert (stock.retried, mine.retried) == ([], retried)
+    assert new_problems([stock, mine]) == [f"greeting: {problem}" for problem in problems]
 
 
 def test_unit_tests_are_compiled_once_for_a_series(
@@ -219,9 +215,7 @@ def test_the_verb_prints_a_table_and_the_new_failures(
     assert "No series is worse than Tor as released." in out
     rows = [line.split() for line in out.splitlines()]
     assert ["build", "passed", "failed", "skipped", "reports", "time"] in rows
-    assert [row[:5] for row in rows if row and row[0] == "greeting"] == [
-        ["greeting", "2", "0", "1", "0"]
-    ]
+    assert ["greeting", "2", "0", "1", "0"] in [row[:5] for row in rows]
     replace_patch(checkout, BROKEN)
     assert check_variants.run(args) == 1
     out = capsys.readouterr().out

@@ -174,8 +174,6 @@ def archive(tmp_path: Path, tiny_tarball: Path, monkeypatch: pytest.MonkeyPatch)
 def test_debian_source_is_fetched_once(tmp_path: Path, archive: Archive) -> None:
     root = tmp_path / "root"
     source = obtain(root)
-    assert source.kind == "debian"
-    assert source.version == "0.4.9.99"
     assert source.facts == {
         "kind": "debian",
         "package": "tor",
@@ -208,10 +206,8 @@ def test_apt_gets_a_state_of_its_own(tmp_path: Path, archive: Archive) -> None:
     assert texts[0].startswith("deb-src http://deb.example.org/debian bookworm main\n")
     assert texts[1].startswith("Types: deb-src\nURIs: http://more.example.org/")
     # Lists and cache are removed once the source exists.
-    assert sorted(path.name for path in (tmp_path / "root/build/tor").iterdir()) == [
-        "logs",
-        "source",
-    ]
+    left = {path.name for path in (tmp_path / "root/build/tor").iterdir()}
+    assert left == {"logs", "source"}
 
 
 def test_update_fetches_the_present_version(tmp_path: Path, archive: Archive) -> None:

@@ -31,12 +31,8 @@ def test_a_variant_has_the_values_of_its_file(tmp_path: Path) -> None:
     assert morning.proof_from == "every-relay"
     other = VARIANTS.replace("every-relay", "an-exit")
     assert load_variants(write_registry(tmp_path, other))["morning"].proof_from == "an-exit"
-    assert (morning.label, morning.color, morning.marker, morning.linestyle) == (
-        "morning",
-        "#4477AA",
-        "s",
-        "--",
-    )
+    assert (morning.label, morning.color) == ("morning", "#4477AA")
+    assert (morning.marker, morning.linestyle) == ("s", "--")
 
 
 @pytest.mark.parametrize(
@@ -84,15 +80,8 @@ def test_a_registry_without_variants_is_an_error(tmp_path: Path, text: str) -> N
 
 
 def test_patches_apply_in_the_order_of_the_series_file(tmp_path: Path) -> None:
-    write_files(
-        tmp_path / "tor-patches/one",
-        {
-            "b.patch": HUNK,
-            "a.patch": f"second\n{HUNK}",
-            "README": "",
-            "series": "# x\nb.patch\na.patch\n",
-        },
-    )
+    files = {"b.patch": HUNK, "a.patch": f"second\n{HUNK}", "README": ""}
+    write_files(tmp_path / "tor-patches/one", {**files, "series": "# x\nb.patch\na.patch\n"})
     patches = tor_series(tmp_path, "one").patches
     assert [patch.path.name for patch in patches] == ["b.patch", "a.patch"]
     assert patches[0].content == HUNK.encode()
