@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import psutil
 import pytest
@@ -178,8 +179,10 @@ def test_levels_that_share_runs_are_named(
 
 def test_a_written_plan_keeps_the_order_of_client_classes(tmp_path: Path) -> None:
     # Runs depend on this order.
-    resolved = {"levels": {"web": {"traffic": {"web": {}, "bulk": {}}}, "bulk": {}}}
+    levels: dict[str, Any] = {"web": {"traffic": {"web": {}, "bulk": {}}}, "bulk": {}}
     resources = Resources(1, 1, 1)
-    planned = plan.Plan(Request("e"), (), tmp_path / "runs", tmp_path, 1, resources, resolved)
+    planned = plan.Plan(
+        Request("e"), (), tmp_path / "runs", tmp_path, 1, resources, {"levels": levels}
+    )
     planned.write()
     assert json.dumps(plan.read_plan(planned.file).resolved) == json.dumps(planned.resolved)

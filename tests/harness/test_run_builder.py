@@ -11,7 +11,8 @@ import pytest
 
 from analysis.formats.plan_file import Request
 from onionlab.errors import UserError
-from onionlab.experiment import Level, load
+from onionlab.experiment import load
+from onionlab.experiment.experiment import Level
 from onionlab.experiment.settings import Torrc
 from onionlab.network.sample import sample_network
 from onionlab.programs.tor.build import BuiltTor
