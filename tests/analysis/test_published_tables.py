@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from analysis.inference import sequential
 from analysis.inference.effects import paired_effect, welch_effect
@@ -51,6 +52,35 @@ def test_levels_of_power_family_spending_are_rpacts(
     assert spending_levels(fractions, [0.03], np.power(fractions, exponent))[0] == pytest.approx(
         levels, rel=5e-4
     )
+
+
+SYMMETRIC = [
+    (3, 1.0, 111.7, (109.9, 103.4, 81.2, 56.5)),
+    (10, 2.0, 108.1, (106.6, 99.7, 76.2, 51.0)),
+    (2, 3.0, 101.0, (100.7, 98.9, 89.5, 70.7)),
+]
+"""Looks, exponent, largest sample size and mean sample sizes at 0, 0.5, 1 and 1.5 times the effect,
+in per cent of a fixed design's: two-sided 5 %, power 80 %. From the tables of Jennison and Turnbull
+(2000), Group Sequential Methods, as gsDesign's tests repeat them (test.JT.Power.symm in
+tests/testthat/test-base.R, commit 2a568884 of github.com/keaven/gsDesign)."""
+
+
+@pytest.mark.parametrize(("looks", "exponent", "largest", "means"), SYMMETRIC)
+def test_sample_sizes_of_power_family_tests_are_jennison_and_turnbulls(
+    looks: int, exponent: float, largest: float, means: tuple[float, ...]
+) -> None:
+    t = np.arange(1, looks + 1) / looks
+    boundary = stats.norm.isf(spending_levels(list(t), [0.025], t**exponent)[0])
+    full = (stats.norm.ppf(0.975) + stats.norm.ppf(0.8)) * np.sqrt(largest / 100)
+    noise = np.random.default_rng(5).normal(size=(400_000, looks)).cumsum(axis=1) / np.sqrt(looks)
+    for share, mean in zip((0.0, 0.5, 1.0, 1.5), means, strict=True):
+        z = (noise + share * full * t) / np.sqrt(t)
+        crossed = np.abs(z) >= boundary
+        stop = np.where(crossed.any(axis=1), crossed.argmax(axis=1), looks - 1)
+        # The tolerance is the rounding plus four standard errors of the simulation.
+        assert largest * t[stop].mean() == pytest.approx(mean, abs=0.25)
+        if share == 1.0:
+            assert crossed.any(axis=1).mean() == pytest.approx(0.8, abs=0.004)
 
 
 # ----- t
