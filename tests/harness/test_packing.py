@@ -513,7 +513,7 @@ CAPACITY = "capacities_bytes_per_s"
         {"asked": {"seeds": [2], "scale": 0.1}},
         {"provenance": {"engine": {"name": "shadow"}, "machine": {}}},
         {"title": "another"},
-        {"levels": (level(stop_s=4.0),)},
+        {"levels": (level(stop_s=40.0),)},
         {"levels": (level(), level(name="second"))},
         {"levels": (level(**{CAPACITY: {"middle": 1.0}}),)},
     ],
