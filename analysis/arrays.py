@@ -16,7 +16,7 @@ Bools = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Rows:
-    """Base of data classes whose fields are arrays, or mappings to arrays, of the same rows."""
+    """Base of data classes whose fields are arrays of one length, or mappings to such arrays."""
 
     def where(self, rows: Bools) -> Self:
         """Return some of the rows."""

@@ -12,7 +12,7 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [
     str(HERE.parent),
     str(HERE),
-]  # this checkout's packages, and `made` beside this file
+]  # for the packages of this checkout, and for made.py in this folder
 
 from made import (  # noqa: E402
     fill_tables,
@@ -32,36 +32,36 @@ release = version = onionlab.__version__
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 exclude_patterns = ["runs"]
 
-# Pages' own headings, not the 1,500 names on them: each page would carry them all.
+# The table of contents lists only headings. With all 1,500 names it would make every page large.
 toc_object_entries = False
 
 html_theme = "furo"
 html_title = f"onionlab {release}"
 html_show_sphinx = False
 html_copy_source = False
-# Nothing is loaded from elsewhere: the site can be read from a folder, without a network.
+# The site loads nothing from other hosts, so it can be read from a folder without a network.
 html_theme_options = {"navigation_with_keys": True}
 html_static_path = ["site.css"]
 html_css_files = ["site.css"]
 
-# Links are to headings of all levels that pages have.
+# Pages have headings of up to four levels, and links can refer to all of them.
 myst_heading_anchors = 4
 
 autodoc_default_options = {"members": True, "show-inheritance": True, "member-order": "bysource"}
 autodoc_typehints_format = "short"
 autodoc_preserve_defaults = True
 python_use_unqualified_type_names = True
-# Attributes in a docstring are lines of their class: autodoc has the fields themselves already.
+# Show the attributes of a docstring as lines, because autodoc lists the fields separately.
 napoleon_use_ivar = True
 napoleon_attr_annotations = False
 autodoc_type_aliases = {name: name for name in ("Floats", "Ints", "Bools")}
 
-# Several rooms have a class of the same name; a docstring that says `Variant` means its own room's.
+# Several packages have a class named `Variant`. A docstring means the one of its own package.
 suppress_warnings = ["ref.python"]
 
 
-# Docstrings are plain text but for ``literals``, :roles:`of Sphinx` and blocks after a `::`.
-# Outside of these, what would be emphasis, a substitution or a link stands for itself.
+# Docstrings are plain text, except for ``literals``, :roles:`of Sphinx` and blocks after a `::`.
+# Outside of these, characters that would mark emphasis, a substitution or a link are escaped.
 LITERAL = re.compile(r"(``.*?``|`[^`]*`)")
 MARKUP = re.compile(r"\*|\||(?<=\w)_(?!\w)")
 
@@ -100,7 +100,7 @@ def _take_as_text(
     taken: list[str] = []
     for line in lines:
         if what == "module" and not block and line.startswith("    ") and not taken[-1]:
-            taken += ["::", ""]  # a module's docstring has no sections: this is a drawing
+            taken += ["::", ""]  # an indented block in a module's docstring is literal text
             block = True
         block = line.endswith("::") or (block and (not line or line.startswith(" ")))
         parts = LITERAL.split(line)

@@ -1,6 +1,7 @@
 """Generate pages from the program: its commands, its variants, its packages.
 
-``make docs`` writes them before it builds the site. Git ignores those of commands and packages.
+``make docs`` writes the pages before it builds the site. Git ignores the pages of commands and of
+packages.
 """
 
 from __future__ import annotations
@@ -103,7 +104,7 @@ def _verb(verb: str, parser: argparse.ArgumentParser) -> Iterator[str]:
 
 
 def _spelling(action: argparse.Action) -> str:
-    """How an argument is written, as in a usage message."""
+    """Return an argument as a usage message shows it."""
     value = "" if action.nargs == 0 else str(action.metavar or _choices(action) or action.dest)
     if not action.option_strings:
         value = value if action.nargs != "?" else f"[{value}]"
@@ -122,7 +123,7 @@ def _help(action: argparse.Action) -> str:
 
 
 def variants_page(root: Path = ROOT) -> str:
-    """docs/reference/variants.md: what variants.yaml of both programs hold."""
+    """Return docs/reference/variants.md: the contents of variants.yaml for Tor and libtorrent."""
     registry = load_registry(root)
     series = (
         (f"`{name}`", entry.description, f"`{entry.proof_from}`")
@@ -215,7 +216,7 @@ PAGES: Mapping[str, Callable[[Path], str]] = {
     "docs/reference/commands.md": commands_page,
     "docs/reference/variants.md": variants_page,
 }
-"""Path in the checkout -> what makes its text."""
+"""Path in the checkout -> function that returns the page's text."""
 
 
 OUTSIDE: Mapping[str, str] = {
@@ -225,7 +226,7 @@ OUTSIDE: Mapping[str, str] = {
     "tor-patches/README.md": "docs/site/tor-patches.md",
     "libtorrent-patches/README.md": "docs/site/libtorrent-patches.md",
 }
-"""Page outside of docs/ -> where the site has it."""
+"""Page outside of docs/ -> path of its copy for the site."""
 
 
 def write_pages(root: Path = ROOT) -> None:
@@ -237,10 +238,10 @@ def write_pages(root: Path = ROOT) -> None:
 
 
 def write_outside_pages(folder: Path) -> None:
-    """Pages of the site with what stands outside of docs/ (``OUTSIDE``).
+    """Write copies of the pages outside of docs/ (``OUTSIDE``) for the site.
 
     Args:
-        folder: docs/site, which is made anew; git ignores it.
+        folder: docs/site, which is replaced. Git ignores it.
     """
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -251,12 +252,12 @@ def write_outside_pages(folder: Path) -> None:
 
 
 def site_links(text: str, written_at: Path, shown_at: Path) -> str:
-    """Markdown with its relative links as the site has them.
+    """Return Markdown with relative links that work on the site.
 
     Args:
         text: the page.
-        written_at: its file, from which its links are meant.
-        shown_at: the file that the site shows, from which they have to lead to the same places.
+        written_at: the page's file, to which its links are relative.
+        shown_at: the file that the site shows, to which the returned links are relative.
     """
 
     def link(found: re.Match[str]) -> str:
@@ -271,10 +272,10 @@ def site_links(text: str, written_at: Path, shown_at: Path) -> str:
 
 
 def write_api_pages(folder: Path) -> None:
-    """Pages of the site for each subpackage of both packages, and one that lists them.
+    """Write a page for each subpackage of both packages, and an index of these pages.
 
     Args:
-        folder: is made anew; git ignores it.
+        folder: is replaced. Git ignores it.
     """
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -301,14 +302,14 @@ def _api_page(subpackage: str) -> str:
     for name, is_package in _modules(subpackage):
         title = name if name == subpackage else name.removeprefix(f"{subpackage}.")
         underline = "=" if name == subpackage else "-"
-        # A package's page says what it is; what it passes on is with the module that defines it.
+        # Names that a package re-exports are documented with the module that defines them.
         members = "   :no-members:\n" if is_package else ""
         parts.append(f"{title}\n{underline * len(title)}\n\n.. automodule:: {name}\n{members}")
     return "\n".join(parts)
 
 
 def _modules(name: str) -> Iterator[tuple[str, bool]]:
-    """A module and all below it, each with whether it is a package."""
+    """Yield a module and all modules below it, and whether each is a package."""
     path = ROOT.joinpath(*name.split("."))
     yield name, path.is_dir()
     if path.is_dir():

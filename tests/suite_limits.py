@@ -13,7 +13,7 @@ from collections.abc import Generator
 import pytest
 
 SLOW_S = 15.0
-"""The mark is for tests of ten seconds; the limit allows for slower machines."""
+"""A test without the mark ``slow`` fails after this time, which exceeds ten seconds by a margin."""
 # In a new clone a fixture may have to build the kernel, or wait for another build of Tor.
 BUILD_S = 2400.0
 LIMIT_S = {"slow": 900.0, "tor": BUILD_S, "uml": BUILD_S}

@@ -101,12 +101,12 @@ class Network:
                     self._by_client[address].append((name, key))
 
     def chain(self, client: str, first_byte_ns: int, start_ns: int) -> tuple[Leg, ...]:
-        """Return the stays in relays of the cells that the first byte of a download waited for.
+        """Return the stays in relays of the cells that led to a download's first byte.
 
         The request is the last cell from the client before its first byte. The answer is the first
         cell that the exit created after it received the request. CONNECTED is the last cell that
-        the guard sent before the request arrived, and BEGIN the last cell that the exit had
-        received when it created CONNECTED.
+        the guard sent before the request arrived. BEGIN is the last cell that the exit had received
+        when it created CONNECTED.
 
         Args:
             client: address of the client.
@@ -185,7 +185,7 @@ class Network:
     def _pass(self, steps: _Steps, direction: int, row: int, *, forwards: bool) -> list[int]:
         """Return the row of one cell at each relay of a circuit, in the order of ``steps``.
 
-        row: at the first relay (forwards, away from the client) or at the last one.
+        row: the cell's row at the first relay if ``forwards`` is set, else at the last relay.
         """
         # An outward cell goes from the first relay to the last.
         leaves = forwards == (direction == OUTWARD)
@@ -222,7 +222,7 @@ def _find_circuits(relay: Relay) -> dict[_Key, _Circuit]:
         circuits[int(key[0]), int(key[1])] = _Circuit(
             came={way: own[cells.inbuf_ns[own] != NEVER] for way, own in by_way.items()},
             sent={way: own[cells.flush_ns[own] != NEVER] for way, own in by_way.items()},
-            # The peer has its own number for the channel.
+            # Store the peer's address, because both ends number their channels independently.
             onward=(address, int(cells.out_circ[onward[0]])) if address is not None else None,
         )
     return circuits

@@ -22,8 +22,8 @@ from analysis.celltrace.events import INWARD, RELAY
 MIN_KNOWN_SHARE = 0.5
 """Minimum share of cells whose wait in the kernel has to be known.
 
-A guard is the middle relay of a few circuits, whose cells a traced relay reads. These are not
-representative of the cells that it sends to clients.
+A guard is also the middle relay of a few circuits. Only the cells of those circuits are read by a
+traced relay, and they are not representative of the cells that the guard sends to clients.
 """
 
 

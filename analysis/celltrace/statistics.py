@@ -100,8 +100,7 @@ class Circuits:
             return busiest
         quiet_max, busy_min = np.quantile(self.cells, [0.25, 0.75])
         quiet: Bools = self.cells <= quiet_max
-        # If most circuits have one cell, both quartiles are 1. Quiet circuits are then not busy as
-        # well.
+        # If most circuits have one cell, both quartiles are 1. Count such circuits as quiet only.
         busy: Bools = (self.cells >= busy_min) & ~quiet
         return quiet if group is Group.QUIET else busy
 

@@ -83,14 +83,14 @@ class TraceTable:
     Attributes:
         times: times of relayed RELAY cells in the measured span, by run, role, group and stage.
             share: the share of the stage in the total time that such cells spent inside.
-        waits: waits of RELAY cells towards clients, by run and role. cells, unsent: the number of
-            cells that were queued in the span and sent or never sent; arrived: the number of cells
-            whose arrival at the next relay is known; the mean waits are NaN without a cell, and
-            for the kernel if too few arrivals are known.
+        waits: waits of RELAY cells towards clients, by run and role. Of the cells queued in the
+            span, ``cells`` were sent and ``unsent`` were not; ``arrived`` is the number of cells
+            whose arrival at the next relay is known. A mean wait is NaN if there is no cell. The
+            mean wait in the kernel is also NaN if too few arrivals are known.
         relay_times: mean part of the time to first byte of downloads, by run, class, position and
             stage. followed: the number of ``streams`` whose cells were followed.
         spikes: the strongest period of delays, by run and role; NaN if there is none.
-        points: of one run for each level, variant and role.
+        points: the points of a scatter plot, from one run for each level, variant and role.
         counts: the counts of each run's traces.
     """
 
@@ -166,7 +166,7 @@ class TraceTable:
         plot = (key["level"], key["variant"], key["role"])
         if plot in {(one.level, one.variant, one.role) for one in self.points}:
             return
-        # Quiet circuits have few cells, so keep all of these, and every n-th of the others.
+        # Quiet circuits have few cells, so keep all of their cells and every n-th other cell.
         order = np.argsort(cells.time_s, kind="stable")
         keep = groups[Group.QUIET].copy()
         keep[order[:: max(1, -(-len(order) // MAX_POINTS))]] = True

@@ -164,7 +164,7 @@ def _scatter(columns: Columns, shown: Mapping[tuple[str, str], Points]) -> Figur
                     s=3.0 if color == ORANGE else 0.6,
                     c=color,
                     linewidths=0,
-                    # As tens of thousands of paths, the points would slow the report down.
+                    # Draw points as pixels: tens of thousands of paths would slow the report down.
                     rasterized=True,
                 )
             axes.set_yscale("log")

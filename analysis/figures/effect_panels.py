@@ -21,7 +21,7 @@ ACROSS = 3
 """Maximum number of panels in a row."""
 
 WIDEST = 8.0
-"""Largest ratio drawn, and its inverse the smallest; intervals beyond end in an arrow."""
+"""Largest ratio that is drawn; the smallest is its inverse. Longer intervals end in an arrow."""
 
 BAND_COLOR = "#e4e7eb"
 """Colour of the equivalence margin."""
@@ -39,7 +39,8 @@ FEW_TICKS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 """Ticks that are used if the ticks of the last row of RATIO_TICKS would overlap."""
 
 WIDEST_WITH_ALL = {2: 3.5, 3: 3.0}
-"""Number of adjacent panels -> largest ratio up to which the last ticks of RATIO_TICKS fit."""
+"""Number of adjacent panels -> largest ratio on an axis for which the ticks in the last row of
+RATIO_TICKS do not overlap. With wider axes, FEW_TICKS are used."""
 
 Axis = Literal["ratio", "difference"]
 
@@ -89,7 +90,7 @@ def effect_axis(metric: Quantity) -> Axis:
 
 
 def line_label(judgement: Judgement) -> str:
-    """Return the label of a line: the metric, and the class if it is of one."""
+    """Return the label of a line: the metric, and its class unless it covers all classes."""
     label = judgement.metric.label
     return label if judgement.class_name == ALL else f"{label} ({judgement.class_name})"
 

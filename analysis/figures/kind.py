@@ -31,7 +31,7 @@ class FigureKind(ABC):
 
     @abstractmethod
     def keep(self, run: Mapping[str, ClassData], level: Level) -> Any:
-        """Return the data of a run by class that a figure of a level needs."""
+        """Return the data that a figure of ``level`` needs from a run, which has data by class."""
 
     @abstractmethod
     def draw(self, data: FigureData, page: Page) -> Figure:
@@ -71,7 +71,7 @@ class FigureData:
     def add(
         self, variant: str, seed: int, run: Mapping[str, ClassData], level: Level | None = None
     ) -> None:
-        """Add one run; ``level``: of the run, if it differs from the figure's."""
+        """Add one run. ``level`` is the level of the run if it differs from the figure's level."""
         sample = self.kind.keep(run, self.level)
         self.samples.append(RunSample(level or self.level, variant, seed, sample))
 

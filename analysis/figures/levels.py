@@ -52,7 +52,7 @@ def write_levels(
     """Write the plot and its data as ``base``.pdf, .png and .csv.
 
     Args:
-        compared: with keys, all against the same baseline, in the order of rows and lines.
+        compared: comparisons with keys and the same baseline, in the order of rows and lines.
         looks: variants by name, with their styles.
         base: path of the files without extension.
 
@@ -122,5 +122,5 @@ def _mark(judgement: Judgement, row: int, variant: Variant, offset: float) -> Ma
 
 
 def _shown(one: VariantComparison) -> list[Judgement]:
-    """Return the judgements to draw: of times only medians, as the forest plot shows the tails."""
+    """Return the judgements to draw. Tails of times are left out; the forest plot shows them."""
     return [j for j in one.judgements if not j.metric.duration or MEDIAN in j.metric.name]

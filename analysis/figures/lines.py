@@ -274,7 +274,7 @@ def _note_cut(axes: Axes) -> None:
 
 
 def _nonzero_part(panel: Panel, lines: Lines) -> slice:
-    """Return the part of the grid to draw: of durations, that after any line leaves zero."""
+    """Return the part of the grid to draw. An axis of durations starts where a line leaves zero."""
     if panel.x_axis != "duration":
         return slice(None)
     started = [np.flatnonzero(line.high > 0.001) for line in lines.values()]

@@ -38,7 +38,7 @@ class Page:
 
 
 TEXT = Page(7.0, 2.75, stacked=False)
-"""The text width of the usual two-column formats, with both panels in a row."""
+"""The full text width of the usual two-column formats. The panels are in a row."""
 
 COLUMN = Page(3.5, 2.1, stacked=True)
 """One column of IEEE's two-column format."""

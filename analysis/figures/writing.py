@@ -88,8 +88,8 @@ def _draw_empty_lines_without_markers(figure: Figure) -> None:
 def _save_png(figure: Figure, path: Path) -> None:
     """Write a PNG with at most 256 colours.
 
-    A palette needs a third of the bytes of full colour. Curves and bands of up to five variants
-    have fewer shades than visible. PDF and SVG contain all shades.
+    A palette needs a third of the bytes of full colour. With up to five variants, the difference is
+    not visible. PDF and SVG contain all shades.
     """
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=PNG_DPI)

@@ -168,10 +168,10 @@ HISTORY_FORMAT = 1
 """Version of the history of nightly runs."""
 
 CODED_STREAMS = TABLES["coded_streams"]
-"""Streams of a published run as whole ticks, each less what another column states.
+"""Streams of a published run. Times are whole ticks, relative to the time in another column.
 
-``stream_index`` is the number of a row among those of its client. If that does not give each value
-to the last bit, the table has ``published.PUBLISHED_COLUMNS`` instead.
+``stream_index`` is the number of a row among the rows of its client. If this encoding cannot
+restore every value exactly, the table has ``published.PUBLISHED_COLUMNS`` instead.
 """
 GAP = CODED_STREAMS[-1]
 SUMS = TABLES["sums"]

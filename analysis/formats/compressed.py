@@ -18,10 +18,10 @@ PIECE_BYTES = 1 << 20
 """Usual size of the pieces of a file that are read."""
 
 STEP_BYTES = {".gz": 1 << 12, ".xz": 1 << 12, ".zst": 64}
-"""Compressed bytes per decompression step, by suffix. In a damaged step, the sound bytes before the
-damage are lost, and so is what a decompressor produces from damaged bytes before it notices; with
-smaller steps that output would be accepted. zstd's output is not limited: four bytes can expand to
-128 KiB, so a step gives at most 2 MiB."""
+"""Compressed bytes per decompression step, by suffix. All output of a damaged step is discarded,
+including valid bytes before the damage. A decompressor may also produce wrong bytes before it
+detects the damage. With smaller steps, those bytes would belong to an earlier step and be accepted.
+zstd's output is not limited: four bytes can expand to 128 KiB, so a step gives at most 2 MiB."""
 
 MIN_LIMIT_BYTES = 2**26
 MAX_RATIO = 300

@@ -12,7 +12,8 @@ def csv_text(
 ) -> str:
     """Return a table as CSV. Missing values are empty.
 
-    Numbers have nine digits, which is more than any metric has and the same on every machine.
+    Numbers are rounded to nine digits, so that all machines give the same text. No metric is that
+    precise.
 
     Args:
         rows: one mapping for each line, which may have more keys than there are columns.

@@ -94,8 +94,9 @@ def count_to_settle(
 
 
 def unseen_share(count: int, level: float) -> float:
-    """Return the largest share of networks that ``count`` of them all miss with chance ``level``.
+    """Return the largest share of networks in which a study of ``count`` networks may miss harm.
 
-    A share q is missed by all of n networks with probability (1 - q)^n.
+    Harm in a share q of all networks is absent from n networks with probability (1 - q)^n. The
+    result is the q for which this probability is ``level``.
     """
     return float(-np.expm1(np.log(level) / count))

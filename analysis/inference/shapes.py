@@ -1,12 +1,13 @@
 """Correction of t tests of few values for non-normal data. Numbers in, numbers out.
 
-The mean of a few skewed values is too often far from the typical value, relative to the estimated
-spread. The tables contain the factor by which small p-values occur more often than they should: the
-maximum over normal values, t with 3 degrees of freedom, exponential, and lognormal with sd 0.5 and
-1 of the logarithm, with skewness of either sign. The true value is the pseudomedian
-(``signed_ranks``). From ``SIGNED_RANKS_FROM`` values, the table applies to the larger p-value of t
-and signed ranks; for fewer, to that of t alone. tools/validate_statistics.py checks the result by
-simulation.
+If values are few and skewed, their mean is too often far from the typical value, relative to the
+estimated spread. The tables therefore contain the factor by which small p-values occur more often
+than they should. Each factor is the maximum over several distributions: normal, t with 3 degrees of
+freedom, exponential, and lognormal with a standard deviation of the logarithm of 0.5 and of 1, each
+with skewness of either sign. The true value is the pseudomedian (``signed_ranks``). With
+``SIGNED_RANKS_FROM`` or more values, the table applies to the larger p-value of the t test and the
+signed-rank test. With fewer values, it applies to the p-value of the t test.
+tools/validate_statistics.py checks the result by simulation.
 """
 
 from __future__ import annotations

@@ -385,7 +385,7 @@ def _measure(comparison: Sides, looks: Looks | None) -> _Measured:
 
 
 def _agree(comparison: Sides, variant: Floats, baseline: Floats) -> bool:
-    """Return whether the values differ without any spread."""
+    """Return whether all pairs, or all runs, give the same difference, which is not zero."""
     if comparison.paired:
         differences = variant - baseline
         return bool(differences[0] != 0 and np.ptp(differences) == 0)

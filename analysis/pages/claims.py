@@ -251,7 +251,7 @@ def _part_data(part: Part) -> dict[str, Any]:
         "note": part.reason,
         "obstacle": None if part.untestable is None else part.untestable.obstacle.value,
     }
-    # Nine digits are more than any metric has, and the same on every machine.
+    # Round to nine digits, so that all machines give the same file. No metric is that precise.
     return {
         name: float(f"{value:.9g}") if isinstance(value, float) else value
         for name, value in data.items()

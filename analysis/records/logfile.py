@@ -175,7 +175,10 @@ def require_bytes(*counts: int) -> None:
 
 
 def read_log(run_directory: Path, path: Path, log: Log) -> tuple[LogFile, FileProblems]:
-    """Feed a file to a log, until its end or until the log is foreign, and return its problems."""
+    """Feed a file to a log and return its problems.
+
+    Reading stops early if the file turns out to be from another program.
+    """
     file = LogFile(path)
     problems = FileProblems(path.relative_to(run_directory).as_posix())
     for lines in file.batches():

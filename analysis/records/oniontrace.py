@@ -74,8 +74,9 @@ class Bytes(NamedTuple):
 class Circuit:
     """One circuit; times in wall-clock microseconds. The result is its first BUILT or FAILED.
 
-    A later BUILT means that the same circuit was reused for another purpose (cannibalized), and its
-    TIME_CREATED does not refer to that: https://gitlab.torproject.org/tpo/core/tor/-/issues/40570
+    A later BUILT means that the circuit was reused for another purpose (cannibalized). The
+    TIME_CREATED of a later BUILT is not the time of the reuse:
+    https://gitlab.torproject.org/tpo/core/tor/-/issues/40570
     """
 
     number: int

@@ -1,1 +1,1 @@
-"""One module for each verb of the console program."""
+"""The commands of the console program, one module each."""

@@ -1,7 +1,7 @@
 """Arguments that several commands have, and their types.
 
-Imports no other package: `doctor` works on a machine that lacks them. An empty value counts as not
-given.
+This module imports only the standard library and this project, because `doctor` has to work on a
+machine without other packages. An empty value counts as not given.
 """
 
 from __future__ import annotations

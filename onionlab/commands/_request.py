@@ -42,7 +42,7 @@ def parse_overrides(args: argparse.Namespace) -> Request:
 
 
 def look_requests(args: argparse.Namespace) -> list[tuple[str, Request]]:
-    """Return the request, or for NETWORKS=auto the smallest and the largest, with titles.
+    """Return titles and requests: one request, or the smallest and the largest for NETWORKS=auto.
 
     Raises:
         UserError: --max-networks is given without NETWORKS=auto.

@@ -63,7 +63,7 @@ def experiment_need(
     args: argparse.Namespace, root: Path
 ) -> tuple[Need | None, tuple[Finding, ...]]:
     """Return the needs of the experiment, and its cost in one line; None if it lacks networks."""
-    # Imported late: this command works without the packages of the program.
+    # These imports are here because `doctor` has to start without the program's dependencies.
     from onionlab.commands._request import parse_request
     from onionlab.errors import UserError
     from onionlab.experiment.tornettools_networks import require_networks

@@ -205,7 +205,7 @@ class _Reader:
         return merged
 
     def _rename_seeds(self, tree: Node) -> Node:
-        """Rename the key `seeds` to `networks`, because an extended file may have the other."""
+        """Rename the key `seeds` to `networks`, so that files with either name can be merged."""
         if not isinstance(tree.value, dict) or "seeds" not in tree.value:
             return tree
         if "networks" in tree.value:

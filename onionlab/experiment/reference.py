@@ -73,7 +73,7 @@ def _models_below(key: dict[str, Any], path: str) -> Iterator[tuple[str, str]]:
 
 
 def _mapped_values(key: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the schema of the values of a mapping with free keys, in a list of at most one."""
+    """Return the schema of a mapping's values if its keys are free, as a list of one; else []."""
     values = [*key.get("patternProperties", {}).values(), key.get("additionalProperties")]
     return [one for one in values if isinstance(one, dict)][:1]
 

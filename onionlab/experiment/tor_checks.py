@@ -330,7 +330,7 @@ def describe_ignored(setting: Setting) -> str:
 def parameter_settings(
     parameters: Mapping[str, int], *, has_defaults: bool = True
 ) -> dict[str, Setting]:
-    """Return the consensus parameters that keep Tor from reading others, by name in lower case.
+    """Return the network's consensus parameters as settings, by name in lower case.
 
     Args:
         parameters: The parameters that authorities vote for.

@@ -107,8 +107,8 @@ class Setting:
         name: Name of the option.
         values: Values of its lines.
         source: The layer that set it.
-        needed: If Tor ignores something because of it, the values with which it would not; empty if
-            there is none.
+        needed: If Tor ignores an option or a parameter because of this setting: the values of this
+            setting with which Tor would read it. Empty if there are none.
     """
 
     name: str

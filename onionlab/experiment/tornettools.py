@@ -181,12 +181,12 @@ class TornetSettings(Model):
 
     @property
     def hosts(self) -> int:
-        """Return the number of hosts that run."""
+        """Return the number of simulated hosts."""
         return self.facts.hosts - self.left_out
 
     @property
     def tors(self) -> int:
-        """Return the number of hosts with a Tor that run."""
+        """Return the number of simulated hosts that have a Tor process."""
         return self.facts.tors - self.left_out
 
 

@@ -36,7 +36,7 @@ HOW_TO_IMPORT = (
 
 
 def client_class(host: TornetHost) -> str | None:
-    """Return the traffic class of a client, None of another host."""
+    """Return the traffic class of a client, or None if the host is not a client."""
     kind = {"markov-client": MARKOV, "perf-client": PERF}.get(host.role)
     if kind is None:
         return None

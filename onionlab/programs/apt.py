@@ -196,7 +196,7 @@ def _read_description(
 ) -> tuple[dict[str, Any], list[Path]]:
     """Return facts and files of the source package that was downloaded into ``work``."""
     descriptions = list(work.glob("*.dsc"))
-    # Upstream's signature of a tarball has its name with another suffix.
+    # A tarball's upstream signature has the same name with the suffix .asc added.
     tarballs = [path for path in work.glob("*.orig.tar.*") if path.suffix != ".asc"]
     if len(descriptions) != 1 or len(tarballs) != 1:
         raise UserError(f"apt fetched no upstream tarball of {what}", hint)

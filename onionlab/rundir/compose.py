@@ -62,11 +62,16 @@ WATCHED_ROLES = ("authority", *RELAY_ROLES)
 class RunDirectory:
     """A run that has not been simulated yet.
 
-    files: relative path -> content; expectations: host -> required log content of its program, in
-    the form of the experiment's kind; tor_programs: base names of the built programs in use;
-    private_folders: folders that only their owner may read, which Tor requires of a
-    HiddenServiceDir; tor_options: kind of host -> torrc option -> its setting, for the manifest;
-    resolved: content of resolved.yaml, which is not part of the identity.
+    Attributes:
+        files: relative path -> content.
+        simulation: the inputs of the engine.
+        expectations: host -> what the log of its program has to contain: an `Expectation` for
+            Tor, or the request rule for a libtorrent peer.
+        tor_programs: base names of the built programs in use.
+        private_folders: folders that only their owner may read. Tor requires this of a
+            HiddenServiceDir.
+        tor_options: kind of host -> torrc option -> its setting, for the manifest.
+        resolved: content of resolved.yaml, which is not part of the identity.
     """
 
     files: dict[str, bytes]
@@ -255,7 +260,7 @@ def clock_and_clients(stop_s: float, clients: dict[str, str]) -> dict[str, bytes
 def proof_requirement(variant: TorVariant, role: str) -> ProofRequirement:
     """Return whether a host has to log its variant's proof.
 
-    Only an exit whose streams wait logs some proofs.
+    Some variants log their proof only when a stream has to wait, which happens at exits.
     """
     if variant.proof_from != "an-exit":
         return ProofRequirement.MUST

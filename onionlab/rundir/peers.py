@@ -34,7 +34,8 @@ def compose_peers(
 ) -> RunDirectory:
     """Compose one run of one variant.
 
-    The settings define the network, so a repeat draws everything else that a seed does.
+    The settings define the network, so all seeds have the same one. Seed and repeat determine the
+    downloader's start time and the random numbers of the engine and its programs.
     """
     resolved = resolved_text(settings, variant.name, seed, repeat)
     seed = run_seed(seed, repeat)

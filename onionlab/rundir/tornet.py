@@ -54,7 +54,9 @@ def compose_tornet(
     engine: Engine,
     repeat: int = 1,
 ) -> RunDirectory:
-    """Compose one run of one variant on one network, whose seed determines what its runs share.
+    """Compose one run of one variant on one imported network.
+
+    The network's seed determines everything that its runs have in common.
 
     The repeat determines the engine's random numbers, and thereby those of Tor and of TGen's
     clients. The seeds of Markov models are part of the network's files, so all repeats use the same

@@ -236,9 +236,9 @@ class ProofWatch:
     """A watch on the logs of relays, each until it contains its proof or the proof is overdue.
 
     every_relay_s, an_exit_s: the simulated second by which one of several hosts must have logged
-    their proof. Every relay opens channels and logs some proofs then; others only exits of streams
-    log, when the first stream has had to wait. With a link of 20 KiB/s this took 15 minutes, so it
-    can be required only at the end.
+    their proof. Some proofs are logged when a channel opens, so every relay logs them. Other proofs
+    are logged only by exits, when the first stream has had to wait. With a link of 20 KiB/s that
+    took 15 minutes, so such a proof can be required only at the end.
     """
 
     def __init__(

@@ -63,7 +63,7 @@ name."""
 
 _DAMAGE = (
     *(tarfile.TarError, ValueError, RecursionError, AnalysisError),
-    # A file of the pack has the name of a folder, or a folder that of a file.
+    # One name in the pack is used for both a file and a folder.
     *(FileExistsError, IsADirectoryError, NotADirectoryError),
 )
 """Errors that a damaged pack causes. Other errors of the system, such as a full disk, are not due
@@ -71,8 +71,8 @@ to the pack."""
 
 
 Outcome = Literal["new", "same", "different"]
-"""Result of `unpack` for a run: it was added to the store, or the store already has it with the
-same records, or with different ones, which the store keeps."""
+"""Result of `unpack` for a run. "new": it was added to the store. "same": the store already has it
+with the same records. "different": the store has it with other records, which it keeps."""
 
 
 def pack(

@@ -220,8 +220,8 @@ def _name_concurrently(
             # print a traceback.
             with interrupts_deferred():
                 mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-                # `map` is not used, because it cancels results, with which Python 3.11 can fail at
-                # the end.
+                # `map` is not used, because it cancels the remaining results after an error, and
+                # Python 3.11 can then fail at the end of the block.
                 results = [pool.submit(_name_with_opened_builder, seed) for seed in seeds]
                 signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             return [result.result() for result in results]

@@ -85,7 +85,7 @@ class Store:
         return {run_id for run_id in _listed(locks, run_ids) if is_locked(locks / run_id)}
 
     def remove_unfinished(self, run_id: str) -> None:
-        """Remove files of a killed copy, and the run itself unless it is finished."""
+        """Remove incomplete copies of a run, and the run itself unless it is finished."""
         for copy in (self.directory / ".partial").glob(f"{run_id}-*"):
             shutil.rmtree(copy, ignore_errors=True)
         if not self.is_finished(run_id):

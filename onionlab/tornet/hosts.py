@@ -111,7 +111,7 @@ class HostFiles:
 
 
 class HostReader:
-    """Reads hosts from the files of a tornet, and each file once.
+    """Reads the hosts of a tornet. Each file is read only once.
 
     end_unix_s: the end of the simulation.
     """

@@ -170,7 +170,7 @@ def read_shadow_config(path: Path, file: str) -> tuple[ShadowConfig, Node]:
         The model, and the tree with line numbers.
 
     Raises:
-        UserError: it cannot be read or differs from the files of tornettools; the message includes
-            the lines.
+        UserError: it cannot be read, or has contents that tornettools does not write; the message
+        includes the lines.
     """
     return read_model(path, file, ShadowConfig, HINT, max_bytes=MAX_BYTES)

@@ -139,7 +139,7 @@ class TgenGraph:
                     )
 
     def _streams(self, *actions: str) -> dict[str, dict[str, str]]:
-        """Return the attributes of vertices with these actions; the start has the defaults."""
+        """Return the attributes of vertices with these actions; defaults are those of the start."""
         start = next((data for v, data in self.vertices.items() if _action(v) == "start"), {})
         return {v: {**start, **data} for v, data in self.vertices.items() if _action(v) in actions}
 

@@ -73,9 +73,10 @@ def statistic(class_data: ClassData, name: str) -> Statistic:
         ("failure_rate", 4 / 6),
         # 50 s at 100 B/s and 50 s at 300 B/s.
         ("goodput_bytes_per_s", 200.0),
-        # First bytes at 1, 2, 2, 3, 4 of seven streams with a known fate; failures at 0.5 and 60.5.
+        # Seven streams count: five with first bytes at 1, 2, 2, 3, 4, two that fail at 0.5 and
+        # 60.5.
         ("ttfb_p50_s", 3.0),
-        # Without the proxy error's stream from 0.5 s on: 1/6, 3/6.
+        # The failed stream is censored at 0.5 s: the curve rises to 1/6 at 1 s and to 3/6 at 2 s.
         ("ttfb_km_p50_s", 2.0),
         # The open stream is censored at 7.1, between the two successes.
         ("ttfb_restricted_mean_s", (1 + 2 + 2 + 3 + 4 + 60 + 60) / 7),

@@ -151,7 +151,7 @@ def test_a_lost_event_is_noticed(relay: int, lost: set[Event]) -> None:
     model = Model(2)
     start, first_byte, _ = model.download(CLIENTS[0], 100)
     rows = model.relays[relay].rows
-    # The first cell is BEGIN.
+    # Remove the lost events of cell 1, which is BEGIN.
     model.relays[relay].rows = [row for row in rows if row[1] != 1 or row[4] not in lost]
     with pytest.raises(LostError):
         model.network().chain(CLIENTS[0], NOW_NS + first_byte, NOW_NS + start)

@@ -64,7 +64,7 @@ def table(run_directory: Path) -> TraceTable:
 
 
 def made_by(model: Model, tmp_path: Path) -> Path:
-    """Write a run of eight downloads through a model's relays, in the model's simulated time."""
+    """Write a run with eight downloads through a model's relays, and return its folder."""
     streams = []
     for index in range(8):
         client = index % 2

@@ -100,7 +100,7 @@ def test_the_count_to_settle_is_that_of_the_power_formula() -> None:
 
 @pytest.mark.parametrize("count", [4, 8, 14])
 def test_effects_of_the_detectable_size_are_found_with_the_stated_power(count: int) -> None:
-    """Differences of the stated size are found with the stated power, half as large ones rarely."""
+    """Differences of the stated size are found with the stated power; half that size, rarely."""
     level = 0.05 / 8
     size = shown_from_spreads(count, level)
     rng = np.random.default_rng(count)

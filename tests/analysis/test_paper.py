@@ -242,7 +242,7 @@ def test_answers_are_in_both_tables_and_on_the_page(made: PaperResult) -> None:
         "alike": "supported",
         "timeouts": "cannot be tested here",
     }
-    # It shows the less certain of the two comparisons: 0.8 against 1, or against 1.3.
+    # A row shows the less certain of the claim's comparisons: 0.8 against 1, not against 1.3.
     assert 0.55 < float(rows["fastest"]["effect"]) < 0.85
     assert float(rows["fastest"]["low"]) < float(rows["fastest"]["effect"])
     assert rows["fastest"]["seeds"] == "3"

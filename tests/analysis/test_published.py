@@ -445,7 +445,7 @@ def test_downloads_are_published_by_the_second_with_their_gaps(tmp_path: Path) -
 
 
 def test_downloads_of_another_span_have_no_value(tmp_path: Path) -> None:
-    """In the other span other downloads run in parallel than in the published one."""
+    """Downloads that overlap in the other span are not those that overlap in the published one."""
     side_by_side(tmp_path)
     streams = pq.read_table(tmp_path / files.STREAMS_TABLE).to_pylist()
     third = {**streams[-1], "stream_index": 2, "start_s": 25.0, "end_s": 45.0}

@@ -110,7 +110,7 @@ def test_welchs_comparison_of_students_sleep_data() -> None:
     assert (interval.low, interval.high) == pytest.approx((-3.3654832, 0.2054832), abs=5e-8)
 
 
-# ----- times that were not all seen to their end
+# ----- censored times
 
 
 def kinds(text: str) -> list[int]:

@@ -107,7 +107,10 @@ def test_a_small_file_that_holds_a_lot_is_refused(
 
 
 def test_content_before_damage_in_xz_is_sound() -> None:
-    """With small steps, nearly every damaged file gives corrupt lines before it is refused."""
+    """Few damaged files give wrong content before the damage is detected.
+
+    With smaller decompression steps, nearly all of them would.
+    """
     rng = random.Random(7)
     data = b"".join(b"line %d %d\n" % (n, rng.getrandbits(60)) for n in range(4000))
     packed = lzma.compress(data)

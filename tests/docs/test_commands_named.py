@@ -1,4 +1,4 @@
-"""The targets, variables, verbs, options and experiments that the pages name exist."""
+"""The targets, variables, commands, options and experiments that the pages name exist."""
 
 from __future__ import annotations
 

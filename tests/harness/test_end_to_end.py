@@ -1,4 +1,4 @@
-"""Complete runs, as a user makes them, on the real Shadow, and with a Shadow that fails."""
+"""Complete runs with the commands of a user: on the real Shadow, and with a Shadow that fails."""
 
 from __future__ import annotations
 

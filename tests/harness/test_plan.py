@@ -143,7 +143,7 @@ def test_a_helper_that_is_killed_is_one_line(tmp_path: Path) -> None:
 def test_unwritable_folders_are_reported_before_any_build(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Root may write everywhere, so access() is asked instead of trying it."""
+    """The program asks os.access(), which is replaced here because root may write everywhere."""
     monkeypatch.setattr("os.access", lambda path, mode: Path(path).name != "results")
     monkeypatch.setattr(plan, "open_run_builder", lambda *_: pytest.fail("it went on"))
     (tmp_path / "results").mkdir()

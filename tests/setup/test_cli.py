@@ -1,4 +1,4 @@
-"""The console program: verbs are found as modules, and users get readable errors."""
+"""The console program: commands are found as modules, and users get readable errors."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def play(
     status: int = 0,
     **more: object,
 ) -> None:
-    """Replace all verbs by one that raises an error or returns a status."""
+    """Replace all commands by one that raises an error or returns a status."""
 
     def run(_: argparse.Namespace) -> int:
         if raised is not None:

@@ -177,7 +177,7 @@ def algorithm_1(weight: Callable[[int, int], float], queues: dict[str, int], cel
             now += 1
             last_served_time[circuit] = now  # 7
             served += circuit
-        # 8, 9. Of equal weights, the last one.
+        # 8, 9. If weights are equal, the last one is removed.
         smallest = min(reversed(curlist), key=weights.__getitem__)
         curlist.remove(smallest)
         if not curlist:  # 10

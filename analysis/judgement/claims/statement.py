@@ -137,9 +137,10 @@ class Statement:
     def answer_p_value(
         self, answer: Answer, verdicts: Sequence[Verdict], beyond: Sequence[Verdict]
     ) -> float:
-        """Return the p-value behind the answer, the larger one if it needs two tests.
+        """Return the p-value behind the answer; 1 if the statement is not settled.
 
-        Returns 1 if the statement is not settled.
+        An answer that needs two tests has the larger p-value. One equivalent comparison suffices
+        for "no relevant difference", so that answer has the smallest p-value.
         """
         if answer is Answer.NO_DIFFERENCE or (
             self.rule is Rule.SAME and answer is Answer.SUPPORTED

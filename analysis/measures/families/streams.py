@@ -91,7 +91,7 @@ def _count_metric(outcome: Outcome, label: str) -> Metric:
     return Metric(
         f"{outcome.value.replace('-', '_')}_count", label, "streams",
         "higher" if outcome is Outcome.SUCCESS else "lower" if outcome in FAILURES else "",
-        # It depends on how many streams were started, so it is not judged; the rates do not.
+        # Counts are not judged, because they depend on how many streams were started.
         None,
         lambda data: Statistic(float((data.measured.outcome == outcome).sum())), scope="both",
         # The paper's figure counts timeouts, so the report shows their count next to their rate.
