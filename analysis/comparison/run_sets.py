@@ -144,7 +144,7 @@ class RunSet(FormatModel):
             if len(value.repeats) > number_of_runs:
                 raise ValueError(f"{value.metric} has more repeats than its network has runs")
             if value.repeats and not _is_mean(value.value, value.repeats):
-                raise ValueError(f"{value.metric} is {value.value}, no mean of its repeats")
+                raise ValueError(f"{value.metric} is {value.value}, not the mean of its repeats")
             low, high = quantity.bounds
             for number in (value.value, *value.repeats):
                 if number is not None and not low <= number <= high:

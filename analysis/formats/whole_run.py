@@ -50,7 +50,7 @@ def require_whole(run: Path) -> None:
         raise AnalysisError(f"{run.name} has neither records nor logs")
     for records in folders:
         if is_published(records):
-            raise AnalysisError(f"{run.name} is of a published pack, and not whole")
+            raise AnalysisError(f"{run.name} is from a published pack, so it is incomplete")
         if read_records_format(records) == files.RECORDS_FORMAT:
             _require_records(records)
 

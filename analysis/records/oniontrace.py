@@ -143,7 +143,7 @@ class OnionTraceLog(Log):
 
     def _parse_circuit(self, time_us: int, number: int, status: bytes, rest: bytes) -> None:
         if status not in STATUSES:
-            raise MalformedError(f"no status of circuits: {status[:40]!r}")
+            raise MalformedError(f"not a status of circuits: {status[:40]!r}")
         words = rest.split(b" ")
         pairs = dict(word.split(b"=", 1) for word in words if b"=" in word and word[:1] != b"$")
         created_us = _created_us(pairs)

@@ -144,7 +144,7 @@ def _publish(store: Store, run_ids: Sequence[str], studies: Sequence[Study], out
             levels.setdefault(run.run_id, []).append(study.level(run.level))
     for run_id in run_ids:
         if run_id not in levels:
-            raise UserError(f"{run_id} is of no study that is packed with it")
+            raise UserError(f"{run_id} does not belong to a study in the pack")
         try:
             publish(store.run(run_id) / RECORDS, levels[run_id], out / run_id / RECORDS)
         except AnalysisError as error:
@@ -265,7 +265,7 @@ def _merge(merged: Path, folder: Path, file: Path, sources: dict[Path, Path]) ->
     for run in _runs(folder):
         target = merged / run.name
         if target.exists() and record_hashes(run / RECORDS) != record_hashes(target / RECORDS):
-            raise UserError(f"{run.name} has other records in {file} than in a pack before it")
+            raise UserError(f"{run.name} has other records in {file} than in an earlier pack")
         # The same run may be complete in one pack and published in another.
         if is_published(target / RECORDS):
             shutil.rmtree(target)

@@ -80,7 +80,7 @@ def test_written_logs_are_read(
         ("BW -1 2", "grammar"),
         ("CIRC x BUILT", "grammar"),
         ("CIRC 1 BUILT", "no TIME_CREATED"),
-        ("CIRC 1 BUILD TIME_CREATED=2000-01-01T00:05:00.000000", "no status"),
+        ("CIRC 1 BUILD TIME_CREATED=2000-01-01T00:05:00.000000", "not a status"),
         ("CIRC 1 BUILT TIME_CREATED=2000-13-01T00:05:00.000000", "is not a time"),
         ("CIRC 1 BUILT TIME_CREATED=2001-01-01T00:05:00.000000", "later than the line"),
         ("CIRC 1 BUILT TIME_CREATED=1969-01-01T00:05:00.000000", "outside of the run"),
