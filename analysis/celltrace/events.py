@@ -77,7 +77,8 @@ class Trace:
     """The trace of one relay.
 
     Attributes:
-        records: of cells, dtype RECORD in native byte order, in the order of the file, shape (n,).
+        records: records of cells with dtype RECORD in native byte order, in the order of the file,
+            shape (n,).
         peers: number of each channel -> IPv4 address of its peer, or None if it is not recorded.
         ended: whether Tor closed the trace; otherwise its last second may be missing.
         cut_bytes: bytes of an incomplete last record.

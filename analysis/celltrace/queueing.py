@@ -34,8 +34,8 @@ class Waits:
     Attributes:
         queue_s: in the queue of the circuit.
         outbuf_s: in the outbuf of the connection.
-        kernel_s: from the flush to the kernel until the next relay reads the cell, minus the
-            minimum of this time; NaN if the arrival is unknown. None if the records have no
+        kernel_s: the time from the flush to the kernel until the next relay reads the cell, minus
+            the minimum of this time; NaN if the arrival is unknown. None if the records have no
             arrivals.
         unsent: number of cells that were queued but never flushed to the kernel.
     """

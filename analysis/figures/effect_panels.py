@@ -69,7 +69,7 @@ class Mark:
         row: number of its row, from the top.
         effect: with its interval; None if it does not exist.
         scale: scale of the effect, which may differ from the panel's, for ratios with a zero.
-        margin: on that scale.
+        margin: equivalence margin on that scale.
         style: how it is drawn.
         offset: place in the row, between -0.5 and 0.5.
         without: text that replaces a missing effect.

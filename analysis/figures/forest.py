@@ -111,7 +111,7 @@ def write_forest(compared: Sequence[VariantComparison], base: Path) -> WrittenFi
 
 
 def _select(compared: Sequence[VariantComparison]) -> list[VariantComparison]:
-    """Return the comparisons to draw: those with many or large differences, in their order."""
+    """Return the comparisons with many or large differences, which are drawn, in their order."""
 
     def findings(one: VariantComparison) -> tuple[int, float]:
         verdicts = [judgement.verdict for judgement in one.judgements]

@@ -56,7 +56,8 @@ class Quantity:
         name: name in the CSV and in ``PublicTor``, which documents its unit.
         title: title of the axes.
         x_label: with its unit.
-        values: of one class of one run, or of all together; shape (n,), or (n, 2) with resolutions.
+        values: returns the values of one class of one run, or of all classes together; shape (n,),
+            or (n, 2) with resolutions.
         scale: factor from the values' unit to that of ``x_label``.
         tail: whether the axis of shares stretches the tail.
     """

@@ -92,7 +92,7 @@ class ImportedSimulation:
     def statistics(self, keys: set[Key]) -> dict[tuple[str, str], Statistic]:
         """Return (class, metric) -> statistic.
 
-        keys: of the whole set. If only other simulations have a key, this simulation gets a
+        keys: all keys of the set. If only other simulations have a key, this simulation gets a
             statistic without a value.
         """
         result: dict[tuple[str, str], Statistic] = {}

@@ -21,8 +21,9 @@ class Components:
     """Standard deviations, each with its interval.
 
     Attributes:
-        between: of the true values of networks; None with one network, or if none has two repeats.
-        within: of the repeats of one network; None if no network has two.
+        between: standard deviation of the true values of networks; None with one network, or if
+            none has two repeats.
+        within: standard deviation of the repeats of one network; None if no network has two.
     """
 
     between: Interval | None

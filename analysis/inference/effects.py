@@ -23,8 +23,8 @@ class Effect:
 
     Attributes:
         estimate: the mean difference.
-        standard_error: of the estimate; 0 if all differences are equal and the resolution is
-            unknown.
+        standard_error: standard error of the estimate; 0 if all differences are equal and the
+            resolution is unknown.
         df: degrees of freedom of the standard error, > 0.
         count: number of pairs, or of runs on the smaller side.
         robust: whether p-values and intervals are about the typical difference and hold for the

@@ -35,7 +35,7 @@ def shown_from(effect: Effect, level: float) -> float:
     The estimated spread is treated as the true one.
 
     Args:
-        effect: from the existing pairs; its estimate is ignored.
+        effect: the effect in the existing pairs; its estimate is ignored.
         level: error rate of one test, corrected for multiple testing.
     """
     needed = effect.t_needed(level / 2, two_sided=True) + t_quantile(POWER, effect.df)
@@ -60,7 +60,7 @@ def count_to_settle(
     existing pairs should suffice, the result is one more than the existing ones.
 
     Args:
-        effect: from the existing pairs.
+        effect: the effect in the existing pairs.
         margin: the equivalence margin, or None.
         level: error rate of a test for a difference, corrected for multiple testing.
         level_equivalent: the same for equivalence; None: the same level.

@@ -88,7 +88,8 @@ def shape_corrected_p(
     """Correct a one-sided p-value for non-normal data. The result is never smaller than the input.
 
     Args:
-        p_value: of t, or the larger one of t and signed ranks from ``SIGNED_RANKS_FROM`` values.
+        p_value: p-value of t; from ``SIGNED_RANKS_FROM`` values, the larger one of t and signed
+            ranks.
         count: number of values, >= 2.
         two_sided: whether the other side is tested as well, for a two-sided test or interval.
         ranks_at_end: all values are on one side, so that signed ranks cannot give a smaller

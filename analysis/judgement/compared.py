@@ -23,7 +23,8 @@ class VariantComparison:
         place: label of the level; "" if there is only one.
         variant: label of the variant.
         baseline: label of the baseline.
-        judgements: of the endpoints, in their order; those without a grade are not judged.
+        judgements: judgements of the endpoints, in their order; those without a grade are not
+            judged.
         key: names of level and variant, which are unique, unlike labels.
     """
 

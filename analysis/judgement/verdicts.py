@@ -85,8 +85,8 @@ class Verdict:
 
     Attributes:
         grade: strength of the evidence; None if this is not an endpoint and only has an estimate.
-        direction: of a shown or suggested difference; "" without one, or if neither direction is
-            better.
+        direction: direction of a shown or suggested difference; "" without one, or if neither
+            direction is better.
         effect: with its unadjusted 95% interval; None without a value.
         scale: "ratio": the effect is variant / baseline (geometric means); "difference": variant -
             baseline.

@@ -47,7 +47,7 @@ class Bias:
         failed: number of streams that failed before the event.
         censored: number of streams censored before the event.
         distance: largest difference between the naive distribution and the cumulative incidence.
-        quantiles: by method, of the naive distribution, the cumulative incidence, and the
+        quantiles: quantiles by method: the naive distribution, the cumulative incidence, and the
             Kaplan-Meier estimate, in which failures are treated as censored; a value per share,
             None if it is not reached.
     """

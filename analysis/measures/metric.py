@@ -146,7 +146,7 @@ class Quantity:
     Attributes:
         name: as in summary.csv; ends with its unit if it has one.
         label: for readers.
-        unit: of the value: "s", "B/s", "streams", or "1" for a dimensionless number.
+        unit: unit of the value: "s", "B/s", "streams", or "1" for a dimensionless number.
         better: the preferred direction; "" if there is none.
         judged: margin and resolution; None if the metric gets no verdict.
         scope: "class": computed for each class; "both": also for all classes together.

@@ -36,8 +36,8 @@ def plot_data(records: Path, converge_s: int = CONVERGE_S) -> dict[str, Any]:
     """Return file name -> content, for the files derived from TGen's and OnionTrace's logs.
 
     Args:
-        records: of one run of a tornettools network. As in tornettools, the host name determines
-            the kind of circuits: perfclient1exit, perfclient2onionservice.
+        records: records of one run of a tornettools network. As in tornettools, the host name
+            determines the kind of circuits: perfclient1exit, perfclient2onionservice.
         converge_s: simulated time from which downloads and circuits are counted.
 
     Raises:

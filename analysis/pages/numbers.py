@@ -24,7 +24,7 @@ def format_number(value: float | None, sign: bool = False, unit: str = "") -> st
     Args:
         value: None or NaN gives a placeholder.
         sign: whether to show a plus sign.
-        unit: of the value, which is converted to the unit for readers.
+        unit: unit of the value, which is converted to the unit for readers.
     """
     if value is None or math.isnan(value):
         return NOTHING
@@ -62,7 +62,7 @@ def format_effect(effect: Interval | None, scale: str, unit: str) -> tuple[str, 
     """Format an effect and its interval as a factor or a difference.
 
     Args:
-        effect: of one side against the other.
+        effect: effect of one side against the other.
         scale: "ratio" or "difference", as in ``verdicts.Verdict``.
         unit: unit of the metric.
     """

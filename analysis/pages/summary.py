@@ -286,7 +286,7 @@ def runs_csv(
 
     Args:
         plan: the study.
-        statistics: of its runs.
+        statistics: statistics of its runs.
         reports: name of a run -> parse report of its logs.
         traces: name of a run -> counts of its cell traces, for traced runs.
     """

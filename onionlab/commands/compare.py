@@ -70,5 +70,5 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _slug(text: str) -> str:
-    """Return a set's name as a part of a file's name: of a long path, its end."""
+    """Return a set's name as a part of a file's name. A long path is reduced to its end."""
     return re.sub(r"[^A-Za-z0-9._]+", "-", text)[-MAX_SLUG:].strip("-.") or "set"

@@ -29,7 +29,7 @@ class Finding:
 class Need:
     """The resources that an experiment needs.
 
-    memory_bytes, processes: of its largest run, disk_bytes: of all its runs together.
+    memory_bytes, processes: needs of its largest run. disk_bytes: needs of all its runs together.
     """
 
     name: str

@@ -102,9 +102,9 @@ class ClaimSet:
     """A paper's claims and the experiments that repeat it.
 
     Attributes:
-        name: of the file.
+        name: name of the file.
         paper: reference of the paper.
-        experiments: by name, in the file's order.
+        experiments: experiments by name, in the file's order.
         claims: at least one.
     """
 

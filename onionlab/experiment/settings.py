@@ -30,7 +30,8 @@ class Deployment:
     """The hosts that run the variant; the others run the experiment's baseline.
 
     where: "all" (relays, authorities and clients, as in the paper) or "relays"; in networks of
-    tornettools also "exits" or "clients"; fraction: of these, 1.0 unless the file sets another one.
+    tornettools also "exits" or "clients"; fraction: the fraction of these hosts, 1.0 unless the
+    file sets another one.
     """
 
     where: str
@@ -41,8 +42,8 @@ class Deployment:
 class Traced:
     """The relays that write a cell trace (docs/explanation/celltrace.md).
 
-    where: "none", "relays" (a fraction of all of them), "roles" or "hosts"; names: of the roles or
-    of the hosts.
+    where: "none", "relays" (a fraction of all of them), "roles" or "hosts"; names: names of the
+    roles or of the hosts.
     """
 
     where: str = "none"

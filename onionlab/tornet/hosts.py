@@ -44,8 +44,8 @@ _TORRC_ARGUMENTS = ("--defaults-torrc", "-f")
 class HostFiles:
     """A host's configuration and the content of the files that determine its role.
 
-    fingerprint: of a relay; service: the onion service's address; limits: BandwidthRate and
-    BandwidthBurst in bytes, None for Tor's default; peers: where its TGen connects to.
+    fingerprint: a relay's fingerprint; service: the onion service's address; limits: BandwidthRate
+    and BandwidthBurst in bytes, None for Tor's default; peers: where its TGen connects to.
     """
 
     entry: HostEntry

@@ -44,7 +44,7 @@ class Position:
         count: in the public Tor.
         weight: their share of the consensus weight.
         capacity_kib_per_s: quantiles in steps of 5%, ascending.
-        log_weight_sd: of the logarithm of weight to capacity.
+        log_weight_sd: standard deviation of the logarithm of weight to capacity.
         unlimited: share of relays without a BandwidthRate.
     """
 

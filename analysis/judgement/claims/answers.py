@@ -34,8 +34,8 @@ def answer_claims(
 
     Args:
         claims: their metrics are known and have a margin.
-        statistics: of all runs; a claim remains open if its runs are missing.
-        margins: of the experiments, as in ``study.Study.margins``.
+        statistics: statistics of all runs; a claim remains open if its runs are missing.
+        margins: margins of the experiments, as in ``study.Study.margins``.
         labels: for the texts of parts.
         contention: contention in the runs; without it for a run, only the tests decide.
 

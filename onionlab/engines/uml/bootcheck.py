@@ -79,7 +79,8 @@ def boot_command(
     """Return a command line that boots a kernel with the host's files and simulated time.
 
     parameters: further parameters of the kernel. state: the folder for the kernel's own files.
-    script: the arguments of Python, which is the first process. random_addresses: of programs.
+    script: the arguments of Python, which is the first process. random_addresses: whether programs
+    have random addresses.
     """
     return [
         str(kernel),
