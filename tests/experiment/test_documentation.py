@@ -24,6 +24,7 @@ from .conftest import REPOSITORY, VALID
 
 PAGE = (REPOSITORY / "docs" / "reference" / "experiments.md").read_text(encoding="utf-8")
 HOW_TO = (REPOSITORY / "docs" / "how-to" / "add-an-experiment.md").read_text(encoding="utf-8")
+TUNE_TOR = (REPOSITORY / "docs" / "how-to" / "tune-tor.md").read_text(encoding="utf-8")
 Write = Callable[[str, str], None]
 
 
@@ -41,6 +42,20 @@ def test_the_example_loads(checkout: Path, write: Write) -> None:
     everywhere, half = (level.settings.tor.deployment for level in experiment.levels.values())
     assert (everywhere.where, half.where, half.fraction) == ("all", "relays", 0.5)
     assert experiment.warnings == ()
+
+
+def test_the_example_of_tuning_loads(checkout: Path, write: Write) -> None:
+    for name in ("base/table1", "base/today", "today"):
+        write(name, (REPOSITORY / "experiments" / f"{name}.yaml").read_text(encoding="utf-8"))
+    changed, levels = re.findall(r"```yaml\n(.*?)```", TUNE_TOR, re.DOTALL)
+    write("small-window", changed)
+    write("windows", changed + levels)
+    windows = [
+        level.settings.tor.consensus_params["cc_cwnd_init"]
+        for name in ("small-window", "windows")
+        for level in load(name, root=checkout).levels.values()
+    ]
+    assert windows == [62, 62, 248]
 
 
 def test_the_quoted_error_is_the_real_one(checkout: Path, write: Write) -> None:
