@@ -101,9 +101,9 @@ class Comparison:
 
     @property
     def spreads_shown(self) -> float | None:
-        """The smallest detectable change of a first endpoint, in standard deviations.
+        """The smallest detectable change of a match's first endpoint, in standard deviations.
 
-        The standard deviation is that of paired differences. None without two pairs.
+        The standard deviation is that of paired differences. None with fewer than two pairs.
         """
         if self.networks < 2 or not self.paired:
             return None
@@ -158,7 +158,7 @@ def compare_sets(
     Args:
         a: the baseline.
         b: the set that is judged.
-        about: aspects that may differ; empty: the one that does is detected.
+        about: aspects that may differ; if empty, the aspect that differs is detected.
         error_level: probability of any false "shown" over all endpoints of all matches, and of any
             false "same".
         pair: whether to pair runs if possible.

@@ -36,7 +36,8 @@ class HistoryStep:
 
     Attributes:
         time_series: values of ``TIME_SERIES``.
-        step: with levels in the metric's unit (geometric means if ``ratio`` is set).
+        step: the step, with the means before and after it in the metric's unit (geometric means if
+            ``ratio`` is set).
         ratio: after / before if all values are positive, else None.
         last_before: last night and project before the step.
         first_after: first night and project after the step.
@@ -231,11 +232,12 @@ class _Measurement:
 
 
 def _by_seeds(rows: Sequence[dict[str, Any]]) -> list[list[_Measurement]]:
-    """Group measurements with comparable levels.
+    """Group measurements that can be searched together.
 
-    Seeds differ in level, and the noise of paired changes excludes these differences. Between two
-    sets of seeds, the search would report them as a step. So each set is searched separately. Sets
-    that were measured only once are searched together: their noise is that between seeds.
+    Values differ between seeds, but the noise of paired changes does not include these differences.
+    If nights with different seeds were searched together, the search would report the differences
+    as a step. So each set of seeds is searched separately. Sets that were measured only once are
+    searched together: their noise is the spread between seeds.
     """
     measurements: list[_Measurement] = []
     for row in rows:

@@ -221,7 +221,7 @@ class RunSet(FormatModel):
 
 
 def _is_mean(value: float | None, repeats: Sequence[float]) -> bool:
-    """Return whether a value is the arithmetic mean of some numbers, or their geometric one."""
+    """Return whether a value is the arithmetic or the geometric mean of some numbers."""
     means = [fmean(repeats), *([geometric_mean(repeats)] if min(repeats) > 0 else [])]
     return value is not None and any(math.isclose(value, mean, rel_tol=1e-9) for mean in means)
 

@@ -94,8 +94,9 @@ def noise(nights: Sequence[dict[int, float]]) -> tuple[float, float]:
             continue
         if set(before) == set(after):
             changes = np.array([after[seed] - before[seed] for seed in after])
+            # Consecutive changes share a night, so their squares have a correlation of 1/4. This
+            # makes the variance of their sum 1.5 times that of independent squares.
             squares += float(changes.var(ddof=1)) / (2 * n) * (n - 1) / 1.5
-            # Consecutive changes share a night, so the correlation of their squares is 1/4.
             df += (n - 1) / 1.5
         else:
             own = np.array(list(after.values()))

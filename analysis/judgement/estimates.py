@@ -1,4 +1,4 @@
-"""Means over networks, their intervals, and paired differences. Numbers in, numbers out.
+"""Means over networks, their intervals, and paired differences.
 
 The replicate is a network, or a repeat of one network; streams of a run are not independent. The
 intervals are those of ``inference``.
@@ -29,7 +29,7 @@ NO_RATIO = "no ratio: a value is zero"
 
 @dataclass(frozen=True)
 class Estimate:
-    """The value of one metric of a variant over networks; None if it does not exist.
+    """One metric of a variant over several networks. Numbers that do not exist are None.
 
     Attributes:
         mean: the arithmetic mean.
@@ -40,7 +40,7 @@ class Estimate:
         note: why there is no mean or no interval.
         geometric: the geometric mean, for display with ratios: the ratio of two geometric means is
             the geometric mean of the pairs' ratios. None if a value is zero or negative.
-        left_out: what the networks' values exclude.
+        left_out: a note on data that are excluded from the values; "" if none are.
     """
 
     mean: Interval | None

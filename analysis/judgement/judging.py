@@ -84,9 +84,9 @@ class Judgement:
     Attributes:
         class_name: class of clients, or ``ALL``.
         metric: the metric.
-        endpoint: index among the endpoints; None if it is not an endpoint. Its verdict then has no
-            grade, and neither does that of an endpoint with too few streams in the baseline.
-        verdict: the verdict.
+        endpoint: index among the endpoints; None if the metric is not an endpoint.
+        verdict: the verdict. It has no grade if the metric is not an endpoint, or if the baseline
+            has too few streams.
     """
 
     class_name: str
@@ -161,7 +161,7 @@ def over_networks(runs: RunStatistics, scope: Scope = "networks") -> Statistics:
 
     The mean is geometric for metrics that are compared as ratios, which have a relative margin and
     only positive values, and arithmetic for others. In the scope of one network, each repeat has
-    its own statistic. ``runs`` is completed.
+    its own statistic. ``complete`` changes ``runs`` in place.
     """
     result: Statistics = {}
     for where, class_statistics in complete(runs).items():
@@ -252,7 +252,7 @@ one that is computed for them.
 """
 
 MAIN_CLASS = "web"
-"""The class for time-based default endpoints; without it, the first one by name that has them."""
+"""The preferred class for default endpoints that are not over all classes together."""
 
 
 def usual_endpoints(
@@ -261,7 +261,8 @@ def usual_endpoints(
     """Return class and metric of the default endpoints.
 
     Each row of ``USUAL_ENDPOINTS`` gives the first metric that exists: over all classes together if
-    the metric is defined for them, else of ``MAIN_CLASS``.
+    the metric is defined for them, else of ``MAIN_CLASS``, or of the first class by name that has
+    it.
     """
     known = {metric.name: metric for metric in catalogue.quantities}
     # Metrics over all classes go first, because they describe the whole network.
@@ -299,7 +300,7 @@ def min_streams(metric: Quantity, margin: Margin) -> int:
     """Return the minimum number of streams in each of the baseline's runs to judge a metric.
 
     A quantile needs ``MIN_BEYOND_QUANTILE`` streams beyond it. For a rate, a single stream must not
-    exceed the margin.
+    change the rate by more than the margin.
     """
     if metric.quantile is not None:
         return round(MIN_BEYOND_QUANTILE / (1 - metric.quantile))

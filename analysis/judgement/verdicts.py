@@ -1,4 +1,4 @@
-"""Graded verdicts on comparisons: shown, same, suggested or open. Arrays in, verdicts out.
+"""Graded verdicts on comparisons: shown, same, suggested or open.
 
 The comparisons of a family, the endpoints, share one error level. docs/reference/statistics.md has
 the definitions and sources.
@@ -99,8 +99,8 @@ class Verdict:
             or without an estimate.
         more_networks: approximate number of further networks for "shown" or "same", rounded; None
             if the verdict is settled, if more than ``MAX_MORE`` are needed, or without a test.
-        detectable: the smallest difference that as many networks detect, on the scale of the effect
-            (a factor above 1, or a difference); None without a test or without spread.
+        detectable: the smallest difference that this number of networks detects, on the scale of
+            the effect (a factor above 1, or a difference); None without a test or without spread.
         reason: why there is no grade or no test, or a note on the grade; "" otherwise.
         caution: a limitation of the verdict in these data; "" if none was found.
         replicate: as in the comparison.
@@ -186,14 +186,14 @@ class _Measured:
         """The resolution of the values on the scale of the tests."""
         if not self.ratio or not self.comparison.resolution:
             return self.comparison.resolution
-        # A small step of x is a step of step / x in log x. Logarithms of floats differ by less than
-        # 1500, so a longer step adds nothing and could overflow.
+        # A small step s in x is a step of s / x in log x. Logarithms of floats differ by less than
+        # 1500, so a larger step adds nothing and could overflow.
         return min(1500.0, self.comparison.resolution / float(np.mean(self.baseline)))
 
     def p_values(self, effect: Effect, looks: Spending | None) -> tuple[float, float]:
         """Return the p-values of "no difference" and "not equivalent" (1 without a margin).
 
-        With looks, they combine all looks so far, each at its part of the pairs.
+        With looks, each p-value combines all looks so far; each look uses the first pairs.
         """
         effects = [effect]
         if looks is not None:
@@ -385,7 +385,7 @@ def _measure(comparison: Sides, looks: Looks | None) -> _Measured:
 
 
 def _agree(comparison: Sides, variant: Floats, baseline: Floats) -> bool:
-    """Return whether all pairs, or all runs, give the same difference, which is not zero."""
+    """Return whether all pairs, or all runs of each side, give the same nonzero difference."""
     if comparison.paired:
         differences = variant - baseline
         return bool(differences[0] != 0 and np.ptp(differences) == 0)

@@ -22,7 +22,8 @@ def answer(
 
     Args:
         compared: all comparisons of the study; empty if it has no baseline.
-        error_level: probability of a false verdict in each comparison; None: in all together.
+        error_level: probability of a false verdict in each comparison; None if the probability
+            applies to all comparisons together.
 
     Returns:
         Paragraphs: the number of networks, or of repeats of one network; one for each level and
@@ -199,7 +200,7 @@ def _factor(value: float) -> str:
 
 
 def _detectable(compared: Sequence[VariantComparison]) -> list[str]:
-    """Return the smallest detectable ratio of the first endpoint."""
+    """Return a sentence with the smallest detectable ratio of the first endpoint, if any."""
     first = [
         (endpoint_name(judgement), judgement.verdict)
         for one in compared

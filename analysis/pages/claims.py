@@ -26,7 +26,7 @@ MAX_DESCRIBED = 3
 """Maximum number of findings that are described individually."""
 
 ORDER = {Answer.NO_DIFFERENCE: 1, Answer.UNTESTABLE: 2, Answer.OPEN: 3}
-"""Answers after the shown differences."""
+"""Sort positions of the answers that follow the shown differences."""
 
 
 def sort_answers(answers: Iterable[ClaimResult]) -> list[ClaimResult]:
@@ -151,7 +151,7 @@ CROSS_STUDY_COLUMNS = (
 )  # fmt: skip
 
 CLAIMS_FORMAT = 3
-"""Version of claims.json. Files of version 1 do not contain it. Each has other answers."""
+"""Version of claims.json. The answers differ between versions. Version 1 is not in its files."""
 
 
 @dataclass(frozen=True)
@@ -159,9 +159,9 @@ class OtherStudy:
     """The answers from other runs, of another size, engine or Tor.
 
     Attributes:
-        title: where they come from.
+        title: the source of the answers.
         simulated: the simulated networks, a line for each level.
-        answers: to the same claims.
+        answers: the answers to the same claims.
     """
 
     title: str

@@ -32,7 +32,7 @@ CSV_COLUMNS = (
 
 
 def comparison_csv(comparison: Comparison) -> str:
-    """Return all metrics of all places as CSV."""
+    """Return all metrics of all levels and variants as CSV."""
     rows = (
         {
             "cell": row.match.label,
@@ -61,10 +61,11 @@ class ReadableRow:
 
     Attributes:
         row: the metric.
-        where: the place, and the class if it is not of all clients.
+        class_name: the class of clients; "" for all clients.
+        where: label of the level and variant; "" if there is only one.
         label: the metric with its unit.
         a, b: means of the two sides, with their intervals.
-        effect: of B against A, with its interval.
+        effect: the effect of B against A, with its interval.
         verdict: the verdict, and a note on it.
     """
 
@@ -79,12 +80,12 @@ class ReadableRow:
 
     @property
     def place(self) -> str:
-        """The class and the place."""
+        """The class, and the level and variant, if they are named."""
         return ", ".join(filter(None, (self.class_name, self.where)))
 
 
 def readable(row: MetricRow, *, several: bool = True) -> ReadableRow:
-    """Return a row as texts. several: whether its place distinguishes it from other rows."""
+    """Return a row as texts. several: whether to name its level and variant."""
     metric, verdict = row.judgement.metric, row.judgement.verdict
     unit = readable_unit(metric.unit)[1]
     means = (side.mean_for(verdict.scale) for side in (row.a, row.b))
@@ -108,13 +109,13 @@ def readable(row: MetricRow, *, several: bool = True) -> ReadableRow:
 
 
 def readable_rows(comparison: Comparison, rows: Iterable[MetricRow]) -> list[ReadableRow]:
-    """Return rows of a comparison as texts; with places if there are several."""
+    """Return rows of a comparison as texts; they name level and variant if there are several."""
     several = _several(comparison)
     return [readable(row, several=several) for row in rows]
 
 
 def tables(comparison: Comparison) -> list[dict[str, Any]]:
-    """Return the endpoints, then the other metrics: rows, and by reason the metrics without one."""
+    """Return a table of the endpoints and one of the other metrics."""
     parts: list[dict[str, Any]] = [{"rows": [], "without": {}} for _ in range(2)]
     for shown in readable_rows(comparison, comparison.rows):
         part = parts[shown.row.judgement.endpoint is None]
@@ -128,7 +129,7 @@ def tables(comparison: Comparison) -> list[dict[str, Any]]:
 
 
 def _nothing(shown: ReadableRow) -> str:
-    """Return why a row has nothing to compare, with its verdict; "" if it has."""
+    """Return why a row is not shown in its table, with its verdict; "" if it is shown."""
     verdict, a, b = "; ".join(filter(None, shown.verdict)), shown.row.a, shown.row.b
     if a.mean is None and b.mean is None:
         return f"Not given, {verdict}"
@@ -159,7 +160,7 @@ def table_text(comparison: Comparison) -> str:
 
 
 def endpoint_comparisons(comparison: Comparison) -> list[VariantComparison]:
-    """Return the verdicts on endpoints by place; empty if both sides are byte-identical."""
+    """Return the verdicts on endpoints; empty if both sides are byte-identical."""
     if comparison.identical:
         return []
     several = _several(comparison)

@@ -32,7 +32,7 @@ class NightResult:
         name: name of the experiment.
         comparison: with the baseline; None if the night became the baseline.
         repeated: whether all records equal those of the night before.
-        judged: the comparison, or that of the night's runs with themselves.
+        judged: the comparison; without one, a comparison of the night's runs with themselves.
     """
 
     name: str
@@ -55,7 +55,7 @@ class NightResult:
 
     @property
     def compared(self) -> list[VariantComparison]:
-        """The verdicts on endpoints by place; empty without a comparison."""
+        """The verdicts on endpoints; empty without a comparison."""
         return [] if self.comparison is None else endpoint_comparisons(self.comparison)
 
     @property
@@ -142,7 +142,7 @@ class Night:
 
 
 def metric_of_class(row: MetricRow) -> str:
-    """Return the label of a metric, and the class of clients if it is not that of all."""
+    """Return the label of a metric, and the class of clients unless it is all clients."""
     return ", ".join(filter(None, (row.judgement.metric.label, readable(row).class_name)))
 
 

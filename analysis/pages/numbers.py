@@ -14,7 +14,7 @@ UNITS = {"B/s": (1e-6, "MB/s"), "1": (100.0, "%"), "streams": (1.0, "")}
 
 
 def readable_unit(unit: str) -> tuple[float, str]:
-    """Return factor and unit for readers, such as MB/s instead of B/s, and per cent."""
+    """Return factor and unit for readers, such as MB/s for B/s, and % for a share."""
     return UNITS.get(unit, (1.0, unit))
 
 
@@ -44,7 +44,7 @@ def format_number(value: float | None, sign: bool = False, unit: str = "") -> st
 
 
 def format_interval(interval: Interval | None, sign: bool = False, unit: str = "") -> str:
-    """Format the bounds of an interval as its estimate is; "" if there are none."""
+    """Format the bounds of an interval like its estimate; "" if there are none."""
     if interval is None or interval.low is None or interval.high is None:
         return ""
     low, high = (format_number(bound, sign, unit) for bound in (interval.low, interval.high))

@@ -57,8 +57,8 @@ class Paper:
 
     Attributes:
         title: title of the paper.
-        studies: the experiments that reproduce it; the same level, variant and seed is the same run
-            in all of them.
+        studies: the experiments that reproduce it. Runs of the same level, variant, seed and repeat
+            are the same run in all of them.
         claims: claims of the paper.
     """
 
@@ -78,12 +78,12 @@ class PaperResult:
 
 
 def answer_other_study(paper: Paper, store: Path, title: str) -> OtherStudy:
-    """Return the answers of other runs of a paper's experiments, for ``build``.
+    """Answer a paper's claims from other runs of its experiments, for ``build``.
 
     Args:
-        paper: their studies, and the same claims.
+        paper: the studies of the other runs, and the same claims as for ``build``.
         store: as for ``build``.
-        title: where the runs come from.
+        title: the source of the runs.
 
     Raises:
         AnalysisError: the studies do not match, none of their runs exists, or records are damaged.

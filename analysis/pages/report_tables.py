@@ -43,8 +43,8 @@ def level_tables(plan: Study, rows: list[SummaryRow]) -> list[dict[str, Any]]:
 def _table(rows: Iterable[SummaryRow]) -> dict[str, Any]:
     """Group rows by class and metric, and separate those with nothing to compare.
 
-    groups: rows by metric, and the scale on which they are compared: ratios if any of them is, ""
-    if none is compared; without: reason -> labels of metrics.
+    groups: the rows of each metric, and the scale of their comparisons: "ratio" if any row has it,
+    "" if no row is compared. without: reason -> labels of the metrics with nothing to compare.
     """
     groups: dict[tuple[str, str], list[SummaryRow]] = {}
     for row in rows:
@@ -62,7 +62,7 @@ def _table(rows: Iterable[SummaryRow]) -> dict[str, Any]:
 
 
 def _nothing(group: Sequence[SummaryRow]) -> str:
-    """Return why a metric's rows have no content; "" if they have."""
+    """Return why there is nothing to compare in a metric's rows; "" if there is."""
     if all(row.estimate.mean is None for row in group):
         notes = {row.variant.label: "; ".join(row.estimate.notes) for row in group}
         if len(set(notes.values())) == 1:
@@ -97,8 +97,8 @@ def _is_headline(level: Level, row: SummaryRow) -> bool:
     load = level.classes.get(row.class_name)
     if load is None or load.request_bytes is None:
         return True
-    # For a stream of exactly 320 KiB, the last byte is that of the 320 KiB; a larger one has no
-    # time to 320 KiB at TGen's usual log level.
+    # For a stream of exactly 320 KiB, the time to the last byte is the time to 320 KiB, so only the
+    # latter is shown. For a larger stream, TGen's usual log level has no time to 320 KiB.
     small = load.request_bytes in BYTE_MARKS.values()
     return (row.metric.duration == TO_LAST_BYTE) != small
 

@@ -109,7 +109,7 @@ class SummaryRow:
 
     @property
     def effect(self) -> Interval | None:
-        """The comparison with the baseline on that scale."""
+        """The comparison with the baseline, on the scale of ``scale``."""
         return None if self.comparison is None else getattr(self.comparison, self.scale)
 
     @property

@@ -2,7 +2,7 @@
 
     networks/<name>/<seed>/             one network: seed n of its set is the n-th directory
         tornet.json                     its model, hashes and origin (onionlab/tornet/model.py)
-        conf/ shadow.data.template/     its files, with the cut graph as conf/network.gml
+        conf/ shadow.data.template/     its files, with the reduced graph as conf/network.gml
         tornettools.generate.log        the log of `tornettools generate`, if any; used by no run
     networks/.partial/                  an import in progress; never read
 

@@ -1,9 +1,9 @@
-"""Read Shadow's graph of paths (GML) and cut it to the nodes that hosts attach to.
+"""Read Shadow's graph of paths (GML) and reduce it to the nodes that hosts attach to.
 
 tornettools' atlas of the Internet contains thousands of nodes and an edge for each pair. Its
 configuration sets ``use_shortest_path: false``, so Shadow uses only the edge between two nodes and
-the removed parts have no effect. networkx would need gigabytes for the atlas; the cut graph is GML
-that it reads.
+the removed parts have no effect. networkx would need gigabytes for the atlas; the reduced graph is
+GML that it reads.
 """
 
 from __future__ import annotations

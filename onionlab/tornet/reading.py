@@ -42,7 +42,7 @@ from onionlab.yamlfile.tree import Node
 from onionlab.yamlfile.units import show
 
 GRAPH = f"{CONF}/network.gml"
-"""The path of the cut graph."""
+"""The path of the reduced graph."""
 
 MAX_SHOWN = 20
 MAX_ATLAS_BYTES = 2**30
@@ -80,7 +80,7 @@ MAX_LOG_BYTES = 2**24
 class FoundTornet:
     """A network as it was found: its model and the source of each imported file.
 
-    graph: the cut graph of paths, stored as GRAPH; it is part of the model's files but not of
+    graph: the reduced graph of paths, stored as GRAPH; it is part of the model's files but not of
     `files`. generate_log: the log of `tornettools generate`, without lines with paths of the
     machine where it ran; runs do not depend on it. None if the log is missing. left_out:
     executables, options and files of the directory that no run uses.

@@ -103,7 +103,8 @@ def test_ratios_are_of_pairs_only() -> None:
 def test_differences_are_between_runs_of_the_same_seed() -> None:
     data = make_data(ALIKE, NONE)
     (line,) = difference_lines(data, 0).values()
-    # Seeds differ widely but pairs do not, which a mean over seeds would not show.
+    # Values vary widely between seeds, but each pair differs by 1e4. Means of each variant over
+    # its seeds would not show that.
     assert np.allclose([line.mean[0], line.low[0], line.high[0]], 1e4)
     rows = csv.DictReader(io.StringIO(csv_text(data.kind.table(data))))
     found = {r["mean"] for r in rows if r["panel"] == "throughput_bytes_per_s_difference"}

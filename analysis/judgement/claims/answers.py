@@ -125,8 +125,9 @@ def _remaining_obstacle(
     """Return why a part remains untestable after its tests, or None.
 
     A saturated network carries the same total traffic under every variant. A significant difference
-    in total traffic shows that it was not saturated. If the same streams fail, no test is needed,
-    and their rate may still differ because the number of other streams does.
+    in total traffic shows that it was not saturated. If the same streams fail under both variants,
+    the part remains untestable even if the failure rates differ, because only the numbers of other
+    streams cause that difference.
     """
     saturated = untestable is not None and untestable.obstacle is Obstacle.SATURATED
     differs = any(verdict.grade is Grade.SHOWN for verdict in verdicts)

@@ -25,7 +25,7 @@ class Answer(StrEnum):
 
 
 class Obstacle(StrEnum):
-    """Why runs cannot answer a claim."""
+    """The kinds of reasons why runs cannot answer a claim."""
 
     AT_A_BOUND = "0% or 100%"
     SAME_STREAMS = "same streams"
@@ -34,11 +34,11 @@ class Obstacle(StrEnum):
 
 @dataclass(frozen=True)
 class Untestable:
-    """Why runs cannot answer a part.
+    """The reason why runs cannot answer a part of a claim.
 
     Attributes:
         obstacle: the rule that applies.
-        head: the reason, identical for all parts that it applies to.
+        head: the reason, with the same text for all parts that it applies to.
         detail: the numbers behind it; "" if ``head`` includes them.
     """
 
@@ -72,7 +72,7 @@ class Claim:
         levels: one level, or several in the order of a trend.
         variants: as required by ``direction``.
         direction: a name of ``directions.DIRECTIONS``.
-        margin: the equivalence margin; None: as in ``margins``.
+        margin: the equivalence margin; None: the margin of the experiments.
         value: the value that the paper states, in the metric's unit, if ``direction`` needs one.
     """
 
@@ -122,8 +122,9 @@ class Labels:
 class Part(Verdict):
     """One comparison of a claim, with the verdict on it within the claim.
 
-    The effect of a change of a gap is the gap after against the gap before. ``count`` is the number
-    of networks with a pair, and ``reason`` says why the part is open, or is a note.
+    If a part is about a gap between two variants, its effect compares the gap at the later level
+    with the gap at the earlier level. ``count`` is the number of networks with a pair, and
+    ``reason`` says why the part is open, or is a note.
 
     Attributes:
         text: the statement as text.

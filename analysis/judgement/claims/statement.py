@@ -33,8 +33,8 @@ class Statement:
     Attributes:
         rule: the kind of comparison.
         points: one point, whose values are compared with ``value``; two points, which are compared
-            with each other; or four: two variants at one level, then both at the next one. Their
-            gap after is compared with the gap before.
+            with each other; or four: two variants at one level, then both at the next one. The gap
+            between the variants at the second level is compared with that at the first.
         value: the value that the paper states, for one point.
     """
 
@@ -44,16 +44,17 @@ class Statement:
 
     @property
     def untested(self) -> int:
-        """Number of comparisons that it contributes to its family if values are missing."""
+        """Number of comparisons that the statement adds to its family if values are missing."""
         return 2 if self.rule is Rule.CLOSER else 1
 
     @property
     def contrasts(self) -> tuple[Contrast, ...]:
-        """The pairs of variants at one level that must be able to differ for it to be testable."""
+        """The pairs of variants at a level that must be able to differ."""
         if len(self.points) == 1 or len({point.level for point in self.points[:2]}) == 2:
             return ()
         pairs = tuple(zip(self.points[::2], self.points[1::2], strict=True))
-        # A gap can open at a level after one at which the variants cannot differ.
+        # CLOSER requires that the variants can differ at both levels. The other rules require it at
+        # the last level only: a gap can open after a level at which the variants cannot differ.
         return pairs if self.rule is Rule.CLOSER else pairs[-1:]
 
     def text(self, evidence: Evidence) -> str:
@@ -95,7 +96,7 @@ class Statement:
     def _changes(
         self, evidence: Evidence, one: Floats, other: Floats, one_after: Floats, other_after: Floats
     ) -> tuple[Sides, Sides]:
-        """Compare the gap after with the gap before, and with its reverse."""
+        """Compare the gap at the second level with that at the first, and with its reverse."""
         # Four rounded values have twice the variance of two; see inference.effects.
         step = evidence.resolution(self.points) * np.sqrt(2)
         if evidence.margin.relative:
@@ -174,7 +175,7 @@ def _known(p: float | None) -> float:
 def beyond_margin(sides: Sides) -> Sides:
     """Shift a comparison by the margin towards no difference.
 
-    A remaining difference of the same sign is larger than the margin.
+    If a difference of the same sign remains, the original one is larger than the margin.
     """
     variant, baseline = np.asarray(sides.variant), np.asarray(sides.baseline)
     size = sides.margin.value

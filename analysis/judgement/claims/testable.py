@@ -22,7 +22,8 @@ from analysis.measures.data import ALL
 def at_a_bound(statement: Statement, evidence: Evidence) -> Untestable | None:
     """Return an obstacle if a share is 0%, or 100%, in all compared runs.
 
-    Such runs do answer a statement about a value of the share.
+    Statements that compare the share with a value of the paper are excluded: such runs can answer
+    them.
     """
     if not evidence.bounded or len(statement.points) == 1:
         return None
