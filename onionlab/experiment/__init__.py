@@ -1,4 +1,4 @@
-"""The experiment language: YAML files in, fully resolved settings out."""
+"""The experiment language: read YAML files, and return fully resolved settings."""
 
 from onionlab.experiment.experiment import Experiment, checked_seeds, parse_seeds
 from onionlab.experiment.load import AnySettings, experiment_names, load

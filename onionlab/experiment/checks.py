@@ -1,7 +1,7 @@
 """Find settings that are impossible or suspicious although each value is valid.
 
-Pure functions from settings and known names to findings. A finding is a path of keys below the
-settings, with which the loader finds the line, and a message.
+The functions take settings and known names, read no files, and yield findings. A finding is a path
+of keys below the settings, with which the loader finds the line, and a message.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from onionlab.yamlfile.units import format_rate, format_time, nearest, show
 
 RESERVED_CLASSES = {
     "perf": "this name belongs to the clients of network.perf_clients",
-    # The graph of a class has the name of the class, and so has the servers' graph.
+    # A class's graph is named after the class, and the servers' graph has this name.
     "server": "this name belongs to what the servers run",
     **dict.fromkeys(
         RELAY_ROLES, "this name belongs to the relays of this role, where they are traced"

@@ -166,7 +166,7 @@ Found = Iterator[tuple[Location, str]]
 
 
 def _find_problems(content: ClaimsFile, experiments: dict[str, Experiment]) -> Found:
-    """Yield problems that no run could answer, although each value is valid."""
+    """Yield problems because of which no run could answer a claim, although each value is valid."""
     yield from _find_repeated(("experiments",), content.experiments)
     ids = [entry.id for entry in content.claims]
     for position, entry in enumerate(content.claims):

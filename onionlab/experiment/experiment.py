@@ -53,7 +53,8 @@ class Experiment:
         figures: Figures with their levels and titles.
         scale: SCALE; 1.0 is the size in the file.
         files: The files read, the experiment's own first.
-        warnings: One line each, with file and line: allowed, but probably unintended.
+        warnings: Settings that are allowed but probably unintended: one line each, with file and
+            line number.
     """
 
     name: str
@@ -134,9 +135,9 @@ class Experiment:
     ) -> Experiment:
         """Return the experiment with other SCALE, NETWORKS or REPEATS; None leaves them as is.
 
-        SCALE multiplies the counts of clients, servers and relays of each role, rounded half up and
-        at least 1 where there was one. Authorities stay the same, because they carry no load. A
-        role's total capacity is `scale` times the full one
+        SCALE multiplies the counts of clients, servers and relays of each role, rounded half up,
+        and at least 1 unless the count is 0. Authorities stay the same, because they carry no load.
+        A role's total capacity is `scale` times the full one
         (:meth:`NetworkSettings.capacity_total_factor`).
 
         Raises:
@@ -203,7 +204,7 @@ def parse_seeds(text: str) -> int | list[int]:
     """Return the NETWORKS of a command line: a number of them ("3") or a list ("1,2,7").
 
     Raises:
-        UserError: neither of them.
+        UserError: the text is neither.
     """
     if re.fullmatch(r"[0-9]{1,10}(, ?[0-9]{1,10})*,?", text.strip(), re.ASCII) is None:
         raise UserError(
@@ -253,7 +254,7 @@ def checked_scale(scale: float) -> float:
 
 
 def scale_settings(settings: Settings, scale: float) -> Settings:
-    """Return settings with all counts except authorities scaled: see Experiment.with_overrides."""
+    """Return settings with scaled counts, by the rules of `Experiment.with_overrides`."""
     exact = Fraction(repr(float(scale)))
 
     def scaled(count: int) -> int:

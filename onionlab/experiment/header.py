@@ -279,7 +279,10 @@ def resolve_figures(
 def figures_without_streams(
     figures: tuple[Figure[Any], ...], tree: Node, levels: dict[str, Any]
 ) -> Iterator[Problem]:
-    """Yield figures of times to 320 KiB without data: longer streams need TGen's level info."""
+    """Yield figures of times to 320 KiB that have no data.
+
+    For longer streams, only logs at TGen's level info contain this time.
+    """
     for position, figure in enumerate(figures):
         settings = levels[figure.level or ""].settings
         sizes = {one.request_bytes for one in settings.traffic.values()}

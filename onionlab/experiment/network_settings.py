@@ -68,7 +68,7 @@ class Relays(Model):
     @model_validator(mode="before")
     @classmethod
     def _name_capacities(cls, value: object) -> object:
-        """Set the distribution of a role's own name as the default of its capacities."""
+        """Let the capacity of a role be, by default, the distribution with the role's name."""
         if not isinstance(value, dict):
             return value
         named: dict[object, object] = dict(value)

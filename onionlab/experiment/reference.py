@@ -37,7 +37,8 @@ def _rows(
     schema: dict[str, Any], models: dict[str, Any], prefix: str, seen: dict[str, str]
 ) -> Iterator[tuple[str, ...]]:
     """Yield a row for each key of a mapping and of nested mappings; `seen`: model -> its path."""
-    # Versions are not written in run files, and options of Shadow have no description here.
+    # Leave out versions, which run files do not contain, and options of Shadow, which have no
+    # description here.
     keys = {
         name: (key, list(_models_below(key, prefix + name)))
         for name, key in schema.get("properties", {}).items()
@@ -73,7 +74,7 @@ def _models_below(key: dict[str, Any], path: str) -> Iterator[tuple[str, str]]:
 
 
 def _mapped_values(key: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the schema of a mapping's values if its keys are free, as a list of one; else []."""
+    """Return the schema of a mapping's values in a list; [] if its keys are not arbitrary."""
     values = [*key.get("patternProperties", {}).values(), key.get("additionalProperties")]
     return [one for one in values if isinstance(one, dict)][:1]
 

@@ -184,7 +184,7 @@ class TorSettings(Model):
 FIRST_CONSENSUS_S = 25.0
 """Time at which all relays have the first consensus. Clients' Tor processes start then or later."""
 ONION_SERVICES_START_S = (25.0, 30.0)
-"""Start of onion services, before clients, which need their descriptors."""
+"""Span in which onion services start. Clients start later, as they need their descriptors."""
 
 
 class TimeSettings(Model):

@@ -125,7 +125,7 @@ def _torrc(
         for option, lines in sorted(getattr(torrc, who).items()):
             where = ("tor", "torrc", who, option)
             letters = option.casefold()
-            # Tor accepts the beginning of an option's name for the option.
+            # Tor also accepts the beginning of an option's name.
             taken_for = next((one for one in RESERVED_OPTIONS if one.startswith(letters)), None)
             if who == "client" and letters == "socksport":
                 other = port is not None and lines[0].split()[:1] != [str(port)]
@@ -193,7 +193,7 @@ def _of_variants(option: str, variants: Sequence[TorVariant]) -> Iterator[str]:
     }
     for variant in variants:
         value = values.get(variant.name)
-        # An option whose value the proof names makes the variant what it is.
+        # If the proof contains the value of an option, this option defines the variant.
         if value and re.search(rf"(?<!\w){re.escape(value)}(?!\w)", variant.proof or ""):
             yield f"cannot be set here: variant {variant.name} is {option} {value}"
             return

@@ -89,7 +89,7 @@ class Layer:
     Attributes:
         source: The place, for messages.
         options: The options that it sets.
-        file: The torrc file that contains it. Lists replace those of an earlier file.
+        file: The torrc file that contains the place. Lists in it replace those of an earlier file.
         is_replacing: Whether REPLACED_LISTS also replace those of lower layers in the same file.
     """
 

@@ -93,7 +93,7 @@ class Limits:
     kept: float | None
 
     def accept(self, value: str) -> bool:
-        """Return whether Tor does not replace a value. It refuses a value without a number."""
+        """Return whether Tor uses a value unchanged. True without a number, which Tor refuses."""
         number = _quantity(value)
         if number == self.kept or math.isnan(number):
             return True

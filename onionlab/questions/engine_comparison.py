@@ -44,7 +44,7 @@ def compare_engines(
     jobs: int | None,
     executor: Executor | None = None,
 ) -> tuple[Path, Path, Path]:
-    """Make an experiment's runs on each engine, and write the reports.
+    """Run an experiment on each engine, and write the reports.
 
     Returns:
         The table of effects, the report between engines, and the one between variants.
@@ -116,7 +116,7 @@ def _joined(name: str, other: str) -> str:
 
 
 def engine_levels(studies: Mapping[str, Study]) -> dict[str, tuple[str, str]]:
-    """Return the experiment's level and the engine of each level of `variant_study`."""
+    """Return each level of `variant_study` -> the experiment's level and the engine."""
     first = next(iter(studies.values()))
     return {
         _joined(level.name, engine): (level.name, engine)
@@ -130,7 +130,7 @@ def write_effects(summary: Path, levels: Mapping[str, tuple[str, str]], path: Pa
 
     Args:
         summary: The summary.csv of `variant_study`'s report.
-        levels: The level and the engine of each of its levels, from `engine_levels`.
+        levels: Level of that report -> the experiment's level and the engine, from `engine_levels`.
         path: The table to write.
     """
     rows = pd.read_csv(summary, dtype=str, keep_default_na=False).query("diff != ''")
@@ -153,7 +153,7 @@ def _report(study: Study, plans: dict[str, Plan], out: Path) -> Path:
 
 
 def _common(studies: Mapping[str, Study], parts: Mapping[str, str]) -> dict[str, Any]:
-    """Return what both studies share, with each level and figure once for each part.
+    """Return the common fields of both studies, with a copy of each level and figure for each part.
 
     parts: the names of engines or of variants, with their labels.
     """

@@ -97,7 +97,7 @@ def run_nightly(
         state: The folder of baselines and history.
         update_baseline: Make this night's runs the baseline.
         jobs: Number of concurrent simulations.
-        executor: Makes the runs on a cluster.
+        executor: Sends the runs to a cluster.
         baseline_command: The command that makes this night's runs the baseline, for hints.
 
     Raises:
@@ -149,7 +149,7 @@ def run_nightly(
             len(searched),
             unsearched(history, searched),
         )
-        # Nothing is written before everything is computed, so an interrupted night changes nothing.
+        # Write only after everything is computed, so that an interrupted night changes nothing.
         for item, runs in measured if update_baseline else ():
             names = {"name": f"baseline of {night}", "notes": (*runs.notes, f"accepted {night}")}
             write_whole(_baseline_path(state, item), runs.model_copy(update=names).sealed().text())
@@ -212,7 +212,7 @@ def baseline_key(builder: RunBuilder) -> str:
 def measure_entry(
     root: Path, item: PreparedEntry, jobs: int | None, executor: Executor | None
 ) -> RunSet:
-    """Make an entry's runs that are missing and read them. Raises UserError."""
+    """Perform the missing runs of an entry, and read all of its runs. Raises UserError."""
     make_runs(root, [item.plan], jobs=jobs, executor=executor)
     update_provenance(item.plan.study, item.plan.store)
     return load_run_set(load_study(item.plan.study), item.plan.store, name=item.entry.name)
@@ -228,7 +228,7 @@ def _read_baseline(state: Path, item: PreparedEntry, baseline_command: str) -> R
         baseline = read_run_set(path)
         planned = {(run.level, run.variant) for run in item.plan.runs}
         known = {(run.level, run.variant) for run in baseline.runs}
-        # These must be equal, because the key is part of the file's name.
+        # Record format, levels and variants are part of the key in the file's name.
         if (
             baseline.records_format != RECORDS_FORMAT
             or not planned <= known

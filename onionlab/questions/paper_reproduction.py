@@ -50,17 +50,17 @@ def reproduce_paper(
     executor: Executor | None = None,
     compare_with: Sequence[Path] = (),
 ) -> PaperReproduction:
-    """Make the missing runs, and the figures and answers from the runs in the store.
+    """Perform the missing runs, draw the figures and answer the claims.
 
-    A failed run is missing in figures and tables; all others are made.
+    If a run fails, the others are still performed. Figures and tables then lack the failed run.
 
     Args:
         root: The checkout.
         claims: A file of claims, by name or path.
         request: Settings that replace those of every experiment.
         jobs: Number of concurrent simulations.
-        run: Make missing runs. If False, nothing is built either.
-        executor: Makes the runs on a cluster.
+        run: Perform missing runs. If False, nothing is built either.
+        executor: Sends the runs to a cluster.
         compare_with: Packs of other runs, whose answers are shown as well.
 
     Raises:
@@ -93,7 +93,7 @@ def reproduce_paper(
 def reproduce_from_packs(
     root: Path, claims: str, packs: Sequence[Path], compare_with: Sequence[Path] = ()
 ) -> PaperReproduction:
-    """Make the figures and answers from packs, without any build or engine.
+    """Draw the figures and answer the claims from packs, without any build or engine.
 
     Raises:
         UserError: The claims are wrong, a pack is damaged, no pack has an experiment, or two packs

@@ -141,7 +141,7 @@ def _resolve_packed(text: str, folder: Path, rest: str) -> _Reference:
 
 
 def _checkout(path: Path) -> Path:
-    """Return the checkout that a path names, itself or by its store."""
+    """Return the checkout that a path names, directly or by its folder `runs`."""
     return path.parent if path.name == "runs" else path
 
 

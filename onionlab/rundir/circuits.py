@@ -6,10 +6,10 @@ src/core/or/connection_edge.c, circuituse.c and circuitbuild.c)::
     [info] connection_ap_handshake_send_begin(): Address/port sent, ap socket 14, n_circ_id 2957
     [info] exit circ (length 3): $A...(open) $B...(open) $C...(open)
 
-Tor logs the first when it attaches a stream to a circuit. It logs the second, with the circuit's
-hops, at the same time and when the exit has connected. A circuit's id is unique on the channel to
-its guard, and the hops include the guard. Tor's own directory requests have the socket -1 and are
-ignored. For a stream to an onion service, Tor logs::
+Tor logs the first line when it attaches a stream to a circuit. It logs the second line, with the
+circuit's hops, at the same time and when the exit has connected. A circuit's id is unique on the
+channel to its guard, and the hops include the guard. Tor's own directory requests have the socket
+-1 and are ignored. For a stream to an onion service, Tor logs::
 
     [info] hs_client_receive_rendezvous2(): Got RENDEZVOUS2 cell from hidden service on circuit 39.
     [info] ...: rend joined circ 39 (id: 14) already here. Attaching. (stream 4 sec old)
@@ -32,7 +32,7 @@ APP_LOG = "[app]info-info stdout"
 RENDEZVOUS_LOG = "[app,rend]info-info stdout"
 """The value of torrc's `Log` with which Tor logs the lines of Rendezvous, and no others."""
 MIN_HOPS = 3
-"""The minimum length of a client's half: guard, relay, rendezvous point. Vanguards may add one."""
+"""The minimum length of a client's half of a rendezvous circuit. Vanguards may add a relay."""
 
 _ATTACHED = re.compile(r"Address/port sent, ap socket \d+, n_circ_id (\d+)")
 _EXIT_PATH = re.compile(r"\bexit circ \(length \d+[^)]*\): (\S.*)$")

@@ -1,8 +1,8 @@
 """Compose a run directory: network, keys, torrc, tgen graphs and the engine's files.
 
-The result is a function of settings, variant, seed and repeat. The seed determines the network, and
-the repeat the differences between its runs. No path, time or name of the machine is used, so the
-same inputs result in the same bytes everywhere. Their hash is the run's name.
+The result is a function of settings, variant, seed and repeat. The seed determines the network. The
+repeat determines how its runs differ. No path, time or name of the machine is used, so the same
+inputs result in the same bytes everywhere. Their hash is the run's name.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ def compose_peers(
     """
     resolved = resolved_text(settings, variant.name, seed, repeat)
     seed = run_seed(seed, repeat)
-    # The start time matters because libtorrent's clock of seconds begins with its process.
+    # The start time matters because libtorrent counts seconds from the start of its process.
     spread_ms = round(milliseconds(settings.time.spread_s) * draw(seed, "peer start", DOWNLOADER))
     start_ms = milliseconds(settings.time.start_s) + spread_ms
     serve: tuple[str, ...] = ("seed",)

@@ -38,8 +38,10 @@ _AUTHORITY_WEIGHT = 1
 class TorrcFiles:
     """The torrc files of a run: those in conf/, which hosts share, and two for each host.
 
-    An option of the experiment is written after the defaults for the same hosts. If a later file
-    sets it as well, it goes to a separate file, which comes last.
+    A host's Tor reads the common file, those of its role, that of its variant, and those of the
+    experiment, in this order. An option of the experiment is appended to the file for its hosts. If
+    a file that Tor reads later may set the option, the option goes into a file of the experiment
+    instead.
 
     Attributes:
         shared: path -> content of the files in conf/.

@@ -19,8 +19,8 @@ def select_share(ranked: Sequence[str], fraction: float, key: str, what: str) ->
     """Return the first hosts of a ranking: a fraction of all, rounded to whole hosts.
 
     key: the key in the experiment's file; what: the kind of hosts; both are used in the message.
-    Raises UserError if a positive fraction selects no host: such runs would be runs
-    with the fraction 0 under another name.
+    Raises UserError if a positive fraction selects no host: such runs would be identical to runs
+    with the fraction 0.
     """
     count = round(fraction * len(ranked))
     if fraction and not count:
@@ -107,5 +107,5 @@ def trace_files(traced: frozenset[str], hosts: Mapping[str, TracedHost]) -> dict
 
 
 def trace_lines(traced: bool) -> list[str]:
-    """Return the trace's lines in the torrc of a host, traced or not."""
+    """Return the lines of a host's torrc that enable the trace; none if it is not traced."""
     return [f"CellTraceFile {TRACE_FILE}"] if traced else []

@@ -81,7 +81,8 @@ def traffic_files(
                         **limits,
                         **logs,
                         models=models,
-                        # A host that is part of two networks plays the same in both.
+                        # A host plays the same in networks of different sizes, because its seeds
+                        # depend only on the run's seed and its name.
                         model_seed=draw_integer(0, MAX_SEED, seed, "markov models", host.name),
                         login_seed=draw_integer(0, MAX_SEED, seed, "markov logins", host.name),
                     )
@@ -110,7 +111,7 @@ def traffic_files(
 
 
 def endless_streams(settings: Settings, files: Mapping[str, bytes]) -> int:
-    """Return the expected number of open streams at the end that only a timeout ends.
+    """Return the expected number of open streams at the end, of those that only a timeout ends.
 
     files: the run's files, including Markov models.
     """

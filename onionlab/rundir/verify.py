@@ -19,7 +19,7 @@ from onionlab.rundir.trace import CELL_TRACE_IN_USE, TRACE_FILE
 BOOTSTRAPPED = "Bootstrapped 100%"
 NEVER_BOOTSTRAPPED = "Tor never bootstrapped"
 MAX_NEVER_BOOTSTRAPPED_SHARE = 0.05
-"""The share of the hosts with `may_never_bootstrap` for which this is accepted."""
+"""The accepted share of hosts that never bootstrap, among those with `may_never_bootstrap`."""
 MAX_NAMED_HOSTS = 5
 DURING_RUN = " (detected during the run, which was stopped)"
 LAST_LINES = 15
@@ -27,7 +27,7 @@ LAST_LINES = 15
 
 
 class RunRefusedError(Exception):
-    """A completed simulation was rejected."""
+    """A simulation was rejected, during the run or at its end."""
 
     def __init__(self, message: str, log_tail: list[str]) -> None:
         super().__init__(message)
@@ -36,7 +36,7 @@ class RunRefusedError(Exception):
 
 
 class ProofRequirement(Enum):
-    """The requirement on a relay to have logged its proof."""
+    """Whether a relay must have logged its proof."""
 
     MUST = "must"
     ONE_OF = "one of"
@@ -74,7 +74,7 @@ def verify_tor_logs(
 ) -> dict[str, int]:
     """Check each host's Tor log below `hosts`. Return the number of hosts that proved each variant.
 
-    Hosts that never bootstrapped and need not have are counted separately. proof_prefixes: the
+    Hosts that never bootstrapped, and did not have to, are counted separately. proof_prefixes: the
     prefixes of lines that identify a variant, for every patch series. Raises RunRefusedError with
     the hosts' names and the last lines of the first one's log.
     """
@@ -235,10 +235,10 @@ def _last_lines(path: Path) -> list[bytes]:
 class ProofWatch:
     """A watch on the logs of relays, each until it contains its proof or the proof is overdue.
 
-    every_relay_s, an_exit_s: the simulated second by which one of several hosts must have logged
-    their proof. Some proofs are logged when a channel opens, so every relay logs them. Other proofs
-    are logged only by exits, when the first stream has had to wait. With a link of 20 KiB/s that
-    took 15 minutes, so such a proof can be required only at the end.
+    every_relay_s, an_exit_s: the simulated seconds by which at least one relay must have logged a
+    proof. The first applies to proofs that every relay logs when it opens a channel. The second
+    applies to proofs that only exits log, when a stream has had to wait for the first time. With a
+    link of 20 KiB/s that took 15 minutes, so such a proof can be required only at the end.
     """
 
     def __init__(

@@ -29,8 +29,8 @@ RETRY_INTERVAL_S = 1.0
 CREATION_TIMEOUT_S = 1.0
 CPU_SAMPLE_S = 0.25
 BUSY_PERCENT = 50.0
-"""Load above which a CPU counts as busy with a program without these locks, such as a Shadow that
-was started by hand."""
+"""Load above which a CPU counts as busy with a program that does not use these locks, such as a
+Shadow that was started by hand."""
 MAX_PURPOSE_LENGTH = 200
 
 
@@ -148,7 +148,7 @@ def _try_reserve(
 
 
 def _idle_first(allowed: list[int]) -> list[int]:
-    """Return the CPUs with the busy ones last, which may belong to programs without these locks."""
+    """Return the CPUs, with busy ones last: programs may use them without these locks."""
     loads = psutil.cpu_percent(CPU_SAMPLE_S, percpu=True)
     busy = {cpu for cpu, load in enumerate(loads) if load > BUSY_PERCENT}
     return sorted(allowed, key=lambda cpu: (cpu in busy, cpu))
@@ -174,8 +174,8 @@ def _open_shared(path: Path) -> int:
 def _open_or_create(path: Path) -> int:
     flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
-        # Without O_CREAT: with fs.protected_regular, Linux rejects O_CREAT for another user's
-        # existing file in a sticky folder, even for root.
+        # Open without O_CREAT first: with fs.protected_regular, Linux rejects O_CREAT for another
+        # user's existing file in a sticky folder, even for root.
         descriptor = os.open(path, flags)
     except FileNotFoundError:
         descriptor = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o666)

@@ -44,7 +44,7 @@ def explain_outdated_runs(
 
 
 def _place(run: PlannedRun) -> tuple[str, str, int, int]:
-    """Return a run's level, variant and network for messages."""
+    """Return a run's level, variant, network and repeat."""
     return run.level, run.variant, run.seed, run.repeat
 
 

@@ -47,7 +47,7 @@ _NAME = re.compile(r"[0-9a-f]{16}(/[^/]+){1,15}|studies/[A-Za-z0-9][A-Za-z0-9._-
 
 MAX_NAME_BYTES = 1024
 MAX_PART_BYTES = 255
-"""Maximum size of a file's own name on Linux."""
+"""Maximum size of one part of a path on Linux."""
 
 MAX_INDEX_BYTES = 2**27
 """Maximum size of index.json, which has about 100 bytes per member. It is also limited to a quarter
@@ -93,7 +93,7 @@ def pack(
         studies: The studies that have some of the runs.
         logs: Include all files of each run. Otherwise a pack has only the manifest, the
             descriptions and the records, which suffice for reports, figures and comparisons.
-        published: Include only the data for figures and claims. Excludes ``logs``.
+        published: Include only the data for figures and claims. Cannot be combined with ``logs``.
 
     Returns:
         The number of runs in the file.
@@ -174,15 +174,15 @@ def _add(archive: tarfile.TarFile, name: str, size_bytes: int, content: BinaryIO
 def unpack(store: Store, file: Path) -> list[tuple[str, Outcome]]:
     """Add the runs of a pack to the store, each completely or not at all.
 
-    A run's name is the hash of everything that determines it, so a run from a pack replaces one
-    that this checkout would make. Nothing is added if a run is incomplete (`require_whole`). An
-    incomplete run in the store is replaced.
+    A run's name is the hash of everything that determines it, so a run from a pack is equivalent to
+    the run of that name in this checkout. Nothing is added if a run is incomplete
+    (`require_whole`). An incomplete run in the store is replaced.
 
     Returns:
         The result for each run, by its name.
 
     Raises:
-        UserError: As `open_pack`; or it is a published pack.
+        UserError: As for `open_pack`, or the file is a published pack.
     """
     with open_pack(file, store.directory) as folder:
         runs = _runs(folder)
@@ -240,8 +240,8 @@ def open_packs(files: Sequence[Path], parent: Path) -> Iterator[Path]:
     A run of several packs counts once. The networks of one experiment are merged into its study.
 
     Raises:
-        UserError: As `open_pack`; a run has other records in another pack; or two studies of one
-            experiment differ in more than their networks and the machine.
+        UserError: As for `open_pack`; or a run has other records in another pack; or two studies of
+            one experiment differ in more than their networks and the machine.
     """
     with contextlib.ExitStack() as stack:
         merged, *others = (stack.enter_context(open_pack(file, parent)) for file in files)

@@ -205,19 +205,20 @@ def _name_runs_of_seed(builder: RunBuilder, seed: int) -> list[PlannedRun]:
 def _name_concurrently(
     root: Path, request: Request, seeds: Sequence[int], processes: int
 ) -> list[list[PlannedRun]]:
-    """Name the runs of each seed in other processes, which end with this one or with the work.
+    """Name the runs of each seed in other processes, which end if this process ends.
 
     Raises:
         UserError: One of them was killed.
     """
-    # Starting the resource tracker would unblock SIGINT in Python 3.11.
+    # In Python 3.11, starting the resource tracker unblocks SIGINT, so start it before SIGINT is
+    # blocked.
     resource_tracker.ensure_running()
     # fork() is not used because this process may have threads.
     context = get_context("spawn")
     with ProcessPoolExecutor(processes, context, _open_builder, (root, request)) as pool:
         try:
-            # The processes inherit the mask. A terminal sends Ctrl-C to all of them, and each would
-            # print a traceback.
+            # The processes inherit the signal mask, in which SIGINT is blocked. A terminal sends
+            # Ctrl-C to all of them, and each would print a traceback.
             with interrupts_deferred():
                 mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
                 # `map` is not used, because it cancels the remaining results after an error, and

@@ -1,7 +1,7 @@
 """The lock of a results folder, with which jobs detect that their command has ended.
 
-A command holds the lock while its runs are made. Each job checks the lock every second. A free lock
-means that the command has ended for any reason, so the job ends as well.
+A command holds the lock while it performs its runs. Each job checks the lock every second. A free
+lock means that the command has ended for any reason, so the job ends as well.
 """
 
 from __future__ import annotations
@@ -61,7 +61,10 @@ def exit_with_parent() -> None:
 
 
 def _terminate_when(condition: Callable[[], bool]) -> Callable[[], None]:
-    """Check a condition every second in a thread. Return a function that stops this."""
+    """Check a condition every second in a thread, and terminate this process if it holds.
+
+    Return a function that stops the checks.
+    """
     stopped = threading.Event()
 
     def watch() -> None:

@@ -72,7 +72,7 @@ class RunBuilder(ABC):
 
     def open(self, request: Request) -> None:
         """Prepare engine and programs. Raises UserError if something is missing."""
-        # The embedded engine builds a kernel.
+        # Build the programs meanwhile, because the embedded engine may have to build a kernel.
         self.engine, self.programs = run_concurrently(
             lambda: open_engine(
                 request.engine, root=self.root, shadow=request.shadow, tgen=request.tgen
@@ -95,8 +95,8 @@ class RunBuilder(ABC):
         """Raise UserError for an option or a parameter that a Tor does not know.
 
         Tor exits when it starts with an unknown option, and ignores an unknown parameter.
-        Parameters of 0 are accepted, because they only disable a feature. Experiments without Tor
-        have neither.
+        Parameters with the value 0 are accepted, because they only disable a feature. Experiments
+        without Tor have neither.
         """
         if not self._tors:
             return
@@ -179,14 +179,14 @@ class RunBuilder(ABC):
         """Check the logs below `hosts`; return how many hosts logged each proof.
 
         Raises:
-            RunRefusedError: The run does not count.
+            RunRefusedError: The run is not valid.
         """
 
     def watch(self, hosts: Path, level: str, run: RunDirectory) -> Callable[[float], None]:
         """Return a function that checks the logs below `hosts` during a run.
 
         The function gets the simulated second. It raises RunRefusedError as soon as the run can no
-        longer count.
+        longer be valid.
         """
         return lambda simulated_s: None
 
@@ -276,7 +276,7 @@ class DrawnRunBuilder(TorRunBuilder):
         }
 
     def _limits_bit_per_s(self, settings: Settings) -> dict[str, float]:
-        """Return the mean capacity of one relay of each role, which its link or Tor limits."""
+        """Return the mean capacity of one relay of each role, as limited by its link and by Tor."""
         return {
             role: min(
                 entry.bandwidth_rate_bit_per_s or math.inf,
@@ -433,8 +433,8 @@ def run_builder(
     else:
         experiment = load_experiment(root, request)
     builder = _BUILDERS[experiment.kind](root, experiment, request.variants)
-    # The settings of a plan were checked before it was written. In them every key is set, and some
-    # keys may only be set together with others.
+    # The settings of a plan were checked before it was written. They contain every key, so another
+    # check would reject keys that may only be set together with others.
     if not resolved and (added := builder.added_variants):
         experiment.require_variants([*experiment.variants, *sorted(added)])
     return builder

@@ -1,4 +1,4 @@
-"""Make one run: compose its directory, simulate it, and put it into the store.
+"""Perform one run: compose its directory, simulate it, and put it into the store.
 
 A job of a cluster uses the CPUs that the cluster has allocated, and writes to its node's own disk
 if TMPDIR names a folder there. Its output is not shown, so it stores the reason of a failure.
@@ -42,7 +42,7 @@ FULL_DISK = ": the disk was full while it ran"
 
 
 def execute_on_cluster(root: Path, plan: Plan, run_id: str) -> None:
-    """Make a run and its records, as a job of a cluster, unless they are in the store.
+    """Perform a run and extract its records, as a job of a cluster, unless they are in the store.
 
     Raises:
         UserError: The run fails, or has already failed for the same command. (Snakemake resubmits
@@ -66,7 +66,9 @@ def execute_on_cluster(root: Path, plan: Plan, run_id: str) -> None:
 
 
 def execute(root: Path, plan: Plan, run_id: str, *, on_cluster: bool = False) -> None:
-    """Make a run unless it is in the store. Except on a cluster, it ends when the command ends.
+    """Perform a run unless it is in the store.
+
+    Except on a cluster, this process ends if the command that started it ends.
 
     Raises:
         UserError: The run fails. The attempt is kept.
@@ -114,8 +116,8 @@ def _attempt_folder(store: Store, plan: Plan, run_id: str, *, on_cluster: bool) 
     """Remove the files of earlier attempts at a run, and yield the folder for this one.
 
     That is `runs/.partial/<run>`. A job of a cluster writes to its node's own disk instead if
-    TMPDIR names a writable folder there with enough room, and only its progress to the store. The
-    next command on that node removes the files of a killed job.
+    TMPDIR names a writable folder there with enough room. It then writes only its progress to the
+    store. The next command on that node removes the files of a killed job.
     """
     partial = store.partial(run_id)
     if partial.exists():

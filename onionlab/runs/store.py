@@ -73,7 +73,7 @@ class Store:
 
     @contextlib.contextmanager
     def exclusive(self, run_id: str, on_wait: Callable[[], None] = lambda: None) -> Iterator[None]:
-        """Hold a run's lock; wait if another process holds it, and call `on_wait` before."""
+        """Hold a run's lock. If another process holds it, call `on_wait` and wait."""
         locks = self.directory / ".locks"
         make_folder(locks)
         with file_lock(locks / run_id, on_wait):

@@ -171,7 +171,7 @@ def _relays(settings: AnySettings) -> dict[str, int]:
 
 
 def _public_tor(root: Path, experiment: Experiment) -> PublicTor | None:
-    """Return the measurements of the public Tor that the experiment names, if it does.
+    """Return the measurements of the public Tor that the experiment names, if any.
 
     Raises AnalysisError if they cannot be read.
     """

@@ -191,7 +191,7 @@ def play(
     arriving: Sequence[bytes],
     rooms: Sequence[int],
 ) -> None:
-    """Deliver pieces, each after a clock tick, and free space to send when it is requested."""
+    """Deliver pieces, each after a clock tick. Make room for sending when it is requested."""
     room = iter(rooms)
 
     def give_room() -> None:

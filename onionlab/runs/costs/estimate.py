@@ -35,12 +35,13 @@ class Estimate:
     Attributes:
         runs: Number of runs of the requests, each counted once.
         missing: Number of them that are not in the store.
-        unknown: Number of missing runs that may turn out to exist after programs are built.
+        unknown: Number of runs in the store that may be among the missing ones; only building the
+            programs would show it.
         concurrent: Number of concurrent runs.
-        cpu_s, wall_s, disk_bytes: Of all missing runs.
-        memory_bytes: Of the largest run.
+        cpu_s, wall_s, disk_bytes: Total cost of all missing runs.
+        memory_bytes: Memory of the largest run.
         reserved_disk_bytes: Disk of all missing runs, with reserve.
-        error: Factor by which times are wrong at most in nine of ten experiments.
+        error: Maximum factor by which times are wrong, in nine of ten experiments.
         sources: Sources of the figures.
         engines: Engines of the missing runs.
     """
@@ -79,10 +80,10 @@ class Estimator:
         return [run.cost for run in self._finished if run.cost is not None]
 
     def estimate(self, requests: Sequence[Request], jobs: int | None = None) -> Estimate:
-        """Estimate the missing runs of some requests, which `make_runs` makes together.
+        """Estimate the missing runs of some requests, which one call of `make_runs` performs.
 
         jobs: Number of concurrent runs, by default as many as the CPUs allow. Raises UserError
-        if an experiment is wrong, like planning it.
+        if an experiment is wrong, as planning it does.
         """
         seen = set()
         unknown = 0
@@ -151,7 +152,7 @@ def estimate_resources(root: Path, experiment: Experiment, engine: str) -> Resou
 
 def _count_processes(settings: AnySettings) -> int:
     if isinstance(settings, Settings):
-        # Each host except the servers has a Tor, each client and server a TGen.
+        # Each host except the servers runs Tor. Each client and each server runs TGen.
         return settings.host_count + settings.client_count
     if isinstance(settings, TornetSettings):
         # Most hosts run two of Tor, TGen and OnionTrace.

@@ -40,7 +40,7 @@ DISK_PER_LOG_BYTE = 1.6
 class FinishedRun:
     """A run of the store.
 
-    cost: None if another machine made it, or its simulated time is unknown.
+    cost: None if another machine performed the run, or its simulated time is unknown.
     """
 
     run_id: str
@@ -70,7 +70,7 @@ def find_finished_runs(store: Store) -> list[FinishedRun]:
 
 
 def _read_cost(manifest: Manifest, level: str, engine: str, stop_s: float) -> MeasuredCost | None:
-    """Return what a run cost; None if another machine made it."""
+    """Return the cost of a run; None if another machine performed it."""
     if any(manifest.host.get(name) != _this_machine()[name] for name in MACHINE_FACTS):
         return None
     names = manifest.identity.get("files", {})
@@ -99,13 +99,14 @@ def _this_machine() -> Mapping[str, Any]:
 def find_existing_runs(
     root: Path, requested: RequestedRuns, finished: Iterable[FinishedRun]
 ) -> tuple[set[tuple[RunKind, Replicate]], int]:
-    """Return the runs of a request in the store. Builds no programs and draws no keys.
+    """Return the requested runs that are in the store, without building programs or drawing keys.
 
-    The second value is the number of runs that may be requested ones: only building the programs
-    would show it.
+    The second value is the number of other runs in the store that may be requested ones; only
+    building the programs would show whether they are.
 
-    The first run of each kind is composed, and its name compared. The others count if their
-    programs are the same, because it takes seconds to draw a large network.
+    One run of each kind is composed, and its name is compared with those in the store. The other
+    runs of the kind count if their programs are the same: composing them as well would take too
+    long, because drawing a large network takes seconds.
     """
     kinds, replicates = set(requested.kinds), set(requested.experiment.replicates)
     candidates: dict[RunKind, dict[Replicate, list[FinishedRun]]] = defaultdict(dict)

@@ -19,8 +19,8 @@ MIN_RUNS = 4
 def split_rows(root: Path, requested: RequestedRuns) -> list[tuple[str, str]]:
     """Return table rows that compare splits of the requested runs; none if there is only one.
 
-    A run costs the same on any network, so equal numbers of runs need equal CPU time. The spreads
-    of finished runs are those of the first endpoint.
+    A run costs the same on any network, so all splits need the same CPU time. The comparison uses
+    the spreads of the first endpoint in finished runs.
     """
     experiment = requested.experiment
     runs = len(experiment.replicates)

@@ -71,7 +71,7 @@ class RequestedRuns:
 
 
 def resolve_request(root: Path, request: Request) -> RequestedRuns:
-    """Read the experiment of a request. Raises UserError like planning the request."""
+    """Read the experiment of a request. Raises UserError as planning the request does."""
     experiment = load_experiment(root, request)
     require_networks(root, experiment)
     variants = select_variants(root, experiment, request.variants)

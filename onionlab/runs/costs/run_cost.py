@@ -1,8 +1,8 @@
 """Estimate the cost of one run: a constant for each engine, corrected by finished runs.
 
-Time and disk grow with processes times simulated seconds, memory with processes. Finished runs on
-this machine correct the shipped constants by the mean ratio of measured to predicted cost.
-docs/reference/cost.md has the measured error.
+Time and disk space grow with processes times simulated seconds. Memory grows with processes.
+Finished runs on this machine correct the shipped constants by the mean ratio of measured to
+predicted cost. docs/reference/cost.md has the measured error.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class RunSize:
         return replace(rates, cpu_s=rates.cpu_s * factor, memory_bytes=rates.memory_bytes * factor)
 
     def predict(self) -> Amounts:
-        """Return the cost by the shipped constants alone."""
+        """Return the cost that the shipped constants predict."""
         rates, process_s = self.rates, self.processes * self.simulated_s
         cpu_s = rates.cpu_s * process_s * (PARALLEL_CPU_FACTOR if self.cpus > 1 else 1.0)
         return Amounts(
@@ -124,9 +124,9 @@ class RunCost:
     Attributes:
         expected: The expected cost.
         memory_bytes, disk_bytes: The reserved memory and disk space.
-        cpus: Number of CPUs that it does not share.
+        cpus: Number of CPUs that are reserved for it.
         source: `SAME_LEVEL`, `OTHER_LEVELS` or `CONSTANTS`.
-        error: Factor by which times are wrong at most in nine of ten experiments.
+        error: Maximum factor by which times are wrong, in nine of ten experiments.
     """
 
     expected: Amounts

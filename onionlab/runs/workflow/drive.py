@@ -1,4 +1,4 @@
-"""Make the runs of plans with Snakemake: start it, show progress, report failures."""
+"""Perform the runs of plans with Snakemake: start it, show progress, report failures."""
 
 from __future__ import annotations
 
@@ -67,10 +67,10 @@ DISK_MARGIN = 1.2
 def make_report(
     root: Path, plan: Plan, *, jobs: int | None, executor: Executor | None = None
 ) -> Path:
-    """Make the runs of a plan as `make_runs` does, build the report and return its path.
+    """Perform the runs of a plan as `make_runs` does, build the report and return its path.
 
     Raises:
-        UserError: As `make_runs`, or the report fails. An earlier report is kept.
+        UserError: As for `make_runs`, or the report fails. An earlier report is kept.
     """
     report = plan.out / files.REPORT
     try:
@@ -88,9 +88,9 @@ def make_report(
 def make_runs(
     root: Path, plans: Sequence[Plan], *, jobs: int | None, executor: Executor | None = None
 ) -> None:
-    """Make all runs of some plans that are missing, network by network, and extract their records.
+    """Perform all missing runs of some plans, network by network, and extract their records.
 
-    All plans are made together, so that no CPU waits for the last run of one of them.
+    The plans share one queue, so that no CPU waits for the last run of one of them.
 
     Args:
         root: The checkout.
@@ -106,7 +106,7 @@ def make_runs(
 
 
 class _Workflow:
-    """The runs of some plans, which one call of Snakemake makes."""
+    """The runs of some plans, which one call of Snakemake performs."""
 
     def __init__(self, root: Path, plans: Sequence[Plan], executor: Executor | None) -> None:
         self.root, self.plans, self.executor = root, plans, executor
@@ -120,7 +120,7 @@ class _Workflow:
         self.job_name = f"onionlab-{name}"
 
     def make(self, target: str, jobs: int | None) -> None:
-        """Make the missing runs of a rule of the Snakefile."""
+        """Run a rule of the Snakefile, with the missing runs that it needs."""
         # Unlike Python, Snakemake does not try other folders if TMPDIR is unusable.
         require_room(Path(os.environ.get("TMPDIR") or tempfile.gettempdir()), TEMPORARY_HINT)
         self.store.remove_damaged(self.runs)
@@ -162,7 +162,7 @@ class _Workflow:
                 raise failure(self.runs, self.store, self.log)
 
     def _job_sizes(self, missing: Sequence[str]) -> Mapping[str, JobSize]:
-        """Return the sizes of a cluster's jobs. Raises UserError if it would refuse them."""
+        """Return the sizes of jobs. Raises UserError if the cluster would reject them."""
         if not self.executor:
             return {}
         for path in (Path(sys.executable), self.store.directory):

@@ -21,9 +21,9 @@ MEMORY_FACTOR = 1.3
 EXTRA_MEMORY_MB = 1200
 """Memory of the job's own Python, of Snakemake, and of the tables while records are extracted."""
 TIME_FACTOR = 3.0
-"""Factor for time, because a node may be slower than this machine, and busy."""
+"""Factor for time, because a node may be slower than this machine, or busy."""
 EXTRA_TIME_MIN = 10
-"""Time to start the job, to extract the records, and to wait for files that come late."""
+"""Time to start the job, to extract the records, and to wait for files of other nodes."""
 
 
 def job_sizes(root: Path, plans: Sequence[Plan]) -> Mapping[str, JobSize]:

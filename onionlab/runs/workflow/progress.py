@@ -22,7 +22,7 @@ RECENT_S = 120.0
 """Wall time over which a run's pace is measured, since a bootstrap is many times faster than
 load."""
 MIN_PACE_S = 10.0
-"""Minimum wall time for measuring a pace; over a shorter time it would be random."""
+"""Minimum wall time for measuring a pace; over a shorter time it would be inaccurate."""
 
 
 class ProgressView:
