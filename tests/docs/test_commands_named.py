@@ -22,8 +22,8 @@ MAKEFILE = (REPOSITORY / "Makefile").read_text(encoding="utf-8")
 TARGETS = set(re.findall(r"^([a-z-]+):.*?##", MAKEFILE, re.MULTILINE))
 OF_TOR = {"check-spaces", "src/test/bench", "src/test/test"}
 """Targets of Tor's makefile, which pages about patches name."""
-# Experiments and claims that a reader of the tutorial writes, and placeholders for names.
-OF_READERS = {"exhaustive", "...", "NAME", "name", "figures"}
+# Experiments and claims that readers of the tutorial or a how-to write, and placeholders for names.
+OF_READERS = {"exhaustive", "small-window", "...", "NAME", "name", "figures"}
 # Networks that a shipped experiment refers to.
 ASKS = (REPOSITORY / "experiments/swrr-tornettools.yaml").read_text(encoding="utf-8")
 NETWORKS = {yaml.safe_load(ASKS)["network"]["name"]}

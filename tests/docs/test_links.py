@@ -21,6 +21,7 @@ OF_READERS = {
     "experiments/exhaustive.yaml",
     "experiments/claims/exhaustive.yaml",
     "experiments/foo.yaml",
+    "experiments/small-window.yaml",
     "docs/reference/api/",
     "docs/site/",
 }
