@@ -48,16 +48,16 @@ _SCOPE = {metric.name: metric.scope for metric in METRICS}
 class ClaimEntry(Model):
     """One claim of a file."""
 
-    id: Name = Field(description="its name in tables")
-    statement: Text = Field(description="what the paper says, in other words")
-    section: Text = Field(description="where it says so; in quotes")
+    id: Name = Field(description="name of the claim in tables")
+    statement: Text = Field(description="a paraphrase of the paper's statement")
+    section: Text = Field(description="section of the paper that has the statement; in quotes")
     figures: tuple[Annotated[int, Field(ge=1, le=MAX_FIGURE)], ...] = Field(
-        (), strict=False, description="numbers of the paper's figures that it is about"
+        (), strict=False, description="numbers of the paper's figures that show it"
     )
     metrics: tuple[MetricName, ...] = Field(
         strict=False,
         min_length=1,
-        description="metrics of docs/reference/metrics.md; it has to hold in each",
+        description="metrics of docs/reference/metrics.md; the claim has to hold for each",
     )
     class_name: AnyClassName = Field(
         alias="class", description="a class of clients, a role of traced relays, or all"
@@ -65,27 +65,29 @@ class ClaimEntry(Model):
     levels: tuple[LevelName, ...] = Field(
         strict=False,
         min_length=1,
-        description="where it has to hold; a trend goes from the first to the last",
+        description="levels at which it has to hold; a trend goes from the first to the last",
     )
     variants: tuple[Name, ...] = Field(
-        strict=False, min_length=1, description="of what, as the direction takes them"
+        strict=False,
+        min_length=1,
+        description="variants to compare, in the order that the direction needs",
     )
-    direction: Annotated[str, one_of(*DIRECTIONS)] = Field(description="what is claimed")
+    direction: Annotated[str, one_of(*DIRECTIONS)] = Field(description="kind of the claim")
     margin: PositiveFraction | None = Field(
         None,
-        description="what counts as the same: a share, for rates percentage points; without it as "
-        "in the experiments",
+        description="equivalence margin: a share, or percentage points for rates; by default as in "
+        "the experiments",
     )
     value: PositiveNumber | None = Field(
         None,
-        description="what the paper names, in the metric's unit; for below, above and about",
+        description="the paper's value, in the metric's unit; only for below, above and about",
     )
 
 
 class ClaimsFile(Model):
     """A whole file of claims."""
 
-    paper: Text = Field(description="which paper")
+    paper: Text = Field(description="reference of the paper")
     experiments: tuple[Name, ...] = Field(
         strict=False,
         min_length=1,
@@ -93,7 +95,7 @@ class ClaimsFile(Model):
         "drawn",
     )
     claims: tuple[ClaimEntry, ...] = Field(
-        strict=False, min_length=1, description="its claims, in the order of the tables"
+        strict=False, min_length=1, description="claims of the paper, in the order of the tables"
     )
 
 

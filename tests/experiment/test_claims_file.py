@@ -97,7 +97,7 @@ def test_a_claims_file_is_read(read: Read, checkout: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("paper: A paper\n", "", "1: paper: missing: which paper"),
+        ("paper: A paper\n", "", "1: paper: missing: reference of the paper"),
         ("[foo]", "[fo]", '2: experiments[1]: no experiment "fo"; did you mean "foo"?'),
         ("id: second", "id: first", '14: claims[2].id: "first" is listed twice'),
         ("[ttfb_p50_s]", "[ttfb_p5_s]", '8: claims[1].metrics[1]: unknown metric "ttfb_p5_s"; did'),

@@ -97,7 +97,7 @@ _KINDS: tuple[
     ),
     ("below", "each variant is below the value", 1, 1, _at_value, Rule.LOWER),
     ("above", "each variant is above the value", 1, 1, _at_value, Rule.HIGHER),
-    ("about", "each variant is the value but for the margin", 1, 1, _at_value, Rule.SAME),
+    ("about", "each variant is within the margin of the value", 1, 1, _at_value, Rule.SAME),
 )
 
 DIRECTIONS: Mapping[str, Direction] = {
