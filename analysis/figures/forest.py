@@ -160,7 +160,8 @@ def draw(panels: Sequence[EffectPanel]) -> Figure:
             if at == 0 and (len(panels) > 1 or panel.title):
                 axes.set_title(as_drawn(panel.title), loc="left")
             draw_effects(axes, labels, marks[place], axis, half)
-            # Three labels in a row have no room for a name; the caption contains the baseline.
+            # With three panels in a row, axis labels have no room for the name of the baseline. The
+            # caption has it.
             style_axis(axes, axis, half, across, panel.against if across < ACROSS else "")
     looks = {row.looks for panel in panels for row in panel.rows if row.effect}
     handles = [style.handle(label) for name, (style, label) in LOOKS.items() if name in looks]

@@ -1,4 +1,4 @@
-"""Correction of p-values for multiple testing. Arrays in, arrays out."""
+"""Correction of p-values for multiple testing."""
 
 from __future__ import annotations
 

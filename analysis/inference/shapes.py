@@ -92,9 +92,9 @@ def shape_corrected_p(
             ranks.
         count: number of values, >= 2.
         two_sided: whether the other side is tested as well, for a two-sided test or interval.
-        ranks_at_end: all values are on one side, so that signed ranks cannot give a smaller
-            p-value: the p-value is that of t alone, whose factors do not increase with the number
-            of values.
+        ranks_at_end: whether all values are on one side, so that signed ranks cannot give a smaller
+            p-value. The p-value is then that of t alone, and its correction is that of at most
+            ``_MAX_T_ALONE`` values.
     """
     if ranks_at_end:
         count = min(count, _MAX_T_ALONE)

@@ -64,7 +64,7 @@ def look_requests(args: argparse.Namespace) -> list[tuple[str, Request]]:
 
 
 def parse_executor(args: argparse.Namespace) -> Executor | None:
-    """Return the executor of a cluster; None if runs are made here. Raises UserError."""
+    """Return the executor of a cluster; None if runs are performed here. Raises UserError."""
     resources = {"slurm_partition": args.partition, "slurm_account": args.account, "qos": args.qos}
     if not args.executor:
         if any([*resources.values(), args.max_jobs, args.profile]):

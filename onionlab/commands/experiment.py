@@ -1,4 +1,4 @@
-"""Plan an experiment, make its runs, and report."""
+"""Plan an experiment, perform its runs, and write the report."""
 
 from __future__ import annotations
 

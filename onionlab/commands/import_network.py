@@ -37,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
 
 @dataclass
 class FirstExperiment:
-    """An experiment on a set of networks, which is written unless one of its name exists."""
+    """The first experiment on new networks. It is written unless its name exists already."""
 
     root: Path
     name: str

@@ -1,4 +1,4 @@
-"""Plan an experiment and make the runs that are missing."""
+"""Plan an experiment and perform its missing runs."""
 
 from __future__ import annotations
 

@@ -249,7 +249,7 @@ def _require_total(
 ) -> None:
     """Raise UserError if a role carries more than requested.
 
-    All statements about the network's congestion would be wrong.
+    Otherwise, all statements about the network's congestion would be wrong.
     """
     carried_bit_per_s = sum(
         min(link, 8 * own.rate_bytes_per_s) if own else link for link, own in limits

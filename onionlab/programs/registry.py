@@ -62,7 +62,7 @@ def read_registry(
 def find_indistinguishable_styles(
     variants: Mapping[str, VariantDisplay], tree: Node
 ) -> Iterable[Problem]:
-    """Yield variants that look the same in figures. ``tree``: of the whole file."""
+    """Yield variants that look the same in figures. ``tree``: the whole file."""
     seen: dict[tuple[str, str, str], str] = {}
     for name, variant in variants.items():
         same = seen.setdefault((variant.color.lower(), variant.marker, variant.linestyle), name)

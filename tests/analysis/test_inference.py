@@ -70,8 +70,8 @@ def test_equal_differences_are_as_uncertain_as_their_resolution() -> None:
 def test_adjusted_p_values_by_hand() -> None:
     p = [0.01, 0.04, 0.03, 0.005]
     assert adjusted(p, [0.25] * 4) == pytest.approx([0.03, 0.06, 0.06, 0.02])
-    # 0.01 / (1/2), and 0.005 / (1/4) at half of the weight. The others are tested at the remaining
-    # weight.
+    # The first test has 0.01 / 0.5 = 0.02. The second has 0.005 / 0.25 times the remaining weight,
+    # 0.5, which is raised to the first. The last one has its own p-value.
     weighted = adjusted([0.01, 0.005, 0.03], [0.5, 0.25, 0.25])
     assert weighted == pytest.approx([0.02, 0.02, 0.03])
     assert adjusted([], []).shape == (0,)

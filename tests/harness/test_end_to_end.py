@@ -149,7 +149,7 @@ def test_a_killed_experiment_is_finished_by_the_same_command(
 @pytest.mark.uml
 @pytest.mark.tor
 def test_a_policy_shares_a_full_connection(checkout: Checkout) -> None:
-    """There are two downloads on a circuit each, through the same relays and a narrow link."""
+    """Two downloads, each on its own circuit, share the same relays and a narrow link."""
     done = checkout.onionlab("run", str(CONTENDED), "--variants", "rr,ewma", "--engine", "uml")
     assert done.returncode == 0, done.stdout + done.stderr
     plan = read_plan(checkout.results(CONTENDED.stem) / "plan.json")
