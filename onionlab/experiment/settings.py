@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, create_model
+from pydantic import AfterValidator, BeforeValidator, Field, create_model
 
 from onionlab.experiment.network_settings import (
     IDENTIFIER,
@@ -19,7 +19,7 @@ from onionlab.experiment.network_settings import (
 from onionlab.experiment.traffic_settings import EngineSettings, TrafficClass
 from onionlab.yamlfile.field_types import Fraction, PositiveTime, Time, TorrcLines, parsed
 from onionlab.yamlfile.model import Model, key
-from onionlab.yamlfile.units import nearest, show
+from onionlab.yamlfile.units import milliseconds, nearest, show
 
 REPLACED_AS_UNIT = frozenset({"pause", "deployment", "trace"})
 """Mappings that a later file replaces as a whole: their keys exclude each other."""
@@ -131,11 +131,20 @@ TracedRelays = Annotated[
 TorrcOptions = dict[OptionName, TorrcLines]
 
 
+KIST_INTERVAL_MAX_MS = 100  # KIST_SCHED_RUN_INTERVAL_MAX in src/core/or/scheduler.h
+
+
+def _require_interval(time_s: float) -> float:
+    if milliseconds(time_s) > KIST_INTERVAL_MAX_MS:
+        raise ValueError(f"Tor takes at most {KIST_INTERVAL_MAX_MS} ms")
+    return time_s
+
+
 class Scheduler(Model):
     """Tor's channel scheduler."""
 
     name: Literal["KIST", "KISTLite", "Vanilla"] = key("KIST", description="torrc `Schedulers`")
-    run_interval_s: PositiveTime = key(
+    run_interval_s: Annotated[PositiveTime, AfterValidator(_require_interval)] = key(
         "10 ms",
         alias="run_interval",
         description="torrc `KISTSchedRunInterval`, at most 100 ms; not with Vanilla",
