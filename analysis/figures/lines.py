@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -24,12 +25,12 @@ from analysis.figures.curves import (
 )
 from analysis.figures.kind import FigureData, FigureKind
 from analysis.figures.panels import (
-    QUANTILE_RATIOS,
     THROUGHPUT_TIMEOUTS,
-    TTFB_320KIB,
     WEB,
     X_LABELS,
     Panel,
+    incidence_panel,
+    quantile_panel,
 )
 from analysis.figures.style import (
     LINE_OF_INTEREST,
@@ -41,8 +42,10 @@ from analysis.figures.style import (
     panel_grid,
     write_in_panel,
 )
+from analysis.formats.byte_marks import BYTE_MARKS, MARK_FIGURES, format_size
 from analysis.formats.study import Level, Study
 from analysis.measures.data import ClassData
+from analysis.measures.durations import FIRST_BYTE, TIME_TO_MARK
 from analysis.measures.over_time import THROUGHPUT_WINDOW_S
 
 DIFFERENCE_HEIGHT = 0.6
@@ -159,28 +162,39 @@ def _describe_throughput(level: Level, first: str, second: str) -> str:
     )
 
 
-def _describe_durations(level: Level, first: str, second: str) -> str:
+def _describe_durations(mark_bytes: int, level: Level, first: str, second: str) -> str:
     timeout = level.classes[WEB].timeout_s if WEB in level.classes else None
     end = f"the timeout is {timeout:g} s" if timeout else "there is no timeout"
     return (
-        f"Share of the web clients' streams that had their first payload byte ({first}) and 320 "
-        f"KiB ({second}) by the given time since the stream's start. A failed stream "
-        f"counts as never finishing; {end}. Streams open at the end are right-censored."
+        f"Share of the web clients' streams that had their first payload byte ({first}) and "
+        f"{format_size(mark_bytes)} ({second}) by the given time since the stream's start. A "
+        f"failed stream counts as never finishing; {end}. Streams open at the end are "
+        "right-censored."
     )
 
 
-def _describe_ratios(level: Level, first: str, second: str) -> str:
+def _describe_ratios(mark_bytes: int, level: Level, first: str, second: str) -> str:
     return (
         "By how much longer than under the baseline it took until a share of the web clients' "
-        f"streams had their first payload byte ({first}) and 320 KiB ({second}): 1.1 is 10% "
-        "longer. Ratios are taken between runs of the same network."
+        f"streams had their first payload byte ({first}) and {format_size(mark_bytes)} "
+        f"({second}): 1.1 is 10% longer. Ratios are taken between runs of the same network."
     )
 
 
+_RATIO_MARK = min(BYTE_MARKS.values())
 LINE_FIGURES: Mapping[str, LineFigure] = {
     "throughput-timeouts": LineFigure(THROUGHPUT_TIMEOUTS, _describe_throughput),
-    "ttfb-320kib": LineFigure(TTFB_320KIB, _describe_durations),
-    "quantile-ratios": LineFigure(QUANTILE_RATIOS, _describe_ratios),
+    **{
+        kind: LineFigure(
+            (incidence_panel(FIRST_BYTE), incidence_panel(TIME_TO_MARK[mark])),
+            partial(_describe_durations, mark),
+        )
+        for kind, mark in MARK_FIGURES.items()
+    },
+    "quantile-ratios": LineFigure(
+        (quantile_panel(FIRST_BYTE), quantile_panel(TIME_TO_MARK[_RATIO_MARK])),
+        partial(_describe_ratios, _RATIO_MARK),
+    ),
 }
 
 

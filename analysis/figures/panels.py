@@ -11,7 +11,7 @@ import numpy as np
 from analysis.arrays import Floats
 from analysis.formats.study import Level
 from analysis.measures.data import ALL, ClassData
-from analysis.measures.durations import duration_over_grid, duration_quantiles
+from analysis.measures.durations import Duration, duration_over_grid, duration_quantiles
 from analysis.measures.over_time import throughput_over_time, timeouts_over_time
 
 WEB = "web"
@@ -84,26 +84,28 @@ class Panel:
         return self.values(run[self.class_name], x)
 
 
-def _incidence_panel(name: str, title: str) -> Panel:
+def incidence_panel(duration: Duration) -> Panel:
+    """Return a panel of the share of streams by the time that they took."""
     return Panel(
-        f"{name}_cumulative_incidence",
-        title,
+        f"{duration.name}_cumulative_incidence",
+        duration.label,
         "duration",
         "Share of streams",
         WEB,
-        lambda data, grid_s: duration_over_grid(data, name, grid_s),
+        lambda data, grid_s: duration_over_grid(data, duration.name, grid_s),
         difference=("Difference (points)", 100.0),
     )
 
 
-def _quantile_panel(name: str, title: str) -> Panel:
+def quantile_panel(duration: Duration) -> Panel:
+    """Return a panel of the ratios of a time's quantiles to those of the baseline."""
     return Panel(
-        f"{name}_quantile_ratio",
-        title,
+        f"{duration.name}_quantile_ratio",
+        duration.label,
         "share",
         "Ratio to the baseline",
         WEB,
-        lambda data, shares: duration_quantiles(data, name, shares),
+        lambda data, shares: duration_quantiles(data, duration.name, shares),
     )
 
 
@@ -129,12 +131,4 @@ THROUGHPUT_TIMEOUTS = (
         nothing="no timeouts",
         difference=("Difference", 1.0),
     ),
-)
-TTFB_320KIB = (
-    _incidence_panel("ttfb", "Time to first byte"),
-    _incidence_panel("time_to_320kib", "Time to 320 KiB"),
-)
-QUANTILE_RATIOS = (
-    _quantile_panel("ttfb", "Time to first byte"),
-    _quantile_panel("time_to_320kib", "Time to 320 KiB"),
 )

@@ -6,13 +6,12 @@ simulation.
 
 from __future__ import annotations
 
-import csv
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
 
 import pyarrow as pa  # type: ignore[import-untyped]
 
+from analysis.formats.byte_marks import COLUMN_ROWS
 from analysis.formats.files import RECORDS_FORMAT
 from analysis.formats.format_model import LARGEST_NUMBER, LARGEST_VALUE
 
@@ -112,21 +111,20 @@ def _read_columns() -> dict[str, tuple[Column, ...]]:
     In its column ``flags``, ``outcome`` stands for a text that is one of `Outcome`.
     """
     tables: dict[str, tuple[Column, ...]] = {}
-    with Path(__file__).with_name("columns.csv").open(newline="", encoding="utf-8") as file:
-        for row in csv.DictReader(file):
-            flags = row["flags"].split()
-            one = Column(
-                row["name"],
-                _TYPES.get(row["type"]) or pa.type_for_alias(row["type"]),
-                row["description"],
-                row["meaning"],
-                optional="optional" in flags,
-                signed="signed" in flags,
-                not_before=row["not_before"],
-                choices=tuple(Outcome) if "outcome" in flags else (),
-                is_key="key" in flags,
-            )
-            tables[row["table"]] = (*tables.get(row["table"], ()), one)
+    for row in COLUMN_ROWS:
+        flags = row["flags"].split()
+        one = Column(
+            row["name"],
+            _TYPES.get(row["type"]) or pa.type_for_alias(row["type"]),
+            row["description"],
+            row["meaning"],
+            optional="optional" in flags,
+            signed="signed" in flags,
+            not_before=row["not_before"],
+            choices=tuple(Outcome) if "outcome" in flags else (),
+            is_key="key" in flags,
+        )
+        tables[row["table"]] = (*tables.get(row["table"], ()), one)
     return tables
 
 
@@ -149,19 +147,6 @@ CIRCUITS = TABLES["circuits"]
 """Circuits observed by OnionTrace. The clocks of Tor and OnionTrace are the simulated one."""
 RELAY_BYTES = TABLES["relay_bytes"]
 """OnionTrace's BW lines for relays and authorities."""
-BYTE_MARKS = {"time_to_320kib_s": 320 * 2**10}
-"""Column of streams -> payload, in bytes, whose time of arrival it has."""
-PERF_MARKS = {
-    "at_500kib_s": 500 * 2**10,
-    "at_1mib_s": 2**20,
-    # The smallest payload that TGen prints as 80.00% of 5 MiB. tgentools records no time for 4 MiB,
-    # so tornettools uses this percentage.
-    "at_4mib_s": 4_194_042,
-    "at_5mib_s": 5 * 2**20,
-}
-"""The same for columns of perf."""
-MARK_BYTES = tuple(sorted({1, *BYTE_MARKS.values(), *PERF_MARKS.values()}))
-"""Payloads whose times of arrival are read from logs; 1: the first byte."""
 
 HISTORY = TABLES["history"]
 HISTORY_FORMAT = 1
@@ -171,7 +156,7 @@ CODED_STREAMS = TABLES["coded_streams"]
 """Streams of a published run. Times are whole ticks, relative to the time in another column.
 
 ``stream_index`` is the number of a row among the rows of its client. If this encoding cannot
-restore every value exactly, the table has ``published.PUBLISHED_COLUMNS`` instead.
+restore every value exactly, the table has ``published_streams.PUBLISHED_COLUMNS`` instead.
 """
 GAP = CODED_STREAMS[-1]
 SUMS = TABLES["sums"]

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 from pydantic import Field, FiniteFloat
 
 from analysis.formats import files
-from analysis.formats.columns import STREAMS, Column, arrow_schema
+from analysis.formats.columns import Column, arrow_schema
 from analysis.formats.format_model import FormatModel
 from analysis.formats.json_files import reader
 
@@ -34,16 +34,6 @@ GET_ANEW = "get the pack again"
 TICKS_PER_S = 4_000_000
 """Ticks per second. TGen logs microseconds. If only an interval of a time is known, the time is its
 middle, whose bounds may be such middles themselves. So all times are multiples of 0.25 us."""
-
-_PUBLISHED_NAMES = (
-    *("client", "class", "stream_index", "start_s", "ttfb_from_start_s", "time_to_320kib_s"),
-    *("time_to_last_byte_s", "bytes_requested", "outcome", "end_s"),
-)
-
-PUBLISHED_COLUMNS = tuple(
-    column for name in _PUBLISHED_NAMES for column in STREAMS if column.name == name
-)
-"""The columns of streams that metrics, figures and claims read, except one median."""
 
 COPIED_FILES = (
     files.PARSE_REPORT,

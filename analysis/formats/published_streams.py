@@ -1,7 +1,8 @@
-"""Encode times of streams as whole ticks relative to other columns, and decode them exactly."""
+"""The streams of a published run: times as whole ticks relative to other columns, without loss."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +12,41 @@ from numpy.typing import NDArray
 
 from analysis.arrays import Bools, Floats, Ints
 from analysis.formats import files
-from analysis.formats.columns import CODED_STREAMS, GAP
-from analysis.formats.published import GET_ANEW, PUBLISHED_COLUMNS, TICKS_PER_S
+from analysis.formats.byte_marks import BYTE_MARKS, CODED_MARKS
+from analysis.formats.columns import CODED_STREAMS, GAP, STREAMS
+from analysis.formats.published import GET_ANEW, TICKS_PER_S, write_table
 from analysis.formats.tables import read_table, require_values
 
 MAX_TICKS = 2**53
 """Maximum number of ticks. Doubles represent every integer up to it exactly."""
 
-_TIMES = ("start_s", "end_s", "ttfb_from_start_s", "time_to_last_byte_s", "time_to_320kib_s")
+_PUBLISHED_NAMES = (
+    *("client", "class", "stream_index", "start_s", "ttfb_from_start_s", *BYTE_MARKS),
+    *("time_to_last_byte_s", "bytes_requested", "outcome", "end_s"),
+)
+
+PUBLISHED_COLUMNS = tuple(
+    column for name in _PUBLISHED_NAMES for column in STREAMS if column.name == name
+)
+"""The columns of streams that metrics, figures and claims read, except one median."""
+
+_TIMES = ("start_s", "end_s", "ttfb_from_start_s", "time_to_last_byte_s", *BYTE_MARKS)
+_CODED_MARKS = {name: CODED_MARKS[size] for name, size in BYTE_MARKS.items()}
+
+
+def write_streams(path: Path, streams: pa.Table, gaps: Mapping[tuple[str, int], float]) -> None:
+    """Write the streams of a run.
+
+    gaps: Client and number of a download -> its longest gap, in seconds.
+    """
+    keys = zip(streams["client"].to_pylist(), streams["stream_index"].to_pylist(), strict=True)
+    gap = {GAP.name: pa.array([gaps.get(key) for key in keys], pa.float64())}
+    coded = encode(streams)
+    if coded is not None:
+        write_table(path, CODED_STREAMS, coded | gap)
+    else:
+        plain = {column.name: streams[column.name] for column in PUBLISHED_COLUMNS}
+        write_table(path, (*PUBLISHED_COLUMNS, GAP), plain | gap)
 
 
 def read_streams(records: Path) -> pa.Table:
@@ -50,10 +78,12 @@ def encode(streams: pa.Table) -> dict[str, pa.Array] | None:
         or not all(_are_ticks(values) for values, _ in seconds.values())
     ):
         return None
-    start, end, first_byte, last_byte, target = (
-        np.rint(values * TICKS_PER_S).astype(np.int64) for values, _ in seconds.values()
-    )
-    has_first_byte, has_last_byte, has_target = (valid for _, valid in list(seconds.values())[2:])
+    ticks = {
+        name: np.rint(values * TICKS_PER_S).astype(np.int64)
+        for name, (values, _) in seconds.items()
+    }
+    start, end, first_byte, last_byte = (ticks[name] for name in _TIMES[:4])
+    has_first_byte, has_last_byte = (seconds[name][1] for name in _TIMES[2:4])
     pause = start - np.where(first, 0, np.concatenate(([0], end[:-1])))
     whole_s = np.round(pause / TICKS_PER_S).astype(np.int64)
     return {
@@ -63,7 +93,10 @@ def encode(streams: pa.Table) -> dict[str, pa.Array] | None:
         "pause_ticks": pa.array(pause - TICKS_PER_S * whole_s),
         "ttfb_ticks": pa.array(first_byte, mask=~has_first_byte),
         "last_byte_ticks": pa.array(last_byte - first_byte, mask=~has_last_byte),
-        "target_ticks": pa.array(target - last_byte, mask=~has_target),
+        **{
+            coded: pa.array(ticks[name] - last_byte, mask=~seconds[name][1])
+            for name, coded in _CODED_MARKS.items()
+        },
         "end_ticks": pa.array(end - start - last_byte),
     }
 
@@ -74,7 +107,7 @@ def decode(table: pa.Table) -> pa.Table:
     first_byte, has_first_byte = _values(table, "ttfb_ticks")
     last_byte, has_last_byte = _values(table, "last_byte_ticks")
     last_byte = np.where(has_last_byte, last_byte + first_byte, 0)
-    target, has_target = _values(table, "target_ticks")
+    marks = {name: _values(table, coded) for name, coded in _CODED_MARKS.items()}
     duration = _values(table, "end_ticks")[0] + last_byte
     pause = TICKS_PER_S * _values(table, "pause_s")[0] + _values(table, "pause_ticks")[0]
     # The end of a stream is that of the previous stream of its client (0 for the first one), plus
@@ -89,7 +122,10 @@ def decode(table: pa.Table) -> pa.Table:
         "end_s": pa.array(end / TICKS_PER_S),
         "ttfb_from_start_s": pa.array(first_byte / TICKS_PER_S, mask=~has_first_byte),
         "time_to_last_byte_s": pa.array(last_byte / TICKS_PER_S, mask=~has_last_byte),
-        "time_to_320kib_s": pa.array((target + last_byte) / TICKS_PER_S, mask=~has_target),
+        **{
+            name: pa.array((ticks + last_byte) / TICKS_PER_S, mask=~valid)
+            for name, (ticks, valid) in marks.items()
+        },
     }
     return pa.table({column.name: columns[column.name] for column in PUBLISHED_COLUMNS})
 

@@ -14,11 +14,12 @@ from pydantic import BeforeValidator, Field
 
 from analysis.comparison.imported_metrics import DURATIONS, ERROR_RATE, RELAY_GOODPUT
 from analysis.errors import AnalysisError
+from analysis.formats.byte_marks import format_size
 from analysis.formats.compressed import DamagedError, TooLargeError, pieces
 from analysis.formats.format_model import LARGEST_VALUE
 from analysis.formats.json_files import LARGEST_BYTES, read_as
 from analysis.measures.data import ALL
-from analysis.measures.metric import QUANTILES, Statistic, format_size, rank
+from analysis.measures.metric import QUANTILES, Statistic, rank
 
 Measured = Annotated[float, Field(strict=True, ge=0, le=LARGEST_VALUE)]
 """A measured number. Texts and booleans are rejected."""

@@ -25,7 +25,7 @@ from analysis.judgement.verdicts import (
 )
 from analysis.measures.catalogue import OWN, run_statistics
 from analysis.measures.data import ALL, ClassData
-from analysis.measures.durations import MARKED, TO_FIRST_BYTE, TO_LAST_BYTE
+from analysis.measures.durations import DURATIONS, TO_FIRST_BYTE, TO_LAST_BYTE
 from analysis.measures.metric import (
     NO_DATA,
     TIME_RESOLUTION_S,
@@ -235,8 +235,9 @@ def classes_at(level: str, statistics: Statistics) -> list[str]:
 USUAL_ENDPOINTS = (
     # Duration of downloads.
     (
-        f"{TO_LAST_BYTE}_1mib_p50_s", *(f"{name}_p50_s" for name in MARKED),
-        f"{TO_LAST_BYTE}_p50_s", "download_ttlb_p50_s", "slow_start_s",
+        f"{TO_LAST_BYTE}_1mib_p50_s",
+        *(f"{one.name}_p50_s" for one in DURATIONS if one.name != TO_FIRST_BYTE),
+        "download_ttlb_p50_s", "slow_start_s",
     ),
     # Time until a download begins, or its interruptions.
     (f"{TO_FIRST_BYTE}_p50_s", "download_ttfb_p50_s", "window_stall_max_s"),

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from analysis.arrays import Floats, Ints, Rows
 from analysis.celltrace.queueing import ServiceInstants, Waits
 from analysis.celltrace.statistics import Relayed
-from analysis.formats.columns import BYTE_MARKS, Outcome
+from analysis.formats.columns import Outcome
 from analysis.measures.downloads import Downloads
 from analysis.measures.peer_transfer import PeerTransfer
 from analysis.measures.perf import Circuits, PerfStreams, RelayBytes
@@ -27,7 +27,7 @@ class Streams(Rows):
     """Streams of one class in one run; arrays of shape (n,), NaN if there is no such time.
 
     ``client`` is a code that is shared by all classes and tables of a run. ``marks_s`` has the
-    columns of ``BYTE_MARKS``. Published packs have no ``ttfb_from_command_s``.
+    times to byte marks by column. Published packs have no ``ttfb_from_command_s``.
     """
 
     client: Ints
@@ -74,7 +74,7 @@ NO_STREAMS = Streams(
     outcome=np.empty(0, dtype=np.str_),
     ttfb_s=_NOTHING,
     ttfb_from_command_s=_NOTHING,
-    marks_s=dict.fromkeys(BYTE_MARKS, _NOTHING),
+    marks_s={},
     time_to_last_byte_s=_NOTHING,
 )
 NO_BEATS = Beats(_NO_CODES, _NOTHING, _NOTHING, _NOTHING)

@@ -10,9 +10,10 @@ from typing import Literal
 import numpy as np
 
 from analysis.arrays import Floats, Ints
-from analysis.formats.columns import BYTE_MARKS, Outcome
+from analysis.formats.byte_marks import BYTE_MARKS, format_size
+from analysis.formats.columns import Outcome
 from analysis.measures.data import ClassData, Streams
-from analysis.measures.metric import Statistic, format_size
+from analysis.measures.metric import Statistic
 from analysis.measures.survival import (
     CENSORED,
     EVENT,
@@ -56,6 +57,9 @@ DURATIONS: tuple[Duration, ...] = (
     Duration(TO_LAST_BYTE, "Time to last byte", lambda s: s.time_to_last_byte_s),
 )
 _DURATION = {duration.name: duration for duration in DURATIONS}
+FIRST_BYTE = _DURATION[TO_FIRST_BYTE]
+TIME_TO_MARK = {size: _DURATION[name] for name, size in MARKED.items()}
+"""Byte mark -> the time to it."""
 
 
 def observations(streams: Streams, times_s: Floats) -> tuple[Floats, Ints]:

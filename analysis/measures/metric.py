@@ -31,14 +31,6 @@ def rank_label(q: float) -> str:
     return "median" if q == 0.5 else rank(q)
 
 
-def format_size(size_bytes: int) -> str:
-    """Return a number of bytes in the largest unit that gives a whole number: 320 KiB."""
-    for unit, name in ((2**20, "MiB"), (2**10, "KiB")):
-        if size_bytes >= unit and size_bytes % unit == 0:
-            return f"{size_bytes // unit} {name}"
-    return f"{size_bytes} B"
-
-
 @dataclass(frozen=True)
 class Statistic:
     """A value with a note on what it excludes, or the reason for a missing value.

@@ -16,8 +16,6 @@ from analysis.errors import AnalysisError
 from analysis.formats import files
 from analysis.formats.columns import (
     CIRCUITS,
-    CODED_STREAMS,
-    GAP,
     RECEIVED,
     RELAY_BYTES,
     STREAMS,
@@ -26,13 +24,12 @@ from analysis.formats.columns import (
 from analysis.formats.json_files import json_text
 from analysis.formats.published import (
     COPIED_FILES,
-    PUBLISHED_COLUMNS,
     HeartbeatSpan,
     PublishedRun,
     is_published,
     write_table,
 )
-from analysis.formats.published_streams import encode
+from analysis.formats.published_streams import write_streams
 from analysis.formats.record_files import table_hashes
 from analysis.formats.study import Level
 from analysis.formats.tables import read_table
@@ -85,7 +82,7 @@ def publish(records: Path, levels: Sequence[Level], out: Path) -> None:
         streams = read_table(records / files.STREAMS_TABLE, STREAMS)
         if not gaps:
             streams = _without_load(streams, levels)
-        _write_streams(out / files.PUBLISHED_STREAMS, streams, gaps)
+        write_streams(out / files.PUBLISHED_STREAMS, streams, gaps)
     run = PublishedRun(records=table_hashes(records), tables=table_hashes(out), classes=spans)
     (out / files.PUBLISHED).write_text(json_text(run.content()), encoding="utf-8")
 
@@ -207,14 +204,3 @@ def _without_load(streams: pa.Table, levels: Sequence[Level]) -> pa.Table:
     loads = [{name for name, one in level.classes.items() if one.load} for level in levels]
     load = pa.array(sorted(set.intersection(*loads)), pa.string())
     return streams.filter(pc.invert(pc.is_in(streams["class"].cast(pa.string()), value_set=load)))
-
-
-def _write_streams(path: Path, streams: pa.Table, gaps: Mapping[Key, float]) -> None:
-    keys = zip(streams["client"].to_pylist(), streams["stream_index"].to_pylist(), strict=True)
-    gap = {GAP.name: pa.array([gaps.get(key) for key in keys], pa.float64())}
-    coded = encode(streams)
-    if coded is not None:
-        write_table(path, CODED_STREAMS, coded | gap)
-    else:
-        plain = {column.name: streams[column.name] for column in PUBLISHED_COLUMNS}
-        write_table(path, (*PUBLISHED_COLUMNS, GAP), plain | gap)

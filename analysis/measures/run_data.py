@@ -20,16 +20,8 @@ from analysis.celltrace.queueing import served, waits
 from analysis.celltrace.statistics import relayed
 from analysis.errors import AnalysisError
 from analysis.formats import files
-from analysis.formats.columns import (
-    BYTE_MARKS,
-    GAP,
-    GOODPUT,
-    PEERS,
-    PROGRESS,
-    STREAMS,
-    Column,
-    Outcome,
-)
+from analysis.formats.byte_marks import BYTE_MARKS
+from analysis.formats.columns import GAP, GOODPUT, PEERS, PROGRESS, STREAMS, Column, Outcome
 from analysis.formats.published import GET_ANEW, is_published
 from analysis.formats.published_streams import read_streams
 from analysis.formats.record_files import ParseReport, read_parse_report, read_transfer_facts

@@ -32,6 +32,7 @@ from analysis.judgement.judging import (
 )
 from analysis.judgement.verdicts import LEVEL
 from analysis.measures.censoring import CENSORING_COLUMNS, BiasTable
+from analysis.measures.durations import DURATIONS
 from analysis.measures.metric import QUANTILES
 from analysis.measures.over_time import THROUGHPUT_WINDOW_S
 from analysis.measures.run_data import load_run
@@ -118,6 +119,7 @@ def build(study: Path, store: Path, out: Path) -> Path:
                 {variant.name: variant for variant in plan.variants},
                 folder / files.LEVELS,
             ),
+            durations=DURATIONS,
             window_s=THROUGHPUT_WINDOW_S,
             starved_s=STARVED_S,
             shares=[round(100 * q) for q in QUANTILES],

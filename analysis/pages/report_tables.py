@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from analysis.formats.columns import BYTE_MARKS, Outcome
+from analysis.formats.byte_marks import BYTE_MARKS
+from analysis.formats.columns import Outcome
 from analysis.formats.record_files import ParseReport
 from analysis.formats.study import Level, Study
 from analysis.measures.data import ALL
@@ -97,8 +98,8 @@ def _is_headline(level: Level, row: SummaryRow) -> bool:
     load = level.classes.get(row.class_name)
     if load is None or load.request_bytes is None:
         return True
-    # For a stream of exactly 320 KiB, the time to the last byte is the time to 320 KiB, so only the
-    # latter is shown. For a larger stream, TGen's usual log level has no time to 320 KiB.
+    # For a stream whose size is a byte mark, the time to the last byte is the time to the mark, so
+    # only the latter is shown. For a larger stream, TGen's usual log level has no time to the mark.
     small = load.request_bytes in BYTE_MARKS.values()
     return (row.metric.duration == TO_LAST_BYTE) != small
 

@@ -8,7 +8,6 @@ stream that was still open, or whose line was lost. Heartbeats and adjacent stre
 from __future__ import annotations
 
 import bisect
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from analysis.errors import AnalysisError
@@ -32,8 +31,6 @@ class Missing:
     start_late_us: int
     first_byte_early_us: int | None
     first_byte_late_us: int | None
-    marks_us: Mapping[int, int]
-    """As in ``tgenlog.Progress``."""
     received_bytes: int | None
 
 
@@ -84,11 +81,8 @@ def find_missing(log: TgenLog) -> list[Missing]:
             received = progress.payload_bytes
         elif open_bytes is not None:
             received, first_early, first_late = open_bytes
-        marks_us = {} if progress is None else progress.marks_us
         found.append(
-            Missing(
-                number, number in lost, early, late, first_early, first_late, marks_us, received
-            )
+            Missing(number, number in lost, early, late, first_early, first_late, received)
         )
     return found
 

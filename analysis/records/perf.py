@@ -11,7 +11,8 @@ from typing import Any
 
 import pyarrow as pa  # type: ignore[import-untyped]
 
-from analysis.formats.columns import PERF, PERF_MARKS, arrow_schema
+from analysis.formats.byte_marks import PERF_MARKS
+from analysis.formats.columns import PERF, arrow_schema
 from analysis.records.tgenlog import Complete, Progress
 
 

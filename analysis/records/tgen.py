@@ -15,14 +15,8 @@ import pyarrow as pa  # type: ignore[import-untyped]
 
 from analysis.errors import AnalysisError
 from analysis.formats import files
-from analysis.formats.columns import (
-    BYTE_MARKS,
-    GOODPUT,
-    PROGRESS,
-    STREAMS,
-    Outcome,
-    arrow_schema,
-)
+from analysis.formats.byte_marks import BYTE_MARKS
+from analysis.formats.columns import GOODPUT, PROGRESS, STREAMS, Outcome, arrow_schema
 from analysis.formats.record_files import ParseReport
 from analysis.formats.run_files import RunClock
 from analysis.formats.tables import TableWriter, build_table
@@ -171,7 +165,8 @@ def _stream_rows(log: TgenLog) -> list[Row]:
     requested = sizes.pop() if len(sizes) == 1 else None
     for missing in find_missing(log):
         assert log.last_us is not None
-        rows.append(_missing_row(missing, requested or None, log.last_us, log.epoch_us))
+        progress = log.progress.get(missing.stream_id)
+        rows.append(_missing_row(missing, progress, requested or None, log.last_us, log.epoch_us))
     return rows
 
 
@@ -236,7 +231,9 @@ def _complete_row(c: Complete, progress: Progress | None, epoch_us: int) -> Row:
     }
 
 
-def _missing_row(missing: Missing, requested: int | None, last_us: int, epoch_us: int) -> Row:
+def _missing_row(
+    missing: Missing, progress: Progress | None, requested: int | None, last_us: int, epoch_us: int
+) -> Row:
     start_us = (missing.start_early_us + missing.start_late_us) / 2
     ttfb = resolution = None
     if missing.first_byte_late_us is not None and missing.first_byte_early_us is not None:
@@ -254,9 +251,9 @@ def _missing_row(missing: Missing, requested: int | None, last_us: int, epoch_us
         "ttfb_from_start_s": ttfb,
         "ttfb_resolution_s": resolution,
         **{
-            name: max(0.0, (missing.marks_us[amount] - start_us) / 1e6)
+            name: max(0.0, (progress.marks_us[amount] - start_us) / 1e6)
             for name, amount in BYTE_MARKS.items()
-            if amount in missing.marks_us
+            if progress is not None and amount in progress.marks_us
         },
         "bytes_requested": requested,
         "bytes_received": received,

@@ -30,7 +30,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from analysis.formats.columns import MARK_BYTES, PERF_MARKS
+from analysis.formats.byte_marks import MARK_BYTES, PERF_MARKS
 from analysis.formats.run_files import RunClock
 from analysis.records.logfile import MAX_LINE_BYTES, Log, MalformedError, require_bytes
 

@@ -75,7 +75,8 @@ def _metrics(settings: AnySettings, class_name: str) -> list[str]:
         and (class_name != ALL or metric.scope == "both")
         and (
             metric.duration not in MARKED
-            or _logs_mark(settings, class_name, MARKED[metric.duration])
+            or not isinstance(settings, Settings)
+            or settings.logs_mark(class_name, MARKED[metric.duration])
         )
     ]
 
@@ -93,14 +94,3 @@ def _families(settings: AnySettings, class_name: str) -> list[tuple[Metric, ...]
     elif class_name != ALL and settings.traffic[class_name].kind == "pieces":
         found.append(side_by_side.METRICS)
     return found
-
-
-def _logs_mark(settings: AnySettings, class_name: str, mark_bytes: int) -> bool:
-    """Return whether the logs contain the time to a number of bytes.
-
-    For larger streams, only logs at TGen's level info contain it.
-    """
-    if not isinstance(settings, Settings):
-        return True
-    size = settings.traffic[class_name].request_bytes or 0
-    return size == mark_bytes or (size > mark_bytes and settings.engine.tgen.loglevel == "info")

@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar, get_args
 
 from pydantic import BeforeValidator, Field
 
+from analysis.formats.byte_marks import MARK_FIGURES, format_size
 from analysis.formats.study import Scope
 from onionlab.experiment.network_settings import (
     IDENTIFIER,
@@ -87,7 +88,7 @@ Networks = Annotated[
 """A number n (networks 1 to n) or a list of different networks. A network is its seed."""
 
 
-DefaultFigureKind = Literal["throughput-timeouts", "ttfb-320kib", "quantile-ratios"]
+DefaultFigureKind = Literal["throughput-timeouts", *MARK_FIGURES, "quantile-ratios"]  # type: ignore[valid-type]
 FigureKind = Literal[DefaultFigureKind, "stream-progress", "starvation-map"]
 
 COMPARING_FIGURE_KINDS = ("quantile-ratios",)
@@ -229,11 +230,12 @@ class ExperimentFile(Settings, TorHeader):
     """A whole experiment file. The files that it extends may supply any of its keys."""
 
 
-REQUEST_OF_FIGURE_BYTES = 320 * 1024
-
 FIGURE_TITLES = {
     "throughput-timeouts": "Network throughput and timeouts",
-    "ttfb-320kib": "Time to first byte and to 320 KiB",
+    **{
+        kind: f"Time to first byte and to {format_size(mark)}"
+        for kind, mark in MARK_FIGURES.items()
+    },
     "quantile-ratios": "Times as ratios to the baseline's",
     "stream-progress": "Bytes of each stream over time",
     "starvation-map": "Starvation by bottleneck and number of streams",
@@ -279,17 +281,14 @@ def resolve_figures(
 def figures_without_streams(
     figures: tuple[Figure[Any], ...], tree: Node, levels: dict[str, Any]
 ) -> Iterator[Problem]:
-    """Yield figures of times to 320 KiB that have no data.
+    """Yield figures of times to a byte mark that have no data.
 
     For longer streams, only logs at TGen's level info contain this time.
     """
     for position, figure in enumerate(figures):
         settings = levels[figure.level or ""].settings
-        sizes = {one.request_bytes for one in settings.traffic.values()}
-        if (
-            figure.kind == "ttfb-320kib"
-            and REQUEST_OF_FIGURE_BYTES not in sizes
-            and settings.engine.tgen.loglevel != "info"
-        ):
-            message = "no class of clients requests 320 KiB, so no stream has a time to 320 KiB"
+        mark = MARK_FIGURES.get(figure.kind)
+        if mark and not any(settings.logs_mark(name, mark) for name in settings.traffic):
+            size = format_size(mark)
+            message = f"no class of clients requests {size}, so no stream has a time to {size}"
             yield tree.locate(("figures", position, "kind"), message)

@@ -261,6 +261,15 @@ class Settings(Model):
             for name, entry in self.traffic.items()
         }
 
+    def logs_mark(self, class_name: str, mark_bytes: int) -> bool:
+        """Return whether the logs of a class contain the time to a number of bytes.
+
+        For larger streams, only logs at TGen's level info contain it.
+        """
+        size = self.traffic[class_name].request_bytes or 0
+        is_info = self.engine.tgen.loglevel == "info"
+        return size == mark_bytes or (size > mark_bytes and is_info)
+
     @property
     def client_count(self) -> int:
         """Return the number of clients of all classes and of perf clients."""

@@ -21,6 +21,7 @@ from onionlab.experiment.tor_options import (
     experiment_layers,
     groups_of,
     keep_options,
+    scheduler_options,
 )
 from onionlab.experiment.tor_parameters import (
     CONSENSUS_PARAMETERS,
@@ -31,9 +32,8 @@ from onionlab.experiment.tor_parameters import (
     overrides_of,
 )
 from onionlab.programs.tor.variants import TorVariant
-from onionlab.yamlfile.units import milliseconds, nearest, show
+from onionlab.yamlfile.units import nearest, show
 
-KIST_INTERVAL_MAX_MS = 100  # KIST_SCHED_RUN_INTERVAL_MAX in src/core/or/scheduler.h
 CC_ALGORITHMS = (0, 2)  # fixed windows and Vegas: Tor 0.4.9 replaces any other by its default
 
 FIXED_OPTIONS = INDISPENSABLE | {"clientonly", "orport"}
@@ -70,14 +70,11 @@ def check_tor_options(
     defaults: Mapping[str, str] | None = None,
     own: Mapping[str, str] | None = None,
 ) -> Iterator[Finding]:
-    """Yield scheduler settings, parameters and options that Tor would reject or ignore.
+    """Yield parameters and options that Tor would reject or ignore.
 
     defaults: text of each file of configs/tor; None for networks with their own files. own: option
     in lower case -> the key that writes it to the torrc of relays.
     """
-    if milliseconds(interval_s(tor.scheduler)) > KIST_INTERVAL_MAX_MS:
-        message = f"Tor takes at most {KIST_INTERVAL_MAX_MS} ms"
-        yield ("tor", "scheduler", "run_interval"), message
     variants = [known[name] for name in tor.variants if known and name in known]
     own = own or {}
     kept = keep_options(defaults or {}, tor.consensus_params)
@@ -249,8 +246,11 @@ def find_ignored(
         for group, options in tor.torrc
         for option in options
     }
-    if interval_s(tor.scheduler) != interval_s(None):
-        places["tor", "scheduler", "run_interval"] = "KISTSchedRunInterval", "all"
+    default = scheduler_options(Scheduler())
+    for option, values in scheduler_options(tor.scheduler).items():
+        if values != default[option]:
+            key = RESERVED_OPTIONS[option.casefold()].removeprefix(ELSEWHERE)
+            places[tuple(key.split("."))] = option, "all"
     places |= {("tor", "consensus_params", name): (name, "all") for name in tor.consensus_params}
     for place, (name, group) in sorted(places.items()):
         concerned = [one.resolved for one in hosts if group in groups_of(one.role)]
@@ -259,11 +259,6 @@ def find_ignored(
             setting = _replacing(name, hosts) or setting
         if setting:
             yield place, setting
-
-
-def interval_s(scheduler: Scheduler | None) -> float:
-    """Return the interval of a scheduler, or the default one."""
-    return (scheduler or Scheduler()).run_interval_s
 
 
 def _replacing(parameter: str, hosts: Sequence[HostOptions]) -> Setting | None:
@@ -316,9 +311,9 @@ def describe_ignored(setting: Setting) -> str:
     if name == "circuitpolicy":
         return f"{why}, or compare other tor.variants"
     place, key = "", RESERVED_OPTIONS.get(name, "").removeprefix(ELSEWHERE)
-    if key == "tor.scheduler.run_interval":
-        return f"{why}, and set {key}"
     parameter = next((one for one in CONSENSUS_PARAMETERS if one.casefold() == name), "")
+    if key and parameter:
+        return f"{why}, and set {key}"
     if not key and parameter and setting.source in SOURCES_OF_PARAMETERS:
         key = f"tor.consensus_params.{parameter}"
     if not key:

@@ -19,6 +19,7 @@ from onionlab.experiment.tor_parameters import (
     overrides_of,
 )
 from onionlab.programs.tor.variants import TorVariant
+from onionlab.yamlfile.units import milliseconds
 
 DEFAULTS = "configs/tor"
 """Folder of the default torrc files of runs, except for runs of an imported network."""
@@ -206,7 +207,7 @@ def scheduler_options(scheduler: Scheduler | None) -> dict[str, tuple[str, ...]]
         return {}
     return {
         "Schedulers": (scheduler.name,),
-        "KISTSchedRunInterval": (f"{round(scheduler.run_interval_s * 1000)} msec",),
+        "KISTSchedRunInterval": (f"{milliseconds(scheduler.run_interval_s)} msec",),
     }
 
 

@@ -17,7 +17,7 @@ from analysis_synthetic import EPOCH, LogWriter, known
 from tornet_synthetic import needs_tornettools, write_tornet_run
 
 from analysis.formats import files
-from analysis.formats.columns import PERF_MARKS
+from analysis.formats.byte_marks import PERF_MARKS
 from analysis.formats.study import Level
 from analysis.imports.tornettools import read_plot_data
 from analysis.judgement.judging import usual_endpoints

@@ -32,8 +32,8 @@ from analysis.formats.columns import (
     Outcome,
     arrow_schema,
 )
-from analysis.formats.published import PUBLISHED_COLUMNS, TICKS_PER_S, read_published
-from analysis.formats.published_streams import MAX_TICKS, decode, encode
+from analysis.formats.published import TICKS_PER_S, read_published
+from analysis.formats.published_streams import MAX_TICKS, PUBLISHED_COLUMNS, decode, encode
 from analysis.formats.record_files import ParseReport, write_beside_tables
 from analysis.formats.study import ClassLoad, Level
 from analysis.formats.tables import TableWriter, read_table

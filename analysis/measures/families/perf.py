@@ -14,6 +14,7 @@ from functools import partial
 import numpy as np
 
 from analysis.arrays import Floats
+from analysis.formats.byte_marks import format_size
 from analysis.measures.data import ClassData
 from analysis.measures.durations import TO_LAST_BYTE, duration_quantile
 from analysis.measures.metric import (
@@ -22,7 +23,6 @@ from analysis.measures.metric import (
     WHOLE,
     Metric,
     Statistic,
-    format_size,
     rank,
     rank_label,
     time_at,

@@ -1,0 +1,49 @@
+"""Byte marks: payloads whose times of arrival records, metrics and figures show.
+
+columns.csv lists them: a column with the flag ``at=N`` has the time until N bytes arrived. This
+module imports nothing slow, because experiment files are checked with it.
+"""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+with Path(__file__).with_name("columns.csv").open(newline="", encoding="utf-8") as _file:
+    COLUMN_ROWS = tuple(csv.DictReader(_file))
+"""The rows of columns.csv."""
+
+
+def _marks(table: str) -> dict[str, int]:
+    """Return column -> bytes, for the columns of a table that belong to a byte mark."""
+    return {
+        row["name"]: int(flag.removeprefix("at="))
+        for row in COLUMN_ROWS
+        for flag in row["flags"].split()
+        if row["table"] == table and flag.startswith("at=")
+    }
+
+
+BYTE_MARKS = _marks("streams")
+"""Column of streams -> payload, in bytes, whose time of arrival it has."""
+CODED_MARKS = {size: column for column, size in _marks("coded_streams").items()}
+"""Payload -> the column of ``coded_streams`` that encodes its time."""
+PERF_MARKS = _marks("perf")
+"""As ``BYTE_MARKS``, for columns of perf. ``at_4mib_s`` belongs to the smallest payload that TGen
+prints as 80.00% of 5 MiB: tgentools records no time for 4 MiB, so tornettools uses this."""
+MARK_BYTES = tuple(sorted({1, *BYTE_MARKS.values(), *PERF_MARKS.values()}))
+"""Payloads whose times of arrival are read from logs; 1: the first byte."""
+
+MARK_FIGURES = {
+    f"ttfb-{column.removeprefix('time_to_').removesuffix('_s')}": size
+    for column, size in BYTE_MARKS.items()
+}
+"""Kind of the figure of times to the first byte and to a byte mark -> the mark."""
+
+
+def format_size(size_bytes: int) -> str:
+    """Return a number of bytes in the largest unit that gives a whole number: 5 MiB."""
+    for unit, name in ((2**20, "MiB"), (2**10, "KiB")):
+        if size_bytes >= unit and size_bytes % unit == 0:
+            return f"{size_bytes // unit} {name}"
+    return f"{size_bytes} B"
