@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
             lines.append((name, "(cannot be read, see below)"))
             continue
         runs = len(experiment.levels) * len(experiment.variants) * len(experiment.replicates)
-        lines.append((name, f"{experiment.title} ({runs} runs)"))
+        lines.append((name, f"{experiment.header.title} ({runs} runs)"))
     print_table("Experiments (make experiment NAME=...)", lines)
     print()
     variants = load_variants(root).values()

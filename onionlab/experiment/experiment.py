@@ -9,17 +9,9 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
-from analysis.formats.study import Scope
 from onionlab.errors import UserError
 from onionlab.experiment.checks import KnownNames, find_errors
-from onionlab.experiment.header import (
-    MAX_REPEATS,
-    EndpointEntry,
-    Figure,
-    PublishedCellTimes,
-    parse_networks,
-)
-from onionlab.experiment.peers import PeersSettings
+from onionlab.experiment.header import MAX_REPEATS, Figure, parse_networks
 from onionlab.experiment.settings import Settings
 from onionlab.experiment.tor_checks import Finding
 from onionlab.yamlfile.units import show
@@ -31,7 +23,7 @@ MAX_SCALE = 100.0
 class Level:
     """One level of an experiment. label: its name in figures; settings: fully resolved.
 
-    The settings are of the experiment's kind: `Settings` or `PeersSettings`.
+    The settings are the `RunSettings` of the experiment's kind.
     """
 
     label: str
@@ -42,10 +34,9 @@ class Level:
 class Experiment:
     """An experiment, ready to be planned.
 
-    Attributes not listed here are the keys of the file's header.
-
     Attributes:
         name: The file's name without its ending.
+        header: The `Header` of its file; None for one from `load_resolved_experiment`.
         kind: The value of the key `kind`; None for an experiment with Tor.
         variants: Names, in the order of figures; the same in all levels.
         seeds: The networks; every variant runs on each of them.
@@ -64,15 +55,8 @@ class Experiment:
     seeds: tuple[int, ...]
     repeats: int
     levels: dict[str, Level]
-    title: str = ""
-    description: str = ""
-    paper: str | None = None
-    scope: Scope = "networks"
+    header: Any = None
     figures: tuple[Figure[Any], ...] = ()
-    margins: dict[str, float] = field(default_factory=dict)
-    endpoints: tuple[EndpointEntry, ...] = ()
-    published_cell_times: PublishedCellTimes | None = None
-    public_tor: str | None = None
     scale: float = 1.0
     files: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -151,7 +135,7 @@ class Experiment:
             changed = replace(changed, seeds=checked_seeds(seeds))
         if repeats is not None:
             changed = replace(changed, repeats=checked_repeats(repeats))
-        wrong = scope_problem(changed.scope, changed.seeds, changed.repeats)
+        wrong = scope_problem(self.header.scope, changed.seeds, changed.repeats)
         if wrong:
             raise UserError(f"{self.name}: scope: {wrong}", "set NETWORKS=1 and REPEATS")
         return changed
@@ -161,7 +145,7 @@ class Experiment:
         found = [
             finding
             for level in self.levels.values()
-            for finding in find_errors(_with_variants(level.settings, names), self._known)
+            for finding in find_errors(level.settings.with_variants(names), self._known)
         ]
         if found:
             raise UserError(_lines(f"{self.name} with {', '.join(names)}", found))
@@ -187,12 +171,6 @@ class Experiment:
         if found:
             raise UserError(_lines(f"{self.name} at SCALE={scale:g}", found))
         return replace(self, scale=scale, levels=levels)
-
-
-def _with_variants(settings: Any, names: Sequence[str]) -> Any:
-    section = "libtorrent" if isinstance(settings, PeersSettings) else "tor"
-    changed = getattr(settings, section).model_copy(update={"variants": tuple(names)})
-    return settings.model_copy(update={section: changed})
 
 
 def _lines(what: str, findings: Iterable[Finding]) -> str:

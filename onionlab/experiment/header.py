@@ -251,7 +251,7 @@ def resolve_figures(
     header: Header[Any, Any], tree: Node, levels: dict[str, Any]
 ) -> tuple[tuple[Figure[Any], ...], list[Problem]]:
     """Return the figures with level and title; by default, each kind of figure for each level."""
-    variants = next(iter(levels.values())).settings.variants
+    variants = next(iter(levels.values())).settings.compared.variants
     listed = header.figures or tuple(
         Figure[Any].model_construct(id=f"{level}-{kind}", kind=kind, level=level)
         for level in levels

@@ -120,12 +120,12 @@ def load_resolved_experiment(resolved: Mapping[str, Any]) -> Experiment:
         name: Level(level["label"], load_resolved(model, level["settings"]))
         for name, level in resolved["levels"].items()
     }
-    first = next(iter(levels.values())).settings
+    compared = next(iter(levels.values())).settings.compared
     return Experiment(
         name=resolved["name"],
         kind=resolved["kind"],
-        variants=first.variants,
-        baseline=first.baseline,
+        variants=compared.variants,
+        baseline=compared.baseline,
         seeds=tuple(resolved["seeds"]),
         repeats=resolved["repeats"],
         levels=levels,
@@ -292,24 +292,16 @@ def _resolve(
         return None, problems
     if kind.settings is Settings:
         warnings += figures_without_streams(figures, tree, levels)
-    first = next(iter(levels.values())).settings
+    compared = next(iter(levels.values())).settings.compared
     return Experiment(
         name=name,
-        title=header.title,
-        description=header.description,
-        paper=header.paper,
-        variants=first.variants,
-        baseline=first.baseline,
+        header=header,
+        variants=compared.variants,
+        baseline=compared.baseline,
         seeds=header.networks,
         repeats=header.repeats,
-        scope=header.scope,
         levels=levels,
         figures=figures,
-        margins=header.margins,
-        endpoints=header.endpoints,
-        published_cell_times=getattr(header, "published_cell_times", None),
-        public_tor=getattr(header, "public_tor", None),
-        scale=1.0,
         files=tuple(files),
         warnings=tuple(str(warning) for warning in in_order(warnings, files)),
         kind=word,
@@ -357,8 +349,7 @@ def _level_trees(base: Node, tree: Node) -> dict[str, Node]:
 def _differing_variants(trees: dict[str, Node], levels: dict[str, Level]) -> Iterator[Problem]:
     """Yield variants that differ between levels; all levels must compare the same variants."""
     first = next(iter(levels.values())).settings
-    section = "libtorrent" if isinstance(first, PeersSettings) else "tor"
     for name, level in levels.items():
         for key in ("variants", "baseline"):
-            if getattr(level.settings, key) != getattr(first, key):
-                yield trees[name].locate((section, key), "must be the same in all levels")
+            if getattr(level.settings.compared, key) != getattr(first.compared, key):
+                yield trees[name].locate((first.section, key), "must be the same in all levels")

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import Field, model_validator
 
 from onionlab.experiment.header import Header
+from onionlab.experiment.settings import RunSettings
 from onionlab.experiment.traffic_settings import Engines
 from onionlab.yamlfile.field_types import Fraction, PositiveTime, Rate, Size, Time
 from onionlab.yamlfile.model import Model, key
@@ -107,24 +108,16 @@ class PeersTime(Model):
         return self.measured_end_s
 
 
-class PeersSettings(Model):
+class PeersSettings(RunSettings):
     """Everything that determines a run but its variant, seed and repeat."""
+
+    section = "libtorrent"
 
     network: PeersNetwork = key(description="hosts and the path between them")
     transfer: Transfer = key(description="what is transferred")
     libtorrent: LibtorrentSettings = key(description="variants of libtorrent")
     time: PeersTime = key(description="phases of a run")
     engine: Engines = key({}, description="options of the simulation itself")
-
-    @property
-    def variants(self) -> tuple[str, ...]:
-        """Return the names of the variants, in the order of figures."""
-        return self.libtorrent.variants
-
-    @property
-    def baseline(self) -> str:
-        """Return the variant that the others are compared with."""
-        return self.libtorrent.baseline
 
     @property
     def classes(self) -> dict[str, dict[str, Any]]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, create_model
 
@@ -226,7 +226,24 @@ class TimeSettings(Model):
         return self.measured_end_s + self.drain_s
 
 
-class Settings(Model):
+class RunSettings(Model):
+    """The settings of a run of any kind."""
+
+    section: ClassVar[str] = "tor"
+    """The key of the compared variants."""
+
+    @property
+    def compared(self) -> Any:
+        """Return the section of the variants."""
+        return getattr(self, self.section)
+
+    def with_variants(self, names: Sequence[str]) -> Self:
+        """Return the settings with other variants."""
+        section = self.compared.model_copy(update={"variants": tuple(names)})
+        return self.model_copy(update={self.section: section})
+
+
+class Settings(RunSettings):
     """Everything that determines a run but its variant, seed and repeat."""
 
     network: NetworkSettings = key(description="hosts and the network between them")
@@ -236,16 +253,6 @@ class Settings(Model):
     tor: TorSettings = key(description="variants and Tor's settings")
     time: TimeSettings = key(description="phases of a run")
     engine: EngineSettings = key({}, description="options of the simulation itself")
-
-    @property
-    def variants(self) -> tuple[str, ...]:
-        """Return the names of the variants, in the order of figures."""
-        return self.tor.variants
-
-    @property
-    def baseline(self) -> str:
-        """Return the variant that the others are compared with."""
-        return self.tor.baseline
 
     @property
     def classes(self) -> dict[str, dict[str, Any]]:

@@ -11,11 +11,7 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import Field
 
 from onionlab.experiment.header import DefaultFigureKind, Header
-from onionlab.experiment.settings import (
-    DeployedGroup,
-    Scheduler,
-    TorSettings,
-)
+from onionlab.experiment.settings import DeployedGroup, RunSettings, Scheduler, TorSettings
 from onionlab.experiment.traffic_settings import Engines
 from onionlab.yamlfile.field_types import (
     Derived,
@@ -124,7 +120,7 @@ class TornetTime(Model):
         return self.stop_s - self.drain_s
 
 
-class TornetSettings(Model):
+class TornetSettings(RunSettings):
     """Everything that determines a run but its variant and its network."""
 
     network: TornetNetwork = key(description="imported networks")
@@ -132,16 +128,6 @@ class TornetSettings(Model):
     tor: TornetTor = key(description="variants, and what else is set")
     time: TornetTime = key({}, description="phases of a run")
     engine: Engines = key({}, description="options of the simulation itself")
-
-    @property
-    def variants(self) -> tuple[str, ...]:
-        """Return the names of the variants, in the order of figures."""
-        return self.tor.variants
-
-    @property
-    def baseline(self) -> str:
-        """Return the variant that the others are compared with."""
-        return self.tor.baseline
 
     @property
     def facts(self) -> NetworkFacts:

@@ -188,7 +188,7 @@ def baseline_key(builder: RunBuilder) -> str:
     levels = {}
     for name, level in builder.experiment.levels.items():
         settings = level.settings
-        files = builder.compose(name, settings.baseline, REFERENCE_SEED).files
+        files = builder.compose(name, settings.compared.baseline, REFERENCE_SEED).files
         levels[name] = {
             "settings": json.loads(
                 settings.model_dump_json(include={"network", "traffic", "time"})

@@ -24,7 +24,6 @@ from analysis.formats.study import (
     load_study,
     write_study,
 )
-from onionlab.errors import UserError
 from onionlab.experiment import AnySettings, Experiment, Settings
 from onionlab.experiment.tornettools import TornetSettings
 from onionlab.programs.registry import VariantDisplay
@@ -40,22 +39,15 @@ DISPLAY_FIELDS = ("name", *VariantDisplay.model_fields)
 def build_study(builder: RunBuilder, runs: Sequence[PlannedRun], looks: Looks | None) -> Study:
     """Return the study of an experiment's runs.
 
-    looks: the interim looks at the results, if networks are added step by step. Raises
-    UserError if the experiment's levels have different baselines.
+    looks: the interim looks at the results, if networks are added step by step.
     """
-    experiment = builder.experiment
-    baselines = {level.settings.baseline for level in experiment.levels.values()}
-    if len(baselines) > 1:
-        raise UserError(
-            f"{experiment.name}: its levels have different baselines: {sorted(baselines)}"
-        )
-    baseline = baselines.pop()
+    experiment, header = builder.experiment, builder.experiment.header
     return Study(
         format=1,
         name=experiment.name,
-        title=experiment.title,
-        description=experiment.description,
-        baseline=baseline if baseline in builder.selected else None,
+        title=header.title,
+        description=header.description,
+        baseline=experiment.baseline if experiment.baseline in builder.selected else None,
         variants=tuple(
             # The fields of a study's variant are the display properties of a variant.
             Variant(**{key: getattr(builder.variants[name], key) for key in DISPLAY_FIELDS})
@@ -73,11 +65,11 @@ def build_study(builder: RunBuilder, runs: Sequence[PlannedRun], looks: Looks | 
             for run in runs
         ),
         networks=_networks(builder),
-        margins=experiment.margins,
-        endpoints=tuple(Endpoint(**entry.model_dump()) for entry in experiment.endpoints),
+        margins=header.margins,
+        endpoints=tuple(Endpoint(**entry.model_dump()) for entry in header.endpoints),
         published_cell_times=published_cell_times(experiment),
         public_tor=_public_tor(builder.root, experiment),
-        scope=experiment.scope,
+        scope=header.scope,
         looks=looks,
         asked=experiment.asked,
         shrunk=tuple(experiment.shrunk),
@@ -117,7 +109,7 @@ def update_provenance(path: Path, store_folder: Path) -> None:
 
 def published_cell_times(experiment: Experiment) -> PublishedCellTimes | None:
     """Return the published cell times of the experiment's levels, if there are any."""
-    published = experiment.published_cell_times
+    published = getattr(experiment.header, "published_cell_times", None)
     if published is None:
         return None
     groups = {
@@ -175,10 +167,11 @@ def _public_tor(root: Path, experiment: Experiment) -> PublicTor | None:
 
     Raises AnalysisError if they cannot be read.
     """
-    if experiment.public_tor is None:
+    path = getattr(experiment.header, "public_tor", None)
+    if path is None:
         return None
     # This import is here because plans do not need its statistics.
     from analysis.imports.tor_metrics import read_tor_metrics
 
     first = next(iter(experiment.levels.values())).settings
-    return read_tor_metrics(root / experiment.public_tor, first.facts.network_scale)
+    return read_tor_metrics(root / path, first.facts.network_scale)

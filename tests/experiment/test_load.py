@@ -84,7 +84,7 @@ def test_a_chain_of_files(checkout: Path, write: Write) -> None:
     write("base/c", 'traffic: {web: {pause: {choices: ["7 s"]}}}\n')
     write("foo", "extends: [./base/b.yaml, base/c.yaml]\nseeds: [3, 9]\ntitle: Another\n")
     experiment = load("foo", root=checkout)
-    assert experiment.title == "Another"
+    assert experiment.header.title == "Another"
     assert experiment.seeds == (3, 9)
     settings = experiment.levels["foo"].settings
     assert settings.time.measured_s == 90.0
@@ -161,15 +161,15 @@ def test_by_default_each_level_has_each_kind_of_figure(load_text: LoadText) -> N
 
 
 def test_margins(load_text: LoadText) -> None:
-    assert load_text(VALID).margins == {}
+    assert load_text(VALID).header.margins == {}
     experiment = load_text(f'{VALID}margins: {{ttfb_p50_s: "3 %", timeout_rate: 0.005}}\n')
-    assert experiment.margins == {"ttfb_p50_s": 0.03, "timeout_rate": 0.005}
+    assert experiment.header.margins == {"ttfb_p50_s": 0.03, "timeout_rate": 0.005}
     with pytest.raises(UserError, match=r'such as "5 %" or 0\.05, got 0: it must be more than 0'):
         load_text(f"{VALID}margins: {{ttfb_p50_s: 0}}\n")
 
 
 def test_published_cell_times(load_text: LoadText) -> None:
-    assert load_text(VALID).published_cell_times is None
+    assert load_text(VALID).header.published_cell_times is None
     times = {f"{name}_ms": 1.5 for name in ("minimum", "quartile1", "median", "mean", "quartile3")}
     times["maximum_ms"] = 4.0
     line = json.dumps({"cells": 9, **times})
@@ -341,9 +341,9 @@ def test_a_file_extends_files_in_other_folders(
     ):
         path = tmp_path / "elsewhere" / f"{name}.yaml"
         path.write_text(f"extends: {extended}\ntitle: {name}\n", encoding="utf-8")
-        assert load(str(path), root=checkout).title == name
+        assert load(str(path), root=checkout).header.title == name
     monkeypatch.chdir(tmp_path / "elsewhere")
-    assert load("./beside.yaml", root=checkout).title == "beside"
+    assert load("./beside.yaml", root=checkout).header.title == "beside"
 
 
 def test_names_are_checked_only_against_existing_files(checkout: Path, write: Write) -> None:

@@ -89,7 +89,7 @@ def test_figures_of_the_paper(name: str) -> None:
         (f"figure-{time_figure}", "ttfb-320kib", time_figure),
     ]
     vegas = load(f"{name}-vegas", root=REPOSITORY)
-    assert vegas.paper is None
+    assert vegas.header.paper is None
     assert {figure.paper for figure in vegas.figures} == {None}
 
 

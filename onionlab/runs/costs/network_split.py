@@ -24,7 +24,7 @@ def split_rows(root: Path, requested: RequestedRuns) -> list[tuple[str, str]]:
     """
     experiment = requested.experiment
     runs = len(experiment.replicates)
-    if experiment.scope == "one-network" or runs < MIN_RUNS or len(requested.variants) < 2:
+    if experiment.header.scope == "one-network" or runs < MIN_RUNS or len(requested.variants) < 2:
         return []
     row = _read_largest_spreads(root / "results" / experiment.name, experiment.scale)
     if row is None:
