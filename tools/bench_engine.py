@@ -148,7 +148,7 @@ def plan_run(root: Path, case: Case, side: str, place: Path, args: argparse.Name
 def measure_run(root: Path, plan: Plan, side: str) -> Side:
     """Make a run, read its cost and remove it. Raises UserError if it fails."""
     os.environ[PTRACE_VARIABLE] = "1" if side == PTRACE else ""
-    make_runs(root, [plan], jobs=1)
+    make_runs(root, [plan], 1)
     store, (run,) = Store(plan.store), plan.runs
     manifest = read_manifest(store.manifest(run.run_id))
     cost = {name: getattr(manifest, name) for name in MEASURES}

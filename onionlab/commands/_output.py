@@ -10,7 +10,7 @@ from analysis.formats.files import ANSWER
 from analysis.formats.plan_file import Request
 from onionlab.runs.costs.estimate import Estimator
 from onionlab.runs.costs.estimate_text import cost_text
-from onionlab.runs.workflow.executor import Executor
+from onionlab.runs.workflow.executor import Executor, Where
 
 WIDTH = 100
 
@@ -37,14 +37,8 @@ def print_table(title: str, rows: Iterable[tuple[str, str]]) -> None:
         print(f"  {name:<{width}}  {text}")
 
 
-def print_cost(
-    root: Path,
-    requests: Sequence[Request],
-    jobs: int | None,
-    executor: Executor | None = None,
-    title: str = "",
-) -> None:
+def print_cost(root: Path, requests: Sequence[Request], where: Where, title: str = "") -> None:
     """Print the total cost of the runs of some requests. Raises UserError like planning."""
-    estimator = Estimator(root, max_jobs=executor.max_jobs if executor else None)
-    text = cost_text(estimator.estimate(requests, jobs))
+    here, elsewhere = (None, where.max_jobs) if isinstance(where, Executor) else (where, None)
+    text = cost_text(Estimator(root, max_jobs=elsewhere).estimate(requests, here))
     print(f"cost: {text} ({title})" if title else f"cost: {text}")

@@ -16,7 +16,7 @@ from onionlab.paths import code_root, is_file
 from onionlab.runs.places import require_writable
 from onionlab.runs.plan import Plan, read_plan
 from onionlab.runs.store import Store
-from onionlab.runs.workflow.executor import Executor, open_executor
+from onionlab.runs.workflow.executor import Executor, Where, open_executor
 from onionlab.yamlfile.units import show
 
 
@@ -86,6 +86,12 @@ def parse_executor(args: argparse.Namespace) -> Executor | None:
         {name: value for name, value in resources.items() if value},
         args.max_jobs,
     )
+
+
+def parse_where(args: argparse.Namespace) -> Where:
+    """Return where the simulations run. Raises UserError."""
+    jobs: int | None = args.jobs
+    return parse_executor(args) or jobs
 
 
 def results_folder(name: str, root: Path) -> Path:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from onionlab.commands._arguments import add_request_arguments, add_run_arguments, listed_names
 from onionlab.commands._output import print_cost
-from onionlab.commands._request import parse_executor, parse_request
+from onionlab.commands._request import parse_request, parse_where
 from onionlab.engines import ENGINES
 from onionlab.errors import UserError
 from onionlab.paths import working_root
@@ -28,8 +28,8 @@ def run(args: argparse.Namespace) -> int:
         if name not in ENGINES:
             raise UserError(f"unknown engine {name!r}", f"the engines are: {', '.join(ENGINES)}")
     root = working_root()
-    request, executor = parse_request(args), parse_executor(args)
-    print_cost(root, [replace(request, engine=name) for name in engines], args.jobs, executor)
-    for path in compare_engines(root, request, engines, jobs=args.jobs, executor=executor):
+    request, where = parse_request(args), parse_where(args)
+    print_cost(root, [replace(request, engine=name) for name in engines], where)
+    for path in compare_engines(root, request, engines, where):
         print(path)
     return 0

@@ -12,7 +12,7 @@ from onionlab.commands._arguments import (
     add_run_arguments,
 )
 from onionlab.commands._output import print_cost, print_report
-from onionlab.commands._request import look_requests, parse_executor
+from onionlab.commands._request import look_requests, parse_where
 from onionlab.paths import working_root
 from onionlab.runs.plan import make_plan
 from onionlab.runs.workflow.drive import make_report
@@ -28,17 +28,17 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the report's path on the last line."""
-    root, jobs, executor = working_root(), args.jobs, parse_executor(args)
+    root, where = working_root(), parse_where(args)
     requests = look_requests(args)
     for title, request in requests:
-        print_cost(root, [request], jobs, executor, title)
+        print_cost(root, [request], where, title)
     _, request = requests[-1]
     if args.networks == AUTO:
         # This imports SciPy's statistics, which nothing else here needs.
         from onionlab.questions.auto_seeds import auto_seeds
 
         budget = args.max_networks or DEFAULT_MAX_NETWORKS
-        print_report(auto_seeds(root, request, budget=budget, jobs=jobs, executor=executor))
+        print_report(auto_seeds(root, request, where, budget=budget))
     else:
-        print_report(make_report(root, make_plan(root, request), jobs=jobs, executor=executor))
+        print_report(make_report(root, make_plan(root, request), where))
     return 0

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from onionlab.commands._arguments import add_override_arguments, add_run_arguments, listed_files
 from onionlab.commands._output import print_cost, print_report, print_table
-from onionlab.commands._request import parse_executor, parse_overrides
+from onionlab.commands._request import parse_overrides, parse_where
 from onionlab.experiment.claims_file import load_claims
 from onionlab.paths import working_root
 from onionlab.questions.paper_reproduction import (
@@ -49,18 +49,17 @@ def run(args: argparse.Namespace) -> int:
     if args.packs:
         made = reproduce_from_packs(root, args.claims, listed_files(args.packs), compare_with)
     else:
-        request, executor = parse_overrides(args), parse_executor(args)
+        request, where = parse_overrides(args), parse_where(args)
         if not args.no_run:
             names = load_claims(args.claims, root=root).experiments
             requests = [replace(request, experiment=name) for name in names]
-            print_cost(root, requests, args.jobs, executor)
+            print_cost(root, requests, where)
         made = reproduce_paper(
             root,
             args.claims,
             request,
-            jobs=args.jobs,
+            where=where,
             run=not args.no_run,
-            executor=executor,
             compare_with=compare_with,
         )
     paths = made.paths

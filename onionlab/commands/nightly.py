@@ -13,7 +13,7 @@ from onionlab.commands._arguments import (
     add_run_arguments,
 )
 from onionlab.commands._output import print_cost
-from onionlab.commands._request import parse_executor, parse_overrides
+from onionlab.commands._request import parse_overrides, parse_where
 from onionlab.experiment.nightly_list import read_nightly_list
 from onionlab.paths import working_root
 from onionlab.questions.nightly import entry_request, run_nightly
@@ -59,18 +59,17 @@ def baseline_command(args: argparse.Namespace) -> str:
 
 def run(args: argparse.Namespace) -> int:
     """Print the answers, and the paths of summaries and history on the last lines."""
-    root, overrides, executor = working_root(), parse_overrides(args), parse_executor(args)
+    root, overrides, where = working_root(), parse_overrides(args), parse_where(args)
     nightly = read_nightly_list(args.config or root / "experiments/nightly.yaml", root=root)
     requests = [entry_request(entry, overrides) for entry in nightly.experiments]
-    print_cost(root, requests, args.jobs, executor)
+    print_cost(root, requests, where)
     night, paths = run_nightly(
         root,
         nightly,
         overrides,
         state=args.state_dir or root / "nightly",
         update_baseline=args.update_baseline,
-        jobs=args.jobs,
-        executor=executor,
+        where=where,
         baseline_command=baseline_command(args),
     )
     for result in night.results:

@@ -6,7 +6,7 @@ import argparse
 
 from onionlab.commands._arguments import add_request_arguments, add_run_arguments
 from onionlab.commands._output import print_cost
-from onionlab.commands._request import parse_executor, parse_request
+from onionlab.commands._request import parse_request, parse_where
 from onionlab.paths import working_root
 from onionlab.runs.plan import make_plan
 from onionlab.runs.workflow.drive import make_runs
@@ -21,9 +21,9 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the folder of the runs on the last line."""
-    root, request, executor = working_root(), parse_request(args), parse_executor(args)
-    print_cost(root, [request], args.jobs, executor)
+    root, request, where = working_root(), parse_request(args), parse_where(args)
+    print_cost(root, [request], where)
     plan = make_plan(root, request)
-    make_runs(root, [plan], jobs=args.jobs, executor=executor)
+    make_runs(root, [plan], where)
     print(plan.store)
     return 0

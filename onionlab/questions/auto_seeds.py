@@ -25,7 +25,7 @@ from analysis.judgement.judging import (
 from onionlab.errors import UserError
 from onionlab.runs.plan import make_plan
 from onionlab.runs.workflow.drive import make_report, make_runs
-from onionlab.runs.workflow.executor import Executor
+from onionlab.runs.workflow.executor import Where
 
 LOG = logging.getLogger(__name__)
 
@@ -63,9 +63,7 @@ class InterimResult:
         return f"{self.level}, {self.variant}: {counts or 'no endpoint can be judged'}{end}"
 
 
-def auto_seeds(
-    root: Path, request: Request, *, budget: int, jobs: int | None, executor: Executor | None = None
-) -> Path:
+def auto_seeds(root: Path, request: Request, where: Where, *, budget: int) -> Path:
     """Run an experiment with as many networks as it needs, at most ``budget``. Return the report.
 
     Raises:
@@ -86,7 +84,7 @@ def auto_seeds(
             # An earlier plan has looked at these networks, so their part of the error rate is
             # spent.
             continue
-        make_runs(root, [plan], jobs=jobs, executor=executor)
+        make_runs(root, [plan], where)
         results = interim_results(study, read_statistics(study, plan.store))
         LOG.info("look %d of at most %d, %d networks", number + 1, len(sizes), size)
         for result in results:
@@ -97,7 +95,7 @@ def auto_seeds(
             LOG.info("the budget of %d networks is spent", budget)
         else:
             continue
-        return make_report(root, plan, jobs=jobs, executor=executor)
+        return make_report(root, plan, where)
     raise AssertionError("the schedule ends at the budget")
 
 

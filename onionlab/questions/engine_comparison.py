@@ -23,7 +23,7 @@ from onionlab.errors import UserError
 from onionlab.runs.plan import Plan, make_plan
 from onionlab.runs.study_file import update_provenance
 from onionlab.runs.workflow.drive import make_runs
-from onionlab.runs.workflow.executor import Executor
+from onionlab.runs.workflow.executor import Where
 
 # The style of each engine in figures. The first engine is the baseline.
 _STYLES = (
@@ -37,12 +37,7 @@ EFFECT_NUMBERS = ("diff", "diff_low", "diff_high", "ratio", "ratio_low", "ratio_
 
 
 def compare_engines(
-    root: Path,
-    request: Request,
-    engines: Sequence[str],
-    *,
-    jobs: int | None,
-    executor: Executor | None = None,
+    root: Path, request: Request, engines: Sequence[str], where: Where
 ) -> tuple[Path, Path, Path]:
     """Run an experiment on each engine, and write the reports.
 
@@ -59,7 +54,7 @@ def compare_engines(
         name: make_plan(root, replace(request, engine=name), out=out / "plans" / name)
         for name in engines
     }
-    make_runs(root, list(plans.values()), jobs=jobs, executor=executor)
+    make_runs(root, list(plans.values()), where)
     for plan in plans.values():
         update_provenance(plan.study, plan.store)
     studies = {name: load_study(plan.study) for name, plan in plans.items()}

@@ -48,7 +48,7 @@ from onionlab.runs.provenance import project_name
 from onionlab.runs.run_builder import RunBuilder, open_run_builder
 from onionlab.runs.study_file import update_provenance
 from onionlab.runs.workflow.drive import make_runs
-from onionlab.runs.workflow.executor import Executor
+from onionlab.runs.workflow.executor import Where
 
 LOG = logging.getLogger(__name__)
 REFERENCE_SEED = 1
@@ -84,8 +84,7 @@ def run_nightly(
     *,
     state: Path,
     update_baseline: bool,
-    jobs: int | None,
-    executor: Executor | None = None,
+    where: Where,
     baseline_command: str = "make nightly UPDATE_BASELINE=1",
 ) -> tuple[Night, NightPaths]:
     """Run and judge all experiments of the list; then write baselines and history.
@@ -96,8 +95,7 @@ def run_nightly(
         overrides: Settings that replace those of every entry: engine, tools, networks, repeats.
         state: The folder of baselines and history.
         update_baseline: Make this night's runs the baseline.
-        jobs: Number of concurrent simulations.
-        executor: Sends the runs to a cluster.
+        where: Where the simulations run.
         baseline_command: The command that makes this night's runs the baseline, for hints.
 
     Raises:
@@ -117,7 +115,7 @@ def run_nightly(
         for item, baseline in zip(prepared, baselines, strict=True):
             name = item.entry.name
             LOG.info("nightly: %s", name)
-            runs = measure_entry(root, item, jobs, executor)
+            runs = measure_entry(root, item, where)
             measured.append((item, runs))
             comparison = None
             if baseline is not None:
@@ -209,11 +207,9 @@ def baseline_key(builder: RunBuilder) -> str:
     )
 
 
-def measure_entry(
-    root: Path, item: PreparedEntry, jobs: int | None, executor: Executor | None
-) -> RunSet:
+def measure_entry(root: Path, item: PreparedEntry, where: Where) -> RunSet:
     """Perform the missing runs of an entry, and read all of its runs. Raises UserError."""
-    make_runs(root, [item.plan], jobs=jobs, executor=executor)
+    make_runs(root, [item.plan], where)
     update_provenance(item.plan.study, item.plan.store)
     return load_run_set(load_study(item.plan.study), item.plan.store, name=item.entry.name)
 

@@ -22,7 +22,7 @@ from onionlab.programs.building import NotBuiltError, no_builds
 from onionlab.runs.packing import open_packs
 from onionlab.runs.plan import Plan, make_plan, read_plan
 from onionlab.runs.workflow.drive import make_runs
-from onionlab.runs.workflow.executor import Executor
+from onionlab.runs.workflow.executor import Where
 from onionlab.yamlfile.units import show
 
 LOG = logging.getLogger(__name__)
@@ -45,9 +45,8 @@ def reproduce_paper(
     claims: str,
     request: Request,
     *,
-    jobs: int | None,
+    where: Where,
     run: bool,
-    executor: Executor | None = None,
     compare_with: Sequence[Path] = (),
 ) -> PaperReproduction:
     """Perform the missing runs, draw the figures and answer the claims.
@@ -58,9 +57,8 @@ def reproduce_paper(
         root: The checkout.
         claims: A file of claims, by name or path.
         request: Settings that replace those of every experiment.
-        jobs: Number of concurrent simulations.
+        where: Where the simulations run.
         run: Perform missing runs. If False, nothing is built either.
-        executor: Sends the runs to a cluster.
         compare_with: Packs of other runs, whose answers are shown as well.
 
     Raises:
@@ -77,7 +75,7 @@ def reproduce_paper(
     failure = None
     if run:
         try:
-            make_runs(root, plans, jobs=jobs, executor=executor)
+            make_runs(root, plans, where)
         except UserError as error:
             failure = error
     try:

@@ -78,7 +78,7 @@ class Machine:
                 Request(""),
                 state=self.root / "nightly",
                 update_baseline=accept,
-                jobs=None,
+                where=None,
                 **more,
             )
 

@@ -37,12 +37,12 @@ class FakeRunner:
         write_study(self.tmp_path / "study.json", made)
         return Plan(request, (), self.tmp_path, self.tmp_path, 1, Resources(1, 1, 1))
 
-    def make_runs(self, root: Path, plans: list[Plan], **_: object) -> None:
+    def make_runs(self, root: Path, plans: list[Plan], where: None) -> None:
         (plan,) = plans
         assert isinstance(plan.request.seeds, int)
         self.made.append(plan.request.seeds)
 
-    def make_report(self, root: Path, plan: Plan, **_: object) -> Path:
+    def make_report(self, root: Path, plan: Plan, where: None) -> Path:
         return plan.out / f"report-{plan.request.seeds}.html"
 
     def read_statistics(self, study: Study, store: Path) -> Statistics:
@@ -71,7 +71,7 @@ class FakeRunner:
         }
 
     def run(self, budget: int) -> Path:
-        return auto_seeds.auto_seeds(self.tmp_path, Request("quick"), budget=budget, jobs=None)
+        return auto_seeds.auto_seeds(self.tmp_path, Request("quick"), None, budget=budget)
 
 
 @pytest.fixture

@@ -122,4 +122,4 @@ def test_effects_keep_the_order_of_levels(tmp_path: Path) -> None:
 
 def test_one_engine_cannot_be_compared(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="takes 2 to 3 engines, got 1"):
-        compare_engines(tmp_path, Request("quick"), ["shadow"], jobs=None)
+        compare_engines(tmp_path, Request("quick"), ["shadow"], None)

@@ -63,7 +63,7 @@ class FakeRunner:
         plan.write()
         return plan
 
-    def make_runs(self, root: Path, plans: list[Plan], **_: object) -> None:
+    def make_runs(self, root: Path, plans: list[Plan], where: None) -> None:
         self.ran += [plan.request.experiment for plan in plans]
         if self.failing:
             raise UserError(f"{len(self.failing)} of 9 runs failed", "look there")
@@ -91,7 +91,7 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeRunner:
 
 
 def repeat(bench: FakeRunner, **changes: Any) -> paper.PaperReproduction:
-    arguments: dict[str, Any] = {"jobs": None, "run": True, **changes}
+    arguments: dict[str, Any] = {"where": None, "run": True, **changes}
     request = arguments.pop("request", Request("", scale=0.1, seeds=5))
     return paper.reproduce_paper(bench.tmp_path, "swrr", request, **arguments)
 

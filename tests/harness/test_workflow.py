@@ -195,7 +195,7 @@ class Workflow:
 
     def make(self) -> list[list[str]]:
         """Make the runs with one job at a time. Return the calls of the jobs."""
-        drive.make_runs(self.root, self.plans, jobs=1)
+        drive.make_runs(self.root, self.plans, 1)
         return [line.split() for line in self.calls.read_text().splitlines()]
 
 
@@ -236,7 +236,7 @@ def test_a_run_that_another_command_makes_is_reported(
     workflow: Workflow, caplog: pytest.LogCaptureFixture
 ) -> None:
     with Store(workflow.store).exclusive("c1"):
-        drive.make_runs(workflow.root, workflow.plans, jobs=1)
+        drive.make_runs(workflow.root, workflow.plans, 1)
     assert caplog.messages == [
         "5 runs: 0 finished, 5 to make, 1 at a time",
         "note: another command is making 1 of them; this one waits for it",

@@ -65,7 +65,7 @@ class FakeWorkflow:
 
     def make(self, executor: Executor, *runs: str) -> None:
         """Make some runs."""
-        drive.make_runs(self.root, [self.plan(*runs)], jobs=None, executor=executor)
+        drive.make_runs(self.root, [self.plan(*runs)], executor)
 
     def lines(self, name: str) -> list[str]:
         """Return the lines of a file that the jobs wrote."""

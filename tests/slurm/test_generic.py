@@ -53,7 +53,7 @@ def test_the_report_is_made_here(workflow: FakeWorkflow, executor: Executor) -> 
     workflow.make(executor, "d4")
     (workflow.root / "no-report").touch()
     with pytest.raises(UserError, match="the workflow failed"):
-        drive.make_report(workflow.root, workflow.plan("d4"), jobs=None, executor=executor)
+        drive.make_report(workflow.root, workflow.plan("d4"), executor)
     # The job is not submitted, and not retried.
     assert len(workflow.lines("submitted")) == len(workflow.lines("reports")) == 1
 

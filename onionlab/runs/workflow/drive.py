@@ -36,7 +36,7 @@ from onionlab.runs.places import require_room
 from onionlab.runs.plan import Plan, read_plan
 from onionlab.runs.results_lock import results_lock
 from onionlab.runs.store import Store
-from onionlab.runs.workflow.executor import SLURM, Executor, JobSize, cancel_jobs
+from onionlab.runs.workflow.executor import SLURM, Executor, JobSize, Where, cancel_jobs
 from onionlab.runs.workflow.job_sizes import job_sizes, largest
 from onionlab.runs.workflow.progress import ProgressView
 
@@ -64,9 +64,7 @@ DISK_MARGIN = 1.2
 """Factor for Shadow's shared memory, which it keeps in files and the estimate does not include."""
 
 
-def make_report(
-    root: Path, plan: Plan, *, jobs: int | None, executor: Executor | None = None
-) -> Path:
+def make_report(root: Path, plan: Plan, where: Where) -> Path:
     """Perform the runs of a plan as `make_runs` does, build the report and return its path.
 
     Raises:
@@ -74,7 +72,7 @@ def make_report(
     """
     report = plan.out / files.REPORT
     try:
-        _Workflow(root, [plan], executor).make(REPORT, jobs)
+        _Workflow(root, [plan], where).make(REPORT)
     except UserError as error:
         if not report.is_file():
             raise
@@ -85,9 +83,7 @@ def make_report(
     return report
 
 
-def make_runs(
-    root: Path, plans: Sequence[Plan], *, jobs: int | None, executor: Executor | None = None
-) -> None:
+def make_runs(root: Path, plans: Sequence[Plan], where: Where) -> None:
     """Perform all missing runs of some plans, network by network, and extract their records.
 
     The plans share one queue, so that no CPU waits for the last run of one of them.
@@ -95,21 +91,22 @@ def make_runs(
     Args:
         root: The checkout.
         plans: The plans to run, with the same store.
-        jobs: Number of concurrent simulations. By default, as many as the CPUs allow.
-        executor: Sends the runs to a cluster.
+        where: Where the simulations run.
 
     Raises:
         UserError: The machine is too small, the cluster rejects the jobs, or a run fails. Finished
             runs are kept.
     """
-    _Workflow(root, plans, executor).make(RUNS, jobs)
+    _Workflow(root, plans, where).make(RUNS)
 
 
 class _Workflow:
     """The runs of some plans, which one call of Snakemake performs."""
 
-    def __init__(self, root: Path, plans: Sequence[Plan], executor: Executor | None) -> None:
-        self.root, self.plans, self.executor = root, plans, executor
+    def __init__(self, root: Path, plans: Sequence[Plan], where: Where) -> None:
+        self.root, self.plans = root, plans
+        self.executor = where if isinstance(where, Executor) else None
+        self.jobs = where.max_jobs if isinstance(where, Executor) else where
         (directory,) = {plan.store for plan in plans}
         self.store = Store(directory)
         # Levels and experiments may share a run.
@@ -119,7 +116,7 @@ class _Workflow:
         name = hashlib.sha256(str(self.out.resolve()).encode()).hexdigest()[:12]
         self.job_name = f"onionlab-{name}"
 
-    def make(self, target: str, jobs: int | None) -> None:
+    def make(self, target: str) -> None:
         """Run a rule of the Snakefile, with the missing runs that it needs."""
         # Unlike Python, Snakemake does not try other folders if TMPDIR is unusable.
         require_room(Path(os.environ.get("TMPDIR") or tempfile.gettempdir()), TEMPORARY_HINT)
@@ -127,9 +124,7 @@ class _Workflow:
         finished = self.store.finished_among(self.runs)
         missing = [run_id for run_id in self.runs if run_id not in finished]
         cpus_per_run = max(plan.cpus_per_run for plan in self.plans)
-        if self.executor:
-            jobs = self.executor.max_jobs
-        jobs = jobs or max(1, (os.cpu_count() or 1) // cpus_per_run)
+        jobs = self.jobs or max(1, (os.cpu_count() or 1) // cpus_per_run)
         at_a_time = min(jobs, len(missing))
         for plan in self.plans:
             _require_resources(plan, at_a_time, on_cluster=self.executor is not None)

@@ -106,6 +106,10 @@ class Executor:
             raise UserError(f"a job needs {size}. {error.message}", error.hint) from error
 
 
+Where = Executor | int | None
+"""A cluster for the runs, or how many run here at a time; None: as many as the CPUs allow."""
+
+
 def open_executor(
     name: str, profile: Path, resources: Mapping[str, str], max_jobs: int | None
 ) -> Executor:
