@@ -10,12 +10,10 @@ import numpy as np
 
 from analysis.arrays import Floats
 from analysis.formats.study import Level
+from analysis.judgement.judging import MAIN_CLASS
 from analysis.measures.data import ALL, ClassData
 from analysis.measures.durations import Duration, duration_over_grid, duration_quantiles
 from analysis.measures.over_time import throughput_over_time, timeouts_over_time
-
-WEB = "web"
-"""The class whose times the figures show, as in the paper."""
 
 SHARES: Floats = np.round(np.arange(0.02, 0.985, 0.02), 2)
 """Shares at which quantile functions are compared. The extremes of a run are single streams."""
@@ -73,7 +71,7 @@ class Panel:
             begin = np.floor(max(0.0, level.measured_start_s - LEAD_S))
             return np.arange(begin, np.floor(level.stop_s) + 1.0)
         # Use 200 points per decade from 10 ms, less than the width of a line on paper.
-        limit = max(level.horizon_s(WEB), 1.0)
+        limit = max(level.horizon_s(MAIN_CLASS), 1.0)
         return np.geomspace(0.01, limit, round(200 * np.log10(limit / 0.01)) + 1)
 
     def keep(self, run: Mapping[str, ClassData], level: Level) -> Floats:
@@ -91,7 +89,7 @@ def incidence_panel(duration: Duration) -> Panel:
         duration.label,
         "duration",
         "Share of streams",
-        WEB,
+        MAIN_CLASS,
         lambda data, grid_s: duration_over_grid(data, duration.name, grid_s),
         difference=("Difference (points)", 100.0),
     )
@@ -104,7 +102,7 @@ def quantile_panel(duration: Duration) -> Panel:
         duration.label,
         "share",
         "Ratio to the baseline",
-        WEB,
+        MAIN_CLASS,
         lambda data, shares: duration_quantiles(data, duration.name, shares),
     )
 
