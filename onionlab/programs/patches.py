@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 from onionlab.errors import UserError
 
 _HUNK = re.compile(rb"^@@ -\d", re.MULTILINE)
+_FILE = re.compile(rb"^(?:---|\+\+\+) (?:[ab]/)?(\S+)", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -23,6 +25,11 @@ class Patch:
     def sha256(self) -> str:
         """SHA-256 of the file, in hexadecimal."""
         return hashlib.sha256(self.content).hexdigest()
+
+    @property
+    def files(self) -> frozenset[str]:
+        """The files that it changes, adds or removes."""
+        return frozenset(os.fsdecode(name) for name in _FILE.findall(self.content)) - {"/dev/null"}
 
     @classmethod
     def read(cls, path: Path) -> Patch:

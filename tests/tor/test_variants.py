@@ -90,6 +90,22 @@ def test_patches_apply_in_the_order_of_the_series_file(tmp_path: Path) -> None:
     assert [patch.path.name for patch in patches] == ["a.patch", "b.patch"]
 
 
+def test_patches_of_tests_alone_are_left_out_of_builds(tmp_path: Path) -> None:
+    def change(name: str) -> str:
+        return HUNK.replace("a/x", f"a/{name}").replace("b/x", f"b/{name}")
+
+    added = change("src/test/new.c").replace("a/src/test/new.c", "/dev/null")
+    patches = {
+        "1-code.patch": change("src/app/main.c"),
+        "2-tests.patch": change("src/test/test.c") + added,
+        "3-both.patch": change("src/test/test.c") + change("src/app/main.c"),
+    }
+    write_files(tmp_path / "tor-patches/one", patches)
+    names = [patch.path.name for patch in tor_series(tmp_path, "one").patches]
+    assert names == ["1-code.patch", "3-both.patch"]
+    assert len(tor_series(tmp_path, "one", tests=True).patches) == 3
+
+
 @pytest.mark.parametrize("text", ["", "A message without a change.\n", "--- a/x\n+++ b/x\n"])
 def test_a_patch_without_a_hunk_is_named(tmp_path: Path, text: str) -> None:
     write_files(tmp_path / "tor-patches/one", {"a.patch": HUNK, "b.patch": text})

@@ -114,7 +114,7 @@ def check_series(
         UserError: No source, a patch that does not apply, a build that fails, or no test with the
             prefix ``only``.
     """
-    series = [tor_series(root, name) for name in names or load_registry(root).series]
+    series = [tor_series(root, name, tests=True) for name in names or load_registry(root).series]
     outcomes: list[Outcome] = []
     with build_lock(tor_directory(root), "Tor"):
         plain = prepare(root, tor_source=tor_source, jobs=jobs)

@@ -13,7 +13,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from onionlab.programs.patches import Series, load_series
+from onionlab.programs.patches import Patch, Series, load_series
 from onionlab.programs.registry import (
     Name,
     VariantDisplay,
@@ -26,6 +26,7 @@ from onionlab.yamlfile.tree import Node, Problem
 from onionlab.yamlfile.units import nearest, show
 
 FOLDER = "tor-patches"
+TESTS_FOLDER = "src/test/"
 
 STOCK = "stock"
 """The name of the build without patches; a series cannot have it."""
@@ -87,9 +88,17 @@ class Registry:
         return tuple(entry.proof_prefix for entry in self.series.values() if entry.proof_prefix)
 
 
-def tor_series(root: Path, name: str) -> Series:
-    """Return the patches of one of Tor's series. Raises UserError."""
-    return load_series(root, name, FOLDER)
+def tor_series(root: Path, name: str, *, tests: bool = False) -> Series:
+    """Return the patches of one of Tor's series. Raises UserError.
+
+    tests: whether to include patches of Tor's tests alone, on which its programs do not depend.
+    """
+    series = load_series(root, name, FOLDER)
+    return series if tests else Series(name, tuple(filter(_is_code, series.patches)))
+
+
+def _is_code(patch: Patch) -> bool:
+    return not all(name.startswith(TESTS_FOLDER) for name in patch.files)
 
 
 def load_variants(root: Path) -> dict[str, TorVariant]:
