@@ -13,6 +13,7 @@
 #   JOBS        the most simulations, or compilers, that run at a time
 #   EXECUTOR    slurm: run on a cluster; options: PARTITION, ACCOUNT, QOS, MAX_JOBS, PROFILE
 #   TOR_SOURCE  source of Tor, an archive or a tree; also LINUX_SOURCE, LIBTORRENT_SOURCE
+#   VARIANTS_FILE  a file with variants of Tor of your own, in addition to tor-patches/variants.yaml
 #   PYTHON      the Python that .venv is created with
 # Other variables are shown with their targets and count on the command line only.
 
@@ -37,7 +38,7 @@ READY := .venv/ready
 DEV_READY := .venv/ready-dev
 PYTHON_M := .venv/bin/python -m
 
-COMMANDS := list doctor estimate build generate run experiment compare-engines compare nightly analyse \
+COMMANDS := list doctor estimate build generate run experiment compare-engines compare compare-tor nightly analyse \
 	figures pack unpack import-network import-consensus generate-network export-tornettools report check-variants
 .PHONY: help setup setup-dev $(COMMANDS) celltrace-live test test-all test-rest lint docs lock clean-build clean-results clean-setup clean
 
@@ -75,6 +76,7 @@ run: ## run the simulations of NAME that are missing
 experiment: ## set up, build, run, analyse and report NAME [NETWORKS=auto]
 compare-engines: ## run NAME on each engine and report what differs [ENGINE=a,b]
 compare: ## test whether B is worse than A: A=quick:ewma B=quick:rr [ALLOW_DIFF=variant, UNPAIRED=1, OUT=folder]
+compare-tor: ## build two commits of Tor and test whether B is worse than A: A=main B=my-branch TOR_GIT=path [NAME=quick, NETWORKS=auto]
 nightly: ## compare experiments/nightly.yaml with its baseline [UPDATE_BASELINE=1; CONFIG, STATE_DIR]
 analyse: ## extract the records of NAME's finished runs from their logs again; `make report` shows them
 figures: ## plot the paper's figures and test its claims, running what is missing [SCALE, NETWORKS, ENGINE, CLAIMS, NO_RUN=1, PACKS, COMPARE_WITH]

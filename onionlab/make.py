@@ -31,14 +31,15 @@ POSITIONALS = {
 
 EXAMPLES = {
     "compare": "A=quick:ewma B=quick:rr",
+    "compare-tor": "A=main B=my-branch TOR_GIT=/path/to/tor",
     "generate-network": "NAME=name STAGED_DIR=dir TMODEL_DIR=dir",
     "import-consensus": "FROM=consensus NAME=name",
     "import-network": "FROM=tornet NAME=name",
     "unpack": "FROM=runs.tar.xz",
 }
-WITH_OPTIONAL_NAME = ("doctor",)
+WITH_OPTIONAL_NAME = ("compare-tor", "doctor")
 
-PROGRAM_VARIABLES = {"PYTHON", "TOR_SOURCE", "LINUX_SOURCE", "LIBTORRENT_SOURCE"}
+PROGRAM_VARIABLES = {"PYTHON", "TOR_SOURCE", "LINUX_SOURCE", "LIBTORRENT_SOURCE", "VARIANTS_FILE"}
 PROGRAM_VARIABLES |= {"SHADOW", "TGEN", "ONIONTRACE", "TORNETTOOLS"}
 """Variables that programs read from the environment."""
 

@@ -87,7 +87,11 @@ def tor_builds(root: Path) -> Finding:
     """List missing builds of `make build`. Whether the existing ones are current is not checked."""
     try:
         variants = load_registry(root).variants.values()
-        wanted = list(dict.fromkeys([STOCK, *(one.series for one in variants if one.series)]))
+        wanted = list(
+            dict.fromkeys(
+                [STOCK, *(one.series for one in variants if one.series and not one.source)]
+            )
+        )
     except UserError as error:
         return Finding(MISSING, "Tor builds", error.message, error.hint or "")
     absent = [

@@ -19,13 +19,13 @@ from onionlab.programs.sources import unpack_source
 from onionlab.programs.tor.build_trees import (
     PATCHES_HINT,
     PROGRAMS,
-    TOR,
     compile_targets,
     configure,
     prepare,
     provenance,
     tor_directory,
 )
+from onionlab.programs.tor.tor_source import TOR
 from onionlab.programs.tor.variants import tor_series
 from onionlab.rundir.trace import TRACE_SERIES
 
@@ -57,7 +57,7 @@ def ensure_live_tor(root: Path, *, jobs: int | None = None) -> Path:
                 version = unpack_source(TOR, inputs.source, tree)
                 LOG.info("%s %s: building it", what, version)
                 for patch in series.patches:
-                    apply_patch(tree, patch, inputs.source.path.name, PATCHES_HINT)
+                    apply_patch(tree, patch, inputs.source.title, PATCHES_HINT)
                 configure(inputs, tree, log, what, "--disable-unittests", LTTNG_OPTION)
                 compile_targets(inputs, tree, PROGRAMS, what, log)
                 staged = work / "staged"

@@ -150,7 +150,7 @@ def store_fetched(folder: Path, work: Path, files: Iterable[Path], facts: dict[s
 
 
 def fetch_source_package(
-    cache: Path, package: str, what: str, *, hint: str
+    cache: Path, package: str, what: str, *, hint: str, version: str | None = None
 ) -> tuple[Path, dict[str, Any]]:
     """Fetch the upstream tarball of a source package and store it as ``cache``.
 
@@ -161,6 +161,7 @@ def fetch_source_package(
         package: The source package.
         what: The name of its content, for messages.
         hint: How to proceed without apt; the hint of errors.
+        version: The upstream version; by default the newest one.
 
     Returns:
         The tarball and the facts about it that a manifest records.
@@ -177,7 +178,8 @@ def fetch_source_package(
         # An index of an unrelated archive may be missing (for example one without sources). Only
         # whether the package can be fetched afterwards matters.
         apt.get("update")
-        if not apt.get("source", "--download-only", package):
+        wanted = package if version is None else _with_version(apt, package, version, what, hint)
+        if not apt.get("source", "--download-only", wanted):
             raise UserError(
                 f"{what}'s source package could not be fetched: {apt.reason()}",
                 f"apt's whole output: {log}\n{hint}",
@@ -189,6 +191,23 @@ def fetch_source_package(
     )
     LOG.info("%s %s (Debian %s, SHA-256 %s)", what, version, package_version, sha256)
     return tarball, facts
+
+
+def _with_version(apt: PrivateApt, package: str, version: str, what: str, hint: str) -> str:
+    """Return package=VERSION for the newest package with an upstream version. Raises UserError."""
+    shown = re.findall(r"^Version: (\S+)$", apt.cache("showsrc", package), re.MULTILINE)
+    for one in shown:
+        if _upstream(one) == version:
+            return f"{package}={one}"
+    known = ", ".join(dict.fromkeys(map(_upstream, shown))) or "none"
+    raise UserError(
+        f"apt's archives have no source package of {what} {version}; versions there: {known}", hint
+    )
+
+
+def _upstream(package_version: str) -> str:
+    """Return the upstream version of a package's version, which may have an epoch."""
+    return package_version.split(":", 1)[-1].rsplit("-", 1)[0]
 
 
 def _read_description(
@@ -208,7 +227,7 @@ def _read_description(
         "kind": "debian",
         "package": package,
         "package_version": version[1],
-        "version": version[1].split(":", 1)[-1].rsplit("-", 1)[0],
+        "version": _upstream(version[1]),
         "file": tarballs[0].name,
         "sha256": file_sha256(tarballs[0]),
     }

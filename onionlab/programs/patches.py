@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,25 +10,28 @@ from pathlib import Path
 from onionlab.errors import UserError
 
 _HUNK = re.compile(rb"^@@ -\d", re.MULTILINE)
-_FILE = re.compile(rb"^(?:---|\+\+\+) (?:[ab]/)?(\S+)", re.MULTILINE)
+_FILE = re.compile(rb"^(?=diff --git )", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class Patch:
-    """A patch file and its bytes."""
+    """A patch file and its bytes, or those of them that apply to a tree without tests."""
 
     path: Path
     content: bytes
 
     @property
     def sha256(self) -> str:
-        """SHA-256 of the file, in hexadecimal."""
+        """SHA-256 of the bytes, in hexadecimal."""
         return hashlib.sha256(self.content).hexdigest()
 
-    @property
-    def files(self) -> frozenset[str]:
-        """The files that it changes, adds or removes."""
-        return frozenset(os.fsdecode(name) for name in _FILE.findall(self.content)) - {"/dev/null"}
+    def without(self, folder: str) -> Patch | None:
+        """Return the patch without what git wrote about files of a folder; None if that is all."""
+        head, *parts = _FILE.split(self.content)
+        kept = [one for one in parts if f" b/{folder}/".encode() not in one.partition(b"\n")[0]]
+        if len(kept) == len(parts):
+            return self
+        return Patch(self.path, head + b"".join(kept)) if kept else None
 
     @classmethod
     def read(cls, path: Path) -> Patch:

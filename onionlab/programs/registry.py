@@ -38,22 +38,21 @@ class VariantDisplay(Model):
 
 def read_registry(
     root: Path,
-    folder: str,
+    path: Path,
     model: type[AnyModel],
     inconsistencies: Callable[[AnyModel, Node], Iterable[Problem]],
 ) -> AnyModel:
-    """Read ``variants.yaml`` of a folder of the checkout.
+    """Read a registry.
 
     Args:
         root: The checkout.
-        folder: The folder with the patches.
+        path: The file.
         model: The model of the whole file.
         inconsistencies: Returns errors of a file whose values are each valid.
 
     Raises:
         UserError: The file is missing or has errors, which are all listed, one per line.
     """
-    path = root / f"{folder}/variants.yaml"
     if not path.is_file():
         raise UserError(f"{path} not found")
     return read_model(path, display_name(path, root), model, HINT, inconsistencies)[0]

@@ -17,6 +17,7 @@ from typing import Any
 from onionlab.errors import UserError
 from onionlab.programs.apt import fetch_source_package, read_fetched
 from onionlab.programs.building import file_sha256
+from onionlab.programs.git import unpack_commit
 
 
 @dataclass(frozen=True)
@@ -24,12 +25,13 @@ class Source:
     """One source, with its identity.
 
     Attributes:
-        kind: ``debian`` (a package's tarball), ``tarball`` or ``tree``.
-        path: The tarball, or the tree's directory.
+        kind: ``debian`` (a package's tarball), ``tarball``, ``tree`` or ``git``.
+        path: The tarball, or the directory of the tree or the repository.
         version: The program's version; None for a local tarball until it is unpacked.
         sha256: SHA-256 of the tarball's bytes, or of a tree's sorted list of files (path,
-            executable or not, content).
+            executable or not, content). Of a git repository: the commit's hash.
         facts: The facts that a manifest records, as JSON.
+        id: The end of the names of its builds; empty for the program's default source.
     """
 
     kind: str
@@ -37,6 +39,12 @@ class Source:
     version: str | None
     sha256: str
     facts: dict[str, Any]
+    id: str = ""
+
+    @property
+    def title(self) -> str:
+        """Its name in messages."""
+        return f"{self.path.name} at {self.sha256[:12]}" if self.kind == "git" else self.path.name
 
 
 @dataclass(frozen=True)
@@ -100,28 +108,29 @@ def obtain_source(
         fetched = fetch_source_package(cache, program.package, program.name, hint=program.hint)
     else:
         fetched = fetch(cache)
-    return _fetched(fetched)
+    return fetched_source(fetched)
 
 
 def find_source(program: Program, cache: Path, named: str | None = None) -> Source | None:
     """Return the source of `obtain_source` if it need not be fetched, else None."""
     if text := _named(program, named):
-        return _user_source(program, Path(text).expanduser())
+        return user_source(program, Path(text).expanduser())
     fetched = read_fetched(cache)
-    return None if fetched is None else _fetched(fetched)
+    return None if fetched is None else fetched_source(fetched)
 
 
 def _named(program: Program, named: str | None) -> str | None:
     return os.environ.get(program.variable) if named is None else named
 
 
-def _fetched(fetched: tuple[Path, dict[str, Any]]) -> Source:
+def fetched_source(fetched: tuple[Path, dict[str, Any]]) -> Source:
+    """Return the source of `read_fetched` and `fetch_source_package`."""
     tarball, facts = fetched
     return Source("debian", tarball, facts["version"], facts["sha256"], facts)
 
 
-def _user_source(program: Program, path: Path) -> Source:
-    """Return the user's own source. Raises UserError if it does not exist or is another program."""
+def user_source(program: Program, path: Path) -> Source:
+    """Return a tarball or a tree. Raises UserError if it does not exist or is another program."""
     if path.is_dir() and program.configured:
         version = program.version(path, path)
         sha256 = _files_sha256(path, _tree_files(program, path))
@@ -151,6 +160,8 @@ def unpack_source(program: Program, source: Source, destination: Path) -> str:
             target = destination / name
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(source.path / name, target, follow_symlinks=False)
+    elif source.kind == "git":
+        unpack_commit(source.path, source.sha256, destination, program.is_needed)
     else:
         try:
             _unpack_tarball(program, source.path, destination)

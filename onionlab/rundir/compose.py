@@ -30,7 +30,7 @@ from onionlab.network.layout import RELAY_ROLES, Host, Network
 from onionlab.network.sample import NetworkRequest, RelayGroup, sample_network
 from onionlab.programs.building import BuiltProgram
 from onionlab.programs.installed import has_aes, shared_libraries
-from onionlab.programs.tor.variants import TorVariant
+from onionlab.programs.tor.variants import STOCK, TorVariant
 from onionlab.rundir import torrc, traffic
 from onionlab.rundir.circuits import APP_LOG, RENDEZVOUS_LOG, Rendezvous, SharedCircuit
 from onionlab.rundir.keys import RelayKeys, load_keys, make_onion_service_keys
@@ -236,17 +236,15 @@ def resolved_text(settings: AnySettings, variant: str, seed: int, repeat: int) -
     return yaml.safe_dump(content | settings.model_dump(mode="json"), sort_keys=False)
 
 
-def tor_program(series: str | None) -> str:
-    """Return the base name of the Tor binary of a patch series."""
-    return f"tor-{series or 'stock'}"
+def variant_program(variant: TorVariant, *, traced: bool = False) -> str:
+    """Return the base name of a variant's Tor binary, or of the one that also traces cells."""
+    series = traced_series(variant.series) if traced else variant.series
+    return "-".join(filter(None, ["tor", series or STOCK, variant.source_id]))
 
 
 def tor_programs(variants: Mapping[str, TorVariant], traced: Collection[str]) -> dict[str, str]:
     """Return the base name of each host's Tor. variants: host -> its variant."""
-    return {
-        host: tor_program(traced_series(one.series) if host in traced else one.series)
-        for host, one in variants.items()
-    }
+    return {host: variant_program(one, traced=host in traced) for host, one in variants.items()}
 
 
 def clock_and_clients(stop_s: float, clients: dict[str, str]) -> dict[str, bytes]:

@@ -132,8 +132,8 @@ def make_plan(
     experiment = builder.experiment
     if added := builder.added_variants:
         LOG.info("note: not in %s's own list of variants: %s", experiment.name, ", ".join(added))
-    for warning in experiment.warnings:
-        LOG.info("note: %s", warning)
+    for note in (*experiment.warnings, *builder.notes):
+        LOG.info("note: %s", note)
     plan = Plan(
         request=request,
         runs=tuple(_name_runs(builder, request)),

@@ -25,10 +25,17 @@ from onionlab.programs.building import BuiltProgram, run_concurrently
 from onionlab.programs.installed import ONIONTRACE, find_tool
 from onionlab.programs.libtorrent.build import ensure_peers, peer_program
 from onionlab.programs.libtorrent.variants import PeerVariant, load_peer_variants
-from onionlab.programs.tor.build import BuiltTor, ensure_series
-from onionlab.programs.tor.variants import STOCK, TorVariant, load_registry, load_variants
+from onionlab.programs.tor.build import BuiltTor, ensure_builds
+from onionlab.programs.tor.variants import (
+    STOCK,
+    TorBuild,
+    TorVariant,
+    group_by_build,
+    load_registry,
+    load_variants,
+)
 from onionlab.rundir import RunDirectory, compose
-from onionlab.rundir.compose import mean_capacity_bit_per_s, network_request, tor_program
+from onionlab.rundir.compose import mean_capacity_bit_per_s, network_request, variant_program
 from onionlab.rundir.keys import has_keys
 from onionlab.rundir.peers import compose_peers, verify_peer_logs
 from onionlab.rundir.tornet import compose_tornet
@@ -70,6 +77,11 @@ class RunBuilder(ABC):
         """The selected variants that the experiment does not list."""
         return [name for name in self.selected if name not in self.experiment.variants]
 
+    @property
+    def notes(self) -> list[str]:
+        """What users should know about the programs, as sentences."""
+        return []
+
     def open(self, request: Request) -> None:
         """Prepare engine and programs. Raises UserError if something is missing."""
         # Build the programs meanwhile, because the embedded engine may have to build a kernel.
@@ -110,10 +122,10 @@ class RunBuilder(ABC):
                 for group, options in level.torrc
                 for option in options
             ] + [
-                (f"variant {variant}", option)
-                for variant in self.needed
-                if tor.series == self.variants[variant].series
-                for option in self.variants[variant].torrc
+                (f"variant {variant.name}", option)
+                for variant in map(self.variants.__getitem__, self.needed)
+                if (tor.series, tor.source_id) == (variant.series, variant.source_id)
+                for option in variant.torrc
             ]
             problems += [
                 f"{place}: {_describe_tor(tor)} has no option {option}"
@@ -195,11 +207,42 @@ class TorRunBuilder(RunBuilder):
     """Builds Tor and checks that relays ran their variants."""
 
     def _build_tor(self) -> dict[str, BuiltProgram]:
-        series: set[str | None] = {self.variants[name].series for name in self.needed}
+        needed = [self.variants[name] for name in self.needed]
+        wanted = group_by_build(needed)
         if any(self.settings(name).tor.trace.where != "none" for name in self.experiment.levels):
-            series |= {traced_series(name) for name in series}
-        builds = ensure_series(self.root, series)
-        return {tor_program(built.series): built for built in builds.values()}
+            wanted |= {
+                TorBuild(traced_series(build.series), build.source): names
+                for build, names in wanted.items()
+            }
+        builds = ensure_builds(self.root, wanted)
+        self.variants = {
+            **self.variants,
+            **{
+                one.name: one.model_copy(update={"source_id": builds[one.build].source_id})
+                for one in needed
+                if one.source is not None
+            },
+        }
+        return {built.path.name: built for built in builds.values()}
+
+    @property
+    def notes(self) -> list[str]:
+        """The variants with uncommitted changes, and those that are the same."""
+        changed: list[str] = []
+        alike: dict[tuple[object, ...], list[str]] = {}
+        for name in self.needed:
+            variant = self.variants[name]
+            built = self.programs[variant_program(variant)]
+            if "changed" in built.source["tor"]:
+                changed.append(name)
+            alike.setdefault((built.sha256, *sorted(variant.torrc.items())), []).append(name)
+        return [
+            f"{name} is built with uncommitted changes of its work tree" for name in changed
+        ] + [
+            f"{' and '.join(names)} are the same program with the same options"
+            for names in alike.values()
+            if len(names) > 1
+        ]
 
     def executables(self) -> dict[str, Path]:
         return super().executables() | self.engine.programs

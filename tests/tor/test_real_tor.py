@@ -26,8 +26,9 @@ from onionlab.experiment.tor_parameters import (
 )
 from onionlab.programs.sources import find_source
 from onionlab.programs.tor.build import BuiltTor, ensure_variants
-from onionlab.programs.tor.build_trees import TOR, tor_directory
+from onionlab.programs.tor.build_trees import tor_directory
 from onionlab.programs.tor.check import Outcome, check_series, new_problems
+from onionlab.programs.tor.tor_source import TOR
 from onionlab.programs.tor.variants import STOCK, load_registry
 
 pytestmark = pytest.mark.tor

@@ -14,7 +14,8 @@ from onionlab.errors import UserError
 from onionlab.programs import sources
 from onionlab.programs.building import file_sha256
 from onionlab.programs.sources import Source
-from onionlab.programs.tor.build_trees import TOR, tor_directory
+from onionlab.programs.tor.build_trees import tor_directory
+from onionlab.programs.tor.tor_source import TOR
 
 from .conftest import FILES, pack, write_files
 

@@ -90,20 +90,21 @@ def test_patches_apply_in_the_order_of_the_series_file(tmp_path: Path) -> None:
     assert [patch.path.name for patch in patches] == ["a.patch", "b.patch"]
 
 
-def test_patches_of_tests_alone_are_left_out_of_builds(tmp_path: Path) -> None:
+def test_changes_of_tests_are_left_out_of_builds(tmp_path: Path) -> None:
     def change(name: str) -> str:
-        return HUNK.replace("a/x", f"a/{name}").replace("b/x", f"b/{name}")
+        return f"diff --git a/{name} b/{name}\n" + HUNK.replace("/x", f"/{name}")
 
-    added = change("src/test/new.c").replace("a/src/test/new.c", "/dev/null")
-    patches = {
-        "1-code.patch": change("src/app/main.c"),
-        "2-tests.patch": change("src/test/test.c") + added,
-        "3-both.patch": change("src/test/test.c") + change("src/app/main.c"),
-    }
-    write_files(tmp_path / "tor-patches/one", patches)
-    names = [patch.path.name for patch in tor_series(tmp_path, "one").patches]
-    assert names == ["1-code.patch", "3-both.patch"]
-    assert len(tor_series(tmp_path, "one", tests=True).patches) == 3
+    code, tests = change("src/app/main.c"), change("src/test/test.c") + change("src/test/new.c")
+    files = {"1.patch": f"Why.\n{code}", "2.patch": tests, "3.patch": tests + code, "4.patch": HUNK}
+    write_files(tmp_path / "tor-patches/one", files)
+    patches = tor_series(tmp_path, "one").patches
+    assert [(one.path.name, one.content.decode()) for one in patches] == [
+        ("1.patch", files["1.patch"]),
+        ("3.patch", code),
+        ("4.patch", HUNK),
+    ]
+    whole = tor_series(tmp_path, "one", tests=True).patches
+    assert [one.content.decode() for one in whole] == list(files.values())
 
 
 @pytest.mark.parametrize("text", ["", "A message without a change.\n", "--- a/x\n+++ b/x\n"])

@@ -609,7 +609,7 @@ def test_keys_that_the_kind_does_not_have(loaded: Loaded) -> None:
 def test_a_missing_oniontrace_is_named(
     loaded: Loaded, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run_builder, "ensure_series", lambda *args, **more: {})
+    monkeypatch.setattr(run_builder, "ensure_builds", lambda *args, **more: {})
     monkeypatch.setenv("PATH", "/nonexistent")
     monkeypatch.delenv("ONIONTRACE", raising=False)
     with pytest.raises(UserError) as caught:

@@ -48,7 +48,10 @@ def load_peer_variants(root: Path) -> dict[str, PeerVariant]:
         UserError: The file or a series is missing, or the file has errors, which are all listed.
     """
     content = read_registry(
-        root, FOLDER, _File, lambda file, tree: find_indistinguishable_styles(file.variants, tree)
+        root,
+        root / FOLDER / "variants.yaml",
+        _File,
+        lambda file, tree: find_indistinguishable_styles(file.variants, tree),
     )
     variants = {
         name: PeerVariant(name=name, **entry.model_dump())

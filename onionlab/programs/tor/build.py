@@ -9,6 +9,7 @@ The layout under ``build/tor``::
     unit-tests/KEY/test   a series' unit tests, for the quick check
     store/KEY/bin/        a finished build: tor-SERIES and tor-gencert
     SERIES -> store/KEY   the build for the present source and patches
+    SERIES-ID -> store/KEY  the same for the source of a variant, with the program tor-SERIES-ID
     logs/                 the compiler's whole output
 
 KEY is a hash of everything that a build depends on: source, patches, options of configure, compiler
@@ -20,10 +21,11 @@ bytes in every checkout.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import re
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,12 +41,10 @@ from onionlab.programs.building import (
     read_build,
 )
 from onionlab.programs.patches import Series
-from onionlab.programs.sources import find_source
 from onionlab.programs.tor.build_trees import (
     COMPILED,
     FORMAT,
     PROGRAMS,
-    TOR,
     Inputs,
     build_key,
     check_patches_apply,
@@ -57,7 +57,14 @@ from onionlab.programs.tor.build_trees import (
     provenance,
     tor_directory,
 )
-from onionlab.programs.tor.variants import STOCK, load_variants, tor_series
+from onionlab.programs.tor.tor_source import TorSource, find_tor_source
+from onionlab.programs.tor.variants import (
+    STOCK,
+    TorBuild,
+    group_by_build,
+    load_variants,
+    tor_series,
+)
 
 MIN_SERIES_FOR_BASE = 3
 """The number of series from which on a compiled base saves time. Most files of Tor include a header
@@ -76,10 +83,11 @@ the compiler turns into instructions, so an executable does not contain them as 
 class BuiltTor(BuiltProgram):
     """One finished build: ``build/tor/SERIES/bin/tor-SERIES``, in one folder with ``tor-gencert``.
 
-    series: the patch series; None for Tor as released.
+    series: the patch series; None for Tor as released. source_id: `Source.id`.
     """
 
     series: str | None
+    source_id: str = ""
 
     @property
     def torrc_options(self) -> frozenset[str]:
@@ -126,11 +134,11 @@ def ensure_variants(
                 f"unknown variant {name!r}",
                 f"Variants in tor-patches/variants.yaml: {', '.join(variants)}.",
             )
-    series = {variants[name].series for name in names}
-    builds = ensure_series(
-        root, series, tor_source=tor_source, update_source=update_source, jobs=jobs
+    wanted = group_by_build(variants[name] for name in names)
+    builds = ensure_builds(
+        root, wanted, tor_source=tor_source, update_source=update_source, jobs=jobs
     )
-    return {name: builds[variants[name].series] for name in names}
+    return {name: builds[variants[name].build] for name in names}
 
 
 def ensure_series(
@@ -142,80 +150,141 @@ def ensure_series(
     jobs: int | None = None,
 ) -> dict[str | None, BuiltTor]:
     """Build patch series like :func:`ensure_variants`; None means Tor as released."""
-    series = {
-        name: tor_series(root, name) if name is not None else None
-        for name in sorted(set(wanted), key=lambda name: name or "")
-    }
+    builds = ensure_builds(
+        root,
+        {TorBuild(name): () for name in wanted},
+        tor_source=tor_source,
+        update_source=update_source,
+        jobs=jobs,
+    )
+    return {build.series: built for build, built in builds.items()}
+
+
+def ensure_builds(
+    root: Path,
+    wanted: Mapping[TorBuild, Sequence[str]],
+    *,
+    tor_source: str | None = None,
+    update_source: bool = False,
+    jobs: int | None = None,
+) -> dict[TorBuild, BuiltTor]:
+    """Build Tor like :func:`ensure_variants`.
+
+    wanted: the builds, each with the variants that errors name. All sources are found and all
+    patches are applied before anything is compiled.
+    """
+    ordered = sorted(wanted, key=lambda build: (build.series or "", str(build.source or "")))
+    series = {build: tor_series(root, build.series) if build.series else None for build in ordered}
     if not update_source:
         # Finished builds do not change, so use them without waiting for the build lock.
-        finished = _finished(root, series, tor_source)
+        finished = _finished(root, series, wanted, tor_source)
         if finished is not None:
             return finished
     with build_lock(tor_directory(root), "Tor"):
-        inputs = prepare(root, tor_source=tor_source, update_source=update_source, jobs=jobs)
-        missing = [one for one in series.values() if _read(inputs, one) is None]
+        inputs: dict[TorSource | None, Inputs] = {}
+        for build in ordered:
+            if build.source not in inputs:
+                with _naming(wanted[build]):
+                    inputs[build.source] = prepare(
+                        root,
+                        build.source,
+                        tor_source=tor_source,
+                        update_source=update_source,
+                        jobs=jobs,
+                    )
+        missing = [one for one in ordered if _read(inputs[one.source], series[one]) is None]
         if len(missing) > 1:
-            check_patches_apply(inputs, filter(None, missing))
-        if None in missing or len(missing) >= MIN_SERIES_FOR_BASE:
-            ensure_base(inputs)
-        return {name: _ensure_build(inputs, one) for name, one in series.items()}
+            for build in missing:
+                with _naming(wanted[build]):
+                    check_patches_apply(inputs[build.source], filter(None, [series[build]]))
+        for source, its in inputs.items():
+            count = sum(build.source == source for build in missing)
+            if TorBuild(None, source) in missing or count >= MIN_SERIES_FOR_BASE:
+                with _naming(
+                    [name for one in missing if one.source == source for name in wanted[one]]
+                ):
+                    ensure_base(its)
+        builds = {}
+        for build in ordered:
+            with _naming(wanted[build]):
+                builds[build] = _ensure_build(inputs[build.source], series[build])
+        return builds
+
+
+@contextlib.contextmanager
+def _naming(variants: Sequence[str]) -> Iterator[None]:
+    """Let errors in the block begin with the names of variants, if there are any."""
+    try:
+        yield
+    except UserError as error:
+        if not variants:
+            raise
+        word = "variant" if len(variants) == 1 else "variants"
+        message = f"{word} {', '.join(variants)}: {error.message}"
+        raise type(error)(message, error.hint) from error
 
 
 def _finished(
-    root: Path, series: Mapping[str | None, Series | None], tor_source: str | None
-) -> dict[str | None, BuiltTor] | None:
-    """Return the builds of all series, or None if one is missing."""
-    source = find_source(TOR, tor_directory(root) / "source", tor_source)
-    if source is None:
-        return None
-    inputs = Inputs(root, source, find_toolchain())
-    builds: dict[str | None, BuiltTor] = {}
-    for name, one in series.items():
+    root: Path,
+    series: Mapping[TorBuild, Series | None],
+    wanted: Mapping[TorBuild, Sequence[str]],
+    tor_source: str | None,
+) -> dict[TorBuild, BuiltTor] | None:
+    """Return all builds, or None if one is missing."""
+    builds: dict[TorBuild, BuiltTor] = {}
+    toolchain = find_toolchain()
+    for build, one in series.items():
+        with _naming(wanted[build]):
+            source = find_tor_source(tor_directory(root), build.source, tor_source)
+        if source is None:
+            return None
+        inputs = Inputs(root, source, toolchain)
         link, target = _places(inputs, one)
-        built = intact_build(inputs.directory / target, f"tor-{series_name(one)}", GENCERT)
+        built = intact_build(inputs.directory / target, f"tor-{link.name}", GENCERT)
         if built is None or not is_linked(link, target):
             return None
-        builds[name] = _built_tor(link, one, built)
+        builds[build] = _built_tor(inputs, one, built)
     return builds
 
 
 def series_name(series: Series | None) -> str:
-    """Return the name of a build on disk."""
+    """Return the name of a series in names of builds."""
     return STOCK if series is None else series.name
 
 
 def _places(inputs: Inputs, series: Series | None) -> tuple[Path, Path]:
     """Return the path of a build's link and the link's relative target."""
-    name = series_name(series)
+    name = "-".join(filter(None, [series_name(series), inputs.source.id]))
     return inputs.directory / name, Path("store") / f"{name}-{build_key(inputs, series)}"
 
 
 def _read(inputs: Inputs, series: Series | None) -> dict[str, Any] | None:
-    store = inputs.directory / _places(inputs, series)[1]
-    return read_build(store, f"tor-{series_name(series)}", GENCERT)
+    link, target = _places(inputs, series)
+    return read_build(inputs.directory / target, f"tor-{link.name}", GENCERT)
 
 
 def _ensure_build(inputs: Inputs, series: Series | None) -> BuiltTor:
     link, target = _places(inputs, series)
     built = _read(inputs, series)
     if built is None:
-        built = _build(inputs, series, inputs.directory / target)
+        built = _build(inputs, series, link.name, inputs.directory / target)
     link_build(link, target)
-    return _built_tor(link, series, built)
+    return _built_tor(inputs, series, built)
 
 
-def _built_tor(link: Path, series: Series | None, built: Mapping[str, Any]) -> BuiltTor:
+def _built_tor(inputs: Inputs, series: Series | None, built: Mapping[str, Any]) -> BuiltTor:
+    link, _ = _places(inputs, series)
     return BuiltTor(
-        path=link / "bin" / f"tor-{series_name(series)}",
+        path=link / "bin" / f"tor-{link.name}",
         version=built["version"],
         sha256=built["sha256"],
         source=built["source"],
         series=None if series is None else series.name,
+        source_id=inputs.source.id,
     )
 
 
-def _build(inputs: Inputs, series: Series | None, store: Path) -> dict[str, Any]:
-    name = series_name(series)
+def _build(inputs: Inputs, series: Series | None, name: str, store: Path) -> dict[str, Any]:
     compiled = inputs.base / COMPILED
     start = compiled if compiled.is_dir() else ensure_configured(inputs)
     with patched_tree(inputs, start, series) as tree:

@@ -28,7 +28,8 @@ from onionlab.programs.building import (
 )
 from onionlab.programs.compiler_cache import through_cache
 from onionlab.programs.patches import Series
-from onionlab.programs.sources import Program, Source, obtain_source, read_if_present, unpack_source
+from onionlab.programs.sources import Source, unpack_source
+from onionlab.programs.tor.tor_source import TOR, TorSource, obtain_tor_source
 
 LOG = logging.getLogger(__name__)
 FORMAT = 1
@@ -71,13 +72,10 @@ show function names."""
 QUICK_CFLAGS = "-O0"
 """The flags for unit tests that have to compile quickly."""
 
-SOURCE_HINT = (
-    "To build from your own source, specify a release tarball or an unpacked tree: "
-    "TOR_SOURCE=/path/to/tor-0.4.9.x.tar.gz (releases: https://dist.torproject.org/)."
-)
 PATCHES_HINT = (
-    "The patches are written for Tor 0.4.9. For another version, update the series or "
-    "use a source that it applies to: TOR_SOURCE=/path/to/tor-0.4.9.x.tar.gz."
+    "tor-patches/README.md lists the versions of Tor that each series applies to. For another "
+    "version, update the series or use another source: the variant's `source`, or "
+    "TOR_SOURCE=/path/to/tor-0.4.9.x.tar.gz."
 )
 LIBRARIES = ("libevent", "openssl", "zlib")
 
@@ -134,42 +132,20 @@ def tor_directory(root: Path) -> Path:
     return build_directory(root) / "tor"
 
 
-def tor_version(tree: Path, origin: Path) -> str:
-    """Return Tor's version according to ``configure.ac`` in ``tree``.
-
-    Raises:
-        UserError: ``origin``, the source of the tree, is not Tor's source.
-    """
-    text = read_if_present(tree / "configure.ac")
-    match = re.search(r"^AC_INIT\(\[tor\],\s*\[([^\]]+)\]\)", text, re.MULTILINE)
-    if match is None:
-        raise UserError(
-            f"{origin} is not Tor's source: no configure.ac that names tor", SOURCE_HINT
-        )
-    return match[1]
-
-
-TOR = Program(
-    name="Tor",
-    variable="TOR_SOURCE",
-    hint=SOURCE_HINT,
-    version=tor_version,
-    package="tor",
-    configured=("config.status", "make distclean"),
-)
-
-
 def prepare(
     root: Path,
+    source: TorSource | None = None,
     *,
     tor_source: str | None = None,
     update_source: bool = False,
     jobs: int | None = None,
 ) -> Inputs:
-    """Prepare source and toolchain for builds. The caller holds the lock of Tor's builds."""
-    cache = tor_directory(root) / "source"
-    source = obtain_source(TOR, cache, tor_source, update=update_source)
-    return Inputs(root, source, find_toolchain(), jobs or len(os.sched_getaffinity(0)))
+    """Prepare source and toolchain for builds. The caller holds the lock of Tor's builds.
+
+    source: that of a variant; by default `tor_source`, TOR_SOURCE or Debian's source package.
+    """
+    found = obtain_tor_source(tor_directory(root), source, tor_source, update=update_source)
+    return Inputs(root, found, find_toolchain(), jobs or len(os.sched_getaffinity(0)))
 
 
 def provenance(inputs: Inputs, series: Series | None, cflags: str = CFLAGS) -> dict[str, Any]:
@@ -298,7 +274,7 @@ def patched_tree(
 ) -> contextlib.AbstractContextManager[Path]:
     """Copy ``base``, apply the patches of ``series``, yield the copy and remove it afterwards."""
     own = [] if series is None else [series]
-    return patched_copy(inputs.directory, base, own, inputs.source.path.name, PATCHES_HINT)
+    return patched_copy(inputs.directory, base, own, inputs.source.title, PATCHES_HINT)
 
 
 def compile_targets(

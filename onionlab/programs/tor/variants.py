@@ -1,12 +1,14 @@
 """The registry of variants, ``tor-patches/variants.yaml``, and the patch series in that folder.
 
-A variant is a build of Tor (a patch series, or none) together with torrc options. The file's
-comments explain each key.
+A variant is a build of Tor (a source and a patch series, or none) together with torrc options. The
+file's comments explain each key. A file of the same form outside of the checkout, which the
+variable VARIANTS_FILE names, adds variants and series.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -20,13 +22,15 @@ from onionlab.programs.registry import (
     find_indistinguishable_styles,
     read_registry,
 )
+from onionlab.programs.tor.tor_source import FORMS_TEXT, TorSource
 from onionlab.yamlfile.field_types import ExactText, Text, TorrcLine, one_of
 from onionlab.yamlfile.model import Model, key
 from onionlab.yamlfile.tree import Node, Problem
 from onionlab.yamlfile.units import nearest, show
 
 FOLDER = "tor-patches"
-TESTS_FOLDER = "src/test/"
+TESTS_FOLDER = "src/test"
+OWN_FILE_VARIABLE = "VARIANTS_FILE"
 
 STOCK = "stock"
 """The name of the build without patches; a series cannot have it."""
@@ -37,10 +41,24 @@ PROOF_FROM = ("every-relay", "an-exit")
 OptionName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 
 
+@dataclass(frozen=True)
+class TorBuild:
+    """What determines a build of Tor on this machine.
+
+    Attributes:
+        series: Its patch series; None for Tor as released.
+        source: Its source; None for the default one.
+    """
+
+    series: str | None = None
+    source: TorSource | None = None
+
+
 class _VariantEntry(VariantDisplay):
-    series: Name | None = key(description="folder of its patches")
-    torrc: dict[OptionName, TorrcLine] = key(description="options that every relay gets")
-    proof: ExactText | None = key(description="text that relays must have logged")
+    source: TorSource | None = key(None, description="the source that it is built from")
+    series: Name | None = key(None, description="folder of its patches")
+    torrc: dict[OptionName, TorrcLine] = key({}, description="options that every relay gets")
+    proof: ExactText | None = key(None, description="text that relays must have logged")
 
 
 class SeriesEntry(Model):
@@ -58,16 +76,36 @@ class _File(Model):
     variants: dict[Name, _VariantEntry] = Field(min_length=1, description="variants")
 
 
+class _OwnFile(_File):
+    series: dict[Name, SeriesEntry] = key({}, description="patch series")
+
+
 class TorVariant(_VariantEntry):
     """One variant of Tor, with its name.
 
     proof_from: the relays that must have logged the proof: one of ``PROOF_FROM``, from its series.
     Relays of a variant without a proof must not have logged any line with the proof prefix of a
     series.
+
+    source_id: `Source.id` of its source, once that is known.
     """
 
     name: str
     proof_from: str = PROOF_FROM[0]
+    source_id: str = ""
+
+    @property
+    def build(self) -> TorBuild:
+        """What its program is built from."""
+        return TorBuild(self.series, self.source)
+
+
+def group_by_build(variants: Iterable[TorVariant]) -> dict[TorBuild, list[str]]:
+    """Return the names of the variants of each build."""
+    found: dict[TorBuild, list[str]] = {}
+    for variant in variants:
+        found.setdefault(variant.build, []).append(variant.name)
+    return found
 
 
 @dataclass(frozen=True)
@@ -91,14 +129,25 @@ class Registry:
 def tor_series(root: Path, name: str, *, tests: bool = False) -> Series:
     """Return the patches of one of Tor's series. Raises UserError.
 
-    tests: whether to include patches of Tor's tests alone, on which its programs do not depend.
+    tests: whether to include changes of Tor's tests, on which its programs do not depend.
     """
-    series = load_series(root, name, FOLDER)
-    return series if tests else Series(name, tuple(filter(_is_code, series.patches)))
+    patches: list[Patch] = []
+    for part in name.split("+"):
+        own = own_file(root)
+        if own is None or (root / FOLDER / part).is_dir():
+            series = load_series(root, part, FOLDER)
+        else:
+            series = load_series(own.parent.parent, part, own.parent.name)
+        patches += series.patches
+    if not tests:
+        patches = [code for one in patches if (code := one.without(TESTS_FOLDER))]
+    return Series(name, tuple(patches))
 
 
-def _is_code(patch: Patch) -> bool:
-    return not all(name.startswith(TESTS_FOLDER) for name in patch.files)
+def own_file(root: Path) -> Path | None:
+    """Return the file that VARIANTS_FILE names; a relative path counts from the checkout."""
+    named = os.environ.get(OWN_FILE_VARIABLE)
+    return root / Path(named).expanduser() if named else None
 
 
 def load_variants(root: Path) -> dict[str, TorVariant]:
@@ -107,33 +156,52 @@ def load_variants(root: Path) -> dict[str, TorVariant]:
 
 
 def load_registry(root: Path) -> Registry:
-    """Read ``tor-patches/variants.yaml`` of the checkout ``root``.
+    """Read ``tor-patches/variants.yaml`` of the checkout ``root``, and the user's own file.
 
     Raises:
-        UserError: The file or the patches of a series are missing, or the file has errors, which
-            are all listed, one per line.
+        UserError: A file or the patches of a series are missing, or a file has errors, which are
+            all listed, one per line.
     """
-    content = read_registry(root, FOLDER, _File, _inconsistencies)
+    registry = _read(root, root / FOLDER / "variants.yaml", _File, Registry({}, {}))
+    own = own_file(root)
+    return registry if own is None else _read(root, own, _OwnFile, registry)
+
+
+def _read(root: Path, path: Path, model: type[_File], known: Registry) -> Registry:
+    """Return the known registry with the content of a file."""
+    content = read_registry(
+        root, path, model, lambda content, tree: _inconsistencies(content, tree, known)
+    )
     for name in content.series:
         tor_series(root, name)
-    variants = {}
+    series = {**known.series, **content.series}
+    variants = dict(known.variants)
     for name, entry in content.variants.items():
-        proof_from = content.series[entry.series].proof_from if entry.series else PROOF_FROM[0]
-        variants[name] = TorVariant(name=name, proof_from=proof_from, **entry.model_dump())
-    return Registry(variants, content.series)
+        proof_from = series[entry.series].proof_from if entry.series else PROOF_FROM[0]
+        values = {key_name: getattr(entry, key_name) for key_name in _VariantEntry.model_fields}
+        if entry.source is not None:
+            values["source"] = entry.source.seen_from(path.resolve().parent)
+        variants[name] = TorVariant(name=name, proof_from=proof_from, **values)
+    return Registry(variants, series)
 
 
-def _inconsistencies(content: _File, tree: Node) -> Iterator[Problem]:
+def _inconsistencies(content: _File, tree: Node, known: Registry) -> Iterator[Problem]:
     if STOCK in content.series:
         yield tree.locate(("series", STOCK), "this is the name of the build without patches")
+    for section in ("series", "variants"):
+        for name in getattr(known, section).keys() & getattr(content, section).keys():
+            yield tree.locate((section, name), f"{FOLDER}/variants.yaml has one of this name")
+    series = {**known.series, **content.series}
     for name, variant in content.variants.items():
-        for key_name, message in _check_proof(variant, content.series):
+        if variant.source is not None and not variant.source.is_complete:
+            yield tree.locate(("variants", name, "source"), f"expected {FORMS_TEXT}")
+        for key_name, message in _check_proof(variant, series):
             yield tree.locate(("variants", name, key_name), message)
     yield from find_indistinguishable_styles(content.variants, tree)
 
 
 def _check_proof(
-    variant: _VariantEntry, series: dict[str, SeriesEntry]
+    variant: _VariantEntry, series: Mapping[str, SeriesEntry]
 ) -> Iterator[tuple[str, str]]:
     """Yield errors in a variant's proof, which has to match the proofs of its series."""
     if variant.series is None:
@@ -149,5 +217,7 @@ def _check_proof(
     prefix = series[variant.series].proof_prefix
     if prefix is None:
         yield "series", f"{variant.series} has no proof_prefix, so no variant can use it"
-    elif variant.proof is not None and not variant.proof.startswith(prefix):
+    elif variant.proof is None:
+        yield "proof", "missing: a build with a series has to log that its code is in use"
+    elif not variant.proof.startswith(prefix):
         yield "proof", f"it does not begin with its series' proof_prefix ({show(prefix)})"

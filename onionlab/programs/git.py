@@ -1,0 +1,128 @@
+"""Read local git repositories with the program git."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tarfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from onionlab.errors import UserError
+from onionlab.programs.building import build_environment, ensure_building_allowed
+from onionlab.programs.system_packages import install_packages
+from onionlab.yamlfile.units import nearest, show
+
+
+@dataclass(frozen=True)
+class Commit:
+    """A commit of a local repository.
+
+    Attributes:
+        repository: The repository: a work tree, or a bare repository.
+        hash: The commit's hash.
+        changed: The top of the work tree if the commit is meant as it is checked out there, and
+            files there differ from it; else None.
+    """
+
+    repository: Path
+    hash: str
+    changed: Path | None = None
+
+
+def find_commit(repository: Path, ref: str) -> Commit:
+    """Return the commit of a branch, a tag or a hash.
+
+    HEAD and the branch that is checked out mean the files of the work tree, which can differ from
+    the commit. A tag and a hash always mean the commit.
+
+    Raises:
+        UserError: There is no repository or no such commit.
+    """
+    if shutil.which("git") is None:
+        ensure_building_allowed("the program `git` is missing")
+        install_packages("git")
+    if not repository.is_dir():
+        raise UserError(f"{repository} is not a folder, and thus no git repository")
+    _output(repository, "rev-parse", "--git-dir")
+    commit = _answer(repository, "rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}")
+    if commit is None:
+        names = _output(repository, "for-each-ref", "--format=%(refname:short)").split()
+        raise UserError(
+            f"{repository} has no branch, tag or commit {show(ref)}{nearest(ref, names)}",
+            f"`git -C {repository} branch --all` lists branches, and `git tag` tags.",
+        )
+    top = _answer(repository, "rev-parse", "--show-toplevel")
+    name, head = (
+        _answer(repository, "rev-parse", "--symbolic-full-name", one) for one in (ref, "HEAD")
+    )
+    is_changed = top and name == head and _output(repository, "status", "--porcelain")
+    return Commit(repository, commit, Path(top) if top and is_changed else None)
+
+
+def read_committed(commit: Commit, name: str) -> str:
+    """Return the text of a file of a commit, or an empty string if it has no such file."""
+    try:
+        return _output(commit.repository, "cat-file", "blob", f"{commit.hash}:{name}")
+    except UserError:
+        return ""
+
+
+def unpack_commit(
+    repository: Path, commit: str, destination: Path, is_needed: Callable[[Path], bool]
+) -> None:
+    """Write the needed files of a commit to a folder.
+
+    Raises:
+        UserError: The repository lacks a part of the commit.
+    """
+    # The user's settings must not change line ends or permissions.
+    command = ["-c", "core.autocrlf=false", "-c", "tar.umask=0022", "archive", "--format=tar"]
+    with _start(repository, *command, commit) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        try:
+            with tarfile.open(fileobj=process.stdout, mode="r|") as archive:
+                for member in archive:
+                    if not member.isdir() and is_needed(Path(member.name)):
+                        archive.extract(member, destination, filter="data")
+        except tarfile.TarError:
+            pass  # git gives the reason below.
+        # git fails if nobody reads the zeros after the last file.
+        while process.stdout.read(2**16):
+            pass
+        said = process.stderr.read().decode(errors="replace").strip()
+    if process.returncode != 0:
+        raise UserError(f"git archive of commit {commit} in {repository} failed: {said}")
+
+
+def _output(repository: Path, *arguments: str) -> str:
+    """Return the output of git. Raises UserError with git's message if it fails."""
+    with _start(repository, *arguments) as process:
+        output, said = (text.decode(errors="replace") for text in process.communicate())
+    if process.returncode != 0:
+        said = said.strip() or f"exit status {process.returncode}"
+        raise UserError(f"git in {repository}: {said}")
+    return output
+
+
+def _answer(repository: Path, *arguments: str) -> str | None:
+    """Return the output of git without the line's end, or None if it fails."""
+    try:
+        return _output(repository, *arguments).strip()
+    except UserError:
+        return None
+
+
+def _start(repository: Path, *arguments: str) -> subprocess.Popen[bytes]:
+    # A folder inside of another repository is not a repository itself. Reading must not write to
+    # the index.
+    place = {"GIT_CEILING_DIRECTORIES": str(repository.parent), "GIT_OPTIONAL_LOCKS": "0"}
+    return subprocess.Popen(
+        ["git", "-C", repository, *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=build_environment() | place,
+    )

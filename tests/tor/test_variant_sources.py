@@ -1,0 +1,239 @@
+"""Builds of variants that have a source of their own, and errors in these sources."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from onionlab.errors import UserError
+from onionlab.programs.building import file_sha256
+from onionlab.programs.tor.build import BuiltTor, ensure_builds, ensure_variants
+from onionlab.programs.tor.tor_source import TorSource
+from onionlab.programs.tor.variants import TorBuild, load_registry
+
+from .conftest import CHANGE_GREETING, FILES, MAIN, VARIANTS, write_checkout, write_files
+from .test_build import compiled, read_greeting
+
+pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+
+Git = Callable[..., str]
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """Return a work tree: `main` says hello, `other` says bye, and `broken` does not compile."""
+    path = tmp_path / "tor"
+    write_files(path, FILES | {".gitignore": "*.o\n"})
+    git(path, "init", "-qb", "main")
+    git(path, "add", ".")
+    git(path, "commit", "-qm", "first")
+    git(path, "tag", "tor-0.4.9.99")
+    for branch, old, new in (("other", "hello", "bye"), ("broken", "int\nmain", "int\nmain(")):
+        git(path, "switch", "-qc", branch, "main")
+        (path / "src/app/main.c").write_text(MAIN.replace(old, new))
+        git(path, "commit", "-qam", branch)
+    git(path, "switch", "-q", "main")
+    return path
+
+
+def git(path: Path, *arguments: str) -> str:
+    identity = ("-c", "user.name=a", "-c", "user.email=a@example.org")
+    command = ["git", "-C", str(path), *identity, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def build(root: Path, repository: Path, *refs: str, series: str | None = None) -> list[BuiltTor]:
+    wanted = {
+        TorBuild(series, TorSource(git=str(repository), ref=ref)): [f"of-{ref}"] for ref in refs
+    }
+    builds = ensure_builds(root, wanted)
+    return [builds[one] for one in wanted]
+
+
+def left(root: Path) -> set[str]:
+    """Return the finished builds, and what was not removed."""
+    tor = root / "build/tor"
+    return {one.name for one in (*tor.glob("store/*"), *tor.glob(".work-*"))}
+
+
+def test_two_commits_are_built_side_by_side(new_checkout: Path, repository: Path) -> None:
+    main, other = build(new_checkout, repository, "main", "other")
+    assert (read_greeting(main), read_greeting(other)) == ("hello", "bye")
+    commit = git(repository, "rev-parse", "main")
+    assert main.path == new_checkout / f"build/tor/stock-{commit[:12]}/bin/tor-stock-{commit[:12]}"
+    assert main.source["tor"] == {"kind": "git", "commit": commit, "version": "0.4.9.99"}
+    assert len(main.path.name) == len(other.path.name)
+
+
+def test_a_commit_is_the_source_and_not_its_name(
+    new_checkout: Path, repository: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (main,) = build(new_checkout, repository, "main")
+    caplog.clear()
+    for name in ("tor-0.4.9.99", git(repository, "rev-parse", "main"), "HEAD"):
+        assert build(new_checkout, repository, name) == [main]
+    bare = repository.with_name("bare")
+    git(repository, "clone", "-q", "--bare", ".", str(bare))
+    assert build(new_checkout, bare, "main") == [main]
+    assert compiled(caplog) == []
+
+
+@pytest.mark.parametrize("harm", ["edited", "untracked"])
+def test_uncommitted_changes_of_the_checked_out_branch_are_built_and_marked(
+    new_checkout: Path, repository: Path, harm: str
+) -> None:
+    commit = git(repository, "rev-parse", "main")
+    if harm == "edited":
+        (repository / "src/app/main.c").write_text(MAIN.replace("hello", "draft"))
+    else:
+        (repository / "new.c").write_text("")
+    (repository / "stale.o").write_text("")
+    changed, clean = build(new_checkout, repository, "main", "tor-0.4.9.99")
+    assert read_greeting(changed) == ("draft" if harm == "edited" else "hello")
+    assert read_greeting(clean) == "hello"
+    facts = dict(changed.source["tor"])
+    assert facts.pop("changed") not in (commit, None)
+    assert facts == clean.source["tor"]
+    assert changed.path != clean.path
+
+
+def test_a_series_is_put_on_top_of_a_commit(new_checkout: Path, repository: Path) -> None:
+    (built,) = build(new_checkout, repository, "main", series="greeting")
+    assert read_greeting(built) == "good morning"
+    assert built.path.name.startswith("tor-greeting-")
+
+
+@pytest.mark.parametrize(
+    ("ref", "series", "expected"),
+    [
+        ("othr", None, 'has no branch, tag or commit "othr"; did you mean "other"?'),
+        ("-x", None, 'has no branch, tag or commit "-x"'),
+        (
+            "other",
+            "greeting",
+            "greeting/0001-greeting.patch does not apply to tor at {commit}: "
+            "patching file src/app/main.c; Hunk #1 FAILED at 1.",
+        ),
+        ("broken", None, "Tor: compile failed (exit status 2)"),
+    ],
+)
+def test_an_error_names_the_variant_and_leaves_nothing(
+    new_checkout: Path, repository: Path, ref: str, series: str | None, expected: str
+) -> None:
+    commit = git(repository, "rev-parse", "other")[:12]
+    with pytest.raises(UserError) as caught:
+        build(new_checkout, repository, ref, series=series)
+    assert caught.value.message.startswith(f"variant of-{ref}: ")
+    assert expected.format(commit=commit) in caught.value.message
+    assert ref != "broken" or "main.c:7" in (caught.value.hint or "")
+    assert left(new_checkout) == set()
+
+
+def test_all_sources_and_patches_are_checked_before_anything_is_compiled(
+    new_checkout: Path, repository: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(UserError, match="does not apply"):
+        build(new_checkout, repository, "main", "other", series="greeting")
+    git(repository, "commit", "-q", "--allow-empty", "-m", "empty")
+    git(repository, "rm", "-q", "configure.ac")
+    git(repository, "commit", "-qm", "no Tor")
+    with pytest.raises(UserError) as caught:
+        build(new_checkout, repository, "other", "main")
+    assert f"(main) of {repository} is not Tor's source" in caught.value.message
+    assert compiled(caplog) == []
+
+
+@pytest.mark.parametrize("place", ["missing", "folder", "subfolder"])
+def test_a_place_without_a_repository_is_named(
+    new_checkout: Path, repository: Path, tmp_path: Path, place: str
+) -> None:
+    """A folder inside of a repository is not one, such as a release that was unpacked there."""
+    path = {"missing": tmp_path / "no", "folder": tmp_path, "subfolder": repository / "src"}[place]
+    with pytest.raises(UserError) as caught:
+        build(new_checkout, path, "main")
+    assert str(path) in caught.value.message
+    assert "not a git repository" in caught.value.message or place == "missing"
+
+
+def test_a_repository_that_lacks_a_part_of_the_commit_is_an_error(
+    new_checkout: Path, repository: Path
+) -> None:
+    blob = git(repository, "rev-parse", "main:src/tools/gencert.c")
+    (repository / ".git/objects" / blob[:2] / blob[2:]).unlink()
+    with pytest.raises(UserError, match=rf"git archive of commit .*{blob}"):
+        build(new_checkout, repository, "main")
+    assert left(new_checkout) == set()
+
+
+def own_file(folder: Path, *entries: str, series: str = "") -> Path:
+    """Write a file of variants; an entry is a name and the lines of its keys."""
+    text = f"{series}variants:\n"
+    for marker, entry in zip("osD", entries, strict=False):
+        name, *lines = entry.splitlines()
+        lines += [f"{key}: {name}" for key in ("label", "description")]
+        lines += ['color: "#000000"', 'linestyle: "-"', f"marker: {marker}"]
+        text += f"  {name}:\n" + "".join(f"    {line}\n" for line in lines)
+    write_files(folder, {"own.yaml": text})
+    return folder / "own.yaml"
+
+
+def test_a_file_of_ones_own_adds_variants_and_series(
+    new_checkout: Path,
+    repository: Path,
+    tiny_tarball: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TOR_SOURCE", str(tiny_tarball))
+    write_files(tmp_path / "own/evening", {"1.patch": CHANGE_GREETING.replace("morning", "eve")})
+    series = VARIANTS[: VARIANTS.index("variants:")].replace("greeting:", "evening:")
+    source = f"source: {{git: ../{repository.name}, ref: other}}"
+    night = 'night\nseries: evening\nproof: "In use: night."'
+    path = own_file(tmp_path / "own", f"mine\n{source}", night, series=series)
+    monkeypatch.setenv("VARIANTS_FILE", str(path))
+    assert list(load_registry(new_checkout).variants) == ["stock", "morning", "mine", "night"]
+    built = ensure_variants(new_checkout, ["stock", "mine", "night"])
+    assert [read_greeting(one) for one in built.values()] == ["hello", "bye", "good eve"]
+    assert built["stock"].path == new_checkout / "build/tor/stock/bin/tor-stock"
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ("mine\nsource: {git: ../tor}", "expected {debian: VERSION}, {tarball: PATH, sha256: "),
+        ("mine\nsource: {debian: 0.4.9.11, ref: x}", "mine.source: expected {debian: VERSION}"),
+        ("mine\nsource: {}", "variants.mine.source: expected {debian: VERSION}"),
+        ("mine\nsource: {tarball: x, sha256: abc}", "source.sha256: expected text that matches"),
+        ("mine\nsource: {git: ../tor, branch: x}", "source.branch: unknown key"),
+        ("stock", "variants.stock: tor-patches/variants.yaml has one of this name"),
+        ("mine\nseries: greeting", "mine.proof: missing: a build with a series has to log"),
+    ],
+)
+def test_a_wrong_file_of_ones_own_is_named_to_the_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, entry: str, message: str
+) -> None:
+    root = write_checkout(tmp_path / "root")
+    monkeypatch.setenv("VARIANTS_FILE", str(own_file(tmp_path / "own", entry)))
+    with pytest.raises(UserError) as caught:
+        load_registry(root)
+    assert message in caught.value.message
+
+
+def test_a_tarball_is_compared_with_its_hash(
+    new_checkout: Path, tiny_tarball: Path, tmp_path: Path
+) -> None:
+    def build_tarball(path: Path, sha256: str) -> BuiltTor:
+        wanted = TorBuild(None, TorSource(tarball=str(path), sha256=sha256))
+        return ensure_builds(new_checkout, {wanted: ["mine"]})[wanted]
+
+    with pytest.raises(UserError, match=rf"variant mine: .* has SHA-256 .*, not {'0' * 64}"):
+        build_tarball(tiny_tarball, "0" * 64)
+    with pytest.raises(UserError, match="does not exist or is not a file"):
+        build_tarball(tmp_path / "no.tar.gz", "0" * 64)
+    sha256 = file_sha256(tiny_tarball)
+    built = build_tarball(tiny_tarball, sha256)
+    assert built.path.name == f"tor-stock-{sha256[:12]}"
