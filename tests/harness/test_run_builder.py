@@ -16,7 +16,9 @@ from onionlab.experiment.experiment import Level
 from onionlab.experiment.settings import Torrc
 from onionlab.network.sample import sample_network
 from onionlab.programs.tor.build import BuiltTor
-from onionlab.rundir.compose import network_request
+from onionlab.programs.tor.tor_source import TorSource
+from onionlab.programs.tor.variants import TorBuild
+from onionlab.rundir.compose import network_request, variant_program
 from onionlab.runs import run_builder as builders
 from onionlab.runs.run_builder import (
     DrawnRunBuilder,
@@ -150,6 +152,52 @@ def test_a_parameter_that_one_of_the_tors_reads_is_accepted(
     builder.programs = {**builder.programs, "tor-own": patched}
     assert builder._describe_unread({"cc_alg": 2, "own-parameter": 5}) == [
         "cc_alg: Tor 0.4.5.9 (own), Tor 0.4.5.9 (stock) does not read this parameter"
+    ]
+
+
+def test_variants_with_sources_of_their_own_have_their_own_programs(
+    with_old_tor: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    builder = with_old_tor({})
+    monkeypatch.undo()
+    stock = builder.variants["stock"]
+    a, b, c = (TorSource(git="/tor", ref=ref) for ref in "abc")
+    builder.variants = {
+        name: stock.model_copy(update={"name": name, "source": source})
+        for name, source in (("one", a), ("same", b), ("other", c), ("stock", None))
+    }
+    builder.needed = list(builder.variants)
+    built = {
+        TorBuild(None, source): BuiltTor(
+            Path(f"tor-stock{end}"), "0.4.9", sha256, {"tor": facts}, None, end.lstrip("-")
+        )
+        for source, end, sha256, facts in (
+            (a, "-1234", "a", {"changed": "f"}), (b, "-5678", "a", {}), (c, "-9abc", "b", {}),
+            (None, "", "b", {}),
+        )
+    }  # fmt: skip
+
+    def ensure_builds(root: Path, wanted: Mapping[TorBuild, Any]) -> Mapping[TorBuild, BuiltTor]:
+        assert list(wanted.values()) == [["one"], ["same"], ["other"], ["stock"]]
+        return {build: built[build] for build in wanted}
+
+    monkeypatch.setattr(builders, "ensure_builds", ensure_builds)
+    builder.programs = builder._build_tor()
+    assert sorted(builder.programs) == [
+        "tor-stock",
+        "tor-stock-1234",
+        "tor-stock-5678",
+        "tor-stock-9abc",
+    ]
+    assert [variant_program(builder.variants[name]) for name in ("same", "stock")] == [
+        "tor-stock-5678",
+        "tor-stock",
+    ]
+    assert variant_program(builder.variants["one"], traced=True) == "tor-cell-trace-1234"
+    assert builder.notes == [
+        "one is built with uncommitted changes of its work tree",
+        "one and same are the same program with the same options",
+        "other and stock are the same program with the same options",
     ]
 
 

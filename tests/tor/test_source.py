@@ -15,7 +15,7 @@ from onionlab.programs import sources
 from onionlab.programs.building import file_sha256
 from onionlab.programs.sources import Source
 from onionlab.programs.tor.build_trees import tor_directory
-from onionlab.programs.tor.tor_source import TOR
+from onionlab.programs.tor.tor_source import TOR, TorSource, obtain_tor_source
 
 from .conftest import FILES, pack, write_files
 
@@ -122,8 +122,14 @@ cp "$3" "$APT_SEEN/apt.conf"
 stat -c %a . > "$APT_SEEN/mode"
 parts=$(sed -n 's/^Dir::Etc::SourceParts "\\(.*\\)";$/\\1/p' "$3")
 cp -rT "$parts" "$APT_SEEN/sources"
+echo "$@" >> "$APT_SEEN/calls"
 [ ! -e "$APT_SEEN/offline" ] || { echo "E: Could not resolve 'deb.example.org'"; exit 100; }
 if [ "$4" = source ]; then cp "$APT_SEEN"/package/* .; fi
+"""
+
+APT_CACHE = """\
+#!/bin/sh
+printf 'Package: tor\\nVersion: %s\\n\\n' 1:0.4.9.100-1 0.4.9.99-1~deb12u1
 """
 
 APT_CONFIG = """\
@@ -164,7 +170,7 @@ class Archive:
 def archive(tmp_path: Path, tiny_tarball: Path, monkeypatch: pytest.MonkeyPatch) -> Archive:
     archive = Archive(tmp_path / "archive", tiny_tarball)
     scripts = tmp_path / "bin"
-    write_files(scripts, {"apt-get": APT_GET, "apt-config": APT_CONFIG})
+    write_files(scripts, {"apt-get": APT_GET, "apt-cache": APT_CACHE, "apt-config": APT_CONFIG})
     for script in scripts.iterdir():
         script.chmod(0o755)
     monkeypatch.setenv("PATH", f"{scripts}:{os.environ['PATH']}")
@@ -220,6 +226,26 @@ def test_update_fetches_the_present_version(tmp_path: Path, archive: Archive) ->
     assert obtain(root) == first
     assert obtain(root, update=True).sha256 == file_sha256(archive.tarball) != first.sha256
     assert obtain(root).sha256 == file_sha256(archive.tarball)
+
+
+def test_a_variant_names_a_version(tmp_path: Path, archive: Archive) -> None:
+    def obtain_version(root: Path, version: str) -> Source:
+        return obtain_tor_source(tor_directory(root), TorSource(debian=version))
+
+    source = obtain_version(tmp_path, "0.4.9.99")
+    assert (source.kind, source.id) == ("debian", file_sha256(archive.tarball)[:12])
+    assert source.path.parent == tmp_path / "build/tor/source-0.4.9.99"
+    assert "source --download-only tor=0.4.9.99-1~deb12u1" in (archive.folder / "calls").read_text()
+    with pytest.raises(UserError) as caught:
+        obtain_version(tmp_path, "0.4.9.98")
+    assert "no source package of Tor 0.4.9.98; versions there: 0.4.9.100, 0.4.9.99" in str(
+        caught.value
+    )
+    # The default package is used if it has the version.
+    default = obtain(tmp_path / "other")
+    (archive.folder / "offline").touch()
+    assert obtain_version(tmp_path, "0.4.9.99") == source
+    assert obtain_version(tmp_path / "other", "0.4.9.99").path == default.path
 
 
 @pytest.mark.parametrize("harm", ["cut", "gone", "record"])

@@ -143,7 +143,7 @@ def test_all_sources_and_patches_are_checked_before_anything_is_compiled(
     git(repository, "commit", "-qm", "no Tor")
     with pytest.raises(UserError) as caught:
         build(new_checkout, repository, "other", "main")
-    assert f"(main) of {repository} is not Tor's source" in caught.value.message
+    assert f" of {repository} is not Tor's source" in caught.value.message
     assert compiled(caplog) == []
 
 

@@ -46,13 +46,11 @@ def tor_version(tree: Path, origin: Path) -> str:
     return parse_version(read_if_present(tree / "configure.ac"), str(origin))
 
 
-def parse_version(configure_ac: str, origin: str) -> str:
+def parse_version(configure_ac: str, origin: str, hint: str = SOURCE_HINT) -> str:
     """Return Tor's version according to the text of its configure.ac. Raises UserError."""
     match = re.search(r"^AC_INIT\(\[tor\],\s*\[([^\]]+)\]\)", configure_ac, re.MULTILINE)
     if match is None:
-        raise UserError(
-            f"{origin} is not Tor's source: no configure.ac that names tor", SOURCE_HINT
-        )
+        raise UserError(f"{origin} is not Tor's source: no configure.ac that names tor", hint)
     return match[1]
 
 
@@ -168,6 +166,9 @@ def _git_source(repository: Path, ref: str) -> Source:
         found = user_source(TOR, commit.changed)
         facts |= {"version": found.version, "changed": found.sha256}
         return _named(replace(found, facts=facts))
-    origin = f"commit {commit.hash[:ID_LENGTH]} ({ref}) of {repository}"
-    facts["version"] = parse_version(read_committed(commit, "configure.ac"), origin)
+    facts["version"] = parse_version(
+        read_committed(commit, "configure.ac"),
+        f"commit {commit.hash[:ID_LENGTH]} of {repository}",
+        "Name a repository and a commit of Tor.",
+    )
     return _named(Source("git", repository, facts["version"], commit.hash, facts))

@@ -1,0 +1,136 @@
+"""The variants and the experiment that `compare-tor` writes."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from onionlab.commands import compare, compare_tor, experiment
+from onionlab.errors import UserError
+from onionlab.experiment import load
+from onionlab.programs.tor.variants import load_variants
+
+from .checkout import ship
+
+pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+
+
+def git(path: Path, *arguments: str) -> str:
+    identity = ("-c", "user.name=a", "-c", "user.email=a@example.org")
+    command = ["git", "-C", str(path), *identity, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """Return a work tree with the branches `main` and `Fix_1`, of which the latter is current."""
+    path = tmp_path / "tor"
+    path.mkdir()
+    git(path, "init", "-qb", "main")
+    for branch in ("main", "Fix_1"):
+        git(path, "switch", "-qC", branch)
+        (path / "file").write_text(branch)
+        git(path, "add", ".")
+        git(path, "commit", "-qm", branch)
+    git(path, "tag", "fix-1", "main")
+    return path
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    root = tmp_path / "checkout"
+    root.mkdir()
+    ship(root)
+    monkeypatch.setattr(compare_tor, "working_root", lambda: root)
+    monkeypatch.setenv("VARIANTS_FILE", "")
+    return root
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, object]]:
+    """Record the arguments of the commands that it calls; compare ends with 3."""
+    found: list[dict[str, object]] = []
+
+    def record(args: argparse.Namespace) -> int:
+        found.append({**vars(args)})
+        return 3 if len(found) > 1 else 0
+
+    monkeypatch.setattr(experiment, "run", record)
+    monkeypatch.setattr(compare, "run", record)
+    return found
+
+
+def run(repository: Path, a: str, b: str, *more: str) -> int:
+    parser = argparse.ArgumentParser()
+    compare_tor.setup_arguments(parser)
+    return compare_tor.run(parser.parse_args([a, b, f"--tor-git={repository}", *more]))
+
+
+def test_it_runs_both_commits_and_compares_them(
+    root: Path, repository: Path, calls: list[dict[str, object]]
+) -> None:
+    assert run(repository, "main", "Fix_1", "--networks=3") == 3
+    ran, compared = calls
+    written = load(str(ran["name"]), root=root)
+    assert (written.name, ran["networks"]) == ("quick-main-fix-1", 3)
+    assert (written.variants, written.baseline) == (("tor-main", "tor-fix-1"), "tor-main")
+    assert written.title == load("quick", root=root).title
+    assert (compared["a"], compared["b"]) == (
+        "quick-main-fix-1:tor-main",
+        "quick-main-fix-1:tor-fix-1",
+    )
+    assert compared["allow_diff"] == "variant,tor"
+    variants = load_variants(root)
+    for name, ref in (("tor-main", "main"), ("tor-fix-1", "Fix_1")):
+        source = variants[name].source
+        assert source is not None
+        # A branch may move while the runs are made.
+        assert (source.git, source.ref) == (str(repository), git(repository, "rev-parse", ref))
+        assert variants[name].torrc == variants["stock"].torrc
+        assert variants[name].label == ref
+
+
+def test_uncommitted_changes_are_compared_with_their_commit(
+    root: Path, repository: Path, calls: list[dict[str, object]]
+) -> None:
+    commit = git(repository, "rev-parse", "HEAD")
+    (repository / "file").write_text("draft")
+    run(repository, commit, "HEAD")
+    source = load_variants(root)["tor-head"].source
+    assert source is not None
+    assert source.ref == "HEAD"
+
+
+def test_names_that_differ_only_in_signs_are_kept_apart(
+    root: Path, repository: Path, calls: list[dict[str, object]]
+) -> None:
+    run(repository, "Fix_1", "fix-1")
+    assert load(str(calls[0]["name"]), root=root).variants == ("tor-fix-1-a", "tor-fix-1-b")
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "more", "message"),
+    [
+        ("main", "fix-1", (), "main and fix-1 are the same commit of"),
+        ("main", "no", (), 'has no branch, tag or commit "no"'),
+        ("main", "Fix_1", ("--name=quik",), 'no experiment called "quik"; did you mean "quick"?'),
+    ],
+)
+def test_bad_input_runs_nothing(
+    root: Path,
+    repository: Path,
+    calls: list[dict[str, object]],
+    a: str,
+    b: str,
+    more: tuple[str, ...],
+    message: str,
+) -> None:
+    with pytest.raises(UserError) as caught:
+        run(repository, a, b, *more)
+    assert message in caught.value.message
+    assert calls == []
+    assert not (root / "build").exists()
