@@ -78,7 +78,7 @@ def test_it_runs_both_commits_and_compares_them(
     written = load(str(ran["name"]), root=root)
     assert (written.name, ran["networks"]) == ("quick-main-fix-1", 3)
     assert (written.variants, written.baseline) == (("tor-main", "tor-fix-1"), "tor-main")
-    assert written.title == load("quick", root=root).title
+    assert written.header.title == load("quick", root=root).header.title
     assert (compared["a"], compared["b"]) == (
         "quick-main-fix-1:tor-main",
         "quick-main-fix-1:tor-fix-1",

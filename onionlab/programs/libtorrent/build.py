@@ -19,7 +19,6 @@ import logging
 import os
 import re
 import shutil
-import subprocess
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +26,7 @@ from typing import Any
 
 from analysis.formats.durable import put_in_place
 from onionlab.errors import UserError
-from onionlab.paths import build_directory, code_root
+from onionlab.paths import build_directory
 from onionlab.programs.building import (
     BuiltProgram,
     apply_patch,
@@ -52,6 +51,7 @@ from onionlab.programs.libtorrent.variants import (
 )
 from onionlab.programs.patches import Series
 from onionlab.programs.sources import Program, Source, obtain_source, read_if_present, unpack_source
+from onionlab.programs.system_packages import install_packages
 
 LOG = logging.getLogger(__name__)
 FORMAT = 1
@@ -163,7 +163,7 @@ def _toolchain() -> dict[str, str]:
     lacking = _missing_packages()
     if lacking:
         ensure_building_allowed(f"libtorrent's build needs {' '.join(lacking)}")
-        _install_packages()
+        install_packages("libtorrent")
         lacking = _missing_packages()
     if lacking:
         names = " ".join(lacking)
@@ -273,21 +273,3 @@ def _make(inputs: _Inputs, tree: Path, target: str, what: str, log: Path) -> Non
     compiler = f"CXX={through_cache(COMPILER)}"
     command = ["make", "-f", "build.mk", f"-j{inputs.jobs}", compiler, target]
     run_logged(command, tree, log, f"{what}: compile")
-
-
-def _install_packages() -> None:
-    """Install the Debian packages that only libtorrent needs. Raises UserError if that fails."""
-    script = code_root() / "onionlab" / "setup.sh"
-    # Standard output is not captured: the script may ask for a password on the terminal.
-    done = subprocess.run(
-        [script, "configs/apt-packages-libtorrent.txt"],
-        stderr=subprocess.PIPE,
-        text=True,
-        errors="replace",
-        check=False,
-    )
-    if done.returncode != 0:
-        said, _, error = done.stderr.rpartition("error: ")
-        message, _, hint = error.strip().partition("\n")
-        aside = "".join(f"{line}\n" for line in re.findall(r"^[EW]: .*", said, re.MULTILINE))
-        raise UserError(message or f"{script.name} failed", aside + hint)
