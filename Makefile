@@ -76,7 +76,7 @@ run: ## run the simulations of NAME that are missing
 experiment: ## set up, build, run, analyse and report NAME [NETWORKS=auto]
 compare-engines: ## run NAME on each engine and report what differs [ENGINE=a,b]
 compare: ## test whether B is worse than A: A=quick:ewma B=quick:rr [ALLOW_DIFF=variant, UNPAIRED=1, OUT=folder]
-compare-tor: ## build two commits of Tor and test whether B is worse than A: A=main B=my-branch TOR_GIT=path [NAME=quick, NETWORKS=auto]
+compare-tor: ## build two commits of Tor and test whether B is worse than A: A=main B=my-branch TOR_GIT=path [NAME=today, NETWORKS=auto]
 nightly: ## compare experiments/nightly.yaml with its baseline [UPDATE_BASELINE=1; CONFIG, STATE_DIR]
 analyse: ## extract the records of NAME's finished runs from their logs again; `make report` shows them
 figures: ## plot the paper's figures and test its claims, running what is missing [SCALE, NETWORKS, ENGINE, CLAIMS, NO_RUN=1, PACKS, COMPARE_WITH]

@@ -34,7 +34,7 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tor-git", type=Path, required=True, metavar="PATH", help="local git repository of Tor"
     )
-    parser.add_argument("--name", default="quick", help="experiment to run (default: quick)")
+    parser.add_argument("--name", default="today", help="experiment to run (default: today)")
     add_override_arguments(parser, auto=True)
     add_run_arguments(parser)
     add_max_networks_argument(parser)

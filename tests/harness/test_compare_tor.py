@@ -76,12 +76,12 @@ def test_it_runs_both_commits_and_compares_them(
     assert run(repository, "main", "Fix_1", "--networks=3") == 3
     ran, compared = calls
     written = load(str(ran["name"]), root=root)
-    assert (written.name, ran["networks"]) == ("quick-main-fix-1", 3)
+    assert (written.name, ran["networks"]) == ("today-main-fix-1", 3)
     assert (written.variants, written.baseline) == (("tor-main", "tor-fix-1"), "tor-main")
-    assert written.header.title == load("quick", root=root).header.title
+    assert written.header.title == load("today", root=root).header.title
     assert (compared["a"], compared["b"]) == (
-        "quick-main-fix-1:tor-main",
-        "quick-main-fix-1:tor-fix-1",
+        "today-main-fix-1:tor-main",
+        "today-main-fix-1:tor-fix-1",
     )
     assert compared["allow_diff"] == "variant,tor"
     variants = load_variants(root)
