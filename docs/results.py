@@ -14,6 +14,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
+
 from analysis.formats.files import STUDIES
 from analysis.formats.manifest import read_manifest
 from analysis.formats.study import Study, load_study
@@ -29,10 +31,17 @@ from onionlab.runs.packing import open_packs
 
 ROOT = Path(__file__).resolve().parents[1]
 RUNS = ROOT / "docs" / "runs"
-NETWORKS = 3
+NETWORKS = 5
 WIDTH = 100
 TIMES = "\N{MULTIPLICATION SIGN}"
 METRIC = "time_to_320kib_p50_s"
+ENDPOINTS = (
+    ("web", METRIC, "Web: 320 KiB, median"),
+    ("web", "ttfb_p50_s", "Web: first byte, median"),
+    ("all", "goodput_bytes_per_s", "Throughput"),
+    ("all", "timeout_rate", "Timeout rate"),
+)
+"""Class, metric and label of the endpoints."""
 LABELS = {
     "ewma": "EWMA",
     "rr": "RR",
@@ -115,6 +124,36 @@ def network_table(packs: Sequence[tuple[str, Sequence[Path], str]], folder: Path
     return _table(("", *(f"Network {number + 1}" for number in range(NETWORKS))), rows)
 
 
+def spread_table(packs: Sequence[Path], experiment: str, folder: Path) -> str:
+    """Return each endpoint's effects against EWMA by level, with their spread between networks.
+
+    The spread is the standard deviation of the networks' log ratios or, for rates, differences.
+    """
+    study, statistics = _open_study(packs, experiment, folder)
+    rows = []
+    for class_name, metric, label in ENDPOINTS:
+        is_rate = metric.endswith("_rate")
+        for variant in ("rr", "swrr-linear"):
+            cells = []
+            for level in study.levels:
+                values = statistics[level.name, class_name]
+                own, base = (
+                    [one.value or 0.0 for _, one in sorted(values[metric, name].items())]
+                    for name in (variant, "ewma")
+                )
+                against = against_baseline(values[metric, variant], values[metric, "ewma"])
+                if is_rate:
+                    effect = format_effect(against.difference, "difference", "1")
+                    spread = f"{100 * np.std(np.subtract(own, base), ddof=1):.2f} points"
+                else:
+                    effect = (_ratio(against.ratio), "")
+                    spread = f"{np.std(np.log(np.divide(own, base)), ddof=1):.3f}"
+                cells += [" ".join(filter(None, effect)), spread]
+            rows.append((f"{label}, {LABELS[variant]}", *cells))
+    head = [text for level in study.levels for text in (level.label, "spread")]
+    return _table(("", *head), rows)
+
+
 def run_facts(packs: Sequence[Path], folder: Path) -> str:
     """Return the number of runs in packs, their programs, machines and costs, in one sentence."""
     with open_packs(packs, folder) as store:
@@ -154,17 +193,14 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join([first, f"|{'---|' * len(head)}", *rest])
 
 
+CAPACITIES = sorted((RUNS / "representative").glob("swrr-capacities-network-*.tar.xz"))
 FULL_SIZE = sorted(RUNS.glob("*full-size-uml.tar.xz"))
 TENTH = [RUNS / "swrr-likely-scale0.1-uml.tar.xz"]
 FIVE_MIDDLES = (
     ("random capacities", [RUNS / "swrr-5mid-full-size-uml.tar.xz"], "swrr-5mid"),
     ("random, links only, KIST", [RUNS / "swrr-5mid-links-uml.tar.xz"], "swrr-5mid-links"),
     ("the same on Shadow", [RUNS / "swrr-5mid-links-seed-1-shadow.tar.xz"], "swrr-5mid-links"),
-    (
-        "representative capacities",
-        sorted((RUNS / "representative").glob("swrr-capacities-network-*.tar.xz")),
-        "swrr-capacities",
-    ),
+    ("representative capacities", CAPACITIES, "swrr-capacities"),
 )
 
 
@@ -179,6 +215,10 @@ PAGES: Mapping[str, Mapping[str, Callable[[Path], str]]] = {
         "full-size runs": lambda folder: run_facts(FULL_SIZE, folder),
         "runs at a tenth": lambda folder: run_facts(TENTH, folder),
         "networks": lambda folder: network_table(FIVE_MIDDLES, folder),
+    },
+    "docs/explanation/calibration.md": {
+        "capacities": lambda folder: spread_table(CAPACITIES, "swrr-capacities", folder),
+        "capacities' runs": lambda folder: run_facts(CAPACITIES, folder),
     },
     "docs/explanation/replication.md": {
         "limits": _times("swrr-limits"),
