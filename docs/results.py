@@ -120,8 +120,8 @@ def network_table(packs: Sequence[tuple[str, Sequence[Path], str]], folder: Path
                 for one in ("rr", "swrr-linear")
             ]
             cells.append(f"{statistic.value:.2f} s, {TIMES}{ratios[0]:.2f}, {TIMES}{ratios[1]:.2f}")
-        rows.append((name, *cells, *[NOTHING] * (NETWORKS - len(cells))))
-    return _table(("", *(f"Network {number + 1}" for number in range(NETWORKS))), rows)
+        rows.append((name, *cells, *[""] * (NETWORKS - len(cells))))
+    return _table(("Network", *(str(number + 1) for number in range(NETWORKS))), rows)
 
 
 def spread_table(packs: Sequence[Path], experiment: str, folder: Path) -> str:
