@@ -94,7 +94,10 @@ def unpack_commit(
             pass
         said = process.stderr.read().decode(errors="replace").strip()
     if process.returncode != 0:
-        raise UserError(f"git archive of commit {commit} in {repository} failed: {said}")
+        raise UserError(
+            f"git archive of commit {commit} in {repository} failed: {said}",
+            "If objects are missing, fetch them, or clone the repository without a filter.",
+        )
 
 
 def _output(repository: Path, *arguments: str) -> str:
