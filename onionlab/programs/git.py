@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from onionlab.errors import UserError
+from onionlab.paths import is_folder
 from onionlab.programs.building import build_environment, ensure_building_allowed
 from onionlab.programs.system_packages import install_packages
 from onionlab.yamlfile.units import nearest, show
@@ -43,7 +44,7 @@ def find_commit(repository: Path, ref: str) -> Commit:
     if shutil.which("git") is None:
         ensure_building_allowed("the program `git` is missing")
         install_packages("git")
-    if not repository.is_dir():
+    if not is_folder(repository):
         raise UserError(f"{repository} is not a folder, and thus no git repository")
     _output(repository, "rev-parse", "--git-dir")
     commit = _answer(repository, "rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}")

@@ -147,6 +147,13 @@ def test_all_sources_and_patches_are_checked_before_anything_is_compiled(
     assert compiled(caplog) == []
 
 
+def test_a_relative_path_counts_from_the_file() -> None:
+    home = Path.home()
+    for path, expected in (("a", "/own/a"), ("/b", "/b"), ("~/c", f"{home}/c"), ("~nobody-x", "")):
+        seen = TorSource(git=path, ref="main").seen_from(Path("/own"))
+        assert seen.git == (expected or f"/own/{path}")
+
+
 @pytest.mark.parametrize("place", ["missing", "folder", "subfolder"])
 def test_a_place_without_a_repository_is_named(
     new_checkout: Path, repository: Path, tmp_path: Path, place: str
@@ -232,8 +239,9 @@ def test_a_tarball_is_compared_with_its_hash(
 
     with pytest.raises(UserError, match=rf"variant mine: .* has SHA-256 .*, not {'0' * 64}"):
         build_tarball(tiny_tarball, "0" * 64)
-    with pytest.raises(UserError, match="does not exist or is not a file"):
-        build_tarball(tmp_path / "no.tar.gz", "0" * 64)
+    for name in ("no.tar.gz", "x" * 300, "."):
+        with pytest.raises(UserError, match="does not exist or is not a file"):
+            build_tarball(tmp_path / name, "0" * 64)
     sha256 = file_sha256(tiny_tarball)
     built = build_tarball(tiny_tarball, sha256)
     assert built.path.name == f"tor-stock-{sha256[:12]}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from onionlab.errors import UserError
+from onionlab.paths import is_file
 from onionlab.programs.apt import fetch_source_package, read_fetched
 from onionlab.programs.git import find_commit, read_committed
 from onionlab.programs.sources import (
@@ -83,8 +85,9 @@ class TorSource(Model):
 
     def seen_from(self, folder: Path) -> TorSource:
         """Return the same source with an absolute path; a relative one counts from ``folder``."""
+        # Path.expanduser raises an error for an unknown user.
         paths = {
-            name: str(folder / Path(path).expanduser())
+            name: str(folder / os.path.expanduser(path))  # noqa: PTH111
             for name in ("tarball", "git")
             if (path := getattr(self, name)) is not None
         }
@@ -109,7 +112,7 @@ def find_tor_source(
     if source.git is not None and source.ref is not None:
         return _git_source(Path(source.git).resolve(), source.ref)
     if source.tarball is not None:
-        if not Path(source.tarball).is_file():
+        if not is_file(Path(source.tarball)):
             raise UserError(f"{source.tarball} does not exist or is not a file")
         found = user_source(TOR, Path(source.tarball))
         if found.sha256 != source.sha256:
