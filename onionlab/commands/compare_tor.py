@@ -19,6 +19,7 @@ from onionlab.errors import UserError
 from onionlab.experiment import load
 from onionlab.paths import build_directory, is_file, working_root
 from onionlab.programs.git import Commit, find_commit
+from onionlab.programs.tor.tor_source import ID_LENGTH
 from onionlab.programs.tor.variants import OWN_FILE_VARIABLE, STOCK, TorVariant, load_variants
 
 HELP = "test whether commit B of Tor is worse than A; same exit status as compare"
@@ -74,8 +75,12 @@ def run(args: argparse.Namespace) -> int:
     return compare.run(args)
 
 
+def _short(ref: str) -> str:
+    return ref[:ID_LENGTH] if re.fullmatch("[0-9a-f]{40}", ref) else ref
+
+
 def _slug(ref: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "-", ref.lower()).strip("-").removeprefix("tor-") or "ref"
+    return re.sub(r"[^a-z0-9]+", "-", _short(ref).lower()).strip("-").removeprefix("tor-") or "ref"
 
 
 def _entry(
@@ -84,8 +89,8 @@ def _entry(
     """Return the entry of a variant. Its commit does not move while the runs are made."""
     source = {"git": str(repository), "ref": ref if commit.changed else commit.hash}
     return {
-        "description": f"Tor at {ref}",
-        "label": ref,
+        "description": f"Tor at {_short(ref)}",
+        "label": _short(ref),
         **dict(zip(("color", "marker", "linestyle"), style, strict=True)),
         "source": source,
         "torrc": dict(stock.torrc),
