@@ -166,6 +166,7 @@ def test_levels_that_share_runs_are_named(
         ),
         engine=SimpleNamespace(name="uml"),
         added_variants=[],
+        notes=(),
     )
     resources = Resources(1, 1, 1)
     results = {"open_run_builder": bench, "_name_runs": runs, "estimate_resources": resources}
