@@ -100,7 +100,7 @@ def test_uncommitted_changes_are_compared_with_their_commit(
     commit = git(repository, "rev-parse", "HEAD")
     (repository / "file").write_text("draft")
     run(repository, commit, "HEAD")
-    assert load(str(calls[0]["name"]), root=root).name == f"quick-{commit[:12]}-head"
+    assert load(str(calls[0]["name"]), root=root).name == f"today-{commit[:12]}-head"
     source = load_variants(root)["tor-head"].source
     assert source is not None
     assert source.ref == "HEAD"
