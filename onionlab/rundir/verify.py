@@ -36,7 +36,7 @@ class RunRefusedError(Exception):
 
 
 class ProofRequirement(Enum):
-    """Whether a relay must have logged its proof."""
+    """The rule that decides if a relay must have logged its proof."""
 
     MUST = "must"
     ONE_OF = "one of"

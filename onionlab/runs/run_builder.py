@@ -79,7 +79,7 @@ class RunBuilder(ABC):
 
     @property
     def notes(self) -> list[str]:
-        """What users should know about the programs, as sentences."""
+        """Notes for users about the programs, in sentences."""
         return []
 
     def open(self, request: Request) -> None:

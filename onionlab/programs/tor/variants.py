@@ -96,7 +96,7 @@ class TorVariant(_VariantEntry):
 
     @property
     def build(self) -> TorBuild:
-        """What its program is built from."""
+        """The series and the source from which its program is built."""
         return TorBuild(self.series, self.source)
 
 
