@@ -21,12 +21,12 @@ from analysis.celltrace.events import RELAY, RELAY_EARLY
 
 @dataclass(frozen=True)
 class Arrivals:
-    """The cells of one relay whose arrival at the next is known; arrays of shape (n,).
+    """The cells of one relay whose arrival at the next relay is known; arrays of shape (n,).
 
     Attributes:
-        seq: the number of the cell at the sending relay, ascending.
-        channel: the channel on which that relay sent it.
-        arrived_ns: when the next relay read it into its inbuf, on the clock of the cells.
+        seq: the number of the cell in the sending relay's trace, ascending.
+        channel: the sending relay's channel on which it sent the cell.
+        arrived_ns: when the next relay read the cell, on the same clock as the times in ``Cells``.
     """
 
     seq: Ints
@@ -37,9 +37,10 @@ class Arrivals:
 def arrivals(relays: Mapping[str, Relay]) -> dict[str, Arrivals]:
     """Return the cells that each relay sent to others of these relays, with their arrival times.
 
-    This includes RELAY and RELAY_EARLY cells in both directions. A hop is excluded if counting is
-    ambiguous: two relays use one circuit ID on two connections at once, a cell would have arrived
-    before it left, or the trace of either relay lacks records.
+    This includes RELAY and RELAY_EARLY cells in both directions. A hop of a circuit is excluded if
+    its cells cannot be counted reliably: its two relays used the circuit ID on several
+    connections, a cell would have arrived before it left, or the trace of either relay has missing
+    or malformed records.
     """
     complete = [r for r in relays.values() if not (r.trace.malformed or r.trace.missing)]
     numbers = {relay.address: number for number, relay in enumerate(complete)}
@@ -65,16 +66,17 @@ def arrivals(relays: Mapping[str, Relay]) -> dict[str, Arrivals]:
 def _count_cells(
     relay: Relay, numbers: Mapping[str, int], *, sent: bool
 ) -> dict[int, pd.DataFrame]:
-    """Return the cells that a relay sent to each known peer, or read from it, in their order.
+    """Return the RELAY and RELAY_EARLY cells that a relay sent to, or read from, known peers.
 
     Args:
         relay: the relay.
         numbers: address of each known peer -> its number.
-        sent: whether to return sent cells.
+        sent: whether to return the cells sent to the peers; otherwise those read from them.
 
     Returns:
-        By the peer's number, a row per cell: its row in ``Cells``, the time, the channel, the
-        circuit ID, and the cell's index n among those of this circuit ID.
+        Number of a peer -> a table with a row for each cell, in order: its row in ``Cells``, its
+        time, channel and circuit ID, and n, its index among the cells with this circuit ID. Circuit
+        IDs that the peer and the relay used on several channels are left out.
     """
     cells = relay.cells
     time_ns, channel, circ = (
@@ -102,7 +104,10 @@ def _count_cells(
 
 
 def _match(sent: pd.DataFrame, read: pd.DataFrame) -> pd.DataFrame:
-    """Return the sent cells that the peer read, with the time ``time_ns_read``."""
+    """Return the sent cells that the peer read, with the time of reading as ``time_ns_read``.
+
+    Circuits on which a cell would have been read before it was sent are left out.
+    """
     both = sent.merge(read, on=["circ", "n"], suffixes=("", "_read"))
     way_ns = both["time_ns_read"] - both["time_ns"]
     return both[way_ns.groupby(both["circ"]).transform("min") >= 0]

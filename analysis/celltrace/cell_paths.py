@@ -1,8 +1,8 @@
 """Following cells from relay to relay, and the time of a download's first byte in relays.
 
-A circuit has the same circuit ID at both ends of a connection. The addresses of channels show which
-connections two relays share. TLS preserves the order of cells, so the n-th RELAY cell that one end
-of a hop flushed is the n-th that the other end received.
+A circuit has the same circuit ID at both ends of a connection. The addresses of the channels' peers
+show which relays a connection links. TLS preserves the order of cells, so the n-th RELAY cell that
+one end of a hop flushed is the n-th that the other end received.
 
 The first byte of a download waits for a chain of cells, each of which is caused by the previous
 one: BEGIN goes from the client to the exit and CONNECTED comes back, then the request goes out and
@@ -29,14 +29,14 @@ MAX_RELAYS = 9
 """Maximum number of relays of a circuit, more than Tor allows."""
 
 _Key = tuple[int, int]
-"""A circuit at one relay, by its side towards the client: channel and circuit ID."""
+"""Key of a circuit at one relay: channel and circuit ID on the side towards the client."""
 _Steps = list[tuple[str, _Key]]
 """The relays of a circuit from its guard on, each with its key for the circuit."""
 
 
 @dataclass(frozen=True)
 class Relay:
-    """One traced relay of a run. address: the address that others use for it."""
+    """One traced relay of a run. address: its IP address, as in the traces of other relays."""
 
     name: str
     role: str
@@ -59,19 +59,21 @@ class Leg:
 
 
 class LostError(Exception):
-    """Raised for a chain that cannot be followed, with the reason."""
+    """Raised with the reason if the cells of a download cannot be followed."""
 
 
 @dataclass(frozen=True)
 class _Circuit:
-    """The RELAY cells of one circuit at one relay, as indices into the relay's Cells.
+    """The RELAY and RELAY_EARLY cells of one circuit at one relay, as indices into its ``Cells``.
 
     A relay numbers cells as they are received or created, and the queue of a circuit is FIFO.
-    Within a circuit and direction, the number therefore orders both.
+    Within a circuit and direction, cells are therefore received and flushed in the order of their
+    numbers.
 
     Attributes:
         came, sent: the received and the flushed cells of each direction, in order.
-        onward: address of the next relay and the circuit ID there; None at the last relay.
+        onward: address of the next relay and the circuit ID there; None at the last relay, or if
+            the address is unknown.
     """
 
     came: dict[int, Ints]
@@ -103,15 +105,15 @@ class Network:
     def chain(self, client: str, first_byte_ns: int, start_ns: int) -> tuple[Leg, ...]:
         """Return the stays in relays of the cells that led to a download's first byte.
 
-        The request is the last cell from the client before its first byte. The answer is the first
-        cell that the exit created after it received the request. CONNECTED is the last cell that
-        the guard sent before the request arrived. BEGIN is the last cell that the exit had received
-        when it created CONNECTED.
+        The request is the last cell that the guard received from the client before the first byte.
+        The answer is the first cell that the exit created after it received the request. CONNECTED
+        is the last cell that the guard had sent to the client when the request arrived there. BEGIN
+        is the last cell that the exit had received when it created CONNECTED.
 
         Args:
             client: address of the client.
-            first_byte_ns: when the client received its first byte, since 1970.
-            start_ns: start of the download; earlier cells do not belong to it.
+            first_byte_ns: when the client received the first byte, in nanoseconds since 1970.
+            start_ns: start of the download on the same clock; earlier cells do not belong to it.
 
         Raises:
             LostError: the chain cannot be followed.
@@ -155,7 +157,7 @@ class Network:
         )
 
     def _first_step(self, client: str, first_byte_ns: int, start_ns: int) -> tuple[str, _Key]:
-        """Return the client's circuit that delivered the last cell before its first byte."""
+        """Return guard and key of the circuit with the client's last cell before the first byte."""
         best_ns, best = start_ns, None
         for name, key in self._by_client[client]:
             flush_ns = self._relays[name].cells.flush_ns[self._circuits[name][key].sent[INWARD]]
@@ -229,7 +231,7 @@ def _find_circuits(relay: Relay) -> dict[_Key, _Circuit]:
 
 
 def _last_before(rows: Ints, times_ns: Ints, before_ns: int) -> int:
-    """Return the last of ``rows`` whose time is before another; the rows' times must ascend."""
+    """Return the last of ``rows`` whose time is before ``before_ns``; their times must ascend."""
     place = int(np.searchsorted(times_ns[rows], before_ns)) - 1
     if place < 0:
         raise LostError("a cell of the chain is missing at its first relay")

@@ -1,7 +1,7 @@
-"""Conversion of a run's cell traces to record tables, and back.
+"""Conversion of a run's cell traces to record tables, and loading of these tables.
 
-The tables are cells.parquet, cell_arrivals.parquet and relay_time.parquet; celltrace.json has
-counts.
+The tables are cells.parquet, cell_arrivals.parquet and relay_time.parquet. The file celltrace.json
+has the numbers of events, cells and streams.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ def extract(run_directory: Path, streams: Path, out: Path) -> TraceCounts:
         out: an existing directory.
 
     Raises:
-        AnalysisError: a trace is missing, empty or damaged, or trace.json is invalid.
+        AnalysisError: a trace is missing, empty or damaged, or trace.json is invalid or lacks a
+            client.
     """
     plan = read_trace_plan(run_directory)
     epoch_ns = round(plan.epoch_unix_s) * 10**9
@@ -140,7 +141,10 @@ def _write_arrivals(found: Mapping[str, Arrivals], path: Path, epoch_ns: int) ->
 def _relay_time(
     network: Network, hosts: Mapping[str, TracedHost], streams: Path, epoch_ns: int
 ) -> pa.Table:
-    """Return a row for each stay of each stream's chain, or one with the problem."""
+    """Return a row for each ``Leg`` of each stream, or one row with the reason if it has no legs.
+
+    Streams that received no byte are left out.
+    """
     table = pq.read_table(
         streams, columns=["client", "class", "stream_index", "start_s", "ttfb_from_start_s"]
     )
@@ -179,10 +183,10 @@ def _followed(table: pa.Table) -> dict[str, int]:
 
 
 def load_cells(records: Path) -> list[tuple[str, str, Cells]]:
-    """Return the relays of a run's records as (name, role, cells), with simulated times.
+    """Return the traced relays of a run's records as (name, role, cells).
 
-    The table lacks some fields of ``Cells``: for the incoming and the outgoing circuit, the
-    circuit's side towards the client is returned.
+    Times are nanoseconds of simulated time. The table has only the channel and the circuit ID on
+    the side towards the client, so both the incoming and the outgoing ones are set to these.
 
     Raises:
         AnalysisError: the table is missing or cannot be read.
@@ -203,7 +207,10 @@ def load_cells(records: Path) -> list[tuple[str, str, Cells]]:
 
 
 def _by_relay(table: pa.Table) -> Iterator[tuple[str, pa.Table]]:
-    """Yield the rows of each relay; contiguous rows, as in written files, are not copied."""
+    """Yield the name and the rows of each relay.
+
+    The rows are not copied if they are contiguous, as in the files that this module writes.
+    """
     if not table.num_rows:
         return
     relay = table["relay"].combine_chunks()
@@ -217,9 +224,13 @@ def _by_relay(table: pa.Table) -> Iterator[tuple[str, pa.Table]]:
 
 
 def load_arrivals(records: Path, relays: Sequence[tuple[str, str, Cells]]) -> list[Arrivals | None]:
-    """Return the arrivals of each relay of ``load_cells``, with simulated times.
+    """Return the arrivals of the cells of each of ``relays`` in nanoseconds of simulated time.
 
-    Each is None if the records predate this table.
+    All are None if the records were written before this table existed.
+
+    Args:
+        records: directory of a run's records.
+        relays: as returned by ``load_cells``.
 
     Raises:
         AnalysisError: the table cannot be read, or does not match the cells.

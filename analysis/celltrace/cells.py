@@ -11,7 +11,7 @@ from analysis.arrays import Bools, Ints
 from analysis.celltrace.events import INWARD, RELAY, RELAY_EARLY, Event, Trace
 
 NEVER = -1
-"""Placeholder for a missing event time."""
+"""Placeholder for a missing time, channel or circuit ID."""
 
 
 class Fate(IntEnum):
@@ -29,7 +29,7 @@ class Fate(IntEnum):
 
 
 JOINED = (Fate.RELAYED, Fate.MADE_HERE, Fate.RECOGNIZED, Fate.NO_RELAY_CELL)
-"""Fates with all the events that such a cell should have."""
+"""Fates of cells that have all the events which such a cell should have."""
 
 MEANINGS: dict[Fate, str] = {
     Fate.RELAYED: "relayed: inbuf, queue, outbuf, flush",
@@ -50,14 +50,16 @@ class Cells:
 
     Attributes:
         seq: the number of the cell in its trace.
-        inbuf_ns, recognized_ns, queue_ns, outbuf_ns, flush_ns: times since 1970 in nanoseconds,
-            NEVER without such an event.
-        in_channel, in_circ: where it was received; NEVER for a cell that was created here.
-        out_channel, out_circ: where it was sent; NEVER if it was not queued.
+        inbuf_ns, recognized_ns, queue_ns, outbuf_ns, flush_ns: times of the events in nanoseconds,
+            since 1970 or, in loaded records, of simulated time; NEVER without such an event.
+        in_channel, in_circ: channel and circuit ID by which the cell was received; NEVER for a
+            cell that was created here.
+        out_channel, out_circ: channel and circuit ID by which it was sent; NEVER if it was not
+            queued.
         command: the command of the cell.
-        direction: INWARD, OUTWARD, or 0 without a circuit.
+        direction: INWARD, OUTWARD, or 0 for a cell without a circuit.
         fate: a Fate.
-        repeated: number of repeated events of a cell; the first one counts.
+        repeated: number of ignored events, which repeat an earlier event of the same cell and type.
     """
 
     seq: Ints

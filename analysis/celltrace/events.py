@@ -1,7 +1,7 @@
 """The events of a relay's trace as an array, from Tor's binary file or from LTTng's text.
 
-The format is that of ``cell_trace_file.h`` in the patch series: a header of 64 bytes, then records
-of 24 bytes in the order in which Tor recorded the events.
+The format is that of ``cell_trace_file.h`` in the patch series cell-trace: a header of 64 bytes,
+then records of 24 bytes in the order in which Tor recorded the events.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ BYTE_ORDER_MARK = 0x0102
 
 
 class Event(IntEnum):
-    """The type of a record; the first five are the tracepoints of the text of 2019."""
+    """The type of a record.
+
+    The first five are the tracepoints of D. Goulet's measurement of 2019 (see ``statistics.py``).
+    """
 
     INBUF = 1
     RECOGNIZED = 2
@@ -83,7 +86,8 @@ class Trace:
         ended: whether Tor closed the trace; otherwise its last second may be missing.
         cut_bytes: bytes of an incomplete last record.
         malformed: number of invalid records, which are excluded from all other numbers.
-        first_malformed: offset of the first of them in bytes, or its line; None without any.
+        first_malformed: where the first invalid record is: its offset in a binary file in bytes,
+            or its line in a text; None if there is none.
         missing: number of records that the closing record counts but the file lacks.
     """
 
@@ -96,7 +100,7 @@ class Trace:
     missing: int = 0
 
     def event_counts(self) -> dict[Event, int]:
-        """Return the number of records of each event of a cell."""
+        """Return the number of records by type, for the types that are events of cells."""
         counts = np.bincount(self.records["event"], minlength=len(Event) + 1)
         return {event: int(counts[event]) for event in Event if event < Event.CHANNEL}
 
@@ -104,12 +108,13 @@ class Trace:
 def read_trace(path: Path) -> Trace:
     """Read a file written by a Tor with ``CellTraceFile``.
 
-    A truncated file gives all of its complete records. A record with an impossible event or
-    direction is excluded and counted.
+    All complete records of a truncated file are returned. Records with impossible values, such as
+    an unknown event or direction, are excluded and counted.
 
     Raises:
-        AnalysisError: the file is missing, empty, truncated in the header, of another format, or so
-            damaged that more than half of its records are invalid.
+        AnalysisError: the file is missing, unreadable, empty, truncated in the header, or of
+            another format; it continues after its closing record; or more than half of its records
+            are invalid.
     """
     try:
         content = path.read_bytes()
@@ -208,8 +213,8 @@ _CHANNEL_LINE = re.compile(
 def read_lttng_text(path: Path) -> Trace:
     """Read the output of ``babeltrace2 TRACE`` for a session with the events ``tor_cell:*``.
 
-    Events of other providers are ignored. LTTng reports discarded events on its standard error; the
-    affected cells are counted as incomplete.
+    Events of other providers are ignored. Events that LTTng discarded are missing in the output. A
+    cell without such an event usually has a fate outside of ``cells.JOINED``.
 
     Raises:
         AnalysisError: the file is missing, or has no event of a cell.

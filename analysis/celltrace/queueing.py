@@ -2,8 +2,8 @@
 
 docs/explanation/celltrace.md has the definitions. A relay serves a channel when it moves cells from
 the queues of circuits to the channel's outbuf. In simulated time, all cells of one scheduler round
-have the same time stamp. Only cells towards the client are included, as the records contain their
-channel.
+have the same time stamp. Only cells towards the client are included, because the records contain
+the channel on which a relay sends a cell only for this direction.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from analysis.celltrace.cells import NEVER, Cells
 from analysis.celltrace.events import INWARD, RELAY
 
 MIN_KNOWN_SHARE = 0.5
-"""Minimum share of cells whose wait in the kernel has to be known.
+"""Minimum share of cells with a known wait in the kernel, for the mean of these waits.
 
 A guard is also the middle relay of a few circuits. Only the cells of those circuits are read by a
 traced relay, and they are not representative of the cells that the guard sends to clients.
@@ -32,11 +32,11 @@ class Waits:
     """Waits of RELAY cells towards clients at some relays; arrays of shape (n,).
 
     Attributes:
-        queue_s: in the queue of the circuit.
-        outbuf_s: in the outbuf of the connection.
+        queue_s: the wait in the queue of the circuit.
+        outbuf_s: the wait in the outbuf of the connection.
         kernel_s: the time from the flush to the kernel until the next relay reads the cell, minus
-            the minimum of this time; NaN if the arrival is unknown. None if the records have no
-            arrivals.
+            the minimum of this time on the same channel; NaN for a cell whose arrival is unknown.
+            The whole array is None if the records have no arrivals.
         unsent: number of cells that were queued but never flushed to the kernel.
     """
 
@@ -52,7 +52,7 @@ class Waits:
 
     @property
     def kernel_mean_s(self) -> float | None:
-        """The mean wait in the kernel; None if too few are known."""
+        """The mean wait in the kernel; None if too few of these waits are known."""
         known_s = self.known_kernel_s
         if not known_s.size or known_s.size < MIN_KNOWN_SHARE * self.queue_s.size:
             return None
@@ -60,9 +60,10 @@ class Waits:
 
 
 def waits(relays: Sequence[tuple[Cells, Arrivals | None]], begin_s: float, end_s: float) -> Waits:
-    """Return the waits of RELAY cells towards clients that were queued in [begin, end).
+    """Return the waits of the RELAY cells towards clients that entered a queue in [begin, end).
 
-    relays: the cells of each, and the arrivals of those it sent; None: not in the records.
+    relays: for each relay its cells, and the arrivals of the cells that it sent; the latter are
+        None if the records do not contain them.
     """
     begin_ns, end_ns = round(begin_s * 1e9), round(end_s * 1e9)
     queue_s, outbuf_s, kernel_s = [np.empty(0)], [np.empty(0)], [np.empty(0)]
@@ -86,7 +87,10 @@ def waits(relays: Sequence[tuple[Cells, Arrivals | None]], begin_s: float, end_s
 
 
 def _kernel_wait_s(cells: Cells, arrived: Arrivals) -> Floats:
-    """Return the time from flush to arrival minus its minimum on the channel; NaN: unknown."""
+    """Return the time of each cell from flush to arrival, minus the minimum on the same channel.
+
+    It is NaN for cells whose arrival is unknown.
+    """
     rows = np.searchsorted(cells.seq, arrived.seq)
     way_ns = pd.Series(arrived.arrived_ns - cells.flush_ns[rows])
     least_ns = way_ns.groupby(arrived.channel).transform("min")
@@ -100,8 +104,8 @@ class ServiceInstants:
     """The instants at which channels were served, over some relays; arrays of shape (n,).
 
     Attributes:
-        cells: number of cells that were moved.
-        waiting: number of circuits with a cell in the queue just before.
+        cells: number of cells that were moved from queues to the channel's outbuf.
+        waiting: number of the channel's circuits that had a queued cell before this move.
     """
 
     cells: Ints
@@ -125,7 +129,7 @@ def served(relays: Sequence[Cells], begin_s: float, end_s: float) -> ServiceInst
 
 
 def _queued_by_channel(cells: Cells) -> Iterator[tuple[Ints, Ints, Ints]]:
-    """Yield circuit, queue_ns and outbuf_ns of the cells that each channel moved to its outbuf."""
+    """Yield for each channel the circuit, queue_ns and outbuf_ns of cells moved to its outbuf."""
     channel, circuit = cells.circuits()
     keep = (cells.direction == INWARD) & (cells.queue_ns != NEVER) & (cells.outbuf_ns != NEVER)
     rows = np.flatnonzero(keep)
@@ -136,7 +140,10 @@ def _queued_by_channel(cells: Cells) -> Iterator[tuple[Ints, Ints, Ints]]:
 
 
 def _waiting_periods(circuit: Ints, queue_ns: Ints, outbuf_ns: Ints) -> tuple[Ints, Ints]:
-    """Return when the queues of circuits became non-empty and empty; each queue is FIFO."""
+    """Return when the queues of circuits became non-empty, and when they became empty.
+
+    Each queue is FIFO.
+    """
     order = np.lexsort((outbuf_ns, queue_ns, circuit))
     circuit, queue_ns, outbuf_ns = circuit[order], queue_ns[order], outbuf_ns[order]
     begins = np.ones(order.size, bool)

@@ -1,8 +1,9 @@
-"""Statistics of cells in relays, as in the text of 2019, and the stages where they spend time.
+"""Statistics of the time that cells spend inside relays, in total and in each stage.
 
-The text is "Inprocess Cell Time Tracing", D. Goulet, tor-scaling, 7 August 2019. Times are from
-inbuf to kernel, in milliseconds, of relayed RELAY cells. Groups are the busiest circuit, the quiet
-circuits (first quartile by cells) and the busy ones (third).
+They follow D. Goulet's "Inprocess Cell Time Tracing" (tor-scaling mailing list, 7 August 2019).
+Times are in milliseconds, from the inbuf to the kernel, of relayed RELAY cells. Groups of circuits
+are the busiest circuit, the quiet circuits (at most as many cells as the first quartile of
+circuits) and the busy circuits (at least as many as the third quartile).
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class Stage(StrEnum):
 
 
 def summarise(times_ms: Floats) -> CellTimes:
-    """Return the text's summary of times, shape (n,)."""
+    """Return the count, extremes, quartiles and mean of times, shape (n,)."""
     if not times_ms.size:
         return CellTimes(0, *(float("nan"),) * 6)
     low, q1, median, q3, high = np.quantile(times_ms, [0.0, 0.25, 0.5, 0.75, 1.0]).tolist()
@@ -106,10 +107,10 @@ class Circuits:
 
 
 def by_circuit(keys: Sequence[Ints]) -> Circuits:
-    """Group cells by circuit; each of ``keys`` has the shape (n,).
+    """Group cells by circuit: cells with equal keys belong to the same circuit.
 
-    Within a relay, the keys are the pair of ``Cells.circuits``; over several relays, also the
-    relay.
+    keys: arrays of shape (n,). For cells of one relay, these are the two arrays of
+        ``Cells.circuits``; for cells of several relays, there is also an index of the relay.
     """
     frame = pd.DataFrame(dict(enumerate(reversed(keys))))
     circuit_of_cell = np.asarray(frame.groupby(list(frame.columns)).ngroup(), np.int64)
@@ -121,9 +122,9 @@ class Relayed:
     """The relayed cells of one or more relays; arrays of shape (n,), one entry per cell.
 
     Attributes:
-        time_s: when it was received.
+        time_s: when the cell was received.
         stages_ms: duration of each stage.
-        circuits: its circuit, of one relay.
+        circuits: the circuit of the cell; a circuit counts separately at each relay.
         span_s: length of the span in which the cells were received.
     """
 
@@ -166,7 +167,9 @@ def relayed(relays: Sequence[Cells], begin_s: float, end_s: float) -> Relayed:
 
 
 def chance_longer(one_ms: Floats, other_ms: Floats) -> float:
-    """Return the probability that a value of the first exceeds one of the second; ties count half.
+    """Return the probability that a value of ``one_ms`` exceeds one of ``other_ms``.
+
+    Ties count half.
 
     Args:
         one_ms: shape (n,), n > 0.
@@ -186,8 +189,8 @@ MIN_SPAN_S = 3 * MAX_PERIOD_S
 def delay_autocorrelation(time_s: Floats, time_ms: Floats) -> tuple[Floats, Floats] | None:
     """Return the autocorrelation of the delays over time.
 
-    It is computed from the logarithm of the 99th percentile in each second, minus its running
-    median over ``MAX_PERIOD_S``.
+    It is computed from the logarithm of the 99th percentile of the delays in each second, minus the
+    running median of this logarithm over ``MAX_PERIOD_S``.
 
     Args:
         time_s: when each cell was received, shape (n,).
@@ -195,8 +198,9 @@ def delay_autocorrelation(time_s: Floats, time_ms: Floats) -> tuple[Floats, Floa
 
     Returns:
         The lags in seconds, from ``MIN_PERIOD_S`` to ``MAX_PERIOD_S``, and the autocorrelation
-        at each, at most 1; None for a trace shorter than ``MIN_SPAN_S`` or without variation.
-        White noise of n seconds stays below about 3 / sqrt(n).
+        at each, at most 1. None if there are no cells, if they span less than ``MIN_SPAN_S``, or if
+        the delays do not vary. For white noise of n seconds, the autocorrelation stays below about
+        3 / sqrt(n).
     """
     if not time_s.size:
         return None
@@ -226,9 +230,9 @@ def delay_autocorrelation(time_s: Floats, time_ms: Floats) -> tuple[Floats, Floa
 
 
 def spike_period_s(time_s: Floats, time_ms: Floats) -> tuple[float, float]:
-    """Return the strongest period of the delays, and the autocorrelation there.
+    """Return the lag in seconds with the highest autocorrelation of the delays, and its value.
 
-    Returns NaN, NaN if ``delay_autocorrelation`` is None.
+    Both are NaN if ``delay_autocorrelation`` returns None.
     """
     found = delay_autocorrelation(time_s, time_ms)
     if found is None:

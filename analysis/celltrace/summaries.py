@@ -1,4 +1,4 @@
-"""Summaries of a study's cell traces, by run and over seeds, for CSV files and the report."""
+"""Summaries of a study's cell traces, of each run and over runs, for CSV files and the report."""
 
 from __future__ import annotations
 
@@ -38,7 +38,10 @@ STAGES = tuple(STAGE_COLUMNS)
 POSITIONS = ("guard", "middle", "exit")
 WAITS = ("queue_s", "outbuf_s", "kernel_s")
 MAX_POINTS = 20_000
-"""Maximum number of points in one panel of a scatter plot; more would overlap."""
+"""Maximum number of points in one panel of a scatter plot; more would overlap.
+
+The cells of quiet circuits are shown in addition, because they are few.
+"""
 
 NUMBERS = tuple(f.name for f in fields(CellTimes) if f.name != "count")
 _RUN = ("level", "variant", "seed", "repeat")
@@ -61,9 +64,13 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Points:
-    """The points of a scatter plot for one run: times of cells, delays, and groups.
+    """The points of a scatter plot for one run.
 
-    cells: the number of cells before thinning.
+    Attributes:
+        time_s: when each cell was received.
+        time_ms: the time that it spent inside the relay.
+        groups: whether it belongs to each group of circuits.
+        cells: the number of all cells, of which only some are points.
     """
 
     level: str
@@ -78,17 +85,18 @@ class Points:
 
 @dataclass
 class TraceTable:
-    """The traced runs of a study.
+    """Tables of the traced runs of a study.
 
     Attributes:
         times: times of relayed RELAY cells in the measured span, by run, role, group and stage.
-            share: the share of the stage in the total time that such cells spent inside.
-        waits: waits of RELAY cells towards clients, by run and role. Of the cells queued in the
-            span, ``cells`` were sent and ``unsent`` were not; ``arrived`` is the number of cells
-            whose arrival at the next relay is known. A mean wait is NaN if there is no cell. The
-            mean wait in the kernel is also NaN if too few arrivals are known.
-        relay_times: mean part of the time to first byte of downloads, by run, class, position and
-            stage. followed: the number of ``streams`` whose cells were followed.
+            ``share`` is the stage's share of the total time that the group's cells spent inside.
+        waits: waits of RELAY cells towards clients, by run and role. ``cells`` and ``unsent`` are
+            the numbers of cells queued in the span that were sent and that were not; ``arrived`` is
+            the number of cells whose arrival at the next relay is known. A mean wait is NaN if
+            there is no cell. The mean wait in the kernel is also NaN if too few arrivals are known.
+        relay_times: the part of downloads' time to first byte that their cells spent inside relays,
+            as a mean by run, class, position of the relay and stage. ``followed`` is the number of
+            ``streams`` whose cells were followed.
         spikes: the strongest period of delays, by run and role; NaN if there is none.
         points: the points of a scatter plot, from one run for each level, variant and role.
         counts: the counts of each run's traces.
@@ -166,7 +174,7 @@ class TraceTable:
         plot = (key["level"], key["variant"], key["role"])
         if plot in {(one.level, one.variant, one.role) for one in self.points}:
             return
-        # Quiet circuits have few cells, so keep all of their cells and every n-th other cell.
+        # Quiet circuits have few cells, so keep all of their cells and every n-th of all cells.
         order = np.argsort(cells.time_s, kind="stable")
         keep = groups[Group.QUIET].copy()
         keep[order[:: max(1, -(-len(order) // MAX_POINTS))]] = True
@@ -209,7 +217,7 @@ class TraceTable:
 
     @property
     def roles(self) -> list[str]:
-        """Roles of the traced relays, followed by all of them together if there are several."""
+        """Roles of the traced relays, followed by ``ALL_ROLES`` if there are several."""
         return list(dict.fromkeys(row["role"] for row in self.times))
 
     @property
@@ -220,9 +228,10 @@ class TraceTable:
 
 
 def mean_times(table: TraceTable) -> list[Row]:
-    """Return means over runs for each role, level, variant, group and stage, in the order met.
+    """Return means over runs for each role, level, variant, group and stage.
 
-    The means are of the runs with cells, except for ``circuits``; ``count`` is a sum.
+    The means are over the runs with such cells; only that of ``circuits`` is over all runs.
+    ``count`` is a sum. The order is that of ``table.times``.
     """
     keys = ["role", "level", "variant", "group", "stage"]
     rows = pd.DataFrame(table.times, columns=TIME_COLUMNS)
@@ -234,7 +243,7 @@ def mean_times(table: TraceTable) -> list[Row]:
 def mean_waits(table: TraceTable) -> list[Row]:
     """Return sums of cells and means over runs of the mean waits for each role, level and variant.
 
-    Runs without a sent cell are left out. The order is that of the rows.
+    Runs without a sent cell are left out. The order is that of ``table.waits``.
     """
     rows = pd.DataFrame(table.waits, columns=WAIT_COLUMNS)
     groups = rows[rows["cells"] > 0].groupby(["role", "level", "variant"], sort=False)
@@ -251,7 +260,7 @@ def _mean(values: Any) -> float:
 
 
 def fate_counts(table: TraceTable) -> list[tuple[str, bool, int]]:
-    """Return the fates of all cells of all runs: meaning, whether events join, and count."""
+    """Return for each fate its meaning, whether it is in ``JOINED``, and the number of cells."""
     relays = [relay for _, counts in table.counts for relay in counts.relays]
     return [
         (MEANINGS[fate], fate in JOINED, sum(relay.fates[fate.name] for relay in relays))
@@ -260,7 +269,7 @@ def fate_counts(table: TraceTable) -> list[tuple[str, bool, int]]:
 
 
 def stream_counts(table: TraceTable) -> dict[str, int]:
-    """Return how many chains of downloads were followed, and failures by reason, over all runs."""
+    """Return "followed" or a problem -> number of downloads of all runs with this result."""
     total: Counter[str] = Counter()
     for _, counts in table.counts:
         total.update(counts.streams)
