@@ -18,11 +18,11 @@ from analysis.judgement.judging import Design, Judgement, Statistics, judge_comp
 from analysis.judgement.verdicts import LEVEL
 
 A, B = "A", "B"
-"""The names of the two sides in statistics, as both may have variants of the same name."""
+"""The names of the two sides in statistics, because both may have variants of the same name."""
 
 
 class Conclusion(IntEnum):
-    """The answer as an exit status."""
+    """The answer of a comparison, as an exit status."""
 
     NO_REGRESSION = 0
     REGRESSION = 1
@@ -38,7 +38,7 @@ OUTCOMES = {
 
 @dataclass(frozen=True)
 class MetricRow:
-    """One metric of one match."""
+    """One metric of one match (``Match``): the estimates of both sides, and the judgement."""
 
     match: Match
     a: Estimate
@@ -53,11 +53,13 @@ class Comparison:
     Attributes:
         a: the baseline.
         b: the set that is judged.
-        about: the compared aspects; empty if no difference is known.
+        about: the aspects in which the sets may differ; empty if none was given and no difference
+            is known.
         found: all differences between the inputs.
-        identical: all records are byte-identical, so that there is nothing to test.
+        identical: whether each run is paired with one of byte-identical records, the same load and
+            the same measured span, so that there is nothing to test.
         paired: whether runs were compared in pairs.
-        pairs: number of common networks, over all matches; meaningless for unpaired sets.
+        pairs: number of common networks, summed over the matches; 0 for unpaired sets.
         notes: networks without a partner, and other notes on the comparison.
         error_level: probability of any false "shown" among the endpoints of all matches.
         rows: all metrics of all matches.
@@ -96,14 +98,18 @@ class Comparison:
 
     @property
     def networks(self) -> int:
-        """Minimum over the endpoints of the number of pairs, or of runs on the smaller side."""
+        """The number of networks of the judged endpoint that has the fewest.
+
+        For unpaired sets, only the smaller side counts.
+        """
         return min((row.judgement.verdict.count for row in self.judged), default=0)
 
     @property
     def spreads_shown(self) -> float | None:
         """The smallest detectable change of a match's first endpoint, in standard deviations.
 
-        The standard deviation is that of paired differences. None with fewer than two pairs.
+        The standard deviation is that of paired differences. None if the sets are not paired, or if
+        an endpoint has fewer than two pairs.
         """
         if self.networks < 2 or not self.paired:
             return None
@@ -151,20 +157,21 @@ def compare_sets(
 ) -> Comparison:
     """Compare B with the baseline A.
 
-    Runs are paired by level, variant and seed; a single level or variant on one side is compared
-    with the single one on the other. Imports are paired if their networks are the same. Sets
-    without a common network or seed are compared as independent samples.
+    Runs are paired by level, variant and seed. If each side has only one level, or only one
+    variant, their names may differ. Imports are paired if they simulate the same networks
+    (``pair_imports``). Sets without a common network are compared as independent samples.
 
     Args:
         a: the baseline.
         b: the set that is judged.
         about: aspects that may differ; if empty, the aspect that differs is detected.
-        error_level: probability of any false "shown" over all endpoints of all matches, and of any
-            false "same".
+        error_level: probability of any false "shown" over all endpoints of all matches, and also of
+            any false "same".
         pair: whether to pair runs if possible.
 
     Raises:
-        AnalysisError: other aspects differ as well, or nothing can be compared.
+        AnalysisError: an aspect is unknown, the sets differ in more than ``about`` or in more than
+            one aspect, or nothing can be compared.
     """
     _require_same_definitions(a, b)
     notes = [a.scope, b.scope, copies_note(a, b)]

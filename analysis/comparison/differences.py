@@ -31,16 +31,19 @@ _ASPECT_OF_FILE = (
     (re.compile(rf"conf/network\.gml\Z|conf/resolv\.conf\Z|{re.escape(CLIENTS)}\Z"), "network"),
     (re.compile(rf"{re.escape(HOST_TEMPLATES)}/"), "network"),
 )
-"""Patterns of input files; a file that matches none belongs to the engine."""
+"""Patterns of the paths of input files, with the aspect to which matching files belong.
+
+A file that matches no pattern belongs to the aspect "engine files".
+"""
 
 TORRC = re.compile(r"conf/tor\.[^/]*\.torrc\Z")
-"""Input files whose text is stored with a set: they are short, and their options have names."""
+"""Input files whose text is stored with a set, so that a comparison can list differing options."""
 
 MAX_OPTIONS = 4
-"""Maximum number of options of torrc files that are listed."""
+"""Maximum number of differing options of torrc files that are listed."""
 
 MAX_VALUE_LENGTH = 60
-"""Maximum length of the values of an option."""
+"""Maximum number of characters of an option's values that are listed for each side."""
 
 _HOST_PREFIX = f"{HOST_TEMPLATES}/"
 
@@ -50,7 +53,7 @@ _ENGINE_OWN = ("conf/network.gml",)
 _DRAWN = ("network", "configuration", "engine files")
 """Aspects that depend on the seed, so they differ between any runs with different seeds.
 
-The torrc contains the keys of the authorities.
+The configuration is one of them, because the torrc contains the keys of the authorities.
 """
 
 _COVERED: Mapping[str, frozenset[str]] = {
@@ -64,7 +67,7 @@ _COVERED: Mapping[str, frozenset[str]] = {
     "network": frozenset({"engine files", "load"}),
     "time": frozenset({"engine files"}),
 }
-"""Aspect -> aspects that may differ as its consequence."""
+"""Aspect -> aspects that may differ as a consequence of a difference in it."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +78,7 @@ class Differences:
     unknown: tuple[str, ...] = ()
 
     def beyond(self, about: Iterable[str]) -> list[str]:
-        """Return the aspects that differ but are not covered by ``about``."""
+        """Return the differing aspects that are neither in ``about`` nor consequences of these."""
         asked = set(about)
         covered = asked.union(*(_COVERED.get(aspect, frozenset()) for aspect in asked))
         return [aspect for aspect in self.found if aspect not in covered]
@@ -151,7 +154,7 @@ def _pair_differences(a: SetRun, b: SetRun, texts: Mapping[str, str]) -> Iterato
         if (a.seed, a.repeat) != (b.seed, b.repeat) and aspect in _DRAWN:
             continue
         if aspect == "variant":
-            # If the variants are the same, the definition of the variant changed.
+            # If both runs have the same variant, the definition of this variant changed.
             if a.variant != b.variant:
                 continue
             aspect = "configuration"
@@ -162,7 +165,7 @@ def _pair_differences(a: SetRun, b: SetRun, texts: Mapping[str, str]) -> Iterato
 
 
 def _options(a: SetRun, b: SetRun, files: Iterable[str], texts: Mapping[str, str]) -> str:
-    """Return the differences in torrc files with known texts, or ""."""
+    """Return the options that differ in torrc files whose texts are known, as text; "" if none."""
     options: list[str] = []
     for file in files:
         ours, theirs = (texts.get(run.files.get(file, "")) for run in (a, b))
@@ -175,7 +178,7 @@ def _options(a: SetRun, b: SetRun, files: Iterable[str], texts: Mapping[str, str
 
 
 def _changed_options(a: str, b: str) -> Iterator[str]:
-    """Yield each option of torrc files with different values, in the order of the files."""
+    """Yield a text for each option with different values in two torrc files, in their order."""
     ours, theirs = _option_values(a), _option_values(b)
     for name in dict.fromkeys((*ours, *theirs)):
         if ours.get(name) != theirs.get(name):
@@ -188,7 +191,7 @@ def _changed_options(a: str, b: str) -> Iterator[str]:
 
 
 def _option_values(torrc: str) -> dict[str, list[str]]:
-    """Return option -> its values, as an option on several lines has several values."""
+    """Return option -> its values, one for each line of the torrc that sets it."""
     values: dict[str, list[str]] = {}
     for line in torrc.splitlines():
         name, _, value = line.partition("#")[0].strip().partition(" ")
@@ -221,7 +224,7 @@ def settle_about(found: Differences, about: Sequence[str]) -> tuple[str, ...]:
     """Return the aspects of a comparison: the given ones, or else the one that differs.
 
     Returns:
-        Aspects; empty if no difference is known.
+        Aspects; empty if none was given and no difference is known.
 
     Raises:
         AnalysisError: an aspect is unknown, other aspects differ as well, or several aspects differ

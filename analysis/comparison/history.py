@@ -32,16 +32,16 @@ TIME_SERIES = ("experiment", "level", "variant", "class", "metric", "key")
 
 @dataclass(frozen=True)
 class HistoryStep:
-    """A step of one metric, with the adjacent nights.
+    """A step change of one metric, with the nights before and after it.
 
     Attributes:
-        time_series: values of ``TIME_SERIES``.
+        time_series: values of the columns ``TIME_SERIES``.
         step: the step, with the means before and after it in the metric's unit (geometric means if
             ``ratio`` is set).
         ratio: after / before if all values are positive, else None.
-        last_before: last night and project before the step.
-        first_after: first night and project after the step.
-        new: whether the step is absent from the history without its last night.
+        last_before: start of the last night before the step, and the version of this project.
+        first_after: start of the first night after the step, and the version of this project.
+        new: whether the step is found only with the last night of the history.
     """
 
     time_series: tuple[str, ...]
@@ -58,12 +58,15 @@ class HistoryStep:
 
     @property
     def quantity(self) -> Quantity | None:
-        """The definition of the metric; None if it no longer exists."""
+        """The definition of the metric; None if this version does not have the metric."""
         return CATALOGUES["onionlab"].quantity(self.metric)
 
     @property
     def worse(self) -> bool | None:
-        """True if the step is a deterioration; None if neither direction is better."""
+        """True if the step is a deterioration.
+
+        None if neither direction is better, or if this version does not have the metric.
+        """
         if self.quantity is None or not self.quantity.better:
             return None
         return (self.step.after < self.step.before) == (self.quantity.better == "higher")
@@ -109,7 +112,7 @@ def _problem(
     if not seeds or len(values) != len(seeds):
         return f"{len(values)} values for {len(seeds)} seeds"
     known = [value for value in values if value is not None]
-    # Older nights may have metrics that no longer exist.
+    # Nights of older versions may have metrics that this version does not have.
     quantity = CATALOGUES["onionlab"].quantity(metric)
     low, high = quantity.bounds if quantity else (LEAST_VALUE, LARGEST_VALUE)
     # This also rejects NaN.
@@ -140,7 +143,8 @@ def history_rows(
     Args:
         night: start of the night.
         experiment: name of the experiment.
-        key: key of the time series.
+        key: hash of everything that must be equal in all nights of a time series, such as the
+            engine and the load.
         run_set: the runs of the night.
         verdicts: (level, variant, class, metric) -> verdict, if any.
     """
@@ -185,12 +189,12 @@ def _joined(texts: Iterable[str]) -> str:
 
 
 def add_rows(history: pa.Table, rows: list[dict[str, Any]]) -> pa.Table:
-    """Append the rows of a night to the history."""
+    """Return the history with the rows of a night appended."""
     return pa.concat_tables([history, pa.Table.from_pylist(rows, schema=SCHEMA)])
 
 
 def last_records(history: pa.Table, experiment: str, key: str) -> dict[tuple[str, str], str]:
-    """Return (level, variant) -> record hashes of the last night of a time series."""
+    """Return (level, variant) -> record hashes in the experiment's last night with this key."""
     mask = pc.and_(pc.equal(history["experiment"], experiment), pc.equal(history["key"], key))
     return {
         (row["level"], row["variant"]): row["records"]
@@ -201,9 +205,9 @@ def last_records(history: pa.Table, experiment: str, key: str) -> dict[tuple[str
 def find_history_steps(
     history: pa.Table, false_steps_per_year: float, searched: set[tuple[str, ...]]
 ) -> list[HistoryStep]:
-    """Return the step changes in the time series of all endpoints.
+    """Return the step changes in the time series ``searched``.
 
-    Consecutive nights with byte-identical records count as one measurement. Each set of seeds is
+    Consecutive nights with byte-identical records count as one measurement. Each set of networks is
     searched separately, except that sets measured only once are searched together.
 
     Args:
@@ -232,12 +236,13 @@ class _Measurement:
 
 
 def _by_seeds(rows: Sequence[dict[str, Any]]) -> list[list[_Measurement]]:
-    """Group measurements that can be searched together.
+    """Return groups of the nights of a time series that can be searched together.
 
-    Values differ between seeds, but the noise of paired changes does not include these differences.
-    If nights with different seeds were searched together, the search would report the differences
-    as a step. So each set of seeds is searched separately. Sets that were measured only once are
-    searched together: their noise is the spread between seeds.
+    Values differ between networks. The noise is estimated from changes on the same network, so it
+    does not include these differences. If nights with different networks were searched together,
+    the search would report the differences as a step. So each set of networks is searched
+    separately. Sets that were measured only once are searched together: their noise is the spread
+    between networks.
     """
     measurements: list[_Measurement] = []
     for row in rows:
@@ -271,7 +276,7 @@ def _searched(rows: Sequence[dict[str, Any]]) -> bool:
 def _rows_of_series(
     history: pa.Table, searched: set[tuple[str, ...]]
 ) -> dict[tuple[str, ...], list[dict[str, Any]]]:
-    """Return the rows with a value, by time series."""
+    """Return the rows of each time series in ``searched`` that have an estimate."""
     rows_of_series: dict[tuple[str, ...], list[dict[str, Any]]] = {}
     for row in history.to_pylist():
         name = tuple(row[column] for column in TIME_SERIES)
@@ -281,12 +286,12 @@ def _rows_of_series(
 
 
 def _logs(rows: Sequence[dict[str, Any]]) -> bool:
-    """Return whether a series is searched on the log scale, which requires positive values."""
+    """Return whether the logarithms of a series are searched, which requires positive values."""
     return all(value > 0 for row in rows for value in row["values"])
 
 
 def _nights(group: Sequence[_Measurement], logs: bool) -> list[dict[int, float]]:
-    """Return seed -> value for each measurement, on the scale of the search."""
+    """Return seed -> value for each measurement; logarithms of the values if ``logs`` is set."""
     return [
         {
             seed: float(np.log(value)) if logs else value

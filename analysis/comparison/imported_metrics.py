@@ -1,8 +1,9 @@
 """The quantities of tgentools and tornettools, with their definitions.
 
-They differ from those of ``analysis.measures.catalogue`` and are never compared with them. Times
-start with the command, not with the stream; a stream is assigned to the time of its completion; and
-failed or open downloads have no time. Quantiles therefore describe completed downloads.
+The definitions differ from those of ``analysis.measures.catalogue``, so quantities of the two are
+never compared. Times start with the command, not with the stream; a stream is assigned to the time
+of its completion; and failed or open downloads have no time. Quantiles therefore describe completed
+downloads.
 """
 
 from __future__ import annotations
@@ -62,7 +63,8 @@ def _quantities() -> Iterator[Quantity]:
         unit="1",
         better="lower",
         headline=True,
-        # The files do not contain the number of downloads, so the resolution is unknown.
+        # A set of runs has the rate but not the number of downloads, so the resolution of the
+        # rate is unknown.
         judged=replace(RATE, step="unit", resolution=0.0),
     )
     for name, label in DURATIONS.items():
@@ -86,4 +88,4 @@ def _quantities() -> Iterator[Quantity]:
 
 
 IMPORTED = Catalogue(tuple(_quantities()))
-"""All imported quantities, each with a verdict."""
+"""All imported quantities. Each of them can be judged."""

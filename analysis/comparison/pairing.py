@@ -11,7 +11,7 @@ from analysis.comparison.run_sets import RunSet, SetRun
 from analysis.errors import AnalysisError
 
 MIN_PAIRS = 2
-"""One pair has no spread."""
+"""Minimum number of pairs: a single pair has no spread."""
 
 SAME_NETWORKS = (
     "both sides simulate the same networks, by name or by relay keys, and are therefore paired; "
@@ -21,13 +21,13 @@ SAME_NETWORKS = (
 
 @dataclass(frozen=True)
 class Match:
-    """A level and variant on each side, with its runs.
+    """A level and variant of each side that are compared, with their runs.
 
     Attributes:
-        label: text that distinguishes it from the comparison's other matches.
+        label: text that distinguishes the match from the comparison's other matches.
         level_a, level_b: level of the baseline and of the other side.
         variant_a, variant_b: variant of the baseline and of the other side.
-        runs_a, runs_b: seed -> runs of the baseline and of the other side, by repeat.
+        runs_a, runs_b: seed -> runs of the baseline and of the other side, in order of repeats.
     """
 
     label: str
@@ -49,7 +49,10 @@ class Match:
         return sorted(set(self.runs_a) ^ set(self.runs_b))
 
     def couples(self, *, paired: bool) -> Iterator[tuple[SetRun, SetRun]]:
-        """Yield pairs of runs whose inputs are compared: by common seed, or else in order."""
+        """Yield pairs of runs whose inputs are compared.
+
+        paired: whether runs of the same seed form pairs; otherwise runs at the same position do.
+        """
         if paired:
             for seed in self.common_seeds:
                 yield from zip(self.runs_a[seed], self.runs_b[seed], strict=False)
@@ -60,11 +63,11 @@ class Match:
 def find_matches(a: RunSet, b: RunSet) -> list[Match]:
     """Return the levels and variants with runs on both sides.
 
-    Names have to match, but a single level or variant is matched with the single one of the other
-    side.
+    Levels and variants are matched by name. If each side has only one level, or only one variant,
+    their names may differ.
 
     Raises:
-        AnalysisError: there are none, or several names do not match.
+        AnalysisError: the names do not match, or no level and variant has runs on both sides.
     """
     levels = _matched_names("levels", a, b)
     variants = _matched_names("variants", a, b)
@@ -101,8 +104,9 @@ def _matched_names(noun: str, a: RunSet, b: RunSet) -> list[tuple[str, str]]:
 def pair_imports(a: RunSet, b: RunSet) -> tuple[RunSet, RunSet, str]:
     """Return two imports with seeds that identify their common networks, and a note.
 
-    They are not changed unless every network of the smaller side is also on the other side, and no
-    network occurs twice. The note is "" without a common network.
+    The imports are returned unchanged unless every network of the smaller side is also on the other
+    side, at least ``MIN_PAIRS`` networks are common, and no network occurs twice. The note is "" if
+    there is no common network, or if a side is not an import.
     """
     networks = [Counter(run.network for run in side.runs) for side in (a, b)]
     common = [run.network for run in a.runs if run.network and run.network in networks[1]]
@@ -120,7 +124,12 @@ def pair_imports(a: RunSet, b: RunSet) -> tuple[RunSet, RunSet, str]:
 
 
 def _renumber(side: RunSet, numbers: Mapping[str, int], others: int) -> RunSet:
-    """Replace seeds by the numbers of networks. Runs of other networks get larger numbers."""
+    """Replace seeds by the numbers of networks, and mark the set as paired.
+
+    Runs of networks without a number get larger numbers.
+
+    others: how many of the larger numbers to skip, because the other side may use them.
+    """
     last = others + len(side.runs)
     seeds = {
         run.seed: numbers.get(run.network, last + place) for place, run in enumerate(side.runs, 1)
@@ -135,7 +144,7 @@ def _renumber(side: RunSet, numbers: Mapping[str, int], others: int) -> RunSet:
 
 
 def copies_note(a: RunSet, b: RunSet) -> str:
-    """Return a warning about simulations of two imports with identical records; "" if none."""
+    """Return a warning if simulations of two imports have identical records, or else ""."""
     known = {run.records.get("import") for run in a.runs} - {None, ""}
     same = [run.run_id for run in b.runs if run.records.get("import") in known]
     if a.paired or b.paired or not same:

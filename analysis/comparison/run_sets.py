@@ -1,6 +1,7 @@
-"""A set of runs as data: the statistics of each run, and everything known about its inputs.
+"""A set of runs as data: the statistics of its networks, and what is known about its inputs.
 
-Both sides of a comparison, a nightly baseline, and an import are such sets. The file is JSON.
+Both sides of a comparison, a nightly baseline, and an import are such sets. The file of a set is
+JSON.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from analysis.measures.catalogue import OWN
 from analysis.measures.metric import Catalogue, Statistic
 
 CATALOGUES: dict[str, Catalogue] = {"onionlab": OWN, "tornettools": IMPORTED}
-"""Catalogue of metrics, by the name of the definitions in a set."""
+"""Value of ``RunSet.definitions`` -> catalogue of the metrics of such a set."""
 
 
 class TorBuild(FormatModel):
@@ -92,7 +93,7 @@ class Span(FormatModel):
 
 
 class RunSet(FormatModel):
-    """A set of runs as data: an import, or a nightly baseline."""
+    """A set of runs as data, such as a side of a comparison, an import or a nightly baseline."""
 
     format: Literal[1] = Field(default=1, description="version")
     name: str = Field(description="for readers")
@@ -170,7 +171,7 @@ class RunSet(FormatModel):
         return tuple(dict.fromkeys(run.variant for run in self.runs))
 
     def runs_of(self, level: str, variant: str) -> dict[int, tuple[SetRun, ...]]:
-        """Return seed -> its runs, by repeat."""
+        """Return seed -> the runs of a level and a variant, in order of repeats."""
         found: dict[int, tuple[SetRun, ...]] = {}
         for run in sorted(self.runs, key=lambda run: run.repeat):
             if (run.level, run.variant) == (level, variant):
@@ -178,7 +179,7 @@ class RunSet(FormatModel):
         return found
 
     def statistics(self) -> Statistics:
-        """Return the statistics in the form that ``judging`` uses."""
+        """Return the statistics in the form that ``analysis.judgement.judging`` uses."""
         result: Statistics = {}
         for v in self.values:
             by_variant = result.setdefault((v.level, v.class_name), {})
@@ -191,7 +192,7 @@ class RunSet(FormatModel):
         """Return the set with only the runs of one variant.
 
         Raises:
-            AnalysisError: there are none.
+            AnalysisError: the set has no runs of this variant.
         """
         if variant not in self.variants:
             raise AnalysisError(
@@ -208,7 +209,7 @@ class RunSet(FormatModel):
 
     def sealed(self) -> RunSet:
         """Return the set with the SHA-256 of its other fields."""
-        # Defaults are excluded, so that a new field does not change the hash.
+        # Defaults are excluded, so that fields which later versions add do not change the hash.
         rest = self.model_dump(
             mode="json", by_alias=True, exclude={"sha256"}, exclude_defaults=True
         )
@@ -251,6 +252,6 @@ def read_run_set(path: Path) -> RunSet:
     """Read the file of a set.
 
     Raises:
-        AnalysisError: the file is missing, not JSON, or invalid; the message lists the fields.
+        AnalysisError: the file is missing, not JSON, or invalid; the message lists invalid fields.
     """
     return read_as(RunSet, path, "set of runs", wrong="create it again", most=LARGEST_BYTES)
