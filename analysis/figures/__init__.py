@@ -1,1 +1,1 @@
-"""Figures of a study, with a module for each family of metrics."""
+"""Figures of a study: a module for each family of figures, and modules that they share."""

@@ -22,10 +22,10 @@ FIGURES: Mapping[str, FigureKind] = {
 
 
 def open_figure(spec: FigureSpec, study: Study) -> FigureData:
-    """Return a figure of a study without any runs.
+    """Return a figure of a study, to which runs can be added.
 
     Raises:
-        AnalysisError: there is no such kind.
+        AnalysisError: the figure has an unknown kind.
     """
     if spec.kind not in FIGURES:
         raise AnalysisError(

@@ -1,4 +1,7 @@
-"""Figures of a study's cell traces: the text's scatter plots, stages, waits, and first bytes."""
+"""Figures of a study's cell traces: scatter plots, stages, waits, and first bytes.
+
+The scatter plots are like those of D. Goulet (see ``analysis.celltrace.statistics``).
+"""
 
 from __future__ import annotations
 
@@ -35,10 +38,10 @@ ROW_IN = 1.75
 MIN_MS = 1e-3
 """Lower end of the axis of a scatter plot.
 
-In virtual time, a cell may pass a relay in zero time.
+In simulated time, a cell may pass a relay in zero time.
 """
 
-# These are Paul Tol's palettes. The light and dark colours of a pair are distinct in greyscale.
+# These colours are from Paul Tol's palettes. Adjacent ones are distinct in greyscale.
 GREY, ORANGE, BLUE = "#BBBBBB", "#EE7733", "#0077BB"
 STAGE_COLORS = {
     Stage.INBUF_QUEUE.value: "#DDCC77",
@@ -59,7 +62,7 @@ LAYERS: Mapping[str, Sequence[tuple[str, Callable[[Points], Bools]]]] = {
         (ORANGE, lambda p: p.groups[Group.QUIET]),
     ],
 }
-"""Rows of a scatter plot -> colours and cells of their layers."""
+"""Label of each row of panels of a scatter plot -> colour and cells of each of its layers."""
 
 LAYER_COLORS = {"all cells, busiest circuit": BLUE, "busy circuits": GREY, "quiet circuits": ORANGE}
 
@@ -88,14 +91,17 @@ TTFB_CAPTION = (
 
 
 def draw_all(table: TraceTable, study: Study, directory: Path) -> tuple[WrittenFigure, ...]:
-    """Draw the figures of a study with traced runs into ``directory``; same data, same bytes."""
+    """Draw the figures of a study with traced runs into ``directory``.
+
+    The same data give the same bytes.
+    """
     columns = column_labels(table, study)
     drawn = []
 
     def write(name: str, heading: str, caption: str, draw: Callable[[], Figure]) -> None:
         drawn.append(write_drawing(draw, directory / f"celltrace-{name}", heading, caption, None))
 
-    # The role that the text measured; without it, the first role that relayed cells.
+    # Draw cells at guards, as Goulet did, or else at the first role that relayed cells.
     roles = [role for role in table.relaying_roles if role != ALL_ROLES]
     for role in ["guard"] if "guard" in roles else roles[:1]:
         shown = {(p.level, p.variant): p for p in table.points if p.role == role}
@@ -125,7 +131,7 @@ Columns = Mapping[tuple[str, str], str]
 
 
 def column_labels(table: TraceTable, study: Study) -> Columns:
-    """Return the columns of a figure."""
+    """Return the columns of a figure: each level and variant with traced runs."""
     present = {(run.level, run.variant) for run, _ in table.counts}
     several = len(study.variants) > 1
     return {
@@ -137,7 +143,10 @@ def column_labels(table: TraceTable, study: Study) -> Columns:
 
 
 def mean_relay_times_ms(table: TraceTable) -> dict[tuple[str, str, str, str, Stage], float]:
-    """Return (level, variant, class, position, stage) -> mean over runs of a download's time."""
+    """Return the mean over runs of a download's time inside relays before its first byte.
+
+    The keys are (level, variant, class, position of the relay, stage).
+    """
     rows = pd.DataFrame(table.relay_times, columns=list(RELAY_TIME_COLUMNS))
     groups = rows.groupby(["level", "variant", "class", "position", "stage"])["time_s"]
     means_ms: dict[Any, float] = (1000 * groups.agg(lambda t: t.to_numpy().mean())).to_dict()
@@ -145,7 +154,7 @@ def mean_relay_times_ms(table: TraceTable) -> dict[tuple[str, str, str, str, Sta
 
 
 def _scatter(columns: Columns, shown: Mapping[tuple[str, str], Points]) -> Figure:
-    """Draw three rows as in the text: all cells, the busiest circuit, quiet and busy circuits."""
+    """Draw three rows: all cells, the busiest circuit, and the quiet and busy circuits."""
     figure, grid = panel_grid(
         TEXT.width_in, len(LAYERS) * ROW_IN + 0.35, len(LAYERS), len(columns),
         sharex="col", sharey="row",
@@ -218,7 +227,10 @@ def _stage_bars(
     heights: Callable[[str, str, Stage], Sequence[float]],
     y_label: str,
 ) -> Figure:
-    """Draw a panel for each column, with a bar for each name, stacked by stage."""
+    """Draw a panel for each column, with a bar for each name, stacked by stage.
+
+    heights: returns the height of a stage's part of each bar, from level, variant and stage.
+    """
     figure, grid = panel_grid(TEXT.width_in, 2.75, 1, len(columns), sharey="row")
     for axes, (key, label) in zip(grid[0], columns.items(), strict=True):
         base = np.zeros(len(names))

@@ -1,8 +1,8 @@
 """Curves of variants over networks.
 
-A line is the mean over networks, and its band their range. In a panel that compares, a line is the
+A line is the mean over networks, and its band their range. In a panel of ratios, a line is the
 geometric mean of the ratios to the baseline on the same networks, and its band a simultaneous
-interval. The curve of a network is the mean of its repeats' curves.
+confidence interval. The curve of a network is the mean of its repeats' curves.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from analysis.inference.bands import Band, simultaneous_band
 from analysis.inference.intervals import log_ratios
 
 Lines = Mapping[str, Band]
-"""Variant -> its curve in one panel, over networks or pairs of them."""
+"""Variant -> its curve in one panel: over networks, or over pairs with the baseline."""
 
 
 def mean_lines(data: FigureData, panel: int) -> Lines:
-    """Return mean and range over networks. A point that any run lacks is unknown."""
+    """Return the mean and range over networks. A point is NaN if any run lacks it."""
     curves = _network_curves(data, panel)
     return {variant: _range([*own.values()]) for variant, own in curves.items()}
 
@@ -33,7 +33,10 @@ def difference_lines(data: FigureData, panel: int) -> Lines:
 
 
 def ratio_lines(data: FigureData, panel: int) -> Lines:
-    """Return ratios to the baseline for each other variant with common networks."""
+    """Return the mean ratio to the baseline, with its band, for each other variant.
+
+    Variants that have no network in common with the baseline are left out.
+    """
     lines = {}
     with np.errstate(divide="ignore", invalid="ignore"):
         for variant, pairs in _pairs(data, _network_curves(data, panel, geometric=True)):
@@ -44,7 +47,7 @@ def ratio_lines(data: FigureData, panel: int) -> Lines:
 
 
 def has_pairs(data: FigureData) -> bool:
-    """Return whether there are pairs with the baseline."""
+    """Return whether another variant has a network in common with the baseline."""
     return any(True for _ in _pairs(data, _network_curves(data, 0)))
 
 
@@ -56,7 +59,10 @@ def _range(curves: Sequence[Floats]) -> Band:
 def _network_curves(
     data: FigureData, panel: int, *, geometric: bool = False
 ) -> dict[str, dict[int, Floats]]:
-    """Return variant -> network -> mean of its repeats' curves; NaN if any of them is NaN."""
+    """Return variant -> network -> mean of its repeats' curves.
+
+    A point of the mean is NaN if any repeat lacks this point.
+    """
     repeats: dict[str, dict[int, list[Floats]]] = {}
     for one in data.samples:
         repeats.setdefault(one.variant, {}).setdefault(one.seed, []).append(one.value[panel])
@@ -82,7 +88,7 @@ def _mean(curves: Sequence[Floats], geometric: bool) -> Floats:
 def _pairs(
     data: FigureData, curves: Mapping[str, Mapping[int, Floats]]
 ) -> Iterator[tuple[str, list[tuple[Floats, Floats]]]]:
-    """Yield variants with pairs of their curves and the baseline's, for their common networks."""
+    """Yield each other variant that has pairs with the baseline, and these pairs of curves."""
     base = curves.get(data.study.baseline or "", {})
     for variant, own in curves.items():
         pairs = [(curve, base[seed]) for seed, curve in own.items() if seed in base]

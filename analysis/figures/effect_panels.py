@@ -1,4 +1,7 @@
-"""Panels of effects, centred on no difference: ratios by their logarithm, rates in points."""
+"""Panels of effects, with "no difference" in the centre.
+
+Ratios are on a logarithmic axis, and differences of rates on an axis in percentage points.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,7 @@ RATIO_TICKS = (
     (0.9, (0.5, 0.67, 1.0, 1.5, 2.0)),
     (np.inf, (0.125, 0.25, 0.5, 0.8, 1.0, 1.25, 2.0, 4.0, 8.0)),
 )
-"""Upper bound of the half-width of an axis -> its ticks."""
+"""Upper bound of an axis's half-width (logarithm of a ratio) -> ticks of the axis (ratios)."""
 
 FEW_TICKS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 """Ticks that are used if the ticks of the last row of RATIO_TICKS would overlap."""
@@ -67,11 +70,12 @@ class Mark:
 
     Attributes:
         row: number of its row, from the top.
-        effect: with its interval; None if it does not exist.
-        scale: scale of the effect, which may differ from the panel's, for ratios with a zero.
-        margin: equivalence margin on that scale.
+        effect: the effect with its interval; None if there is none.
+        scale: "ratio" or "difference". In a panel of ratios, the effect of a metric with a
+            value of zero is a difference, and a text is drawn in its place.
+        margin: equivalence margin on that scale; None if it is unknown.
         style: how it is drawn.
-        offset: place in the row, between -0.5 and 0.5.
+        offset: vertical place in the row, between -0.5 (top) and 0.5.
         without: text that replaces a missing effect.
     """
 
@@ -96,7 +100,10 @@ def line_label(judgement: Judgement) -> str:
 
 
 def half_width(axis: Axis, marks: Sequence[Mark]) -> float:
-    """Return the half-width of an axis that fits all estimates and most bounds."""
+    """Return the half-width of an axis that fits all estimates and most bounds of intervals.
+
+    It is at most the logarithm of ``WIDEST``, or 100 percentage points.
+    """
     drawn = [(mark.effect, mark.margin) for mark in marks if mark.effect and mark.scale == axis]
     estimates = [abs(_position(axis, effect.estimate)) for effect, _ in drawn]
     around = [1.5 * _position(axis, margin) for _, margin in drawn if margin]
@@ -118,7 +125,7 @@ def draw_effects(
     for mark in marks:
         y = mark.row + mark.offset
         if mark.effect is None or mark.scale != axis:
-            # Give the text a background, as the line of no difference would cross it.
+            # Give the text a background, because the line of no difference would cross it.
             axes.text(
                 0, y, "no ratio: zeros" if mark.effect else mark.without, ha="center", va="center",
                 color=mark.style.edge, fontsize=6,
@@ -145,7 +152,15 @@ def draw_effects(
 
 
 def style_axis(axes: Axes, axis: Axis, half: float, across: int, against: str) -> None:
-    """Set ticks and label of the axis of a panel, one of ``across`` in a row."""
+    """Set the label of a panel's x axis, and the ticks of an axis of ratios.
+
+    Args:
+        axes: the panel.
+        axis: the kind of axis.
+        half: half-width of the axis.
+        across: number of panels in a row.
+        against: label of the baseline; "" to omit it.
+    """
     if axis == "difference":
         axes.set_xlabel(f"points more than {as_drawn(against)}" if against else "points")
         return

@@ -1,4 +1,4 @@
-"""Forest plot: endpoints as ratios to the baseline, with interval, margin and verdict."""
+"""Forest plot: effects on the endpoints, with interval, equivalence margin and verdict."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ LOOKS = {
 """Verdict, or answer to a claim -> style and label. The shapes are distinct in greyscale."""
 
 MAX_PANELS = 6
-"""Maximum number of comparisons drawn, selected by their findings."""
+"""Maximum number of comparisons that are drawn: those with the most shown differences."""
 
 EFFECT_COLUMNS = (
     "class", "metric", "scale", "effect", "low", "high", "margin", "grade", "direction",
@@ -63,7 +63,10 @@ CAPTION = (
 
 @dataclass(frozen=True)
 class EffectRow:
-    """One labelled effect of a panel; looks: a key of ``LOOKS``; see ``Mark`` for the others."""
+    """One labelled effect of a panel.
+
+    ``looks`` is a key of ``LOOKS``. ``effect``, ``scale`` and ``margin`` are those of a ``Mark``.
+    """
 
     label: str
     axis: Axis
@@ -73,7 +76,7 @@ class EffectRow:
     margin: float | None
 
     def mark(self, row: int) -> Mark:
-        """Return the mark in a numbered row."""
+        """Return the mark of this effect in the row with number ``row``."""
         without = self.looks if self.looks == Answer.UNTESTABLE else "no value"
         style = LOOKS[self.looks][0]
         return Mark(row, self.effect, self.scale, self.margin, style, without=without)
@@ -81,7 +84,7 @@ class EffectRow:
 
 @dataclass(frozen=True)
 class EffectPanel:
-    """A column of effects; against: the label of the baseline."""
+    """A column of effects. against: the label of the baseline, or "" to omit it."""
 
     title: str
     against: str
@@ -91,8 +94,7 @@ class EffectPanel:
 def write_forest(compared: Sequence[VariantComparison], base: Path) -> WrittenFigure | None:
     """Write the plot and its data as ``base``.pdf, .png and .csv.
 
-    Returns None if there are no comparisons with more than one seed, which is needed for an
-    interval.
+    Returns None if no comparison has more than one network, because one network gives no interval.
     """
     shown = [one for one in compared if any(j.verdict.count > 1 for j in one.judgements)]
     if not shown:
@@ -111,7 +113,11 @@ def write_forest(compared: Sequence[VariantComparison], base: Path) -> WrittenFi
 
 
 def _select(compared: Sequence[VariantComparison]) -> list[VariantComparison]:
-    """Return the comparisons with many or large differences, which are drawn, in their order."""
+    """Return the comparisons to draw, in their order.
+
+    They have the most shown differences. Among comparisons with equally many, those with a larger
+    difference, in units of its margin, are preferred.
+    """
 
     def findings(one: VariantComparison) -> tuple[int, float]:
         verdicts = [judgement.verdict for judgement in one.judgements]
@@ -133,7 +139,7 @@ def make_panel(one: VariantComparison) -> EffectPanel:
 
 
 def draw(panels: Sequence[EffectPanel]) -> Figure:
-    """Draw the panels in rows, all with the same lines and axes; rates below the others."""
+    """Draw the panels in rows. All have the same lines and axes, and rates are below ratios."""
     axis_rows: dict[Axis, list[str]] = {"ratio": [], "difference": []}
     for row in (row for panel in panels for row in panel.rows):
         if row.label not in axis_rows[row.axis]:
@@ -141,7 +147,7 @@ def draw(panels: Sequence[EffectPanel]) -> Figure:
     used = {axis: labels for axis, labels in axis_rows.items() if labels}
     across = min(ACROSS, len(panels))
     down = -(-len(panels) // across)
-    # Axis labels, ticks and spacing need as much height as some lines.
+    # Axis labels, ticks and spacing need additional height.
     heights = [len(labels) + 1.2 for labels in used.values()]
     height_in = down * (ROW_IN * sum(heights) + 0.42 * len(used) + 0.2) + 0.4
     figure, grid = panel_grid(
@@ -160,8 +166,7 @@ def draw(panels: Sequence[EffectPanel]) -> Figure:
             if at == 0 and (len(panels) > 1 or panel.title):
                 axes.set_title(as_drawn(panel.title), loc="left")
             draw_effects(axes, labels, marks[place], axis, half)
-            # With three panels in a row, axis labels have no room for the name of the baseline. The
-            # caption has it.
+            # With three panels in a row, axis labels have no room for the name of the baseline.
             style_axis(axes, axis, half, across, panel.against if across < ACROSS else "")
     looks = {row.looks for panel in panels for row in panel.rows if row.effect}
     handles = [style.handle(label) for name, (style, label) in LOOKS.items() if name in looks]
@@ -170,7 +175,7 @@ def draw(panels: Sequence[EffectPanel]) -> Figure:
 
 
 def _marks(panel: EffectPanel, axis: Axis, labels: Sequence[str]) -> list[Mark]:
-    """Return a mark for each line. If only other panels have a line, its mark has no value."""
+    """Return a mark for each label. If only other panels have an effect, its mark has no value."""
     by_label = {row.label: row for row in panel.rows if row.axis == axis}
     absent = EffectRow("", axis, "", None, axis, None)
     return [by_label.get(label, absent).mark(place) for place, label in enumerate(labels)]

@@ -27,11 +27,14 @@ class RunSample:
 
 
 class FigureKind(ABC):
-    """A kind of figure, which extracts data from each run, and draws those of all runs."""
+    """A kind of figure, which extracts data from each run, and draws the data of all runs."""
 
     @abstractmethod
     def keep(self, run: Mapping[str, ClassData], level: Level) -> Any:
-        """Return the data that a figure of ``level`` needs from a run, which has data by class."""
+        """Return the data that a figure of ``level`` needs from a run.
+
+        run: class of clients -> its data.
+        """
 
     @abstractmethod
     def draw(self, data: FigureData, page: Page) -> Figure:
@@ -52,7 +55,7 @@ class FigureKind(ABC):
 
 @dataclass
 class FigureData:
-    """A figure of a study, with samples in the study's order of runs."""
+    """A figure of a study, with the samples of the runs that it shows, in the study's order."""
 
     spec: FigureSpec
     kind: FigureKind
@@ -76,7 +79,7 @@ class FigureData:
         self.samples.append(RunSample(level or self.level, variant, seed, sample))
 
     def first_runs(self) -> list[tuple[Variant, RunSample]]:
-        """Return the run with the lowest seed of each variant, in the study's order."""
+        """Return each variant's run with the lowest seed, in the study's order of variants."""
         found = []
         for variant in self.study.variants:
             runs = [sample for sample in self.samples if sample.variant == variant.name]

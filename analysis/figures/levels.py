@@ -52,12 +52,14 @@ def write_levels(
     """Write the plot and its data as ``base``.pdf, .png and .csv.
 
     Args:
-        compared: comparisons with keys and the same baseline, in the order of rows and lines.
+        compared: comparisons with the same baseline, each with its ``key``, in the order in which
+            levels and variants are drawn.
         looks: variants by name, with their styles.
         base: path of the files without extension.
 
     Returns:
-        None if there are fewer than two levels, or no comparison with more than one seed.
+        The files; None if there are fewer than two levels, or if no comparison has more than one
+        network.
     """
     shown = [(one, judgement) for one in compared for judgement in _shown(one)]
     several = any(j.verdict.effect is not None and j.verdict.count > 1 for _, j in shown)
@@ -78,7 +80,7 @@ def write_levels(
 
 
 def draw(compared: Sequence[VariantComparison], looks: Mapping[str, Variant]) -> Figure:
-    """Draw the panels in rows of three, all with the same levels, each with a separate axis."""
+    """Draw the panels in rows of three. All have the same levels, and each has its own x axis."""
     rows = {one.key[0]: one.place for one in compared}
     variants = [looks[name] for name in dict.fromkeys(one.key[1] for one in compared)]
     panels: dict[str, dict[tuple[str, str], Judgement]] = {}
@@ -122,5 +124,8 @@ def _mark(judgement: Judgement, row: int, variant: Variant, offset: float) -> Ma
 
 
 def _shown(one: VariantComparison) -> list[Judgement]:
-    """Return the judgements to draw. Tails of times are left out; the forest plot shows them."""
+    """Return the judgements to draw.
+
+    Quantiles of times other than medians are left out; the forest plot shows them.
+    """
     return [j for j in one.judgements if not j.metric.duration or MEDIAN in j.metric.name]

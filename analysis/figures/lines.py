@@ -52,10 +52,16 @@ DIFFERENCE_HEIGHT = 0.6
 """Height of a panel of differences relative to the panel above it."""
 
 BAND_ROOM = 4.0
-"""Maximum extent of the bands of differences relative to their lines."""
+"""Largest range of an axis of differences, as a multiple of the range of the lines.
+
+Bands that exceed the axis are cut.
+"""
 
 TIME_ROOM = 2.0
-"""The same for bands over time, which begin at 0."""
+"""Largest range of the y axis of a panel over time, as a multiple of the range of the lines.
+
+Bands that exceed the axis are cut.
+"""
 
 
 @dataclass(frozen=True)
@@ -66,8 +72,9 @@ class LineFigure(FigureKind):
     to the baseline are therefore drawn below each panel.
 
     Attributes:
-        panels: in a row, or in a column on a narrow page.
-        about: returns the first part of the caption for the first and the second panel's places.
+        panels: the panels, in a row or, on a narrow page, in a column.
+        about: returns the first part of the caption, from the level and the places of the first and
+            the second panel.
     """
 
     panels: tuple[Panel, ...]
@@ -81,7 +88,7 @@ class LineFigure(FigureKind):
         return (ratio_lines if self.panels[number].compares else mean_lines)(data, number)
 
     def table(self, data: FigureData) -> pd.DataFrame:
-        """Return a row for each panel, variant and x, then the same for the differences."""
+        """Return a row for each panel, variant and x, then such rows for the differences."""
         shown = [(one.name, one, self.lines(data, n)) for n, one in enumerate(self.panels)]
         shown += [
             (f"{one.name}_difference", one, difference_lines(data, n))
@@ -223,7 +230,7 @@ def _draw_panel(axes: Axes, panel: Panel, data: FigureData, lines: Lines) -> Non
 def _draw_lines(
     axes: Axes, grid: Floats, keep: slice, lines: Lines, scale: float, study: Study
 ) -> None:
-    """Draw a line and its band for each variant that has one."""
+    """Draw the line and the band of each variant that has a line."""
     shown = [variant for variant in study.variants if variant.name in lines]
     x = grid[keep]
     for place, variant in enumerate(shown):
@@ -238,7 +245,7 @@ def _draw_lines(
 def _draw_differences(
     axes: Axes, above: Axes, panel: Panel, data: FigureData, shown: Lines, lines: Lines
 ) -> None:
-    """Draw differences to the baseline below a panel that shows ``shown``, on the same x axis."""
+    """Draw the differences ``lines`` below the panel ``above``, which shows the lines ``shown``."""
     assert panel.difference is not None
     y_label, scale = panel.difference
     grid = panel.grid(data.level)
@@ -255,7 +262,8 @@ def _draw_differences(
     above.set_xlabel("")
     axes.axhline(0.0, **LINE_OF_INTEREST)
     reach, band = (scale * value for value in _reach(lines, keep))
-    # Minimum range of a panel of differences: a hundredth of the panel above.
+    # The range of a panel of differences is at least 1 for counts, and otherwise at least a
+    # hundredth of the range of the panel above.
     least = 1.0 if panel.counts else 0.01 * abs(scale / panel.scale) * above.get_ylim()[1]
     top = max(least, min(1.05 * band, BAND_ROOM * reach) if reach else 1.05 * band)
     axes.set_ylim(-top, top)
@@ -289,7 +297,10 @@ def _note_cut(axes: Axes) -> None:
 
 
 def _nonzero_part(panel: Panel, lines: Lines) -> slice:
-    """Return the part of the grid to draw. An axis of durations starts where a line leaves zero."""
+    """Return the part of the grid to draw.
+
+    An axis of durations starts shortly before the first line leaves zero.
+    """
     if panel.x_axis != "duration":
         return slice(None)
     started = [np.flatnonzero(line.high > 0.001) for line in lines.values()]
@@ -301,13 +312,13 @@ def _style_time_axis(axes: Axes, panel: Panel, grid: Floats, level: Level, lines
     axes.set_xlim(float(grid[0]), float(grid[-1]))
     axes.set_ylim(bottom=0.0)
     reach, band = (panel.scale * value for value in _reach(lines, slice(None)))
-    # A single seed far above the others would compress the lines.
+    # Cut the band if the axis would otherwise compress the lines, because of a single network.
     top = min(axes.get_ylim()[1], TIME_ROOM * reach) if reach else axes.get_ylim()[1]
     if panel.counts:
         top = max(1.0, top)
     if band > top:
         _note_cut(axes)
-    # Leave some room below, as a line at zero would otherwise be hidden by the axis.
+    # Leave some room below 0, because the axis would otherwise hide a line at 0.
     axes.set_ylim(-0.03 * top if panel.counts else 0.0, top)
     axes.yaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 2.5, 5, 10], integer=panel.counts))
     _shade_outside(axes, grid, level)

@@ -16,10 +16,13 @@ from analysis.measures.durations import Duration, duration_over_grid, duration_q
 from analysis.measures.over_time import throughput_over_time, timeouts_over_time
 
 SHARES: Floats = np.round(np.arange(0.02, 0.985, 0.02), 2)
-"""Shares at which quantile functions are compared. The extremes of a run are single streams."""
+"""Shares at which quantile functions are compared.
+
+Extreme shares are left out, because they depend on single streams.
+"""
 
 LEAD_S = 60.0
-"""Length of the time before the measured span that is shown."""
+"""Length of the time that is shown before the measured span."""
 
 X_LABELS = {
     "time": "Simulated time (s)",
@@ -30,21 +33,22 @@ X_LABELS = {
 
 @dataclass(frozen=True)
 class Panel:
-    """One pair of axes.
+    """One panel of a figure.
 
     Attributes:
         name: name in the CSV; describes y and its unit.
         title: title of the axes.
-        x_axis: "time" shows the run's clock, "duration" a logarithmic axis, "share" shares of
-            streams. On the last one, lines are ratios to the baseline.
-        y_label: with its unit.
-        class_name: class of clients whose values it shows.
-        values: values of that class of a run at x values, both of shape (x,).
+        x_axis: "time" shows the run's clock, "duration" a logarithmic axis of durations, "share"
+            shares of streams. With "share", lines are ratios to the baseline.
+        y_label: label of the y axis, with its unit.
+        class_name: class of clients whose values the panel shows.
+        values: returns a run's values at the given x values, both of shape (x,), from the run's
+            data of that class.
         scale: factor from the values' unit to that of ``y_label``.
         counts: whether y is a count, a whole number and never below 0.
         nothing: text if all values are 0; "" to draw them as a line.
-        difference: label of the differences to the baseline, with their unit, and the factor from
-            the values' unit to that; None if they are not shown.
+        difference: label of the differences to the baseline, with a unit, and the factor from the
+            values' unit to this unit; None if differences are not shown.
     """
 
     name: str
@@ -70,7 +74,8 @@ class Panel:
         if self.x_axis == "time":
             begin = np.floor(max(0.0, level.measured_start_s - LEAD_S))
             return np.arange(begin, np.floor(level.stop_s) + 1.0)
-        # Use 200 points per decade from 10 ms, less than the width of a line on paper.
+        # Use 200 points per decade from 10 ms on: on paper, their distance is less than a line's
+        # width.
         limit = max(level.horizon_s(MAIN_CLASS), 1.0)
         return np.geomspace(0.01, limit, round(200 * np.log10(limit / 0.01)) + 1)
 
@@ -83,7 +88,7 @@ class Panel:
 
 
 def incidence_panel(duration: Duration) -> Panel:
-    """Return a panel of the share of streams by the time that they took."""
+    """Return a panel of the share of streams that took at most a given time."""
     return Panel(
         f"{duration.name}_cumulative_incidence",
         duration.label,

@@ -43,7 +43,7 @@ MAPPED = "starvation"
 """The metric that the map shows."""
 
 RATE, STREAMS, CONTROL = "bottleneck_kib_per_s", "streams", "cc_alg"
-"""Coordinates of levels: the axes of the map, and the congestion control."""
+"""Names of the levels' coordinates: the axes of the map, and the congestion control."""
 
 NO_STREAMS = (
     "it needs parallel downloads and TGen's log level info: streams: 2 or more, and "
@@ -53,13 +53,13 @@ NO_STREAMS = (
 
 @dataclass(frozen=True)
 class Curves:
-    """One run: times since the first start, bytes of each stream, and the fairness index.
+    """The curves of one run. Times are since the start of the first stream.
 
     Attributes:
-        time_s: shape (t,).
-        received_bytes: shape (streams, t), oldest stream first.
-        jain_time_s: shape (w,).
-        jain: shape (w,).
+        time_s: times of the points of ``received_bytes``, shape (t,).
+        received_bytes: bytes that each stream has received, oldest first, shape (streams, t).
+        jain_time_s: centres of the windows of ``jain``, shape (w,).
+        jain: Jain's fairness index over the bytes received in each window, shape (w,).
     """
 
     time_s: Floats
@@ -69,10 +69,10 @@ class Curves:
 
 
 class StreamProgress(FigureKind):
-    """Bytes of each stream of a client, and their fairness, for the lowest seed of each variant."""
+    """Bytes of a client's streams, and their fairness, in each variant's run of the lowest seed."""
 
     def keep(self, run: Mapping[str, ClassData], level: Level) -> Curves | None:
-        """Return the curves of the first client with parallel downloads; None without one."""
+        """Return the curves of the first client with parallel downloads; None if there is none."""
         clients = [downloads for data in run.values() for downloads in data.side_by_side]
         if not clients:
             return None
@@ -96,13 +96,16 @@ class StreamProgress(FigureKind):
         return pd.DataFrame(rows, columns=["panel", "variant", "stream", "x_s", "value"])
 
     def draw(self, data: FigureData, page: Page) -> Figure:
-        """Draw a column for each variant, or a row without the index on a narrow page."""
+        """Draw a column of panels for each variant.
+
+        On a narrow page, each variant has a row, which omits the fairness index.
+        """
         curves = list(_curves(data))
         count = max(1, len(curves))
         if page.stacked:
             size, shape, heights = count * page.panel_height_in, (count, 1), [1] * count
         else:
-            # The index is below the bytes and needs less height.
+            # The fairness index is below the bytes and needs less height.
             size, shape, heights = 1.75 * page.panel_height_in, (2, count), [2, 1]
         figure, grid = panel_grid(
             page.width_in, size, *shape, sharex=True, sharey="row", height_ratios=heights
@@ -153,7 +156,7 @@ def _draw_bytes(axes: Axes, variant: Variant, one: Curves) -> None:
     others = count - LAST if count > LAST else count
     for place, received in enumerate(one.received_bytes):
         last = place >= others
-        # Draw older streams lighter, except for the last ones.
+        # Draw older streams lighter. The ``LAST`` newest ones have their own style.
         alpha = 1.0 if last else 0.45 + 0.55 * place / max(1, count - 1)
         label = None
         if place == 0:
@@ -168,10 +171,14 @@ def _draw_bytes(axes: Axes, variant: Variant, one: Curves) -> None:
 
 
 class StarvationMap(FigureKind):
-    """The starvation of each level by bottleneck and number of streams, a map for each variant."""
+    """A map for each variant: starvation by a level's bottleneck rate and number of streams."""
 
     def shows(self, own: Level, other: Level) -> bool:
-        """Return whether two levels are on the same map, which shows one congestion control."""
+        """Return whether a map that shows ``own`` also shows ``other``.
+
+        This requires that ``other`` has coordinates on the map's axes, and the congestion control
+        of ``own``.
+        """
         control = own.coordinates.get(CONTROL)
         return {RATE, STREAMS} <= other.coordinates.keys() and (
             control == other.coordinates.get(CONTROL)
@@ -183,7 +190,10 @@ class StarvationMap(FigureKind):
         return next((value for value in values if value is not None), None)
 
     def table(self, data: FigureData) -> pd.DataFrame:
-        """Return mean and range over networks; without levels in which a run lacks a value."""
+        """Return mean and range over networks by variant and level.
+
+        Levels in which a run of the variant lacks a value are left out.
+        """
         place = ["variant", RATE, STREAMS]
         rows = (
             (one.variant, one.level.coordinates[RATE], one.level.coordinates[STREAMS], one.seed,

@@ -19,7 +19,7 @@ from analysis.formats.study import Variant
 
 @dataclass(frozen=True)
 class Page:
-    """The format of a page with figures. Another format, such as slides, is another entry.
+    """The format of a page with figures. For another format, such as slides, add an instance.
 
     Attributes:
         width_in: width of the whole figure.
@@ -60,7 +60,7 @@ RC: dict[str, Any] = {
     "grid.linewidth": 0.5,
     "lines.linewidth": 1.3,
     "lines.markersize": 4.0,
-    # Embed TrueType fonts, as printers and publishers reject Type 3.
+    # Embed TrueType fonts, because printers and publishers reject Type 3.
     "pdf.fonttype": 42,
     "svg.fonttype": "path",
     # Without a fixed salt, identifiers in an SVG differ between drawings.
@@ -83,14 +83,20 @@ LINE_OF_INTEREST: dict[str, Any] = {
 def panel_grid(
     width_in: float, height_in: float, rows: int, columns: int, **options: Any
 ) -> tuple[Figure, Any]:
-    """Return a figure and its panels, shape (rows, columns). options: of ``Figure.subplots``."""
+    """Return a figure and its panels, shape (rows, columns).
+
+    options: further arguments of ``Figure.subplots``.
+    """
     figure = Figure(figsize=(width_in, height_in), layout="constrained")
     FigureCanvasAgg(figure)
     return figure, figure.subplots(rows, columns, squeeze=False, **options)
 
 
 def variant_panels(page: Page, count: int) -> tuple[Figure, Any]:
-    """Return ``count`` panels on common axes, in a row or on a narrow page in a column."""
+    """Return a figure and ``count`` panels with common axes.
+
+    The panels are in a row or, if ``page`` is narrow, in a column.
+    """
     shape = (max(1, count), 1) if page.stacked else (1, max(1, count))
     height_in = shape[0] * page.panel_height_in
     return panel_grid(page.width_in, height_in, *shape, sharex=True, sharey=True)
@@ -151,7 +157,8 @@ def line_style(variant: Variant, phase: float = 0.0) -> dict[str, Any]:
 
     Args:
         variant: the variant.
-        phase: place of the markers, in [0, 1), which separates those of different lines.
+        phase: offset of the markers along the line, in [0, 1). Different offsets keep the markers
+            of different lines apart.
     """
     return {
         "color": variant.color,

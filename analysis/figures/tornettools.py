@@ -38,7 +38,7 @@ TAIL_END = 0.99
 """End of the axis of shares that stretches the tail; beyond it, there are too few values."""
 
 POINTS = 300
-"""Number of points of each line."""
+"""Number of intervals between the points of a line."""
 
 PUBLIC_LABEL = "public Tor"
 PUBLIC_STYLE: dict[str, Any] = {"color": "#555555", "linestyle": (0, (1, 1.2)), "linewidth": 1.4}
@@ -55,9 +55,9 @@ class Quantity:
     Attributes:
         name: name in the CSV and in ``PublicTor``, which documents its unit.
         title: title of the axes.
-        x_label: with its unit.
+        x_label: label of the x axis, with its unit.
         values: returns the values of one class of one run, or of all classes together; shape (n,),
-            or (n, 2) with resolutions.
+            or (n, 2) with the values' resolutions in the second column.
         scale: factor from the values' unit to that of ``x_label``.
         tail: whether the axis of shares stretches the tail.
     """
@@ -71,7 +71,7 @@ class Quantity:
 
     @property
     def shares(self) -> Floats:
-        """The shares of its quantiles."""
+        """The shares at which quantiles are computed."""
         if not self.tail:
             return np.linspace(0.0, 1.0, POINTS + 1)
         return 1.0 - 10.0 ** -np.linspace(0.0, -np.log10(1.0 - TAIL_END), POINTS + 1)
@@ -79,7 +79,10 @@ class Quantity:
 
 @dataclass(frozen=True)
 class Sample:
-    """The values of one class of one run, by quantity; has_public: comparable with public Tor."""
+    """The values of one class of one run, by quantity.
+
+    has_public: whether the measurements of the public Tor are comparable with them.
+    """
 
     has_public: bool
     values: Mapping[str, Floats]
@@ -93,7 +96,7 @@ class TornetFigure(FigureKind):
     quantities: tuple[Quantity, ...]
 
     def keep(self, run: Mapping[str, ClassData], level: Level) -> dict[str, Sample]:
-        """Return the samples of perf clients by class, or for relays of the whole network."""
+        """Return the samples by class of perf clients or, for the goodput of relays, of ``ALL``."""
         of_relays = self.quantities[0].name == RELAY_GOODPUT
         return {
             name: Sample(
@@ -106,7 +109,7 @@ class TornetFigure(FigureKind):
         }
 
     def table(self, data: FigureData) -> pd.DataFrame:
-        """Return a row per quantity, class, variant and share; in seconds, bit/s or per cent."""
+        """Return a row per quantity, class, variant and share. Units are s, bit/s or per cent."""
         parts = []
         for quantity in self.quantities:
             for class_name in _classes(data):
@@ -185,7 +188,10 @@ def _lines(data: FigureData, quantity: Quantity, class_name: str) -> dict[str, B
 
 
 def _public(data: FigureData, quantity: Quantity, class_name: str) -> Floats | None:
-    """Return the public Tor's values at the quantity's shares; None if unknown."""
+    """Return the public Tor's values at the quantity's shares.
+
+    None if they are unknown, or not comparable with those of the class.
+    """
     public = data.study.public_tor
     samples = [one.value[class_name] for one in data.samples if class_name in one.value]
     if public is None or not any(sample.has_public for sample in samples):
@@ -243,7 +249,10 @@ def _stretch_tail(axes: Axes) -> None:
 
 
 def _perf(values: Callable[..., Floats], **options: Any) -> Callable[[ClassData], Floats]:
-    """Return values of the downloads of perf clients that ended in the measured span."""
+    """Return a function that applies ``values`` to the perf clients' downloads in a class's data.
+
+    Only downloads that ended in the measured span are included.
+    """
 
     def class_values(data: ClassData) -> Floats:
         if data.perf is None:
@@ -261,6 +270,8 @@ def _build_times_s(data: ClassData) -> Floats:
 
 def _error_rates(streams: PerfStreams) -> Floats:
     """Return the percentage of failed downloads of each client, and its resolution; shape (n, 2).
+
+    The resolution is the percentage of one download.
 
     Each client occurs twice, as in tornettools' list ALL.
     """

@@ -30,7 +30,8 @@ SHOWN_AFTER = 1.25
 
 REQUESTS = "requested_bytes"
 
-# These colours are from Paul Tol's palettes, with distinct lightness, and match the text's figures.
+# These colours are from Paul Tol's palettes, differ in lightness, and match the figures of Arvid
+# Norberg's text (docs/explanation/slowstart.md).
 CURVES = {
     "window_bytes": ("congestion window", "#44AA77", "-"),
     "in_flight_bytes": ("bytes in flight", "#114433", "-"),
@@ -46,7 +47,7 @@ class TransferWindow(FigureKind):
         return next((data.transfer for data in run.values() if data.transfer is not None), None)
 
     def table(self, data: FigureData) -> pd.DataFrame:
-        """Return variant, seed, curve, time since the connection, and bytes."""
+        """Return the points of the curves; ``x_s`` is the time since the connection."""
         end_s = _end_s(data)
         columns = ["variant", "seed", "series", "x_s", "bytes"]
         rows = [
@@ -64,7 +65,7 @@ class TransferWindow(FigureKind):
             write_in_panel(grid[0, 0], "no data")
             return figure
         end_s = _end_s(data)
-        # The requests may exceed the window many times, so the window determines the scale.
+        # The requests may exceed the window many times, so the other curves determine the scale.
         top = max(
             float(np.max(_points(transfer, name, end_s)[1], initial=0.0))
             for _, _, transfer in runs
@@ -134,7 +135,7 @@ def _draw_panel(axes: Axes, variant: Variant, transfer: PeerTransfer, end_s: flo
             va="top",
             fontsize=7,
             color="#555555",
-            # Give the text a background, as it may cross several lines.
+            # Give the text a background, because it may cross several lines.
             bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.0},
         )
     axes.set(title=as_drawn(variant.label), xlabel="Time since the connection (s)")

@@ -1,4 +1,7 @@
-"""Writing of a figure as PDF, PNG and the CSV of its data; same data, same bytes."""
+"""Writing of a figure as PDF and PNG, and of its data as CSV.
+
+The same data give the same bytes.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,7 @@ class WrittenFigure:
         return self.base.with_name(f"{self.name}.{extension}")
 
     def moved_to(self, directory: Path) -> WrittenFigure:
-        """Return the same files in another directory."""
+        """Return the figure with paths in another directory; this does not move the files."""
         return replace(self, base=directory / self.name)
 
 
@@ -57,7 +60,7 @@ def write_figure(data: FigureData, directory: Path, page: Page = TEXT) -> Writte
 def write_drawing(
     draw: Callable[[], Figure], base: Path, heading: str, caption: str, table: str | None
 ) -> WrittenFigure:
-    """Write a drawing as ``base``.pdf and .png, and its data as .csv if there are any."""
+    """Write a drawing as ``base``.pdf and .png, and its data as .csv unless ``table`` is None."""
     written = WrittenFigure(base, heading, caption, b"")
     if table is not None:
         written.path("csv").write_text(table, encoding="utf-8")
@@ -78,7 +81,7 @@ def write_drawing(
 
 
 def _draw_empty_lines_without_markers(figure: Figure) -> None:
-    """Change the lines without any point: Matplotlib cannot space the markers of such a line."""
+    """Turn off the spacing of markers for lines without points, because Matplotlib would fail."""
     for axes in figure.axes:
         for line in axes.lines:
             if not np.isfinite(line.get_xydata()).all(axis=1).any():
