@@ -1,4 +1,4 @@
-"""Types of arrays for annotations, and tables of them."""
+"""Array types for annotations, and the base of data classes that consist of arrays."""
 
 from __future__ import annotations
 
@@ -16,10 +16,13 @@ Bools = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Rows:
-    """Base of data classes whose fields are arrays of one length, or mappings to such arrays."""
+    """Base of data classes whose fields are arrays of one length.
+
+    A field can also be a mapping to such arrays, or None.
+    """
 
     def where(self, rows: Bools) -> Self:
-        """Return some of the rows."""
+        """Return the rows for which ``rows`` is true."""
 
         def select(value: Any) -> Any:
             if isinstance(value, Mapping):

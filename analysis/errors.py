@@ -1,7 +1,7 @@
 """User-facing errors, and formatting of schema validation errors.
 
-This module needs only the standard library, because the doctor and guests run without other
-packages.
+This module needs only the standard library, because the command ``doctor`` and the
+guests (User-Mode Linux) run without other packages.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ SHOWN = 5
 class UserError(Exception):
     """An error that the user can fix: a missing tool, a malformed file, an impossible request.
 
-    This is the base of all such errors in both packages. The command line prints ``error:
-    MESSAGE``, then the hint, and exits with status 2. Any other exception is a bug in this program:
-    it keeps its traceback, and the status is 70.
+    This is the base of all such errors in ``analysis`` and ``onionlab``. The command line prints
+    ``error: MESSAGE``, then the hint, and exits with status 2. Any other exception is a bug in this
+    program: it keeps its traceback, and the status is 70.
     """
 
     def __init__(self, message: str, hint: str | None = None) -> None:
@@ -37,7 +37,10 @@ class AnalysisError(UserError):
 
 
 def problems_of(error: ValidationError, whole: str) -> list[str]:
-    """Format each problem as ``key.key: message``; ``whole`` names the file if there is no key."""
+    """Return the first ``SHOWN`` problems, each as ``key.key: message``.
+
+    whole: replaces the keys if the problem concerns the file as a whole.
+    """
     return [
         f"{'.'.join(map(str, item['loc'])) or whole}: {item['msg']}"
         for item in error.errors()[:SHOWN]
