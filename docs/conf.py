@@ -32,7 +32,8 @@ release = version = onionlab.__version__
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 exclude_patterns = ["runs"]
 
-# The table of contents lists only headings. With all 1,500 names it would make every page large.
+# The table of contents lists only headings. With all 1,500 documented names, it would make every
+# page large.
 toc_object_entries = False
 
 html_theme = "furo"
@@ -56,7 +57,8 @@ napoleon_use_ivar = True
 napoleon_attr_annotations = False
 autodoc_type_aliases = {name: name for name in ("Floats", "Ints", "Bools")}
 
-# Several packages have a class named `Variant`. A docstring means the one of its own package.
+# Do not warn of ambiguous names: several packages have a class named `Variant`, and a docstring
+# means the one of its own package.
 suppress_warnings = ["ref.python"]
 
 

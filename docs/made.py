@@ -176,9 +176,9 @@ def _lines(torrc: Mapping[str, str]) -> str:
 
 
 def fill_tables(page: str) -> str:
-    """Return Markdown with the table of a file's keys for each ``<!-- table of module:name -->``.
+    """Return a Markdown page in which a table replaces each ``<!-- table of module:name -->``.
 
-    The name is that of a model or of the columns of a Parquet table.
+    ``name`` is the model of a file, whose keys the table lists, or the columns of a Parquet table.
     """
 
     def table(found: re.Match[str]) -> str:
@@ -272,7 +272,7 @@ def site_links(text: str, written_at: Path, shown_at: Path) -> str:
 
 
 def write_api_pages(folder: Path) -> None:
-    """Write a page for each subpackage of both packages, and an index of these pages.
+    """Write a page for each subpackage of analysis and onionlab, and an index of these pages.
 
     Args:
         folder: is replaced. Git ignores it.

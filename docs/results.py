@@ -51,7 +51,7 @@ LABELS = {
 
 
 def answers(packs: Sequence[Path], folder: Path) -> tuple[ClaimResult, ...]:
-    """Answer the claims of the SWRR paper from the runs of packs.
+    """Return the answers to the claims of the SWRR paper from the runs in packs.
 
     Args:
         packs: files that `onionlab pack` wrote.
@@ -65,7 +65,12 @@ def answers(packs: Sequence[Path], folder: Path) -> tuple[ClaimResult, ...]:
 
 
 def answer_table(full: Sequence[ClaimResult], tenth: Sequence[ClaimResult]) -> str:
-    """Return each claim with its answer at full size, and the counts of the answers at a tenth."""
+    """Return a table of the claims with their answers, and a sentence that counts other answers.
+
+    Args:
+        full: answers at full size, for the table.
+        tenth: answers at a tenth of the size, for the sentence.
+    """
     rows = [(" ".join(one.claim.statement.split()), _with_effect(one)) for one in full]
     counts = Counter(one.answer for one in tenth)
     listed = ", ".join(f"{counts[one]} {one.value}" for one in Answer if counts[one])
@@ -83,7 +88,7 @@ def _with_effect(answered: ClaimResult) -> str:
 
 
 def time_table(pack: Path, experiment: str, folder: Path) -> str:
-    """Return the median time to 320 KiB by level, with ratios to the baseline's."""
+    """Return a table of the baseline's median time to 320 KiB by level, and of ratios to it."""
     study, statistics = _open_study([pack], experiment, folder)
     assert study.baseline is not None
     shown = [name for name in LABELS if name in {one.name for one in study.variants}]
@@ -105,7 +110,7 @@ def network_table(packs: Sequence[tuple[str, Sequence[Path], str]], folder: Path
     """Return each network's median time to 320 KiB under EWMA, with RR's and SWRR's ratios to it.
 
     Args:
-        packs: label of a row, its files, and the experiment in them.
+        packs: for each row its label, its packs, and the name of the experiment in these packs.
         folder: directory for the unpacked files.
     """
     rows = []
@@ -125,9 +130,10 @@ def network_table(packs: Sequence[tuple[str, Sequence[Path], str]], folder: Path
 
 
 def spread_table(packs: Sequence[Path], experiment: str, folder: Path) -> str:
-    """Return each endpoint's effects against EWMA by level, with their spread between networks.
+    """Return a table of the effects of RR and SWRR against EWMA on ``ENDPOINTS``, by level.
 
-    The spread is the standard deviation of the networks' log ratios or, for rates, differences.
+    Each effect has its spread between networks: the standard deviation of the networks' log ratios
+    or, for rates, of their differences.
     """
     study, statistics = _open_study(packs, experiment, folder)
     rows = []
@@ -227,11 +233,18 @@ PAGES: Mapping[str, Mapping[str, Callable[[Path], str]]] = {
         "reading": _times("swrr-reading"),
     },
 }
-"""Page -> name of a block -> function that returns its text."""
+"""Page -> name of a block -> function that returns the block's text.
+
+The function's argument is a directory for unpacked files.
+"""
 
 
 def replace_block(text: str, name: str, block: str) -> str:
-    """Return a page with one block replaced. Raises ValueError if the page lacks its marks."""
+    """Return a page with one block replaced.
+
+    Raises:
+        ValueError: the page does not have exactly one block with this name.
+    """
     pattern = re.compile(rf"(<!-- results: {re.escape(name)} -->\n).*?(<!-- end -->)", re.DOTALL)
     replaced, count = pattern.subn(lambda found: f"{found[1]}{block}\n{found[2]}", text)
     if count != 1:
