@@ -1,1 +1,1 @@
-"""File formats, each with a model that writes and reads it."""
+"""Writing, reading and checking of the files of runs, records and results."""

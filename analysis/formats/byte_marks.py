@@ -1,7 +1,7 @@
-"""Byte marks: payloads whose times of arrival records, metrics and figures show.
+"""Byte marks: sizes of payload whose time of arrival is in records, metrics and figures.
 
-columns.csv lists them: a column with the flag ``at=N`` has the time until N bytes arrived. This
-module imports nothing slow, because experiment files are checked with it.
+columns.csv lists the marks: a column with the flag ``at=N`` has the time until N bytes arrived.
+This module imports no slow packages, because experiment files are checked with it.
 """
 
 from __future__ import annotations
@@ -25,24 +25,27 @@ def _marks(table: str) -> dict[str, int]:
 
 
 BYTE_MARKS = _marks("streams")
-"""Column of streams -> payload, in bytes, whose time of arrival it has."""
+"""Column of ``streams`` -> the payload in bytes whose time of arrival the column has."""
 CODED_MARKS = {size: column for column, size in _marks("coded_streams").items()}
-"""Payload -> the column of ``coded_streams`` that encodes its time."""
+"""Payload in bytes -> the column of ``coded_streams`` that encodes its time of arrival."""
 PERF_MARKS = _marks("perf")
-"""As ``BYTE_MARKS``, for columns of perf. ``at_4mib_s`` belongs to the smallest payload that TGen
-prints as 80.00% of 5 MiB: tgentools records no time for 4 MiB, so tornettools uses this."""
+"""Column of ``perf`` -> the payload in bytes whose time of arrival the column has.
+
+``at_4mib_s`` is the time of the smallest payload that TGen prints as 80.00% of 5 MiB: tgentools
+records no time for 4 MiB, so tornettools uses the time of 80%.
+"""
 MARK_BYTES = tuple(sorted({1, *BYTE_MARKS.values(), *PERF_MARKS.values()}))
-"""Payloads whose times of arrival are read from logs; 1: the first byte."""
+"""Payloads in bytes whose times of arrival are read from logs. The payload 1 is the first byte."""
 
 MARK_FIGURES = {
     f"ttfb-{column.removeprefix('time_to_').removesuffix('_s')}": size
     for column, size in BYTE_MARKS.items()
 }
-"""Kind of the figure of times to the first byte and to a byte mark -> the mark."""
+"""Kind of figure -> a byte mark. The figure shows the times to the first byte and to this mark."""
 
 
 def format_size(size_bytes: int) -> str:
-    """Return a number of bytes in the largest unit that gives a whole number: 5 MiB."""
+    """Return a size as text in the largest unit that gives a whole number, such as "5 MiB"."""
     for unit, name in ((2**20, "MiB"), (2**10, "KiB")):
         if size_bytes >= unit and size_bytes % unit == 0:
             return f"{size_bytes // unit} {name}"

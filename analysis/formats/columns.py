@@ -1,4 +1,4 @@
-"""Columns of all tables, from columns.csv. Names end with units: ``_s`` seconds.
+"""Columns of all tables, from columns.csv. A name ends with its unit, such as ``_s`` for seconds.
 
 Times on the simulated clock (``start_s``, ``end_s``, ``time_s``) are relative to the start of the
 simulation.
@@ -17,15 +17,15 @@ from analysis.formats.format_model import LARGEST_NUMBER, LARGEST_VALUE
 
 
 class Outcome(StrEnum):
-    """The outcome of a stream. ``error`` contains TGen's own name for more detail."""
+    """The outcome of a stream. The column ``error`` has TGen's own, more precise name."""
 
     SUCCESS = "success"
     TIMEOUT = "timeout"
-    """The stream's absolute timeout passed, in the stream or already in the SOCKS handshake."""
+    """The stream's total timeout passed, during the transfer or already in the SOCKS handshake."""
     STALL = "stall"
     """No byte was transferred for the stallout time."""
     PROXY_ERROR = "proxy-error"
-    """Connecting or the SOCKS handshake failed (Tor could not build or attach a circuit)."""
+    """The connection or SOCKS handshake failed (Tor could not build a circuit or attach to it)."""
     CLOSED = "closed"
     """The other end closed the connection early."""
     CONNECTION_ERROR = "connection-error"
@@ -34,7 +34,7 @@ class Outcome(StrEnum):
     """TGen's own handshake, model, checksum or footer was wrong."""
     OTHER_ERROR = "other-error"
     OPEN = "open"
-    """Still in progress when its log ended."""
+    """The stream was still in progress when its log ended."""
     UNKNOWN = "unknown"
     """TGen's counters include the stream, but its line is missing or malformed."""
 
@@ -51,7 +51,7 @@ FAILURES = (
 
 
 MAX_BYTES = 2**53
-"""Doubles represent every number of bytes up to here exactly."""
+"""Maximum number of bytes. Doubles represent every integer up to this one exactly."""
 
 
 @dataclass(frozen=True)
@@ -59,16 +59,18 @@ class Column:
     """One column: its type, its meaning, and its possible values.
 
     Attributes:
-        name: with its unit.
+        name: name of the column, with its unit.
         type: Arrow's type.
-        description: is part of the file and its bytes. It never changes, even if a module that it
-            names moves.
-        meaning: used by the reference documentation if the description would mislead.
+        description: text that is stored in the file. It never changes, even if a module that it
+            names moves, so that the same values give the same bytes.
+        meaning: replaces the description in the reference documentation; empty unless the
+            description would mislead.
         optional: whether a row may lack a value, such as a stream without a first byte.
         signed: whether values may be negative.
-        not_before: a column whose value is never larger in the same row.
-        choices: the only possible values of a text; empty: any text.
-        is_key: whether it is part of the key, which is unique in a table.
+        not_before: name of another column, whose value in the same row is never larger than that
+            of this column; empty if there is none.
+        choices: the only possible values of a text; empty if any text is possible.
+        is_key: whether the column is part of the table's key. No two rows have the same key.
     """
 
     name: str
@@ -88,7 +90,10 @@ class Column:
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """Lowest and highest value of a numeric column; integers for integers."""
+        """Lowest and highest possible value of a numeric column.
+
+        Both are integers for a column of integers.
+        """
         most: float = 2**63 - 1
         if pa.types.is_floating(self.type):
             most = LARGEST_NUMBER if self.name.endswith("_s") else LARGEST_VALUE
@@ -102,13 +107,13 @@ _TYPES = {
     "list<int64>": pa.list_(pa.int64()),
     "list<float64>": pa.list_(pa.float64()),
 }
-"""Arrow's types that have no alias in PyArrow."""
+"""Type in columns.csv -> Arrow's type, for the types that have no alias in PyArrow."""
 
 
 def _read_columns() -> dict[str, tuple[Column, ...]]:
     """Return table -> its columns, from columns.csv.
 
-    In its column ``flags``, ``outcome`` stands for a text that is one of `Outcome`.
+    The flag ``outcome`` in columns.csv means that each text is one of `Outcome`.
     """
     tables: dict[str, tuple[Column, ...]] = {}
     for row in COLUMN_ROWS:
@@ -129,7 +134,7 @@ def _read_columns() -> dict[str, tuple[Column, ...]]:
 
 
 TABLES = _read_columns()
-"""Table -> its columns. A table of records is in the file of this name, TABLE.parquet."""
+"""Name of a table -> its columns. The table NAME of a run's records is in the file NAME.parquet."""
 
 STREAMS = TABLES["streams"]
 GOODPUT = TABLES["goodput"]
@@ -142,11 +147,11 @@ ARRIVALS = TABLES["cell_arrivals"]
 """Cells that one traced relay sent and another one read."""
 RELAY_TIME = TABLES["relay_time"]
 PERF = TABLES["perf"]
-"""Streams of perf clients that ended, with the times that tgentools extracts from the log."""
+"""Ended streams of perf clients, with the times that tgentools extracts from the log."""
 CIRCUITS = TABLES["circuits"]
-"""Circuits observed by OnionTrace. The clocks of Tor and OnionTrace are the simulated one."""
+"""Circuits observed by OnionTrace. Tor and OnionTrace both use the simulated clock."""
 RELAY_BYTES = TABLES["relay_bytes"]
-"""OnionTrace's BW lines for relays and authorities."""
+"""Bytes per second of relays and authorities, from the BW lines of OnionTrace's logs."""
 
 HISTORY = TABLES["history"]
 HISTORY_FORMAT = 1
@@ -155,12 +160,13 @@ HISTORY_FORMAT = 1
 CODED_STREAMS = TABLES["coded_streams"]
 """Streams of a published run. Times are whole ticks, relative to the time in another column.
 
-``stream_index`` is the number of a row among the rows of its client. If this encoding cannot
-restore every value exactly, the table has ``published_streams.PUBLISHED_COLUMNS`` instead.
+The table has no ``stream_index``, because it is the number of a row among the rows of its client.
+If this encoding cannot restore every value exactly, the table has
+``published_streams.PUBLISHED_COLUMNS`` instead.
 """
 GAP = CODED_STREAMS[-1]
 SUMS = TABLES["sums"]
-"""Bytes read over time by each class of a published run, and by all of them together."""
+"""Bytes read over time by each class of a published run, and by all classes together."""
 RECEIVED = TABLES["received"]
 """Progress of parallel downloads of a published run."""
 

@@ -15,13 +15,17 @@ from typing import Any, BinaryIO
 import zstandard
 
 PIECE_BYTES = 1 << 20
-"""Usual size of the pieces of a file that are read."""
+"""Usual size of the pieces in which a file is read."""
 
 STEP_BYTES = {".gz": 1 << 12, ".xz": 1 << 12, ".zst": 64}
-"""Compressed bytes per decompression step, by suffix. All output of a damaged step is discarded,
-including valid bytes before the damage. A decompressor may also produce wrong bytes before it
-detects the damage. With smaller steps, those bytes would belong to an earlier step and be accepted.
-zstd's output is not limited: four bytes can expand to 128 KiB, so a step gives at most 2 MiB."""
+"""Suffix of a file name -> compressed bytes per decompression step.
+
+The output of a damaged step is discarded, including valid bytes before the damage. (gzip and xz
+give their output in parts of 1 MiB, of which only the damaged part is discarded.) A decompressor
+may produce wrong bytes before it detects the damage. With smaller steps, those bytes would belong
+to an earlier step and be accepted. The output of a zstd step cannot be limited: four bytes can
+expand to 128 KiB, so 64 bytes give at most 2 MiB.
+"""
 
 MIN_LIMIT_BYTES = 2**26
 MAX_RATIO = 300
@@ -29,8 +33,8 @@ MAX_RATIO = 300
 an idle client's log to 1/150, and blanks and zeros to 1/1,000 or less."""
 
 XZ_MEMORY_BYTES = 2**28
-"""Maximum memory for decoding an xz file. ``xz -9`` needs a quarter of it. zstd's default limit is
-half of it."""
+"""Maximum memory for decoding an xz file. A file from ``xz -9`` needs a quarter of this limit. The
+default limit of zstd is half as large."""
 
 DECOMPRESSORS: dict[str, Callable[[], Any]] = {
     ".gz": lambda: zlib.decompressobj(wbits=31),
@@ -52,7 +56,10 @@ class TooLargeError(ValueError):
 
 
 def max_content_bytes(file_bytes: int) -> int:
-    """Return the maximum content of a compressed file: 64 MiB, or 300 times its size if larger."""
+    """Return the maximum size of a compressed file's content.
+
+    This is 300 times the size of the file, but at least 64 MiB.
+    """
     return max(MIN_LIMIT_BYTES, MAX_RATIO * file_bytes)
 
 
@@ -73,7 +80,8 @@ def pieces(file: BinaryIO, suffix: str, max_bytes: int | None = None) -> Iterato
             file, and no limit otherwise.
 
     Raises:
-        DamagedError: The compressed data is damaged or ends early.
+        DamagedError: The compressed data is damaged or ends early. The content before the damage
+            has been yielded.
         TooLargeError: The content exceeds ``max_bytes``.
     """
     make = DECOMPRESSORS.get(suffix)
@@ -101,7 +109,7 @@ def pieces(file: BinaryIO, suffix: str, max_bytes: int | None = None) -> Iterato
 
 
 def read_content(path: Path, max_bytes: int) -> bytes:
-    """Return the content of a file. It is decompressed if its suffix is in ``DECOMPRESSORS``.
+    """Return the content of a file, decompressed if the suffix is in ``DECOMPRESSORS``.
 
     Raises:
         OSError: The file cannot be read.
@@ -121,7 +129,10 @@ def _size(file: BinaryIO) -> int:
 
 
 def _decompress(file: BinaryIO, make: Callable[[], Any], step_bytes: int) -> Iterator[bytes]:
-    """Yield the content of all streams of a compressed file. Appending to a log adds a stream."""
+    """Yield the content of a compressed file.
+
+    The file has several compressed streams if content was appended to it.
+    """
     stream, is_empty = make(), True
     while data := file.read(step_bytes):
         is_empty = False

@@ -1,4 +1,4 @@
-"""CSV files for readers and other programs."""
+"""Tables as CSV text, for people and other programs."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ def csv_text(
     precise.
 
     Args:
-        rows: one mapping for each line, which may have more keys than there are columns.
-        columns: in their order; None: those of the data frame.
+        rows: a data frame, or one mapping for each line. Keys that are not in ``columns`` are
+            ignored.
+        columns: the columns to write, in order; None: all columns of ``rows``.
     """
     table = rows if isinstance(rows, pd.DataFrame) else pd.DataFrame(list(rows))
     if columns is not None:

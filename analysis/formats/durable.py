@@ -1,4 +1,4 @@
-"""Write files atomically: readers, crashes and power failures never see an incomplete file.
+"""Write files atomically: no file is incomplete, even after a crash or a power failure.
 
 Content is written under another name, synced to the disk, and renamed. Without the sync, a file
 system may keep the new name and lose the content when the power fails. The module needs only the
@@ -24,10 +24,10 @@ _CANNOT_SYNC = frozenset({errno.EINVAL, errno.ENOTSUP})
 
 @contextlib.contextmanager
 def whole_file(path: Path, *, durable: bool = True) -> Iterator[Path]:
-    """Yield a path to write to; its content replaces the file ``path`` at the end of the block.
+    """Yield a temporary path. At the end of the block, the file written there replaces ``path``.
 
-    A second writer waits for the first. The next writer overwrites the temporary file of a killed
-    one.
+    A second writer of the same file waits for the first. If a writer is killed, its temporary file
+    remains, and the next writer overwrites it.
 
     Args:
         path: The file. Its folder is made if necessary.
@@ -43,7 +43,7 @@ def whole_file(path: Path, *, durable: bool = True) -> Iterator[Path]:
         else:
             part.replace(path)
     except BaseException:
-        # On a full disk, even the temporary file's name needs room.
+        # If the disk is full, the temporary file must not remain on it.
         part.unlink(missing_ok=True)
         raise
     finally:
@@ -63,7 +63,7 @@ def put_in_place(made: Path, target: Path, copy: Path | None = None) -> None:
         made: The file or folder.
         target: The new path. An existing file or empty folder is replaced.
         copy: Path of an intermediate copy, for a source on another file system. It must be on the
-            file system of ``target``; by default, it is in the same folder.
+            file system of ``target``; by default, it is in the folder of ``target``.
     """
     sync_tree(made)
     make_folder(target.parent)
@@ -75,7 +75,7 @@ def put_in_place(made: Path, target: Path, copy: Path | None = None) -> None:
         copy = copy or target.with_name(f".{target.name}.part")
         _remove(copy)
         try:
-            # Both keep the time stamps, which make compares.
+            # Both functions keep the time stamps, which `make` compares.
             if made.is_dir():
                 shutil.copytree(made, copy, symlinks=True)
             else:
@@ -103,8 +103,8 @@ def sync_tree(path: Path) -> None:
         for one in (path, *path.rglob("*"))
         if not one.is_symlink() and (one.is_file() or one.is_dir())
     ]
-    # File systems combine syncs that are requested at the same time, which reduces the time for a
-    # run to a fifth.
+    # File systems combine syncs that are requested at the same time. For the folder of a run, this
+    # reduces the time to a fifth.
     with ThreadPoolExecutor(min(len(paths), SYNC_THREADS) or 1) as pool:
         for _ in pool.map(sync, paths):
             pass

@@ -1,6 +1,6 @@
 """Names of files and folders, each defined once for its writers and readers.
 
-    runs/<id>/                 a run's directory: a tornettools-style prefix
+    runs/<id>/                 a run's directory, with the layout of tornettools
         run.json clients.json peers.json trace.json hosts.json conf/ shadow.data.template/
         shadow.data/hosts/<host>/     output of each host's programs: logs and traces
         resolved.yaml                 the run's settings with all defaults
@@ -17,11 +17,11 @@ from __future__ import annotations
 
 from typing import Final
 
-# Inputs of a run. Their bytes are part of its identity.
+# Inputs of a run. Their bytes are part of its identity (see ``manifest``).
 RUN = "run.json"
 CLIENTS = "clients.json"
 PEERS = "peers.json"
-"""Replaces clients.json in a run of libtorrent peers only."""
+"""Replaces clients.json in a run of two libtorrent peers, without Tor."""
 TRACE_PLAN = "trace.json"
 """Present only in a run with cell traces."""
 HOST_ROLES = "hosts.json"
@@ -29,15 +29,15 @@ HOST_ROLES = "hosts.json"
 TEMPLATE = "shadow.data.template"
 """Initial content of the hosts' folders, from which an engine starts."""
 HOST_TEMPLATES = f"{TEMPLATE}/hosts"
-"""The folder of each host before the run."""
+"""Contains a folder for each host, as it is before the run."""
 
 RESOLVED = "resolved.yaml"
-"""The run's settings with all defaults, for readers. It is not part of the identity."""
+"""The run's settings with all defaults, for readers. It is not part of the run's identity."""
 
 # Outputs of a run.
 LOGS = "shadow.data"
 HOSTS = f"{LOGS}/hosts"
-"""The folder of each host, with the logs and working directory of its programs."""
+"""Contains a folder for each host, with the logs and working directory of its programs."""
 MANIFEST = "manifest.json"
 """Written last: a run with this file is complete."""
 PROGRESS = "progress.json"
@@ -50,7 +50,7 @@ RECORDS_FORMAT: Final = 1
 """Version of the record tables and of parse.json.
 
 A new version gives other numbers from the same logs, or has columns that older programs do not
-know. The records are then extracted again.
+know. Records of another version are extracted again.
 """
 RECORDS = f"records-v{RECORDS_FORMAT}"
 ANY_RECORDS = "records-*"
@@ -64,14 +64,14 @@ TRANSFER_FACTS = "transfer.json"
 CELLS_TABLE = "cells.parquet"
 RELAY_TIME_TABLE = "relay_time.parquet"
 ARRIVALS_TABLE = "cell_arrivals.parquet"
-"""Missing in records from before this table was introduced."""
+"""Older records do not have this table."""
 TRACE_COUNTS = "celltrace.json"
 PERF_TABLE = "perf.parquet"
 CIRCUITS_TABLE = "circuits.parquet"
 RELAY_BYTES_TABLE = "relay_bytes.parquet"
-"""Present only in a run with hosts.json, like the two tables before it."""
+"""Present only in a run with hosts.json, like ``PERF_TABLE`` and ``CIRCUITS_TABLE``."""
 
-# Records of a run in a published pack, which replace streams, goodput and progress.
+# Records of a run in a published pack, which replace the tables of streams, goodput and progress.
 PUBLISHED = "published.json"
 PUBLISHED_STREAMS = "published-streams.parquet"
 PUBLISHED_GOODPUT = "published-goodput.parquet"
@@ -84,9 +84,9 @@ REPORT = "report.html"
 ANSWER = "answer.txt"
 """The first sentences of the report, one per line."""
 FOREST = "answer"
-"""The plot below them, in FIGURES, without its extension."""
+"""The plot below the answer in the report: its name in FIGURES, without the extension."""
 LEVELS = "levels"
-"""The plot of several levels, in FIGURES, without its extension."""
+"""The plot that compares levels: its name in FIGURES, without the extension."""
 FIGURES = "figures"
 SUMMARY_CSV = "summary.csv"
 RUNS_CSV = "runs.csv"
@@ -95,15 +95,18 @@ CELL_TIMES_CSV = "celltrace.csv"
 CELL_TTFB_CSV = "celltrace-ttfb.csv"
 CELL_WAITS_CSV = "celltrace-waits.csv"
 
-# Figures and answers of a paper.
+# Figures of a paper, and answers to its claims.
 FIGURES_PAGE = "figures.html"
 FIGURES_INDEX = "manifest.json"
-"""Lists the figures with their runs and programs. It is never in the same folder as a run."""
+"""Lists the figures with their runs and programs. It is never in the same folder as MANIFEST."""
 CLAIMS = "claims"  # without extension: the plot of all claims, as PDF and PNG
 CLAIMS_CSV = f"{CLAIMS}.csv"
 CLAIMS_JSON = "claims.json"
 LEVELS_AGAINST = "levels-"
-"""Followed by the name of a baseline: the plot of its levels, like LEVELS of one experiment."""
+"""Name of a plot, to which the name of a baseline is appended.
+
+The plot compares all levels with this baseline, as LEVELS does for those of one experiment.
+"""
 CLAIMS_BESIDE_CSV = "claims-beside.csv"
 
 # An imported network.
@@ -113,7 +116,7 @@ TORNET = "tornet.json"
 # Sets of runs.
 PACK_INDEX = "index.json"
 STUDIES = "studies"
-"""The studies of a pack, <experiment>.json."""
+"""The folder of a pack that has its studies, <experiment>.json."""
 COMPARISON_CSV = "comparison.csv"
 EFFECTS_CSV = "effects.csv"
 RUN_SET = "runs.set.json"

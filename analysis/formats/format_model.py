@@ -1,4 +1,4 @@
-"""The base of all models of files, and types of their values."""
+"""The base class of all models of files, and the types of their values."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, StrictFloat, StrictInt
 
 LARGEST_NUMBER = 1e11
-"""Maximum number in a file.
+"""Maximum of a ``Number``, and of a time in seconds.
 
-As seconds it is 3,000 years; its microseconds fit an integer and a float.
+This is 3,000 years in seconds. In microseconds, it still fits into a 64-bit integer.
 """
 
 LEAST_VALUE = -1.0
 """Minimum value of any metric: leads and correlations are at least -1, others at least 0."""
 
 LARGEST_VALUE = 1e18
-"""More than any measured time, size, speed or count; sums and products remain finite."""
+"""Maximum of a measured value. Real values are far smaller; sums and products remain finite."""
 
 Number = (
     Annotated[StrictInt, Field(ge=0, le=LARGEST_NUMBER)]
     | Annotated[StrictFloat, Field(ge=0, le=LARGEST_NUMBER, allow_inf_nan=False)]
 )
-"""A number whose form is preserved: 60 stays 60, and 60.0 stays 60.0."""
+"""A nonnegative number that keeps its type: 60 remains an integer, and 60.0 a float."""
 
 
 class FormatModel(BaseModel):
-    """Base of all models of files, which write and read them.
+    """Base class of the models with which files are written and read.
 
     Unknown keys are ignored, because a newer program may write additional ones. Incompatible
     changes increment ``format``.

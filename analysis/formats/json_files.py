@@ -20,7 +20,7 @@ LARGEST_BYTES = 2**31
 """Maximum size of a file with many values. Python objects need several times as much memory."""
 
 LARGEST_OWN_BYTES = 2**25
-"""Maximum size of other files. Objects of a damaged one need up to twenty times as much memory."""
+"""Maximum size of other files. Objects of a damaged file can need twenty times as much memory."""
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
@@ -43,16 +43,17 @@ def read_json(
     wrong: str | None = None,
     most: int = LARGEST_BYTES,
 ) -> Any:
-    """Read a JSON file; one whose name ends with .xz is compressed.
+    """Read a JSON file, which is decompressed if its name ends with .gz, .xz or .zst.
 
     Args:
         path: the file.
-        missing: hint if the file is missing.
-        wrong: hint if the file is not JSON.
-        most: maximum size in bytes.
+        missing: hint in the error if the file is missing.
+        wrong: hint in the error if the file is damaged, too large or not JSON.
+        most: maximum size of the content in bytes.
 
     Raises:
-        AnalysisError: missing, unreadable, not compressed as its name says, too large, or not JSON.
+        AnalysisError: the file is missing, unreadable, not compressed as its name says, too large,
+            or not JSON.
     """
     try:
         return parse_json(read_content(path, most))
@@ -71,8 +72,8 @@ def read_json(
 def parse_json(data: bytes | bytearray) -> Any:
     """Parse the bytes of a file.
 
-    pydantic's parser limits depth (200) and digits (4,300) and rejects incomplete characters, so
-    the result can be checked, written and printed.
+    pydantic's parser limits the depth of nesting (200) and the digits of a number (4,300), and
+    rejects incomplete characters. So the result can be checked, written and printed.
 
     Raises:
         ValueError: the bytes are not JSON, or exceed these limits.
@@ -92,15 +93,16 @@ def read_as(
     """Read a JSON file as a model or data class.
 
     Args:
-        kind: the model.
+        kind: the model or data class.
         path: the file.
-        noun: name of the kind of file: a "study", a "plan".
-        missing: hint if the file is missing.
-        wrong: hint if the file is of another kind.
-        most: maximum size in bytes.
+        noun: name of the kind of file in messages, such as "study" or "plan".
+        missing: hint in the error if the file is missing.
+        wrong: hint in the error if the file is damaged or not valid for ``kind``.
+        most: maximum size of the content in bytes.
 
     Raises:
-        AnalysisError: missing, not JSON, or not valid for the model; the message lists the keys.
+        AnalysisError: `read_json` fails, or the content is not valid for ``kind``; the message then
+            names the wrong keys.
     """
     content = read_json(path, missing=missing, wrong=wrong, most=most)
     try:
@@ -118,7 +120,10 @@ def reader(
     missing: str | None = None,
     wrong: str | None = None,
 ) -> Callable[[Path], T]:
-    """Return a function that reads a path by `read_as`, or if ``name`` is given a file in it."""
+    """Return a function that reads the file at a path with `read_as`.
+
+    If ``name`` is given, the path is that of a folder that has a file of this name.
+    """
 
     def read(path: Path) -> T:
         return read_as(kind, path / name, noun, missing=missing, wrong=wrong)

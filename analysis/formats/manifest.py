@@ -1,4 +1,4 @@
-"""manifest.json: the inputs of a finished run, and its costs. The identity names the run."""
+"""manifest.json: the inputs and costs of a finished run. A run's name is a hash of its identity."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class Manifest(FormatModel):
 
     @property
     def identity_hash(self) -> str:
-        """The name of the run that follows from its identity."""
+        """The name of the run, computed from its identity."""
         return identity_hash(self.identity)
 
 
@@ -118,7 +118,7 @@ def write_manifest(path: Path, manifest: Manifest) -> None:
 
 
 def log_sizes(run: Path) -> dict[str, int]:
-    """Return the size in bytes of each file below ``shadow.data`` of a run, by its path there."""
+    """Return path below ``shadow.data`` -> size in bytes, for all files in that folder of a run."""
     logs = run / files.LOGS
     paths = sorted(path for path in logs.rglob("*") if path.is_file() and not path.is_symlink())
     return {path.relative_to(logs).as_posix(): path.stat().st_size for path in paths}
@@ -128,7 +128,7 @@ def is_whole(run: Path) -> bool:
     """Return whether a run has a manifest and all of the logs that it lists.
 
     A loss of power or an interrupted copy may leave empty or truncated files. A run without any
-    logs is complete, such as one from a pack. So is a run whose logs were compressed later.
+    logs, such as one from a pack, counts as complete. A log may have been compressed later.
     """
     try:
         content = parse_json((run / files.MANIFEST).read_bytes())

@@ -22,28 +22,29 @@ VALUE_BYTES = 8
 """Assumed size of a value in memory."""
 
 ENCODINGS = {0, 2, 3, 5, 8, 9}
-"""Accepted encodings: PLAIN, the two of dictionaries, RLE, DELTA_BINARY_PACKED and
-BYTE_STREAM_SPLIT. With the others, repeating the previous text needs almost no bytes."""
+"""Accepted encodings: PLAIN, both dictionary encodings, RLE, DELTA_BINARY_PACKED and
+BYTE_STREAM_SPLIT. Others can repeat the previous text with almost no bytes, so that the size of a
+page would say little about the memory it needs."""
 
 MAX_PAGES = 1_000_000
-"""Maximum number of pages.
+"""Maximum number of pages in a file.
 
-It suffices for a billion rows, and their headers are read in seconds.
+A billion rows need fewer pages, and the headers of this many pages are read in seconds.
 """
 
 PAGE_HEADERS = {0: 5, 2: 7, 3: 8}
-"""Type of a page -> its field in PageHeader: DataPageHeader, DictionaryPageHeader,
-DataPageHeaderV2."""
+"""Type of a page -> number of the field in Thrift's PageHeader that describes such a page:
+DataPageHeader, DictionaryPageHeader or DataPageHeaderV2."""
 
 ENDING_BYTES = 8
 """Size of the bytes after the footer: its length in four bytes, and "PAR1"."""
 
 
 def require_plausible(path: Path) -> None:
-    """Check the size of a file's columns. Arrow has already checked the last bytes of the file.
+    """Check how much memory a file's columns need. Arrow has already checked the file's end.
 
     Raises:
-        TooLargeError: It is implausible for a file of this size.
+        TooLargeError: The columns need more memory than is plausible for a file of this size.
         ValueError: The footer or a page header is damaged, a page has an encoding that is not in
             ``ENCODINGS``, or there are more than ``MAX_PAGES``.
     """
@@ -56,7 +57,7 @@ def require_plausible(path: Path) -> None:
 
 
 def _memory_bytes(data: mmap.mmap) -> int:
-    """Return the memory that all columns need. Fields are numbered as in parquet.thrift."""
+    """Return the bytes of memory that all columns need. Keys are numbers of parquet.thrift."""
     page_bytes = values = pages = 0
     end = len(data) - ENDING_BYTES
     footer = _Reader(data, end - int.from_bytes(data[end : end + 4], "little")).read_struct()
@@ -76,7 +77,7 @@ def _memory_bytes(data: mmap.mmap) -> int:
 def _pages(data: mmap.mmap, column: dict[int, Any]) -> Iterator[tuple[int, int]]:
     """Yield the uncompressed size in bytes and the number of values of each page of a column."""
     if not _count(column[5]):
-        # Arrow does not read pages of a column without values, and there may be none.
+        # Arrow does not read the pages of a column without values, which may be missing.
         return
     data_page, dictionary_page = _count(column[9]), _count(column.get(11, 0))
     begin = dictionary_page if 0 < dictionary_page < data_page else data_page
@@ -109,7 +110,7 @@ class _Reader:
         self.position = _count(position)
 
     def read_struct(self) -> dict[int, Any]:
-        """Return number of a field -> value. Texts and floating-point numbers are None."""
+        """Return number of a field -> value. Texts, bytes and floating-point numbers are None."""
         fields: dict[int, Any] = {}
         number = 0
         while head := self._read_byte():
@@ -143,7 +144,7 @@ class _Reader:
         return None
 
     def _read_integer(self) -> int:
-        """Return an integer that is stored in groups of seven bits, lowest first."""
+        """Return an integer that is stored in groups of seven bits, the lowest bits first."""
         value = 0
         for shift in range(0, 70, 7):
             byte = self._read_byte()

@@ -39,13 +39,13 @@ class Request:
 
 
 def format_network(seed: int, repeat: int) -> str:
-    """Return a run's network and repeat for readers; a first repeat is omitted."""
+    """Return a run's network and repeat as text, without the repeat if it is the first."""
     return f"seed {seed}" if repeat == 1 else f"seed {seed} repeat {repeat}"
 
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """One run: its name in the store and its role in this experiment."""
+    """One run: its name in the store, and what it is in this experiment."""
 
     run_id: str = Field(description="its name in the store")
     level: str = Field(description="name of its level")

@@ -1,7 +1,7 @@
 """Files of a run in a published pack, which contains only what figures and claims need.
 
     <run id>/records-v<N>/    parse.json and
-        published.json                  the source of the tables below
+        published.json                  hashes of the tables, and spans of heartbeats
         published-streams.parquet       replaces streams.parquet
         published-goodput.parquet       replaces goodput.parquet: sums by class and second
         published-progress.parquet      replaces progress.parquet, if downloads are compared
@@ -32,8 +32,12 @@ PUBLISHED_FORMAT: Final = 1
 GET_ANEW = "get the pack again"
 
 TICKS_PER_S = 4_000_000
-"""Ticks per second. TGen logs microseconds. If only an interval of a time is known, the time is its
-middle, whose bounds may be such middles themselves. So all times are multiples of 0.25 us."""
+"""Ticks per second; a tick is 0.25 us.
+
+TGen logs whole microseconds. If only an interval is known that contains a time, the middle of this
+interval is used. The bounds of the interval may be such middles themselves. So all times are
+multiples of a quarter of a microsecond.
+"""
 
 COPIED_FILES = (
     files.PARSE_REPORT,
@@ -45,15 +49,15 @@ COPIED_FILES = (
     files.TRACE_COUNTS,
     files.PERF_TABLE,
 )
-"""Files of the records that are copied to a published run, because figures and claims need all of
-them."""
+"""Files of the records that are copied to a published run as they are, because figures and
+claims need their whole content."""
 
 DICTIONARIES = ("client", "class", "outcome")
-"""Columns with few distinct values."""
+"""Columns with few distinct values, for which Parquet stores a dictionary."""
 
 
 class HeartbeatSpan(FormatModel):
-    """The heartbeats of one class."""
+    """The times of one class's heartbeats (lines that TGen logs regularly)."""
 
     begin_s: FiniteFloat = Field(description="when the first interval begins")
     end_s: FiniteFloat = Field(description="when the last one ends")
@@ -61,7 +65,7 @@ class HeartbeatSpan(FormatModel):
 
 
 class PublishedRun(FormatModel):
-    """published.json: the sources of the tables of a published run."""
+    """published.json: the hashes of a published run's tables and of their sources."""
 
     format: Literal[1] = Field(default=PUBLISHED_FORMAT, description="version")
     records: dict[str, Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]] = Field(
@@ -76,7 +80,7 @@ class PublishedRun(FormatModel):
 
 
 class PackIndex(FormatModel):
-    """index.json: the first member of a pack of runs, which names all others."""
+    """index.json: the first member of a pack of runs, which lists all other members."""
 
     format: Literal[1, 2] = Field(
         default=1,
@@ -101,8 +105,8 @@ read_published = reader(
 def write_table(path: Path, columns: tuple[Column, ...], values: Mapping[str, pa.Array]) -> None:
     """Write a table in one row group. The same values give the same bytes.
 
-    BYTE_STREAM_SPLIT stores the first bytes of all numbers, then all second bytes, and so on. For
-    similar numbers these are similar, so the pack compresses them well.
+    BYTE_STREAM_SPLIT stores the first bytes of all numbers, then all second bytes, and so on. If
+    numbers are similar, so are their first bytes, and the pack compresses them well.
     """
     schema = arrow_schema(columns, PUBLISHED_FORMAT)
     table = pa.table([values[column.name] for column in columns], schema=schema)

@@ -1,4 +1,4 @@
-"""The streams of a published run: times as whole ticks relative to other columns, without loss."""
+"""Streams of a published run: times are whole ticks relative to other columns if that is exact."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from analysis.formats.published import GET_ANEW, TICKS_PER_S, write_table
 from analysis.formats.tables import read_table, require_values
 
 MAX_TICKS = 2**53
-"""Maximum number of ticks. Doubles represent every integer up to it exactly."""
+"""Maximum number of ticks. Doubles represent every integer up to this one exactly."""
 
 _PUBLISHED_NAMES = (
     *("client", "class", "stream_index", "start_s", "ttfb_from_start_s", *BYTE_MARKS),
@@ -28,7 +28,10 @@ _PUBLISHED_NAMES = (
 PUBLISHED_COLUMNS = tuple(
     column for name in _PUBLISHED_NAMES for column in STREAMS if column.name == name
 )
-"""The columns of streams that metrics, figures and claims read, except one median."""
+"""The columns of streams that metrics, figures and claims read.
+
+Only one metric, a median, needs another column, so published runs do not have this metric.
+"""
 
 _TIMES = ("start_s", "end_s", "ttfb_from_start_s", "time_to_last_byte_s", *BYTE_MARKS)
 _CODED_MARKS = {name: CODED_MARKS[size] for name, size in BYTE_MARKS.items()}
@@ -37,7 +40,7 @@ _CODED_MARKS = {name: CODED_MARKS[size] for name, size in BYTE_MARKS.items()}
 def write_streams(path: Path, streams: pa.Table, gaps: Mapping[tuple[str, int], float]) -> None:
     """Write the streams of a run.
 
-    gaps: Client and number of a download -> its longest gap, in seconds.
+    gaps: (client, stream_index) of a download -> the longest time without a byte, in seconds.
     """
     keys = zip(streams["client"].to_pylist(), streams["stream_index"].to_pylist(), strict=True)
     gap = {GAP.name: pa.array([gaps.get(key) for key in keys], pa.float64())}
@@ -53,7 +56,7 @@ def read_streams(records: Path) -> pa.Table:
     """Return the streams of a published run: ``PUBLISHED_COLUMNS`` and ``GAP``.
 
     Raises:
-        AnalysisError: The table is missing or damaged, or has neither of the two layouts.
+        AnalysisError: The table is missing or damaged, or has neither layout of `write_streams`.
     """
     path = records / files.PUBLISHED_STREAMS
     plain = (*PUBLISHED_COLUMNS, GAP)
@@ -65,9 +68,9 @@ def read_streams(records: Path) -> pa.Table:
 
 
 def encode(streams: pa.Table) -> dict[str, pa.Array] | None:
-    """Return ``CODED_STREAMS`` without the gaps, or None if `decode` would not restore each value.
+    """Return ``CODED_STREAMS`` except ``GAP``, or None if `decode` would not restore each value.
 
-    streams: Has ``PUBLISHED_COLUMNS``.
+    streams: A table with ``PUBLISHED_COLUMNS``.
     """
     client = _texts(streams, "client")
     first = _is_first(client)
@@ -102,7 +105,7 @@ def encode(streams: pa.Table) -> dict[str, pa.Array] | None:
 
 
 def decode(table: pa.Table) -> pa.Table:
-    """Return ``PUBLISHED_COLUMNS`` from ``CODED_STREAMS``, bit-identical to the encoded ones."""
+    """Restore ``PUBLISHED_COLUMNS`` from a table of ``CODED_STREAMS``, identical in every bit."""
     first = _is_first(_texts(table, "client"))
     first_byte, has_first_byte = _values(table, "ttfb_ticks")
     last_byte, has_last_byte = _values(table, "last_byte_ticks")
@@ -110,8 +113,8 @@ def decode(table: pa.Table) -> pa.Table:
     marks = {name: _values(table, coded) for name, coded in _CODED_MARKS.items()}
     duration = _values(table, "end_ticks")[0] + last_byte
     pause = TICKS_PER_S * _values(table, "pause_s")[0] + _values(table, "pause_ticks")[0]
-    # The end of a stream is that of the previous stream of its client (0 for the first one), plus
-    # its pause and its duration.
+    # A stream ends at the end of its client's previous stream (0 for the first one) plus its own
+    # pause and duration.
     total = np.cumsum(pause + duration)
     before_client = np.maximum.accumulate(np.where(first, np.arange(first.size), 0))
     end = total - np.concatenate(([0], total))[before_client].astype(np.int64)
@@ -135,7 +138,7 @@ def _are_ticks(seconds: Floats) -> bool:
     if not np.all(np.abs(seconds) < MAX_TICKS / TICKS_PER_S):
         return False
     restored = np.rint(seconds * TICKS_PER_S).astype(np.int64) / TICKS_PER_S
-    # Bits are compared because 0 and -0 count as equal.
+    # Compare bits, because the numbers 0 and -0 count as equal.
     return np.array_equal(restored.view("i8"), seconds.view("i8"))
 
 

@@ -1,4 +1,4 @@
-"""The JSON files next to a run's record tables, with what was read and what could not be."""
+"""The JSON files next to a run's record tables: what was read, what was not, and other facts."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ class ParseReport:
 
     @property
     def clean(self) -> bool:
-        """True if every line of every log was understood."""
+        """True if every log is complete and all of its lines were understood."""
         return not self.problems
 
     def add(self, problems: FileProblems) -> None:
@@ -138,7 +138,10 @@ class ParseReport:
             self.problems.append(problems)
 
     def add_client(self, host: str, class_name: str, outcomes: Sequence[str], beats: int) -> None:
-        """Count the streams of a client by their outcomes, and note if it has none or no beats."""
+        """Count a client's streams by outcome, and list a client without streams or heartbeats.
+
+        ``outcomes`` has one item for each stream; ``beats`` is the number of heartbeats.
+        """
         of_class = self.streams[class_name]
         for outcome in outcomes:
             of_class[outcome] = of_class.get(outcome, 0) + 1
@@ -148,7 +151,10 @@ class ParseReport:
             self.clients_without_heartbeats.append(host)
 
     def set_classes(self, classes: Mapping[str, str]) -> None:
-        """Fill ``classes``. classes: host name of each client -> its class."""
+        """Set the class of each host that the report names; "" for a host that is not a client.
+
+        classes: host name of each client -> its class.
+        """
         named = {
             *self.clients_without_streams,
             *self.clients_without_heartbeats,
@@ -164,7 +170,7 @@ class ParseReport:
         silent = [
             host for host in self.clients_without_heartbeats if self._belongs_to(host, class_name)
         ]
-        # A log that ends within its last line is otherwise complete.
+        # A log counts as complete if only its last line is cut.
         cut = [o.host for o in self._cut(class_name) if o.damage and not o.is_oniontrace]
         return "; ".join(
             f"{what} {self._describe_clients(hosts, class_name)}"
@@ -202,7 +208,7 @@ class ParseReport:
     def damaged_relays(self) -> list[str]:
         """Return the relays whose log of OnionTrace is damaged or ends early.
 
-        The list is empty for older records, which do not contain the relays.
+        The list is empty for older records, which do not contain the classes of hosts.
         """
         return [
             one.host for one in self.problems if one.damage and self.classes.get(one.host) == ""
@@ -214,7 +220,7 @@ class ParseReport:
         ]
 
     def _belongs_to(self, host: str, class_name: str | None) -> bool:
-        # Older records lack the class, so the host may belong to any.
+        # Older records lack the classes, so the host may belong to any class.
         return class_name is None or self.classes.get(host, class_name) == class_name
 
     def _describe_clients(self, hosts: Sequence[str], class_name: str | None) -> str:
@@ -223,7 +229,7 @@ class ParseReport:
 
 
 def first_names(names: Sequence[str]) -> str:
-    """Return the first names and the number of others, for messages."""
+    """Return the first of the sorted names and the number of the others, as text for messages."""
     first = sorted(set(names))
     more = len(first) - MAX_NAMED_HOSTS
     named = ", ".join(first[:MAX_NAMED_HOSTS])
@@ -261,7 +267,7 @@ class RelayCounts:
 
     @property
     def damage(self) -> str | None:
-        """The ignored parts of the trace, for readers; None if there are none."""
+        """A text about the ignored parts of the trace; None if there are none."""
         if not (self.malformed or self.cut_bytes or self.missing or self.repeated):
             return None
         where = (
@@ -290,13 +296,13 @@ class TraceCounts:
 
 
 def write_beside_tables(path: Path, content: ParseReport | TransferFacts | TraceCounts) -> None:
-    """Write one of these files; the same content gives the same bytes."""
+    """Write a JSON file next to record tables. The same content gives the same bytes."""
     data: Any = to_jsonable_python(content)
     path.write_text(json_text(data), encoding="utf-8")
 
 
 def write_parse_report(records: Path, report: ParseReport) -> None:
-    """Write parse.json into a folder that contains all of its tables."""
+    """Write parse.json with the hashes of all tables, which must already be in the folder."""
     report.tables = table_hashes(records)
     write_beside_tables(records / files.PARSE_REPORT, report)
 
@@ -341,7 +347,7 @@ read_trace_counts = reader(
 
 
 def read_records_format(records: Path) -> int:
-    """Return the format of a run's records, including other versions.
+    """Return the version of a run's records, which may differ from ``RECORDS_FORMAT``.
 
     Raises:
         AnalysisError: parse.json is missing, not JSON, or contains no format.

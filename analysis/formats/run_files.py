@@ -1,7 +1,7 @@
 """Descriptions in a run's directory: its clock, its hosts, and its cell traces.
 
-The bytes of these files are part of the run's identity, so they do not contain their version. A
-file without a version has version 1.
+The bytes of these files are part of the run's identity, which a version would change. So version 1
+is not written, and a file without a version has version 1.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ class RunClock(FormatModel):
         return round(self.epoch_unix_s * 1_000_000)
 
     def early_end(self, last_us: int, interval_s: float) -> str | None:
-        """Return a message if a log ends before the run; None if not, or if unknown.
+        """Return a message if a log ends before the run; None if not, or if the end is unknown.
 
         Args:
-            last_us: Unix time of its last line, in microseconds.
-            interval_s: maximum time between two lines.
+            last_us: Unix time of the log's last line, in microseconds.
+            interval_s: maximum time between two lines of the log.
         """
         last_s = (last_us - self.epoch_us) / 1e6
         if self.stop_s is None or last_s >= self.stop_s - interval_s:
@@ -103,23 +103,24 @@ class HostRoles(FormatModel):
 
 
 def written(file: FormatModel | Clients) -> bytes:
-    """Return the bytes of one of these files, which are part of the run's identity."""
+    """Return the content of a file of this module, whose bytes are part of the run's identity."""
     return json_text(file.model_dump(mode="json", exclude_none=True)).encode()
 
 
 read_clock = reader(RunClock, "clock of a run", files.RUN)
 read_peers = reader(PeerPair, "description of two peers", files.PEERS)
 read_trace_plan = reader(TracePlan, "plan of cell traces", files.TRACE_PLAN)
-# Each reads a file of a run's directory. AnalysisError: it is missing, not JSON, or not valid.
+# Each function reads a file in a run's directory. It raises AnalysisError if the file is missing,
+# not JSON, or not valid.
 
 
 def read_clients(run_directory: Path) -> dict[str, str]:
-    """Read a run's clients.json: host name -> class. Raises as `read_clock`."""
+    """Read clients.json of a run: host name -> class. Raises AnalysisError like `read_clock`."""
     return read_as(Clients, run_directory / files.CLIENTS, "map of clients to classes").root
 
 
 def read_host_roles(run_directory: Path) -> dict[str, RoleOfHost]:
-    """Read a run's hosts.json: host name -> the host. Raises as `read_clock`."""
+    """Read hosts.json of a run: host name -> host. Raises AnalysisError like `read_clock`."""
     return read_as(HostRoles, run_directory / files.HOST_ROLES, "list of hosts and roles").hosts
 
 

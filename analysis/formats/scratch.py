@@ -1,4 +1,4 @@
-"""Temporary folders next to the files that they will become, removed even after a crash.
+"""Temporary folders inside the folder that receives their files, removed even after a crash.
 
 This module needs only the standard library.
 """
@@ -19,7 +19,7 @@ def scratch_folder(out: Path, prefix: str) -> Iterator[Path]:
     """Yield an empty folder in ``out`` whose name begins with ``prefix``, and remove it at the end.
 
     Folders of killed writers are removed first. A writer locks its folder, and the lock ends with
-    the process. On a file system without locks, they remain.
+    the process. On a file system without locks, the folders of killed writers remain.
     """
     for abandoned in out.glob(f"{prefix}*"):
         with contextlib.suppress(OSError), _opened(abandoned) as descriptor:
@@ -34,7 +34,7 @@ def scratch_folder(out: Path, prefix: str) -> Iterator[Path]:
 
 
 def _create_locked(out: Path, prefix: str, stack: contextlib.ExitStack) -> Path:
-    """Create a folder with a lock, which ``stack`` holds."""
+    """Create and lock a folder. Closing ``stack`` releases the lock."""
     while True:
         folder = Path(tempfile.mkdtemp(prefix=prefix, dir=out))
         # Another writer may remove the folder before it is locked.

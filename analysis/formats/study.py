@@ -47,7 +47,10 @@ class Variant(FormatModel):
 
 
 class ClassLoad(FormatModel):
-    """The behaviour of one class of clients. ``None``: no such limit, or not fixed."""
+    """The behaviour of one class of clients.
+
+    A value is None if it is unlimited, not fixed, or unknown.
+    """
 
     timeout_s: float | None = Field(
         default=None,
@@ -103,7 +106,10 @@ class Level(FormatModel):
         return self
 
     def same_as(self, other: Level) -> bool:
-        """Return whether both describe the same setting, ignoring what only one of them records."""
+        """Return whether both levels are the same setting.
+
+        Numbers and capacities of relays are compared only if both levels have them.
+        """
         unrecorded: dict[str, dict[str, float]] = {
             name: {}
             for name in ("relays", "capacities_bytes_per_s")
@@ -123,7 +129,7 @@ class Level(FormatModel):
 
 
 class Endpoint(FormatModel):
-    """A metric of one class that variants are judged by."""
+    """A metric of one class by which variants are judged."""
 
     model_config = ConfigDict(populate_by_name=True)
 
@@ -148,7 +154,7 @@ class RoleCapacity(FormatModel):
 
 
 class FigureSpec(FormatModel):
-    """One figure to draw; ``paper``: the number of the figure in the paper that it reproduces."""
+    """One figure to draw."""
 
     id: str = Field(
         pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", description="name of its file, without extension"
@@ -175,7 +181,10 @@ class Run(FormatModel):
 
 @dataclass(frozen=True)
 class PlannedLooks:
-    """The interim looks at the data under one plan, which is a budget or a number of seeds."""
+    """The interim analyses ("looks") under one plan.
+
+    A plan is a budget, or a fixed number of networks.
+    """
 
     sizes: Annotated[
         tuple[int, ...], Field(description="pairs of runs at each look so far, increasing")
@@ -196,7 +205,7 @@ class PlannedLooks:
 
     @property
     def judges(self) -> bool:
-        """True if the last look can judge: one pair of runs has no spread."""
+        """True if the last look has more than one pair, so that the pairs have a spread."""
         return self.sizes[-1] > 1
 
 
@@ -211,9 +220,10 @@ class Looks(PlannedLooks):
 
     @property
     def judging_plans(self) -> tuple[PlannedLooks, ...]:
-        """Earlier plans with more than one pair.
+        """Earlier plans that tested pairs which the present plan has as well.
 
-        Their first look was at no more pairs than this plan has.
+        Their last look had more than one pair, and their first look had no more pairs than the
+        present plan has.
         """
         return tuple(
             past for past in self.earlier if past.judges and past.sizes[0] <= self.sizes[-1]
@@ -221,18 +231,18 @@ class Looks(PlannedLooks):
 
     @property
     def several(self) -> bool:
-        """True if more than one look could judge."""
+        """True if more than one look had enough pairs for a test."""
         return bool(self.judging_plans) or sum(size > 1 for size in self.sizes) > 1
 
     @property
     def plans(self) -> list[tuple[tuple[int, ...], int]]:
-        """Sizes and budget of each plan that could judge, the present one last."""
+        """Sizes and budget of each of the ``judging_plans`` and, last, of the present plan."""
         return [*(past.plan for past in self.judging_plans), self.plan]
 
 
 @dataclass(frozen=True)
 class CellTimes:
-    """Times in milliseconds of ``count`` cells. All are NaN without cells."""
+    """Statistics of the times of ``count`` cells, in milliseconds; NaN if there are no cells."""
 
     count: Annotated[int, Field(description="cells")]
     minimum_ms: Annotated[float, Field(description="the shortest time")]
@@ -244,7 +254,7 @@ class CellTimes:
 
 
 class PublishedCellTimes(FormatModel):
-    """Published measurements of cells."""
+    """Measurements of cells from a publication."""
 
     source: str = Field(description="source of the numbers")
     role: str = Field(description="role of the measured relays")
@@ -254,7 +264,7 @@ class PublishedCellTimes(FormatModel):
 
 
 class PublicTor(FormatModel):
-    """Measurements of the public Tor, as `tornettools stage` collects them: quantile functions."""
+    """Quantile functions of measurements of the public Tor, which `tornettools stage` collects."""
 
     source: str = Field(description="name of their file, tor_metrics_*.json")
     sha256: str = Field(description="of that file")
@@ -365,10 +375,10 @@ class Study(FormatModel):
         return level.label if self.scale == 1 else f"{level.label} at scale {self.scale:g}"
 
     def figure_title(self, figure: FigureSpec) -> str:
-        """Return the title of a figure, with its level."""
+        """Return the title of a figure, with the label and scale of its level."""
         level = self.level(figure.level)
         title = figure.title or figure.id
-        # Match whole words, and the last occurrence, as the label may also be part of other words.
+        # Search for whole words, because the level's label may also be part of other words.
         found = [*re.finditer(rf"(?<!\w){re.escape(level.label)}(?!\w)", title)]
         if not found:
             return f"{title}, {self.label(level)}"
@@ -376,12 +386,15 @@ class Study(FormatModel):
         return f"{title[:begin]}{self.label(level)}{title[end:]}"
 
     def runs_of(self, level: str, variant: str) -> list[Run]:
-        """Return the runs of a variant at a level, by seed and repeat."""
+        """Return the runs of a variant at a level, sorted by seed and repeat."""
         runs = [run for run in self.runs if (run.level, run.variant) == (level, variant)]
         return sorted(runs, key=lambda run: (run.seed, run.repeat))
 
     def replicate(self, run: Run) -> int:
-        """Return what pairs a run: its network, or in the scope of one network its repeat."""
+        """Return the number by which a run is paired.
+
+        This is the seed of its network, or in the scope of one network the number of its repeat.
+        """
         return run.repeat if self.scope == "one-network" else run.seed
 
     @property
@@ -400,18 +413,18 @@ class Study(FormatModel):
         return max(Counter((r.level, r.variant, r.seed) for r in self.runs).values(), default=0)
 
     def describe(self, run: Run | PlannedRun) -> str:
-        """Return a run for readers: its level if there are several, its variant, its network."""
+        """Return a text that names a run: its level if there are several, variant and network."""
         level = [run.level] if len(self.levels) > 1 else []
         return ", ".join([*level, run.variant, format_network(run.seed, run.repeat)])
 
     def format_runs(self, runs: Sequence[Run]) -> str:
-        """Return runs for readers, limited to the first few."""
+        """Return a text that names the first ``SHOWN`` runs, and the number of others."""
         more = f" and {len(runs) - SHOWN} more" if len(runs) > SHOWN else ""
         return "; ".join(map(self.describe, runs[:SHOWN])) + more
 
     @contextmanager
     def naming(self, run: Run | PlannedRun) -> Iterator[None]:
-        """Add the name of a run to errors about its files that are raised in the block."""
+        """Add the names of the experiment and the run to an AnalysisError raised in the block."""
         try:
             yield
         except AnalysisError as error:

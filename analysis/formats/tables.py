@@ -28,7 +28,7 @@ CHARACTER_BYTES = 4
 """Size of a character in NumPy's arrays of text."""
 
 SHOWN_VALUE = 40
-"""Maximum length of a damaged value in a message."""
+"""Maximum number of characters of a damaged value in a message."""
 
 DAMAGED_HINT = (
     "extract the run's records again (make analyse NAME=...); if its logs are gone, get the run "
@@ -37,7 +37,7 @@ DAMAGED_HINT = (
 
 
 def build_table(columns: tuple[Column, ...], values: Mapping[str, Any]) -> pa.Table:
-    """Return a table of arrays. A text in place of an array is repeated in each row."""
+    """Return a table from the values of its columns. A single text is repeated in each row."""
     schema = arrow_schema(columns)
     rows = next(len(one) for one in values.values() if not isinstance(one, str))
     arrays = [
@@ -48,13 +48,16 @@ def build_table(columns: tuple[Column, ...], values: Mapping[str, Any]) -> pa.Ta
 
 
 class TableWriter:
-    """A writer of tables to a Parquet file in row groups of ``ROWS_PER_GROUP``."""
+    """A writer of tables to a Parquet file.
+
+    Each row group except the last has at least ``ROWS_PER_GROUP`` rows.
+    """
 
     def __init__(self, path: Path, columns: tuple[Column, ...]) -> None:
         self.waiting: list[pa.Table] = []
         self.rows = 0
         self.empty = arrow_schema(columns).empty_table()
-        # None of these settings depends on the clock or the machine.
+        # The same tables give the same bytes: no setting depends on the clock or the machine.
         self.writer = pq.ParquetWriter(
             path, self.empty.schema, compression="zstd", compression_level=6, version="2.6"
         )
@@ -94,7 +97,7 @@ def read_table(
     Args:
         path: the file.
         layout: the columns, with types, that the file must have.
-        others: layouts that are tried in turn if one of these is missing.
+        others: other layouts, which are tried in turn if the file lacks a column of ``layout``.
         missing: hint if the file is missing.
         wrong: hint if the file is damaged or of another kind.
 
@@ -149,7 +152,7 @@ def _read_columns(file: pq.ParquetFile, names: Sequence[str], max_bytes: int) ->
     Raises TooLargeError if the file states, or its columns need, more than ``max_bytes`` of memory.
     """
     # Arrow decompresses each page as a whole. The metadata of columns are not used, because PyArrow
-    # ends the process for some damaged ones.
+    # ends the process if they are damaged in certain ways.
     groups = map(file.metadata.row_group, range(file.metadata.num_row_groups))
     require_size(sum(group.total_byte_size for group in groups), max_bytes)
     size_bytes = 0
@@ -188,7 +191,7 @@ def require_values(
     """Check the values of a table's columns.
 
     Raises:
-        AnalysisError: a value is impossible, with the column and the first such row, from 1; or
+        AnalysisError: a value is impossible (the message names its column, and its row from 1), or
             several rows have the same key.
     """
     for column in columns:
@@ -206,7 +209,7 @@ def require_values(
 
 
 def _impossible(table: pa.Table, column: Column) -> Iterator[tuple[str, pa.ChunkedArray]]:
-    """Yield each possible fault of a value as a text, with the rows that have it."""
+    """Yield each fault that values can have: a text, and a mask of the rows with this fault."""
     values = table[column.name]
     if not column.optional:
         yield "but each row must have a value", values.is_null()

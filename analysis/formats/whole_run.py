@@ -101,8 +101,8 @@ def require_tables(records: Path, report: ParseReport) -> None:
 def require_streams(records: Path, report: ParseReport, streams: pa.Table) -> None:
     """Check the streams of each class, by outcome, against the counts of parse.json.
 
-    streams: Rows of streams.parquet, or of a published pack, which omits classes of background
-    load.
+    streams: The rows of streams.parquet, or of its replacement in a published pack, which omits
+    classes of background load.
 
     Raises:
         AnalysisError: The counts differ.
@@ -138,7 +138,7 @@ def _require_records(records: Path) -> None:
 
 
 def _read_tables(records: Path, needed: Collection[str]) -> None:
-    """Read the tables that are required or exist, and their JSON files."""
+    """Read the tables that exist or are ``needed``, and the JSON files that belong to them."""
     for table, columns in TABLES.items():
         path = records / f"{table}.parquet"
         if path.name in needed or path.is_file():
