@@ -1,4 +1,4 @@
-"""Import of folders of other programs as one set of runs, with a run for each simulation."""
+"""Import of other programs' results as one set of runs, with a run for each simulation."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from analysis.judgement.judging import Statistics
 LEVEL = VARIANT = "imported"
 
 FINGERPRINT = "fingerprint"
-"""A file with the key of a relay, which identifies a network."""
+"""Name of the file with the fingerprint of a relay. All relays' fingerprints identify a network."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def import_runs(paths: Sequence[Path], name: str, options: ImportOptions) -> Run
     return RunSet(
         name=name,
         definitions="tornettools",
-        # Seeds are only numbers here. Runs of the same network are identified by ``network``.
+        # Here, seeds only number the simulations. ``network`` identifies runs of the same network.
         paired=False,
         notes=tuple(notes),
         runs=tuple(
@@ -139,9 +139,10 @@ def _network(pattern: re.Pattern[str] | None, name: str) -> str:
 def _remove_copies(
     simulations: list[ImportedSimulation], notes: list[str]
 ) -> list[ImportedSimulation]:
-    """Remove simulations with the same files as an earlier one, and add a note.
+    """Return the simulations without copies, and add a note about the copies.
 
-    A copy is not another replicate, and independent simulations never agree exactly.
+    A copy has the same files as an earlier simulation. It is not another replicate, because
+    independent simulations never agree exactly.
     """
     first: dict[str, ImportedSimulation] = {}
     copies = []
@@ -159,12 +160,13 @@ def _remove_copies(
 
 
 def find_simulations(path: Path) -> list[Path]:
-    """Return the files and folders of one simulation each, at or below a path, in order.
+    """Return the file or folder of each simulation at or below a path, in order.
 
-    If a simulation has plot data, which are selected by time, its analysis file is ignored.
+    If a simulation has plot data, its analysis file is ignored, because tornettools has limited
+    the plot data to the measured time.
 
     Raises:
-        AnalysisError: there is no simulation, or the path does not exist.
+        AnalysisError: the path does not exist, has no simulation, or is another kind of file.
     """
     if path.name.endswith(".tar.xz"):
         raise AnalysisError(
@@ -197,7 +199,10 @@ def find_simulations(path: Path) -> list[Path]:
 
 
 def _analyses(folder: Path) -> list[Path]:
-    """Return the analyses in a folder. Raises AnalysisError if one is both plain and compressed."""
+    """Return the analysis files in a folder.
+
+    Raises AnalysisError if a file exists both plain and compressed.
+    """
     stems = {
         path: path.name.removesuffix(".xz")
         for path in sorted(folder.glob("*.analysis.json*"))
@@ -214,7 +219,7 @@ def _analyses(folder: Path) -> list[Path]:
 
 
 def _without_results(path: Path, sources: Sequence[Path]) -> list[str]:
-    """Return the names of the folders directly in ``path`` without a simulation."""
+    """Return the names of the folders directly in ``path`` that contain no simulation."""
     own = {source if source.is_dir() else source.parent for source in sources}
     if not path.is_dir() or path in own or path / FOLDER in own:
         return []

@@ -26,7 +26,7 @@ Measured = Annotated[float, Field(strict=True, ge=0, le=LARGEST_VALUE)]
 
 
 def _parse_whole_number(value: object) -> object:
-    """Convert a number in its canonical notation, so that no two texts give the same number."""
+    """Convert a text with a canonical integer, so that no two texts give the same number."""
     is_number = isinstance(value, str) and re.fullmatch(r"0|-?[1-9][0-9]{0,17}", value)
     return int(str(value)) if is_number else value
 
@@ -35,15 +35,18 @@ Integer = Annotated[int, Field(strict=True), BeforeValidator(_parse_whole_number
 """A whole number, which tgentools and OnionPerf also write as text."""
 
 WholeNumber = Annotated[Integer, Field(ge=0)]
-"""A key of an object that is a whole number."""
+"""A nonnegative whole number. If it is a key of a JSON object, it is written as text."""
 
 MAX_MEMORY_BYTES = 900_000_000
-"""Maximum memory for the content of a file. Nested empty arrays need 34 times their size in JSON,
-and tgentools' streams, which contain many texts, a few times their size."""
+"""Maximum memory for the content of a file. Nested empty arrays need 34 times their size in JSON.
+tgentools' streams contain many texts, and need a few times their size."""
 
 BYTE_MEMORY = 5
 MARK_MEMORY = {b"{": 200, b"[": 80, b":": 100, b",": 40}
-"""Upper bounds of memory in bytes, per byte of JSON and per object, array, key and element."""
+"""Upper bounds of memory in bytes, for each object, array, key and element of JSON.
+
+``BYTE_MEMORY`` is added for each byte of JSON.
+"""
 
 Key = tuple[str, str]
 """Class of downloads, and a quantity of ``imported_metrics``."""
@@ -54,13 +57,13 @@ class ImportedSimulation:
     """The imported data of one simulation.
 
     Attributes:
-        name: name of its folder.
+        name: name of its folder or file.
         values: key -> values, one per completed download or circuit. Those of ``RELAY_GOODPUT`` are
             bytes per second of all relays, one per second.
         downloads: class -> (failed, all) downloads.
         notes: notes on ignored parts of its files.
         content: hash of its files; "" if unknown.
-        network: identifies its network; "" if only its name does.
+        network: text that identifies its network; "" if only the name of the simulation does.
     """
 
     name: str
@@ -71,30 +74,30 @@ class ImportedSimulation:
     network: str = ""
 
     def add(self, class_name: str, quantity: str, values: Iterable[float]) -> None:
-        """Add values of completed downloads."""
+        """Append values to those of a class and a quantity."""
         self.values.setdefault((class_name, quantity), []).extend(values)
 
     def count(self, class_name: str, failed: float, total: float) -> None:
-        """Add numbers of downloads."""
+        """Add to the numbers of failed and of all downloads of a class."""
         before = self.downloads.get(class_name, (0.0, 0.0))
         self.downloads[class_name] = (before[0] + failed, before[1] + total)
 
     @property
     def empty(self) -> bool:
-        """True if no download completed."""
+        """True if there are no times: no download completed, and no circuit was built."""
         return not any(values for (_, name), values in self.values.items() if name in DURATIONS)
 
     @property
     def keys(self) -> set[Key]:
-        """The keys with any data."""
+        """The keys for which the simulation has data."""
         found = {key for key, values in self.values.items() if values}
         return found | {(class_name, ERROR_RATE) for class_name in self.downloads}
 
     def statistics(self, keys: set[Key]) -> dict[tuple[str, str], Statistic]:
         """Return (class, metric) -> statistic.
 
-        keys: all keys of the set. If only other simulations have a key, this simulation gets a
-            statistic without a value.
+        keys: keys of all simulations in the set. If this simulation has no data for a key, it gets
+            a statistic without a value.
         """
         result: dict[tuple[str, str], Statistic] = {}
         for class_name, name in sorted(keys):
@@ -124,21 +127,24 @@ def size_class(circuit: str, size_bytes: int) -> str:
 
 
 def read_other(kind: Any, path: Path) -> Any:
-    """Read a JSON file of another program as a type; one whose name ends with .xz is compressed.
+    """Read a JSON file of another program, plain or compressed, and validate it as ``kind``.
 
     Raises:
-        AnalysisError: the file is missing, truncated, not compressed as its name says, not JSON, of
-            another kind, or needs too much memory; the message has the keys.
+        AnalysisError: the file is missing, truncated, not compressed as its name says, not JSON,
+            not valid for ``kind`` (the message names the wrong keys), or needs too much memory.
     """
     hint = "get a complete copy of the file, or is it of another program or version?"
-    # `read_as` reports what is wrong with the file.
+    # If the file cannot be read, `read_as` reports the reason.
     with contextlib.suppress(OSError, DamagedError, TooLargeError):
         _require_memory(path)
     return read_as(kind, path, "file to import", wrong=hint, most=LARGEST_BYTES)
 
 
 def _require_memory(path: Path) -> None:
-    """Raise AnalysisError if the content may need too much memory, or the errors of `pieces`."""
+    """Raise AnalysisError if the content of a file may need too much memory.
+
+    An unreadable file raises OSError or the errors of `pieces`.
+    """
     needed = 0
     with path.open("rb") as file:
         for piece in pieces(file, path.suffix):
@@ -153,7 +159,7 @@ def _require_memory(path: Path) -> None:
 
 
 def _quantile(values: Sequence[float], q: float) -> Statistic:
-    # Use numpy's default, as in tornettools.
+    # Use NumPy's default method of interpolation, as tornettools does.
     if not values:
         return Statistic(None, "no such download completed")
     return Statistic(float(np.quantile(values, q)))

@@ -1,8 +1,8 @@
 """Import of analyses of TGen's logs by tgentools and OnionPerf, ``*.analysis.json[.xz]``.
 
-Three layouts of a node are supported: ``stream_summary`` (since tgentools 1.0.0),
-``transfers_summary`` (earlier tgentools and OnionPerf), and only ``streams`` (OnionPerf since
-version 3.0). The latter is counted by the definitions of tgentools' summary.
+The data of a node (a host) can have three layouts: ``stream_summary`` (since tgentools 1.0.0),
+``transfers_summary`` (earlier tgentools and OnionPerf), or only ``streams`` (OnionPerf since
+version 3.0). Data with only ``streams`` are counted by the definitions of tgentools' summary.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ _SIZES = TypeAdapter(dict[str, WholeNumber])
 class _Summary(BaseModel):
     """stream_summary or transfers_summary: times in seconds, by size of the download.
 
-    tgentools writes the first three keys of each summary, also without any value. A file that lacks
-    one of them was changed, and would have no failures or too few downloads.
+    tgentools always writes the first three keys, even if they are empty. A file that lacks one of
+    them was modified: failures or downloads would be missing from the results.
     """
 
     first_bytes: dict[WholeNumber, BySecond] = Field(
@@ -103,7 +103,7 @@ class _Timed(BaseModel):
 
 
 class _Times(BaseModel):
-    """Microseconds since the start of a stream; -1 if never."""
+    """Microseconds since the start of a stream; -1 for an event that never occurred."""
 
     command: Integer = Field(alias="usecs-to-command")
     round_trip_time: Integer = Field(alias="usecs-to-response")
@@ -129,7 +129,7 @@ class _Success(BaseModel):
 class _Tgen(BaseModel):
     stream_summary: Given[_Summary] = None
     transfers_summary: Given[_Summary] = None
-    # Only the fields that a stream's outcome requires are validated.
+    # Each stream is validated later, and only the fields that its outcome requires.
     streams: Given[dict[str, dict[str, Any] | None]] = None
 
 
@@ -154,8 +154,8 @@ def read_analysis(
         end_s: simulated time before which they count.
 
     Raises:
-        AnalysisError: the file is damaged or of another kind, with the location; or simulated times
-            are given for a file of OnionPerf.
+        AnalysisError: the file is damaged or of another kind (the message names the location), or
+            ``begin_s`` or ``end_s`` is given for a file of OnionPerf.
     """
     analysis: _Analysis = read_other(_Analysis, path)
     if analysis.type == "onionperf" and (begin_s, end_s) != (None, None):
@@ -190,7 +190,8 @@ def read_analysis(
 def client_class(node: str) -> str:
     """Return a node's class of clients: its name without the number.
 
-    tornettools appends the kind of circuit to the number, and uses it as the class of its clients.
+    The class of tornettools' perf clients is their kind of circuit, which is the end of their names
+    ("perfclient1exit") or, if it is missing, "exit".
     """
     stem = re.sub(r"\d+(?=(exit|onionservice)?\Z)", "", node)
     return _CIRCUITS.get(stem, stem or "client")
@@ -255,12 +256,15 @@ def _add_stream(
 ) -> bool:
     """Add a stream of OnionPerf by the rules of tgentools' summary (tgentools/analysis.py).
 
-    These do not count a stream that succeeded without a time to the last byte of its payload.
+    These rules do not count a stream that succeeded without a time to the last byte of its payload.
 
-    name: contains the server's name and address. Raises ValidationError.
+    name: the stream's name, which contains the server's name and address.
 
     Returns:
-        Whether the stream counts as completed or failed.
+        True if the stream counts as completed or failed.
+
+    Raises:
+        ValidationError: the stream lacks a field, or a field is not valid.
     """
     class_name = "onionservice" if ".onion:" in name else "exit"
     if not _Outcome.model_validate(stream).is_success:
@@ -289,7 +293,10 @@ def _add_goodputs(
     stream: dict[str, Any],
     span: tuple[float, float],
 ) -> None:
-    """Add the goodput of a stream that has its times. Raises ValidationError."""
+    """Add the goodputs of a stream that has byte times and ended in ``span``.
+
+    Raises ValidationError.
+    """
     if not {"elapsed_seconds", "unix_ts_end"} <= stream.keys():
         return
     timed = _Timed.model_validate(stream)
@@ -302,7 +309,11 @@ def _add_goodputs(
 
 
 def _seconds_at(timed: _Timed, size_bytes: int) -> float | None:
-    """Return when that many bytes had arrived, from byte counts or tenths of the size."""
+    """Return the seconds until ``size_bytes`` had arrived; None if unknown.
+
+    It is known if the file has the time of this byte count, or of the same share of the requested
+    size.
+    """
     at = _find(timed.elapsed_seconds.payload_bytes_recv, str(size_bytes), _SECONDS)
     shares = timed.elapsed_seconds.payload_progress_recv
     if at is not None or not shares or not isinstance(timed.stream_info.get("recvsize"), str):
@@ -312,5 +323,5 @@ def _seconds_at(timed: _Timed, size_bytes: int) -> float | None:
 
 
 def _find(values: dict[str, Any], key: str, kind: TypeAdapter[dict[str, T]]) -> T | None:
-    """Return a valid value, or None if it is missing. Raises ValidationError."""
+    """Return the value of a key; None if it is missing. Raises ValidationError if it is invalid."""
     return kind.validate_python({key: values[key]})[key] if key in values else None

@@ -24,7 +24,7 @@ LISTS = {
     "client_goodput": "goodput_500kib_1mib",
     "client_goodput_5MiB": "goodput_4mib_5mib",
 }
-"""Key -> name of its list in this project. Times are in s, goodputs in bit/s."""
+"""Key of a list in the file -> name of the quantity here. Times are in s, goodputs in bit/s."""
 
 SIZES = {"51200": "last_byte_50kib", "1048576": "last_byte_1mib", "5242880": "last_byte_5mib"}
 
@@ -40,7 +40,7 @@ class _Day(BaseModel):
 
     @property
     def error_rate(self) -> float | None:
-        """Percentage of the downloads that failed or timed out; None without any."""
+        """Percentage of the downloads that failed or timed out; None if there were no downloads."""
         failed = self.timeouts + self.failures
         return 100.0 * failed / self.requests if self.requests else None
 

@@ -58,13 +58,16 @@ def _round_trips(simulation: ImportedSimulation, circuit: str, seconds: Numbers)
 def _circuit_builds(
     simulation: ImportedSimulation, circuit: str, times: Numbers | dict[str, Numbers]
 ) -> None:
-    """Add a list of times. Files of 2020 contain such a list for each second."""
+    """Add circuit build times. Files of 2020 have a list of times for each second."""
     for seconds in [times] if isinstance(times, list) else times.values():
         simulation.add(circuit, "circuit_build_time", seconds)
 
 
 class _ErrorRates(BaseModel):
-    """(error rate, resolution) pairs of clients, both in per cent; in files of 2018 only rates."""
+    """For each client, its error rate and the rate's resolution, both in per cent.
+
+    The resolution is the share of one download. Files of 2018 have only rates.
+    """
 
     ALL: list[
         tuple[
@@ -76,9 +79,10 @@ class _ErrorRates(BaseModel):
 
 
 def _errors(simulation: ImportedSimulation, circuit: str, rates: _ErrorRates) -> None:
-    """Add numbers of downloads, which follow from rate and resolution of each client.
+    """Add the numbers of downloads, computed from the rate and resolution of each client.
 
-    tornettools writes each client twice under ALL. Rates alone cannot be combined.
+    tornettools writes each client twice under ALL, so the sums are halved. Rates without a
+    resolution cannot be combined, so they only give a note.
     """
     pairs = [pair for pair in rates.ALL if isinstance(pair, tuple)]
     if len(pairs) < len(rates.ALL):
@@ -114,13 +118,13 @@ FILES: dict[str, tuple[Any, Callable[[ImportedSimulation, str, Any], None]]] = {
     "relay_goodput": (dict[str, Measured], _relays),
     "oniontrace_tput": (dict[str, Measured], _relays),
 }
-"""Base name -> type of the file, and the function that adds it."""
+"""Base name of a file -> type of its content, and the function that adds the content."""
 
 NO_RESULTS = ("resource_usage", "simulation_info", "packet_count", "packet_counts", "byte_counts")
-"""Base names of files about the simulation itself."""
+"""Base names of files about the simulation itself, which are not imported."""
 
 MARKS = ("time_to_first_byte_recv", "time_to_last_byte_recv")
-"""A folder with one of these files is that of a simulation."""
+"""Base names of files. A folder with one of these files is that of a simulation."""
 
 
 def is_plot_data(folder: Path) -> bool:
@@ -133,7 +137,8 @@ def read_plot_data(folder: Path) -> ImportedSimulation:
     """Read the folder of one simulation.
 
     Raises:
-        AnalysisError: a file is damaged or of another kind, with the location.
+        AnalysisError: a file is damaged or of another kind (the message names the location), or is
+            there twice.
     """
     named = folder.parent if folder.name == FOLDER else folder
     simulation = ImportedSimulation(named.resolve().name)
