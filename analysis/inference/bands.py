@@ -1,9 +1,10 @@
 """Simultaneous confidence bands for curves. Arrays in, arrays out.
 
 The band is mean +- c se at each point, with one c for all points: the quantile of the largest |t|
-over the curve (sup-t; Montiel Olea and Plagborg-Moller 2019, J. Applied Econometrics 34). As runs
-are few, the quantile comes from simulated sets of as many normal runs, with the observed
-correlation along the curve. docs/reference/statistics.md reports its coverage.
+over the curve (sup-t; Montiel Olea and Plagborg-Moller 2019, J. Applied Econometrics 34). Because
+there are few runs, the quantile comes from a simulation with the same number of normally
+distributed runs and the observed correlation along the curve. docs/reference/statistics.md reports
+the band's coverage.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _NUMBERS_AT_ONCE = 1_000_000
 
 @dataclass(frozen=True)
 class Band:
-    """A mean curve of ``count`` curves and its band; all of shape (points,), NaN if unknown."""
+    """The mean of ``count`` curves and its band: arrays of shape (points,), NaN if unknown."""
 
     mean: Floats
     low: Floats
@@ -44,11 +45,11 @@ def simultaneous_band(curves: ArrayLike, draws: int = DRAWS, seed: int = 0) -> B
         seed: seed of the simulation.
 
     Returns:
-        The mean only for a single run. Points at which all runs agree have zero width and are
-        ignored.
+        The mean and its band. For a single run, the band is NaN. At points at which all runs agree,
+        the band has zero width; such points do not affect the width elsewhere.
 
     Raises:
-        ValueError: no runs, or not two-dimensional.
+        ValueError: ``curves`` has no runs or is not two-dimensional.
     """
     values = np.asarray(curves, dtype=np.float64)
     if values.ndim != 2 or values.shape[0] == 0:
@@ -81,7 +82,7 @@ def _half_width(values: Floats, draws: int, seed: int) -> Floats:
 def _critical(unit: Floats, draws: int, seed: int) -> float:
     """Return the quantile of the largest |t| over the points.
 
-    unit: standardised columns, shape (runs, points).
+    unit: shape (runs, points); each column has the mean 0 and the sum of squares 1.
     """
     runs, points = unit.shape
     rng = np.random.default_rng(seed)

@@ -1,7 +1,8 @@
 """Detection of step changes in a time series of nightly values. Arrays in, steps out.
 
-The search is ``ruptures``' PELT (Killick, Fearnhead and Eckley 2012, JASA 107) with the cost of
-Gaussian means. The penalty limits the probability of any false step in a year of nightly searches.
+The search is ``ruptures``' PELT (Killick, Fearnhead and Eckley 2012, JASA 107) with the cost
+function for changes of a Gaussian mean. The penalty limits the probability of any false step in a
+year of nightly searches.
 """
 
 from __future__ import annotations
@@ -18,33 +19,36 @@ from scipy import stats
 from analysis.arrays import Floats
 
 NIGHTS = 365
-"""Number of nights for which the rate of false steps holds. Only the last ones are searched."""
+"""Number of nights for which the rate of false steps holds. Older nights are not searched."""
 
 LOOKS = 6.0
 """Effective number of independent positions for a step per night.
 
-Every night repeats the search of the whole history. With this value the stated rate holds in
-simulation (docs/how-to/nightly.md, and a test).
+Every night repeats the search of the whole history. With this value, the rate of false steps holds
+in simulations (docs/how-to/nightly.md, and a test).
 """
 
 MINIMUM_DF = 20
 """Minimum degrees of freedom of the noise estimate; below it, no steps are reported."""
 
 KEPT_CHANGES = 0.9
-"""Share of the night-to-night changes used to estimate the noise; steps are among the rest."""
+"""Share of the night-to-night changes, the smallest ones, from which the noise is estimated.
+
+The largest changes, which include the steps, are omitted.
+"""
 
 DF_OF_A_CHANGE = 0.55
-"""Degrees of freedom per change, from 8,000 simulated histories."""
+"""Degrees of freedom of the noise estimate per change, from 8,000 simulated histories."""
 
 EXCESS_LEVEL = 0.01
 """Significance level for excess variation between nights.
 
-A stricter level would miss it and report false steps. A looser one would often replace the estimate
-from within nights by the less precise one from between nights.
+A stricter level would miss excess variation, and steps would be falsely reported. A looser level
+would often replace the estimate from within nights by the less precise one from between nights.
 """
 
 NIGHTS_ALONE = 1 + int(np.ceil(MINIMUM_DF / DF_OF_A_CHANGE))
-"""Minimum number of nights with one run before steps are searched."""
+"""Minimum number of nights with one run each before steps are searched."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +67,7 @@ class Step:
 
 
 def penalty(false_steps: float, df: float = np.inf) -> float:
-    """Return the minimum reduction of squares per step, in units of the noise variance.
+    """Return the minimum reduction of the sum of squares per step, in noise variances.
 
     Args:
         false_steps: probability of any false step in a series of ``NIGHTS`` nights, if every night
@@ -75,17 +79,17 @@ def penalty(false_steps: float, df: float = np.inf) -> float:
 
 
 def noise(nights: Sequence[dict[int, float]]) -> tuple[float, float]:
-    """Estimate the standard deviation of a night's mean from within nights, and its df.
+    """Estimate the standard deviation of a night's mean from the spread within nights.
 
-    If two consecutive nights have the same seeds, the changes of these seeds give the noise of a
-    mean of paired seeds, and a common step does not contribute. Otherwise the spread over seeds is
-    used.
+    If two consecutive nights have the same seeds, the spread of the seeds' changes is used: a step
+    that is the same for all seeds does not contribute. Otherwise the spread over the seeds of the
+    later night is used.
 
     Args:
         nights: seed -> value, for each night.
 
     Returns:
-        (0.0, 0.0) if it cannot be estimated.
+        The standard deviation and its degrees of freedom; (0.0, 0.0) if there is no estimate.
     """
     squares, df = 0.0, 0.0
     for before, after in itertools.pairwise(nights):
@@ -106,17 +110,18 @@ def noise(nights: Sequence[dict[int, float]]) -> tuple[float, float]:
 
 
 def night_to_night(means: ArrayLike) -> tuple[float, float]:
-    """Estimate the standard deviation of a night's mean from changes between nights, and its df.
+    """Estimate the standard deviation of a night's mean from changes between nights.
 
-    The estimate is half the mean square of the changes between consecutive nights. The largest
-    tenth of them, which includes the steps, is trimmed, and the result is corrected for trimming
-    normal changes.
+    The variance is half the mean square of the changes between consecutive nights. The largest
+    tenth of the changes, which includes the steps, is trimmed, and the result is corrected for
+    this as if the changes were normal.
 
     Args:
         means: shape (n,), the mean of each night, finite.
 
     Returns:
-        (0.0, 0.0) if it cannot be estimated, for example because most nights are identical.
+        The standard deviation and its degrees of freedom; (0.0, 0.0) if there is no estimate, for
+        example because most nights are identical.
     """
     squares = np.sort(np.diff(np.asarray(means, dtype=np.float64)) ** 2)
     retained = int(KEPT_CHANGES * squares.size)
@@ -132,17 +137,19 @@ def night_to_night(means: ArrayLike) -> tuple[float, float]:
 def noise_of_means(
     nights: Sequence[dict[int, float]], excess_level: float = EXCESS_LEVEL
 ) -> tuple[float, float]:
-    """Return the standard deviation of a night's mean for the search, and its df.
+    """Return the standard deviation of a night's mean for the search.
 
-    The estimate from within nights is used, unless it is unknown or nights differ by significantly
-    more (F test at ``excess_level``). Then the estimate from night to night is used.
+    The estimate from within nights (`noise`) is used, except in two cases. If it has fewer than
+    ``MINIMUM_DF`` degrees of freedom, the estimate with more of them is used. If nights differ
+    significantly more than it predicts (F test at ``excess_level``), the estimate from changes
+    between nights (`night_to_night`) is used.
 
     Args:
         nights: seed -> value, for each night.
         excess_level: significance level of the F test; 0.5 selects roughly the larger estimate.
 
     Returns:
-        (0.0, 0.0) if it cannot be estimated.
+        The standard deviation and its degrees of freedom; (0.0, 0.0) if there is no estimate.
     """
     within, df = noise(nights)
     between, df_between = night_to_night([float(np.mean(list(night.values()))) for night in nights])
@@ -164,8 +171,8 @@ def find_steps(means: ArrayLike, sd: float, df: float, false_steps: float) -> li
         false_steps: see ``penalty``.
 
     Returns:
-        Steps with indices into ``means``; none if the noise estimate has too few degrees of
-        freedom.
+        Steps with indices into ``means``. There are none if ``sd`` is 0, if ``df`` is below
+        ``MINIMUM_DF``, or if there are fewer than two nights.
     """
     history: Floats = np.asarray(means, dtype=np.float64)
     skipped = max(0, history.size - NIGHTS)

@@ -21,8 +21,8 @@ class Components:
     """Standard deviations, each with its interval.
 
     Attributes:
-        between: standard deviation of the true values of networks; None with one network, or if
-            none has two repeats.
+        between: standard deviation of the true values of networks; None if there is only one
+            network, or if no network has two repeats.
         within: standard deviation of the repeats of one network; None if no network has two.
     """
 
@@ -31,7 +31,9 @@ class Components:
 
 
 def components(networks: Sequence[ArrayLike]) -> Components:
-    """Estimate both standard deviations by the method of moments; neither is negative.
+    """Estimate the standard deviations between and within networks by the method of moments.
+
+    A negative estimate of the variance between networks counts as 0.
 
     The interval within networks is based on chi-square. The interval between networks is that of
     Tukey (1951) and Williams (1962), which has at least the coverage ``CONFIDENCE`` for balanced
@@ -80,6 +82,10 @@ def half_width(between: float, within: float, networks: int, repeats: int) -> fl
 
 
 def best_split(between: float, within: float, runs: int) -> tuple[int, int]:
-    """Return networks and repeats, at most ``runs`` >= 2 in total, with the shortest interval."""
+    """Return the numbers of networks and repeats with the shortest interval.
+
+    They need at most ``runs`` runs, which must be at least 2. The other arguments are those of
+    `half_width`.
+    """
     splits = [(runs // repeats, repeats) for repeats in range(1, runs // 2 + 1)]
     return min(splits, key=lambda split: half_width(between, within, *split))

@@ -14,8 +14,8 @@ FIRST_SHARE = 0.5
 def endpoint_weights(count: int) -> list[float]:
     """Return the shares of the error level for ``count`` endpoints in order, with sum 1.
 
-    The first receives ``FIRST_SHARE`` and the others share the rest equally. A single one receives
-    all.
+    The first endpoint receives ``FIRST_SHARE``, and the others share the remainder equally. A
+    single endpoint receives the whole level.
     """
     if count < 2:
         return [1.0] * count
@@ -25,10 +25,10 @@ def endpoint_weights(count: int) -> list[float]:
 def adjusted(p_values: ArrayLike, weights: ArrayLike) -> Floats:
     """Return p-values adjusted by the weighted procedure of Holm (1979).
 
-    Rejecting if the adjusted value is at most alpha keeps the probability of any false rejection at
-    most alpha under arbitrary dependence. It is the graphical procedure of Bretz et al. (2009,
-    Statistics in Medicine 28) in which a rejected hypothesis passes its weight to the others in
-    proportion to their weights.
+    If hypotheses with an adjusted p-value of at most alpha are rejected, the probability of any
+    false rejection is at most alpha, however the tests depend on each other. This is the graphical
+    procedure of Bretz et al. (2009, Statistics in Medicine 28) in which a rejected hypothesis
+    passes its weight to the others in proportion to their weights.
 
     Args:
         p_values: shape (m,), in [0, 1].

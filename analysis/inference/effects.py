@@ -14,7 +14,7 @@ from analysis.inference.shapes import SIGNED_RANKS_FROM, nominal_p_for, shape_co
 from analysis.inference.signed_ranks import lower_bound, p_typical_above
 
 RANKED_FROM = 8
-"""Minimum number of pairs for signed ranks: with fewer, none can be rejected at a level of 1%."""
+"""Minimum number of pairs for signed ranks. With fewer, no two-sided test can reject at 1%."""
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,9 @@ class Effect:
         df: degrees of freedom of the standard error, > 0.
         count: number of pairs, or of runs on the smaller side.
         robust: whether p-values and intervals are about the typical difference and hold for the
-            shapes of ``inference.shapes``; otherwise they are those of a t test of the mean.
-        differences: the paired differences, shape (count,), if signed ranks are used as well.
+            distributions in ``inference.shapes``; otherwise they are those of a t test of the mean.
+        differences: the paired differences, shape (count,), for signed ranks; None if they are
+            unknown or unpaired.
     """
 
     estimate: float
@@ -54,7 +55,7 @@ class Effect:
         return Interval(self.estimate, low, high)
 
     def t_above(self, bound: float) -> float:
-        """Return the one-sided p-value of t for "the difference is at most ``bound``"."""
+        """Return the one-sided p-value of the t test of "the difference is at most ``bound``"."""
         distance = self.estimate - bound
         if self.standard_error == 0:
             return 0.0 if distance > 0 else 1.0
@@ -63,7 +64,7 @@ class Effect:
     def p_above(self, bound: float, *, two_sided: bool = False) -> float:
         """Return the p-value of "the difference is at most ``bound``" against "it is larger".
 
-        two_sided: whether the smaller of this and ``p_below`` is used.
+        two_sided: whether the caller uses the smaller of this p-value and that of ``p_below``.
         """
         p = self.t_above(bound)
         if not self.robust or p >= 0.5:
@@ -72,7 +73,7 @@ class Effect:
             return shape_corrected_p(p, self.count, two_sided=two_sided)
         ranks = p_typical_above(self._ranked, bound)
         if self.count < SIGNED_RANKS_FROM:
-            # Here the table is for t alone, and signed ranks need no correction.
+            # With so few pairs, the table is for t alone, and signed ranks need no correction.
             worth = max(ranks, shape_corrected_p(p, self.count, two_sided=two_sided))
         else:
             worth = shape_corrected_p(max(p, ranks), self.count, two_sided=two_sided)
@@ -114,7 +115,7 @@ class Effect:
 
     @property
     def _ranked(self) -> Floats | None:
-        """The differences, if there are enough of them for signed ranks."""
+        """The differences if there are enough for signed ranks, otherwise None."""
         return self.differences if self.robust and self.count >= RANKED_FROM else None
 
     @property
@@ -126,13 +127,13 @@ class Effect:
 
 
 def paired_effect(differences: ArrayLike, resolution: float = 0.0) -> Effect:
-    """Return the typical paired difference, valid for the shapes of ``inference.shapes``.
+    """Return the typical paired difference, valid for the distributions in ``inference.shapes``.
 
     Args:
         differences: shape (n,), n >= 2, finite.
         resolution: rounding step of the values. The difference of two rounded values has at least
-            the variance of rounding, resolution^2 / 6. A smaller sd is raised to it, so that a few
-            equal counts do not suggest certainty.
+            the variance of rounding, resolution^2 / 6. A smaller variance of the differences is
+            raised to this value, so that a few equal counts do not suggest certainty.
 
     Raises:
         ValueError: fewer than two differences.
@@ -151,7 +152,8 @@ def welch_effect(variant: ArrayLike, baseline: ArrayLike, resolution: float = 0.
     Args:
         variant: shape (n,), n >= 2, finite.
         baseline: shape (m,), m >= 2, finite.
-        resolution: as in ``paired_effect``; resolution^2 / 12 for each side.
+        resolution: rounding step of the values. The variance of each side is at least the variance
+            of rounding, resolution^2 / 12.
 
     Raises:
         ValueError: fewer than two values on a side.

@@ -1,4 +1,4 @@
-"""Intervals of a mean and of a mean ratio of a few values, one per run.
+"""Intervals of means and of mean ratios, from a few values (one per run).
 
 This module is independent of runs and metrics. docs/reference/statistics.md describes the methods
 and their sources, docs/explanation/statistics-validation.md their coverage in simulations.
@@ -19,7 +19,7 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True)
 class Interval:
-    """An estimate and its interval; without bounds for a single value."""
+    """An estimate and its interval. The bounds are None if there is no interval."""
 
     estimate: float
     low: float | None
@@ -63,13 +63,13 @@ def positive_interval(values: ArrayLike) -> Interval:
     """Return the mean of nonnegative values and the t interval of its logarithm.
 
     By the delta method, the standard error of the logarithm is that of the mean divided by the
-    mean. The bounds are therefore a factor away from the mean, and never negative.
+    mean. The bounds are the mean divided and multiplied by a factor, so they are never negative.
 
     Args:
         values: shape (n,), finite, >= 0.
 
     Returns:
-        Without bounds for one value, and for equal values, which have no spread.
+        The interval has no bounds if there is one value, or if all values are equal.
 
     Raises:
         ValueError: no values, or a negative one.
@@ -103,7 +103,7 @@ def exponential(interval: Interval) -> Interval:
     """Convert an interval of logarithms to one of ratios."""
 
     def back(value: float) -> float:
-        # A wide interval from two seeds may exceed the largest float.
+        # A wide interval from two networks may exceed the largest float.
         return float(np.exp(np.clip(value, -700.0, 700.0)))
 
     low, high = interval.low, interval.high

@@ -13,9 +13,9 @@ from analysis.inference.intervals import CONFIDENCE, t_quantile
 
 
 def lower_quantiles(sample: ArrayLike, shares: Floats) -> Floats:
-    """Return quantiles that are values of the sample: the largest at or below each position.
+    """Return the quantiles of a sample at ``shares``, rounded down to values of the sample.
 
-    sample: shape (n,), or (n, 2) with an attribute that stays with each value.
+    sample: shape (n,), or (n, 2) if each value has a second number, which is returned with it.
     """
     values = np.asarray(sample, dtype=np.float64)
     keys = values if values.ndim == 1 else values[:, 0]
@@ -27,9 +27,9 @@ def mean_quantiles(samples: Sequence[Floats | Sequence[Floats]], shares: Floats)
     """Return the mean quantiles over samples, and mean +- t(n-1) sd / sqrt(n), clipped at 0.
 
     Each sample counts once, regardless of its size, and empty samples are ignored. A sequence of
-    samples counts as one sample: the mean of their quantiles. A value with a resolution lies
-    anywhere in a span of that width, so sd^2 increases by the samples' resolution^2 / 12, summed
-    over n - 1.
+    samples counts as one sample, whose quantiles are the means of their quantiles. A value with a
+    resolution lies anywhere in a span of that width, so sd^2 increases by the sum of the samples'
+    resolution^2 / 12, divided by n - 1.
 
     Args:
         samples: samples of nonnegative values, one per simulation; shape (n,), or (n, 2) of values
@@ -37,7 +37,8 @@ def mean_quantiles(samples: Sequence[Floats | Sequence[Floats]], shares: Floats)
         shares: in [0, 1], shape (g,).
 
     Returns:
-        Shape (g,); the interval is pointwise. None if no sample has a value.
+        A band of shape (g,), whose intervals hold for single points, not for the whole curve. Its
+        bounds are NaN for a single sample. The result is None if no sample has a value.
     """
     groups = [[one] if isinstance(one, np.ndarray) else one for one in samples]
     found = [
@@ -58,7 +59,7 @@ def mean_quantiles(samples: Sequence[Floats | Sequence[Floats]], shares: Floats)
 
 
 def _columns(stacked: Floats) -> tuple[Floats, Floats]:
-    """Return values and resolutions; the latter are 0 if not given."""
+    """Return values and resolutions. The resolutions are 0 if ``stacked`` has none."""
     if stacked.ndim == 2:
         return stacked, np.zeros(stacked.shape)
     return stacked[..., 0], stacked[..., 1]

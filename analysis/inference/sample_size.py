@@ -19,7 +19,7 @@ MAX_MORE = 50
 
 
 def rounded_more(count: int | None) -> int | None:
-    """Return a number of further networks rounded up for readers; None beyond ``MAX_MORE``.
+    """Return a number of further networks, rounded up; None if unknown or above ``MAX_MORE``.
 
     Numbers above 5 are rounded to multiples of 5, because the spread behind them is itself an
     estimate from few networks.
@@ -30,7 +30,7 @@ def rounded_more(count: int | None) -> int | None:
 
 
 def shown_from(effect: Effect, level: float) -> float:
-    """Return the smallest difference that as many pairs detect with probability ``POWER``.
+    """Return the smallest difference that ``effect.count`` pairs detect with probability ``POWER``.
 
     The estimated spread is treated as the true one.
 
@@ -43,7 +43,10 @@ def shown_from(effect: Effect, level: float) -> float:
 
 
 def shown_from_spreads(count: int, level: float) -> float:
-    """Return the detectable effect of ``count`` >= 2 pairs, in their standard deviations."""
+    """Return the smallest effect that ``count`` >= 2 pairs detect.
+
+    The unit is the standard deviation of the pairs' differences.
+    """
     unit_spread = Effect(0.0, 1 / float(np.sqrt(count)), count - 1.0, count, robust=True)
     return shown_from(unit_spread, level)
 
@@ -56,14 +59,14 @@ def count_to_settle(
 ) -> int | None:
     """Return the total number of pairs that would show a difference, or equivalence.
 
-    The power is ``POWER``, with the present estimate and spread as the true ones. If fewer than the
-    existing pairs should suffice, the result is one more than the existing ones.
+    This happens with probability ``POWER`` if the present estimate and spread are the true ones.
+    The result is at least one more than the number of existing pairs.
 
     Args:
         effect: the effect in the existing pairs.
         margin: the equivalence margin, or None.
         level: error rate of a test for a difference, corrected for multiple testing.
-        level_equivalent: the same for equivalence; None: the same level.
+        level_equivalent: error rate of a test for equivalence; None: the same as ``level``.
 
     Returns:
         None if ``MAX_COUNT`` pairs would not suffice.

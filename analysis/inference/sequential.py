@@ -1,11 +1,12 @@
 """Repeated tests of growing data with one overall error rate. Arrays in, numbers out.
 
 This is a group-sequential test with an error-spending function: Lan and DeMets (1983), Biometrika
-70(3). At a share t of the budget, the spent share of the error rate is t^POWER, one of the family
-of Kim and DeMets (1987), Biometrika 74(1). The p-value of each look is that of the t test and is
-compared with the nominal level that the spending function allows (the significance-level approach,
-Jennison and Turnbull 2000, section 4.4). The number and times of looks must not depend on the
-observed data; docs/reference/statistics.md explains the consequences for SEEDS=auto.
+70(3). When a share t of the budget has been used, the share t^POWER of the error rate has been
+spent: a function of the family of Kim and DeMets (1987), Biometrika 74(1). The p-value of each
+interim analysis ("look") is that of the t test and is compared with the nominal level that the
+spending function allows (the significance-level approach, Jennison and Turnbull 2000, section 4.4).
+The number and times of looks must not depend on the observed data; docs/reference/statistics.md
+explains the consequences for NETWORKS=auto.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ POWER = 2.0
 """Exponent of the spending function, chosen by simulation (docs/reference/statistics.md)."""
 
 ALLOWANCE = 0.9
-"""Share of the error rate that is spent.
+"""Share of the error rate that the looks are planned to spend.
 
 The t tests of small samples are less correlated between looks than Brownian motion, and reject up
 to a tenth more often than planned.
@@ -34,21 +35,21 @@ LATER = 0.2
 """Share of the remaining error rate that a plan leaves to later plans, which raise the budget."""
 
 FIRST_LOOK = 3
-"""Pairs at the first look. A t test of two pairs detects only extreme differences."""
+"""Number of pairs at the first look. A t test of two pairs detects only extreme differences."""
 
 LOOK_GROWTH = 1.15
-"""Growth of the number of seeds from one look to the next; it grows by at least one."""
+"""Factor by which the number of networks grows between looks. It grows by at least one network."""
 
 _ALPHAS = np.geomspace(1e-7, 0.5, 60)
-"""Error rates at which nominal levels are computed; others are interpolated."""
+"""Error rates for which nominal levels are computed. Between them, levels are interpolated."""
 
 _GRID_STEPS_PER_SD = 8
 _GRID_END = 6.5
-"""End of the grid of the Brownian motion; 4e-11 of its mass is outside at t = 1."""
+"""End of the grid of the Brownian motion. At t = 1, 4e-11 of its mass is above this end."""
 
 
 def schedule(budget: int) -> tuple[int, ...]:
-    """Return the sizes of all looks up to a budget, fixed before any data is seen.
+    """Return the number of pairs at each look up to a budget, fixed before any data is seen.
 
     Raises:
         ValueError: the budget is smaller than the first look.
@@ -78,7 +79,7 @@ class Spending:
 
     @property
     def excess(self) -> float:
-        """The actual error rate over all looks, relative to the requested one."""
+        """The error rate over all looks, as a multiple of the requested one; at least 1."""
         return max(1.0, self.spent[-1])
 
     def up_to(self, count: int) -> Spending:
@@ -90,13 +91,14 @@ class Spending:
 def spending(plans: Sequence[tuple[Sequence[int], int]]) -> Spending:
     """Return the spending of consecutive plans (look sizes and a budget) for the same data.
 
-    A plan spends all of the remaining error rate except the share ``LATER``, as t^POWER of the
-    share t of its budget; so the number of plans is unlimited. If the first of several plans is a
-    single look at a fixed number of pairs, it was an ordinary test that spent everything. Later
-    plans then exceed the rate by at most the share ``LATER``.
+    A plan leaves the share ``LATER`` of the remaining error rate to later plans, so the number of
+    plans is unlimited. At a share t of the way from the last look of earlier plans to its own
+    budget, a plan has spent the share t^POWER of what it may spend. If the first of several plans
+    is a single look at a fixed number of pairs, it was an ordinary test that spent everything.
+    Later plans then exceed the rate by at most the share ``LATER``.
 
     Raises:
-        ValueError: no plan, or one without a look.
+        ValueError: there is no plan, or a plan has no look.
     """
     if not plans or not all(looks for looks, _ in plans):
         raise ValueError("every plan needs at least one look")
@@ -110,7 +112,7 @@ def spending(plans: Sequence[tuple[Sequence[int], int]]) -> Spending:
         share = 1.0 if fixed and number == 0 else (1 - LATER) * (available - used)
         before, begin = used, reached
         for size in looks:
-            # Data that an earlier look has seen does not count as a new look.
+            # A look at pairs that an earlier look has seen does not count as a new look.
             if size > reached:
                 used = before + share * ((size - begin) / (end - begin)) ** POWER
                 sizes.append(size)
@@ -120,17 +122,17 @@ def spending(plans: Sequence[tuple[Sequence[int], int]]) -> Spending:
 
 
 def spending_levels(times: Sequence[float], alphas: ArrayLike, spent: ArrayLike) -> Floats:
-    """Return one-sided levels per look that spend given shares of an error rate.
+    """Return the one-sided level of each look, so that looks spend given shares of an error rate.
 
     This uses the recursion of Armitage, McPherson and Rowe (1969) for a Brownian motion on a grid.
 
     Args:
-        times: shape (k,), information at each look, increasing, in (0, 1].
+        times: shape (k,), share of the budget that each look has used, increasing, in (0, 1].
         alphas: shape (a,), one-sided error rates in (0, 1).
         spent: shape (k,), cumulative share of the rate spent by each look, nondecreasing.
 
     Returns:
-        Shape (a, k): reject at look k if the one-sided p-value is at most this.
+        Shape (a, k): look k rejects if its one-sided p-value is at most this level.
     """
     t = np.asarray(times, dtype=np.float64)
     alpha = np.asarray(alphas, dtype=np.float64)
@@ -149,7 +151,7 @@ def spending_levels(times: Sequence[float], alphas: ArrayLike, spent: ArrayLike)
         above = np.cumsum(mass[:, ::-1], axis=1)[:, ::-1]
         for row in range(alpha.size):
             boundary, edge, share = _boundary(above[row], grid, step, spend[row, look])
-            # The first look is exact, so avoid the error of the grid.
+            # The level of the first look is known exactly, so avoid the error of the grid.
             levels[row, look] = (
                 stats.norm.sf(boundary / np.sqrt(t[look])) if look else spend[row, look]
             )
@@ -159,7 +161,11 @@ def spending_levels(times: Sequence[float], alphas: ArrayLike, spent: ArrayLike)
 
 
 def _boundary(above: Floats, grid: Floats, step: float, spend: float) -> tuple[float, int, float]:
-    """Return the boundary with mass ``spend`` above it, its bin, and the bin's share below it."""
+    """Return the boundary with mass ``spend`` above it.
+
+    Returns:
+        The boundary, the index of its bin, and the share of the bin's mass below the boundary.
+    """
     edge = max(0, int(np.searchsorted(-above, -spend, side="right")) - 1)
     beyond = float(above[edge + 1]) if edge + 1 < above.size else 0.0
     inside = float(above[edge]) - beyond

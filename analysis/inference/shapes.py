@@ -21,7 +21,10 @@ from scipy import stats
 from analysis.arrays import Floats
 
 SIGNED_RANKS_FROM = 12
-"""With fewer values, the smallest p-value of signed ranks is too large for a family of metrics."""
+"""Minimum number of values for which the tables correct both tests (see above).
+
+With fewer values, the smallest p-value of signed ranks is too large for a family of metrics.
+"""
 
 _MAX_T_ALONE = SIGNED_RANKS_FROM - 1
 
@@ -43,7 +46,7 @@ _ONE_SIDE = {
     40: (1.00, 1.00, 1.00, 1.00, 1.00, 1.00, 1.00, 1.00, 1.00, 1.25, 2.00, 5.00),
     100: (1.00,) * len(P_VALUES),
 }
-"""Number of values -> factors for the smaller of the two one-sided p-values."""
+"""Number of values -> factors for a one-sided test, in the direction that skewness affects more."""
 
 _TWO_SIDES = {
     2: (1.02, 1.22, 1.38, 1.49, 1.59, 1.61, 1.63, 1.66, 1.66, 1.67, 1.67, 1.75),
@@ -60,7 +63,10 @@ _TWO_SIDES = {
     40: (1.00, 1.00, 1.00, 1.00, 1.00, 1.00, 1.00, 1.00, 1.00, 1.00, 1.25, 2.50),
     100: (1.00,) * len(P_VALUES),
 }
-"""Factors for a two-sided test: skewness raises one one-sided p-value and lowers the other."""
+"""Number of values -> factors for a two-sided test.
+
+They are not larger, because skewness raises one of the two one-sided p-values and lowers the other.
+"""
 
 _LOG_P = np.log(np.array(P_VALUES[::-1]))
 _LOG_P_TO_HALF = np.append(_LOG_P, np.log(0.5))
@@ -88,13 +94,13 @@ def shape_corrected_p(
     """Correct a one-sided p-value for non-normal data. The result is never smaller than the input.
 
     Args:
-        p_value: p-value of t; from ``SIGNED_RANKS_FROM`` values, the larger one of t and signed
-            ranks.
+        p_value: p-value of the t test. For ``SIGNED_RANKS_FROM`` or more values, the larger of the
+            p-values of the t test and the signed-rank test.
         count: number of values, >= 2.
         two_sided: whether the other side is tested as well, for a two-sided test or interval.
-        ranks_at_end: whether all values are on one side, so that signed ranks cannot give a smaller
-            p-value. The p-value is then that of t alone, and its correction is that of at most
-            ``_MAX_T_ALONE`` values.
+        ranks_at_end: whether all values are on one side of the tested value, so that signed ranks
+            cannot give a smaller p-value. ``p_value`` is then that of the t test alone, and its
+            correction is that of at most ``_MAX_T_ALONE`` values.
     """
     if ranks_at_end:
         count = min(count, _MAX_T_ALONE)
@@ -116,7 +122,7 @@ def nominal_p_for(level: float, count: int, *, two_sided: bool) -> float:
     This is the inverse of ``shape_corrected_p``.
 
     Args:
-        level: in (0, 0.5).
+        level: the corrected p-value, in (0, 0.5).
         count: number of values, >= 2.
         two_sided: as in ``shape_corrected_p``.
     """
@@ -133,21 +139,22 @@ def nominal_p_for(level: float, count: int, *, two_sided: bool) -> float:
 
 _SEEDS = (5, 6, 7, 8, 10, 12, 15, 20, 30, 50, 100)
 _MAX_SKEWNESS = (1.397, 1.531, 1.586, 1.609, 1.571, 1.536, 1.451, 1.309, 1.107, 0.883, 0.635)
-"""99% quantiles of the absolute skewness of normal samples of these sizes.
+"""99% quantiles of the absolute skewness of normal samples, whose sizes are ``_SEEDS``.
 
-They come from 100,000 samples each (30,000 from 30 values on).
+Each comes from 100,000 samples (for sizes of 30 and more, from 30,000).
 """
 
 
 def looks_skewed(values: ArrayLike, resolution: float = 0.0) -> bool:
     """Return whether at most 1% of normal samples would be as skewed as these values.
 
-    Fewer than five values are never reported. Ten exponential values are reported in one case of
-    six.
+    The result is False for fewer than five values. It is True for one of six samples of ten
+    exponentially distributed values.
 
     Args:
         values: shape (n,), finite.
-        resolution: rounding step of the values; smaller differences do not count as skewness.
+        resolution: rounding step of the values. If all values differ by no more than this step, the
+            result is False.
     """
     array = np.asarray(values, dtype=np.float64)
     if array.size < _SEEDS[0]:

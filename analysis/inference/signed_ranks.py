@@ -43,8 +43,8 @@ def _moments(count: int) -> tuple[float, float]:
 def p_typical_above(values: ArrayLike, bound: float) -> float:
     """Return the p-value of "the typical value is at most ``bound``" against "it is larger".
 
-    Values at the bound count as below it. Among values at the same distance, those below receive
-    the higher ranks. Ties therefore never make the p-value smaller.
+    Values at the bound count as below it. Among values at the same distance from the bound, those
+    below receive the higher ranks. Ties therefore never make the p-value smaller.
 
     Args:
         values: shape (n,), n >= 1, finite.
@@ -70,11 +70,11 @@ def typical_value(values: ArrayLike) -> float:
 
 
 def lower_bound(values: ArrayLike, level: float) -> float:
-    """Return the largest bound for which "the typical value is at most it" is rejected.
+    """Return the largest b for which the test rejects "the typical value is at most b".
 
     Args:
         values: shape (n,), n >= 1, finite.
-        level: one-sided, in (0, 0.5).
+        level: one-sided level of the test, in (0, 0.5).
 
     Returns:
         Minus infinity if there are too few values to reject anything.
