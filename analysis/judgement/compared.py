@@ -41,7 +41,7 @@ class VariantComparison:
 
     @property
     def networks(self) -> int:
-        """Maximum over the endpoints of the number of pairs, or of runs on the smaller side."""
+        """Number of pairs, or of runs on the smaller side; the maximum over the endpoints."""
         return max((judgement.verdict.count for judgement in self.judgements), default=0)
 
     @property
@@ -51,18 +51,21 @@ class VariantComparison:
 
 
 def size_in_margins(found: Verdict) -> float:
-    """Return the size of an effect in margins, so that ratios and differences can be ordered."""
+    """Return an effect as a multiple of its margin, so that ratios and differences can be ordered.
+
+    The result is 0 without an effect or a margin.
+    """
     if found.effect is None or not found.margin:
         return 0.0
     effect = found.effect.estimate
     if found.scale == "ratio":
         return float(abs(np.log(effect)) / np.log(found.margin))
-    # A margin relative to almost zero would make this infinite.
+    # If the margin is almost zero, the quotient can be infinite.
     return min(abs(effect) / found.margin, 1e300)
 
 
 def judgement_record(judgement: Judgement) -> dict[str, object]:
-    """Return a judgement as columns for CSV files."""
+    """Return a judgement as one row of a CSV file: column -> value."""
     metric, verdict = judgement.metric, judgement.verdict
     return {
         "class": judgement.class_name,
@@ -84,6 +87,6 @@ def judgement_record(judgement: Judgement) -> dict[str, object]:
 def interval_record(
     interval: Interval | None, names: Sequence[str] = ("effect", "low", "high")
 ) -> dict[str, float | None]:
-    """Return estimate and bounds as columns for CSV files."""
+    """Return the estimate and the bounds as columns of a CSV file: column -> value."""
     values = (None,) * 3 if interval is None else (interval.estimate, interval.low, interval.high)
     return dict(zip(names, values, strict=True))

@@ -1,7 +1,7 @@
 """Means over networks, their intervals, and paired differences.
 
-The replicate is a network, or a repeat of one network; streams of a run are not independent. The
-intervals are those of ``inference``.
+The replicate is a network, or a repeat of one network. Streams of a run are not replicates, because
+they are not independent. The intervals come from ``inference``.
 """
 
 from __future__ import annotations
@@ -53,18 +53,24 @@ class Estimate:
     left_out: str = ""
 
     def mean_for(self, scale: str) -> Interval | None:
-        """Return the mean to display with an effect; for a "ratio" the geometric one, if any."""
+        """Return the mean to display with an effect.
+
+        This is the geometric mean if ``scale`` is "ratio" and it exists, else the arithmetic mean.
+        """
         return self.geometric or self.mean if scale == "ratio" else self.mean
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """The note and the exclusions, if any."""
+        """``note`` and ``left_out``, without empty texts."""
         return tuple(filter(None, (self.note, self.left_out)))
 
 
 @dataclass(frozen=True)
 class AgainstBaseline:
-    """A comparison of a variant with the baseline, over their common networks."""
+    """A comparison of a variant with the baseline, over their common networks.
+
+    ``difference`` and ``ratio`` are None if they do not exist.
+    """
 
     difference: Interval | None
     ratio: Interval | None
@@ -73,9 +79,9 @@ class AgainstBaseline:
 
 
 def estimate(statistics: Mapping[int, Statistic]) -> Estimate:
-    """Return the mean over networks; its interval is nonnegative if all values are.
+    """Return the mean over networks. Its interval is not negative if no value is negative.
 
-    If any network lacks a value, the mean is undefined, as excluding the network would bias it.
+    If any network lacks a value, the mean is None, because excluding the network would bias it.
     """
     if not statistics:
         return Estimate(None, 0, None, None, None, "no run")
@@ -139,7 +145,10 @@ def against_baseline(
 
 
 def _paired_interval(differences: Floats, resolution: float) -> Interval:
-    """Return the interval behind a verdict; without bounds for one pair or without spread."""
+    """Return the interval on which a verdict is based.
+
+    It has no bounds for one pair, or if all differences are equal and the resolution is unknown.
+    """
     if differences.size == 1 or not (resolution or np.ptp(differences)):
         return Interval(float(differences[0]), None, None)
     return paired_effect(differences, resolution).interval()

@@ -49,7 +49,7 @@ RunStatistics = dict[tuple[str, str], dict[tuple[str, str], dict[tuple[int, int]
 Key = TypeVar("Key", int, tuple[int, int])
 
 WHOLE = 1e-3
-"""Tolerance for gaps that are a whole number of heartbeats."""
+"""Maximum distance of a gap from a whole number of heartbeats, in heartbeats."""
 
 
 @dataclass(frozen=True)
@@ -59,10 +59,10 @@ class Design:
     Attributes:
         paired: whether both sides have the same networks; otherwise they are independent sets of
             runs.
-        error_level: probability of any false verdict of one kind among the endpoints.
-        margins: metric -> size, instead of the one in the catalogue.
+        error_level: probability of any false "shown" among the endpoints, and of any false "same".
+        margins: metric -> size of the margin, which replaces that in the catalogue.
         catalogue: definitions of the statistics.
-        endpoints: class and metric of each endpoint, the most important first; by default
+        endpoints: class and metric of each endpoint, the most important first; if empty, those of
             ``usual_endpoints``.
         looks: the interim looks at the growing set of pairs, if any; only for paired runs.
         replicate: as in ``Sides``.
@@ -101,7 +101,7 @@ class Judgement:
 
     @property
     def exposure(self) -> float | None:
-        """Share of networks in which harm may have been missed, for a rate; otherwise None."""
+        """For a rate, the share of networks in which harm may be unseen; None for other metrics."""
         return exposure(self.metric, self.verdict.count)
 
 
@@ -117,12 +117,15 @@ def study_design(study: Study) -> Design:
 
 
 def study_error_level(study: Study) -> float:
-    """Return the error rate per kind of verdict in a comparison of a study, over all its looks."""
+    """Return the probability of any false "shown" in one comparison, over all looks.
+
+    It is also that of any false "same".
+    """
     return LEVEL if study.looks is None else LEVEL * spending(study.looks.plans).excess
 
 
 def in_order(study: Study) -> Iterator[Run]:
-    """Yield the study's runs by level, variant, seed and repeat."""
+    """Yield the study's runs, sorted by level, variant, seed and repeat."""
     for level in study.levels:
         for variant in study.variants:
             yield from study.runs_of(level.name, variant.name)
@@ -139,10 +142,11 @@ def complete(
     statistics: dict[tuple[str, str], dict[tuple[str, str], dict[Key, Statistic]]],
     catalogue: Catalogue = OWN,
 ) -> dict[tuple[str, str], dict[tuple[str, str], dict[Key, Statistic]]]:
-    """Mark runs that lack a metric which another run of their level has, and return ``statistics``.
+    """Add `NO_DATA` for metrics that a run lacks and another run of its level has.
 
-    A metric can be missing because no download of a client ended, or because a class had none. This
-    is an outcome: excluding the run and its pair would bias the comparison.
+    A metric can be missing because no download of a client ended, or because a class had none.
+    Excluding the run and its pair would bias the comparison. Metrics that a run has by chance
+    (``Quantity.drawn``) are left alone. The result is ``statistics`` itself.
     """
     read: dict[str, set[tuple[str, Key]]] = {}
     for (level, _), class_statistics in statistics.items():
@@ -161,7 +165,7 @@ def over_networks(runs: RunStatistics, scope: Scope = "networks") -> Statistics:
 
     The mean is geometric for metrics that are compared as ratios, which have a relative margin and
     only positive values, and arithmetic for others. In the scope of one network, each repeat has
-    its own statistic. ``complete`` changes ``runs`` in place.
+    its own statistic. ``runs`` is changed in place by ``complete``.
     """
     result: Statistics = {}
     for where, class_statistics in complete(runs).items():
@@ -182,7 +186,7 @@ def over_networks(runs: RunStatistics, scope: Scope = "networks") -> Statistics:
 def _compared_as_ratios(
     class_statistics: Mapping[tuple[str, str], Mapping[Any, Statistic]],
 ) -> set[str]:
-    """Return the metrics with a relative margin whose values are all positive."""
+    """Return the metrics that have a relative margin and only positive values."""
     relative = {name for name, judged in OWN.judged.items() if judged.margin.relative}
     return relative - {
         metric
@@ -193,7 +197,7 @@ def _compared_as_ratios(
 
 
 def _mean_of_repeats(repeats: Sequence[Statistic], geometric: bool) -> Statistic:
-    """Return the mean of a network's repeats; None if any repeat lacks a value.
+    """Return the mean of a network's repeats. It has no value if any repeat has none.
 
     Excluding that repeat would bias the mean.
     """
@@ -239,7 +243,7 @@ USUAL_ENDPOINTS = (
         *(f"{one.name}_p50_s" for one in DURATIONS if one.name != TO_FIRST_BYTE),
         "download_ttlb_p50_s", "slow_start_s",
     ),
-    # Time until a download begins, or its interruptions.
+    # Time until a download begins, or its longest interruption.
     (f"{TO_FIRST_BYTE}_p50_s", "download_ttfb_p50_s", "window_stall_max_s"),
     # Throughput.
     ("goodput_bytes_per_s", "relay_goodput_bytes_per_s", "early_rate_bytes_per_s"),
@@ -248,8 +252,8 @@ USUAL_ENDPOINTS = (
 )  # fmt: skip
 """The default endpoints, in order.
 
-From each row, the first metric is used that has a value in the baseline's runs, or else the first
-one that is computed for them.
+Each row gives at most one endpoint: a metric that has a value in the baseline's runs, or else one
+that is computed for them (see `usual_endpoints`).
 """
 
 MAIN_CLASS = "web"
@@ -264,9 +268,10 @@ def usual_endpoints(
 ) -> list[tuple[str, str]]:
     """Return class and metric of the default endpoints.
 
-    Each row of ``USUAL_ENDPOINTS`` gives the first metric that exists: over all classes together if
-    the metric is defined for them, else of ``MAIN_CLASS``, or of the first class by name that has
-    it.
+    Each row of ``USUAL_ENDPOINTS`` gives the first metric with a value in a run of the baseline, or
+    else the first one that exists. Metrics over all classes together come first, then those of
+    ``MAIN_CLASS``, then those of other classes by name; within a class, they are ordered as in the
+    row.
     """
     known = {metric.name: metric for metric in catalogue.quantities}
     # Metrics over all classes go first, because they describe the whole network.
@@ -341,11 +346,13 @@ def judge_comparison(
 ) -> list[Judgement]:
     """Judge all metrics of a variant against a baseline at one level.
 
-    The endpoints come first, in order. They form one family and have graded verdicts. All other
-    metrics with a margin have estimates. Networks that exist on only one side are ignored.
+    The endpoints come first, in order. Those with enough streams form one family and have graded
+    verdicts. Other metrics with a margin have only estimates. In a paired design, networks that
+    exist on only one side are ignored.
 
     Raises:
-        AnalysisError: no run of the variant or of the baseline, or a margin for an unknown metric.
+        AnalysisError: the variant or the baseline has no runs, or ``design`` has a margin that is
+            not positive or is for an unknown metric.
     """
     design = design or Design()
     table = design.catalogue.with_margins(design.margins)
@@ -425,9 +432,9 @@ def find_resolution(
     class_statistics: Mapping[tuple[str, str], Mapping[int, Statistic]],
     variants: Iterable[str],
 ) -> float:
-    """Return the resolution of the metric in its own unit, from the runs of these variants.
+    """Return the rounding step of a metric in its own unit, from the runs of these variants.
 
-    The resolution of a network's mean is divided by its number of repeats.
+    The mean of n repeats has steps of 1/n of that of a single run.
     """
     seen = "streams_started" if judged.step == "stream" else metric
     networks = [one for name in variants for one in class_statistics.get((seen, name), {}).values()]

@@ -1,7 +1,7 @@
 """Graded verdicts on comparisons: shown, same, suggested or open.
 
-The comparisons of a family, the endpoints, share one error level. docs/reference/statistics.md has
-the definitions and sources.
+Endpoints that are judged together are a family, and share one error level.
+docs/reference/statistics.md has the definitions and sources.
 """
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ class Sides:
     """The values of a variant and of the baseline; None or NaN for runs without a value.
 
     Attributes:
-        variant: one value per network, or per repeat of one network; pairs are in the same order.
+        variant: one value per network, or per repeat of one network. If the values are paired, the
+            two values of a pair have the same index.
         baseline: one value per network or repeat.
         margin: the equivalence margin.
         better: the preferred direction, or None.
@@ -87,13 +88,14 @@ class Verdict:
         grade: strength of the evidence; None if this is not an endpoint and only has an estimate.
         direction: direction of a shown or suggested difference; "" without one, or if neither
             direction is better.
-        effect: with its unadjusted 95% interval; None without a value.
+        effect: estimate with its unadjusted 95% interval; None if there is no estimate.
         scale: "ratio": the effect is variant / baseline (geometric means); "difference": variant -
             baseline.
         margin: largest equivalent effect on that scale (a ratio of 1.05, or a difference); None if
             it cannot be computed.
-        p_different: adjusted for the family; None without a test.
-        p_equivalent: adjusted for the family; None without a test.
+        p_different: p-value of "no difference", adjusted for the family; None without a test.
+        p_equivalent: p-value of "not equivalent", adjusted for the family; None without a test or
+            a margin.
         count: number of pairs, or of runs on the smaller side.
         agreeing: number of pairs whose difference has the sign of the estimate; None without pairs
             or without an estimate.
@@ -103,7 +105,7 @@ class Verdict:
             the effect (a factor above 1, or a difference); None without a test or without spread.
         reason: why there is no grade or no test, or a note on the grade; "" otherwise.
         caution: a limitation of the verdict in these data; "" if none was found.
-        replicate: as in the comparison.
+        replicate: as in ``Sides``.
     """
 
     grade: Grade | None
@@ -128,14 +130,14 @@ class Verdict:
 
     @property
     def word(self) -> str:
-        """The grade as a word for tables; the direction for a shown difference."""
+        """Word for tables: the direction of a shown difference, else the grade; "" without one."""
         if self.grade is None:
             return ""
         return (self.grade is Grade.SHOWN and self.direction) or self.grade.value
 
     @property
     def more(self) -> str:
-        """The number of further replicates for an answer, as text; "" if unknown."""
+        """Text on the number of further replicates that would settle the verdict; "" if unknown."""
         if self.more_networks is None:
             return ""
         plural = "" if self.more_networks == 1 else "s"
@@ -143,10 +145,11 @@ class Verdict:
 
 
 def exposure(metric: Quantity, count: int) -> float | None:
-    """Return the share of networks in which harm may have been missed, for a rate.
+    """Return the share of networks in which a study of ``count`` networks may miss harm.
 
-    A verdict is about the typical network. With probability ``LEVEL``, harm in up to this share of
-    networks does not appear in any of ``count`` networks. Returns None unless the metric is a rate.
+    A verdict is about the typical network. With probability ``LEVEL``, harm in this share of all
+    networks does not appear in any of ``count`` networks. The result is None if the metric is not a
+    rate, or if ``count`` is 0.
     """
     rate = metric.judged is not None and metric.judged.rate
     return unseen_share(count, LEVEL) if rate and count else None
@@ -154,7 +157,16 @@ def exposure(metric: Quantity, count: int) -> float | None:
 
 @dataclass(frozen=True)
 class _Measured:
-    """A comparison on the scale of its tests."""
+    """A comparison, prepared for its tests.
+
+    Attributes:
+        comparison: the comparison.
+        variant: values of the variant, NaN if missing; not yet logarithms.
+        baseline: values of the baseline, in the same form.
+        ratio: whether the tests use logarithms, so that they are about ratios.
+        margin: the margin on the scale of the tests, or None.
+        reason: why no test is possible, or "".
+    """
 
     comparison: Sides
     variant: Floats
@@ -168,7 +180,7 @@ class _Measured:
         return int(min(self.variant.size, self.baseline.size))
 
     def effect(self, first: int | None = None) -> Effect | None:
-        """Return the effect of all pairs, or of the first few; None without a test."""
+        """Return the effect of the first ``first`` pairs, or of all; None if there is no test."""
         if self.reason:
             return None
         variant, baseline = self.variant[:first], self.baseline[:first]
@@ -193,7 +205,7 @@ class _Measured:
     def p_values(self, effect: Effect, looks: Spending | None) -> tuple[float, float]:
         """Return the p-values of "no difference" and "not equivalent" (1 without a margin).
 
-        With looks, each p-value combines all looks so far; each look uses the first pairs.
+        With ``looks``, each p-value combines all looks so far. A look at n pairs uses the first n.
         """
         effects = [effect]
         if looks is not None:
@@ -212,7 +224,10 @@ class _Measured:
 
     @property
     def scaled(self) -> Floats:
-        """The paired differences on the scale of the tests; empty without pairs."""
+        """The paired differences on the scale of the tests.
+
+        There are none if the data are unpaired or a value is missing.
+        """
         finite = np.isfinite(self.variant).all() and np.isfinite(self.baseline).all()
         if not finite or not self.comparison.paired:
             return np.empty(0)
@@ -220,7 +235,7 @@ class _Measured:
 
     @property
     def lone_estimate(self) -> float | None:
-        """The effect of a single pair; None for several."""
+        """The effect if each side has one value and both are known; otherwise None."""
         if self.variant.size != 1 or self.baseline.size != 1:
             return None
         estimate = float(self._differences(self.variant, self.baseline)[0])
@@ -241,13 +256,13 @@ def decide(
     comparison that cannot be tested remains in the family.
 
     Args:
-        comparisons: the family, by name, in its order.
+        comparisons: the comparisons of the family by name, in order.
         level: probability of a false verdict of each kind.
         looks: interim looks at the pairs; the level then holds over all looks.
         weights: shares of the level; None: equal shares, which is Holm's procedure.
 
     Raises:
-        ValueError: a name occurs twice, a level is outside of (0, 1), or there are looks at
+        ValueError: a name occurs twice, ``level`` is outside of (0, 1), or there are looks at
             unpaired data.
     """
     return {
@@ -278,18 +293,18 @@ def grades(
 
 @dataclass(frozen=True)
 class _Test:
-    """A tested comparison; without a grade if it does not belong to a family.
+    """A tested comparison. It has no grade if it does not belong to a family.
 
     Attributes:
         member: the comparison.
         effect: the tested effect; None without a test.
         grade: as in ``Verdict``.
-        p_different: adjusted for the family; 1 if not tested.
-        p_equivalent: adjusted for the family; 1 if not tested.
-        share: its share of the level before any rejection.
-        share_different: its share after all rejections of "no difference".
-        share_equivalent: its share after all rejections of "not equivalent". These form a separate
-            family: an equivalent comparison may still be tested for a difference.
+        p_different: as in ``Verdict``; 1 if not tested.
+        p_equivalent: as in ``Verdict``; 1 if not tested.
+        share: the comparison's part of the error level before any rejection.
+        share_different: its part after all rejections of "no difference".
+        share_equivalent: its part after all rejections of "not equivalent". Tests for equivalence
+            are a separate family: an equivalent comparison may still be tested for a difference.
     """
 
     member: _Measured
@@ -324,7 +339,7 @@ def _test(
         for member, effect in zip(family, effects, strict=True)
     ]
     kinds = [adjusted([pair[kind] for pair in p_values], shares) for kind in (0, 1)]
-    # A member that is not rejected receives its part of the total weight of such members.
+    # The parts of rejected members pass to the other members, in proportion to their shares.
     left = [level * shares / max(float(shares[p > level].sum()), 1e-12) for p in kinds]
     return {
         name: _Test(
@@ -459,7 +474,7 @@ def _verdict(test: _Test, level: float) -> Verdict:
 
 
 def _caution(member: _Measured, effect: Effect | None) -> str:
-    """Return a limitation of the estimate in these data, or ""."""
+    """Return a warning if outliers limit the meaning of the estimate, else ""."""
     if effect is None:
         return ""
     values, one = member.scaled, member.comparison.replicate

@@ -33,14 +33,14 @@ def answer_claims(
     """Return the answers to all claims, in order; each claim is a separate family.
 
     Args:
-        claims: their metrics are known and have a margin.
+        claims: claims whose metrics are known and have a margin.
         statistics: statistics of all runs; a claim remains open if its runs are missing.
         margins: margins of the experiments, as in ``study.Study.margins``.
-        labels: for the texts of parts.
-        contention: contention in the runs; without it for a run, only the tests decide.
+        labels: labels of levels and variants, for the texts of parts.
+        contention: contention in the runs. If that of a run is missing, only the tests decide.
 
     Raises:
-        AnalysisError: a margin for an unknown metric.
+        AnalysisError: a margin is not positive, or is for an unknown metric.
     """
 
     def evidence(claim: Claim, metric: str) -> Evidence:
@@ -92,9 +92,10 @@ def _decide(family: Iterable[Sides]) -> Iterator[Verdict]:
 
 @dataclass(frozen=True)
 class _Question:
-    """A statement with its values.
+    """A statement with the comparisons ``sides`` and ``beyond`` that its answer needs.
 
-    ``reason`` says why nothing can be compared, and ``untestable`` why these runs cannot answer it.
+    ``reason`` says why nothing can be compared, and ``untestable`` why these runs cannot answer the
+    statement.
     """
 
     statement: Statement
@@ -126,8 +127,8 @@ def _remaining_obstacle(
 
     A saturated network carries the same total traffic under every variant. A significant difference
     in total traffic shows that it was not saturated. If the same streams fail under both variants,
-    the part remains untestable even if the failure rates differ, because only the numbers of other
-    streams cause that difference.
+    the part remains untestable even if the failure rates differ: then only the total numbers of
+    streams differ.
     """
     saturated = untestable is not None and untestable.obstacle is Obstacle.SATURATED
     differs = any(verdict.grade is Grade.SHOWN for verdict in verdicts)

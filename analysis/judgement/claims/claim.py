@@ -15,13 +15,13 @@ class Answer(StrEnum):
 
     SUPPORTED = "supported"
     OPPOSITE = "opposite"
-    """The opposite direction is shown, or a difference beyond the margin if none is claimed."""
+    """The opposite direction is shown, or, if no difference is claimed, one beyond the margin."""
     NO_DIFFERENCE = "no relevant difference"
     """The claimed difference is shown to be smaller than the margin, in either direction."""
     UNTESTABLE = "cannot be tested here"
-    """These runs cannot show it, whether or not it is true: see ``testable``."""
+    """These runs cannot show the claim, whether or not it is true: see ``testable``."""
     OPEN = "open"
-    """None of the above; ``Part.grade`` contains suggestions."""
+    """None of the above. ``Part.grade`` says whether a difference is suggested."""
 
 
 class Obstacle(StrEnum):
@@ -70,7 +70,7 @@ class Claim:
         metrics: names of ``measures.catalogue.METRICS``; the claim has to hold for each.
         class_name: class of clients, or ``measures.data.ALL``.
         levels: one level, or several in the order of a trend.
-        variants: as required by ``direction``.
+        variants: the variants, in the order that ``direction`` requires.
         direction: a name of ``directions.DIRECTIONS``.
         margin: the equivalence margin; None: the margin of the experiments.
         value: the value that the paper states, in the metric's unit, if ``direction`` needs one.
@@ -127,7 +127,7 @@ class Part(Verdict):
     ``reason`` says why the part is open, or is a note.
 
     Attributes:
-        text: the statement as text.
+        text: the comparison as text.
         metric: the metric that is compared.
         answer: the answer to this part.
         untestable: why it cannot be tested, or None.
@@ -142,7 +142,7 @@ class Part(Verdict):
 
     @property
     def exposure(self) -> float | None:
-        """Share of networks in which harm may have been missed, for a rate; otherwise None."""
+        """For a rate, the share of networks in which harm may be unseen; None for other metrics."""
         return exposure(self.metric, self.count)
 
 
@@ -158,9 +158,10 @@ class ClaimResult:
     def deciding(self) -> Part:
         """The part that determines the answer.
 
-        Opposite, no difference: the part with the smallest p-value. Supported: the part with the
-        largest. Cannot be tested: the first such part. Open: a part without a test, else the one
-        that needs most networks.
+        It is a part with the same answer as the claim. If the answer is "opposite" or "no relevant
+        difference", it is the part with the smallest p-value; if "supported", the one with the
+        largest; if "cannot be tested", the first one. If the answer is "open", it is a part without
+        a test, or else the one that needs the most further networks.
         """
         parts = [part for part in self.parts if part.answer is self.answer]
         if self.answer is Answer.OPEN:
@@ -179,12 +180,15 @@ class ClaimResult:
 
     @property
     def seeds(self) -> int:
-        """Number of pairs of the part with the fewest."""
+        """Smallest number of pairs that a part has."""
         return min(part.count for part in self.parts)
 
     @property
     def more_networks(self) -> int | None:
-        """Approximate number of further networks for an answer; None if unknown or insufficient."""
+        """Approximate number of further networks that would answer the claim.
+
+        None if the claim is not open, or if the number is unknown for an open part.
+        """
         if self.answer is not Answer.OPEN:
             return None
         needed = [part.more_networks for part in self.parts if part.answer is Answer.OPEN]

@@ -1,4 +1,4 @@
-"""All directions of claims, by the name in files of claims, and the statements of each."""
+"""All directions (kinds) of claims by name, and the statements into which each divides a claim."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ class Direction:
     """A kind of claim.
 
     Attributes:
-        name: as in the file of claims.
-        meaning: one line, for the documentation.
+        name: name in files of claims.
+        meaning: one line for the documentation.
         min_levels: minimum number of levels.
         min_variants: minimum number of variants.
-        statements: creates its parts, for one metric.
-        takes_value: whether it is about a value that the paper states.
+        statements: function that returns the statements of a claim, for one metric.
+        takes_value: whether the variants are compared with a value that the paper states.
     """
 
     name: str

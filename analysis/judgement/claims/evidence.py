@@ -57,7 +57,7 @@ class Evidence:
         return sorted(set.intersection(*(set(self.statistics_at(point)) for point in points)))
 
     def contention(self, point: Point, seed: int) -> Contention | None:
-        """Return the contention in a network's runs; None if unknown."""
+        """Return the contention in the runs of a network at a point; None if unknown."""
         return self._contention_of_runs.get((point.level, point.variant, seed))
 
     def arrays(self, points: Sequence[Point]) -> tuple[Floats, ...]:
@@ -86,7 +86,7 @@ class Evidence:
         return ""
 
     def resolution(self, points: Sequence[Point]) -> float:
-        """Return the resolution of the metric at these points, in its own unit."""
+        """Return the largest resolution of the metric at these points, in its own unit."""
         return max(
             find_resolution(
                 self.metric.name,
@@ -98,7 +98,7 @@ class Evidence:
         )
 
     def paired(self, points: Sequence[Point], variant: Floats, baseline: Floats) -> Sides:
-        """Return the values at these points as pairs."""
+        """Return a comparison of paired values, with the resolution at ``points``."""
         return Sides(variant, baseline, self.margin, None, self.resolution(points))
 
     def _name(self, point: Point) -> str:

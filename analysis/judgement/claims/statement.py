@@ -78,7 +78,7 @@ class Statement:
         return f"{variant(first.variant)}: {level(first.level)} {word} {level(other.level)}"
 
     def why_not(self, evidence: Evidence) -> str:
-        """Return why its values, none of which is missing, cannot be compared; "" if they can."""
+        """Return why values that are all present cannot be compared; "" if they can."""
         if len(self.points) < 4 or not evidence.margin.relative:
             return ""
         found = np.concatenate(evidence.arrays(self.points))
@@ -89,15 +89,19 @@ class Statement:
         values = evidence.arrays(self.points)
         if len(values) == 4:
             return self._changes(evidence, *values)[: self.untested]
-        # The value is exact, so it does not add to the spread.
+        # The paper's value is exact, so it does not add to the spread.
         other = values[1] if len(values) == 2 else np.full(values[0].size, self.value)
         return (evidence.paired(self.points, values[0], other),)
 
     def _changes(
         self, evidence: Evidence, one: Floats, other: Floats, one_after: Floats, other_after: Floats
     ) -> tuple[Sides, Sides]:
-        """Compare the gap at the second level with that at the first, and with its reverse."""
-        # Four rounded values have twice the variance of two; see inference.effects.
+        """Compare the gap at the second level with that at the first, and with its reverse.
+
+        ``one`` and ``other`` are the variants' values at the first level, and ``one_after`` and
+        ``other_after`` those at the second. The reverse of a gap has the variants exchanged.
+        """
+        # Four rounded values have twice the rounding variance of two; see inference.effects.
         step = evidence.resolution(self.points) * np.sqrt(2)
         if evidence.margin.relative:
             # Ratios are compared with ratios, so the gap is dimensionless.
@@ -113,15 +117,19 @@ class Statement:
         )
 
     def beyond(self, sides: tuple[Sides, ...]) -> tuple[Sides, ...]:
-        """Return further tests of these sides, for differences larger than the margin."""
+        """Return the test for a difference larger than the margin, which only `Rule.SAME` needs."""
         return (beyond_margin(sides[0]),) if self.rule is Rule.SAME else ()
 
     def judge(self, verdicts: Sequence[Verdict], beyond: Sequence[Verdict]) -> tuple[Answer, str]:
-        """Return the answer and a note, from verdicts on ``sides`` and ``beyond``, all tested."""
+        """Return the answer and a note.
+
+        ``verdicts`` and ``beyond`` are the verdicts on what the methods `sides` and `beyond`
+        return. All of them have been tested.
+        """
         if self.rule is Rule.SAME:
             return _judge_same(verdicts[0], beyond[0])
         if any(verdict.grade is Grade.SAME for verdict in verdicts):
-            # An equivalent difference refutes the statement, regardless of its direction.
+            # A difference within the margin refutes the statement, regardless of its direction.
             if len(self.points) < 4:
                 return Answer.NO_DIFFERENCE, "no more than the margin apart"
             what = "the gap" if self.rule is Rule.CLOSER else "it"
@@ -156,8 +164,8 @@ def _judge_same(shown: Verdict, far: Verdict) -> tuple[Answer, str]:
     """Return the answer to a statement of equivalence.
 
     Args:
-        shown: the verdict on the two sides.
-        far: the verdict on the sides as shifted by ``beyond_margin``.
+        shown: the verdict on the comparison.
+        far: the verdict on the comparison after ``beyond_margin`` has shifted it.
     """
     if shown.grade is Grade.SAME:
         return Answer.SUPPORTED, ""
@@ -175,7 +183,8 @@ def _known(p: float | None) -> float:
 def beyond_margin(sides: Sides) -> Sides:
     """Shift a comparison by the margin towards no difference.
 
-    If a difference of the same sign remains, the original one is larger than the margin.
+    If a difference of the same sign remains, the original one is larger than the margin. The result
+    has no values if the margin is relative and a value is not positive.
     """
     variant, baseline = np.asarray(sides.variant), np.asarray(sides.baseline)
     size = sides.margin.value

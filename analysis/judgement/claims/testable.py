@@ -1,4 +1,4 @@
-"""Checks whether runs can answer a statement at all: three rules based on the runs themselves.
+"""Checks whether runs can answer a statement at all, by three rules.
 
 If no rule applies, the tests decide. docs/reference/claims.md has the definitions and reasons.
 """
@@ -20,10 +20,10 @@ from analysis.measures.data import ALL
 
 
 def at_a_bound(statement: Statement, evidence: Evidence) -> Untestable | None:
-    """Return an obstacle if a share is 0%, or 100%, in all compared runs.
+    """Return an obstacle if a share is 0% in all compared runs, or 100% in all of them.
 
-    Statements that compare the share with a value of the paper are excluded: such runs can answer
-    them.
+    There is none for a statement that compares the share with a value of the paper, because such
+    runs can answer it.
     """
     if not evidence.bounded or len(statement.points) == 1:
         return None
@@ -93,11 +93,13 @@ def _saturated(contrast: Contrast, evidence: Evidence) -> Untestable | None:
 
 
 def _all_lost(shares: Sequence[float], evidence: Evidence) -> bool:
-    """Return whether the gain of some classes is shown to be the loss of others, within the margin.
+    """Return whether a class is shown to lose about as many bytes as the other classes gain.
+
+    The loss must be significant, and its mean must be at least 1 minus the margin.
 
     Args:
-        shares: bytes lost per byte gained, for each network.
-        evidence: provides the margin.
+        shares: bytes lost for each byte that the others gain, for each network.
+        evidence: evidence with the margin.
     """
     if len(shares) < 2 or float(np.mean(shares)) < 1 - evidence.margin.value:
         return False
@@ -107,7 +109,7 @@ def _all_lost(shares: Sequence[float], evidence: Evidence) -> bool:
 def _contention_of_runs(
     point: Point, contrast: Contrast, evidence: Evidence
 ) -> list[Contention | None]:
-    """Return the contention at a point, for each network that both points have."""
+    """Return the contention at ``point``, for each network that has both points of ``contrast``."""
     return [evidence.contention(point, seed) for seed in evidence.seeds(contrast)]
 
 
