@@ -21,16 +21,16 @@ METRICS: tuple[Metric, ...] = (
     *perf.METRICS,
     *cells.METRICS,
 )
-"""All metrics, in the order of tables."""
+"""All metrics, in the order in which tables list them."""
 
 OWN = Catalogue(METRICS)
 """The metrics of this project; imported results have other metrics."""
 
 
 def run_statistics(classes: Mapping[str, ClassData]) -> dict[tuple[str, str], Statistic]:
-    """Return all metrics of one run as (class, metric) -> statistic.
+    """Return the metrics that apply to each class of one run, as (class, metric) -> statistic.
 
-    ``classes`` may contain ``ALL``.
+    ``classes`` may contain ``ALL``, for which only metrics with the scope "both" are computed.
     """
     return {
         (name, metric.name): metric.compute(data)

@@ -1,7 +1,8 @@
-"""Bias of the distribution of times of finished streams, by class and variant.
+"""Bias of distributions of times that omit failed and unfinished streams, by class and variant.
 
-The naive distribution of a time uses only the streams in which the event occurred. It omits failed
-streams and those censored at the end of the run. docs/reference/metrics.md explains the comparison.
+The naive distribution of a time to an event, such as the first byte, uses only the streams in which
+the event occurred. It omits streams that failed before the event, and streams censored at the end
+of the run. docs/reference/metrics.md explains the comparison.
 """
 
 from __future__ import annotations
@@ -35,21 +36,21 @@ CENSORING_COLUMNS = (
 """The columns of censoring.csv."""
 
 Row = dict[str, Any]
-"""A row of censoring.csv, by column; ``label``: that of the time."""
+"""A row of censoring.csv as column -> value. The key ``label`` has the label of the time."""
 
 
 @dataclass(frozen=True)
 class Bias:
-    """The naive distribution of a time in one run, compared with two unbiased estimates.
+    """The naive distribution of a time in one run, compared with two estimates over all streams.
 
     Attributes:
         streams: number of streams.
         failed: number of streams that failed before the event.
         censored: number of streams censored before the event.
         distance: largest difference between the naive distribution and the cumulative incidence.
-        quantiles: quantiles by method: the naive distribution, the cumulative incidence, and the
-            Kaplan-Meier estimate, in which failures are treated as censored; a value per share,
-            None if it is not reached.
+        quantiles: method -> the quantile at each of the shares, None if the curve does not reach
+            the share. "naive" is the naive distribution, "incidence" the cumulative incidence, and
+            "kaplan_meier" the Kaplan-Meier estimate, which treats failures as censored.
     """
 
     streams: int
@@ -79,7 +80,7 @@ def bias(times_s: ArrayLike, kinds: ArrayLike, shares: Sequence[float]) -> Bias 
         "incidence": cumulative_incidence(times, kind),
         "kaplan_meier": kaplan_meier(times, kind),
     }
-    # Both curves jump only at the times of EVENT, so comparing them there is sufficient.
+    # The naive curve and the incidence jump only at times of EVENT, so compare them at these times.
     differences = curves["naive"].probability - curves["incidence"].probability
     return Bias(
         streams=int(kind.size),
@@ -94,12 +95,16 @@ def bias(times_s: ArrayLike, kinds: ArrayLike, shares: Sequence[float]) -> Bias 
 
 @dataclass
 class BiasTable:
-    """Collected runs: (level, class, duration) -> variant -> an entry per run."""
+    """The biases of runs, for censoring.csv.
+
+    ``found`` maps (level, class, duration) -> variant -> the bias in each run. The bias is None if
+    the time is unknown or no stream reached the event.
+    """
 
     found: dict[tuple[str, str, str], dict[str, list[Bias | None]]] = field(default_factory=dict)
 
     def add(self, level: str, variant: str, data: Mapping[str, ClassData]) -> None:
-        """Add one run."""
+        """Add the classes of one run, except for ``ALL``."""
         for class_name, class_data in data.items():
             for duration in DURATIONS if class_name != ALL else ():
                 observed, _ = duration_observations(class_data, duration.name)
@@ -108,14 +113,18 @@ class BiasTable:
                 by_variant.setdefault(variant, []).append(result)
 
     def rows(self, study: Study) -> Iterator[Row]:
-        """Yield rows for times with failed or censored streams, in the order of the study."""
+        """Yield a row for each level, class, time and variant, in the order of the study.
+
+        Times that every stream reached are omitted.
+        """
         for level in study.levels:
             for class_name in dict.fromkeys(c for where, c, _ in self.found if where == level.name):
                 shown: list[Mapping[str, list[Bias | None]]] = []
                 for duration in DURATIONS:
                     by_variant = self.found.get((level.name, class_name, duration.name), {})
                     runs = [one for found in by_variant.values() for one in found if one]
-                    # The last byte of a stream can be that of a byte mark.
+                    # If all streams have the size of a byte mark, the time to the mark equals the
+                    # time to last byte, so yield only the first of them.
                     if by_variant in shown or not any(one.failed + one.censored for one in runs):
                         continue
                     shown.append(by_variant)
@@ -133,7 +142,11 @@ class BiasTable:
 
 
 def _means(runs: Sequence[Bias]) -> Row:
-    """Return means over the runs of one variant; a quantile is None if any run has none."""
+    """Return the row's numbers for the runs of one variant.
+
+    The shares are those of all runs' streams together, the other numbers are means over the runs. A
+    quantile is None if any run lacks it.
+    """
     streams = sum(one.streams for one in runs)
     return {
         "runs": len(runs),

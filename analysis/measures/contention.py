@@ -33,9 +33,9 @@ class CrowdingOut:
 
     Attributes:
         by: the class that absorbs leftover capacity: the one whose clients have a download open for
-            most of the measured span.
-        share: bytes lost by that class for each additional byte that the others receive. 1: the
-            links are full; 0: the others use idle capacity.
+            the largest share of the measured span.
+        share: bytes lost by that class for each additional byte that the others receive. It is 1 if
+            the links are full, and 0 if the others use idle capacity.
     """
 
     by: str
@@ -57,9 +57,9 @@ class Contention:
     Attributes:
         fates: class of clients, or ``ALL`` -> client -> outcomes of its measured streams, ordered
             by start.
-        crowding_out: None if unknown: there is only one class, the throughput of the others is
-            constant, or a log lacks the bytes read.
-        bottleneck: None if the study does not contain relay capacities.
+        crowding_out: None if unknown, for example because there is only one class, or because a log
+            lacks the bytes read.
+        bottleneck: None if the study does not contain the relays' capacities.
     """
 
     fates: Mapping[str, Mapping[str, tuple[str, ...]]]
@@ -67,7 +67,7 @@ class Contention:
     bottleneck: Bottleneck | None = None
 
     def failed(self, class_name: str, outcomes: Collection[str]) -> dict[str, tuple[int, ...]]:
-        """Return client -> positions, by start, of its streams with these outcomes.
+        """Return client -> positions in ``fates``, from 0, of its streams with these outcomes.
 
         Clients without such streams are omitted.
         """
@@ -83,7 +83,7 @@ ContentionByRun = Mapping[tuple[str, str, int], Contention]
 
 
 def combine_repeats(runs: Sequence[Contention]) -> Contention:
-    """Combine the repeats of one network. Each repeat of a client counts separately."""
+    """Combine the repeats of one network. A client counts as another client in each repeat."""
     if len(runs) == 1:
         return runs[0]
     fates: dict[str, dict[str, tuple[str, ...]]] = {}
@@ -134,7 +134,7 @@ def _crowding_out(data: Mapping[str, ClassData]) -> CrowdingOut | None:
         and (class_data.streams.client.size or class_data.load)
         and (read := class_data.bytes_read)
     }
-    # The demand of background load comes from its models, not from the available capacity.
+    # The amount of background load depends on its models, not on the available capacity.
     elastic = [name for name in sorted(reads) if not data[name].load]
     if len(reads) < 2 or not elastic:
         return None
@@ -168,7 +168,9 @@ def _open_share(data: ClassData) -> float:
 
 
 def crowded_out_share(others: Floats, own: Floats) -> float | None:
-    """Return the bytes lost per additional byte of the others, the negated least-squares slope.
+    """Return the bytes that a class loses for each additional byte of the others.
+
+    This is the negated slope of the least-squares line over the windows.
 
     Args:
         others: bytes of the others in each window, shape (windows,).
@@ -201,7 +203,10 @@ def open_s(start_s: Floats, end_s: Floats, begin_s: float, stop_s: float) -> flo
 
 
 def _bottleneck(capacities_bytes_per_s: Mapping[str, float]) -> Bottleneck | None:
-    """Return the circuit position whose relays have the lowest total capacity."""
+    """Return the circuit position whose relays have the lowest total capacity.
+
+    Returns None if the capacity of any position is unknown.
+    """
     positions = {
         "guard": ("guard", "exitguard"),
         "middle": ("middle",),

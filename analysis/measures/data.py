@@ -1,4 +1,4 @@
-"""The records of one run as arrays, for a class of clients or relays or for all together."""
+"""The records of one run as arrays, for one class of clients or relays, or for all classes."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ from analysis.measures.perf import Circuits, PerfStreams, RelayBytes
 from analysis.measures.service import cumulative_at, longest_gaps
 
 ALL = "all"
-"""The name of all classes together."""
+"""The name that is used like a class for all classes together."""
 
 
 @dataclass(frozen=True)
 class Streams(Rows):
-    """Streams of one class in one run; arrays of shape (n,), NaN if there is no such time.
+    """Streams of one class in one run; arrays of shape (n,). Times that do not exist are NaN.
 
-    ``client`` is a code that is shared by all classes and tables of a run. ``marks_s`` has the
-    times to byte marks by column. Published packs have no ``ttfb_from_command_s``.
+    ``client`` contains indices into ``ClassData.clients``, which is the same for all classes of a
+    run. ``marks_s`` maps each column in ``BYTE_MARKS`` to the times until this column's number of
+    bytes was received. ``ttfb_from_command_s`` is None in a published pack.
     """
 
     client: Ints
@@ -58,7 +59,7 @@ class Streams(Rows):
 
 @dataclass(frozen=True)
 class Beats:
-    """Heartbeat intervals of one class in one run; all arrays have shape (m,)."""
+    """Intervals between the heartbeats of one class's clients; all arrays have shape (m,)."""
 
     client: Ints
     begin_s: Floats
@@ -86,9 +87,9 @@ class BytesRead:
 
     Attributes:
         begin_s: start of the first heartbeat interval.
-        end_s: end of the last one.
+        end_s: end of the last heartbeat interval.
         beat_s: median length of the intervals.
-        by: maps times in seconds to the bytes read by then, with the same shape.
+        by: function that maps an array of times, in seconds, to the bytes read by each of them.
     """
 
     begin_s: float
@@ -102,15 +103,16 @@ class ClassData:
     """The records of one run for one class, or for all classes together.
 
     Attributes:
-        streams: all streams of the run; empty for a class of background load.
-        beats: all heartbeat intervals of the run; None in a published pack, which contains only
-            their sums in ``published_read``.
+        streams: all streams of the class in the run; empty for a class of background load.
+        beats: all heartbeat intervals of the class in the run; None in a published pack, which
+            contains only their sums in ``published_read``.
         begin_s: start of the measured span.
         end_s: end of the measured span.
-        horizon_s: limit of the restricted means; None for mixed classes.
-        side_by_side: the parallel downloads of each client with parallel downloads in the measured
-            span, oldest first; requires logs with stream-status lines.
-        clients: client names, indexed by code.
+        horizon_s: limit of the restricted means; None for all classes together, and for classes
+            without streams.
+        side_by_side: for each client that has parallel downloads in the measured span, its
+            downloads there, oldest first. Empty if the logs have no stream-status lines.
+        clients: names of the clients; ``streams`` and ``beats`` contain indices into this tuple.
     """
 
     streams: Streams
@@ -125,21 +127,21 @@ class ClassData:
     load: bool = False
     """True if the class only generates background load.
 
-    The only metrics of such a class are its throughput and its numbers of streams.
+    The usual metrics of streams, except for throughput, do not apply to such a class.
     """
     open_streams: tuple[int, int] | None = None
     """For background load: the numbers of open streams at the start and end of the measured span.
 
-    Published packs omit them.
+    None for other classes, and in published packs.
     """
     transfer: PeerTransfer | None = None
-    """The peers' logs of a transfer. Such a class has no streams and no heartbeats."""
+    """For a transfer between two BitTorrent peers: their logs. The class has no streams."""
     relayed: Relayed | None = None
-    """Cells relayed by the traced relays of one role. Such a class has no streams either."""
+    """For a role of traced relays: the cells that its relays relayed. The class has no streams."""
     served: ServiceInstants | None = None
-    """When these relays served their channels towards clients."""
+    """For a role of traced relays: when its relays served their channels towards clients."""
     waits: Waits | None = None
-    """The waits of their cells towards clients, by place."""
+    """For a role of traced relays: how long cells towards clients waited in each place."""
     perf: PerfStreams | None = None
     """For perf clients in a tornettools network: their streams that ended."""
     circuits: Circuits | None = None
@@ -158,7 +160,7 @@ class ClassData:
 
     @property
     def bytes_read(self) -> BytesRead | None:
-        """The bytes read by all clients over time; None unless known for every client."""
+        """The bytes read by all clients over time; None if unknown, or without heartbeats."""
         if self.unknown_bytes_reason:
             return None
         if self.beats is None:
@@ -175,13 +177,14 @@ class ClassData:
 
     @cached_property
     def longest_gaps_s(self) -> Floats | None:
-        """Longest service gap of every stream of the run; NaN if unknown.
+        """The service gap of every stream of the run: its longest time without a byte.
 
-        None in a published pack, which omits the bytes read by each client.
+        A gap is NaN if it is unknown. The result is None in a published pack, which omits the bytes
+        read by each client.
         """
         if self.beats is None:
             return None
-        # Include streams outside of the span, as they may overlap with those inside.
+        # Include streams outside of the measured span, as they may overlap with those inside.
         return longest_gaps(
             self.streams.client,
             self.streams.start_s,

@@ -1,4 +1,4 @@
-"""Parallel downloads of a client, and how service is divided among them. Arrays in, numbers out.
+"""Parallel downloads of a client, and how the received bytes are divided among them.
 
 docs/explanation/starvation.md defines the quantities. The fairness index is from Jain, Chiu and
 Hawe (1984), DEC TR-301.
@@ -23,7 +23,10 @@ STEP_S = 1.0
 """Distance between the points of a curve of bytes over time."""
 
 LAST = 3
-"""Number of newest streams that were served while the others starved, in the mail of 2010."""
+"""Number of newest streams that were served while the others starved.
+
+This is what the mail that docs/explanation/starvation.md replicates reports.
+"""
 
 
 @dataclass(frozen=True)
@@ -35,10 +38,11 @@ class Download:
         end_s: end of the stream or of its observation.
         done_s: time of the last byte; None if the download did not complete.
         size_bytes: requested payload.
-        time_s: shape (n,), ascending, from the start: times at which bytes arrived.
-        received_bytes: shape (n,), cumulative; 0 at the start.
-        known_gap_s: the longest gap, if it cannot be computed from ``time_s``. In a published pack,
-            ``time_s`` contains only the times returned by ``asked_times``.
+        time_s: shape (n,), ascending: ``start_s``, then the times at which bytes arrived.
+        received_bytes: shape (n,), the bytes received by each of these times; 0 at the start.
+        known_gap_s: the longest time without a byte, if it cannot be computed from ``time_s``,
+            otherwise None. In a published pack, ``time_s`` contains only the times returned by
+            ``asked_times``.
     """
 
     start_s: float
@@ -60,7 +64,7 @@ class Download:
         received_bytes: Floats,
         known_gap_s: float | None = None,
     ) -> Self:
-        """Create a download from logged progress, in which start and end may be missing."""
+        """Create a download from logged progress, which may lack the start and the last byte."""
         times = np.concatenate(([start_s], np.maximum(time_s, start_s)))
         received = np.concatenate(([0.0], np.minimum(received_bytes, size_bytes)))
         if done_s is not None:
@@ -72,7 +76,7 @@ class Download:
 
     @property
     def finish_s(self) -> float:
-        """Time of the last byte, or the end if it did not complete."""
+        """Time of the last byte, or ``end_s`` if the download did not complete."""
         return self.end_s if self.done_s is None else self.done_s
 
     def received_at(self, grid_s: Floats) -> Floats:
@@ -82,7 +86,7 @@ class Download:
 
     @property
     def longest_gap_s(self) -> float:
-        """The longest time without a byte, from the start to the last byte or the end."""
+        """The longest time without a byte, from ``start_s`` to ``finish_s``."""
         if self.known_gap_s is not None:
             return self.known_gap_s
         times = np.append(self.time_s[self.time_s < self.finish_s], self.finish_s)
@@ -106,23 +110,23 @@ def shares_at(downloads: Downloads, time_s: float) -> Floats:
 
 
 def starvation(shares: Floats) -> float:
-    """Return the share that the slowest stream lacks when the first one completes.
+    """Return the share of its size that the slowest stream lacks when the first one completes.
 
     Args:
-        shares: received share of each stream at that time, shape (n,), n >= 2.
+        shares: share of its size that each stream has received by then, shape (n,), n >= 2.
     """
     return float(1.0 - shares.min())
 
 
 def lead_of_last(shares: Floats) -> float | None:
-    """Return the lead of the ``LAST`` newest streams over the others, as a share of a file.
+    """Return the mean share of the ``LAST`` newest streams minus that of the other streams.
 
     Args:
-        shares: received share of each stream, oldest first, shape (n,).
+        shares: share of its size that each stream has received, oldest first, shape (n,).
 
     Returns:
-        1 if the newest have everything and the others nothing, 0 if both have the same; None if
-        there are no others.
+        1 if the newest streams have everything and the others nothing, 0 if their shares are equal,
+        None if there are no other streams.
     """
     if shares.size <= LAST:
         return None
@@ -130,7 +134,10 @@ def lead_of_last(shares: Floats) -> float | None:
 
 
 def served(shares: Floats) -> float | None:
-    """Return the effective number of served streams, n times Jain's index; None without bytes."""
+    """Return the effective number of served streams, or None if none has received a byte.
+
+    It is n times Jain's index of the n streams' shares.
+    """
     index = jain_index(shares)
     return None if index is None else index * shares.size
 
@@ -143,13 +150,19 @@ def completion_spread_s(downloads: Downloads) -> float | None:
 
 
 def jain_edges(downloads: Downloads) -> Floats:
-    """Return the edges of the windows of ``jain_over_time``, shape (m + 1,)."""
+    """Return the edges of the windows of ``jain_over_time``, shape (windows + 1,).
+
+    The windows begin with the start of the newest stream.
+    """
     end_s = max(one.finish_s for one in downloads)
     return np.arange(max(one.start_s for one in downloads), end_s + JAIN_WINDOW_S, JAIN_WINDOW_S)
 
 
 def curve_times(downloads: Downloads) -> Floats:
-    """Return the points of a curve of bytes over time, from the first start to the last end."""
+    """Return the times of the points of a curve of bytes over time, shape (n,).
+
+    They reach from the first start to the last end.
+    """
     end_s = max(one.finish_s for one in downloads)
     return np.arange(min(one.start_s for one in downloads), end_s + STEP_S, STEP_S)
 
@@ -164,11 +177,11 @@ def asked_times(downloads: Downloads) -> Floats:
 def jain_over_time(downloads: Downloads) -> tuple[Floats, Floats]:
     """Return Jain's index over the bytes that the streams receive in consecutive windows.
 
-    A window includes the streams in progress throughout it. Windows with fewer than two such
-    streams, or without any bytes, are omitted.
+    The index of a window is over the streams that are in progress during the whole window. Windows
+    with fewer than two such streams, or without any bytes, are omitted.
 
     Returns:
-        The centres of the windows and the index, both of shape (m,).
+        The centres of the windows and their indices, both of shape (m,).
     """
     ends = [one.finish_s for one in downloads]
     edges = jain_edges(downloads)

@@ -24,7 +24,8 @@ from analysis.measures.survival import (
 )
 
 Method = Literal["incidence", "km"]
-"""Treatment of failed streams: never (incidence) or censored (Kaplan-Meier)."""
+"""How failed streams count: as streams that never reach the event ("incidence", for cumulative
+incidence), or as censored when they fail ("km", for Kaplan-Meier)."""
 
 METHODS: tuple[Method, ...] = ("incidence", "km")
 
@@ -41,7 +42,7 @@ class Duration:
 TO_FIRST_BYTE, TO_LAST_BYTE = "ttfb", "time_to_last_byte"
 
 MARKED = {column.removesuffix("_s"): size_bytes for column, size_bytes in BYTE_MARKS.items()}
-"""Name of the time to a number of bytes -> the bytes."""
+"""Name of each duration until a number of bytes was received -> that number."""
 
 
 def _time_to_mark(column: str, streams: Streams) -> Floats:
@@ -59,13 +60,14 @@ DURATIONS: tuple[Duration, ...] = (
 _DURATION = {duration.name: duration for duration in DURATIONS}
 FIRST_BYTE = _DURATION[TO_FIRST_BYTE]
 TIME_TO_MARK = {size: _DURATION[name] for name, size in MARKED.items()}
-"""Byte mark -> the time to it."""
+"""Number of bytes -> the duration until they were received."""
 
 
 def observations(streams: Streams, times_s: Floats) -> tuple[Floats, Ints]:
-    """Return times and kinds (see ``survival``) of a duration over streams.
+    """Return the times and kinds of streams as observations for ``survival``.
 
-    A stream that has the time is an EVENT, even if it fails later. Otherwise, a failed stream is a
+    ``times_s`` has each stream's time from its start to the event, NaN if the event did not occur.
+    A stream with a time is an EVENT, even if it fails later. A failed stream without a time is a
     FAILURE at its end, and an open one is CENSORED at the end of its observation. A stream whose
     log line is missing is excluded.
     """
@@ -79,7 +81,7 @@ def observations(streams: Streams, times_s: Floats) -> tuple[Floats, Ints]:
 
 
 def duration_observations(data: ClassData, name: str) -> tuple[tuple[Floats, Ints] | None, str]:
-    """Return times and kinds over the measured streams, or None and the reason."""
+    """Return the ``observations`` of a duration in the measured streams, or None and the reason."""
     streams = data.measured
     if streams.start_s.size == 0:
         return None, "no stream started in the measured span"
@@ -94,10 +96,11 @@ def duration_observations(data: ClassData, name: str) -> tuple[tuple[Floats, Int
 
 
 def _logs_mark(data: ClassData, name: str) -> bool:
-    """Return whether streams without a time to a number of bytes are known to have received less.
+    """Return whether measured streams without a time to ``MARKED[name]`` bytes received fewer.
 
-    A larger stream that failed in progress, or is still open, may have received that much. Only
-    stream-status lines show this, and any such time in the run shows that the log has these lines.
+    A stream that requested more bytes, and failed in progress or is still open, may have received
+    this number, but only stream-status lines show that. The log has such lines if any stream of the
+    run that requested more bytes has the time. If sizes are unknown, the result is True.
     """
     streams, measured, mark_bytes = data.streams, data.measured, MARKED[name]
     if streams.bytes_requested is None or measured.bytes_requested is None:
@@ -132,7 +135,10 @@ def duration_quantile(data: ClassData, name: str, method: Method, q: float) -> S
 
 
 def duration_quantiles(data: ClassData, name: str, shares: Floats) -> Floats:
-    """Return quantiles of the cumulative incidence; NaN for shares that are not reached."""
+    """Return the quantiles of a duration's cumulative incidence at the shares.
+
+    A quantile is NaN if the curve does not reach its share, or if there is no curve.
+    """
     curve, _ = duration_curve(data, name, "incidence")
     if curve is None:
         return np.full(shares.shape, np.nan)
@@ -141,6 +147,6 @@ def duration_quantiles(data: ClassData, name: str, shares: Floats) -> Floats:
 
 
 def duration_over_grid(data: ClassData, name: str, grid_s: Floats) -> Floats:
-    """Return the cumulative incidence of a duration at each grid time; NaN if there is none."""
+    """Return the cumulative incidence of a duration at each grid time; NaN where it is unknown."""
     curve, _ = duration_curve(data, name, "incidence")
     return np.full(grid_s.shape, np.nan) if curve is None else curve.at(grid_s)

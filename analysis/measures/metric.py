@@ -37,7 +37,7 @@ class Statistic:
 
     Attributes:
         value: None if the statistic does not exist.
-        reason: the note, or the reason.
+        reason: the note if there is a value, otherwise the reason why there is none.
         repeats: the values of a network's runs, of which ``value`` is the mean; empty if there is
             only one run.
     """
@@ -65,8 +65,8 @@ class Margin:
     """An equivalence margin: differences within it count as no change.
 
     Attributes:
-        value: > 0. Relative: a share of the baseline, 0.05 for ratios from 1/1.05 to 1.05.
-            Absolute: in the metric's unit.
+        value: the size, > 0. If the margin is relative, it is a share of the baseline, such as 0.05
+            for ratios from 1/1.05 to 1.05. Otherwise it is in the metric's unit.
         relative: whether the margin is relative.
     """
 
@@ -84,12 +84,15 @@ class MetricPolicy:
 
     Attributes:
         margin: the equivalence margin.
-        step: the unit of ``resolution``.
-        resolution: "unit": step of the value in the metric's unit. "stream": step of the value in
-            streams, relative to the number of streams the run started. "heartbeat": in seconds;
-            applies only if every value is a whole number of steps and so comes from heartbeats.
-        rate: the metric is a share of failed streams or circuits, near zero in most networks.
-        bounded: the metric is a share, so a value of 0 or 1 in all runs is not evidence.
+        resolution: the step to which values of the metric are known; 0 if it is unknown.
+        step: how ``resolution`` is given. "unit": in the metric's unit. "stream": as a number of
+            streams, to be divided by the number of streams that a run starts. "heartbeat": in
+            seconds, if at least one value is a whole number of heartbeats; otherwise the resolution
+            is ``TIME_RESOLUTION_S``.
+        rate: whether the metric is a share of failed streams or circuits, which is near zero in
+            most networks.
+        bounded: whether the metric is a share. A value of 0 in all runs, or of 1 in all, is then no
+            evidence on a difference between variants.
     """
 
     margin: Margin
@@ -103,7 +106,7 @@ TIME_RESOLUTION_S = 1e-6
 """TGen logs times in microseconds."""
 
 HEARTBEAT_S = 1.0
-"""TGen's default heartbeat interval, and the resolution of gaps after the first byte."""
+"""TGen's default heartbeat interval, and the resolution of service gaps after the first byte."""
 
 TIME = MetricPolicy(Margin(0.05), TIME_RESOLUTION_S)
 
@@ -111,7 +114,8 @@ TAIL = MetricPolicy(Margin(0.10), TIME_RESOLUTION_S)
 """Used for p99, which depends on a handful of streams in a run of a few hundred."""
 
 RATE = MetricPolicy(Margin(0.01, relative=False), 1.0, "stream", rate=True, bounded=True)
-"""One percentage point. A relative margin would vanish for a rate near zero."""
+"""Used for rates of failures. The margin is one percentage point: a relative margin would vanish
+for a rate near zero."""
 
 INDEX = MetricPolicy(Margin(0.02, relative=False), 1e-6)
 """Used for an index between 1/n and 1."""
@@ -123,7 +127,7 @@ NUMBER = MetricPolicy(Margin(0.05), 1e-6)
 """Used for any other number."""
 
 WHOLE = MetricPolicy(Margin(0.05), 1.0)
-"""Used for counts of bytes or streams."""
+"""Used for numbers of streams, and for bytes per second."""
 
 
 def time_at(q: float) -> MetricPolicy:
@@ -136,23 +140,23 @@ class Quantity:
     """The definition of a number of a run, independent of its source.
 
     Attributes:
-        name: as in summary.csv; ends with its unit if it has one.
-        label: for readers.
+        name: the name in summary.csv; it ends with the unit if the quantity has one.
+        label: the name on pages and in figures.
         unit: unit of the value: "s", "B/s", "streams", or "1" for a dimensionless number.
         better: the preferred direction; "" if there is none.
         judged: margin and resolution; None if the metric gets no verdict.
-        scope: "class": computed for each class; "both": also for all classes together.
-        headline: shown in the report's first table.
-        duration: name in ``durations`` of the time it summarises; "" if none.
+        scope: "class" if it is computed for each class, "both" if also for all classes together.
+        headline: whether the report's first table shows it.
+        duration: name of the ``Duration`` whose distribution it summarises; "" if none.
         without_failures: name of the quantity that it equals if no stream fails; "" if none.
         share_of: the outcomes whose share of streams it is; () if it is not such a share.
-        carried: over all classes together, it is the traffic that the network carries.
-        quantile: the quantile of a class's streams that it is; None if it is not a quantile.
+        carried: whether its value for all classes together is the traffic that the network carries.
+        quantile: q if it is the q-quantile over a class's streams; None if it is not a quantile.
         counted_by: name of the metric that counts the streams of this quantile or share; "" if
             there is none.
-        drawn: the random network, not the outcome of a run, determines which runs have the metric,
-            as with the roles of traced relays. A run that lacks any other metric has a missing
-            value.
+        drawn: whether the random network, not the outcome of a run, determines which runs have it.
+            For example, it determines which roles the traced relays have. If a run lacks any other
+            quantity that another run of its level has, its value counts as missing.
         is_signed: whether it can be negative, down to -1.
     """
 
@@ -197,7 +201,8 @@ class Metric(Quantity):
 
     Attributes:
         compute: returns the statistic of one class of one run.
-        when: whether the metric applies to a class's data. Default: to data of streams.
+        when: returns whether the metric applies to a class's data. By default, metrics apply to
+            data of streams, but not to background load.
     """
 
     compute: Callable[[ClassData], Statistic]
@@ -207,7 +212,7 @@ class Metric(Quantity):
 
 @dataclass(frozen=True)
 class Catalogue:
-    """A set of quantities with common definitions, in the order of tables."""
+    """The quantities of one source of results, in the order in which tables list them."""
 
     quantities: tuple[Quantity, ...]
 
@@ -219,7 +224,8 @@ class Catalogue:
     def with_margins(self, margins: Mapping[str, float]) -> dict[str, MetricPolicy]:
         """Return the policies with the margins of an experiment.
 
-        margins: metric -> size, > 0: a share of the baseline, or a share of streams for rates.
+        margins: metric -> size of its margin (> 0), as a share of the baseline if the metric's
+        margin is relative, and otherwise in the metric's unit.
 
         Raises:
             AnalysisError: a margin is not positive, or is for a metric without a verdict.

@@ -39,8 +39,9 @@ def averaged(
 ) -> Floats:
     """Return the amount per second in a window centred on each grid time.
 
-    At the edges, the window is cut to [low, high] and the amount is divided by the remaining width,
-    so nothing is extrapolated. If no width remains, the value is NaN.
+    Near the edges, the part of the window outside of [low, high] is cut off, and the amount is
+    divided by the remaining width, so nothing is extrapolated. If no width remains, the value is
+    NaN.
 
     Args:
         grid_s: shape (g,).

@@ -1,6 +1,7 @@
-"""One transfer between two peers as arrays, and the quantities measured on it.
+"""One transfer between two BitTorrent peers as arrays, and the quantities measured on it.
 
-Times are relative to the connection of the seed. docs/explanation/slowstart.md has the definitions.
+Times count from the moment at which the seed is connected. docs/explanation/slowstart.md has the
+definitions.
 """
 
 from __future__ import annotations
@@ -15,13 +16,19 @@ from analysis.arrays import Floats
 from analysis.records.peerlog import ENDS
 
 BLOCK_BYTES = 16_384
-"""Payload of one request."""
+"""Payload that one request asks for."""
 
 STALL_RTTS = 0.5
-"""Minimum length of a stall. Shorter pauses only wait for the next acknowledgement."""
+"""Minimum length of a stall, in round-trip times.
+
+In a shorter pause, the sender only waits for the next acknowledgement.
+"""
 
 LONG_STALL_RTTS = 1.5
-"""Round trips do not explain a longer stall: no data was requested."""
+"""Minimum length of a long stall, in round-trip times.
+
+A round trip does not explain such a stall: no data was requested.
+"""
 
 EARLY_S = 5.0
 """Length of the first part of a transfer, over which the early rate is measured."""
@@ -34,13 +41,13 @@ class PeerTransfer:
     Attributes:
         rtt_s: round-trip time of the idle path.
         end_s: end of the logs.
-        utp_s: times of the seed's uTP lines, shape (n,); empty over TCP.
+        utp_s: times of the seed's log lines on uTP, shape (n,); empty over TCP.
         window_bytes: congestion window, shape (n,).
         in_flight_bytes: maximum payload in flight since the previous line, shape (n,).
         event: the reason for the line (``peerlog.UtpEvent``), shape (n,).
         requests_s: times of the downloader's lines about requests, shape (m,).
         target_requests: target number of outstanding requests, in blocks, shape (m,).
-        outstanding_requests: actual number, shape (m,).
+        outstanding_requests: actual number of outstanding requests, shape (m,).
         request_slow_start: whether the target grows with each block, shape (m,).
         received_s: times of the downloader's byte counts, shape (k,).
         received_bytes: cumulative payload, shape (k,).
@@ -61,13 +68,19 @@ class PeerTransfer:
 
     @cached_property
     def left_slow_start_s(self) -> float | None:
-        """When the transport first left slow start: by delay, by loss or at the threshold."""
+        """When the transport first left slow start; None if never.
+
+        It leaves slow start by delay, by loss or at the threshold.
+        """
         ends = np.flatnonzero(np.isin(self.event, [end.value for end in ENDS]))
         return float(self.utp_s[ends[0]]) if ends.size else None
 
     @cached_property
     def left_request_slow_start_s(self) -> float | None:
-        """When the number of requests first stopped growing with each block."""
+        """When the target number of requests first stopped growing with each block.
+
+        None if the target never grew with each block, or never stopped doing so.
+        """
         grew = np.flatnonzero(self.request_slow_start)
         if grew.size == 0:
             return None
@@ -76,10 +89,11 @@ class PeerTransfer:
 
     @cached_property
     def stalls_s(self) -> Floats:
-        """Durations for which the window did not grow in slow start, shape (s,).
+        """Durations of at least ``STALL_RTTS`` in which the window did not grow, shape (s,).
 
-        Each lasts from one growth to the next. The first begins with the connection; the last ends
-        with slow start, or with the logs if slow start never ends.
+        Each lasts from one growth of the window to the next. Only slow start counts: the first
+        duration begins with the connection, and the last ends with slow start, or with the logs if
+        slow start never ends.
         """
         end_s = self.end_s if self.left_slow_start_s is None else self.left_slow_start_s
         inside = self.utp_s <= end_s

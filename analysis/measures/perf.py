@@ -1,8 +1,8 @@
 """Measurements of perf clients and OnionTrace in a tornettools network, by tornettools' rules.
 
-Arrays in, arrays out. Streams and circuits are assigned to the second in which they end, regardless
-of their start. Failed and open ones have no time. The definitions follow parse_tgen.py and
-parse_oniontrace.py in tornettools 2.0; docs/reference/metrics.md describes them.
+A stream or circuit belongs to the second in which it ends, regardless of its start. Only completed
+streams and built circuits have times. The definitions follow parse_tgen.py and parse_oniontrace.py
+in tornettools 2.0; docs/reference/metrics.md describes them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from analysis.formats.columns import CIRCUITS, PERF, RELAY_BYTES, Column
 from analysis.formats.tables import floats, read_table, texts
 
 SIZES_BYTES = {"50kib": 50 * 2**10, "1mib": 2**20, "5mib": 5 * 2**20}
-"""Sizes of the downloads of perf clients, by the part of a metric's name."""
+"""Part of a metric's name -> the size of perf clients' downloads that it means."""
 
 Mark = str
 """An amount of payload: 500kib, 1mib, 4mib or 5mib."""
@@ -36,11 +36,11 @@ GOODPUTS: tuple[tuple[Mark, Mark], ...] = (("500kib", "1mib"), ("4mib", "5mib"))
 
 @dataclass(frozen=True)
 class _TableRows(Rows):
-    """Columns of a table of records."""
+    """Base of classes whose fields are columns of a table of records."""
 
     @classmethod
     def from_table(cls, table: pa.Table) -> Self:
-        """Return the columns of the class's fields."""
+        """Return the table's columns that have the names of the class's fields."""
         return cls(**{one.name: _array(table, one.name) for one in fields(cls)})
 
 
@@ -53,9 +53,9 @@ def _array(table: pa.Table, name: str) -> NDArray[Any]:
 
 @dataclass(frozen=True)
 class PerfStreams(_TableRows):
-    """Streams of perf clients that ended; columns of perf.parquet, of shape (n,).
+    """Streams of perf clients that ended. The fields are columns of perf.parquet, of shape (n,).
 
-    A time is NaN if there is none, and an error "".
+    Missing times are NaN, and missing errors are "".
     """
 
     client: NDArray[np.str_]
@@ -72,7 +72,7 @@ class PerfStreams(_TableRows):
     at_5mib_s: Floats
 
     def at_s(self, mark: Mark) -> Floats:
-        """Return the times from the streams' start until an amount was received."""
+        """Return the times from the streams' starts until an amount was received; NaN if never."""
         times: Floats = getattr(self, f"at_{mark}_s")
         return times
 
@@ -88,24 +88,27 @@ class PerfStreams(_TableRows):
         return time_s[self.success & rows & np.isfinite(time_s)]
 
     def first_bytes_s(self) -> Floats:
-        """Return times to first byte of all sizes."""
+        """Return the times to first byte of completed downloads of all sizes."""
         return self._times(self.first_byte_s, self.payload_bytes > 0)
 
     def last_bytes_s(self, size_bytes: int | None = None) -> Floats:
-        """Return times to last byte of one size, or of all."""
+        """Return the times to last byte of completed downloads of one size, or of all if None."""
         rows = self.payload_bytes > 0
         if size_bytes is not None:
             rows &= self.payload_bytes == size_bytes
         return self._times(self.last_byte_s, rows)
 
     def round_trips_s(self) -> Floats:
-        """Return times from the command to the response, one round trip through the circuit."""
+        """Return the times from command to response of streams that succeeded.
+
+        This is one round trip through the circuit.
+        """
         return self._times(self.response_s, np.full(self.success.shape, True))
 
     def goodputs_bytes_per_s(self, low: Mark, high: Mark) -> Floats:
-        """Return the speed of each download from one amount of payload to another.
+        """Return the speed of each completed download between two amounts of payload.
 
-        Downloads that reached both in the same line of the log are omitted.
+        Downloads that reached both amounts in the same line of the log are omitted.
         """
         elapsed_s = self.at_s(high) - self.at_s(low)
         elapsed_s = elapsed_s[self.success & np.isfinite(elapsed_s) & (elapsed_s > 0)]
@@ -116,7 +119,7 @@ class PerfStreams(_TableRows):
         return int((self.success & np.isfinite(self.at_s(mark))).sum())
 
     def counts(self) -> tuple[int, int]:
-        """Return the number of failed downloads, and of failed or completed ones."""
+        """Return the number of failed downloads, and the number of failed or completed ones."""
         failed = int((~self.success).sum())
         return failed, failed + int(self.last_bytes_s().size)
 
@@ -128,7 +131,7 @@ class PerfStreams(_TableRows):
 
 @dataclass(frozen=True)
 class Circuits(_TableRows):
-    """Circuits of one class of clients; columns of circuits.parquet, of shape (n,)."""
+    """Circuits of some clients. The fields are columns of circuits.parquet, of shape (n,)."""
 
     end_s: Floats
     duration_s: Floats
@@ -143,7 +146,10 @@ class Circuits(_TableRows):
         return self.duration_s[self._ended("built", begin_s, end_s)]
 
     def counts(self, begin_s: float, end_s: float) -> tuple[int, int]:
-        """Return the numbers of circuits that failed, and failed or were built, in [begin, end)."""
+        """Return the number of circuits that failed, and the number that failed or were built.
+
+        Only results in [begin, end) count.
+        """
         failed = int(self._ended("failed", begin_s, end_s).sum())
         return failed, failed + int(self._ended("built", begin_s, end_s).sum())
 
@@ -154,13 +160,13 @@ MAX_LOG_GAP_S = 2.0
 
 @dataclass(frozen=True)
 class RelayBytes:
-    """Bytes written by all relays and authorities, a row per host and second; shape (n,).
+    """Bytes written by all relays and authorities, with a row for each host and second.
 
     Attributes:
-        time_s: simulated time of the line.
-        bytes_written: bytes written in the preceding second.
-        seen_until_s: earliest end of the relays' logs; infinite without relays, minus infinity if a
-            log covers no second.
+        time_s: simulated time of the log line, shape (n,).
+        bytes_written: bytes written in the preceding second, shape (n,).
+        seen_until_s: earliest time at which any relay's log ends; infinite without relays, minus
+            infinity if a log covers no second.
     """
 
     time_s: Floats
@@ -168,11 +174,14 @@ class RelayBytes:
     seen_until_s: float = np.inf
 
     def watched_until(self, end_s: float) -> bool:
-        """Return whether the log of every relay reaches a time, up to the tolerance."""
+        """Return whether every relay's log reaches a time, with a tolerance of MAX_LOG_GAP_S."""
         return self.seen_until_s >= end_s - MAX_LOG_GAP_S
 
     def per_second(self, begin_s: float, end_s: float) -> dict[int, int]:
-        """Return second in [begin, end) -> bytes written by all hosts, if any has a line."""
+        """Return second in [begin, end) -> bytes written by all hosts.
+
+        Seconds in which no host has a line are omitted.
+        """
         second = np.floor(self.time_s).astype(np.int64)
         rows = (second >= begin_s) & (second < end_s)
         seconds, place = np.unique(second[rows], return_inverse=True)
@@ -203,7 +212,7 @@ def load_relay_bytes(records: Path, damaged: Sequence[str]) -> RelayBytes | None
         return None
     table = read_table(path, RELAY_BYTES)
     found = relay_bytes_from_table(table)
-    # A relay whose log covers no second has no row either.
+    # A relay whose log covers no second has no row in the table.
     unseen = set(damaged) - set(texts(table, "host").tolist())
     return replace(found, seen_until_s=-np.inf) if unseen else found
 
@@ -217,7 +226,10 @@ def relay_bytes_from_table(table: pa.Table) -> RelayBytes:
 
 
 def _by_class(path: Path, columns: tuple[Column, ...]) -> dict[str, pa.Table]:
-    """Return class -> its rows of a table that need not exist. Rows without a class are omitted."""
+    """Return class -> its rows of a table; empty if the table does not exist.
+
+    Rows without a class are omitted.
+    """
     if not path.is_file():
         return {}
     table = read_table(path, columns)

@@ -36,9 +36,9 @@ def plot_data(records: Path, converge_s: int = CONVERGE_S) -> dict[str, Any]:
     """Return file name -> content, for the files derived from TGen's and OnionTrace's logs.
 
     Args:
-        records: records of one run of a tornettools network. As in tornettools, the host name
-            determines the kind of circuits: perfclient1exit, perfclient2onionservice.
-        converge_s: simulated time from which downloads and circuits are counted.
+        records: records of one run of a tornettools network. As in tornettools, the name of a host,
+            such as perfclient1exit or perfclient2onionservice, determines the kind of its circuits.
+        converge_s: simulated time from which downloads, circuits and bytes of relays are counted.
 
     Raises:
         AnalysisError: a table is missing or cannot be read.
@@ -87,9 +87,10 @@ def _by_size(streams: PerfStreams, time_s: Any) -> dict[str, list[float]]:
 
 
 def _error_rates(streams: PerfStreams) -> dict[str, list[list[float]]]:
-    """Return error -> a (rate, resolution) pair in per cent for each client with such errors.
+    """Return error -> a pair (rate, resolution) for each client with this error, in per cent.
 
-    tornettools lists every client under ALL twice: once by itself, once as one of its errors.
+    The resolution is the share of a single download. The key ALL has the rate of all errors of each
+    client with downloads, twice: tornettools adds it once as such, and once like a kind of error.
     """
     rates: dict[str, list[list[float]]] = {"ALL": []}
     for client in np.unique(streams.client):

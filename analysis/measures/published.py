@@ -26,7 +26,7 @@ def load_sums(records: Path) -> dict[str, BytesRead]:
     """Return the bytes read over time by each class with heartbeats, and by ``ALL``.
 
     Raises:
-        AnalysisError: A file is missing, is damaged, or does not fit the other.
+        AnalysisError: A file is missing or damaged, or the files do not match each other.
     """
     spans = read_published(records).classes
     path = records / files.PUBLISHED_GOODPUT
@@ -63,13 +63,16 @@ def bytes_by(curve: Curve, grid_s: Floats) -> Floats:
 
 
 def rounding_errors(curves: Mapping[str, Curve], time_s: Floats, amount: Floats) -> Ints:
-    """Return ``amount`` minus the sum of all classes, in units in the last place."""
+    """Return ``amount`` minus the sum of the classes' curves, in units in the last place.
+
+    amount: the bytes of all classes together at ``time_s``, computed from all heartbeats at once.
+    """
     total = _sum(curves, time_s, np.zeros(time_s.shape, dtype=np.int64))
     return np.asarray(amount.view(np.int64) - total.view(np.int64))
 
 
 def _sum(curves: Mapping[str, Curve], time_s: Floats, rounding: Ints) -> Floats:
-    """Return the bytes of all classes together, corrected by units in the last place."""
+    """Return the sum of the classes' curves, corrected by ``rounding`` units in the last place."""
     total = np.zeros(time_s.shape)
     with np.errstate(over="ignore", invalid="ignore"):
         for name in sorted(curves):
@@ -78,7 +81,9 @@ def _sum(curves: Mapping[str, Curve], time_s: Floats, rounding: Ints) -> Floats:
 
 
 def load_received(records: Path) -> dict[tuple[str, int], Curve]:
-    """Return client and number of a stream -> bytes received by each published time.
+    """Return (client, number of the stream) -> bytes received by each published time.
+
+    The result is empty if the pack does not contain the progress of streams.
 
     Raises:
         AnalysisError: The table is damaged.
@@ -98,7 +103,7 @@ def load_received(records: Path) -> dict[tuple[str, int], Curve]:
 
 
 def stream_rows(table: pa.Table) -> dict[tuple[str, int], slice]:
-    """Return client and number of a stream -> its rows, which are adjacent."""
+    """Return (client, number of the stream) -> its rows of a table, which are adjacent."""
     names, index = table["client"].to_pylist(), table["stream_index"].to_pylist()
     ends = [
         row

@@ -58,11 +58,11 @@ def publish(records: Path, levels: Sequence[Level], out: Path) -> None:
 
     Raises:
         AnalysisError: The records are missing or damaged, are from a published pack themselves, or
-            cover more than ``MAX_SPAN_S``.
+            have heartbeats over more than ``MAX_SPAN_S``.
     """
     if is_published(records):
         raise AnalysisError(f"{records} is from a published pack", "pack the runs themselves")
-    # Heartbeats do not depend on the level.
+    # Only the heartbeats of this data are used, and they do not depend on the level.
     data = load_run(records, levels[0])
     out.mkdir(parents=True)
     for name in COPIED_FILES:
@@ -115,7 +115,7 @@ def _in_spans(time_s: Floats, levels: Sequence[Level]) -> pa.Array:
 
 
 def _write_rows(path: Path, table: pa.Table, rows: pa.Array) -> None:
-    """Write rows of a record table with its columns, not compressed."""
+    """Write the rows of a record table that the mask ``rows`` selects, without compression."""
     table = table.filter(rows)
     size = max(1, table.num_rows)
     pq.write_table(table, path, compression="none", row_group_size=size, write_statistics=False)
@@ -153,7 +153,11 @@ def _write_sums(
 
 
 def _curve(read: BytesRead, needed_s: Floats) -> Curve:
-    """Return bytes read by whole seconds, by both ends of the heartbeats, and by needed times."""
+    """Return the bytes read by whole seconds, by both ends of the heartbeats, and by ``needed_s``.
+
+    Raises:
+        AnalysisError: The heartbeats cover more than ``MAX_SPAN_S``.
+    """
     low, high = read.begin_s, read.end_s
     if not (0 <= high - low <= MAX_SPAN_S):
         raise AnalysisError(
@@ -197,9 +201,9 @@ def _write_received(path: Path, records: Path, levels: Sequence[Level]) -> dict[
 
 
 def _without_load(streams: pa.Table, levels: Sequence[Level]) -> pa.Table:
-    """Return the streams without classes that are background load at all levels.
+    """Return the streams, except those of classes that are background load at all levels.
 
-    No metric reads these, except for the progress of parallel downloads.
+    Metrics need those streams only if there are parallel downloads.
     """
     loads = [{name for name, one in level.classes.items() if one.load} for level in levels]
     load = pa.array(sorted(set.intersection(*loads)), pa.string())

@@ -37,12 +37,15 @@ from analysis.records.peerlog import Kind
 
 
 def load_run(records: Path, level: Level) -> dict[str, ClassData]:
-    """Load the records of a run as arrays: the classes of the level, any others, and ``ALL``.
+    """Load the records of a run as class -> arrays.
 
-    Roles of traced relays are classes as well. The records may be those of a published pack.
+    The classes are those of the level, any others in the records, the roles of traced relays, and
+    ``ALL``. A transfer between peers has only the classes of the level. The records may be those of
+    a published pack.
 
     Raises:
-        AnalysisError: a table is missing, cannot be read, or does not match parse.json.
+        AnalysisError: a table is missing, cannot be read, does not match parse.json, or was
+            published for a different measured span.
     """
     report = read_parse_report(records / files.PARSE_REPORT)
     require_tables(records, report)
@@ -96,9 +99,9 @@ def load_run(records: Path, level: Level) -> dict[str, ClassData]:
 
 
 def _mark_load(data: ClassData) -> ClassData:
-    """Return a class of background load, without its streams.
+    """Return a class marked as background load, with counts of its open streams in their place.
 
-    No metric needs more than the number of these streams, and a published pack omits them.
+    No metric needs more than these counts, and a published pack omits the streams.
     """
     counts = (data.streams.open_at(data.begin_s), data.streams.open_at(data.end_s))
     return replace(
@@ -112,7 +115,7 @@ def _mark_load(data: ClassData) -> ClassData:
 def _with_tornet(
     records: Path, classes: dict[str, ClassData], report: ParseReport
 ) -> dict[str, ClassData]:
-    """Return the classes with perf clients, circuits and relays of a tornettools network."""
+    """Add the data of a tornettools network's perf clients, circuits and relays to the classes."""
     for name, perf in load_perf(records).items():
         if name in classes:
             classes[name] = replace(classes[name], perf=perf)
@@ -125,7 +128,7 @@ def _with_tornet(
 
 
 def _by_role(records: Path, level: Level, report: ParseReport) -> dict[str, ClassData]:
-    """Return the cells of traced relays, with a class for each role of relays."""
+    """Return role -> data of the cells of its traced relays; empty without cell traces."""
     if not (records / files.CELLS_TABLE).is_file():
         return {}
     by_role: dict[str, list[tuple[Cells, Arrivals | None]]] = {}
@@ -159,8 +162,8 @@ def load_transfer(records: Path) -> PeerTransfer:
     """Load a transfer between two peers from a run's records.
 
     Raises:
-        AnalysisError: the table or the file with the facts of the path is missing or cannot be
-            read.
+        AnalysisError: the table, or the file with the facts of the path, is missing or cannot be
+            read; or the seed was never connected.
     """
     table = read_table(
         records / files.PEERS_TABLE, PEERS, missing="extract the run's records first"
@@ -212,7 +215,7 @@ def _with_texts(table: pa.Table) -> pa.Table:
 
 
 def _with_codes(table: pa.Table, clients: list[str]) -> pa.Table:
-    """Replace each client by its index in the list."""
+    """Replace each client in a table by its index in ``clients``."""
     place = table.schema.get_field_index("client")
     return table.set_column(
         place, "client", pc.index_in(table["client"], value_set=pa.array(clients, pa.string()))
@@ -277,10 +280,10 @@ def _progress(records: Path) -> Progress:
 def _groups(
     streams: pa.Table, clients: Sequence[str], progress: Progress, level: Level
 ) -> Iterator[tuple[str, dict[int, Download]]]:
-    """Yield the clients with parallel downloads, and these by number, oldest first.
+    """Yield each client with parallel downloads, and stream number -> download, oldest first.
 
-    A client with a stream of unknown outcome or size has none, because its service is not fully
-    known.
+    The downloads are those that start in the measured span. If the outcome or size of any is
+    unknown, the client has no downloads, because not all of its service is known.
     """
     if not progress:
         return
@@ -300,7 +303,9 @@ def _groups(
 
 
 def groups_side_by_side(records: Path, level: Level) -> Iterator[tuple[str, dict[int, Download]]]:
-    """Yield the clients of a whole run with parallel downloads, and these by number.
+    """Yield each client of a run with parallel downloads, and stream number -> download.
+
+    Clients with a stream of unknown outcome or size are omitted.
 
     Raises:
         AnalysisError: a table is missing or cannot be read.

@@ -1,4 +1,4 @@
-"""Amounts over time, fairness between clients, and service gaps of streams. Arrays in, arrays out.
+"""Amounts over time, fairness between clients, and service gaps (times without a byte) of streams.
 
 docs/reference/metrics.md has the definitions. The fairness index is from Jain, Chiu and Hawe
 (1984), DEC TR-301.
@@ -12,11 +12,13 @@ from numpy.typing import ArrayLike
 from analysis.arrays import Bools, Floats, Ints
 
 STARVED_S = 10.0
-"""A stream without a byte for this long is starved. People wait for about as long."""
+"""A stream that gets no byte for this long is starved. People wait for about this long."""
 
 
 def jain_index(amounts: ArrayLike) -> float | None:
-    """Return (sum x)^2 / (n sum x^2): 1 if all are equal, 1/n if one has everything.
+    """Return Jain's index of n amounts x: (sum x)^2 / (n sum x^2).
+
+    The index is 1 if all amounts are equal, and 1/n if all but one are zero.
 
     Args:
         amounts: shape (n,), >= 0.
@@ -46,8 +48,9 @@ def cumulative_at(
     Args:
         grid_s: shape (g,).
         begin_s: shape (n,), start of each counting interval.
-        end_s: shape (n,), its end; an empty interval counts as an instant.
-        amount: shape (n,).
+        end_s: shape (n,), end of each counting interval. If it is not later than the start, the
+            amount is added at this instant.
+        amount: shape (n,), the amount of each counting interval.
 
     Returns:
         Shape (g,), in the amount's unit.
@@ -60,8 +63,9 @@ def cumulative_at(
     order = np.argsort(end[instant], kind="stable")
     steps = np.concatenate(([0.0], np.cumsum(value[instant][order])))
     total: Floats = steps[np.searchsorted(end[instant][order], grid, side="right")]
-    # Each interval adds the slope value/length at its begin and removes it at its end. The sum is
-    # therefore piecewise linear, and one interpolation over the sorted changes of slope suffices.
+    # Each interval adds the slope value/length at its begin and removes this slope at its end. The
+    # sum is therefore piecewise linear, and one interpolation over the sorted changes of slope
+    # suffices.
     begin, end, value = begin[~instant], end[~instant], value[~instant]
     if value.size == 0:
         return total
@@ -81,10 +85,11 @@ def amount_by_client(
     """Return the amount of each client in [low, high], spreading amounts over their intervals.
 
     Args:
-        client: shape (n,), codes.
+        client: shape (n,), code of the client of each counting interval.
         begin_s: shape (n,), start of each counting interval.
-        end_s: shape (n,), its end; an empty interval counts as an instant.
-        amount: shape (n,).
+        end_s: shape (n,), end of each counting interval. If it is not later than the start, the
+            amount belongs to this instant.
+        amount: shape (n,), the amount of each counting interval.
         low_s: start of the span.
         high_s: end of the span.
 
@@ -115,18 +120,18 @@ def longest_gaps(
 ) -> Floats:
     """Return the longest time without a byte of each stream, from its start to its end.
 
-    The wait for the first byte is exact. Later gaps are runs of heartbeat intervals in which the
-    client read nothing. They are underestimated by at most two heartbeats.
+    The wait for the first byte is exact. Later gaps are sequences of heartbeat intervals in which
+    the client read nothing. They are underestimated by at most two heartbeat intervals.
 
     Args:
         client: shape (n,), codes of the streams' clients.
         start_s: shape (n,).
         end_s: shape (n,), end of the stream or of its observation.
-        first_byte_s: shape (n,), from the start; NaN without a byte.
-        beat_client: shape (m,), codes.
-        beat_begin_s: shape (m,).
-        beat_end_s: shape (m,).
-        beat_bytes: shape (m,).
+        first_byte_s: shape (n,), time from the start to the first byte; NaN without a byte.
+        beat_client: shape (m,), codes of the heartbeats' clients.
+        beat_begin_s: shape (m,), start of each heartbeat interval.
+        beat_end_s: shape (m,), end of each heartbeat interval.
+        beat_bytes: shape (m,), bytes read in each heartbeat interval.
 
     Returns:
         Shape (n,); NaN if the client's heartbeats do not identify the stream's service, because the
@@ -162,7 +167,7 @@ def _alone(start_s: Floats, end_s: Floats) -> Bools:
 
 
 def _longest_run(silent: Bools, begin_s: Floats, end_s: Floats) -> float:
-    """Return the length of the longest run of silent intervals; 0 without one."""
+    """Return the length of the longest sequence of silent intervals; 0 without such an interval."""
     edges = np.diff(np.concatenate(([False], silent, [False])).astype(np.int8))
     first, last = np.flatnonzero(edges == 1), np.flatnonzero(edges == -1) - 1
     return float(np.max(end_s[last] - begin_s[first], initial=0.0))

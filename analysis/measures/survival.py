@@ -1,7 +1,8 @@
-"""Distributions of censored times. Arrays in, arrays out.
+"""Distributions of censored times.
 
-Methods: Kaplan and Meier (1958) for right-censored times; Aalen and Johansen (1978) for the
-cumulative incidence with competing risks. docs/reference/metrics.md lists where each is used.
+The methods are those of Kaplan and Meier (1958) for right-censored times, and of Aalen and Johansen
+(1978) for the cumulative incidence with competing risks. docs/reference/metrics.md lists where each
+is used.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ FAILURE = 2
 """A competing event happened, which rules the awaited one out."""
 
 _SLACK = 1e-9
-"""Tolerance for reaching a level despite rounding."""
+"""Tolerance for rounding in tests of whether a probability reaches a value."""
 
 
 @dataclass(frozen=True)
@@ -54,9 +55,10 @@ class Curve:
         return float(self.times_s[reached[0]]) if reached.size else None
 
     def restricted_mean(self, limit_s: float) -> float | None:
-        """Return the mean of min(T, limit), the integral of 1 - F from 0 to the limit.
+        """Return the mean of min(T, limit) for the time T of the event.
 
-        Returns None if the curve ends before the limit.
+        It is the integral of 1 - F from 0 to the limit. Returns None if F is not known up to the
+        limit.
         """
         if self.count == 0 or limit_s > self.end_s:
             return None
@@ -69,9 +71,9 @@ class Curve:
 def cumulative_incidence(times_s: ArrayLike, kinds: ArrayLike) -> Curve:
     """Return the Aalen-Johansen estimate of the probability of EVENT by t, with FAILURE competing.
 
-    Sum over t_i <= t of S(t_i-) d_i / n_i, with n_i observations still at risk at t_i, d_i events
-    at t_i, and S the Kaplan-Meier estimate of "neither event nor failure yet". Without CENSORED
-    entries it is the fraction of all observations whose event came by t.
+    It is the sum over t_i <= t of S(t_i-) d_i / n_i, with n_i observations still at risk at t_i,
+    d_i events at t_i, and S the Kaplan-Meier estimate of the probability of neither event nor
+    failure. Without CENSORED entries, it is the share of all observations whose event came by t.
 
     Args:
         times_s: shape (n,), each observation's event time or the end of its observation, >= 0.

@@ -1,4 +1,4 @@
-"""Metrics of cells inside traced relays; their classes are roles of relays.
+"""Metrics of cells inside traced relays. Each role of relays is a class.
 
 docs/explanation/celltrace.md has the definitions.
 """
@@ -23,7 +23,8 @@ from analysis.measures.data import ClassData
 from analysis.measures.metric import NUMBER, SHARE, TIME, Metric, Statistic, time_at
 
 SPIKE_S = (40.0, 50.0)
-"""The text of 2019 says "roughly every 45 seconds"."""
+"""The lags at which a spike is expected: the text of 2019, which docs/explanation/celltrace.md
+replicates, says "roughly every 45 seconds"."""
 
 
 _Metric = partial(Metric, when=lambda data: data.relayed is not None, drawn=True)
@@ -67,7 +68,7 @@ def _spike(cells: Relayed) -> Statistic:
         )
     lags, strength = found
     inside = (lags >= SPIKE_S[0]) & (lags <= SPIKE_S[1])
-    # A period of half or a third of the length also appears here, but more strongly at its own lag.
+    # A period of a half or a third of 45 s also has a peak here, but a higher one at its own lag.
     rival = max(cells.noise, float(strength[~inside].max()))
     return Statistic(max(0.0, float(strength[inside].max())) / rival)
 
@@ -97,7 +98,7 @@ def _circuits_waiting(instants: ServiceInstants) -> float:
 
 
 NO_ARRIVALS = Statistic(None, "the records lack arrival times of cells: extract them again")
-"""Used for records from versions that did not extract arrivals."""
+"""Used for records that an older version, which did not extract arrivals, has written."""
 
 
 def _waits_statistic(compute: Callable[[Waits], Statistic]) -> Callable[[ClassData], Statistic]:

@@ -40,7 +40,10 @@ def _jain_over_clients(data: ClassData) -> Statistic:
 
 
 def _gap_statistic(compute: Callable[[Floats], float]) -> Callable[[ClassData], Statistic]:
-    """Return a statistic of the longest gaps of the measured streams with a known outcome."""
+    """Return a function that applies ``compute`` to the longest service gaps of a class's streams.
+
+    Only measured streams with a known outcome and a known gap are included.
+    """
 
     def compute_class(data: ClassData) -> Statistic:
         if data.longest_gaps_s is None:

@@ -43,7 +43,7 @@ def _ended(data: ClassData) -> PerfStreams:
 
 
 def _quantile(values: Floats, q: float, reason: str) -> Statistic:
-    # Use numpy's default, as in imported results of tornettools.
+    # Use numpy's default method, which is also used for imported results of tornettools.
     return Statistic(float(np.quantile(values, q))) if values.size else Statistic(None, reason)
 
 
@@ -69,7 +69,10 @@ def _goodput(low: Mark, high: Mark) -> Callable[[ClassData], Statistic]:
 
 
 def _last_byte_of_size(size_bytes: int, q: float) -> Callable[[ClassData], Statistic]:
-    """Measure from the stream's start, over all streams of the size that start in the span."""
+    """Return a function that computes a quantile of the time to last byte of streams of one size.
+
+    The times begin with the stream's start. All streams that start in the measured span count.
+    """
 
     def compute(data: ClassData) -> Statistic:
         sized = replace(data, streams=data.streams.select_size(size_bytes))
@@ -132,8 +135,9 @@ def _perf_metrics() -> Iterator[Metric]:
             yield _Metric(
                 f"{TO_LAST_BYTE}_{size}_{rank(q)}_s",
                 f"Time to last byte of {SIZE_LABELS[size]}, {rank_label(q)}", "s", "lower",
-                # Users wait for these times, and the public Tor is measured with the same three
-                # sizes. The tails of a run's few downloads would need many seeds.
+                # The medians are headlines: users wait for these times, and the public Tor network
+                # is measured with the same three sizes. A run has few downloads, so the other
+                # quantiles would need many networks.
                 time_at(q), _last_byte_of_size(amount, q), headline=q == 0.5, quantile=q,
                 counted_by=f"streams_started_{size}",
             )  # fmt: skip
@@ -178,13 +182,13 @@ METRICS: tuple[Metric, ...] = (
     ),
     Metric(
         "circuit_failure_share", "Circuits that failed before they were built", "1", "lower",
-        # The number of circuits that a client built is not a metric, so the step is unknown.
+        # The number of circuits is not a metric, so the resolution of this share is unknown.
         replace(RATE, step="unit", resolution=0.0), _circuit_failures, counted_by="",
         when=lambda data: data.circuits is not None,
     ),
     Metric(
         "relay_goodput_bytes_per_s", "Goodput of all relays, mean", "B/s", "higher", WHOLE,
-        # The traffic that the network carries, including that of markov clients.
+        # This is the traffic that the network carries, including that of markov clients.
         _relay_goodput, scope="both", headline=True, when=lambda data: data.relay_bytes is not None,
     ),
 )  # fmt: skip

@@ -28,7 +28,10 @@ _Metric = partial(Metric, when=lambda data: bool(data.side_by_side))
 def _mean_over_clients(
     compute: Callable[[Downloads], float | None], reason: str = ""
 ) -> Callable[[ClassData], Statistic]:
-    """Return the mean over clients with parallel downloads; the reason if one has no value."""
+    """Return a function that computes the mean of ``compute`` over clients with parallel downloads.
+
+    ``reason`` is the reason for a missing mean: ``compute`` returns None for any of these clients.
+    """
 
     def compute_client_mean(data: ClassData) -> Statistic:
         values = [compute(downloads) for downloads in data.side_by_side]
@@ -45,7 +48,10 @@ def _mean_over_clients(
 def _at_first_end(
     compute: Callable[[Floats], float | None],
 ) -> Callable[[Downloads], float | None]:
-    """Apply a function to the shares that the streams have when the first one completes."""
+    """Return a function that applies ``compute`` to the shares at the end of the first download.
+
+    A share is the part of its size that a download has received when the first one completes.
+    """
 
     def compute_at_first_end(downloads: Downloads) -> float | None:
         first = first_done_s(downloads)

@@ -94,7 +94,7 @@ def _count_metric(outcome: Outcome, label: str) -> Metric:
         # Counts are not judged, because they depend on how many streams were started.
         None,
         lambda data: Statistic(float((data.measured.outcome == outcome).sum())), scope="both",
-        # The paper's figure counts timeouts, so the report shows their count next to their rate.
+        # A figure of the SWRR paper counts timeouts, so the report shows their count and rate.
         headline=outcome is Outcome.TIMEOUT,
     )  # fmt: skip
 

@@ -47,9 +47,9 @@ def _left_request_slow_start(transfer: PeerTransfer) -> Statistic:
 def _stall_statistic(
     compute_stall: Callable[[Floats, float], float], without: float | None
 ) -> Callable[[ClassData], Statistic]:
-    """Return a statistic of the stalls, in seconds, and the round-trip time.
+    """Return a function that applies ``compute_stall`` to a transfer's stalls and round-trip time.
 
-    ``without`` is its value without stalls.
+    Both are in seconds. ``without`` is the statistic's value if the window never stalled.
     """
 
     @_transfer_statistic
