@@ -26,9 +26,9 @@ def answer(
             applies to all comparisons together.
 
     Returns:
-        Paragraphs: the number of networks, or of repeats of one network; one for each level and
-        endpoint; the smallest detectable difference; and the probability of a false "shown". Empty
-        without endpoints.
+        Paragraphs: first the number of networks, or of repeats of one network; then one for each
+        level and endpoint; then, if they are known, the smallest detectable ratio of the first
+        endpoint and the probability of a false "shown". The list is empty without endpoints.
     """
     judged = [one for one in compared if one.judgements]
     if not judged:
@@ -87,7 +87,7 @@ def _paragraph(place: str, group: Sequence[tuple[VariantComparison, Judgement]])
 
 
 def _first(one: VariantComparison, judgement: Judgement) -> str:
-    """Return the effect with endpoint, variant and baseline."""
+    """Return the effect of a paragraph's first variant, with endpoint, variant and baseline."""
     verdict, metric, name = judgement.verdict, judgement.metric, endpoint_name(judgement)
     subject = f"The {name}" if name[0].islower() else name
     if verdict.effect is None:
@@ -109,7 +109,7 @@ def _first(one: VariantComparison, judgement: Judgement) -> str:
 
 
 def _next(one: VariantComparison, judgement: Judgement) -> str:
-    """Return the effect of a further variant, without the parts in common with the first."""
+    """Return the effect of a further variant, without the words in common with the first one."""
     if judgement.verdict.effect is None:
         return f"Under {one.variant}"
     return f"Under {one.variant} {_size(judgement)}"
@@ -148,7 +148,10 @@ def _direction(judgement: Judgement) -> str:
 
 
 def _bounds(judgement: Judgement, *, named: bool) -> str:
-    """Return the interval, and the number of networks with the estimate's direction."""
+    """Return the interval, and the number of networks with the estimate's direction.
+
+    named: whether to include words that say which numbers these are.
+    """
     verdict, unit = judgement.verdict, judgement.metric.unit
     if verdict.effect is None:
         return ""
@@ -207,7 +210,7 @@ def _detectable(compared: Sequence[VariantComparison]) -> list[str]:
         for judgement in one.judgements
         if judgement.endpoint == 0 and judgement.verdict.detectable is not None
     ]
-    # Levels may have different endpoints.
+    # Levels may have different endpoints, so use only those with the same one as the first level.
     ratios = sorted(
         verdict.detectable or 0.0
         for name, verdict in first

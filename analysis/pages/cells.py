@@ -1,4 +1,4 @@
-"""Contents of the report's section on cell traces, for its template."""
+"""Contents of the report's section on cell traces, for the report's template."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ GROUP_NAMES: dict[Group, Literal["all", "busiest", "quiet", "busy"]] = {
     Group.QUIET: "quiet",
     Group.BUSY: "busy",
 }
-"""Names of groups in experiment files."""
+"""Group of circuits -> its name in experiment files."""
 
 
 def section(
@@ -77,7 +77,10 @@ def section(
 def _times(
     means: Sequence[Row], study: Study, labels: Columns, role: str, group: Group
 ) -> list[dict[str, Any]]:
-    """Return rows of times; published ones come last and have no number of circuits."""
+    """Return the rows with the times of a role and a group of circuits.
+
+    Rows with times from a publication come last, and have no number of circuits.
+    """
     rows = [
         {"label": labels[row["level"], row["variant"]], "circuits": row["circuits"], "times": row}
         for row in means
@@ -94,7 +97,7 @@ def _times(
 
 
 def _stages(means: Sequence[Row], role: str, key: tuple[str, str]) -> list[Row | None]:
-    """Return the mean times of each stage; None without a cell."""
+    """Return the mean times of each stage, or None for a stage that no cell went through."""
     by_stage = {
         row["stage"]: row
         for row in means
@@ -105,7 +108,10 @@ def _stages(means: Sequence[Row], role: str, key: tuple[str, str]) -> list[Row |
 
 
 def _first_bytes(table: TraceTable) -> Iterator[dict[str, Any]]:
-    """Yield the mean time to first byte of each class, and its parts by position and stage."""
+    """Yield the mean time to first byte, and its parts inside relays by position and stage.
+
+    There is an item for each class of clients, level and variant.
+    """
     means_ms = mean_relay_times_ms(table)
     places = {(row["class"], row["level"], row["variant"]) for row in table.relay_times}
     for class_name, level, variant in sorted(places):

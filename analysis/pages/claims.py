@@ -23,16 +23,16 @@ CAPTION = (
 )
 
 MAX_DESCRIBED = 3
-"""Maximum number of findings that are described individually."""
+"""Maximum number of shown differences that are described individually."""
 
 ORDER = {Answer.NO_DIFFERENCE: 1, Answer.UNTESTABLE: 2, Answer.OPEN: 3}
 """Sort positions of the answers that follow the shown differences."""
 
 
 def sort_answers(answers: Iterable[ClaimResult]) -> list[ClaimResult]:
-    """Sort claims by their result: shown differences, the largest first, then the others.
+    """Sort claims by answer: first shown differences, the largest first, then those in ``ORDER``.
 
-    Claims with other answers keep the order of the paper.
+    Claims with the same answer in ``ORDER`` keep the order of the paper.
     """
 
     def place(answered: ClaimResult) -> tuple[int, float]:
@@ -50,7 +50,11 @@ def count_answers(answers: Iterable[ClaimResult]) -> dict[Answer, int]:
 
 
 def claims_answer(answers: Sequence[ClaimResult]) -> list[str]:
-    """Return the counts of answers, the largest differences, and the reasons for open claims."""
+    """Return sentences on the answers.
+
+    They contain the counts of answers, the largest shown differences, the number of claims without
+    a relevant difference, and why other claims cannot be tested or are open.
+    """
     if not answers:
         return []
     count, by_answer = len(answers), count_answers(answers)
@@ -82,7 +86,7 @@ def claims_answer(answers: Sequence[ClaimResult]) -> list[str]:
 
 
 def _describe(part: Part) -> str:
-    """Describe the comparison that determines an answer."""
+    """Return the comparison that determines an answer, with its effect, in parentheses."""
     effect, interval = format_effect(part.effect, part.scale, part.metric.unit)
     label = part.metric.label
     # The text of a claim about several metrics already contains the metric.
@@ -95,7 +99,7 @@ def _describe(part: Part) -> str:
 
 
 def missed_harm(exposure: float) -> str:
-    """Return the share of networks with harm that may have been missed, as text."""
+    """Return a clause with the share of networks in which harm may have been missed."""
     return f"harm to up to {100 * exposure:.0f}% of networks may have been missed"
 
 
@@ -110,7 +114,7 @@ def part_note(part: Part) -> str:
 
 
 def _open_reasons(answers: Sequence[ClaimResult]) -> list[str]:
-    """Return why claims are open, the most frequent reason first."""
+    """Return why claims are open: first too few networks, then other reasons by frequency."""
     needed = [one.more_networks for one in answers if one.more_networks is not None]
     words = []
     if needed:
@@ -125,7 +129,10 @@ def _reasons(counts: Counter[str]) -> list[str]:
 
 
 def claims_panel(answers: Iterable[ClaimResult]) -> EffectPanel:
-    """Return the deciding comparison of each claim as a forest plot's panel, sorted for readers."""
+    """Return a panel of a forest plot with the deciding comparison of each claim.
+
+    The claims have the order of ``sort_answers``.
+    """
     return EffectPanel("", "", tuple(map(_row, sort_answers(answers))))
 
 
@@ -151,7 +158,10 @@ CROSS_STUDY_COLUMNS = (
 )  # fmt: skip
 
 CLAIMS_FORMAT = 3
-"""Version of claims.json. The answers differ between versions. Version 1 is not in its files."""
+"""Version of claims.json. Versions can answer the same claim differently.
+
+Files of version 1 do not contain the version.
+"""
 
 
 @dataclass(frozen=True)
@@ -169,18 +179,21 @@ class OtherStudy:
     answers: tuple[ClaimResult, ...]
 
     def pairs(self, answers: Sequence[ClaimResult]) -> list[tuple[ClaimResult, ClaimResult]]:
-        """Return the two answers to each claim, in the order of the paper."""
+        """Return each of ``answers`` with the other runs' answer to the same claim."""
         others = {one.claim.id: one for one in self.answers}
         return [(one, others[one.claim.id]) for one in answers]
 
 
 def claims_csv(answers: Sequence[ClaimResult]) -> str:
-    """Return a line per claim, with the part that determines its answer."""
+    """Return claims.csv: a line for each claim, with the comparison that determines its answer."""
     return csv_text(map(_csv_record, answers), CLAIM_COLUMNS)
 
 
 def cross_study_csv(answers: Sequence[ClaimResult], other_study: OtherStudy) -> str:
-    """Return a line for each claim; the columns of the other runs end with ``_beside``."""
+    """Return claims-beside.csv, with a line for each claim.
+
+    The names of the columns with the other runs' answer end with ``_beside``.
+    """
     rows = (
         _csv_record(here) | {f"{name}_beside": one for name, one in _csv_record(there).items()}
         for here, there in other_study.pairs(answers)
@@ -189,7 +202,7 @@ def cross_study_csv(answers: Sequence[ClaimResult], other_study: OtherStudy) -> 
 
 
 def claims_data(title: str, answers: Sequence[ClaimResult]) -> dict[str, Any]:
-    """Return all claims of the paper with all of their parts, as plain data."""
+    """Return all claims of the paper with all of their comparisons, as plain data."""
     return {
         "format": CLAIMS_FORMAT,
         "paper": title,

@@ -21,7 +21,7 @@ from analysis.pages.html import render, write_answer
 from analysis.pages.numbers import format_effect, format_interval, format_number, readable_unit
 
 MAX_NAME_LENGTH = 16
-"""Maximum length of a set's name in sentences; longer ones are replaced by A or B."""
+"""Maximum length of a set's name in sentences; longer names are replaced by A and B."""
 
 CSV_COLUMNS = (
     "cell", "class", "metric", "unit", "endpoint",
@@ -49,7 +49,7 @@ def comparison_csv(comparison: Comparison) -> str:
 
 
 def _note(row: MetricRow) -> str:
-    """Return the reasons for missing verdicts and numbers."""
+    """Return the caveats of a verdict, and the reasons for missing verdicts and means."""
     notes = [row.judgement.verdict.reason, row.judgement.verdict.caution]
     notes += [f"{name}: {side.note}" for name, side in ((A, row.a), (B, row.b)) if not side.mean]
     return "; ".join(dict.fromkeys(note for note in notes if note))
@@ -64,8 +64,8 @@ class ReadableRow:
         class_name: the class of clients; "" for all clients.
         where: label of the level and variant; "" if there is only one.
         label: the metric with its unit.
-        a, b: means of the two sides, with their intervals.
-        effect: the effect of B against A, with its interval.
+        a, b: the mean of side A or B, and its interval.
+        effect: the effect of B against A, and its interval.
         verdict: the verdict, and a note on it.
     """
 
@@ -85,7 +85,10 @@ class ReadableRow:
 
 
 def readable(row: MetricRow, *, several: bool = True) -> ReadableRow:
-    """Return a row as texts. several: whether to name its level and variant."""
+    """Return a row as texts.
+
+    several: whether the comparison has several levels or variants, so that the row names its own.
+    """
     metric, verdict = row.judgement.metric, row.judgement.verdict
     unit = readable_unit(metric.unit)[1]
     means = (side.mean_for(verdict.scale) for side in (row.a, row.b))
@@ -109,7 +112,10 @@ def readable(row: MetricRow, *, several: bool = True) -> ReadableRow:
 
 
 def readable_rows(comparison: Comparison, rows: Iterable[MetricRow]) -> list[ReadableRow]:
-    """Return rows of a comparison as texts; they name level and variant if there are several."""
+    """Return rows of a comparison as texts.
+
+    The rows name their level and variant if the comparison has several.
+    """
     several = _several(comparison)
     return [readable(row, several=several) for row in rows]
 
@@ -129,7 +135,7 @@ def tables(comparison: Comparison) -> list[dict[str, Any]]:
 
 
 def _nothing(shown: ReadableRow) -> str:
-    """Return why a row is not shown in its table, with its verdict; "" if it is shown."""
+    """Return why a table does not show a row, with the row's verdict; "" if the table shows it."""
     verdict, a, b = "; ".join(filter(None, shown.verdict)), shown.row.a, shown.row.b
     if a.mean is None and b.mean is None:
         return f"Not given, {verdict}"
@@ -182,9 +188,9 @@ def simulated_by(comparison: Comparison) -> list[str]:
 
 
 def answered(comparison: Comparison) -> list[str]:
-    """Return the conclusion, then a sentence for each endpoint.
+    """Return the conclusion, then the paragraphs of ``answer``, or one sentence if it has none.
 
-    Long names, such as paths, occur only once; the sentences contain A and B instead.
+    Long names of sets, such as paths, occur only once; the other sentences contain A and B instead.
     """
     compared, conclusion = endpoint_comparisons(comparison), f"{comparison.outcome}."
     if max(len(comparison.a.name), len(comparison.b.name)) > MAX_NAME_LENGTH:

@@ -1,4 +1,4 @@
-"""Common parts of the HTML pages: templates and their filters, and atomic replacement."""
+"""Common parts of the HTML pages: templates and their filters, and the replacement of files."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ RANKS = ("worse", "better", *(grade.value for grade in Grade), "")
 
 
 def render(template: str, **values: object) -> str:
-    """Return a page; an undefined name in a template is an error."""
+    """Return the page of a template with these values; an undefined name is an error."""
     templates = Environment(
         autoescape=lambda name: name is not None and name.endswith((".html.j2", ".xml.j2")),
         undefined=StrictUndefined,
@@ -82,7 +82,7 @@ def _image_uri(figure: WrittenFigure) -> Markup:
 
 
 def _size(judgement: Judgement | None) -> float:
-    """Return the size by which tables are sorted: the effect in margins."""
+    """Return the number by which tables are sorted: the effect as a multiple of its margin."""
     return 0.0 if judgement is None else round(size_in_margins(judgement.verdict), 6)
 
 
@@ -102,9 +102,9 @@ def write_answer(folder: Path, sentences: Iterable[str]) -> None:
 
 @contextmanager
 def replaced(out: Path) -> Iterator[Path]:
-    """Yield a scratch directory whose entries replace entries of the same names in ``out``.
+    """Yield a scratch directory whose entries then replace those of the same names in ``out``.
 
-    The pages come last, so that they never refer to files of an earlier call.
+    HTML pages are replaced last, so that they never refer to files of an earlier call.
     """
     with scratch_folder(out, ".report-") as scratch:
         yield scratch

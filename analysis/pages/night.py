@@ -30,9 +30,10 @@ class NightResult:
 
     Attributes:
         name: name of the experiment.
-        comparison: with the baseline; None if the night became the baseline.
+        comparison: the comparison with the baseline; None if the night became the baseline.
         repeated: whether all records equal those of the night before.
-        judged: the comparison; without one, a comparison of the night's runs with themselves.
+        judged: the same as ``comparison``. If that is None, it is a comparison of the night's runs
+            with themselves, which shows the endpoints.
     """
 
     name: str
@@ -55,7 +56,7 @@ class NightResult:
 
     @property
     def compared(self) -> list[VariantComparison]:
-        """The verdicts on endpoints; empty without a comparison."""
+        """The verdicts on endpoints; empty without a comparison or with byte-identical records."""
         return [] if self.comparison is None else endpoint_comparisons(self.comparison)
 
     @property
@@ -79,14 +80,17 @@ class NightResult:
 
     @property
     def differences(self) -> Mapping[str, Sequence[str]]:
-        """What differs from the baseline, by aspect; empty with byte-identical records."""
+        """Aspect -> what differs from the baseline.
+
+        It is empty without a comparison or with byte-identical records.
+        """
         if self.comparison is None or self.comparison.identical:
             return {}
         return self.comparison.found.found
 
     @property
     def sees(self) -> str:
-        """The smallest change that raises an alarm in the same night, in a sentence."""
+        """A sentence on the smallest deterioration that raises an alarm in the same night."""
         networks, spreads = self.judged.networks, self.judged.spreads_shown
         if networks < 2:
             return "A single network cannot raise an alarm; use at least two."
@@ -112,7 +116,19 @@ class NightResult:
 
 @dataclass(frozen=True)
 class Night:
-    """All experiments of a nightly run."""
+    """All experiments of a nightly run.
+
+    Attributes:
+        when: time at which the night's runs began, in UTC.
+        project: version and commit of this project.
+        false_alarms_per_year: expected number of false alarms, from the list of experiments.
+        nights_per_year: number of nights, from the list of experiments.
+        false_steps_per_year: expected number of false step changes in the history, from the list.
+        results: the results of the experiments.
+        steps: the step changes in the history.
+        series: number of time series in which steps are searched.
+        unsearched: number of time series that cannot be searched yet, as their noise is unknown.
+    """
 
     when: str
     project: str
@@ -142,12 +158,15 @@ class Night:
 
 
 def metric_of_class(row: MetricRow) -> str:
-    """Return the label of a metric, and the class of clients unless it is all clients."""
+    """Return the label of a row's metric, and its class of clients unless it is all clients."""
     return ", ".join(filter(None, (row.judgement.metric.label, readable(row).class_name)))
 
 
 def shown_from(row: MetricRow) -> str:
-    """Return the smallest detectable change of an endpoint; "none" if it exceeds 100%."""
+    """Return the smallest detectable change of an endpoint as text.
+
+    It is a dash if the change is unknown, and "none" if it is a difference of shares above 100%.
+    """
     size, unit = row.judgement.verdict.detectable, row.judgement.metric.unit
     if size is None:
         return NOTHING
@@ -168,12 +187,15 @@ def markdown(night: Night) -> str:
 
 
 def html(night: Night, forests: Mapping[str, WrittenFigure] = MappingProxyType({})) -> str:
-    """Return the summary as one self-contained page. forests: plots by experiment."""
+    """Return the summary as one self-contained page. forests: experiment -> plot of its effects."""
     return _render("nightly.html.j2", night, forests=forests)
 
 
 def junit(night: Night) -> str:
-    """Return a test case for each endpoint, or one for each byte-identical experiment."""
+    """Return JUnit XML with a test case for each endpoint.
+
+    An experiment without rows of endpoints has a single test case.
+    """
     return _render("nightly.xml.j2", night)
 
 

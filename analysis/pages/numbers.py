@@ -19,7 +19,7 @@ def readable_unit(unit: str) -> tuple[float, str]:
 
 
 def format_number(value: float | None, sign: bool = False, unit: str = "") -> str:
-    """Format a number: four significant digits, groups of thousands, a real minus sign.
+    """Format a number with about three digits, groups of thousands and a real minus sign.
 
     Args:
         value: None or NaN gives a placeholder.
@@ -77,7 +77,7 @@ def format_effect(effect: Interval | None, scale: str, unit: str) -> tuple[str, 
 
 
 def _format_factor(value: float) -> str:
-    # Intervals from two seeds may be arbitrarily wide, so more digits would not add information.
+    # Intervals from two networks may be arbitrarily wide: more digits would not add information.
     if value > 1000:
         return ">1000"
     return f"{value:.3f}" if value >= 0.001 else "<0.001"

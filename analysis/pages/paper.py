@@ -1,6 +1,6 @@
 """A paper's figures and claims from runs that reproduce it: a folder with a manifest and a page.
 
-The same runs give the same bytes. Missing runs are listed wherever they are needed.
+The same runs give the same bytes. The page and the manifest list missing runs.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ class Paper:
 
     Attributes:
         title: title of the paper.
-        studies: the experiments that reproduce it. Runs of the same level, variant, seed and repeat
-            are the same run in all of them.
+        studies: the experiments that reproduce the paper. Runs with the same level, variant,
+            network and repeat are the same run in all studies.
         claims: claims of the paper.
     """
 
@@ -69,7 +69,7 @@ class Paper:
 
 @dataclass(frozen=True)
 class PaperResult:
-    """The page and the figures written by ``build``, and the answers."""
+    """The page and the figures written by ``build``, the answers, and the missing runs."""
 
     html: Path
     figures: tuple[WrittenFigure, ...]
@@ -105,7 +105,7 @@ def build(
     """Write the figures, claims.csv, claims.json, manifest.json and figures.html into ``out``.
 
     Args:
-        paper: with all planned runs.
+        paper: the paper; its studies contain all planned runs, including missing ones.
         store: directory that the studies' run and record directories are relative to.
         out: created if missing; output of an earlier call is replaced.
         software: names and versions of the programs behind the runs, for the manifest.
@@ -138,7 +138,7 @@ def build(
     if other_study:
         tables[files.CLAIMS_BESIDE_CSV] = cross_study_csv(answers, other_study)
     out.mkdir(parents=True, exist_ok=True)
-    # An earlier call may have had other claims, or other names of figures.
+    # An earlier call may have written files of other claims or figures, which are removed below.
     before = _figure_files(out / files.FIGURES_INDEX) | {files.CLAIMS_BESIDE_CSV}
     with replaced(out) as scratch:
         drawn = [write_figure(figure.data, scratch, COLUMN) for figure in figures]
@@ -197,7 +197,7 @@ def _measure(
     runs: RunStatistics = {}
     contention: dict[tuple[str, str, int], list[Contention]] = {}
     study_by_level = {level.name: study for study in paper.studies for level in study.levels}
-    # Load the records of one run at a time, and only once even if several figures show it.
+    # Load the records of one run at a time, and only once even if several figures show the run.
     for run in existing.values():
         study, level = study_by_level[run.level], study_by_level[run.level].level(run.level)
         with study.naming(run):
@@ -236,7 +236,7 @@ def _answer_claims(
 
 
 def _figure_files(manifest: Path) -> set[str]:
-    """Return the files of figures in an earlier manifest; empty without one."""
+    """Return the names of the figures' files in a manifest; empty if it is missing or damaged."""
     try:
         index = read_json(manifest)
         # Manifests of older versions have no levels.
@@ -251,8 +251,8 @@ def _write_levels(
 ) -> Iterator[WrittenFigure]:
     """Draw the levels of all studies with the same baseline together, in the order of studies.
 
-    Yields a plot for each baseline with at least two levels and more than one seed, with the name
-    ``levels-<baseline>``.
+    Yields a plot with the name ``levels-<baseline>`` for each baseline with at least two levels,
+    and a comparison over more than one network.
     """
     compared: dict[str, dict[tuple[str, str], VariantComparison]] = {}
     variants: dict[str, Variant] = {}
@@ -261,7 +261,7 @@ def _write_levels(
         if study.baseline is None or not runs:
             continue
         variants |= {variant.name: variant for variant in study.variants}
-        # Judge as for the paper's claims, as if there had been one look at the runs.
+        # As for the paper's claims, judge as if the runs had been analysed only once.
         plan = study.model_copy(update={"runs": runs, "looks": None})
         for one in endpoint_comparisons(plan, summarise(plan, statistics)):
             # The same runs may belong to several studies.
@@ -281,7 +281,7 @@ def _manifest(
     levels: Sequence[WrittenFigure],
     software: dict[str, str],
 ) -> dict[str, Any]:
-    """Return the runs and programs behind each figure."""
+    """Return the content of manifest.json: the programs, and the runs behind each figure."""
     return {
         "format": MANIFEST_FORMAT,
         "paper": paper.title,

@@ -13,7 +13,7 @@ from analysis.formats.plan_file import format_network
 from analysis.formats.study import Level, Run, Study
 
 Key = tuple[str, str, int, int]
-"""Level, variant, seed and repeat of a run."""
+"""Level, variant, seed of the network, and repeat of a run."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ def run_key(run: Run) -> Key:
 
 
 def distinct_runs(studies: Sequence[Study]) -> dict[Key, Run]:
-    """Return all distinct runs of the studies, by level, variant, seed and repeat.
+    """Return all distinct runs of the studies, sorted by their keys.
 
     Raises:
         AnalysisError: two studies have different levels or runs under one name.
@@ -60,7 +60,7 @@ def distinct_runs(studies: Sequence[Study]) -> dict[Key, Run]:
 
 
 def collect_figures(studies: Sequence[Study], existing: Mapping[Key, Run]) -> list[PaperFigure]:
-    """Return the figures with a number in the paper, by that number.
+    """Return the figures with a number in the paper, sorted by that number.
 
     Raises:
         AnalysisError: a kind or a style is invalid, or two figures have the same number or name.
@@ -90,10 +90,11 @@ def collect_figures(studies: Sequence[Study], existing: Mapping[Key, Run]) -> li
 def _assign_runs(
     figure: PaperFigure, study: Study, level: str, existing: Mapping[Key, Run]
 ) -> None:
-    """Assign a level's runs to those that a figure shows, excludes and lacks.
+    """Divide a level's runs into those that a figure shows, excludes and lacks.
 
-    Seeds differ by more than variants do. If runs are missing, lines of different seeds would show
-    differences that do not exist. So only the seeds that all variants have are shown.
+    Networks differ by more than variants do. If runs are missing, lines from different networks
+    would show differences that the variants do not have. The figure therefore shows only the
+    networks and repeats that all variants with runs have. If there are none, it shows all runs.
     """
     runs = [run for v in study.variants for run in study.runs_of(level, v.name)]
     present = [run for run in runs if run_key(run) in existing]

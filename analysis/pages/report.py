@@ -46,7 +46,7 @@ from analysis.pages.summary import endpoint_comparisons, runs_csv, summarise, su
 
 
 def build(study: Path, store: Path, out: Path) -> Path:
-    """Write tables (CSV), figures/, answer.txt and report.html into ``out``; return the page.
+    """Write CSV tables, figures/, answer.txt and report.html into ``out``; return the page's path.
 
     The same study and records give the same bytes. An older report in ``out`` is replaced.
 
@@ -145,7 +145,7 @@ def build(study: Path, store: Path, out: Path) -> Path:
 
 
 def _scope(plan: Study) -> Iterator[str]:
-    """Yield the scope of the verdicts, unless the answer contains it."""
+    """Yield the ``scope_note`` as a sentence, unless the paragraphs of ``answer`` contain it."""
     note = scope_note(plan)
     if note and plan.scope != "one-network":
         yield f"{note.capitalize()}."

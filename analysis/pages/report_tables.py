@@ -1,4 +1,4 @@
-"""Rows of the report's tables, for the template."""
+"""Rows of the report's tables, for the report's template."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MAX_PROBLEMS = 50
 
 
 def level_tables(plan: Study, rows: list[SummaryRow]) -> list[dict[str, Any]]:
-    """Return the headline table, the fairness table, and a table per class for each level."""
+    """Return for each level a headline table, a fairness table, and a table of each class."""
     tables = []
     for level in plan.levels:
         own = [row for row in rows if row.level.name == level.name]
@@ -44,8 +44,9 @@ def level_tables(plan: Study, rows: list[SummaryRow]) -> list[dict[str, Any]]:
 def _table(rows: Iterable[SummaryRow]) -> dict[str, Any]:
     """Group rows by class and metric, and separate those with nothing to compare.
 
-    groups: the rows of each metric, and the scale of their comparisons: "ratio" if any row has it,
-    "" if no row is compared. without: reason -> labels of the metrics with nothing to compare.
+    The entry "groups" has the rows of each class and metric, and the scale of their comparisons,
+    which is "ratio" if any row has this scale, and "" if no row is compared. The entry "without"
+    maps a reason to the labels of the metrics with nothing to compare.
     """
     groups: dict[tuple[str, str], list[SummaryRow]] = {}
     for row in rows:
@@ -63,7 +64,7 @@ def _table(rows: Iterable[SummaryRow]) -> dict[str, Any]:
 
 
 def _nothing(group: Sequence[SummaryRow]) -> str:
-    """Return why there is nothing to compare in a metric's rows; "" if there is."""
+    """Return why there is nothing to compare in a metric's rows; "" if there is something."""
     if all(row.estimate.mean is None for row in group):
         notes = {row.variant.label: "; ".join(row.estimate.notes) for row in group}
         if len(set(notes.values())) == 1:
@@ -77,7 +78,7 @@ def _nothing(group: Sequence[SummaryRow]) -> str:
 
 
 def _repeats_incidence(row: SummaryRow, rows: list[SummaryRow]) -> bool:
-    """Return whether a Kaplan-Meier metric equals the incidence for all variants."""
+    """Return whether a Kaplan-Meier metric equals that by cumulative incidence for all variants."""
     if not row.metric.without_failures:
         return False
     km, incidence = (
@@ -92,25 +93,32 @@ def _repeats_incidence(row: SummaryRow, rows: list[SummaryRow]) -> bool:
 
 
 def _is_headline(level: Level, row: SummaryRow) -> bool:
-    """Return whether a row is in the first table: the paper's metrics, and bulk download times."""
+    """Return whether a row is in the report's first table, which has the headline metrics.
+
+    If all streams of a class have one size, its redundant or unknown times are not in this table.
+    """
     if not row.metric.headline or (row.class_name == ALL) != (row.metric.scope == "both"):
         return False
     load = level.classes.get(row.class_name)
     if load is None or load.request_bytes is None:
         return True
-    # For a stream whose size is a byte mark, the time to the last byte is the time to the mark, so
-    # only the latter is shown. For a larger stream, TGen's usual log level has no time to the mark.
+    # For streams whose size is a byte mark, the time to last byte equals the time to the mark, so
+    # show the latter and the time to first byte. For larger streams, show only the time to last
+    # byte: TGen's usual log level has no time to the mark.
     small = load.request_bytes in BYTE_MARKS.values()
     return (row.metric.duration == TO_LAST_BYTE) != small
 
 
 def spread_rows(rows: Iterable[SummaryRow]) -> list[SummaryRow]:
-    """Return the rows of headline metrics with a spread between and within networks."""
+    """Return the rows of headline metrics that have a spread between and within networks."""
     return [row for row in rows if row.spread and row.judgement and _is_headline(row.level, row)]
 
 
 def network_rows(plan: Study) -> list[dict[str, Any]]:
-    """Return the distribution of the networks' capacities, with identical networks in one row."""
+    """Return how each network's capacity is distributed over the relays of each role.
+
+    Networks of a level with the same numbers share a row.
+    """
     found = []
     for level in plan.levels:
         grouped: dict[tuple[tuple[str, str], ...], list[int]] = {}
@@ -132,7 +140,10 @@ def network_rows(plan: Study) -> list[dict[str, Any]]:
 
 
 def parse_tables(reports: Mapping[str, ParseReport]) -> dict[str, Any]:
-    """Return the parse reports, clients and outcomes of streams by class, and what was ignored."""
+    """Return tables of what was read from the logs, of streams by class, and of what was ignored.
+
+    reports: name of a run -> its parse report.
+    """
     clients: Counter[str] = Counter()
     streams: dict[str, Counter[str]] = {}
     for report in reports.values():

@@ -1,4 +1,4 @@
-"""Sentences on a study: the simulated networks, the scope of its verdicts, and earlier looks."""
+"""Sentences on a study: simulated networks, scope of the verdicts, and earlier interim analyses."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from analysis.judgement.verdicts import LEVEL
 
 
 def simulated(*studies: Study) -> list[str]:
-    """Return scale and engine, then relays by role and clients by class of each level."""
+    """Return sentences: scale and engine, then each level's relays by role and clients by class."""
     return list(dict.fromkeys(line for study in studies for line in _lines(study)))
 
 
@@ -60,7 +60,7 @@ def scope_note(plan: Study) -> str:
 
 
 def earlier_looks_note(plan: Study) -> str:
-    """Return a note on earlier looks at the runs and their effect on the error rate; "" if none."""
+    """Return a note on earlier interim analyses and the resulting error rate; "" if none."""
     if plan.looks is None or not plan.looks.judging_plans:
         return ""
     past = [str(size) for looks in plan.looks.judging_plans for size in looks.sizes]

@@ -57,7 +57,10 @@ RUNS_COLUMNS = (
 
 @dataclass(frozen=True)
 class SummaryRow:
-    """One line of summary.csv and of the report's tables."""
+    """One line of summary.csv and of the report's tables.
+
+    ``own`` and ``base`` map networks to the statistics of the variant and of the baseline.
+    """
 
     level: Level
     class_name: str
@@ -72,10 +75,11 @@ class SummaryRow:
 
     @cached_property
     def spread(self) -> Components | None:
-        """Variance components between and within networks; None without repeats.
+        """Standard deviations of the effect between and within networks.
 
-        They refer to the pairs' log ratios if the metric is compared by ratios, else to their
-        differences.
+        They are those of the pairs' log ratios if the metric is compared by ratios, and otherwise
+        those of the pairs' differences. None if they cannot be estimated, for example if there are
+        no repeats.
         """
         if self.comparison is None or getattr(self.comparison, self.scale) is None:
             return None
@@ -93,7 +97,7 @@ class SummaryRow:
 
     @property
     def in_spreads(self) -> float | None:
-        """The difference to the baseline in units of the baseline's sd over seeds."""
+        """The difference to the baseline, divided by the baseline's sd over networks."""
         if self.comparison is None or self.comparison.difference is None or not self.baseline_sd:
             return None
         return self.comparison.difference.estimate / self.baseline_sd
@@ -119,13 +123,17 @@ class SummaryRow:
 
     @property
     def shown_note(self) -> str:
-        """The notes without obvious ones, and without notes that every row would have."""
+        """The notes that a table shows, in one text.
+
+        The table omits the notes on a single value, on a single pair and on a missing ratio, which
+        are obvious. If there is no mean, it also omits the notes on the comparison.
+        """
         notes = self.notes if self.estimate.mean else self.estimate.notes
         return "; ".join(note for note in notes if note not in (ONE_VALUE, ONE_PAIR, NO_RATIO))
 
     @property
     def verdict_text(self) -> tuple[str, str]:
-        """The verdict for readers, and a note on it without the difference itself."""
+        """The verdict in words, and a note on it."""
         if self.judgement is None:
             return NOTHING, ""
         verdict = self.judgement.verdict
@@ -184,7 +192,7 @@ def _step(
 
 
 def _as_judged(comparison: AgainstBaseline, judgement: Judgement | None) -> AgainstBaseline:
-    """Replace the interval by that of the verdict, which includes the resolution of the values."""
+    """Replace the interval by that of the verdict, which accounts for the values' resolution."""
     effect = None if judgement is None else judgement.verdict.effect
     if judgement is None or effect is None or effect.low is None:
         return comparison
@@ -196,7 +204,10 @@ def _as_judged(comparison: AgainstBaseline, judgement: Judgement | None) -> Agai
 def _judgements(
     plan: Study, level: Level, statistics: Statistics
 ) -> dict[tuple[str, str, str], Judgement]:
-    """Return (variant, class, metric) -> judgement, for all variants with runs at a level."""
+    """Return (variant, class, metric) -> judgement, for all variants with runs at a level.
+
+    The result is empty if the baseline has no runs at the level.
+    """
     present = {run.variant for run in plan.runs if run.level == level.name}
     if plan.baseline not in present:
         return {}
@@ -211,7 +222,7 @@ def _judgements(
 
 
 def endpoint_comparisons(plan: Study, rows: Iterable[SummaryRow]) -> list[VariantComparison]:
-    """Return the verdicts on endpoints by level and variant."""
+    """Return the verdicts on endpoints, with one comparison for each level and variant."""
     labels = {variant.name: variant.label for variant in plan.variants}
     where = {level.name: plan.label(level) if len(plan.levels) > 1 else "" for level in plan.levels}
     # Use names, which are unique, as several variants may have the same label.
