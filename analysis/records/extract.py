@@ -25,11 +25,11 @@ def extract(run_directory: Path, out: Path) -> ParseReport:
     """Read the logs of a run and write its record tables and parse.json into ``out``.
 
     Args:
-        run_directory: contains run.json, clients.json or peers.json, and the logs of the hosts.
+        run_directory: contains run.json, either clients.json or peers.json, and the hosts' logs.
         out: created if missing. The files appear together at the end, or not at all.
 
     Raises:
-        AnalysisError: as `extract_clients` and `peers.extract_peers`, or the run has no logs.
+        AnalysisError: the run has no logs, or `extract_clients` or `peers.extract_peers` raises it.
     """
     if not (run_directory / files.LOGS).is_dir():
         raise AnalysisError(
@@ -42,21 +42,21 @@ def extract(run_directory: Path, out: Path) -> ParseReport:
 
 
 def extract_clients(run_directory: Path, out: Path) -> ParseReport:
-    """Read the logs of all clients of a run, and the cell traces of its relays, if any.
+    """Write record tables from the logs of a run's clients and the cell traces of its relays.
 
     Args:
         run_directory: contains clients.json (host -> class), run.json (``epoch_unix_s``), the
             clients' logs ``shadow.data/hosts/<host>/tgen*.stdout`` or ``libtorrent-peer-*.stdout``,
-            plain or .gz, .xz, .zst, and the traces if there is a trace.json. A tornettools network
-            has a hosts.json, and the logs ``oniontrace*.stdout`` of the hosts that it lists for
-            OnionTrace.
+            which may be compressed (.gz, .xz, .zst), and cell traces if there is a trace.json. For
+            a tornettools network, it also contains hosts.json, and the logs ``oniontrace*.stdout``
+            of the hosts that hosts.json lists for OnionTrace.
         out: directory for streams.parquet, goodput.parquet, parse.json and, if the logs have
             stream-status lines, progress.parquet. With hosts.json also for perf.parquet and, if any
             host has OnionTrace, circuits.parquet and relay_bytes.parquet.
 
     Raises:
-        AnalysisError: a client has no log, or its log is empty or of another program; invalid JSON;
-            a trace is missing or damaged; or as ``oniontrace.extract``.
+        AnalysisError: a client has no log, or its log is empty or from another program; a JSON file
+            is invalid; a trace is missing or damaged; or ``oniontrace.extract`` raises it.
     """
     classes = read_clients(run_directory)
     clock = read_clock(run_directory)
@@ -87,7 +87,8 @@ def extract_clients(run_directory: Path, out: Path) -> ParseReport:
         if not report.status_lines:
             (directory / files.PROGRESS_TABLE).unlink()
         if is_traced(run_directory):
-            # It imports pandas, which is a notable part of the time of a small run.
+            # Import this module only here: it imports pandas, which takes a notable part of the
+            # time of a small run.
             from analysis.celltrace import cell_tables
 
             cell_tables.extract(run_directory, directory / files.STREAMS_TABLE, directory)

@@ -16,13 +16,13 @@ from analysis.formats.record_files import Example, FileProblems, ParseReport
 from analysis.formats.run_files import RunClock
 
 MAX_LINE_BYTES = 1 << 16
-"""Maximum length of a line; the rest of a longer line is dropped."""
+"""Maximum length of a line. The rest of a longer line is dropped."""
 
 MAX_LINES = 10_000
-"""Maximum number of lines in a batch. It exceeds the typical number in 2 MiB."""
+"""Maximum number of lines in a batch. A piece of 2 MiB usually has fewer lines."""
 
 MAX_MALFORMED = 10_000
-"""Reading stops if there are more malformed lines than this, and more than understood ones."""
+"""Reading stops if there are more malformed lines than this, and more than lines with data."""
 
 MAX_EXAMPLES = 5
 """Maximum number of malformed lines of one log that are stored as examples."""
@@ -31,7 +31,7 @@ MAX_BYTE_COUNT = 1 << 50
 """Maximum byte count: the largest that an experiment may request."""
 
 CUT = b"\0"
-"""Marks the end of a line that was too long. No program writes it."""
+"""Replaces the rest of a line that was too long. No program writes this byte."""
 
 
 @dataclass
@@ -48,10 +48,12 @@ class LogFile:
     damage: str | None = field(default=None)
 
     def batches(self) -> Iterator[list[bytes]]:
-        """Yield lists of complete lines without LF or CRLF, at most 1 MiB and 10,000 lines each.
+        """Yield lists of complete lines without LF or CRLF.
+
+        A list has at most ``MAX_LINES`` lines and a few MiB.
 
         Raises:
-            AnalysisError: it is compressed and expands to more than any log of its size.
+            AnalysisError: the file is compressed, and expands to more than any log of its size.
         """
         rest = b""
         for piece in self._pieces():
@@ -106,8 +108,9 @@ class Log(ABC):
         epoch_us: start of the run, as Unix time in microseconds.
         lines: number of lines.
         malformed: number of lines that were not understood.
-        examples: the first of these.
-        hosts: the host names by which the log identifies itself, usually one.
+        examples: the first few of these lines.
+        hosts: the names that the log states for its host, usually one.
+        encoding: encoding and error handler for the text of ``examples``.
     """
 
     epoch_us: int = 0
@@ -128,11 +131,11 @@ class Log(ABC):
 
     @abstractmethod
     def damage(self, clock: RunClock) -> str | None:
-        """Return a message if the log ends before its run or lacks lines; None if unknown."""
+        """Return a message if the log is known to end before its run or to lack lines, or None."""
 
     @property
     def is_foreign(self) -> bool:
-        """True if it has so many malformed lines that it is from another program."""
+        """True if so many lines are malformed that the log must be from another program."""
         return self.malformed > max(MAX_MALFORMED, self.understood)
 
     @property
@@ -152,7 +155,10 @@ class Log(ABC):
                 self.reject(line, str(error))
 
     def feed_tail(self, tail: bytes) -> None:
-        """Count the bytes after the last newline, which may end in the middle of a number."""
+        """Count the bytes after the last newline as a line, but do not parse them.
+
+        They may end in the middle of a number.
+        """
         del tail
         self.lines += 1
 
@@ -175,7 +181,7 @@ def require_bytes(*counts: int) -> None:
 
 
 def read_log(run_directory: Path, path: Path, log: Log) -> tuple[LogFile, FileProblems]:
-    """Feed a file to a log and return its problems.
+    """Feed the lines of a file to ``log``, and return the file and its problems.
 
     Reading stops early if the file turns out to be from another program.
     """
@@ -197,7 +203,7 @@ def read_log(run_directory: Path, path: Path, log: Log) -> tuple[LogFile, FilePr
 def count_log(
     report: ParseReport, file: LogFile, log: Log, problems: FileProblems, clock: RunClock
 ) -> None:
-    """Add a log to the report."""
+    """Add the size and problems of a log to the report."""
     problems.damage = problems.damage or log.damage(clock)
     report.bytes += file.bytes_read
     report.lines += log.lines
@@ -205,9 +211,9 @@ def count_log(
 
 
 def require_own_log(run_directory: Path, host: str, path: Path, log: Log) -> None:
-    """Raise AnalysisError if a log of ``host`` belongs to another host of the run.
+    """Raise AnalysisError if the log in the folder of ``host`` states the name of another host.
 
-    Names of no host are accepted, as TGen's environment may set them.
+    A name that no host of the run has is accepted, as it may come from TGen's environment.
     """
     for name in sorted(log.hosts - {host}):
         if (run_directory / files.HOSTS / Path(name).name).is_dir():

@@ -9,7 +9,7 @@ Two texts carry data, each one line of Tor's control port (control-spec, 4.1)::
     Logger: 650 BW BYTES-READ BYTES-WRITTEN
     Logger: 650 CIRC NUMBER STATUS [PATH] KEY=VALUE ...
 
-OnionTrace subscribes to them once Tor has bootstrapped, so earlier events are not in the log.
+OnionTrace subscribes to these events once Tor has bootstrapped, so earlier ones are not in the log.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ MAX_LOG_GAP_S = 5.0
 """Maximum time between the end of a log and the end of the run; Tor reports bytes each second."""
 
 RELAY_ROLES = ("authority", "exitguard", "guard", "exit", "middle")
-"""Roles whose bytes count: tornettools names such hosts `relay` or `4uthority`."""
+"""Roles of hosts whose bytes are stored. tornettools names such hosts `relay` or `4uthority`."""
 
 
 _PREFIX = rb"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d (\d{1,12})\.(\d{6}) \[[a-z]+\] \[[^\[\]]*\] "
@@ -72,10 +72,11 @@ class Bytes(NamedTuple):
 
 @dataclass
 class Circuit:
-    """One circuit; times in wall-clock microseconds. The result is its first BUILT or FAILED.
+    """One circuit; times are wall-clock microseconds.
 
-    A later BUILT means that the circuit was reused for another purpose (cannibalized). The
-    TIME_CREATED of a later BUILT is not the time of the reuse:
+    ``result`` is that of the first line BUILT, FAILED or CLOSED; the circuit is open without such a
+    line. A second BUILT means that the circuit was reused for another purpose (cannibalized). Its
+    TIME_CREATED is not the time of the reuse:
     https://gitlab.torproject.org/tpo/core/tor/-/issues/40570
     """
 
@@ -93,13 +94,13 @@ class Circuit:
 
 @dataclass
 class OnionTraceLog(Log):
-    """The content of one log. Only circuits and bytes are stored."""
+    """The content of one log: its circuits and, if ``keeps_bytes``, the bytes in each second."""
 
     keeps_bytes: bool = True
     circuits: dict[int, Circuit] = field(default_factory=dict)
     seconds: list[Bytes] = field(default_factory=list)
     last_us: int | None = None
-    """Time of the last line of bytes, which is written each second."""
+    """Time of the last line with bytes. OnionTrace writes such a line each second."""
     bytes_lines: int = 0
     circuit_lines: int = 0
     other_lines: int = 0
@@ -109,7 +110,10 @@ class OnionTraceLog(Log):
         return self.bytes_lines + self.circuit_lines
 
     def damage(self, clock: RunClock) -> str | None:
-        """Return a message if the log ends before its run, or if Tor never bootstrapped."""
+        """Return a message if the log ends before its run, or if Tor never bootstrapped.
+
+        Returns None otherwise, or if the end of the run is unknown.
+        """
         if self.last_us is not None:
             return clock.early_end(self.last_us, MAX_LOG_GAP_S)
         if clock.stop_s is None:
@@ -193,7 +197,9 @@ def extract(
     directory: Path,
     report: ParseReport,
 ) -> None:
-    """Read the logs of all hosts with OnionTrace, and write both tables.
+    """Read the logs of all hosts with OnionTrace; write circuits.parquet and relay_bytes.parquet.
+
+    Without such hosts, nothing is written.
 
     Args:
         run_directory: directory of the run.
@@ -201,11 +207,11 @@ def extract(
         classes: content of clients.json.
         clock: clock of the run.
         directory: directory for the tables.
-        report: is updated with the counts.
+        report: updated with the counts of the logs' lines and their problems.
 
     Raises:
-        AnalysisError: a host has no log or several, or one that is not from OnionTrace or not
-            understood.
+        AnalysisError: a host has no log or several, or its log is not from OnionTrace, not
+            understood, or that of another host.
     """
     hosts = sorted(name for name, host in roles.items() if host.oniontrace)
     if not hosts:

@@ -1,8 +1,8 @@
 """Streams without a line in the log, inferred from the rest of the log.
 
-TGen numbers streams 0, 1, 2, ... in order of creation, and every heartbeat contains the number
-created so far. A number below that count without a stream-success or stream-error line belongs to a
-stream that was still open, or whose line was lost. Heartbeats and adjacent streams bound its start.
+TGen numbers streams 0, 1, 2, ... in order of creation, and every heartbeat contains the number of
+streams created so far. If a stream with a number below this has no stream-success or stream-error
+line, it was still open, or its line was lost. Heartbeats and adjacent streams bound its start.
 """
 
 from __future__ import annotations
@@ -16,14 +16,19 @@ from analysis.records.tgenlog import MAX_OPEN_STREAMS, TgenLog
 FIRST_BYTE_THRESHOLD_BYTES = 1024
 """Bytes that a stream must have read before its first payload byte counts as received.
 
-Before the payload come the SOCKS replies and TGen's response header, less than 300 bytes in total,
-and heartbeats count them too.
+Heartbeats also count the SOCKS replies and TGen's response header, which come before the payload
+and have less than 300 bytes in total.
 """
 
 
 @dataclass(frozen=True)
 class Missing:
-    """A stream without a line. Wall-clock microseconds; the first byte is in (early, late]."""
+    """A stream without a line. Times are wall-clock microseconds.
+
+    The stream's start is between ``start_early_us`` and ``start_late_us``, and the arrival of its
+    first byte between ``first_byte_early_us`` and ``first_byte_late_us``, which are None if no
+    arrival is known. ``lost`` is True if the stream's line was lost, False if it was still open.
+    """
 
     stream_id: int
     lost: bool
@@ -38,7 +43,7 @@ def find_missing(log: TgenLog) -> list[Missing]:
     """Return the streams of the log that were created but have no line, by number.
 
     Raises:
-        AnalysisError: there are more than a host can have open.
+        AnalysisError: there are more such streams than a host can have open.
     """
     if log.first_us is None or log.last_us is None:
         return []
@@ -58,8 +63,9 @@ def find_missing(log: TgenLog) -> list[Missing]:
     missing = [number for number in range(count) if number not in ended]
     if not missing:
         return []
-    # The last heartbeat has the number of ended streams; add the lines after it. Missing streams
-    # beyond those that may still be open lost their lines; later ones are more likely to be open.
+    # The number of ended streams is that in the last heartbeat, plus the lines after the heartbeat.
+    # The other streams are open. If more streams than these have no line, lines were lost. Assume
+    # that they belong to the lowest numbers, as later streams are more likely to be open.
     if beats:
         ended_count = beats[-1].total_succeeded + beats[-1].total_failed
         ended_count += sum(c.heartbeats_before == len(beats) for c in log.completes)
@@ -88,7 +94,7 @@ def find_missing(log: TgenLog) -> list[Missing]:
 
 
 class _StartBounds:
-    """Bounds of the creation time of a stream with a given number."""
+    """Computes bounds of the creation time of a stream from its number."""
 
     def __init__(self, log: TgenLog) -> None:
         assert log.first_us is not None
@@ -116,17 +122,19 @@ class _StartBounds:
             early = max(early, self.known[self.numbers[place - 1]])
         if place < len(self.numbers):
             late = min(late, self.known[self.numbers[place]])
-        # A heartbeat's time stamp may differ by microseconds from that of a stream created in it.
+        # The time stamp of a heartbeat may differ by microseconds from that of a stream created at
+        # the same moment, so early may be larger than late.
         return min(early, late), late
 
 
 def _single_open_bytes(
     log: TgenLog, missing: list[int]
 ) -> tuple[int, int | None, int | None] | None:
-    """Return the bytes of the only open stream and the bounds of its first byte; None if ambiguous.
+    """Return the bytes of the only open stream, and bounds of the arrival of its first byte.
 
-    After the last heartbeat without a pending stream, all bytes read by the client belong to
-    streams that have ended since, whose sizes are known, or to the open one.
+    After the last heartbeat without an open stream, all bytes read by the client belong to streams
+    that have ended since, whose sizes are known, or to the open stream. Returns None if several
+    streams are in ``missing``, or if no heartbeat counts the stream.
     """
     beats = log.heartbeats
     if len(missing) != 1 or not beats or beats[-1].total_created <= missing[0]:
@@ -140,8 +148,8 @@ def _single_open_bytes(
         before = complete.heartbeats_before
         if quiet < before < len(beats):
             others_by_beat[before] = others_by_beat.get(before, 0) + complete.total_bytes
-    # Some bytes of a stream that ended at a later heartbeat were read before it. So only the sum at
-    # the end of all other streams is known.
+    # A stream's bytes may be read in several heartbeat intervals. So the bytes of the open stream
+    # are known only at heartbeats before which all other streams have ended.
     last_other = max(others_by_beat, default=quiet)
     received = 0
     early: int | None = None

@@ -1,7 +1,8 @@
 """Parser for the log of a libtorrent peer; libtorrent-patches/README.md describes its lines.
 
-The first line contains the format; every other line is a time, a kind and the fields of this kind,
-separated by single spaces. Any other line is counted and reported, but never interpreted.
+The first line contains the format. Each further line is a time, a kind and the fields of this kind,
+separated by single spaces. A line that does not have this form is counted and reported, but never
+interpreted.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ FORMAT = 1
 HEADER = re.compile(rb"onionlab-peer (\d{1,9})((?: [a-z_]+=\S+)+)\Z")
 
 MAX_SILENCE_S = 2.0
-"""Maximum silence at the end of a log: a peer logs its byte count every second."""
+"""Maximum time from the last line of a log to the end of its run. A peer logs every second."""
 
 
 class Kind(StrEnum):
@@ -68,7 +69,7 @@ _FIELDS: dict[Kind, tuple[bytes, tuple[str, ...]]] = {
         ("text",),
     ),
 }
-"""Kind -> the pattern of its fields, in which N is a number, and their names."""
+"""Kind -> the pattern of its fields, in which N means a number, and the names of these fields."""
 _PATTERNS = {
     kind.value.encode(): (
         re.compile(
@@ -93,8 +94,8 @@ class PeerLog(Log):
 
     Attributes:
         header: names and values of the first line; empty until it is read.
-        entries: one for each other line, in order: ``time_us`` (Unix time), ``kind`` and the fields
-            of the kind.
+        entries: one for each further line, in order, with ``time_us`` (Unix time), ``kind`` and the
+            fields of the kind.
     """
 
     header: dict[str, str] = field(default_factory=dict)
@@ -106,7 +107,7 @@ class PeerLog(Log):
         return len(self.entries)
 
     def damage(self, clock: RunClock) -> str | None:
-        """Return a message if the log ends before its run."""
+        """Return a message if the log ends before its run, or None."""
         return clock.early_end(self.entries[-1]["time_us"], MAX_SILENCE_S) if self.entries else None
 
     def feed_tail(self, tail: bytes) -> None:

@@ -33,7 +33,7 @@ LOGGED_ROLES = {"seed": "seed", "downloader": "fetch"}
 """Role of a peer in the records -> the role that its log contains."""
 
 SIZE = re.compile("[0-9]{1,15}")
-"""The size of a download in bytes."""
+"""Pattern of the size of a download, in bytes."""
 
 
 def extract_peers(run_directory: Path, out: Path) -> ParseReport:
@@ -45,7 +45,8 @@ def extract_peers(run_directory: Path, out: Path) -> ParseReport:
         out: created if missing. The files appear together at the end, or not at all.
 
     Raises:
-        AnalysisError: a peer has no log, or its log is empty or not that of a peer; invalid JSON.
+        AnalysisError: a peer has no log or several, or its log is empty or from another program or
+            role; or a JSON file is invalid.
     """
     peers = read_peers(run_directory)
     clock = read_clock(run_directory)
@@ -67,8 +68,8 @@ def _read(
     """Read the log of one host's peer, and count its lines in ``report``.
 
     Raises:
-        AnalysisError: there is no log or several, or it is empty, or another program or role wrote
-            it.
+        AnalysisError: there is no log or several, or the log is empty, or from another program or
+            role.
     """
     folder = run_directory / files.HOSTS / host
     paths = sorted(folder.glob(LOGS))
@@ -131,7 +132,8 @@ def read_client(
     """Return streams, goodput and (empty) progress of one client, and count lines in ``report``.
 
     Raises:
-        AnalysisError: there is no log, or it is empty or not that of a peer.
+        AnalysisError: there is no log or several, or the log is empty, or from another program or
+            role.
     """
     log = _read(run_directory, host, clock, report, "downloader")
     client = {"client": host, "class": class_name}
@@ -147,7 +149,7 @@ def read_client(
 
 
 def _stream_rows(log: PeerLog) -> list[dict[str, Any]]:
-    """Return rows of streams.parquet without the client. A peer logs its downloads by number."""
+    """Return rows of streams.parquet, one per download, without the columns about the client."""
     size = int(log.header["size"]) if SIZE.fullmatch(log.header.get("size", "")) else None
     downloads: dict[int, dict[str, Any]] = {}
     for entry in log.entries:
@@ -159,7 +161,7 @@ def _stream_rows(log: PeerLog) -> list[dict[str, Any]]:
         if rest:
             facts["server" if event == "start" else "bytes"] = rest[0]
     last_us = log.entries[-1]["time_us"] if log.entries else 0
-    # A download without its first line has no start, so its duration is unknown.
+    # Without its first line, a download's start is unknown, so omit it.
     return [
         _stream_row(number, facts, size, last_us, log.epoch_us)
         for number, facts in sorted(downloads.items())
@@ -200,7 +202,7 @@ def _stream_row(
 def _goodput_table(
     beats: list[dict[str, Any]], rows: list[dict[str, Any]], epoch_us: int, client: dict[str, str]
 ) -> pa.Table:
-    """Return a row for each heartbeat except the first, which begins the first interval."""
+    """Return a row for each heartbeat except the first, at which the first interval begins."""
     time_s = np.array([(beat["time_us"] - epoch_us) / 1e6 for beat in beats], dtype=np.float64)
     received = np.array([beat["received_bytes"] for beat in beats], dtype=np.int64)
 

@@ -22,8 +22,8 @@ def perf_table(
     """Return the rows of perf.parquet for one client.
 
     Args:
-        ended: for each stream that ended, its row of streams.parquet, its line, and the progress
-            from status lines.
+        ended: for each stream that ended, its row of streams.parquet, its log line, and its
+            progress from status lines.
         epoch_us: start of simulated time, as Unix time in microseconds.
     """
     rows = [_row(row, complete, progress, epoch_us) for row, complete, progress in ended]

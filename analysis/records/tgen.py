@@ -78,11 +78,12 @@ def read_client(
         host: name of the client.
         class_name: class of the client.
         clock: clock of the run.
-        report: is updated with the counts.
-        perf: for a perf client: receives the rows of perf.parquet.
+        report: updated with the counts of the logs' lines, streams and problems.
+        perf: for a perf client, the writer of perf.parquet, to which its rows are added.
 
     Raises:
-        AnalysisError: a log is missing, duplicated, empty, not from TGen, or not understood.
+        AnalysisError: a log is missing, duplicated, empty, not from TGen, not understood, or that
+            of another host.
     """
     client = {"client": host, "class": class_name}
     streams: list[Row] = []
@@ -119,7 +120,7 @@ def read_client(
 def _read(
     run_directory: Path, host: str, path: Path, clock: RunClock, report: ParseReport
 ) -> tuple[TgenLog, list[Row]]:
-    """Return a log and the rows of its streams. Raises as ``read_client``."""
+    """Return a log and the rows of its streams. Raises AnalysisError like ``read_client``."""
     log = TgenLog(clock.epoch_us, run_s=DAY_S if clock.stop_s is None else clock.stop_s)
     file, problems = read_log(run_directory, path, log)
     if log.lines == 0 and file.damage is None:
@@ -171,11 +172,11 @@ def _stream_rows(log: TgenLog) -> list[Row]:
 
 
 def classify(success: bool, error: str, transport_error: str) -> tuple[Outcome, str]:
-    """Return the outcome and error name of an ended stream.
+    """Return the outcome of an ended stream, and the name of its error.
 
-    The names come from ``_tgenstream_errorToString`` and, after ``PROXY-``, from
-    ``_tgentransport_errorToString``. A timeout before the transport made any progress is logged as
-    PROXY with the transport's error TIMEOUT, and counts as a timeout.
+    Names of errors come from ``_tgenstream_errorToString`` and, after ``PROXY-``, from
+    ``_tgentransport_errorToString`` in TGen. A timeout before the transport made any progress is
+    logged as PROXY with the transport's error TIMEOUT, and counts as a timeout.
     """
     if success:
         return Outcome.SUCCESS, ""
@@ -196,7 +197,8 @@ def _complete_row(c: Complete, progress: Progress | None, epoch_us: int) -> Row:
     start_us = c.end_us - c.duration_us
     outcome, error = classify(c.success, c.error, c.transport_error)
     requested = c.requested_bytes or None
-    # The last byte in an error line is the last one so far, so use it only if nothing was missing.
+    # The last byte in an error line is the last one received, so use its time only if no byte of
+    # the request is missing.
     whole = c.success or (requested is not None and c.payload_bytes >= requested)
     last_byte_us = c.last_byte_us if whole else None
     marks: Row = {}

@@ -12,11 +12,11 @@ Five texts carry data. ``[...]`` is a list of ``key=value`` pairs in any order::
     [stream-status] transport [...] stream [...] bytes [...]
     Created new stream [...] on transport [...]
 
-They come from _tgendriver_onHeartbeat (tgen-driver.c), _tgenstream_log and tgenstream_new
-(tgen-stream.c); the last two only at log level info.
+These texts come from _tgendriver_onHeartbeat (tgen-driver.c), _tgenstream_log and tgenstream_new
+(tgen-stream.c). TGen writes the last two only at log level info.
 
-The times in pairs are microseconds of the process's monotonic clock; the time of the line is the
-wall clock. In a simulator, both are simulated time.
+The times in pairs are microseconds of the process's monotonic clock; the time of the line is that
+of the wall clock. In a simulator, both clocks show simulated time.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ MAX_OPEN_STREAMS = 1 << 16
 """Maximum number of open streams: each uses a port of its host."""
 
 MAX_SILENCE = 2
-"""Maximum time from the end of a log to the end of its run, in heartbeat intervals."""
+"""Maximum time from the end of a log to the end of its run, in median heartbeat intervals."""
 
 MAX_GAP = 1.5
-"""Maximum time between two heartbeats, in usual intervals."""
+"""Maximum time between two heartbeats, as a multiple of the log's usual heartbeat interval."""
 
 _PREFIX = (
     rb"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d (\d{1,12})\.(\d{6}) \[[a-z]+\] \[[^\[\]]*\] \[[^\[\]]*\] "
@@ -91,11 +91,11 @@ _NO_HEARTBEATS = b"The heartbeat message was disabled"
 _RESPONSE = b"usecs-to-response"
 
 PASSIVE_VERTEX = "passive-stream"
-"""The vertex name that TGen gives a stream accepted by its server (tgen-driver.c)."""
+"""The vertex name that a TGen process gives to streams that its server accepts (tgen-driver.c)."""
 
 
 class Heartbeat(NamedTuple):
-    """Bytes since the heartbeat before, and streams since the process started."""
+    """Bytes since the previous heartbeat, and numbers of streams since the process started."""
 
     time_us: int
     bytes_read: int
@@ -106,7 +106,11 @@ class Heartbeat(NamedTuple):
 
 
 class Complete(NamedTuple):
-    """One ended stream. Times are microseconds from the stream's start; None: did not happen."""
+    """One ended stream. Times are in microseconds.
+
+    ``end_us`` is a wall-clock time. The other times count from the stream's start, and are None if
+    the event did not happen.
+    """
 
     end_us: int
     stream_id: int
@@ -131,7 +135,7 @@ class Complete(NamedTuple):
 
 @dataclass
 class Progress:
-    """Progress of one stream from status lines; wall-clock microseconds.
+    """Progress of one stream from status lines. Times are wall-clock microseconds.
 
     ``samples`` contains about one time of arrival per tenth of a second, and both ends of every
     longer gap. Bytes over time are therefore accurate to a tenth of a second, and gaps are exact.
@@ -139,15 +143,15 @@ class Progress:
 
     payload_bytes: int = 0
     marks_us: dict[int, int] = field(default_factory=dict)
-    """Each reached amount of ``MARK_BYTES`` -> time of the first status line that shows it."""
+    """Each reached amount in ``MARK_BYTES`` -> time of the first status line with this payload."""
     end_marks_us: dict[int, int] = field(default_factory=dict)
-    """Amounts of ``PERF_MARKS`` that no status line had shown before the stream's last line -> time
-    of that line."""
+    """Each amount in ``PERF_MARKS`` that was reached, but not by any status line -> time of the
+    stream-success or stream-error line."""
     _samples: list[tuple[int, int]] = field(default_factory=list)
     _newest: tuple[int, int] | None = None
 
     def add(self, time_us: int, payload_bytes: int) -> None:
-        """Add the total payload at a time."""
+        """Add the total payload received by a time."""
         self.payload_bytes = payload_bytes
         if self._samples and time_us - self._samples[-1][0] < SAMPLE_US:
             self._newest = (time_us, payload_bytes)
@@ -165,7 +169,10 @@ class Progress:
 
 @dataclass
 class TgenLog(Log):
-    """The content of one log of a run of ``run_s``."""
+    """The content of one log. ``run_s`` is the length of the run in seconds.
+
+    Keys of ``progress`` and ``created_us`` are numbers of streams.
+    """
 
     run_s: float = DAY_S
     heartbeats: list[Heartbeat] = field(default_factory=list)
@@ -189,7 +196,7 @@ class TgenLog(Log):
 
     @property
     def active_streams(self) -> list[Complete]:
-        """The ended streams that this process started; its server logs the others."""
+        """The ended streams that this process started, without those that its server accepted."""
         return [one for one in self.completes if one.vertex != PASSIVE_VERTEX]
 
     def damage(self, clock: RunClock) -> str | None:
@@ -268,7 +275,8 @@ class TgenLog(Log):
             if match is None:
                 raise MalformedError("not a line of tgen's log")
             self._note_time(_line_us(match))
-            # TGen of 2015 had two brackets before the text, so this is the third one.
+            # Lines of TGen of 2015 have two brackets before the text, so _ANY_LINE also matches
+            # them, with the bracket of the text as the third one.
             if b"[transfer-" in line:
                 raise MalformedError("a transfer of TGen before 1.0, whose logs are not read")
             self.exited = line.startswith(_EXIT, match.end())
@@ -365,7 +373,7 @@ class TgenLog(Log):
             first_byte_us=_optional(times, b"usecs-to-first-byte-recv"),
             last_byte_us=_optional(times, b"usecs-to-last-byte-recv"),
             heartbeats_before=len(self.heartbeats),
-            # Only metrics of perf clients need these two, so a line without them is valid.
+            # Only metrics of perf clients need these two fields, so a line without them is valid.
             response_us=_optional(times, _RESPONSE) if _RESPONSE in times else None,
             transport_state=_text(transport, b"state") if b"state" in transport else "",
         )
@@ -451,7 +459,10 @@ def _status_any_order(line: bytes) -> tuple[int, int, int]:
 
 
 def _server(remote: str, peername: str) -> str:
-    """Return the server's name; ``remote`` is NAME:ADDRESS:PORT, or NULL:... (tgen-peer.c)."""
+    """Return the server's name, or its address and port if no name is known.
+
+    ``remote`` is NAME:ADDRESS:PORT, or NULL:ADDRESS:PORT without a name (tgen-peer.c).
+    """
     name, _, address = remote.partition(":")
     if name not in ("", "NULL"):
         return name
