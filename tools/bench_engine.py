@@ -1,11 +1,11 @@
 """Measure what the embedded engine costs compared with Shadow, and search for changes over time.
 
-    .venv/bin/python tools/bench_engine.py                # quick, seed 1: minutes
-    .venv/bin/python tools/bench_engine.py --suite long   # also swrr-5mid at a tenth, three seeds
+    .venv/bin/python tools/bench_engine.py                # quick, network 1: minutes
+    .venv/bin/python tools/bench_engine.py --suite long   # also swrr-5mid at a tenth of its size
 
-The engines make the same runs in turn, one at a time, so that a ratio is that of two consecutive
-runs. A measurement is a line of bench/history.jsonl. The exit status is 1 if this measurement is
-the first to show that a cost has risen. How to read the output: docs/how-to/bench.md.
+The engines perform the same runs in turn, one at a time, so that each ratio compares two
+consecutive runs. A measurement is a line of bench/history.jsonl. The exit status is 1 if this
+measurement is the first to show that a cost has risen. docs/how-to/bench.md explains the output.
 """
 
 from __future__ import annotations
@@ -46,14 +46,24 @@ from onionlab.runs.store import Store
 from onionlab.runs.workflow.drive import make_runs
 
 MAX_WALL_TO_CPU = 1.25
-"""On an idle machine the wall time of a run is 1.01 to 1.05 times its CPU time."""
+"""Maximum ratio of a run's wall time to its CPU time; above it, other programs disturbed the run.
+
+On an idle machine the ratio is 1.01 to 1.05.
+"""
 MAX_ATTEMPTS = 3
-"""For a repetition that other programs disturb."""
+"""Maximum number of attempts at a repetition that other programs disturb."""
 FALSE_STEPS_PER_YEAR = 1.0
-"""In all series together, with one measurement a day; the same as in experiments/nightly.yaml."""
+"""Expected number of false changes per year, with one measurement a day.
+
+It applies to all costs of all cases together, as in experiments/nightly.yaml.
+"""
 EXCESS_LEVEL = 0.5
-"""Use the noise between measurements if it is the larger one. Consecutive runs are more alike than
-runs of two days: at the default of 1%, 15 of 40 simulated histories had a false step."""
+"""Significance level of the F test that selects the noise between measurements.
+
+At 0.5, the search uses the noise within or between measurements, roughly whichever is larger.
+Consecutive runs are more alike than runs of two days: at the default level of 1%, 15 of 40
+simulated histories had a false change.
+"""
 MEASURES = {"cpu_s": "CPU time", "wall_s": "wall time", "peak_memory_bytes": "peak memory"}
 PTRACE = f"{EMBEDDED}-ptrace"
 
@@ -67,7 +77,7 @@ class Repetition(BaseModel):
 
 
 class Side(BaseModel):
-    """One engine's runs of a case. records: the hash of their tables; several if they differ."""
+    """One engine's runs of a case. records: hash of the runs' tables; several if they differ."""
 
     engine: dict[str, str]
     records: str
@@ -75,7 +85,7 @@ class Side(BaseModel):
 
 
 class Case(BaseModel):
-    """One simulation, and its runs by side: uml, uml-ptrace, shadow."""
+    """One simulation, and its runs on each side, which is an engine: uml, uml-ptrace or shadow."""
 
     experiment: str
     variant: str
@@ -85,30 +95,36 @@ class Case(BaseModel):
 
     @property
     def title(self) -> str:
-        """The name for people."""
+        """The name of the case in messages."""
         scale = "" if self.scale is None else f" at {self.scale:g}"
         return f"{self.experiment}{scale} {self.variant} seed {self.seed}"
 
     @property
     def compared(self) -> list[Side]:
-        """The embedded engine and Shadow, or the embedded engine alone."""
+        """The sides whose costs are compared: the embedded engine and, if it was used, Shadow."""
         return [self.sides[name] for name in (EMBEDDED, PREFERRED) if name in self.sides]
 
     @property
     def key(self) -> tuple[object, ...]:
-        """Equal for cases with comparable costs: the same simulation, records and Shadow."""
+        """A key that is equal for cases with the same simulation, records and Shadow.
+
+        The costs of such cases are comparable.
+        """
         records = [side.records for side in self.compared]
         shadow = [side.engine for side in self.compared[1:]]
         return self.experiment, self.variant, self.seed, self.scale, records, shadow
 
     def values(self, measure: str) -> list[float]:
-        """Return the ratio of the engines in each repetition; without Shadow, the cost."""
+        """Return the embedded engine's cost in each repetition, divided by Shadow's if it was used.
+
+        measure: a key of ``MEASURES``.
+        """
         costs = [[getattr(one, measure) for one in side.repetitions] for side in self.compared]
         return [one[0] / one[1] if one[1:] else one[0] for one in zip(*costs, strict=True)]
 
 
 class Measurement(BaseModel):
-    """One line of the history. marks: reasons why it does not count."""
+    """One line of the history. marks: reasons why the measurement does not count, if any."""
 
     format: Literal[1] = 1
     measured_at: str
@@ -128,7 +144,7 @@ SUITES: Mapping[str, list[Case]] = {
 
 
 def plan_run(root: Path, case: Case, side: str, place: Path, args: argparse.Namespace) -> Plan:
-    """Build what a run needs, and plan it with a separate store."""
+    """Build what a run needs, and plan the run with a separate store."""
     request = Request(
         case.experiment,
         scale=case.scale,
@@ -161,9 +177,9 @@ def measure_run(root: Path, plan: Plan, side: str) -> Side:
 def measure_case(
     root: Path, case: Case, plans: Mapping[str, Plan], repetitions: int
 ) -> tuple[Case, list[str]]:
-    """Return the case with its runs, and the reasons why they do not count.
+    """Return the case with its runs, and the reasons why the runs do not count, if any.
 
-    A disturbed repetition is rerun on all sides, so that a ratio is that of consecutive runs.
+    A disturbed repetition is rerun on all sides, so that each ratio compares consecutive runs.
     """
     turns, marks = [], []
     for _ in range(repetitions):
@@ -195,7 +211,7 @@ def measure_case(
 
 
 def read_history(path: Path) -> list[Measurement]:
-    """Return all measurements, of any machine. Raises UserError if a line is damaged."""
+    """Return the measurements of all machines. Raises UserError if a line is damaged."""
     found = []
     lines = path.read_bytes().splitlines() if path.exists() else []
     for number, line in enumerate(lines, start=1):
@@ -210,11 +226,11 @@ def read_history(path: Path) -> list[Measurement]:
 
 
 def search_steps(points: Sequence[Sequence[float]], false_steps: float) -> list[Step] | None:
-    """Return the steps of a series, as logarithms, or None if the noise is not known yet.
+    """Return the steps (changes) in the logarithms of a series, or None if its noise is unknown.
 
     Args:
         points: for each measurement, the values of its repetitions.
-        false_steps: chance of any false step in a year.
+        false_steps: probability of any false step in a year.
     """
     # Repetitions of two measurements are not pairs, so each value has a separate key.
     keys = itertools.count()
@@ -226,7 +242,7 @@ def search_steps(points: Sequence[Sequence[float]], false_steps: float) -> list[
 
 
 def format_changes(history: Sequence[Measurement], last: Measurement) -> Iterator[str]:
-    """Yield a line for each change of each cost. A rise that is new starts with ALARM."""
+    """Yield a line for each change of each cost. The line of a new rise starts with ALARM."""
     false_steps = min(0.5, FALSE_STEPS_PER_YEAR / (len(last.cases) * len(MEASURES)))
     counted = [one for one in (*history, last) if one.machine == last.machine and not one.marks]
     for case, measure in itertools.product(last.cases, MEASURES):
@@ -255,7 +271,7 @@ def format_changes(history: Sequence[Measurement], last: Measurement) -> Iterato
 
 
 def format_case(case: Case) -> Iterator[str]:
-    """Yield a table: the mean cost on each side, and the ratio with its range."""
+    """Yield the lines of a table with the mean cost on each side, and the ratio with its range."""
     has_ratio = len(case.compared) == 2
     ratio = f"{EMBEDDED} / {PREFERRED}" if has_ratio else ""
     yield f"{case.title}: mean of {len(case.values('cpu_s'))}"
@@ -272,8 +288,8 @@ def format_case(case: Case) -> Iterator[str]:
 def bench(args: argparse.Namespace) -> int:
     """Measure the suite, print costs and changes, and add a line to the history.
 
-    Returns 1 if there is an alarm. Raises UserError if the history is damaged or a run fails;
-    nothing is added to the history then.
+    Returns 1 if there is an alarm, and otherwise 0. Raises UserError if the history is damaged or a
+    run fails. In this case, nothing is added to the history.
     """
     root = working_root()
     path: Path = (args.state_dir or root / "bench") / "history.jsonl"

@@ -4,10 +4,11 @@
     .venv/bin/python tools/validate_statistics.py --part family --networks 8,9,10,11
 
 Each part simulates families of endpoints, passes them to the code that judges real runs, and counts
-false grades, true grades and intervals that contain the truth. A rate has its Monte-Carlo standard
-error. The exit status is 1 if a rate is beyond the limit that docs/reference/statistics.md promises
-by more than three of these errors. Each cell of a table has its own random numbers, so the same
-options always print the same rows. Results: docs/explanation/statistics-validation.md.
+false grades, true grades and intervals that contain the truth. A rate is printed with its
+Monte-Carlo standard error. The exit status is 1 if a rate is beyond the limit that
+docs/reference/statistics.md promises by more than three of these errors. Each cell of a table has
+its own random numbers, so the same options always print the same rows.
+docs/explanation/statistics-validation.md has results.
 """
 
 from __future__ import annotations
@@ -44,21 +45,23 @@ MIN_COVERAGE = 0.94
 MIN_BAND_COVERAGE = 0.92
 
 ENDPOINTS = 4
-"""The most endpoints that an experiment may have."""
+"""Maximum number of endpoints of an experiment."""
 CORRELATION = 0.6
-"""Between the metrics of one run."""
+"""Correlation between the metrics of one run."""
 NETWORK_SD, RUN_SD = 0.3, 0.05
-"""Standard deviations of the logarithm: between networks, and of a run on its network."""
+"""Standard deviations of a metric's logarithm: between networks, and between a network's runs."""
 MARGIN = Margin(0.05)
 LOG_MARGIN = float(np.log1p(MARGIN.value))
 WIDE, NARROW = 0.5, 0.01
-"""Spread of differences in the search for a false "shown", and for a false "same". With a narrow
-spread no difference within the margin is called shown; with a wide one nothing is called the same.
+"""Spreads of differences: WIDE in the search for a false "shown", NARROW for a false "same".
+
+With a narrow spread, no difference within the margin is called shown. With a wide one, nothing is
+called the same.
 """
 MAX_NETWORKS = 20
 """The budget of NETWORKS=auto in the search for false grades."""
 NIGHT_LEVEL = 2 / 365
-"""The level of one experiment that may raise two false alarms a year."""
+"""The error level of one night of an experiment that may raise two false alarms a year."""
 
 
 @dataclass(frozen=True)
@@ -70,8 +73,8 @@ class Row:
         quantity: the name of ``value``.
         value: the result.
         error: the standard error of a rate; None if it is not a rate.
-        limit: the promised limit, if there is a promise.
-        at_least: whether the limit is the least value instead of the largest.
+        limit: the limit that docs/reference/statistics.md promises; None if it promises none.
+        at_least: whether the limit is the minimum instead of the maximum.
     """
 
     setting: str
@@ -100,7 +103,7 @@ class Row:
 
 
 Cell = Callable[[int], Iterable[Row]]
-"""Computes some rows from a number of families."""
+"""A function that simulates a number of families, and returns rows of the table."""
 
 
 def rate_row(
@@ -111,7 +114,10 @@ def rate_row(
     limit: float | None = None,
     at_least: bool = False,
 ) -> Row:
-    """Return the row of a rate. Its error is that at the limit, or else at the rate itself."""
+    """Return the row of the rate ``hits / families``.
+
+    Its standard error is that of a rate at the limit, or at the rate itself without a limit.
+    """
     rate = float(hits / families)
     expected = rate if limit is None else limit
     error = float(np.sqrt(expected * (1 - expected) / families))
@@ -119,7 +125,7 @@ def rate_row(
 
 
 def random_numbers(*key: int) -> np.random.Generator:
-    """Return the generator of one cell."""
+    """Return a random number generator; ``key`` identifies the cell that uses it."""
     return np.random.default_rng([SEED, *key])
 
 
@@ -157,7 +163,10 @@ class Shape:
 
 
 def normal_mixture(*parts: tuple[float, float, float]) -> Callable[[Floats], Floats]:
-    """Return the quantile function of normal parts: (share, mean, standard deviation)."""
+    """Return the quantile function of a mixture of normal distributions.
+
+    parts: share, mean and standard deviation of each.
+    """
     reach = max(abs(mean) + 7 * sd for _, mean, sd in parts)
     grid = np.linspace(-reach, reach, 400_001)
     cdf = sum(share * stats.norm.cdf((grid - mean) / sd) for share, mean, sd in parts)
@@ -165,7 +174,7 @@ def normal_mixture(*parts: tuple[float, float, float]) -> Callable[[Floats], Flo
 
 
 def outliers(share: float, distance: float) -> Callable[[Floats], Floats]:
-    """Return the quantile function of normal values, a share of which is shifted."""
+    """Return the quantile function of standard normal values, a share of which is shifted."""
     return normal_mixture((1 - share, 0.0, 1.0), (share, distance, 1.0))
 
 
@@ -197,7 +206,10 @@ Family = tuple[Floats, Floats]
 
 
 def draw_differences(rng: np.random.Generator, shape: Shape, families: int, n: int) -> Floats:
-    """Return differences from the pseudomedian, in spreads; shape (families, endpoints, n)."""
+    """Return random differences for n networks, of shape (families, endpoints, n).
+
+    They have a pseudomedian of 0, and are in units of the shape's spread.
+    """
     common = rng.normal(size=(families, 1, n))
     own = rng.normal(size=(families, ENDPOINTS, n))
     both = np.sqrt(CORRELATION) * common + np.sqrt(1 - CORRELATION) * own
@@ -208,7 +220,10 @@ def draw_differences(rng: np.random.Generator, shape: Shape, families: int, n: i
 def make_families(
     rng: np.random.Generator, differences: Floats, log_ratio: float, spread: float
 ) -> Iterator[Family]:
-    """Yield a family for each set of differences, with the long tail on a random side."""
+    """Yield a family for each set of differences, with the long tail on a random side.
+
+    log_ratio, spread: location and spread of the logarithm of variant / baseline.
+    """
     for of_family in differences:
         sign = 1.0 if rng.random() < 0.5 else -1.0
         network = rng.normal(0.0, NETWORK_SD, (1, differences.shape[-1]))
@@ -219,7 +234,10 @@ def make_families(
 def make_null_families(
     rng: np.random.Generator, differences: Floats, false: Grade
 ) -> Iterator[Family]:
-    """Yield families in which a grade is false: no difference, or the margin in all endpoints."""
+    """Yield families in which the grade ``false`` is false.
+
+    For "shown", no endpoint differs. For "same", all endpoints differ by the margin.
+    """
     null = (0.0, WIDE) if false is Grade.SHOWN else (LOG_MARGIN, NARROW)
     return make_families(rng, differences, *null)
 
@@ -243,12 +261,12 @@ def judge(family: Family, looks: Looks | None = None, level: float = LEVEL) -> l
 
 
 def first_networks(family: Family, n: int) -> Family:
-    """Return a family without the networks after the first n."""
+    """Return a family with only its first n networks."""
     variant, baseline = family
     return variant[:, :n], baseline[:, :n]
 
 
-# Parts: one network number at a time
+# Parts that test one number of networks at a time
 
 
 def family_errors(name: str, n: int, families: int) -> Iterator[Row]:
@@ -281,7 +299,10 @@ def power(name: str, n: int, families: int) -> Iterator[Row]:
 
 
 def mixed_family_errors(families: int) -> Iterator[Row]:
-    """Yield false grades in families of which half do not differ and half differ by the margin."""
+    """Yield the rates of false grades if half of the endpoints differ by the margin.
+
+    The other half do not differ.
+    """
     log_ratios = np.where(np.arange(ENDPOINTS) % 2, LOG_MARGIN, 0.0)
     rng = random_numbers(2, 9)
     judged = [judge(draw_normal_family(rng, 10, log_ratios)) for _ in range(families)]
@@ -330,16 +351,16 @@ def rate_errors(streams_index: int, n: int, families: int) -> Iterator[Row]:
     yield row("a point more than beta-binomial 5%", draw(of_network + 0.01), draw(of_network))
 
 
-# Parts: looks at a growing number of networks, and nights
+# Parts that test interim analyses (looks) of a growing number of networks, and nights
 
 
 def auto_errors(shape_index: int, false: Grade, families: int) -> Iterator[Row]:
-    """Yield the rate of any false grade at any look of NETWORKS=auto."""
+    """Yield the rate of any false grade at any interim analysis (look) of NETWORKS=auto."""
     families = max(1, families // 2)
     name = SEQUENTIAL_SHAPES[shape_index]
     rng = random_numbers(3, shape_index, 0 if false is Grade.SHOWN else 1)
     differences = draw_differences(rng, SHAPES[name], families, MAX_NETWORKS)
-    # A sequential p-value never rises, so the grades of the last look include all earlier ones.
+    # A sequential p-value never rises, so the grades of the last look include those of all others.
     looks = Looks(schedule(MAX_NETWORKS), MAX_NETWORKS)
     hits = sum(false in judge(one, looks) for one in make_null_families(rng, differences, false))
     setting = f"{name}, {len(looks.sizes)} looks at 3 to {MAX_NETWORKS} networks"
@@ -347,7 +368,7 @@ def auto_errors(shape_index: int, false: Grade, families: int) -> Iterator[Row]:
 
 
 def uncorrected_look_errors(families: int) -> Iterator[Row]:
-    """Yield the rate of any false "shown" if each look were judged as the only one."""
+    """Yield the rate of any false "shown" if each interim analysis were judged as the only one."""
     families = max(1, families // 4)
     rng = random_numbers(3, 9)
     differences = draw_differences(rng, SHAPES["normal"], families, MAX_NETWORKS)
@@ -364,10 +385,11 @@ def raised_errors(ends: tuple[int, ...], endpoints: int, kind: str, families: in
     """Yield the rate of any false "shown" if networks are added after an answer.
 
     Args:
-        ends: numbers of networks, each of which has a report.
-        endpoints: their number.
-        kind: NETWORKS for fixed numbers, MAX_NETWORKS for budgets of NETWORKS=auto.
-        families: their number; an eighth of it is simulated.
+        ends: numbers of networks, in ascending order; there is a report at each of them.
+        endpoints: number of endpoints.
+        kind: "NETWORKS" if ``ends`` are fixed numbers, "MAX_NETWORKS" if they are budgets of
+            NETWORKS=auto.
+        families: number of families, an eighth of which are simulated.
     """
     families = max(1, families // 8)
     plans: list[PlannedLooks] = []
@@ -380,7 +402,7 @@ def raised_errors(ends: tuple[int, ...], endpoints: int, kind: str, families: in
     for _ in range(families):
         family = draw_normal_family(rng, ends[-1], np.zeros(endpoints))
         hits += any(
-            # The first fixed number of networks is an ordinary test.
+            # With fixed numbers of networks, the first test is an ordinary one.
             Grade.SHOWN in judge(first_networks(family, looks.budget),
                                  looks if looks.earlier or kind != "NETWORKS" else None)
             for looks in all_looks
@@ -394,9 +416,9 @@ RAISED = ((10, 20, 40), (5, 10, 20, 40))
 
 
 def night_errors(shape_index: int, night_index: int, families: int) -> Iterator[Row]:
-    """Yield the rate of any false "shown" in one night. The level is small: 5 times the families.
+    """Yield the rate of any false "shown" in one night.
 
-    The shipped list has 6 networks in a night.
+    The level is small, so 5 times as many families are simulated.
     """
     families *= 5
     name, n = SEQUENTIAL_SHAPES[shape_index], (6, 14)[night_index]
@@ -410,7 +432,7 @@ def night_errors(shape_index: int, night_index: int, families: int) -> Iterator[
 
 
 def auto_savings(ratio_index: int, families: int) -> Iterator[Row]:
-    """Yield the networks that NETWORKS=auto uses until all endpoints are settled.
+    """Yield the number of networks that NETWORKS=auto uses until all endpoints are settled.
 
     The budget of 40 is 1.5 times the 27 pairs that a fixed design needs to show a difference of 5%.
     """
@@ -429,7 +451,7 @@ def auto_savings(ratio_index: int, families: int) -> Iterator[Row]:
 
 
 def networks_to_settle(family: Family, budget: int) -> int | None:
-    """Return the networks at the first look that settles all endpoints, or None."""
+    """Return the number of networks at the first look that settles all endpoints, or None."""
     sizes = schedule(budget)
 
     def is_settled(size: int) -> bool:
@@ -441,7 +463,7 @@ def networks_to_settle(family: Family, budget: int) -> int | None:
 
 
 def make_parts(networks: Sequence[int] | None = None) -> dict[str, list[Cell]]:
-    """Return the cells of each part. networks: numbers that replace a part's own."""
+    """Return the cells of each part. networks: numbers of networks, in place of the part's own."""
     few, more = networks or (3, 5, 8, 10), networks or (3, 5, 10, 20)
     sequential = range(len(SEQUENTIAL_SHAPES))
     return {
@@ -495,7 +517,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if min(args.families, args.jobs) < 1:
         parser.error("--families and --jobs must be at least 1")
     broken = 0
-    # Forked processes could inherit locked threads of the numerical libraries.
+    # Forked processes could inherit locks that threads of the numerical libraries hold.
     with ProcessPoolExecutor(args.jobs, get_context("spawn")) as pool:
         for part, cells in make_parts(args.networks).items():
             if args.part and part not in args.part:
