@@ -26,16 +26,17 @@ LOG = logging.getLogger(__name__)
 
 
 class EngineKind(Protocol):
-    """The operations that are available before an engine is opened.
+    """The operations of an engine that are available before it is opened.
 
-    Their implementations import their modules when they are called, because the guest of the
-    embedded engine imports this package, too, and has only the standard library.
+    Implementations import the engine's modules only when they are called. The guest of the embedded
+    engine also imports this package, and has only the standard library.
     """
 
     def open(self, root: Path, shadow: str | None, tgen: str | None) -> Engine:
-        """Prepare the engine. Raises UserError if something is missing.
+        """Prepare the engine. Raises UserError if something that it needs is missing.
 
-        root: the checkout; shadow, tgen: the user's paths of these programs.
+        root: the checkout; shadow, tgen: the user's paths of these programs. If a path is None, the
+        environment variable SHADOW or TGEN, or otherwise the PATH, determines it.
         """
 
     def examine(self, question: Question, *, needed: bool) -> Iterator[Finding]:
@@ -87,11 +88,11 @@ ENGINES: dict[str, EngineKind] = {"shadow": _Shadow(), "uml": _Uml()}
 def open_engine(
     name: str, *, root: Path, shadow: str | None = None, tgen: str | None = None
 ) -> Engine:
-    """Open an engine by name. "auto" selects the first one that this machine has and reports it.
+    """Open an engine by name; for "auto", select Shadow or the embedded engine and log the choice.
 
-    root: the checkout, where an engine stores its builds; shadow, tgen: paths of the user's
-    installation, by default found on the PATH. Raises UserError if the engine is unknown or
-    something that it needs is missing.
+    root: the checkout, where an engine stores its builds; shadow, tgen: the user's paths of these
+    programs. If a path is None, the environment variable SHADOW or TGEN, or otherwise the PATH,
+    determines it. Raises UserError if the engine is unknown or something that it needs is missing.
     """
     if name == AUTO:
         name, reason = _select_engine(root, shadow, tgen)
@@ -118,7 +119,8 @@ def _select_engine(root: Path, shadow: str | None, tgen: str | None) -> tuple[st
     try:
         _kind(PREFERRED).open(root, shadow, tgen)
     except UserError as missing:
-        # A wrong path of Shadow or TGen must not select another engine. To open it is an error.
+        # If the user specified a path and it is wrong, report the error instead of selecting
+        # another engine: opening Shadow raises it again.
         if any((shadow, tgen, os.environ.get("SHADOW"), os.environ.get("TGEN"))):
             return PREFERRED, ""
         return EMBEDDED, f"because Shadow is not available ({missing.message})"

@@ -23,7 +23,7 @@ WATCHED_LATE_S = 10.0
 
 ENDLESS_STREAM_BYTES = 6 * 2**20
 """The memory of a stream that sends continuously: the buffers of both ends and of the Tor
-processes, measured on the embedded engine with 189 such streams.
+processes. It was measured on the embedded engine with 189 such streams.
 """
 
 
@@ -52,7 +52,7 @@ class Simulation:
     `WATCHED_LATE_S`. Watching changes no result. bootstrap_end_ms: simulated time until which links
     have no limits and paths no loss. shadow_options: an imported network's options of Shadow, by
     section; `options` override them. endless_streams: the expected number of streams at the end of
-    the simulation that only a timeout ends.
+    the simulation that only a timeout would end.
     """
 
     network: Network
@@ -80,8 +80,8 @@ class Progress:
 class Usage:
     """The resources that a finished simulation used.
 
-    cpu_s: user and system time of all its processes; peak_memory_bytes: the largest sum of their
-    private memory among the samples (one every few seconds).
+    cpu_s: user and system time of all its processes; peak_memory_bytes: the largest sample of their
+    total memory (one sample every few seconds).
     """
 
     wall_s: float

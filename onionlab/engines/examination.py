@@ -1,4 +1,4 @@
-"""Checks that precede a run on a machine: their data types, and the limits of the system.
+"""Data types for checks of a machine before a run, and functions that read the system's limits.
 
 Each engine provides its own checks (`EngineKind.examine`); onionlab.doctor provides the others.
 """
@@ -67,7 +67,8 @@ def size_text(count: int) -> str:
 def cgroup_limit(controller: str, *files: str) -> int | None:
     """Return the lowest limit of this process's control groups (v1 or v2), or None without a limit.
 
-    Control groups v1 use a huge number for "unlimited", so a limit beyond any machine is ignored.
+    files: the names of the files that contain the limit. Control groups v1 use a huge number for
+    "unlimited", so values of 2**60 or more are ignored.
     """
     found = []
     for line in Path("/proc/self/cgroup").read_text("utf-8").splitlines():
@@ -107,7 +108,7 @@ def kernel_setting(name: str) -> int | None:
 
 
 def process_status(name: str) -> str | None:
-    """Return an entry of this process's status in /proc, or None if it does not exist."""
+    """Return an entry of /proc/self/status, such as ``Seccomp``, or None if it does not exist."""
     text = Path("/proc/self/status").read_text("utf-8")
     match = re.search(rf"^{name}:\s+(\S+)", text, re.MULTILINE)
     return match[1] if match else None

@@ -20,8 +20,8 @@ from onionlab.engines.processes import (
 
 POLL_INTERVAL_S = 1.0
 FIRST_POLL_S = 0.05
-"""The delay before the first poll. Each later poll doubles the time since the start, up to
-POLL_INTERVAL_S, so that even the shortest simulation has memory samples before its end.
+"""The delay before the first poll. The delay before each later poll is the time since the start,
+but at most POLL_INTERVAL_S. Even a short simulation thus has memory samples before its end.
 """
 
 
@@ -29,8 +29,9 @@ POLL_INTERVAL_S, so that even the shortest simulation has memory samples before 
 class Command:
     """A command that an engine starts.
 
-    log: receives its output; environment: the complete environment; own_session: whether it ignores
-    a terminal's Ctrl-C; shared_bytes: see MemorySampler.
+    log: the file for its output; environment: the complete environment; own_session: whether it
+    gets its own session, in which a terminal's Ctrl-C does not reach it; shared_bytes: see
+    MemorySampler.
     """
 
     argv: Sequence[str]
@@ -45,8 +46,9 @@ class Command:
 class ExitInfo:
     """The exit status of a simulation's first process, and the resources that it used.
 
-    status: as in subprocess, negative for a signal; memory_kills: the number of processes on the
-    machine that the system killed meanwhile because it ran out of memory, or None if unknown.
+    status: the return code in the sense of subprocess, negative for a signal; memory_kills: the
+    number of processes on the machine that the system killed during the simulation because it ran
+    out of memory, or None if unknown.
     """
 
     status: int
@@ -89,8 +91,8 @@ def follow(
 ) -> ExitInfo:
     """Run a command to its end and report its progress every second.
 
-    simulated_s: returns the simulated time so far. If it or `on_progress` raises, the command is
-    killed. Samples of the machine's memory go to free.log.
+    simulated_s: returns the simulated time so far. If `simulated_s` or `on_progress` raises, the
+    command is killed. Samples of the machine's memory go to free.log.
     """
     started = time.monotonic()
     cpu_before_s = children_cpu_s()
@@ -105,8 +107,8 @@ def follow(
             stdout=log,
             stderr=subprocess.STDOUT,
             env=dict(command.environment),
-            # Shadow creates the programs' folders with this umask, and Tor logs permissions that it
-            # corrects.
+            # Shadow creates the programs' folders with this umask. With another one, Tor would
+            # correct the folders' permissions and log this.
             umask=0o022,
         )
         sampler = MemorySampler(process.pid, command.directory / "free.log", command.shared_bytes)

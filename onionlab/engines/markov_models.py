@@ -1,7 +1,7 @@
-"""Check and measure TGen's Markov models with the reader of the embedded engine.
+"""Check and measure TGen's Markov models with the parser of the embedded engine.
 
-The reader rejects models that TGen rejects, and models with which TGen would abort or send forever,
-so every engine can play a model that it accepts.
+The parser rejects models that TGen rejects, and faulty models with which TGen would abort or never
+stop sending. Every engine can play a model that the parser accepts.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from onionlab.engines.uml.traffic.markov_walk import MarkovWalk
 from onionlab.errors import UserError
 
 WALK_STEPS = 2000
-"""The steps of a walk through a model, which determine the mean rate of its events to a few per
-cent.
+"""The number of steps of a walk through a model. It suffices to measure the mean rate of the
+model's events to a few per cent.
 """
 MAX_FLOW_S = 600.0
 """The assumed duration of a flow whose stream model never ends: the longest timeout that
@@ -29,13 +29,17 @@ tornettools sets for its Markov clients.
 
 
 def never_ends(packet_model: bytes) -> bool:
-    """Return whether only a timeout ends a stream with this packet model. Raises ValueError."""
+    """Return whether only a timeout ends a stream with this packet model.
+
+    Raises ValueError if the model cannot be played.
+    """
     return not parse_model("packet", packet_model).ends
 
 
 def mean_streams_per_s(flow_model: bytes | None, stream_model: bytes | None) -> float:
-    """Return the number of streams that a client starts per second; None means TGen's own model.
+    """Return the number of streams that a client starts per second.
 
+    flow_model, stream_model: contents of models' files; None means TGen's default model.
     Raises ValueError if a model cannot be played.
     """
     flows = INTERNAL_FLOW_MODEL if flow_model is None else parse_model("flow", flow_model)
@@ -47,7 +51,10 @@ def mean_streams_per_s(flow_model: bytes | None, stream_model: bytes | None) -> 
 
 
 def _count_begun(model: MarkovModel) -> tuple[int, float, int]:
-    """Walk through a model. Return the flows or streams started, the time in s, and the ends."""
+    """Walk through a model, from the start again after each end.
+
+    Return the number of flows or streams that it starts, the time in s, and the number of ends.
+    """
     walk = MarkovWalk(model, seed=1)
     begun, time_us, ends = 0, 0, 0
     for _ in range(WALK_STEPS):
@@ -68,7 +75,7 @@ def read_markov_model(path: Path, shown: str) -> bytes:
     try:
         content = path.read_bytes()
         parse_model(path.name, content)
-    # A path that contains a null byte raises ValueError, too.
+    # Reading a path that contains a null byte also raises ValueError.
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise UserError(

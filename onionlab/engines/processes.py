@@ -13,13 +13,16 @@ import psutil
 
 SAMPLE_INTERVAL_S = 5.0
 SAMPLE_SHARE = 0.01
-"""The maximum share of one CPU's time for samples: one of hundreds of processes takes 0.1 s."""
+"""The maximum share of one CPU's time for samples. A sample takes 0.1 s with hundreds of
+processes.
+"""
 
 
 def with_parent_death_signal(command: Sequence[str]) -> list[str]:
     """Return a command line that makes the kernel kill the command when the calling process ends.
 
-    If the caller ends before setpriv takes effect, the parent's process id shows it.
+    If the caller ends before setpriv takes effect, there is no signal. The shell therefore compares
+    its parent's process id with the caller's, and does not start the command if they differ.
     """
     parent_check = '[ "$PPID" = "$0" ] || exit 1; exec "$@"'
     return ["setpriv", "--pdeathsig", "KILL", "sh", "-c", parent_check, str(os.getpid()), *command]
@@ -28,9 +31,9 @@ def with_parent_death_signal(command: Sequence[str]) -> list[str]:
 class MemorySampler:
     """Samples the memory of a process tree, and of the machine in the format of `free -w -b -l`.
 
-    The latter goes to `free_log`, each sample after its date, as in tornettools. The sum of private
-    memory excludes memory that the tree's processes share; shared_bytes returns it, given the id of
-    the first process.
+    Samples of the machine go to `free_log`, each after its time, in the format that tornettools
+    reads. A sample of the tree is the sum of its processes' private memory and of shared_bytes.
+    shared_bytes: returns the memory that the tree's processes share, given the first process's id.
     """
 
     def __init__(
@@ -47,8 +50,8 @@ class MemorySampler:
     def sample(self) -> int:
         """Return the memory of the tree in bytes, measured at most once every few seconds.
 
-        The first samples are more frequent, in proportion to the time since the start, so that
-        short runs have a peak, too. The interval is longer if a sample takes long.
+        The first intervals are shorter, at most the time since the start, so that a short run also
+        has several samples. An interval is longer if a sample takes long.
         """
         now = time.monotonic()
         if now >= self._next_s:
@@ -85,7 +88,8 @@ def memory_kills() -> int | None:
 def kill_processes_below(directory: Path) -> list[int]:
     """Kill all processes whose working directory is below `directory`. Return their ids.
 
-    The working directory identifies processes of a simulation that outlived the command.
+    The working directory identifies processes of a simulation that outlived the command that
+    started them.
     """
     root, killed = directory.resolve(), []
     for process in psutil.process_iter():
@@ -97,7 +101,10 @@ def kill_processes_below(directory: Path) -> list[int]:
 
 
 def end_processes_below(directory: Path, *, timeout_s: float = 10.0) -> None:
-    """Kill these processes and wait until they have ended, which may take a while."""
+    """Kill all processes whose working directory is below `directory`, and wait for their end.
+
+    The wait takes at most `timeout_s`.
+    """
     deadline_s = time.monotonic() + timeout_s
     while kill_processes_below(directory) and time.monotonic() < deadline_s:
         time.sleep(0.01)
