@@ -51,7 +51,11 @@ class ShadowEngine:
     name = "shadow"
 
     def __init__(self, *, shadow: str | None = None, tgen: str | None = None) -> None:
-        """Find Shadow and TGen: at the given paths, or on the PATH. Raises UserError."""
+        """Find Shadow and TGen. Raises UserError if one of them is missing or too old.
+
+        shadow, tgen: their paths. If a path is None, the environment variable SHADOW or TGEN, or
+        otherwise the PATH, determines it.
+        """
         self._shadow = find_tool(SHADOW, shadow)
         self._tgen = find_tool(TGEN, tgen)
 
@@ -119,10 +123,10 @@ class ShadowEngine:
 
 
 def managed_shared_bytes(pid: int) -> int:
-    """Return the shared memory of Shadow's managed processes. pid: Shadow's own.
+    """Return the shared memory of Shadow's managed processes. pid: the id of Shadow's own process.
 
-    With `use_memory_manager`, Shadow places their heaps in files that both it and the managed
-    process map. They are counted once, as memory of the managed process.
+    With `use_memory_manager`, Shadow places the heap of each managed process in a file that both
+    Shadow and the managed process map. It is counted once, as memory of the managed process.
     """
     total_kib = 0
     with contextlib.suppress(psutil.NoSuchProcess):
@@ -195,7 +199,7 @@ def _configuration(simulation: Simulation) -> dict[str, Any]:
 
 
 def _own_link(host: Host) -> dict[str, str]:
-    """Return the bandwidths of a host that has its own link; others use their node's."""
+    """Return the bandwidths of a host's own link, or {} if it uses the bandwidths of its node."""
     if host.link is None:
         return {}
     return {
@@ -215,7 +219,7 @@ def _process(process: Process) -> dict[str, Any]:
 
 
 def cpus_per_run(options: Mapping[str, Any]) -> int:
-    """Return one CPU for each of Shadow's worker threads."""
+    """Return the number of Shadow's worker threads, each of which needs a CPU."""
     return int(_merge_options({}, options)["general"]["parallelism"])
 
 
@@ -252,10 +256,11 @@ def _simulated_seconds(log: Path) -> Iterator[float]:
 
 
 def _log_tail(log: Path) -> list[str]:
-    """Return the last relevant lines: errors, or otherwise lines that are not part of every log.
+    """Return the last relevant lines of Shadow's log: errors, or if there are none, unusual lines.
 
-    These lines are warnings, each once, output of programs, and the last report on memory. Other
-    lines report on resources every few simulated seconds or describe the start.
+    The unusual lines are the warnings (without repetitions), the output of programs, and the last
+    report on memory. Other lines report on resources every few simulated seconds or describe the
+    start; they are returned only if there are no unusual lines.
     """
     with log.open("rb") as lines:
         lines.seek(max(0, log.stat().st_size - LOG_TAIL_BYTES))

@@ -44,7 +44,7 @@ THREADS_PER_PROCESS = 3
 DEFAULT_PROCESSES = 1000
 """The number of processes for checks without an experiment: a network at full size."""
 MAPS_MINIMUM = 65530
-"""The kernel's default. Shadow's documentation raises it for programs with many mappings."""
+"""The kernel's default. Shadow's documentation recommends more for programs with many mappings."""
 
 
 def examine(question: Question, *, needed: bool) -> Iterator[Finding]:
@@ -85,7 +85,10 @@ def kernel(machine: str, release: str) -> Finding:
 
 
 def seccomp(mode: str | None) -> Finding:
-    """Check for a container's system call filter, which forbids or slows calls of Shadow."""
+    """Check for a container's system call filter, which forbids or slows system calls of Shadow.
+
+    mode: the entry ``Seccomp`` of /proc/self/status.
+    """
     if mode == "2":
         return Finding(
             WARN,
@@ -119,7 +122,11 @@ def shared_memory(path: Path, need: Need | None) -> Finding:
 
 @dataclass(frozen=True)
 class Limit:
-    """A limit of the system, with the value that a number of simulated processes needs."""
+    """A limit of the system.
+
+    read: returns its value, or None if it is unlimited. wanted: returns the value that a number of
+    simulated processes needs.
+    """
 
     subject: str
     read: Callable[[], int | None]
@@ -169,7 +176,7 @@ LIMITS = (
 
 
 def limits(need: Need | None, *, needed: bool) -> Iterator[Finding]:
-    """Check the limits of Shadow's system_configuration.md."""
+    """Check the limits that Shadow's system_configuration.md lists."""
     processes = need.processes if need else DEFAULT_PROCESSES
     for limit in LIMITS:
         value = limit.read()
