@@ -26,8 +26,8 @@ MARK = "onionlab-boot-check "
 """The prefix of the line in which the guest reports."""
 
 IN_PROCESSES = "onionlab.inprocess=on"
-"""The parameter that makes the kernel run inside its processes (patch 0009). Other kernels ignore
-it.
+"""The parameter that makes the kernel run inside its processes (patch 0009). Kernels without this
+patch ignore it.
 """
 
 _TAKES_PTRACE = re.compile(r"^The kernel takes ptrace: (.*)$", re.MULTILINE)
@@ -53,7 +53,7 @@ libc.reboot({MAGIC_POWER_OFF})
 
 @dataclass(frozen=True)
 class BootReport:
-    """The result of a boot check: its duration, the guest's report, and its console's output."""
+    """The result of a boot check: its duration, the guest's report, and the console's output."""
 
     wall_s: float
     report: dict[str, Any]
@@ -61,7 +61,7 @@ class BootReport:
 
 
 def ptrace_reason(output: str) -> str:
-    """Return why a kernel does not run in its processes as requested; empty if it does."""
+    """Return the reason for ptrace that a kernel with IN_PROCESSES has printed, or "" if none."""
     found = _TAKES_PTRACE.search(output)
     return found[1].strip() if found else ""
 

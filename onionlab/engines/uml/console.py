@@ -1,4 +1,4 @@
-"""What a guest prints on its console: its simulated time, log lines, and why it failed."""
+"""Read a guest's console, which shows its simulated time, log lines, and why it failed."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from onionlab.engines.uml.guest.boot import END_MARK, LOG_MARK, MARKS, TIME_MARK
 
 LOG_TAIL_LINES = 25
 MAX_POLL_GAP_S = 10.0
-"""The maximum time between two polls of a guest that is counted. A longer gap means that this
-process was stopped.
+"""The maximum time between two polls that counts as time without progress of the guest. A longer
+gap means that this process was stopped.
 """
 MAX_LOW_MEMORY = 0.05
 """The share of free memory below which the guest may spend all its time on reclaiming memory."""
@@ -39,8 +39,9 @@ class GuestWatch:
 
     Time in which this process was stopped does not count, because the guest was stopped as well.
 
-    hosts: the folder with the growing logs of watched hosts (see _move_logs). memory_bytes: the
-    guest's memory.
+    log: the file with the guest's console. hosts: the folder to which the logs of watched hosts are
+    copied during the simulation (see _move_logs in engine.py). timeout_s: the maximum time without
+    progress. memory_bytes: the guest's memory.
     """
 
     log: Path
@@ -57,7 +58,7 @@ class GuestWatch:
         self._still_s = 0.0
 
     def poll(self) -> float:
-        """Return the simulated time. Raises EngineFailureError if it no longer advances."""
+        """Return the simulated time. Raises EngineFailureError if the guest makes no progress."""
         now_wall_s = time.monotonic()
         self._still_s += min(now_wall_s - self._polled_wall_s, MAX_POLL_GAP_S)
         self._polled_wall_s = now_wall_s
@@ -103,7 +104,7 @@ class GuestWatch:
         )
 
     def _add_lines(self, said: bytes) -> None:
-        """Append the guest's copies of log lines to the logs; ignore a full disk."""
+        """Append the log lines in the console's output to the logs; ignore errors (a full disk)."""
         for host, name, line in _LINE.findall(said):
             with contextlib.suppress(OSError):
                 folder = self.hosts / host.decode()

@@ -1,7 +1,7 @@
 """The engine `uml`: User-Mode Linux in time-travel mode, an ordinary process without privileges.
 
-This module starts the kernel, monitors its simulated time, and ends it in every case. The code in
-guest/ runs the simulation.
+This module starts the kernel, monitors its simulated time, and makes sure that it ends, also after
+an error. The code in guest/ runs the simulation.
 """
 
 from __future__ import annotations
@@ -57,7 +57,9 @@ _WRAPPERS = (
 )
 
 _HUGE_PAGES_MARGIN_BYTES = 64 * 2**20
-"""The size of the tmpfs with huge pages beyond the guest's memory, for other files in it."""
+"""The tmpfs with huge pages is larger than the guest's memory by this, because it also contains
+other files.
+"""
 
 
 class UmlEngine:
@@ -121,7 +123,7 @@ class UmlEngine:
         programs: Mapping[str, Path],
         on_progress: Callable[[Progress], None],
     ) -> Usage:
-        """Boot the guest in `directory`. Its console goes to uml.log."""
+        """Boot the guest in `directory` and wait for its end. Its console goes to uml.log."""
         directory = directory.resolve()
         options = {**DEFAULT_OPTIONS, **simulation.options}
         shutil.rmtree(directory / LOGS, ignore_errors=True)
@@ -159,7 +161,8 @@ class UmlEngine:
                         "HOME": "/nonexistent",
                         "TMPDIR": str(memory_folder),
                     },
-                    # Ctrl-C is meant for the command that runs this, which then ends the guest.
+                    # Ctrl-C must reach only the command that runs this code, which then ends the
+                    # guest.
                     own_session=True,
                     shared_bytes=memory.unlinked_files_bytes,
                 ),
@@ -180,10 +183,10 @@ class UmlEngine:
         return boot_command(
             self._kernel.path,
             f"onionlab.seed={_guest_seed(simulation.seed)}",
-            # This does not affect the environment of programs.
+            # Programs do not see this parameter in their environment, so it affects no results.
             *([] if self._kernel.ptrace_because else [IN_PROCESSES]),
-            # The guest's own start takes no simulated time, because its work depends on the
-            # checkout. This phase ends before any program starts (guest/init.py).
+            # The guest's own start takes no simulated time, because the amount of its work depends
+            # on the checkout. This phase ends before any program starts (guest/init.py).
             f"onionlab.start={START_ENDS_NS}",
             memory_mib=memory_bytes // 2**20,
             start_unix_s=EPOCH_UNIX_S,
@@ -201,8 +204,8 @@ class UmlEngine:
 def _move_logs(directory: Path) -> None:
     """Replace the log lines that were copied during the simulation by the guest's complete logs.
 
-    This happens after the guest has ended, when no more lines are added. A guest that ended
-    prematurely leaves no complete logs.
+    Call this after the guest has ended, when no more lines are added. If the guest ended
+    prematurely, it has written no complete logs, and the copied lines remain.
     """
     if (directory / LOGS_FOLDER).is_dir():
         shutil.rmtree(directory / HOSTS, ignore_errors=True)
@@ -248,7 +251,7 @@ def _describe(simulation: Simulation) -> bytes:
             for host in network.hosts
         ],
     }
-    # Optional properties are omitted, so that the files of most simulations do not change.
+    # Omit properties that have no effect, so that an addition to the format changes few files.
     if any(loss != network.packet_loss for loss in network.path_loss.values()):
         data["path_loss"] = _matrix(number, {p: network.loss_of(p) for p in network.latency_us})
     if simulation.bootstrap_end_ms:

@@ -21,7 +21,7 @@ from onionlab.programs.apt import query_system_apt
 
 
 def examine(question: Question, *, needed: bool) -> Iterator[Finding]:
-    """Check for a kernel, or the tools to build one, and for the guest's memory.
+    """Check for a kernel or the tools to build one, for space in memory, and for huge pages.
 
     Problems are only warnings if another engine will run.
     """
@@ -85,7 +85,7 @@ def _kernel_build(subject: str, lacking: str) -> Iterator[Finding]:
     else:
         source = choose_package(offered_packages(query_system_apt))
     if source is None:
-        # The system's lists may be outdated or empty; the build fetches its own.
+        # The system's lists may be outdated or empty, but the build fetches its own lists.
         text = "apt's lists contain no linux-source package"
         yield Finding(WARN, subject, text, f"apt-get update, or {ENVIRONMENT_VARIABLE}=/path/to/it")
     else:

@@ -3,10 +3,10 @@
     python huge_pages.py BYTES PROGRAM [ARGUMENT]...
 
 A guest's memory is one file that each of its hundreds of processes maps. With pages of 4 KiB, each
-process fills its own page tables for the same memory; at full size they take a gigabyte in total
+process fills its own page tables for the same memory; at full size, all page tables take a gigabyte
 (docs/explanation/engines.md). A tmpfs uses huge pages only with a mount option that is rarely set.
-The command therefore gets its own tmpfs, in a mount namespace that disappears when it ends, and,
-without root's rights, in a user namespace with the same user.
+The command therefore gets its own tmpfs, in a mount namespace that disappears when it ends. Without
+root's rights, this needs a user namespace, in which the user stays the same.
 
 The script runs with a bare interpreter (`python -I -S`) and then replaces itself by the command. If
 any of these steps is not permitted, the command runs without huge pages, with the same results.
@@ -28,7 +28,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 REFUSED = "no huge pages for the guest's memory"
-"""The prefix of the line with the reason."""
+"""The prefix of the line that states why huge pages are not used."""
 
 
 def command(size_bytes: int) -> list[str]:

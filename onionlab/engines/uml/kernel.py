@@ -3,14 +3,15 @@
 The layout under ``build/uml``::
 
     source/              the tarball of Linux and its record
-    store/KEY/linux      a finished kernel, in one folder with built.json
-    store/KEY/calls.so   the library by which programs call it (configs/uml/calls.c)
+    store/KEY/linux      a finished kernel, in one folder with built.json and its configuration
+    store/KEY/calls.so   the library by which programs call the kernel (configs/uml/calls.c)
     linux -> store/KEY/linux
-    logs/                the compiler's whole output, and that of the last boot check
+    logs/                the whole output of apt, the compiler and the last boot check
 
-KEY is a hash of everything that a kernel depends on: source, patches, configuration, compiler. A
-kernel is built in a separate directory, has to boot, and is put in place by one rename. It contains
-neither paths nor times: the same inputs result in the same bytes in every checkout.
+KEY is a hash of everything that a kernel depends on, such as the source, the patches, the
+configuration and the compiler. A kernel is built in a separate directory, has to boot, and is put
+in place by one rename. It contains neither paths nor times: the same inputs result in the same
+bytes in every checkout.
 """
 
 from __future__ import annotations
@@ -83,10 +84,11 @@ BUILD_DISK_BYTES = 1200 * 2**20
 class BuiltKernel:
     """One finished kernel.
 
-    path, version, sha256: the executable and the version that it reports. patches: names of the
-    applied patches. ptrace_because: the reason why it cannot run inside its processes on this
-    machine and uses ptrace, which is slower but has the same results; empty if it can. calls: the
-    library by which programs call it, None without one; calls_sha256: its SHA-256, or empty.
+    path, sha256: the executable. version: Linux's version. patches: the names of the applied
+    patches. ptrace_because: the reason why the kernel traces its processes with ptrace, which is
+    slower than running inside them but has the same results; empty if it runs inside them. calls:
+    the library by which programs call the kernel, or None if there is none. calls_sha256: the
+    library's SHA-256, or empty.
     """
 
     path: Path
@@ -124,7 +126,7 @@ class Inputs:
         }
 
     def key(self) -> str:
-        """Return the name of a kernel on disk."""
+        """Return the name of the kernel's folder in the store."""
         # Only the source's content matters: the same tarball from elsewhere is the same source.
         decisive = {"linux": self.source.sha256, "format": FORMAT}
         return hash_inputs(self.provenance() | decisive)
@@ -158,9 +160,9 @@ def ensure_kernel(root: Path) -> BuiltKernel:
 
 
 def find_kernel(root: Path) -> BuiltKernel | None:
-    """Return the kernel that was built last, if it exists."""
+    """Return the last kernel of `ensure_kernel`, or None if there is none or it is damaged."""
     link = uml_directory(root) / "linux"
-    # Do not repair a damaged kernel here; the next build does.
+    # Do not repair a damaged kernel here, because `ensure_kernel` will do it.
     return _read_intact(link.resolve().parent) if link.is_symlink() else None
 
 
@@ -175,7 +177,7 @@ def check_machine() -> None:
 
 
 def missing_programs() -> list[str]:
-    """Return the Debian packages of missing programs that the build needs."""
+    """Return the Debian packages of the programs that the build needs and that are missing."""
     return [package for name, package in BUILD_PROGRAMS.items() if shutil.which(name) is None]
 
 
@@ -273,9 +275,10 @@ def _build(inputs: Inputs, store: Path) -> BuiltKernel:
 
 
 def _boot(inputs: Inputs, kernel: Path, patches: Sequence[str]) -> tuple[BootReport, str]:
-    """Boot a new kernel like a run. Return the report and the reason for ptrace, if any.
+    """Boot a new kernel inside its processes if possible, as a run does, or else with ptrace.
 
-    Raises UserError if it does not boot, not even with ptrace.
+    Return the report, and the reason for the use of ptrace (empty if it is not used). Raises
+    UserError if the kernel does not boot even with ptrace.
     """
     log = new_log(inputs.directory, "boot")
     if IN_PROCESSES_PATCH not in patches:

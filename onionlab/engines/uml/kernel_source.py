@@ -1,7 +1,8 @@
 """Linux's source: the distribution's ``linux-source-VERSION`` package, or a local one.
 
-apt fetches the package with a private state (:mod:`onionlab.programs.apt`), so neither root nor a
-change to the system's sources is needed. The package contains one tarball, which is stored.
+apt fetches the package with a private state (:mod:`onionlab.programs.apt`). It therefore needs
+neither root's rights nor a change to the system's package sources. The package contains one
+tarball, which is stored.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ OLDEST = (6, 8)
 TESTED = (6, 12)
 """The newest tested version."""
 
-# The parts that no kernel for User-Mode Linux needs, which are most of the tree. Kconfig reads all
-# Kconfig files, so they are kept. The patterns are those of fnmatch: `*` also matches `/`.
+# The parts that no kernel for User-Mode Linux needs, which are most of the tree. Kconfig files are
+# kept, because Kconfig reads all of them. The patterns are those of fnmatch: `*` also matches `/`.
 UNNEEDED = (
     "Documentation/*/*",
     "samples/*.[ch]",
@@ -64,10 +65,11 @@ UNNEEDED = (
 
 
 def obtain_linux(directory: Path) -> Source:
-    """Return Linux's source; fetch it to ``directory`` first if necessary. Raises UserError.
+    """Return Linux's source; fetch it to ``directory`` first if necessary.
 
-    The source is the tarball or the tree that LINUX_SOURCE specifies, and by default the newest
-    suitable package. A fetched package is kept, so that a later build results in the same kernel.
+    The source is the tarball or the tree that LINUX_SOURCE specifies, or by default the
+    distribution's package (see `choose_package`). A fetched package is kept, so that a later build
+    results in the same kernel. Raises UserError if there is no suitable source.
     """
     return obtain_source(LINUX, directory / "source", fetch=_fetch_package)
 
@@ -106,7 +108,7 @@ LINUX = Program(
 
 
 def choose_package(names: Iterable[str]) -> str | None:
-    """Return the newest tested package, or otherwise the oldest one that is newer.
+    """Return the newest package from OLDEST to TESTED, or otherwise the oldest that is newer.
 
     Args:
         names: Packages such as ``linux-source-6.12`` (Debian) or ``linux-source-6.8.0`` (Ubuntu).
@@ -171,7 +173,7 @@ def _fetch_package(cache: Path) -> tuple[Path, dict[str, Any]]:
 
 
 def _open_package(work: Path, package: str) -> tuple[dict[str, Any], Path]:
-    """Return facts of the package that was downloaded into ``work``, and its tarball."""
+    """Return facts about the package that was downloaded into ``work``, and its tarball's path."""
     packages = sorted(work.glob(f"{package}_*.deb"))
     if len(packages) != 1:
         raise UserError(f"apt fetched no package {package}", SOURCE_HINT)

@@ -25,15 +25,18 @@ PATCHES_HINT = (
 )
 
 MAX_FUZZ = 2
-"""The accepted fuzz: distributions have many versions of Linux, and each kernel is boot-checked."""
+"""The maximum fuzz of patch(1). Fuzz is accepted because distributions have many versions of Linux,
+and because each kernel has to pass a boot check.
+"""
 
 
 @dataclass(frozen=True)
 class KernelPatch:
     """One change to Linux.
 
-    name: such as ``0001-seeded-random-numbers``. variants: for different versions of Linux, in the
-    order in which they are tried. required: whether a kernel without it is rejected.
+    name: for example ``0001-seeded-random-numbers``. variants: patch files for different versions
+    of Linux, in the order in which they are tried. required: whether to reject Linux's source if no
+    variant applies.
     """
 
     name: str
@@ -42,11 +45,11 @@ class KernelPatch:
 
 
 def load_patches(directory: Path) -> tuple[KernelPatch, ...]:
-    """Return the patches in the order in which they apply.
+    """Return the patches in a directory, in the order in which they have to be applied.
 
-    ``NNNN-name.patch`` may have variants for other versions, ``NNNN-name.WHICH.patch``. They are
-    tried after it, in the order of their names. A line ``Onionlab: optional`` in the message of the
-    first one means that the kernel works without the patch.
+    ``NNNN-name.patch`` may have variants for other versions, ``NNNN-name.WHICH.patch``. The
+    variants are tried after ``NNNN-name.patch``, in the order of their names. If the first of these
+    files contains the line ``Onionlab: optional``, the kernel works without the patch.
     """
 
     def name_of(path: Path) -> str:
@@ -62,9 +65,9 @@ def load_patches(directory: Path) -> tuple[KernelPatch, ...]:
 
 
 def apply_patches(tree: Path, patches: Iterable[KernelPatch], origin: str) -> list[str]:
-    """Apply all patches that fit to Linux's tree. Return the names of the applied patches.
+    """Apply to Linux's tree all patches that fit. Return the names of the applied patches.
 
-    origin: the origin of the tree, for messages. Raises UserError if a required patch does not
+    origin: the name of the tree's source in messages. Raises UserError if a required patch does not
     apply.
     """
     applied = []
@@ -100,8 +103,9 @@ FIXED_IDENTITY = (
     "LOCALVERSION=",
 )
 
-# If a machine has these tools, Kconfig records their versions although the build does not use them.
-# The executable contains the whole configuration.
+# If a machine has these tools, Kconfig writes their versions to the configuration although the
+# build does not use them. The executable contains the whole configuration, so it would differ
+# between machines.
 UNUSED_TOOLS = ("RUSTC=false", "BINDGEN=false", "PAHOLE=false")
 
 
@@ -137,10 +141,10 @@ def configure(fragment: Path, tree: Path, log: Path) -> None:
 
 
 def fragment_options(fragment: str, release: tuple[int, ...]) -> Iterator[str]:
-    """Yield the lines of a fragment that apply to a release such as ``(6, 12)``.
+    """Yield the lines of a fragment's text that apply to a release such as ``(6, 12)``.
 
-    A line may end with ``# since 6.16`` (that release and newer) or ``# until 6.15`` (up to that
-    one).
+    A line that ends with ``# since 6.16`` applies to this release and newer ones, and a line that
+    ends with ``# until 6.15`` applies to this release and older ones.
     """
     for line in fragment.splitlines():
         option, _, remark = line.partition("#")
@@ -155,7 +159,10 @@ def fragment_options(fragment: str, release: tuple[int, ...]) -> Iterator[str]:
 
 
 def missing_options(wanted: Sequence[str], config: str) -> list[str]:
-    """Return wanted lines that ``config`` lacks. ``CONFIG_X=n`` means that the option is absent."""
+    """Return the wanted lines that ``config``, the text of a configuration, does not fulfil.
+
+    ``CONFIG_X=n`` is fulfilled if ``config`` does not set this option.
+    """
     present = set(config.splitlines())
     names = {line.partition("=")[0] for line in present}
     return [

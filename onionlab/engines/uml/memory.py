@@ -19,7 +19,8 @@ BASE_BYTES = 80 * 2**20
 HOST_BYTES = 2**19
 TOR_BYTES = 3 * 2**20
 TRAFFIC_BYTES = 2**19
-# The heartbeat lines of a client, which stay in the guest's memory until the end.
+# The heartbeat lines of a client per simulated second. They stay in the guest's memory until the
+# end of the simulation.
 LOG_BYTES_PER_S = 300
 
 LIMIT_FACTOR = 1.5
@@ -46,8 +47,9 @@ def expected_bytes(simulation: Simulation) -> int:
 def guest_bytes(simulation: Simulation, asked_bytes: int | None) -> int:
     """Return the guest's memory size: the requested size, or an ample one for the simulation.
 
-    Unused memory costs 1/60 of its size. The size must not depend on the machine's memory: Tor
-    derives limits from it, so results would differ between machines.
+    Memory that the guest does not use costs only 1/60 of its size on the host. The size must not
+    depend on the machine's memory: Tor derives limits from the size, so results would differ
+    between machines.
     """
     if asked_bytes is not None:
         return asked_bytes
@@ -56,8 +58,13 @@ def guest_bytes(simulation: Simulation, asked_bytes: int | None) -> int:
 
 
 def memory_folder(simulation: Simulation, limit_bytes: int) -> Path:
-    """Return a folder in memory with space for the guest. Raises UserError if none has enough."""
-    # Kernels are also built and booted before the packages are installed (kernel.py).
+    """Return a folder on a file system in memory with space for the guest's memory.
+
+    limit_bytes: the guest's memory. Raises UserError if no folder has enough space, or if the
+    machine has less memory available than the simulation is expected to use.
+    """
+    # Import psutil here, because this module is also used to build and boot a kernel before the
+    # Python packages are installed (kernel.py).
     import psutil
 
     expected = min(expected_bytes(simulation), limit_bytes)
@@ -81,7 +88,10 @@ def memory_folder(simulation: Simulation, limit_bytes: int) -> Path:
 
 
 def roomiest_memory_folder() -> Path:
-    """Return the file system in memory with the most free space. Raises UserError without one."""
+    """Return the folder whose file system in memory has the most free space.
+
+    Raises UserError if there is no such file system with free space.
+    """
     named = [value for name in _FOLDER_VARIABLES if (value := os.environ.get(name))]
     candidates = [Path(name) for name in dict.fromkeys(("/dev/shm", *named, "/tmp"))]
     best = max(candidates, key=free_bytes)
@@ -96,7 +106,10 @@ def roomiest_memory_folder() -> Path:
 
 
 def unlinked_files_bytes(pid: int) -> int:
-    """Return the size of all unlinked files that a process has open: its guest's memory."""
+    """Return the space of all unlinked files that a process has open.
+
+    If the process is a guest's kernel, this is the guest's memory.
+    """
     taken: dict[tuple[int, int], int] = {}
     try:
         entries = list(Path(f"/proc/{pid}/fd").iterdir())
@@ -124,7 +137,7 @@ def free_bytes(folder: Path) -> int:
 
 
 def file_system_type(folder: Path) -> str:
-    """Return the type of a folder's file system."""
+    """Return the type of a folder's file system, or "" if it is unknown."""
     device = folder.stat().st_dev
     wanted = f"{os.major(device)}:{os.minor(device)}"
     for line in Path("/proc/self/mountinfo").read_text().splitlines():

@@ -14,7 +14,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def mount(source: str, target: str, kind: str = "", flags: int = 0, data: str = "") -> None:
-    """Mount a file system, or part of one."""
+    """Mount a file system, or with MS_BIND a file or folder of one."""
     _check(
         _libc.mount(
             source.encode(), target.encode(), kind.encode() or None, flags, data.encode() or None
@@ -24,12 +24,12 @@ def mount(source: str, target: str, kind: str = "", flags: int = 0, data: str = 
 
 
 def unshare(flags: int) -> None:
-    """Move to new namespaces."""
+    """Move this process to new namespaces of the kinds in `flags`."""
     _check(_libc.unshare(flags), "unshare")
 
 
 def enter_namespace(descriptor: int, kind: int) -> None:
-    """Move to a namespace."""
+    """Move this process to the namespace of an open descriptor. kind: its CLONE_NEW* flag."""
     _check(_libc.setns(descriptor, kind), "setns")
 
 
@@ -49,7 +49,7 @@ def power_off() -> None:
 class Alarm:
     """Sends this process a signal at a time of CLOCK_REALTIME, with nanosecond precision.
 
-    Python's own timers use a duration from now, in seconds as a floating-point number.
+    Python's own timers need a duration instead of a time, in seconds as a floating-point number.
     """
 
     def __init__(self, signal_number: int) -> None:
