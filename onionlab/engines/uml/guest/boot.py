@@ -13,9 +13,9 @@ from pathlib import Path
 BOOT_FILE = "uml.boot.json"
 RESULT_FILE = "uml.result.json"
 LOGS_FOLDER = "uml.logs"
-"""The guest's folder for the output of its programs, with one folder per host. It differs from the
-folder of the final logs, to which the engine appends lines from the guest's console in the
-meantime.
+"""The folder to which the guest copies the output of its programs, with one folder per host. It is
+not the folder of the final logs, because the engine appends lines to the latter during the
+simulation.
 """
 TIME_MARK = "onionlab-time"
 """The prefix of a console line with simulated seconds and the guest's free memory in bytes."""
@@ -28,11 +28,12 @@ MARKS = (TIME_MARK, LOG_MARK, END_MARK)
 
 @dataclass(frozen=True)
 class Boot:
-    """The engine's instructions; paths are those of the host.
+    """The engine's instructions. All paths are paths on the machine that runs the guest.
 
-    run_directory: the folder with conf/, which receives the logs; package_root: the folder that
-    contains the package onionlab; programs: base name -> executable; calls: the library by which
-    programs call the kernel, or empty; watched: hosts whose output the guest copies to its console.
+    run_directory: the folder with conf/, to which the logs are written; package_root: the folder
+    that contains the package onionlab; programs: base name -> executable; calls: the library by
+    which programs call the kernel, or empty; open_files: the limit of open files per process;
+    watched: hosts whose output the guest copies to its console.
     """
 
     run_directory: str
@@ -55,7 +56,11 @@ def read_boot(path: Path) -> Boot:
 
 @dataclass(frozen=True)
 class Result:
-    """The guest's report on the end of the simulation. message is empty if it succeeded."""
+    """The guest's report on the end of the simulation.
+
+    message: the error, empty if the simulation succeeded. log_tail: the last lines of the log that
+    belongs to the error.
+    """
 
     message: str
     log_tail: tuple[str, ...] = ()
@@ -68,7 +73,7 @@ class Result:
 
 
 def read_result(path: Path) -> Result | None:
-    """Read the result, or return None if the guest ended without one."""
+    """Read the result, or return None if the guest ended without writing a valid one."""
     try:
         data = json.loads(path.read_text())
         return Result(str(data["message"]), tuple(data["log_tail"]))

@@ -38,7 +38,7 @@ _BPF_K, _BPF_X = 0x00, 0x08
 
 _INSTRUCTION_BYTES = 8
 _VERIFIER_LOG_BYTES = 1 << 16
-# Some functions of the kernel require programs with a licence compatible to the kernel's.
+# Some functions of the kernel require that a program's licence is compatible with the kernel's.
 _LICENSE = b"Dual BSD/GPL"
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -83,15 +83,18 @@ class Assembler:
         self._add(_BPF_ALU64 | operation | _BPF_X, target, source)
 
     def from_big_endian16(self, target: int) -> None:
-        """Convert 16 bits from network order."""
+        """Convert a register's lower 16 bits from network order, and clear the other bits."""
         self._add(_BPF_ALU | _BPF_END | _BPF_TO_BE, target, value=16)
 
     def load(self, size: int, target: int, source: int, offset: int) -> None:
-        """Load BPF_B, BPF_H, BPF_W or BPF_DW bits from memory at source + offset."""
+        """Load the register `target` from memory at source + offset.
+
+        size: BPF_B, BPF_H, BPF_W or BPF_DW.
+        """
         self._add(_BPF_LDX | _BPF_MEM | size, target, source, offset)
 
     def store32(self, target: int, offset: int, source: int) -> None:
-        """Store 32 bits to memory at target + offset."""
+        """Store 32 bits of the register `source` to memory at target + offset."""
         self._add(_BPF_STX | _BPF_MEM | BPF_W, target, source, offset)
 
     def value64(self, target: int, value: int) -> None:
@@ -99,9 +102,9 @@ class Assembler:
         self._double(target, 0, _signed32(value & 0xFFFFFFFF), _signed32(value >> 32))
 
     def look_up(self, in_map: Map, key_offset: int, label: str) -> None:
-        """Set register 0 to the address of a map's value; jump if the map lacks the key.
+        """Set register 0 to the address of a map's value; jump to `label` if the map lacks the key.
 
-        key_offset: the offset of the key from the end of the stack.
+        key_offset: the negative offset of the key from register 10, the end of the stack.
         """
         self._double(1, _BPF_PSEUDO_MAP_FD, in_map.descriptor, 0)
         self.register(BPF_MOV, 2, 10)
@@ -110,16 +113,19 @@ class Assembler:
         self.jump_value(BPF_JEQ, 0, 0, label)
 
     def _double(self, target: int, source: int, low: int, high: int) -> None:
-        """Add the instruction of double size, whose second half contains the upper 32 bits."""
+        """Add the instruction that sets a register to 64 bits, and has twice the usual size.
+
+        low, high: the lower and the upper 32 bits.
+        """
         self._add(_BPF_LD | _BPF_IMM | BPF_DW, target, source, value=low)
         self._add(0, value=high)
 
     def call(self, function: int) -> None:
-        """Call a function of the kernel, with arguments in registers 1 to 5 and the result in 0."""
+        """Call a function of the kernel: arguments in registers 1 to 5, result in register 0."""
         self._add(_BPF_JMP | _BPF_CALL, value=function)
 
     def leave(self, value: int | None = None) -> None:
-        """Return a value, or register 0."""
+        """Make the BPF program return a value; None for the content of register 0."""
         if value is not None:
             self.value(BPF_MOV, 0, value)
         self._add(_BPF_JMP | _BPF_EXIT)
@@ -141,9 +147,10 @@ def _signed32(value: int) -> int:
 
 
 class Map:
-    """A map with keys of four bytes in the kernel. Raises OSError if the kernel rejects it.
+    """A BPF map in the kernel, with keys of four bytes. Raises OSError if the kernel rejects it.
 
-    kind: BPF_MAP_TYPE_HASH, or BPF_MAP_TYPE_ARRAY with numbers below `entries` as keys.
+    kind: BPF_MAP_TYPE_HASH, or BPF_MAP_TYPE_ARRAY with numbers below `entries` as keys. entries:
+    the maximum number of entries.
     """
 
     def __init__(self, kind: int, *, value_bytes: int, entries: int) -> None:
@@ -160,9 +167,9 @@ class Map:
 
 
 def load_filter(code: bytes) -> int:
-    """Load a program that filters packets. Return its descriptor.
+    """Load a program that filters packets. Return its file descriptor.
 
-    Raises OSError with the verifier's reasons if the kernel rejects it.
+    Raises OSError with the verifier's reasons if the kernel rejects the program.
     """
     instructions = ctypes.create_string_buffer(code, len(code))
     license_buffer = ctypes.create_string_buffer(_LICENSE)

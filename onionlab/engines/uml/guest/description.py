@@ -14,12 +14,16 @@ FORMAT = 1
 TRAFFIC_PROGRAM = "tgen"
 """The program that the traffic driver replaces."""
 BIND_VARIABLE = "TGENIP"
-"""A variable of TGen's environment: the local address of its sockets."""
+"""An environment variable that TGen reads: the local address of its sockets."""
 
 
 @dataclass(frozen=True)
 class GuestHost:
-    """One simulated machine. place: a number; up_bit_per_s, down_bit_per_s: its access link."""
+    """One simulated machine.
+
+    place: its index in the matrices of `Description`. up_bit_per_s, down_bit_per_s: the rates of
+    its access link.
+    """
 
     name: str
     address: str
@@ -34,8 +38,8 @@ class Description:
     """A complete simulation.
 
     latency_us: one-way latency in microseconds, [place][place]; packet_loss: share of the packets
-    with payload that each path loses; path_loss: the same, [place][place], or None if all paths
-    have packet_loss; bootstrap_end_ms: simulated time until which links have no limits and paths no
+    with payload that each path loses if path_loss is None; path_loss: the share for each path,
+    [place][place]; bootstrap_end_ms: simulated time until which links have no limits and paths no
     loss; memory_bytes: the guest's memory, from which Tor derives limits.
     """
 
@@ -56,7 +60,7 @@ class Description:
 
 
 def read_description(path: Path) -> Description:
-    """Read conf/uml.json."""
+    """Read conf/uml.json. Raises ValueError if it has another format."""
     data: dict[str, Any] = json.loads(path.read_text())
     if data.pop("format") != FORMAT:
         raise ValueError(f"{path} has another format than {FORMAT}")

@@ -1,8 +1,8 @@
-"""The guest's file systems: the host's files for reading, memory for writing.
+"""The guest's file systems: the machine's files for reading, the guest's memory for writing.
 
-The root is the host's file system, read-only. A simulation writes only to a file system in the
-guest's memory, because every write to a file of the host would be a call to the host. Logs are
-copied to the host at the end.
+The root is the file system of the machine that runs the guest, read-only. A simulation writes only
+to a file system in the guest's memory, because every write to a file of the machine would be a call
+to the machine's kernel. Logs are copied to the machine at the end.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ MEMORY = Path("/run")
 SIMULATION = MEMORY / "simulation"
 PROGRAMS = MEMORY / "programs"
 CALLS = Path("/proc/fs/nfsd")
-"""A folder that the kernel provides for mounts. A new folder here would consume a random number of
-the kernel, and all later numbers would differ from those of existing runs.
+"""The mount point of the library for system calls: a folder that the kernel provides for mounts. A
+new folder in MEMORY would consume a random number of the kernel, and all later random numbers would
+differ from those of existing runs.
 """
 HOSTS = SIMULATION / "shadow.data" / "hosts"
 OUTSIDE = MEMORY / "outside"
-"""The mount point of the host's run directory, for results."""
+"""The mount point of the run directory, which is on the machine that runs the guest."""
 
 
 def mount_basics() -> None:
@@ -36,11 +37,11 @@ def mount_basics() -> None:
 
 
 def mount_outside(run_directory: str) -> None:
-    """Mount the host's run directory, writable, at OUTSIDE.
+    """Mount the run directory, writable, at OUTSIDE.
 
     By default, Linux updates a file's access time on a read if it is older than the modification
-    time. Both times belong to the host, and the later write of a changed inode moves simulated
-    events. With noatime, no read changes an inode.
+    time. This depends on the machine's files, and the guest's later write of a changed inode would
+    move simulated events. With noatime, no read changes an inode.
     """
     OUTSIDE.mkdir()
     flags = system.MS_NOATIME
@@ -55,10 +56,10 @@ def write_names(description: Description) -> None:
 
 
 def provide_programs(programs: Mapping[str, str]) -> None:
-    """Mount the executables at the same paths on every machine.
+    """Mount the executables at paths that are the same on every machine.
 
-    A program's own path is in its memory. A path of another length would move adjacent data, so
-    results might depend on the location of a checkout.
+    programs: base name -> path of the executable. A program's own path is in its memory. A path of
+    another length would move adjacent data, so results might depend on the location of a checkout.
     """
     PROGRAMS.mkdir()
     for name, path in programs.items():
@@ -67,7 +68,10 @@ def provide_programs(programs: Mapping[str, str]) -> None:
 
 
 def provide_calls(library: str) -> dict[str, str]:
-    """Mount the library for system calls. Return the environment that loads it."""
+    """Mount the library for system calls. Return the environment variables that load it.
+
+    library: its path on the machine. If it is empty, there is no library and no variable.
+    """
     if not library:
         return {}
     folder, name = os.path.split(library)
@@ -76,13 +80,16 @@ def provide_calls(library: str) -> dict[str, str]:
 
 
 def copy_in() -> None:
-    """Copy the run's input to memory: conf/, and shadow.data.template as shadow.data."""
+    """Copy the run's input to SIMULATION: conf/, and shadow.data.template as shadow.data."""
     _copy_private(OUTSIDE / "conf", SIMULATION / "conf")
     _copy_private(OUTSIDE / "shadow.data.template", SIMULATION / "shadow.data")
 
 
 def copy_out(name: str) -> None:
-    """Copy the output of a host's programs to the host, without empty error logs."""
+    """Copy the output of a simulated host's programs to the run directory, but no empty error logs.
+
+    name: the simulated host's name.
+    """
     target = OUTSIDE / LOGS_FOLDER / name
     target.mkdir(parents=True, exist_ok=True)
     for path in sorted((HOSTS / name).glob("*.std*")):
@@ -93,7 +100,7 @@ def copy_out(name: str) -> None:
 def _copy_private(source: Path, target: Path) -> None:
     """Copy a tree in the order of its names, readable only by its owner, as Tor requires.
 
-    The host's own order and permissions depend on its file system and its umask.
+    The order and the permissions of the original depend on the machine's file system and umask.
     """
     target.mkdir(mode=0o700, parents=True)
     for path in sorted(source.iterdir()):
@@ -105,7 +112,10 @@ def _copy_private(source: Path, target: Path) -> None:
 
 
 def _cover(path: str, content: str) -> None:
-    """Cover one of the host's files with another file, without modifying it."""
+    """Make a path of the machine's file system show other content in the guest.
+
+    The machine's file is not modified.
+    """
     cover = MEMORY / ("cover" + path.replace("/", "-"))
     cover.write_text(content)
     system.mount(str(cover), path, flags=system.MS_BIND)

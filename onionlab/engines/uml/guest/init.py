@@ -1,6 +1,6 @@
 """The guest's first process: builds the network, starts the programs, monitors and stops them.
 
-It ends the guest in every case, after it has written the result to the host.
+In every case, it writes the result to the run directory and powers the guest off.
 """
 
 from __future__ import annotations
@@ -38,9 +38,11 @@ from onionlab.engines.uml.traffic.traffic_file import TrafficFile, TrafficHost
 
 PROGRESS_INTERVAL_NS = 10**9
 LOG_INTERVAL_NS = 10 * PROGRESS_INTERVAL_NS
-"""The maximum delay that the engine promises (onionlab.engines.base.WATCHED_LATE_S)."""
+"""The interval at which the guest reports new output of watched hosts. It is the maximum delay that
+an engine may have (onionlab.engines.base.WATCHED_LATE_S).
+"""
 READY_STEP_MS = 100
-"""Programs may start at the first multiple of this time after the network has been built."""
+"""The first program may start at the first multiple of this time after the network was built."""
 DRIVER_TIMEOUT_S = 60.0
 TRAFFIC_FOLDER = "onionlab/engines/uml/traffic"
 # After the first byte of a stream, the driver is woken up for pieces of this size.
@@ -127,10 +129,13 @@ class Simulation:
         self._reported: dict[int, int] = {}
 
     def run(self) -> None:
-        """Start all programs at their times and stop at the end. Raises ProgramError."""
+        """Start all programs at their times and stop them at the end.
+
+        Raises ProgramError if a program ends prematurely, or still runs when it should have ended.
+        """
         events: list[tuple[int, Callable[[], None]]] = []
         if 0 < self._description.bootstrap_end_ms < self._description.stop_ms:
-            # The stable sort keeps this before programs that start at the same moment.
+            # The stable sort places this before programs that start at the same moment.
             events.append((self._description.bootstrap_end_ms, self._links.end_bootstrap))
         traffic = []
         for host in self._description.hosts:
@@ -150,10 +155,11 @@ class Simulation:
         self._stop()
 
     def _ready_ms(self) -> int:
-        """Return when programs may start: the same moment in every checkout.
+        """Return the simulated time at which programs may start: the same time in all checkouts.
 
-        Until then the kernel charges for nothing (its parameter onionlab.start). The work of a
-        start differs between checkouts and would otherwise influence the scheduler later.
+        The work of the guest's start differs between checkouts and could influence the scheduler
+        later. The kernel's parameter onionlab.start therefore makes this work take no simulated
+        time. Raises ValueError if a program should start earlier.
         """
         ready_ms = (self._now_ns() // (READY_STEP_MS * 10**6) + 1) * READY_STEP_MS
         for host in self._description.hosts:
@@ -200,7 +206,8 @@ class Simulation:
         TrafficFile(
             seed=self._description.seed,
             epoch_unix_s=self._description.epoch_unix_s,
-            # Like all programs, the driver is told to stop and does not stop by itself.
+            # Like all programs, the driver gets a signal at the end of the simulation. Its own stop
+            # time is later.
             stop_ms=self._description.stop_ms + round(1000 * DRIVER_TIMEOUT_S),
             names={host.name: host.address for host in self._description.hosts},
             receive_low_water_bytes=TRAFFIC_PIECE_BYTES,
@@ -218,10 +225,11 @@ class Simulation:
         self._running[self._driver.pid] = self._driver
 
     def _sleep_until(self, at_ms: int) -> None:
-        """Let simulated time pass, report it to the host, and check that all programs run.
+        """Let simulated time pass, report it on the console, and check that all programs run.
 
-        Returns at exactly that nanosecond. The time needed until then depends on the checkout (for
-        example on whether Python finds its modules compiled) and must not affect later events.
+        Returns exactly at `at_ms`, to the nanosecond. The duration of earlier work depends on the
+        checkout (for example on whether Python finds its modules compiled), and must not affect
+        later events.
         """
         until_ns = at_ms * 10**6
         while True:
@@ -238,10 +246,10 @@ class Simulation:
                 print(f"{TIME_MARK} {next_mark_ns // 10**9} {_free_memory_bytes()}", flush=True)
 
     def _report_logs(self) -> None:
-        """Report new output lines of watched hosts' programs to the host.
+        """Write new output lines of watched hosts' programs to the console.
 
-        They are written to the console, like the time. Writing files of the host would delay the
-        guest's kernel and move other events.
+        The engine copies the lines from there. If the guest wrote to files of the machine, this
+        would delay the guest's kernel and move simulated events.
         """
         for pid, running in self._running.items():
             if running.host in self._boot.watched:
@@ -270,8 +278,8 @@ class Simulation:
         if driver is not None:
             del self._running[driver.pid]
             _report_end("stopping programs")
-            # Stop the programs now. Their reaction to the end of the traffic belongs to no log and
-            # would take minutes under load.
+            # Stop the programs before the driver. Their reaction to the end of the traffic belongs
+            # to no log and would take minutes under load.
             for pid in self._running:
                 os.kill(pid, signal.SIGSTOP)
             _report_end("waiting for the traffic's logs")

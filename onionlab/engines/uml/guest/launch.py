@@ -1,4 +1,4 @@
-"""Start programs of hosts in their host's network, and describe how they end."""
+"""Start each program in the network of its simulated host, and describe how programs end."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from onionlab.engines.uml.guest.file_systems import HOSTS
 from onionlab.engines.uml.guest.wiring import enter_host
 
 FIRST_PID = 1000
-"""The number in the log names of a host's first program, as in Shadow."""
+"""The number in the names of the log files of a host's first program, as in Shadow."""
 
 LAST_LINES = 15
 
@@ -42,10 +42,10 @@ class RunningProgram:
     errors: Path
 
     def read_from(self, begin: int) -> bytes:
-        """Return the output from this byte on.
+        """Return the standard output from byte `begin` on.
 
-        This uses neither a call that fails nor the clock: many of these in one moment would take
-        simulated time (configs/uml/patches).
+        This neither makes a system call that fails nor reads the clock, because many such calls at
+        one moment would take simulated time (configs/uml/patches).
         """
         log = os.open(self.log, os.O_RDONLY)
         try:
@@ -54,7 +54,7 @@ class RunningProgram:
             os.close(log)
 
     def last_lines(self) -> list[str]:
-        """Return the last lines that it wrote, with errors last."""
+        """Return the last lines of the standard output, and then those of the standard error."""
         lines: list[str] = []
         for path in (self.log, self.errors):
             lines += path.read_text(errors="replace").splitlines()[-LAST_LINES:]
@@ -62,7 +62,7 @@ class RunningProgram:
 
 
 def log_file(host: str, program: str, position: int) -> Path:
-    """Return the log of the program at this position of a host's list."""
+    """Return the path of the log of a program. position: its index in the host's programs."""
     return HOSTS / host / f"{program}.{FIRST_PID + position}.stdout"
 
 
@@ -75,7 +75,10 @@ def start(
     environment: Mapping[str, str] = MappingProxyType({}),
     in_network: bool = True,
 ) -> RunningProgram:
-    """Start a program. The calling process moves to the host's namespaces and stays there."""
+    """Start a program. environment: variables in addition to ENVIRONMENT.
+
+    If in_network is true, the calling process moves to the host's namespaces and stays there.
+    """
     errors = log.with_suffix(".stderr")
     if in_network:
         enter_host(host)
@@ -88,7 +91,8 @@ def start(
             stderr=error_output,
             env={**ENVIRONMENT, **environment},
         )
-    # The process that waits for all children reaps it, so prevent subprocess's warning.
+    # init.py reaps all children itself. A return code prevents subprocess's warning about a child
+    # that still runs.
     process.returncode = 0
     return RunningProgram(process.pid, host, log.name.rsplit(".", 2)[0], log, errors)
 

@@ -112,11 +112,11 @@ class Netlink:
     def make_veth(
         self, name: str, peer: str, *, peer_namespace: int, address: bytes, mtu: int
     ) -> None:
-        """Create a veth pair: `name` here, `peer` in the namespace of that descriptor.
+        """Create a veth pair: `name` in this socket's namespace, `peer` in another namespace.
 
-        address: the hardware address of both ends. A link transmits only one packet at a time (TCP
-        would otherwise send bundles of them), so that buckets and queues handle the packets of a
-        real network.
+        peer_namespace: the descriptor of the other namespace. address: the hardware address of both
+        ends. A link transmits only one packet at a time (TCP would otherwise send bundles of
+        packets), so that buckets and queues handle the packets of a real network.
         """
         end = [(_IFLA_ADDRESS, address), (_IFLA_MTU, _u32(mtu)), (_IFLA_GSO_MAX_SEGS, _u32(1))]
         peer_end = _link(0) + _pack(
@@ -134,7 +134,7 @@ class Netlink:
         )
 
     def set_up(self, index: int, *, arp: bool = True) -> None:
-        """Enable a link; arp: whether it requests hardware addresses."""
+        """Enable a link. index: its number. arp: whether it requests hardware addresses."""
         flags = _IFF_UP | (0 if arp else _IFF_NOARP)
         self._request(_RTM_NEWLINK, _link(index, flags, _IFF_UP | _IFF_NOARP))
 
@@ -150,7 +150,10 @@ class Netlink:
         )
 
     def add_default_route(self, index: int, gateway: str, source: str) -> None:
-        """Send everything to `gateway`, which needs no separate route."""
+        """Route all packets over a link to `gateway`, which needs no route of its own.
+
+        source: the address from which this host sends by default.
+        """
         self._request(
             _RTM_NEWROUTE,
             _route(0, _RT_TABLE_MAIN, _RTPROT_STATIC, _RT_SCOPE_UNIVERSE, _RTN_UNICAST)
@@ -203,10 +206,10 @@ class Netlink:
         overhead: int = 0,
         change: bool = False,
     ) -> None:
-        """Add a queueing discipline, or change the options of one, which keeps its packets.
+        """Add a queueing discipline to a link, or change the options of an existing one.
 
-        overhead: bytes to add to a packet's size, or negative. The kernel does not keep it when the
-        options change.
+        overhead: bytes to add to a packet's size, which may be negative. change: whether to change
+        an existing discipline, which keeps its packets. The overhead has to be given again.
         """
         attributes = [(_TCA_KIND, _text(kind))]
         if options:
@@ -260,7 +263,7 @@ class Netlink:
         self._socket.send(_NLMSGHDR.pack(length, kind, flags, self._sequence, 0) + body)
         reply = self._socket.recv(65536)
         _, reply_kind, *_ = _NLMSGHDR.unpack_from(reply)
-        # In struct nlmsgerr, 0 is the acknowledgement.
+        # In struct nlmsgerr, the code 0 means an acknowledgement.
         (code,) = struct.unpack_from("=i", reply, _NLMSGHDR.size)
         if reply_kind == _NLMSG_ERROR and code:
             raise OSError(-code, f"rtnetlink request {kind}: {os.strerror(-code)}")
@@ -272,19 +275,23 @@ def _link(index: int, flags: int = 0, changed_flags: int = 0) -> bytes:
 
 
 def _route(prefix_bits: int, table: int, protocol: int, scope: int, kind: int) -> bytes:
-    """Return a struct rtmsg without its flags: family, prefixes of target and source, service."""
+    """Return a struct rtmsg without its last field, the flags.
+
+    The fields are: family, lengths of the target's and the source's prefix, type of service, table,
+    protocol, scope and kind.
+    """
     return struct.pack("=BBBBBBBB", socket.AF_INET, prefix_bits, 0, 0, table, protocol, scope, kind)
 
 
 def _traffic_control(index: int, *, handle: int, parent: int, info: int = 0) -> bytes:
-    """Return a struct tcmsg: family, link, then the arguments."""
+    """Return a struct tcmsg: family, link, handle, parent and info."""
     return struct.pack("=BxxxiIII", socket.AF_UNSPEC, index, handle, parent, info)
 
 
 def token_bucket(rate_bytes_per_s: int, burst_bytes: int, *, limit_packets: int = 0) -> bytes:
     """Return the options of a `tbf` without an inner queue (add one at parent HANDLE:1).
 
-    limit_packets: the limit of a `pfifo` that was added; a new `tbf` has none.
+    limit_packets: the limit of a `pfifo` that was added as the inner queue; 0 for a new `tbf`.
     """
     # struct tc_tbf_qopt: two of struct tc_ratespec (cell logarithm, link layer, overhead, cell
     # alignment, smallest packet, rate), then queue, bucket and largest packet.
@@ -316,9 +323,9 @@ def packet_fifo(limit_packets: int) -> bytes:
 
 
 def departure_queue(limit_packets: int, buckets_log: int) -> bytes:
-    """Return the options of an `fq` queue that holds each packet until its departure time.
+    """Return the options of an `fq` queue that delays each packet until its departure time.
 
-    It neither paces packets nor coalesces timers. Packets of different flows never share a queue.
+    The queue neither paces packets nor coalesces timers. It never mixes packets of different flows.
     """
     return _pack(
         [

@@ -35,18 +35,19 @@ LINK = "eth0"
 MTU_BYTES = 1500
 CODEL_TARGET_US, CODEL_INTERVAL_US = 10_000, 100_000
 
-# Only CoDel's queue drops packets: this many never wait in one place.
+# The limit of all queues. One queue never contains this many packets, so CoDel is the only cause of
+# dropped packets in queues.
 _UNLIMITED_PACKETS = 10_000_000
 _UNLIMITED_PAGES = 2**40
 _UNLIMITED_CONNECTIONS = 2**30
 # The Ethernet header is not part of a packet's size, because the model has no Ethernet.
 _LINK_HEADER_BYTES = 14
 _TICKS_PER_S = 1000
-# More than a simulated host can send: the kernel's maximum in 32 bits.
+# A rate and a burst that no simulated host reaches.
 _NO_LIMIT_BYTES_PER_S, _NO_LIMIT_BURST_BYTES = 2**32 - 1, 2**31
 
 _GATEWAY = "169.254.0.1"
-# All links can have the same address, because only each receiver checks it, once.
+# All links can have the same hardware address, because only the receiver of a packet checks it.
 _HARDWARE_ADDRESS = bytes.fromhex("020000000001")
 _DELAY_LINE, _DELAY_LINE_END = "delay0", "delay1"
 _DELAY_BUCKETS_LOG = 12
@@ -63,18 +64,18 @@ _TCP = _IP + _IP_BYTES
 _IP_TOTAL_LENGTH, _IP_PROTOCOL, _IP_SOURCE, _IP_TARGET = 2, 9, 12, 16
 _TCP_DATA_OFFSET = 12
 _PATH = struct.Struct("=QI4x")
-"""A path in its map: latency in nanoseconds, and how many of 2**31 draws lose a packet."""
+"""A value of the map of paths: latency in ns, and how many of the 2**31 draws lose a packet."""
 
 # In tc's notation, the bucket is 1:, and the queue in it is 2: at its class 1:1.
 _FIRST_QDISC, _BELOW_FIRST_QDISC, _SECOND_QDISC = 0x00010000, 0x00010001, 0x00020000
 
 _MACHINE_SETTINGS = {
-    # All hosts share these limits, which depend on the guest's memory. Beyond them Linux reduces
-    # the windows of all connections, so a busy host would slow others down.
+    # All hosts share these limits, whose defaults depend on the guest's memory. Beyond the limits,
+    # Linux reduces the windows of all connections, so a busy host would slow others down.
     "net/ipv4/tcp_mem": f"{_UNLIMITED_PAGES} {_UNLIMITED_PAGES} {_UNLIMITED_PAGES}",
-    # A shared limit for connections that no longer belong to a program.
+    # All hosts share this limit of the connections that no longer belong to a program.
     "net/ipv4/tcp_max_orphans": f"{_UNLIMITED_CONNECTIONS}",
-    # All packets between two hosts pass such a queue for an instant.
+    # All packets between two hosts pass a queue with this limit for an instant.
     "net/core/netdev_max_backlog": f"{_UNLIMITED_PACKETS}",
     "net/core/netdev_budget": "100000",
     "net/core/netdev_budget_usecs": "1000000",
@@ -84,7 +85,7 @@ _HOST_SETTINGS = {
     "net/ipv4/tcp_rmem": "4096 131072 6291456",
     "net/ipv4/tcp_wmem": "4096 16384 4194304",
     "net/ipv4/ip_local_port_range": "10000 65001",
-    # The value of a machine with 16 GiB or more; it depends on the guest's memory, too.
+    # Linux's default also depends on the guest's memory. This is the default with at least 16 GiB.
     "net/ipv4/tcp_max_tw_buckets": "262144",
     "net/core/somaxconn": "4096",
 }
@@ -99,7 +100,10 @@ class Links:
         self._sockets: list[netlink.Netlink] = []
 
     def add_bucket(self, link: netlink.Netlink, index: int, bit_per_s: int) -> None:
-        """Add a token bucket to a link. link: the socket of the link's namespace."""
+        """Add a token bucket to a link.
+
+        link: the rtnetlink socket of the link's namespace. index: the link's number.
+        """
         bytes_per_s = max(1, bit_per_s // 8)
         options = (
             netlink.token_bucket(_NO_LIMIT_BYTES_PER_S, _NO_LIMIT_BURST_BYTES)
@@ -111,7 +115,7 @@ class Links:
             self._limits.append((link, index, bytes_per_s))
 
     def release(self, link: netlink.Netlink) -> None:
-        """Close a socket once its links' limits apply."""
+        """Close a socket as soon as the limits of its links apply: now or after the bootstrap."""
         if self._bootstrap:
             self._sockets.append(link)
         else:
@@ -139,7 +143,10 @@ class Links:
 
 
 def build_network(description: Description) -> Links:
-    """Create all hosts and links. The caller ends up in the core namespace."""
+    """Create all hosts and links.
+
+    The caller stays in its namespace, which becomes the core: the one that connects all hosts.
+    """
     links = Links(description.bootstrap_end_ms)
     for name, value in _MACHINE_SETTINGS.items():
         _set(name, value)
@@ -250,9 +257,9 @@ def _make_core(description: Description, core: int, links: Links) -> None:
 def _path_program(description: Description, indices: Sequence[int], delay_line: int) -> bytes:
     """Return the program at the core's end of each host's link.
 
-    It looks up the path by the packet's two addresses, draws whether the path loses the packet, and
-    sends a copy with its arrival time to the delay line. The copy releases the packet from the
-    sender's socket: it has left the host.
+    The program looks up the path by the packet's two addresses, draws whether the path loses the
+    packet, and sends a copy with its arrival time to the delay line. Unlike the original, the copy
+    does not count in the sender's socket, so the packet has left the host.
     """
     places = len(description.latency_us)
     hosts = bpf.Map(bpf.BPF_MAP_TYPE_HASH, value_bytes=8, entries=len(description.hosts))
@@ -314,7 +321,7 @@ def _path_program(description: Description, indices: Sequence[int], delay_line: 
 
 
 def _bootstrap_end_ns(description: Description) -> int:
-    """Return the end of the bootstrap by the programs' clock, or 0 without a bootstrap."""
+    """Return the end of the bootstrap by the BPF programs' clock, or 0 without a bootstrap."""
     if not description.bootstrap_end_ms:
         return 0
     epoch_ms = 1000 * description.epoch_unix_s
@@ -331,9 +338,10 @@ def _loss_threshold(share: float) -> int:
 
 
 def _add_payload_size(program: bpf.Assembler) -> None:
-    """Store the size of a TCP packet's payload in bytes, 0 for any other packet.
+    """Add code that stores the size of a TCP packet's payload in bytes, or 0 for any other packet.
 
-    Register 7 points to the start of the packet, 8 to the end of its readable part.
+    Register 7 points to the start of the packet, register 8 to the end of its readable part. The
+    size is stored at offset -16 of the stack.
     """
     program.value(bpf.BPF_MOV, 9, 0)
     program.register(bpf.BPF_MOV, 2, 7)
@@ -356,9 +364,10 @@ def _add_payload_size(program: bpf.Assembler) -> None:
 
 
 def _add_loss(program: bpf.Assembler, bootstrap_end_ns: int) -> None:
-    """Lose a share of the TCP packets with data, as Shadow does. Acknowledgements are never lost.
+    """Add code that loses a share of the TCP packets with data, as Shadow does.
 
-    Register 7 contains the time, 8 the path's threshold. bootstrap_end_ns: by the same clock, or 0.
+    Pure acknowledgements are never lost. Register 7 contains the time, register 8 the path's
+    threshold. bootstrap_end_ns: the end of the bootstrap by the same clock, or 0 without one.
     """
     if bootstrap_end_ns:
         program.value64(1, bootstrap_end_ns)
@@ -374,7 +383,10 @@ def _add_loss(program: bpf.Assembler, bootstrap_end_ns: int) -> None:
 
 
 def _arrival_program() -> bytes:
-    """Return the program at the end of the delay line, which redirects to the marked link."""
+    """Return the program at the end of the delay line, which sends a packet to its receiver's link.
+
+    The mark of the packet is the number of this link.
+    """
     program = bpf.Assembler()
     program.load(bpf.BPF_W, 1, 1, _SKB_MARK)
     program.value(bpf.BPF_MOV, 2, 0)
