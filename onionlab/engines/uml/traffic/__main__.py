@@ -1,7 +1,8 @@
 """Play the TGen clients and servers of a traffic file: PYTHON -I -S -B THIS_FOLDER TRAFFIC.json.
 
-It runs until the file's stop time or SIGTERM, writes all logs and exits with status 0. On an error
-it prints one line to standard error and exits with status 1. It needs only the standard library.
+The program runs until the file's stop time or SIGTERM, writes all logs and exits with status 0. On
+an error it prints one line to standard error and exits with status 1. It needs only the standard
+library.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ class Start:
     """Options of the start vertex. Times are in microseconds.
 
     heartbeat_us: 0 disables heartbeats and thereby timeouts, which TGen checks at heartbeats.
-    timeout_us, stallout_us: limits of streams that others start; 0 for none.
+    timeout_us, stallout_us: limits of the streams that this host serves; 0 means no limit.
     """
 
     id: str
@@ -58,7 +58,10 @@ class Start:
 
 @dataclass(frozen=True)
 class Seed:
-    """A seed of a graph. All vertices with the same owner share one generator."""
+    """A seed in a graph. owner: the id of the vertex that sets it.
+
+    All vertices that use the seed of the same owner share one random generator.
+    """
 
     owner: str
     seed: int
@@ -66,13 +69,14 @@ class Seed:
 
 @dataclass(frozen=True)
 class StreamOptions:
-    """Options of a stream vertex, or of the streams of a flow. Times in microseconds; 0: no limit.
+    """Options of a stream vertex, or of the streams of a flow.
 
     send_bytes, recv_bytes: payload sizes; both are 0 if the packet model determines the end.
-    packet_model_path: the model's path in the graph. packet_model_by_path: whether the server gets
+    timeout_us, stallout_us: in microseconds; 0 means no limit. packet_model_path: the model's path
+    in the graph, or None for TGen's default model. packet_model_by_path: whether the server gets
     the model's path instead of its text. model_seed: the source of the seeds of all models of this
-    vertex. auth_seed: the source of user names and passwords for the proxy; None to use those given
-    here.
+    vertex. auth_seed: the source of user names and passwords for the proxy; None to use `username`
+    and `password`.
     """
 
     id: str
@@ -93,7 +97,10 @@ class StreamOptions:
 
 @dataclass(frozen=True)
 class FlowOptions:
-    """Options of a flow vertex, or of a traffic's flows. A model determines when streams start."""
+    """Options of a flow vertex, or of the flows of a traffic vertex.
+
+    stream_model: determines when the streams of a flow start.
+    """
 
     id: str
     stream: StreamOptions
@@ -102,7 +109,7 @@ class FlowOptions:
 
 @dataclass(frozen=True)
 class TrafficOptions:
-    """Options of a traffic vertex. A model determines when flows start."""
+    """Options of a traffic vertex. flow_model: determines when its flows start."""
 
     id: str
     flow: FlowOptions
@@ -114,7 +121,11 @@ Action = StreamOptions | FlowOptions | TrafficOptions
 
 @dataclass(frozen=True)
 class Pause:
-    """Options of a pause vertex. Without times it waits until each incoming edge was used once."""
+    """Options of a pause vertex.
+
+    times_us: the pause lasts for a random one of these times. If there are none, it lasts until the
+    walk has arrived at the vertex as often as the vertex has incoming edges (`incoming`).
+    """
 
     id: str
     times_us: tuple[int, ...]
@@ -123,9 +134,11 @@ class Pause:
 
 @dataclass(frozen=True)
 class ActionGraph:
-    """A graph: vertices by id, and the targets of their edges in TGen's order.
+    """A graph of actions.
 
-    next: targets of unweighted edges. choices: targets of weighted edges, with the weights.
+    actions: the options of all vertices except the start vertex, by the vertex's id. next, choices:
+    for each vertex the targets of its edges, in TGen's order; next contains those of unweighted
+    edges, choices those of weighted edges, with the weights. edges: the number of edges.
     """
 
     path: str
@@ -154,7 +167,10 @@ class ActionGraph:
         }
 
     def following(self, vertex: str, draw: float) -> tuple[str, ...]:
-        """Return the next vertices of a walk, chosen like in tgen-graph.c. draw: in [0, 1)."""
+        """Return the next vertices of a walk, chosen as in tgen-graph.c.
+
+        draw: a random number in [0, 1), which selects one of the weighted edges.
+        """
         choices = self.choices.get(vertex, ())
         if not choices:
             return self.next[vertex]
@@ -176,7 +192,8 @@ def load_graph(
     """Read a GraphML file and the models that it refers to.
 
     directory: the base of the models' paths; None for the graph's directory. read: returns a file's
-    bytes or raises OSError. Raises UserError with the file and the unsupported content.
+    bytes or raises OSError. Raises UserError if a file cannot be read or its content is not
+    supported.
     """
     try:
         content = read(path)
@@ -307,9 +324,10 @@ def _stream(
     if sizes != (None, None):
         for name in ("sendsize", "recvsize"):
             if not options.get(name):
-                # With only one size, or with 0 for both, a stream of TGen waits until it stalls:
-                # for a closing line, or for a checksum before it sends its own. A single size of 0
-                # works in TGen but is not supported here.
+                # In TGen, a stream with only one size, or with 0 for both, waits until it stalls:
+                # in the former case for a closing line, in the latter case for the other side's
+                # checksum before it sends its own. A single size of 0 works in TGen but is not
+                # supported here.
                 raise ValueError(
                     f"vertex {vertex!r}: attribute {name!r} is required and must not be 0 if the "
                     "other "

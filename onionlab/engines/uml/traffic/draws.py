@@ -49,7 +49,8 @@ class GlibRandom:
         """``g_rand_double``: uniform in [0, 1), computed from two integers."""
         draw = self._random.getrandbits
         while True:
-            # The order and the roundings matter: the last bit decides which edge is used.
+            # The order of the draws and of the operations must be GLib's: the last bit of the
+            # result may decide which edge of a model is used.
             value = (draw(32) * _STEP + draw(32)) * _STEP
             if value < 1.0:
                 return value

@@ -21,7 +21,7 @@ from .netns import Namespaces
 from .traffic_file import TrafficFile
 
 FLUSH_INTERVAL_US = 10_000_000
-"""The maximum simulated time until a log line is on disk."""
+"""The maximum simulated time until a log line is written to its file."""
 
 SPARE_FILES = 64
 STREAMS_PER_HOST = 16
@@ -31,7 +31,10 @@ class Driver:
     """The driver process. `run` returns on SIGTERM or SIGINT, or at the end of the simulation."""
 
     def __init__(self, traffic: TrafficFile) -> None:
-        """Read all graphs and open all logs. Raises UserError."""
+        """Read all graphs and open all logs.
+
+        Raises UserError if a graph is not supported, or a file cannot be opened.
+        """
         clock = Clock()
         self.loop = Loop(clock)
         self._traffic = traffic
@@ -60,7 +63,10 @@ class Driver:
         ]
 
     def run(self) -> None:
-        """Play all hosts. Raises UserError; the logs are complete up to the error."""
+        """Play all hosts. Raises UserError if a host or the event loop fails.
+
+        In this case, the logs are complete up to the error.
+        """
         loop, traffic = self.loop, self._traffic
         loop.clock.start()
         start_us = loop.clock.monotonic_from_unix(traffic.epoch_unix_s * 1_000_000)
@@ -105,7 +111,10 @@ class Driver:
 
 
 def _packet_models(graphs: Iterable[ActionGraph]) -> dict[str, MarkovModel]:
-    """Return the models that clients request from servers by path. Raises UserError."""
+    """Return the models that clients request from servers by path, and TGen's default model.
+
+    Raises UserError if two graphs have different models at the same path.
+    """
     models = {INTERNAL_PACKET_MODEL.name: INTERNAL_PACKET_MODEL}
     for graph in graphs:
         for path, model in graph.packet_models.items():

@@ -39,8 +39,9 @@ WhenOver = Callable[[StreamState], None]
 
 
 OpenStream = Callable[[StreamOptions, Address, Address | None, int, WhenOver], bool]
-"""Starts a stream to a server through a proxy with the seed of its packet model. The stream calls
-back at its end. Returns False if the connection fails immediately.
+"""A function that starts a stream. It gets the stream's options, the server, the proxy (or None),
+the seed for the packet model, and a function that it calls when the stream has ended. It returns
+False if the connection fails immediately.
 """
 
 
@@ -48,9 +49,10 @@ back at its end. Returns False if the connection fails immediately.
 class FlowGenerator:
     """One visit of a flow or traffic vertex, which starts children until its model ends.
 
-    vertex: the vertex's id. kind: "flow" or "traffic". begin_child: starts a stream or a flow that
-    will call `child_over`, or returns False. when_over: called once when the model and all children
-    have ended. begun, completed: numbers of children.
+    vertex: the vertex's id. kind: "flow" or "traffic", whose children are streams or flows.
+    begin_child: starts a child that will call `child_over` at its end; returns False if it cannot
+    be started. when_over: called once when the model and all children have ended. begun, completed:
+    numbers of children.
     """
 
     loop: Loop
@@ -69,7 +71,7 @@ class FlowGenerator:
         return "stream" if self.kind == "flow" else "flow"
 
     def start(self) -> None:
-        """Start the first child, unless the model ends immediately."""
+        """Start the next child, and a timer for the one after it, unless the model ends."""
         step = self.walk.step()
         kind, child, vertex, delay_us = self.kind, self.child, self.vertex, step.delay_us
         place = "[_tgengenerator_generateNext]"
@@ -95,7 +97,7 @@ class FlowGenerator:
                 f"Failed to create a {child} on {kind} action '{vertex}', delaying {delay_us} "
                 "microseconds before the next try",
             )
-        # Never call back at this very moment: like TGen, whose timers run at least one nanosecond.
+        # Never call back in this instant, because TGen's timers run for at least one nanosecond.
         self.loop.at(self.loop.clock.now_us + max(1, delay_us), self._next)
         self.log.info(
             "[tgen-generator.c:471] [_tgengenerator_setTimer]",
@@ -144,10 +146,11 @@ class FlowGenerator:
 class GraphWalk:
     """The walk of one host.
 
-    Draws (such as a stream's peer or a pause's length) depend on the run's seed, the host's name,
-    the vertex and the number of the visit: the n-th stream of a client has the same peer in every
-    variant of Tor, independent of the durations of earlier streams. Seeds in a graph are used like
-    in TGen, in the order in which flows and streams start. count: counts an event of a kind.
+    Draws (such as a stream's peer or a pause's length) depend only on the run's seed, the host's
+    name, the vertex and the number of the visit. The n-th stream of a client thus has the same peer
+    in every variant of Tor, independent of the durations of earlier streams. Seeds in a graph are
+    used as in TGen, in the order in which flows and streams start. count: counts an event of a
+    kind, such as "flows-created".
     """
 
     graph: ActionGraph
@@ -220,7 +223,10 @@ class GraphWalk:
         self._continue_from(pause.id)
 
     def _draw(self, vertex: str, what: str) -> int:
-        """Return a number below 2**64 that depends only on the position in the walk."""
+        """Return a number below 2**64 that depends only on seed, host, vertex, visit and `what`.
+
+        what: the purpose of the number, such as "peer".
+        """
         label = (str(self.seed), self.host, vertex, str(self._visits[vertex]), what)
         digest = hashlib.shake_256("\x1f".join(label).encode()).digest(8)
         return int.from_bytes(digest, "big")
@@ -275,7 +281,7 @@ class GraphWalk:
         ).start()
 
     def _continue_after(self, action: Action) -> None:
-        """Continue after a flow or traffic, delayed if it ended in the instant of its start."""
+        """Continue after a flow or traffic, but later if too many have ended in this instant."""
         if self._exceeds_instant_limit():
             self._continue_later(action.id, HOLD_US)
         else:
@@ -324,7 +330,7 @@ class GraphWalk:
         return self._peer(options.proxies[self._draw(options.id, "proxy") % len(options.proxies)])
 
     def _with_login(self, options: StreamOptions) -> StreamOptions:
-        """Return the options with a login for the proxy if they include a seed for logins."""
+        """Return the options with a new login for the proxy, or unchanged without auth_seed."""
         if options.auth_seed is None:
             return options
         draw = _generator(self._logins, options.auth_seed).integer

@@ -39,9 +39,10 @@ class Edge(NamedTuple):
 
 @dataclass(frozen=True)
 class Graphml:
-    """A directed graph: the text of each vertex's attributes by name and by the vertex's id.
+    """A directed graph. Everything is in the file's order.
 
-    Everything is in the file's order. Attributes without text are omitted.
+    keys: the declared attributes. vertices: the attributes of each vertex by the vertex's id, as a
+    mapping from the attribute's name to its text. Attributes without text are omitted.
     """
 
     keys: tuple[Key, ...]
@@ -52,7 +53,7 @@ class Graphml:
     def out_edges(self) -> Mapping[str, Sequence[Edge]]:
         """Edges by their source, in igraph's order: by their targets' positions in the file.
 
-        Of several edges between the same two vertices, the last one in the file comes first.
+        If several edges connect the same two vertices, the last one in the file comes first.
         """
         place = {name: index for index, name in enumerate(self.vertices)}
         leaving: dict[str, list[Edge]] = {vertex: [] for vertex in self.vertices}
@@ -65,17 +66,18 @@ class Graphml:
 
 @functools.lru_cache(maxsize=64)
 def parse_graphml(data: bytes) -> Graphml:
-    """Parse a file's bytes. Raises ValueError with the unsupported content."""
+    """Parse a file's bytes. Raises ValueError if they are not GraphML or are not supported."""
     if len(data) > MAX_BYTES:
         raise ValueError(f"larger than {MAX_BYTES // 2**20} MiB: it is not a graph of TGen")
     try:
         root = ElementTree.fromstring(data)
-    # An unknown encoding, or one that is unsupported in XML, does not raise ParseError.
+    # An encoding that is unknown, or unsupported in XML, raises LookupError or ValueError.
     except (ElementTree.ParseError, LookupError, ValueError) as error:
         raise ValueError(f"not GraphML: {error}") from error
     if _tag(root) != "graphml":
         raise ValueError(f"not GraphML: its root element is <{_tag(root)}>")
-    # igraph itself uses one id for an attribute of nodes and another one for edges.
+    # igraph uses the same id for an attribute of nodes and for one of edges if their names are the
+    # same, so a key is identified by its owner and its id.
     keys: dict[tuple[str, str], Key] = {}
     graphs = []
     for child in root:
@@ -96,8 +98,8 @@ def parse_graphml(data: bytes) -> Graphml:
 def igraph_text(graph: Graphml) -> bytes:
     """Return the graph in igraph's format, in which TGen sends a model to its server.
 
-    A number has 15 significant digits, as in igraph 0.10, so the server's values may differ from
-    the client's file in the last bits. Attributes must be strings or numbers.
+    A number has 15 significant digits, as in igraph 0.10, so the values that the server reads may
+    differ in the last bits from those in the client's file. Attributes must be strings or numbers.
     """
     lines = [
         '<?xml version="1.0" encoding="UTF-8"?>',
@@ -107,7 +109,8 @@ def igraph_text(graph: Graphml) -> bytes:
         '         http://graphml.graphdrawing.org/xmlns/1.0/graphml.xsd">',
         "<!-- Created by igraph -->",
     ]
-    # igraph stores the ids as an attribute of this name; TGen removes it before it sends.
+    # igraph stores the vertices' ids as an attribute with the name of _ID. TGen removes this
+    # attribute before it sends the model.
     keys = {
         owner: [key for key in graph.keys if key.owner == owner and (owner, key.name) != _ID]
         for owner in ("node", "edge")

@@ -32,8 +32,8 @@ _KINDS = ("streams", "flows", "traffics")
 class Host:
     """A client, a server, or both, according to its graph.
 
-    host_names: name by IPv4 address. packet_models: the models that clients may request from
-    servers, by their paths in graphs.
+    host_names: each host's name by its IPv4 address. packet_models: the models that clients may
+    request from servers, by their paths in graphs.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class Host:
     # --- start
 
     def start(self) -> None:
-        """Start like a TGen process. Raises UserError if the host cannot continue."""
+        """Start like a TGen process. Raises UserError if the host cannot listen on its port."""
         start, log = self._graph.start, self.log
         log.message(
             f"[tgen-main.c:43] {_MAIN}",
@@ -136,7 +136,8 @@ class Host:
                 f"host {self.name}: cannot serve on port {port}: {error.strerror}"
             ) from error
         self._listener = listener
-        # Level-triggered: one accept() per wake-up, without a final call that finds nothing.
+        # The listener is level-triggered, so each wake-up needs only one accept(). If it were
+        # edge-triggered, a final accept() would have to find that there are no more connections.
         self.loop.watch(listener.fileno(), LEVEL_IN, self._accept)
         self.log.message(
             "[tgen-server.c:164] [tgenserver_new]", f"server listening at {self._bind}:{port}"
@@ -266,7 +267,7 @@ class Host:
         self._bytes_written += written
 
     def resolve(self, name: str) -> str | None:
-        """Return the IPv4 address of a name."""
+        """Return the IPv4 address of a name, or None after a warning if the name is unknown."""
         address = self._addresses.get(name) or self._addresses.get(name.lower())
         if address is None:
             self.log.warning(

@@ -1,7 +1,7 @@
 """Write a log in TGen's format, buffered in large blocks.
 
-A line starts with the local date and time, the same instant as Unix time, the level, and the place
-in TGen's source that writes such a line, by which parsers and people identify it.
+A line starts with the local date and time, the Unix time of the same instant, the level, and the
+place in TGen's source that writes such a line. Parsers and people identify a line by this place.
 """
 
 from __future__ import annotations
@@ -17,10 +17,13 @@ BUFFER_BYTES = 1 << 16
 
 
 class TgenLogWriter:
-    """The log file of one host. wants_info: whether lines of level info are written."""
+    """The log file of one host. wants_info: whether lines of level info are written.
+
+    The argument `place` of its methods is "[FILE:LINE] [FUNCTION]" of TGen 1.1.2.
+    """
 
     def __init__(self, path: Path, level: LogLevel, clock: Clock) -> None:
-        """Create the file; an existing one is truncated. Raises UserError."""
+        """Create the file, or truncate an existing one. Raises UserError if this fails."""
         self.wants_info = level.value >= LogLevel.INFO.value
         self._path = path
         self._threshold = level.value
@@ -39,7 +42,7 @@ class TgenLogWriter:
         self._write(LogLevel.WARNING, place, text)
 
     def message(self, place: str, text: str) -> None:
-        """Write a line of level message. place: "[FILE:LINE] [FUNCTION]" of TGen 1.1.2."""
+        """Write a line of level message."""
         self._write(LogLevel.MESSAGE, place, text)
 
     def info(self, place: str, text: str) -> None:
@@ -55,14 +58,14 @@ class TgenLogWriter:
                 raise self._failure(error) from error
 
     def flush(self) -> None:
-        """Write the buffered lines. Raises UserError, for example if the disk is full."""
+        """Write the buffered lines to the file. Raises UserError if this fails (a full disk)."""
         try:
             self._file.flush()
         except OSError as error:
             raise self._failure(error) from error
 
     def close(self) -> None:
-        """Flush and close the file. Raises UserError."""
+        """Flush and close the file. Raises UserError if this fails."""
         try:
             self._file.close()
         except OSError as error:

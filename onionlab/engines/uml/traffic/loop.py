@@ -17,7 +17,9 @@ EDGE_IN = select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLET
 EDGE_IN_OUT = EDGE_IN | select.EPOLLOUT
 
 MAX_TURNS_IN_AN_INSTANT = 1_000_000
-"""The limit of turns without time passing. In virtual time, time would then never advance again."""
+"""The maximum number of turns without time passing. In virtual time, an endless sequence of such
+turns would stop time forever.
+"""
 
 _START_STEP_NS = 10_000_000
 _TIMER_ABSTIME = 1
@@ -27,7 +29,8 @@ class Clock:
     """The monotonic clock, read once per turn of the event loop.
 
     In virtual time this makes no difference, because time stops while a process computes. The wall
-    clock is derived from the monotonic one, because nothing adjusts it during a simulation.
+    clock's time is computed from the monotonic clock, because nothing adjusts the wall clock during
+    a simulation.
     """
 
     def __init__(self) -> None:
@@ -40,12 +43,14 @@ class Clock:
     def start(self) -> None:
         """Wait for the next hundredth of a second of the monotonic clock.
 
-        All later waits are in whole milliseconds from this point. They must not depend on the time
-        of the start, which depends on the checkout (on whether Python finds its modules compiled).
+        All later waits are whole milliseconds, counted from this point. The point must not depend
+        on how long the start of Python takes, because this differs between checkouts (for example
+        if Python has to compile its modules).
         """
         start_ns = (time.monotonic_ns() // _START_STEP_NS + 1) * _START_STEP_NS
         moment = ctypes.create_string_buffer(struct.pack("=qq", *divmod(start_ns, 10**9)), 16)
-        # time.sleep() uses a duration, and the clock advances before the call begins.
+        # time.sleep() needs a duration, and the clock could advance between the computation of the
+        # duration and the call.
         ctypes.CDLL(None).clock_nanosleep(time.CLOCK_MONOTONIC, _TIMER_ABSTIME, moment, None)
         self._compare()
 
@@ -54,7 +59,7 @@ class Clock:
         self._wall_ahead_us = time.time_ns() // 1000 - self.now_us
 
     def read(self) -> int:
-        """Read the clock and return its microseconds."""
+        """Read the clock. Return its time in microseconds."""
         self.now_us = time.monotonic_ns() // 1000
         return self.now_us
 
@@ -97,7 +102,7 @@ class Loop:
         self._callbacks[fd] = callback
 
     def want_writable(self, fd: int) -> None:
-        """Also report when a watched socket is writable again."""
+        """Also call back when a watched socket is writable again."""
         self._epoll.modify(fd, EDGE_IN_OUT)
 
     def forget(self, fd: int) -> None:
@@ -122,7 +127,8 @@ class Loop:
         clock, callbacks, timers, soon = self.clock, self._callbacks, self._timers, self._soon
         instant_us, turns_in_instant = -1, 0
         while not self._stopped:
-            # poll() rounds up to a millisecond, so a timer is late by less than that.
+            # poll() rounds the timeout up to a whole millisecond, so a timer is late by less than
+            # a millisecond.
             timeout_s = max(0, timers[0][0] - clock.now_us) / 1_000_000 if timers else None
             events = self._epoll.poll(timeout_s)
             now = clock.read()

@@ -2,11 +2,12 @@
 
 All three kinds have one format (doc/TGen-Markov-Models.md of TGen 1.1.2). A flow model determines
 when flows start, a stream model when the streams of a flow start, and a packet model when each side
-of a stream sends. They are parsed like in tgen-markovmodel.c; the walk is in ``markov_walk.py``.
+of a stream sends. They are parsed as in tgen-markovmodel.c; ``markov_walk.py`` walks through them.
 
-In addition to models that TGen rejects, models are rejected with which TGen would abort or never
-end: with a reachable state that cannot be left, a state with an observation's name, parameters that
-are not finite, or two start states.
+The parser rejects the models that TGen rejects. It also rejects faulty models, with which TGen
+would abort or never stop sending: those with a reachable state that cannot be left or has no
+emission, a state with an observation's name, parameters that are not finite, or two start states.
+A model without the event END is not faulty: its streams or flows continue until they are stopped.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from .graphml import NUMERIC_TYPES, Edge, Graphml, Key, igraph_text, parse_graph
 
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?", re.ASCII)
 
-# TGen compares only this many letters, ignoring case and the rest of the word.
+# TGen compares only as many letters as these words have, ignoring case and all further letters.
 _START, _STATE, _OBSERVATION = "start", "state", "observation"
 _TRANSITION, _EMISSION = "transition", "emission"
 
@@ -40,7 +41,8 @@ class Event(enum.Enum):
     """The events of a walk through a model. The values are prefixes of the observations' names.
 
     In a packet model, TO_SERVER is a packet that the client sends and TO_ORIGIN one that the server
-    sends. In stream and flow models, both start a stream or a flow. END: no more events follow.
+    sends. In a stream model either of them starts a stream, and in a flow model a flow. After END,
+    no more events follow.
     """
 
     TO_SERVER = "+"
@@ -63,8 +65,8 @@ Option = TypeVar("Option")
 class Choice(Generic[Option]):
     """Options of which one is chosen by weight.
 
-    cumulative: for each option the sum of the weights up to it, in igraph's order of edges, which
-    determines the meaning of a random number.
+    cumulative: for each option the sum of the weights up to this option. The order of the options
+    is igraph's order of edges, because it determines which option a random number selects.
     """
 
     options: tuple[Option, ...] = ()
@@ -73,7 +75,11 @@ class Choice(Generic[Option]):
 
 @dataclass(frozen=True)
 class State:
-    """A state: its successors (numbers of states), and its emissions after it is reached."""
+    """A state of a model.
+
+    transitions: the numbers of the possible next states. emissions: the possible emissions, one of
+    which is emitted when the walk reaches this state.
+    """
 
     name: str
     transitions: Choice[int]
@@ -82,9 +88,9 @@ class State:
 
 @dataclass(frozen=True)
 class MarkovModel:
-    """A model: its states, the number of the start state, and its file's content.
+    """A model: its states, the number of the start state, and its file's content (`graph`).
 
-    name: TGen's name for it, the file's name without its directory.
+    name: TGen's name for the model, which is the name of its file without the directory.
     """
 
     name: str
@@ -94,7 +100,7 @@ class MarkovModel:
 
     @property
     def ends(self) -> bool:
-        """True if a walk can end."""
+        """True if a state can emit END, which ends a walk."""
         return any(
             emission.event is Event.END
             for state in self.states
@@ -108,7 +114,7 @@ class MarkovModel:
 
 
 def load_model(path: Path, read: Callable[[Path], bytes] = Path.read_bytes) -> MarkovModel:
-    """Read a model's file. Raises UserError with the file and the error in it."""
+    """Read a model's file. Raises UserError if it cannot be read or the model is rejected."""
     try:
         content = read(path)
     # A path that contains a null byte raises ValueError.
@@ -129,7 +135,7 @@ def load_model(path: Path, read: Callable[[Path], bytes] = Path.read_bytes) -> M
 
 @functools.lru_cache(maxsize=64)
 def parse_model(name: str, content: bytes) -> MarkovModel:
-    """Parse a model from GraphML. Raises ValueError with the error."""
+    """Parse a model from GraphML. Raises ValueError if the model is rejected."""
     graph = parse_graphml(content)
     _check_keys(graph)
     names = {vertex: _vertex_name(vertex, data) for vertex, data in graph.vertices.items()}
@@ -295,7 +301,11 @@ def _number(owner: str, name: str, text: str) -> float:
 
 
 def _check_exits(model: MarkovModel) -> None:
-    """Reject states that cannot be left: there TGen ends a flow but continues a stream forever."""
+    """Reject reachable states in which a walk cannot continue.
+
+    These are states without an emission, and states without a transition that can emit other events
+    than END. In such a state, TGen ends a flow but continues a stream forever.
+    """
     reached: set[int] = set()
     border = {model.start}
     while border:
@@ -322,8 +332,8 @@ def _internal(
 ) -> MarkovModel:
     """Return a model of one state that emits events with equal weights, forever."""
     parameters = PARAMETERS[distribution.name]
-    # The order is that of TGen's own text (tgen-config.c): igraph keeps it, and it affects the
-    # bytes sent.
+    # The order is that of TGen's own text (tgen-config.c). igraph keeps this order, so it affects
+    # the bytes that are sent.
     keys = [
         *(Key("edge", name, "double") for name in parameters),
         Key("edge", "distribution", "string"),

@@ -1,6 +1,6 @@
 """Walks through TGen's Markov models (tgen-markovmodel.c), and the bursts of a packet model.
 
-The random choices are TGen's.
+For the same seed, a walk makes the same random choices as in TGen.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ AT_ONCE_US = 10_000
 """Packets with at most this interval between them are sent together."""
 
 BURST_BYTES = 1 << 15
-"""TGen's limit: it sends this many bytes without looking further ahead."""
+"""TGen's limit of a burst. When a burst has reached it, TGen sends the burst without walking on."""
 
 _MAX_STEPS = 100_000
-"""The limit of steps per burst. With this many packets of the other side in an instant, TGen might
-never continue.
+"""The limit of steps per burst, which TGen does not have. TGen might walk forever if the other side
+sends packets without a delay.
 """
 
 
@@ -53,8 +53,8 @@ class MarkovWalk:
         states = self.model.states
         self._state = self._choose(states[self._state].transitions)
         emission = self._choose(states[self._state].emissions)
-        # TGen also draws the delay after the end, although nothing waits for it. A walk after a
-        # reset continues with the following numbers.
+        # TGen draws a delay also for END, although nothing waits for it. This matters because a
+        # walk after a reset continues with the random numbers that follow.
         delay_us = emission.delay.draw_us(self._random)
         self.ended = emission.event is Event.END
         return Step(emission.event, delay_us)
@@ -70,18 +70,20 @@ class MarkovWalk:
 
 
 class Burst(NamedTuple):
-    """The bytes to send now, possibly none, and the pause before the next burst."""
+    """The number of bytes to send now, which may be 0, and the pause before the next burst."""
 
     send_bytes: int
     pause_us: int
 
 
 class PacketSchedule:
-    """The bursts of one side. Both sides walk through the same model and see the same packets.
+    """The bursts of one side of a stream.
 
-    mine: the event for a packet of this side. expected_bytes: the bytes that the other side has
-    sent up to this point of the walk. ended: whether the model has ended, after which no more
-    bursts follow.
+    Both sides walk through the same model with the same seed, so each side knows the packets of the
+    other one.
+
+    mine: the event for a packet that this side sends. expected_bytes: the bytes that the other side
+    sends up to this point of the walk.
     """
 
     def __init__(self, walk: MarkovWalk, mine: Event) -> None:
@@ -91,14 +93,14 @@ class PacketSchedule:
 
     @property
     def ended(self) -> bool:
-        """True if the model has ended."""
+        """True if the model has ended, after which no more bursts follow."""
         return self._walk.ended
 
     def next_burst(self, left_bytes: int | None) -> Burst:
         """Walk until there is something to send or to wait for.
 
-        left_bytes: the remaining bytes to send, even if the model ends before; None if the model
-        determines the size.
+        left_bytes: the number of bytes that remain to be sent, even if the model ends before; None
+        if the model determines the size.
         """
         limit = BURST_BYTES if left_bytes is None else min(left_bytes, BURST_BYTES)
         send_bytes = delay_us = 0
@@ -120,8 +122,8 @@ class PacketSchedule:
                 delay_us += step_us
             if delay_us > AT_ONCE_US:
                 break
-        # If the size is known, cut a full burst; otherwise send all of it, because the other side
-        # counts whole packets. A delay that is shorter than the limit is dropped, as in TGen.
+        # If the size is known, cut the burst at its limit. Otherwise send all of it, because the
+        # other side counts whole packets. As in TGen, drop a delay of at most AT_ONCE_US.
         if left_bytes is not None:
             send_bytes = min(send_bytes, limit)
         return Burst(send_bytes, delay_us if delay_us > AT_ONCE_US else 0)

@@ -11,8 +11,9 @@ from onionlab.errors import UserError
 class Namespaces:
     """The namespaces of a simulation, by their open descriptors.
 
-    The process stays in the last namespace: only the creation of sockets depends on it, so
-    returning would be an unnecessary system call. `close` returns to the process's own.
+    The process stays in the namespace that it entered last. Only the creation of sockets depends on
+    the namespace, so returning would be an unnecessary system call. `close` returns to the
+    namespace in which the process started.
     """
 
     def __init__(self) -> None:
@@ -20,7 +21,7 @@ class Namespaces:
         self._current: str | None = None
 
     def open(self, path: str) -> None:
-        """Open a namespace for later use. Raises UserError."""
+        """Open a namespace for later use. Raises UserError if this fails."""
         try:
             if not self._fds:
                 self._fds[None] = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
@@ -32,8 +33,9 @@ class Namespaces:
             ) from error
 
     def enter(self, path: str | None) -> None:
-        """Create new sockets in a namespace that was opened before; None for the process's own.
+        """Enter a namespace, in which new sockets are then created.
 
+        path: a namespace that was opened before; None for the one in which the process started.
         Raises OSError if the process has no permission.
         """
         if path != self._current:
@@ -41,7 +43,7 @@ class Namespaces:
             self._current = path
 
     def close(self) -> None:
-        """Return to the own namespace and close all descriptors."""
+        """Return to the namespace in which the process started, and close all descriptors."""
         self.enter(None)
         for fd in self._fds.values():
             os.close(fd)

@@ -53,7 +53,7 @@ class Peer(NamedTuple):
 
 
 def parse_size(text: str) -> int:
-    """Return the bytes of "5 KiB" or "1000". Raises ValueError."""
+    """Return a size such as "5 KiB" or "1000" in bytes. Raises ValueError if it is invalid."""
     value = _scaled(text, _SIZE_FACTORS, default="bytes", what="size")
     if value == 0 and _SIZE_FACTORS[_split(text)[1].lower() or "bytes"] != 1:
         raise ValueError(f"{text!r}: TGen accepts a size of 0 only in bytes")
@@ -61,27 +61,30 @@ def parse_size(text: str) -> int:
 
 
 def parse_time(text: str) -> int:
-    """Return the microseconds of "10 seconds" or "10". Raises ValueError."""
+    """Return a time such as "10 seconds" or "10" in microseconds. Raises ValueError if invalid."""
     return _scaled(text, _TIME_FACTORS_NS, default="s", what="time") // 1000
 
 
 def parse_times(text: str) -> tuple[int, ...]:
-    """Return the microseconds of each time of a comma-separated list. Raises ValueError."""
+    """Return the times of a comma-separated list in microseconds. Raises ValueError if invalid."""
     return tuple(parse_time(part) for part in text.split(","))
 
 
 def parse_port(text: str) -> int:
-    """Return a TCP port. Raises ValueError."""
+    """Return a TCP port. Raises ValueError if it is invalid."""
     return _parse_whole(text, "a port", 1, 2**16 - 1)
 
 
 def parse_seed(text: str) -> int:
-    """Return a seed of a random generator. Raises ValueError."""
+    """Return a seed of a random generator. Raises ValueError if it is invalid."""
     return _parse_whole(text, "a seed", 0, 2**32 - 1)
 
 
 def parse_peers(text: str) -> tuple[Peer, ...]:
-    """Return the peers of "server1:80,server2:80". Raises ValueError."""
+    """Return the peers in a list such as "server1:80,server2:80".
+
+    Raises ValueError if the list is invalid.
+    """
     peers = []
     for part in text.split(","):
         if part:
@@ -165,7 +168,7 @@ _OPTIONS: dict[str, dict[str, Callable[[str], Any]]] = {
 
 
 def vertex_kind(vertex: str) -> str:
-    """Return the kind of a vertex by its id, as TGen does. Raises ValueError."""
+    """Return the kind of a vertex, which TGen finds in its id. Raises ValueError if unsupported."""
     for kind in _KINDS:
         if kind in vertex:
             if kind in _SUPPORTED_KINDS:
@@ -177,7 +180,10 @@ def vertex_kind(vertex: str) -> str:
 
 
 def parse_options(vertex: str, kind: str, data: Mapping[str, str]) -> dict[str, Any]:
-    """Return the parsed options of a vertex by their names in lower case. Raises ValueError."""
+    """Return the parsed options of a vertex by their names in lower case.
+
+    Raises ValueError if an option is invalid or not supported.
+    """
     options = {}
     for name, text in data.items():
         parse = _OPTIONS[kind].get(name.lower())

@@ -1,6 +1,6 @@
 """The receiving side of a stream: payload is counted and discarded, other data is buffered.
 
-It needs fewer system calls than TGen:
+The driver needs fewer system calls for this than TGen:
 
 - Payload is discarded in the kernel (MSG_TRUNC), and its checksum is not compared.
 - Between the first and the last byte of a payload, the socket wakes up the process only when a
@@ -25,7 +25,7 @@ _PAYLOAD, _SUCCESS = "RECV_PAYLOAD", "RECV_SUCCESS"
 _DONTWAIT = int(socket.MSG_DONTWAIT)
 _DISCARD_FLAGS = _DONTWAIT | int(getattr(socket, "MSG_TRUNC", 0))
 
-# The kernel does not touch this buffer when it truncates, so its pages are never allocated.
+# With MSG_TRUNC, the kernel does not write to this buffer, so its pages are never allocated.
 _DISCARD = memoryview(bytearray(DISCARD_BYTES))
 
 _TCP_INFO_LAST_DATA_RECV = struct.Struct("52xI")
@@ -36,8 +36,8 @@ class Receiver(Direction[ReceiveState]):
     """Receives a stream's messages and payload. buffer: received bytes that were not processed.
 
     process: advances the stream's protocol by the bytes in the buffer. read_failed: handles a read
-    error. _before_drain: the values of `last_at` and the stream's `progress` before a read that was
-    caused by a heartbeat instead of an arrival; None if no such read followed the last arrival.
+    error. _before_drain: `last_at` and the stream's `progress` before heartbeats read bytes; None
+    if no heartbeat has read bytes since the last wake-up by an arrival.
     """
 
     def __init__(
@@ -59,7 +59,10 @@ class Receiver(Direction[ReceiveState]):
         self._before_drain: tuple[int | None, int | None] | None = None
 
     def read(self, *, to_the_end: bool) -> None:
-        """Read the available bytes; to_the_end: including a following end of file or error."""
+        """Read the available bytes.
+
+        to_the_end: whether an end of file or an error follows them, which is then read as well.
+        """
         stream = self._stream
         while not stream.over and not (self.wanted_bytes == 0 and self.state == "RECV_SUCCESS"):
             discard = self.state == "RECV_PAYLOAD" and not self.buffer
@@ -99,7 +102,7 @@ class Receiver(Direction[ReceiveState]):
                 return
 
     def take_payload(self) -> None:
-        """Remove the payload from the buffer."""
+        """Remove payload from the buffer and count it."""
         count = len(self.buffer)
         if self.wanted_bytes:
             count = min(count, self.wanted_bytes - self.payload_bytes)
@@ -128,7 +131,7 @@ class Receiver(Direction[ReceiveState]):
             self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, low_water)
 
     def drain(self) -> None:
-        """Count bytes that have arrived without a wake-up."""
+        """Read and count payload that has arrived without a wake-up."""
         if self._low_water > 1 and self.state == "RECV_PAYLOAD":
             before = self._before_drain or (self.last_at, self._stream.progress)
             bytes_before = self.payload_bytes
@@ -137,13 +140,16 @@ class Receiver(Direction[ReceiveState]):
                 self._before_drain = before
 
     def last_wake_up(self) -> int | None:
-        """Return the time of the last byte in either direction that no heartbeat found."""
+        """Return the time of the last byte in either direction, except those read by heartbeats.
+
+        Return None before the connection is established.
+        """
         if self._before_drain is not None and self._before_drain[1] is not None:
             return self._before_drain[1]
         return self._stream.progress
 
     def correct_drained_times(self) -> None:
-        """Ask the kernel for the arrival time of the last bytes if a heartbeat found them."""
+        """If heartbeats have read the last bytes, set their time to the kernel's arrival time."""
         if self._before_drain is None:
             return
         stream = self._stream

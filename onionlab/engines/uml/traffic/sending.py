@@ -1,8 +1,9 @@
 """The sending side of a stream: messages in TGen's pieces, and payload.
 
-A proxy may put each piece into separate cells, so a message is one piece that is sent alone. A
-server passes more payload to the kernel at once than TGen's 32 KiB, which needs fewer system calls.
-With a packet model, payload is sent in the model's bursts.
+A proxy may put each piece that it reads into separate cells. Each message is therefore sent alone,
+in one piece. Payload is passed to the kernel in larger pieces than TGen's 32 KiB, which needs fewer
+system calls, unless the log contains status lines. With a packet model, payload is sent in the
+model's bursts.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class Sender(Direction[SendState]):
         self._pauses = False
 
     def next(self, message: bytes) -> None:
-        """Set the next message to self."""
+        """Set the message that `flush` sends next."""
         self._message = memoryview(message)
 
     def flush(self) -> None:
@@ -52,7 +53,7 @@ class Sender(Direction[SendState]):
                     elif not self._send_payload():
                         return
                 elif self.state == "SEND_FOOTER":
-                    # The footer answers the other side's checksum.
+                    # The footer is the answer to the other side's checksum.
                     if stream.receive.state not in ("RECV_FOOTER", "RECV_SUCCESS"):
                         return
                     self.next(wire.FOOTER)
@@ -76,7 +77,7 @@ class Sender(Direction[SendState]):
         return True
 
     def end_pause(self) -> None:
-        """End a packet model's pause: the connection has ended, and a write shows the error."""
+        """End a pause of the packet model early, so that `flush` writes and finds an error."""
         self._pauses = False
 
     def _count(self, sent: int) -> None:
@@ -135,15 +136,15 @@ class Sender(Direction[SendState]):
                 return True
             if left is None and schedule.ended:
                 # If the model determines the size, neither checksum nor closing line is sent. Like
-                # TGen, do not shut down this half of the connection: Tor would close the other one,
-                # too.
+                # TGen, do not shut down this half of the connection, because Tor would also close
+                # the other half.
                 self.state = "SEND_SUCCESS"
                 stream.end_if_complete()
                 return True
             self._burst_bytes, pause_us = schedule.next_burst(left)
             if pause_us:
-                # The burst is sent before the pause, and bytes that the socket does not accept
-                # after it.
+                # Send the burst before the pause. Bytes of the burst that the socket does not
+                # accept are sent after the pause.
                 self._pauses = True
                 stream.host.loop.at(stream.now_us + pause_us, self._resume)
         if self._burst_bytes:

@@ -1,8 +1,8 @@
 """One stream: TGen's protocol over a transport, on the side of a client or of a server.
 
-stream_state.py has the states and the end of a stream, receiving.py handles incoming bytes, and
-sending.py handles outgoing bytes. In a simulation both ends are this driver, so a message that TGen
-would not send ends a stream with one kind of error.
+stream_state.py defines the states of a stream and how it ends, receiving.py handles incoming bytes,
+and sending.py handles outgoing bytes. In a simulation both ends of a stream are this driver. A
+message that TGen would not send therefore just ends the stream with the error AUTH or HEADER.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ _READABLE = select.EPOLLIN | _TO_THE_END
 class Stream(StreamState):
     """A stream in progress. `on_event` handles epoll's events of its socket (edge-triggered).
 
-    options: of a client, None for a server. timeout_us, stallout_us: 0 for no limit.
+    options: the options of a client's stream; None on the server's side. timeout_us, stallout_us: 0
+    means no limit. model_seed: the seed of the packet model.
     """
 
     send: Sender
@@ -71,7 +72,10 @@ class Stream(StreamState):
         )
 
     def _use_model(self, model: MarkovModel, mine: Event) -> None:
-        """Send according to a packet model. TGen's own model has no effect if sizes are given."""
+        """Send according to a packet model, except TGen's default model if the sizes are given.
+
+        mine: the event of the model for a packet that this side sends.
+        """
         if model is not INTERNAL_PACKET_MODEL or not self.send.wanted_bytes:
             self.schedule = PacketSchedule(MarkovWalk(model, self._model_seed), mine)
 
@@ -82,8 +86,8 @@ class Stream(StreamState):
         if self.options is None:
             self._connected()
         elif self.transport.greeting:
-            # Over loopback a connection is established immediately; otherwise this raises
-            # BlockingIOError.
+            # Over loopback a connection is established immediately. If it is not yet established,
+            # sending the greeting raises BlockingIOError.
             self._try_greeting()
         else:
             self.want_writable()
@@ -103,7 +107,8 @@ class Stream(StreamState):
             if events & _HANGUP:
                 self.send.end_pause()
             self.send.flush()
-            # A peer may have answered before the request, and no event will report this again.
+            # The buffer may contain an answer that arrived before the request was sent. No event
+            # will report it again.
             self._process()
         if not self.over and events & _HANGUP:
             if self.receive.state not in ("RECV_NONE", "RECV_SUCCESS"):
@@ -111,7 +116,7 @@ class Stream(StreamState):
             self.fail("MISC")
 
     def on_heartbeat(self) -> None:
-        """Count bytes that arrived without a wake-up, and end the stream if it is too old."""
+        """Count bytes that arrived without a wake-up; end the stream if it is too old or stalls."""
         self.receive.drain()
         if self.over:
             return
@@ -206,8 +211,8 @@ class Stream(StreamState):
             self.fail_transport("READ")
             return
         self.read_failed(error)
-        # A server is usually writing when a connection breaks. TGen then tries to write, and keeps
-        # that error.
+        # A server is usually writing when a connection breaks. TGen then tries to write, and logs
+        # the error of this write.
         if self.send.state in ("SEND_RESPONSE", "SEND_PAYLOAD", "SEND_CHECKSUM"):
             self.send.end_pause()
             self.send.flush()
@@ -229,7 +234,10 @@ class Stream(StreamState):
                 return
 
     def _take_line(self) -> bytes | None:
-        """Remove a line from the buffer. Return it without its end, or None if incomplete."""
+        """Remove a line from the buffer. Return it without its end, or None if it is incomplete.
+
+        If the line is too long, end the stream and return None.
+        """
         buffer = self.receive.buffer
         end = buffer.find(b"\n", 0, MAX_LINE_BYTES)
         if end < 0:

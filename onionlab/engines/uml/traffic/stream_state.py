@@ -23,7 +23,7 @@ SendState = Literal[
     "SEND_SUCCESS",
     "SEND_ERROR",
 ]
-"""The next message of a stream. FOOTER waits for the other side's checksum."""
+"""The message that a stream sends next. SEND_FOOTER waits for the other side's checksum."""
 
 
 ReceiveState = Literal[
@@ -54,10 +54,12 @@ State = TypeVar("State", SendState, ReceiveState)
 
 
 class Direction(Generic[State]):
-    """One direction of a stream. Times are None if they have not happened.
+    """One direction of a stream.
 
-    wanted_bytes: the payload's size, 0 until the packet model ends. total_bytes: since the
-    transport is open.
+    wanted_bytes: the payload's size, or 0 if the packet model determines the size. total_bytes: the
+    number of all bytes since the transport was opened. first_at, last_at: the times of the
+    payload's first and last byte so far. checksum_at: the time of the checksum. A time is None
+    until its event has happened.
     """
 
     def __init__(self, state: State, wanted_bytes: int) -> None:
@@ -80,8 +82,8 @@ class Direction(Generic[State]):
 class StreamHost(Protocol):
     """The interface of the host that a stream belongs to.
 
-    low_water_bytes: the payload that wakes up the process. packet_models: by the paths by which
-    clients request them.
+    low_water_bytes: the number of payload bytes that wake up the process. packet_models: the packet
+    models by the paths with which clients request them.
     """
 
     name: str
@@ -94,7 +96,7 @@ class StreamHost(Protocol):
         """Add bytes to the counters of the next heartbeat."""
 
     def resolve(self, name: str) -> str | None:
-        """Return the IPv4 address of a name."""
+        """Return the IPv4 address of a name, or None if the name is unknown."""
 
     def stream_ended(self, stream: StreamState) -> None:
         """Handle the end of a stream; its socket can be closed."""
@@ -103,8 +105,9 @@ class StreamHost(Protocol):
 class StreamState:
     """A stream's data. Times are microseconds of the monotonic clock, as in TGen.
 
-    progress: the time of the last byte in either direction. schedule: the bursts to send; None to
-    send all at once.
+    progress: the time of the last byte in either direction, or at first the time at which the
+    connection was established. schedule: the bursts to send; None to send the whole payload without
+    pauses. command_at, response_at: the times of these messages, None before them.
     """
 
     send: Direction[SendState]
@@ -139,8 +142,8 @@ class StreamState:
     def end_if_complete(self) -> None:
         """End the stream if both directions have ended."""
         receive, schedule = self.receive, self.schedule
-        # The model determines how much was to be received: a client that expects nothing does not
-        # wait for the response.
+        # If the model determines the size, this side has received everything when it has received
+        # the bytes that the model expects. If it expects none, it does not wait for the response.
         if (
             receive.wanted_bytes == 0
             and receive.state != "RECV_ERROR"
@@ -174,7 +177,7 @@ class StreamState:
         )
 
     def write_failed(self, error: OSError) -> None:
-        """End with a write error."""
+        """End the stream with a write error."""
         if self.transport.state != "SUCCESS_OPEN" and self.fault == "NONE":
             self.fail_transport("WRITE")
             return
@@ -187,7 +190,7 @@ class StreamState:
         self.fail("WRITE")
 
     def fail_transport(self, fault: TransportFault) -> None:
-        """End because there is no connection to the other TGen."""
+        """End the stream because there is no connection to the other TGen."""
         self.transport.fail(fault)
         self.host.log.critical(
             "[tgen-stream.c:1787] [_tgenstream_runTransportEventLoop]",
@@ -196,12 +199,12 @@ class StreamState:
         self.fail("PROXY")
 
     def fail_to_receive(self, fault: StreamFault) -> None:
-        """End because of an error in the bytes that arrived."""
+        """End the stream because of an error in the bytes that arrived."""
         self.receive.state = "RECV_ERROR"
         self.fail(fault)
 
     def fail(self, fault: StreamFault) -> None:
-        """End with an error."""
+        """End the stream with an error."""
         self.fault = fault
         self.finish()
 

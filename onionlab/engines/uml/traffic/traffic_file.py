@@ -15,10 +15,10 @@ from onionlab.errors import UserError
 class TrafficHost:
     """One host that the driver plays in the place of TGen.
 
-    graph: the path of its action graph. directory: the directory that TGen would be started in, the
-    base of models' paths. start_ms: relative to the file's epoch. netns: the path of its network
-    namespace, None for the process's own. bind: the local address of all its sockets (TGen's
-    environment variable TGENIP).
+    graph: the path of its action graph. directory: the directory in which TGen would be started, to
+    which paths of models are relative. start_ms: relative to the file's epoch. log: the path of its
+    log. netns: the path of its network namespace, None for the process's own. bind: the local
+    address of all its sockets (TGen's environment variable TGENIP), None for any address.
     """
 
     name: str
@@ -35,10 +35,10 @@ class TrafficFile:
     """All hosts, and the parameters that they share.
 
     epoch_unix_s: a time of the wall clock, to which all other times are relative. names: the IPv4
-    address of each host of the simulation. receive_low_water_bytes: the number of payload bytes
-    that wake up the process. More than 1 requires that the loopback acknowledges each segment
-    immediately (``ip route ... quickack 1``); otherwise the sender would wait for delayed
-    acknowledgements that reads like TGen's would trigger.
+    address of each host of the simulation by its name. receive_low_water_bytes: the number of
+    payload bytes that wake up the process. If it is more than 1, the loopback must acknowledge each
+    segment immediately (``ip route ... quickack 1``). Otherwise the sender would have to wait for
+    delayed acknowledgements, which frequent reads like TGen's would send earlier.
     """
 
     seed: int
@@ -54,7 +54,7 @@ class TrafficFile:
 
 
 def read_traffic_file(path: Path) -> TrafficFile:
-    """Read a traffic file. Raises UserError."""
+    """Read a traffic file. Raises UserError if it cannot be read or is invalid."""
     try:
         data: dict[str, Any] = json.loads(path.read_bytes())
         hosts = tuple(TrafficHost(**host) for host in data.pop("hosts"))

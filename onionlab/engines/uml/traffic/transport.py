@@ -1,7 +1,7 @@
 """The transport below a stream (tgen-transport.c): a TCP connection, and a proxy's handshake on it.
 
-A transport neither waits nor transfers bytes. Its stream does this, reports events to the transport
-and sends the messages that it returns. TGen's names of states and errors are in its log.
+A transport neither waits nor transfers bytes. Its stream does both, reports events to the transport
+and sends the messages that the transport returns. States and errors have the names that TGen logs.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Address:
 
     @classmethod
     def from_ip(cls, address: str, port: int) -> Address:
-        """Return an address without a name."""
+        """Return the address of an IP address. It has a name only if it is localhost."""
         return cls("localhost" if address == "127.0.0.1" else None, address, port)
 
     def __str__(self) -> str:
@@ -71,7 +71,7 @@ class Address:
 
 
 class HandshakeError(Exception):
-    """A proxy's answer that ends the transport; line: TGen's warning about it, if any."""
+    """A proxy's answer that ends the transport. line: TGen's warning about it, None without one."""
 
     def __init__(self, fault: TransportFault, line: Line | None = None) -> None:
         super().__init__(str(fault))
@@ -81,9 +81,10 @@ class HandshakeError(Exception):
 
 @dataclass(eq=False)
 class Transport:
-    """A connection without a proxy, which is open when it is established.
+    """A connection without a proxy. Its state is SUCCESS_OPEN as soon as it is established.
 
-    Times are microseconds of the monotonic clock, as in TGen, None if they have not happened.
+    Times are microseconds of the monotonic clock, as in TGen. A time is None until its event has
+    happened.
     """
 
     sock: socket.socket
@@ -108,7 +109,7 @@ class Transport:
 
     @property
     def greeting(self) -> bytes:
-        """The first message on an established connection; if empty, the transport is then open."""
+        """The first message to the proxy on an established connection; empty without a proxy."""
         return b""
 
     def connected(self, now_us: int) -> None:
@@ -119,7 +120,7 @@ class Transport:
     def received(self, buffer: bytearray, now_us: int) -> bytes:
         """Remove a complete answer of the proxy from the buffer. Return the next message to send.
 
-        The message is empty if there is none. Raises HandshakeError.
+        The message is empty if there is none. Raises HandshakeError if the proxy refuses.
         """
         return b""
 
@@ -128,7 +129,7 @@ class Transport:
         return False
 
     def fail(self, fault: TransportFault) -> None:
-        """End with an error."""
+        """Record that the transport has failed."""
         self.state = "ERROR"
         self.fault = fault
 
@@ -170,11 +171,12 @@ _STATUS = {
 
 @dataclass(eq=False, kw_only=True)
 class SocksTransport(Transport):
-    """A connection through a SOCKS5 proxy (RFC 1928, RFC 1929), open when the proxy has granted it.
+    """A connection through a SOCKS5 proxy (RFC 1928, RFC 1929).
 
-    Each message is sent completely before its answer is parsed, and each field of an answer has its
-    own state. username, password: a login is performed if one of them is given. resolve: returns
-    the IPv4 address of a name, or None if it has none.
+    Its state is SUCCESS_OPEN when the proxy has granted the request. Each message is sent
+    completely before its answer is parsed, and each field of an answer has its own state. username,
+    password: a login is performed if one of them is given. resolve: returns the IPv4 address of a
+    name, or None if the name is unknown.
     """
 
     username: str | None
@@ -187,7 +189,7 @@ class SocksTransport(Transport):
 
     @property
     def greeting(self) -> bytes:
-        """The greeting, which offers a single method."""
+        """The greeting, which offers a single method of authentication."""
         return bytes([_VERSION, 1, self._method])
 
     def connected(self, now_us: int) -> None:
@@ -210,7 +212,7 @@ class SocksTransport(Transport):
     def received(self, buffer: bytearray, now_us: int) -> bytes:
         """Remove a complete answer of the proxy from the buffer. Return the next message to send.
 
-        Raises HandshakeError.
+        The message is empty if there is none. Raises HandshakeError if the proxy refuses.
         """
         state = self.state
         if state == "RESPONSE_IPV4":
@@ -228,7 +230,7 @@ class SocksTransport(Transport):
         if method == _NO_LOGIN:
             return self._request()
         self.state = "AUTH_REQUEST"
-        # If one of the two is missing, TGen sends a single NUL in its place.
+        # If the user name or the password is missing, TGen sends a single NUL in its place.
         user, password = (
             b"\x00" if text is None else _at_most_255(text)
             for text in (self.username, self.password)
@@ -282,7 +284,7 @@ class SocksTransport(Transport):
             self.state, self.proxy_response = "SUCCESS_OPEN", now_us
 
 
-# The answers of two bytes, by the state that expects them.
+# The methods that handle answers of two bytes, by the state that expects the answer.
 _ANSWERS: dict[str, Callable[[SocksTransport, int, int, int], bytes]] = {
     "CHOICE": SocksTransport._receive_choice,
     "AUTH_RESPONSE": SocksTransport._receive_login_answer,
@@ -292,7 +294,7 @@ _ANSWERS: dict[str, Callable[[SocksTransport, int, int, int], bytes]] = {
 
 
 def _take(buffer: bytearray, count: int) -> bytes:
-    """Remove the first `count` bytes and return them, or no bytes if there are fewer."""
+    """Remove the first `count` bytes and return them; if there are fewer, return no bytes."""
     if len(buffer) < count:
         return b""
     taken = bytes(buffer[:count])

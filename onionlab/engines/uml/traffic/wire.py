@@ -19,15 +19,17 @@ _PROTOCOL_VERSION = "2.0"
 FOOTER = b"FIN\n"
 
 PAYLOAD_LETTER = b"x"
-"""TGen draws a letter for every 32 KiB, but Tor encrypts it anyway."""
+"""The letter that the driver's payload repeats. TGen draws a letter for every 32 KiB. This makes no
+difference, because Tor encrypts the payload.
+"""
 
 
 @dataclass(frozen=True)
 class Command:
     """A client's request as its server sees it.
 
-    receive_bytes, send_bytes: payload sizes, 0 until the model ends. model_path: the server's path
-    of the model, or None if its text of model_bytes follows.
+    receive_bytes, send_bytes: the payload sizes that the server receives and sends; 0 if the model
+    determines the size. model_path: the model's path, or None if its text of model_bytes follows.
     """
 
     hostname: str
@@ -74,7 +76,7 @@ def response(hostname: str) -> bytes:
 
 @functools.cache
 def checksum_line(size: int) -> bytes:
-    """Return the line that follows a payload of `size` bytes of this driver."""
+    """Return the line with the MD5 sum that follows a payload of `size` bytes of this driver."""
     digest = hashlib.md5(usedforsecurity=False)
     block = PAYLOAD_LETTER * 2**16
     for _ in range(size // len(block)):
@@ -84,7 +86,10 @@ def checksum_line(size: int) -> bytes:
 
 
 def parse_response(line: bytes) -> str:
-    """Return the server's host name from the rest of its line. Raises HeaderError."""
+    """Return the server's host name from its response line.
+
+    line: without the password. Raises HeaderError if the line is not supported.
+    """
     pairs = _pairs(line)
     if "HOSTNAME" not in pairs or pairs.get("CODE") != "NONE":
         raise HeaderError(line)
@@ -92,7 +97,10 @@ def parse_response(line: bytes) -> str:
 
 
 def parse_command(line: bytes) -> Command:
-    """Parse the rest of a client's command line. Raises HeaderError."""
+    """Parse a client's command line.
+
+    line: without the password. Raises HeaderError if the line is not supported.
+    """
     pairs = _pairs(line)
     try:
         by_path = pairs["MODEL_MODE"] == "path"
