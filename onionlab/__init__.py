@@ -1,3 +1,3 @@
-"""Experiment harness for Tor performance research: from a plan to runs of real Tor networks."""
+"""Experiment harness for Tor performance research: runs real Tor in simulated networks."""
 
 __version__ = "0.3.0"

@@ -1,4 +1,4 @@
-"""``python -m onionlab``."""
+"""Run the console program: ``python -m onionlab``."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The console program, with a command for each module in :mod:`onionlab.commands`.
+"""The console program, with a command for each public module in :mod:`onionlab.commands`.
 
-A command module has ``HELP`` (one line), ``setup_arguments(parser)`` and ``run(args) -> int``. If
-its exit status is an answer, ``STATUSES`` has the meaning of each number. The module
+A command module has ``HELP`` (one line), ``setup_arguments(parser)`` and ``run(args) -> int``. A
+command whose exit status is an answer also has ``STATUSES``: exit status -> meaning. The module
 ``check_variants.py`` is the command ``check-variants``.
 """
 
@@ -41,7 +41,7 @@ STATUSES: Mapping[int, str] = {
     EXIT_DEFECT: "a defect of this program: the message has a traceback and how to report it",
     EXIT_INTERRUPTED: "interrupted by Ctrl-C or SIGTERM",
 }
-"""Exit status of every command -> meaning. The meanings of a command replace these."""
+"""Exit status -> meaning, for every command. A command's own STATUSES override these."""
 
 STDOUT = 1
 
@@ -56,8 +56,8 @@ REMEDIES = {
 }
 """errno of an operating system error -> hint."""
 
-# All control characters except tabs and line breaks. Logs and other users' manifests may contain
-# any.
+# Escape all control characters except tabs and line breaks. Logs and other users' manifests may
+# contain such characters.
 _ESCAPES = {
     number: f"\\x{number:02x}"
     for number in (*range(32), *range(127, 160))
@@ -65,7 +65,7 @@ _ESCAPES = {
 }
 MAX_LINE_LENGTH = 2000
 MAX_NAME_LENGTH = 200
-"""Lengths at which messages, and the names of files in them, are cut."""
+"""Lengths at which lines of messages, and names of files in messages, are cut."""
 
 
 class Command(Protocol):
@@ -91,7 +91,7 @@ _PRINTER = _Printer()
 
 
 def command_modules() -> dict[str, str]:
-    """Return the module of each command, in alphabetical order."""
+    """Return command -> name of its module, in alphabetical order."""
     names = sorted(info.name for info in pkgutil.iter_modules(commands.__path__))
     return {
         name.replace("_", "-"): f"{commands.__name__}.{name}"
@@ -119,7 +119,7 @@ def help_of(module_name: str) -> str:
 
 
 def build_parser(verb: str | None = None) -> argparse.ArgumentParser:
-    """Return the parser of one command, or an overview of all.
+    """Return the parser of one command, or of an overview if ``verb`` is not a command.
 
     Only the module of that command is imported. Therefore ``doctor`` starts fast, and works if a
     dependency of another command is broken.
@@ -150,13 +150,17 @@ def build_parser(verb: str | None = None) -> argparse.ArgumentParser:
 
 
 def own_statuses(command: Command) -> Mapping[int, str]:
-    """Return the exit statuses of a command that are an answer, with their meanings."""
+    """Return the meanings of a command's own exit statuses; empty if it has none."""
     found: Mapping[int, str] = getattr(command, "STATUSES", {})
     return found
 
 
 def _print_status(status: int, statuses: Mapping[int, str], arguments: Sequence[str]) -> None:
-    """Print the status and its command under make, which ends with 2 for each status but 0."""
+    """If make called this program, print what a status of ``statuses`` means, and how to get it.
+
+    make itself ends with 2 for each status but 0, so the status is lost unless the user calls the
+    program directly.
+    """
     if status in statuses and status != 0 and "MAKELEVEL" in os.environ:
         command = shlex.join([".venv/bin/onionlab", *arguments])
         print(f"exit status {status}: {statuses[status]}", file=sys.stderr)
@@ -191,7 +195,7 @@ def _cut(text: str, max_length: int) -> str:
 
 
 def _print_error(message: str, hint: str | None = None) -> int:
-    """Print an error and its hint; return the exit status. Lines of any length are cut."""
+    """Print an error and its hint, with long lines cut. Return the status of user errors."""
     for text in (f"error: {message}", hint or ""):
         for line in text.splitlines():
             print(_cut(line, MAX_LINE_LENGTH), file=sys.stderr)
@@ -199,19 +203,22 @@ def _print_error(message: str, hint: str | None = None) -> int:
 
 
 class _Output(io.FileIO):
-    """Output that its reader may close early. The command continues, and its status is the same."""
+    """Standard output or standard error. Its reader may close it early, as ``| head`` does.
+
+    The command then continues, and ends with the same exit status.
+    """
 
     def write(self, data: Any, /) -> int:
-        """Write to the output, or to /dev/null after it was closed or has failed.
+        """Write to the output, or to /dev/null after the output was closed or has failed.
 
-        Raises UserError if standard output fails for another reason, such as a full disk. It does
-        not raise OSError, because argparse ignores that.
+        Raises UserError if standard output fails for another reason than being closed, such as a
+        full disk. It does not raise OSError, because argparse ignores an OSError.
         """
         try:
             return super().write(data)
         except OSError as error:
-            # The descriptor is replaced because child processes inherit it, and buffered output
-            # goes there. Otherwise Python would end with status 120.
+            # Replace the descriptor, because child processes inherit it, and because Python writes
+            # buffered output to it at the end. If that failed, the exit status would be 120.
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, self.fileno())
             os.close(nowhere)
@@ -224,7 +231,7 @@ class _Output(io.FileIO):
 
 
 class _Text(io.TextIOWrapper):
-    """Text output whose lines appear at once, also in a pipe."""
+    """Text output that is flushed after each line, even if it is a pipe."""
 
     def __init__(self, output: io.BufferedWriter, encoding: str) -> None:
         super().__init__(output, encoding, errors="backslashreplace", line_buffering=True)
@@ -246,24 +253,25 @@ class _EscapedText(_Text):
 
 
 def _open_outputs() -> None:
-    """Replace both outputs of this process, so that writing to them cannot end the command.
+    """Replace standard output and standard error by outputs that their readers may close early.
 
-    Control characters and letters that the output's encoding lacks are escaped.
+    The new outputs escape control characters, and characters that their encoding lacks.
     """
     for name in ("stdout", "stderr"):
         before = getattr(sys, name)
-        # The output may be closed, or replaced by a test.
+        # Leave an output alone that is closed, or that a test has replaced.
         if before is not None and before is getattr(sys, f"__{name}__"):
             raw = _Output(before.fileno(), "w", closefd=False)
             setattr(sys, name, _EscapedText(io.BufferedWriter(raw), before.encoding))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Execute one command.
+    """Execute one command, and return its exit status.
 
-    Returns its exit status; 2 for a :class:`UserError`, which is printed without a traceback, and
-    for wrong arguments. Errors of the operating system, such as a full disk, are user errors too.
-    The status of any other exception is 70.
+    The status is 2 for a :class:`UserError`, which is printed without a traceback, 130 for an
+    interrupt, and 70 for an unexpected exception. Errors of the operating system, such as a full
+    disk, and a lack of memory count as user errors. For wrong arguments, argparse ends the process
+    with status 2.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
     _open_outputs()
@@ -273,7 +281,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     # Figures are written to files. If this variable named a missing backend, Matplotlib would fail.
     os.environ["MPLBACKEND"] = "agg"
     try:
-        # An interrupted command ends the processes that it has started.
+        # Treat SIGTERM like Ctrl-C: an interrupted command ends the processes that it has started.
         interrupt_at_sigterm()
         for argument in arguments:
             if argument.encode(errors="ignore") != argument.encode(errors="surrogateescape"):
@@ -281,14 +289,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         arguments = replace_former_names(arguments)
         args = build_parser(arguments[0] if arguments else None).parse_args(arguments)
         status = int(args.run(args))
-        # Output that is still buffered may fail as well.
+        # Flush here, because writing the buffered output may also fail.
         print(end="", flush=True)
         _print_status(status, args.statuses, arguments)
         return status
     except UserError as error:
         return _print_error(error.message, error.hint)
     except KeyboardInterrupt as interrupt:
-        # The argument describes what an interrupted command keeps.
+        # The exception's argument, if there is one, describes what the interrupted command keeps.
         print(": ".join(["interrupted", *map(str, interrupt.args)]), file=sys.stderr)
         return EXIT_INTERRUPTED
     except OSError as error:

@@ -9,7 +9,7 @@ from types import FrameType
 
 
 def interrupt_at_sigterm() -> None:
-    """Make SIGTERM raise KeyboardInterrupt in the main thread, from which this must be called."""
+    """Make SIGTERM raise KeyboardInterrupt in the main thread. Call this in the main thread."""
     signal.signal(signal.SIGTERM, _interrupt)
 
 
@@ -17,8 +17,8 @@ def interrupt_at_sigterm() -> None:
 def interrupts_deferred() -> Iterator[None]:
     """Defer SIGINT and SIGTERM to the end of the block. Call this in the main thread.
 
-    An interrupted import can raise any error: extension modules turn the interrupt into a
-    SystemError or an ImportError.
+    Use it around imports: an interrupted import can raise any error, because extension modules turn
+    the interrupt into a SystemError or an ImportError.
     """
     arrived: list[int] = []
     handlers = {

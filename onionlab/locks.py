@@ -1,7 +1,7 @@
 """File locks that the kernel releases when their process ends, however it ends.
 
 The locks use flock(2). The library filelock is not used: since version 4 it refuses a lock file
-of another user in a shared folder such as /run/lock, and CPUs are locked between users.
+of another user in a shared folder such as /run/lock, where onionlab locks CPUs for all users.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def open_lock(path: Path) -> int:
 
 
 def try_lock(descriptor: int) -> bool:
-    """Lock an open file unless another process, or another descriptor, holds its lock."""
+    """Lock an open file; return False if another process or another descriptor has the lock."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -46,8 +46,8 @@ def file_lock(
         on_wait: Called once if another process holds the lock.
         timeout_s: Maximum wait. By default it is unlimited, and processes are served in the order
             of arrival.
-        refusal: Raised, in place of TimeoutError, if another process held the lock all the time.
-        open_file: Opens the file.
+        refusal: Exception to raise after this time, in place of TimeoutError.
+        open_file: Returns a descriptor of the opened file.
     """
     descriptor = open_file(path)
     try:

@@ -41,24 +41,25 @@ WITH_OPTIONAL_NAME = ("compare-tor", "doctor")
 
 PROGRAM_VARIABLES = {"PYTHON", "TOR_SOURCE", "LINUX_SOURCE", "LIBTORRENT_SOURCE", "VARIANTS_FILE"}
 PROGRAM_VARIABLES |= {"SHADOW", "TGEN", "ONIONTRACE", "TORNETTOOLS"}
-"""Variables that programs read from the environment."""
+"""Variables that the code or setup.sh reads directly from the environment."""
 
 CLUSTER_VARIABLES = {"PARTITION", "ACCOUNT", "QOS", "MAX_JOBS", "PROFILE"}
-"""Variables that count in the environment only with EXECUTOR, as other programs use such names."""
+"""Options that the environment may set only if EXECUTOR is set: other programs use such names."""
 
 ENVIRONMENT_VARIABLES = {"NAME", "SCALE", "NETWORKS", "SEEDS", "REPEATS", "MAX_NETWORKS"}
 ENVIRONMENT_VARIABLES |= {"VARIANTS", "ENGINE", "SHADOW", "TGEN", "JOBS", "EXECUTOR"}
-"""Options that the environment may set; all others have to be on make's command line."""
+"""Options that the environment may always set. Except for CLUSTER_VARIABLES, all other options have
+to be on make's command line."""
 
 
 def command_line(verb: str, environment: Mapping[str, str]) -> list[str]:
-    """Return the program's arguments for the given make variables.
+    """Return the program's arguments for a command and the make variables in ``environment``.
 
     Raises:
-        UserError: A variable is missing, or make's command line sets an unknown one.
+        UserError: A required variable is missing, or make's command line sets an unknown one.
     """
     given = set(environment.get(COMMAND_LINE, "").split())
-    # The variables of an outer make may be meant for other programs.
+    # If another make calls this one, its variables may be meant for other programs.
     if environment.get("MAKELEVEL", "1") == "1":
         _require_known(given, verb)
     usable = given | ENVIRONMENT_VARIABLES
@@ -82,7 +83,7 @@ def command_line(verb: str, environment: Mapping[str, str]) -> list[str]:
 
 
 def _arguments(verb: str) -> Iterator[tuple[str, str, argparse.Action]]:
-    """Yield variable, option and action of each argument; a positional one has no option."""
+    """Yield variable, option and action of each argument; positional ones have the option ""."""
     parser = argparse.ArgumentParser(add_help=False)
     cli.load_command(cli.command_modules()[verb]).setup_arguments(parser)
     for action in parser._actions:
@@ -93,7 +94,7 @@ def _arguments(verb: str) -> Iterator[tuple[str, str, argparse.Action]]:
 
 
 def command_variables(verb: str) -> set[str]:
-    """Return all variables of a command, former ones among them."""
+    """Return all make variables of a command, including their former names."""
     former = {variable_name(old).partition("=")[0] for old in RENAMED.get(verb, {})}
     return former.union(variable for variable, _, _ in _arguments(verb))
 
@@ -104,7 +105,8 @@ def _require_known(given: set[str], verb: str) -> None:
     unknown = {name for name in given - known if not name.startswith("ONIONLAB_")}
     if not unknown:
         return
-    # Several targets may share a command line. Importing all commands takes seconds.
+    # A command line can have several targets, so another command may read the variable. This check
+    # is the last one, because importing all commands takes seconds.
     known.update(*map(command_variables, cli.command_modules()))
     for name in sorted(unknown - known):
         similar = difflib.get_close_matches(name, sorted(known), 1)
@@ -115,7 +117,7 @@ def _require_known(given: set[str], verb: str) -> None:
 
 
 def main() -> int:
-    """Run the command that is the only argument; return its exit status."""
+    """Run the command that the only argument names; return its exit status."""
     try:
         arguments = command_line(sys.argv[1], os.environ)
     except UserError as error:

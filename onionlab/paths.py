@@ -1,7 +1,7 @@
 """Paths of the checkout: its code, the user's files and everything that the program writes.
 
-A function that takes `root` takes the folder that `working_root` returns. ``python -m
-onionlab.paths`` checks that folder before anything is installed (onionlab/setup.sh).
+Parameters with the name `root` are the folder that `working_root` returns. onionlab/setup.sh calls
+``python -m onionlab.paths`` to check that folder before it installs anything.
 """
 
 from __future__ import annotations
@@ -13,13 +13,12 @@ from pathlib import Path
 
 from onionlab.errors import UserError
 
-# The last range: bytes that are not UTF-8.
+# The last range of characters stands for bytes that are not UTF-8.
 _REFUSED = re.compile(r'[\x00-\x1f\x7f"$`\\{}:\udc80-\udcff]')
 
 
-# Path's own methods raise OSError or ValueError for a name that no file can have (too long, or with
-# a NUL) and for a folder that may not be searched. These return False, because users name
-# such paths too.
+# Path.is_file and Path.is_dir raise OSError for a name that is too long and for a folder that may
+# not be searched. The following functions return False, because users may name such paths.
 
 
 def is_file(path: Path) -> bool:
@@ -33,7 +32,7 @@ def is_folder(path: Path) -> bool:
 
 
 def code_root() -> Path:
-    """Return the folder that contains both packages."""
+    """Return the folder that contains both packages, onionlab and analysis."""
     return Path(__file__).resolve().parents[1]
 
 
