@@ -1,7 +1,7 @@
 """Arguments that several commands have, and their types.
 
-This module imports only the standard library and this project, because `doctor` has to work on a
-machine without other packages. An empty value counts as not given.
+This module imports only the standard library and this project, so that `doctor` starts fast and
+needs few packages. An argument with an empty value counts as not given.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any
 
 AUTO = "auto"
-"""The value of NETWORKS that adds networks until each endpoint has an answer."""
+"""The value of NETWORKS with which networks are added until each endpoint has an answer."""
 DEFAULT_MAX_NETWORKS = 20
-"""The largest number of networks with AUTO, unless the command sets another one."""
+"""The largest number of networks with AUTO, unless --max-networks sets another one."""
 
 
 def add_request_arguments(parser: argparse.ArgumentParser, *, auto: bool = False) -> None:
-    """Declare NAME, --variants and what `add_override_arguments` declares."""
+    """Declare NAME, --variants, and the arguments of `add_override_arguments`."""
     parser.add_argument("name", help="name of an experiment, or the path of its file")
     add_variants_argument(parser)
     add_override_arguments(parser, auto=auto)
@@ -39,7 +39,10 @@ def add_variants_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def add_override_arguments(parser: argparse.ArgumentParser, *, auto: bool = False) -> None:
-    """Declare --scale, --networks, --repeats and what `add_engine_arguments` declares."""
+    """Declare --scale, --networks, --repeats, and the arguments of `add_engine_arguments`.
+
+    auto: whether --networks may be AUTO.
+    """
     parser.add_argument("--scale", type=number, help="multiply hosts and load, for instance 0.1")
     text = "a number n (networks 1 to n) or a list: 1,4,7"
     if auto:
@@ -64,14 +67,14 @@ def networks(text: str) -> int | list[int] | None:
 
 
 def networks_or_auto(text: str) -> int | list[int] | str | None:
-    """Parse what `networks` does, or AUTO."""
+    """Parse AUTO, or a value that `networks` parses."""
     return AUTO if text == AUTO else networks(text)
 
 
 def add_networks_argument(
     parser: argparse.ArgumentParser, help_text: str, kind: Callable[[str], Any] = networks
 ) -> None:
-    """Declare --networks and its other name --seeds, with values of a type."""
+    """Declare --networks and its other name --seeds; ``kind`` parses the value."""
     parser.add_argument(
         *("--networks", "--seeds"), type=kind, action=SameTwice, metavar="NETWORKS", help=help_text
     )
@@ -125,7 +128,7 @@ def add_build_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_run_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare --jobs and what `add_executor_arguments` declares."""
+    """Declare --jobs, and the arguments of `add_executor_arguments`."""
     add_jobs_argument(parser)
     add_executor_arguments(parser)
 
@@ -149,10 +152,10 @@ def add_executor_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def listed_files(texts: Iterable[str]) -> list[Path]:
-    """Return the files that an argument names, in one text per file or several in one text.
+    """Return the files that an argument names. Each text has the name of one file or of several.
 
     make passes one text: FROM="a.tar.xz b.tar.xz", and for names with spaces FROM="'my runs.tar.xz'
-    b.tar.xz". A text that is the name of an existing file is that file.
+    b.tar.xz". A text is split into words if it is not the name of a file, but one of its words is.
     """
     return [path for text in texts for path in _files_of(text)]
 

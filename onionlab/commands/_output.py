@@ -38,7 +38,11 @@ def print_table(title: str, rows: Iterable[tuple[str, str]]) -> None:
 
 
 def print_cost(root: Path, requests: Sequence[Request], where: Where, title: str = "") -> None:
-    """Print the total cost of the runs of some requests. Raises UserError like planning."""
+    """Print the total cost of the runs of some requests.
+
+    Raises:
+        UserError: The runs of a request cannot be planned.
+    """
     here, elsewhere = (None, where.max_jobs) if isinstance(where, Executor) else (where, None)
     text = cost_text(Estimator(root, max_jobs=elsewhere).estimate(requests, here))
     print(f"cost: {text} ({title})" if title else f"cost: {text}")

@@ -1,4 +1,4 @@
-"""Former names of options and make variables, accepted with a warning until version 0.4."""
+"""Former names of options and make variables. They are accepted with a warning until 0.4."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ RENAMED: Mapping[str, Mapping[str, str]] = {
     "import": {"--from": "--start", "--to": "--end"},
     "nightly": {"--accept": "--update-baseline", "--list": "--config", "--state": "--state-dir"},
 }
-"""Command -> former name of an option -> its present name. A name may include a value; an empty
-present name means that the option is the default."""
+"""Command -> former name of an option -> its present name. A name may include a value. If the
+present name is empty, the former option only requests the default, and is left out."""
 
 
 def variable_name(option: str) -> str:

@@ -1,4 +1,7 @@
-"""Turn the arguments of :mod:`onionlab.commands._arguments` into requests, executors and paths."""
+"""Turn arguments of :mod:`onionlab.commands._arguments` into requests, executors, plans and paths.
+
+A request names an experiment, and the values that replace those of its file.
+"""
 
 from __future__ import annotations
 
@@ -22,14 +25,14 @@ from onionlab.yamlfile.units import show
 
 def parse_request(args: argparse.Namespace) -> Request:
     """Return the request for an experiment with its overrides."""
-    # Jobs work in another folder, so a path has to be absolute.
+    # Jobs of the workflow run in another folder, so a path has to be absolute.
     path = Path(args.name)
     name = str(path.resolve()) if is_file(path) else args.name
     return replace(parse_overrides(args), experiment=name, variants=args.variants)
 
 
 def parse_overrides(args: argparse.Namespace) -> Request:
-    """Return a request without an experiment."""
+    """Return a request that has the overrides, but no experiment and no variants."""
     return Request(
         experiment="",
         scale=getattr(args, "scale", None),
@@ -42,7 +45,7 @@ def parse_overrides(args: argparse.Namespace) -> Request:
 
 
 def look_requests(args: argparse.Namespace) -> list[tuple[str, Request]]:
-    """Return titles and requests: one request, or the smallest and the largest for NETWORKS=auto.
+    """Return title and request; for NETWORKS=auto, those of the smallest and the largest request.
 
     Raises:
         UserError: --max-networks is given without NETWORKS=auto.
@@ -64,7 +67,11 @@ def look_requests(args: argparse.Namespace) -> list[tuple[str, Request]]:
 
 
 def parse_executor(args: argparse.Namespace) -> Executor | None:
-    """Return the executor of a cluster; None if runs are performed here. Raises UserError."""
+    """Return the executor of a cluster, or None if the runs are performed on this machine.
+
+    Raises:
+        UserError: The options do not fit together, or the executor cannot be used.
+    """
     resources = {"slurm_partition": args.partition, "slurm_account": args.account, "qos": args.qos}
     if not args.executor:
         if any([*resources.values(), args.max_jobs, args.profile]):
@@ -89,7 +96,11 @@ def parse_executor(args: argparse.Namespace) -> Executor | None:
 
 
 def parse_where(args: argparse.Namespace) -> Where:
-    """Return where the simulations run. Raises UserError."""
+    """Return a cluster's executor, or how many simulations run here at a time (None: automatic).
+
+    Raises:
+        UserError: The options do not fit together, or the executor cannot be used.
+    """
     jobs: int | None = args.jobs
     return parse_executor(args) or jobs
 
@@ -98,7 +109,7 @@ def results_folder(name: str, root: Path) -> Path:
     """Return the results folder of an experiment, by its name or the path of its file.
 
     Raises:
-        UserError: The name is not that of an experiment, or it has no results.
+        UserError: No experiment can have this name, or the experiment has no results.
     """
     stem = Path(name).stem
     if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", stem, re.ASCII) is None:
@@ -118,7 +129,7 @@ def load_plan(name: str, root: Path) -> Plan:
     """Return the plan of an experiment that was run.
 
     Raises:
-        UserError: It was not run, or files of one of its runs were changed or cut since.
+        UserError: The experiment was not run, or the files of a run were changed or cut afterwards.
     """
     path = results_folder(name, root) / PLAN
     if not path.exists():
@@ -135,9 +146,12 @@ def load_plan(name: str, root: Path) -> Plan:
 
 
 def output_file(path: Path) -> Path:
-    """Check before the work that a file can be written. Raises UserError.
+    """Return a path if a file can be written to it. Call this before the work.
 
     A device such as /dev/null is refused, because a file would replace it.
+
+    Raises:
+        UserError: The path is a folder or a device, or its folder is not writable.
     """
     if path.is_dir():
         raise UserError(f"{path} is a folder, not a file", f"name a file: {path}/FILE")

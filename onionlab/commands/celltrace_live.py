@@ -72,8 +72,8 @@ def run(args: argparse.Namespace) -> int:
                         seconds=args.duration,
                     )
                 )
-                # The traces have hundreds of megabytes and are not needed after their cost is
-                # measured.
+                # The traces have hundreds of megabytes. Only the cost of writing them is of
+                # interest.
                 for left in out.glob(f"{folder.name}*"):
                     shutil.rmtree(left)
     lines = [*report(trace, args.scheduler), *overhead(works)]
@@ -85,7 +85,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def report(trace: LiveTrace, scheduler: str) -> Iterator[str]:
-    """Yield the results of a live trace, and whether both traces are equal."""
+    """Yield the lines of the report on a live trace: its amount of data, its cells, their times.
+
+    One line says whether LTTng's trace and the trace file have the same events.
+    """
     work, events = trace.work, len(trace.lttng.records)
     yield f"Guard of a private network on the loopback interface, {scheduler}, native Tor, LTTng"
     yield (
@@ -134,7 +137,7 @@ def report(trace: LiveTrace, scheduler: str) -> Iterator[str]:
 
 
 def overhead(works: list[Work]) -> Iterator[str]:
-    """Yield the guard's CPU time for each cell, by method of tracing."""
+    """Yield lines with the guard's CPU time for each cell, by method of tracing."""
     if not works:
         return
     yield ""

@@ -22,7 +22,10 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the reports' paths on the last lines. --engine is a list here."""
+    """Print the paths of the table and of the reports on the last lines.
+
+    The value of --engine can be a list of engines.
+    """
     engines = list(ENGINES) if args.engine in ("", "auto") else listed_names(args.engine)
     for name in engines:
         if name not in ENGINES:

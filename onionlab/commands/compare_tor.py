@@ -1,4 +1,4 @@
-"""Compare two commits of a git repository of Tor, both as released."""
+"""Compare two commits of a git repository of Tor, both without patches."""
 
 from __future__ import annotations
 
@@ -42,9 +42,10 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write variants and an experiment, run it, and print the answer of `compare`."""
+    """Write an experiment with both commits as variants, run it, and print `compare`'s answer."""
     root = working_root()
-    load(args.name, root=root)  # A wrong name is an error of the command, not of the file below.
+    # Load the experiment here, so that an error in its name is not attributed to the file below.
+    load(args.name, root=root)
     repository = args.tor_git.expanduser().resolve()
     commits = {ref: find_commit(repository, ref) for ref in (args.a, args.b)}
     if commits[args.a] == commits[args.b]:
@@ -86,7 +87,11 @@ def _slug(ref: str) -> str:
 def _entry(
     stock: TorVariant, repository: Path, ref: str, commit: Commit, style: tuple[str, str, str]
 ) -> dict[str, object]:
-    """Return the entry of a variant. Its commit does not move while the runs are made."""
+    """Return the entry of a variant in the file of variants.
+
+    It names the commit by its hash, because a branch may move before all runs are made. If the work
+    tree has changes, it names the branch or HEAD instead, which includes these changes.
+    """
     source = {"git": str(repository), "ref": ref if commit.changed else commit.hash}
     return {
         "description": f"Tor at {_short(ref)}",

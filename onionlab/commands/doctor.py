@@ -62,8 +62,11 @@ def run(args: argparse.Namespace) -> int:
 def experiment_need(
     args: argparse.Namespace, root: Path
 ) -> tuple[Need | None, tuple[Finding, ...]]:
-    """Return the needs of the experiment, and its cost in one line; None if it lacks networks."""
-    # These imports are here because `doctor` has to start without the program's dependencies.
+    """Return an experiment's needs, and a finding with its cost.
+
+    If its imported networks are missing, return None and a finding that says so.
+    """
+    # These imports are here so that `doctor` also starts if most packages are missing.
     from onionlab.commands._request import parse_request
     from onionlab.errors import UserError
     from onionlab.experiment.tornettools_networks import require_networks
@@ -91,7 +94,7 @@ def experiment_need(
 
 
 def check_cluster(args: argparse.Namespace) -> list[Finding]:
-    """Return whether the requested cluster would accept a small job."""
+    """Return a finding on whether the requested cluster accepts jobs; none without a cluster."""
     if not args.executor:
         return []
     from onionlab.commands._request import parse_executor
@@ -128,7 +131,7 @@ def show_table(findings: list[Finding]) -> None:
         text = Text(finding.text)
         if finding.fix:
             text.append("\n" + finding.fix, style="dim")
-        # Text, not str: square brackets in a str are markup to rich.
+        # Use Text, because Rich interprets square brackets in a str as markup.
         status = Text(finding.status, style=STYLES[finding.status])
         table.add_row(status, Text(finding.subject), text)
     Console(file=getattr(sys.stdout, "terminal", None)).print(table)

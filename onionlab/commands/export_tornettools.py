@@ -1,4 +1,4 @@
-"""Lay finished runs out for tornettools' own `parse`, `plot` and `archive`."""
+"""Copy finished runs to folders for tornettools' own `parse`, `plot` and `archive`."""
 
 from __future__ import annotations
 

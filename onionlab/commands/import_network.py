@@ -37,7 +37,10 @@ def run(args: argparse.Namespace) -> int:
 
 @dataclass
 class FirstExperiment:
-    """The first experiment on new networks. It is written unless its name exists already."""
+    """The first experiment on imported networks, which has the name of the networks.
+
+    It is not written if there is such an experiment already, or if no experiment can have the name.
+    """
 
     root: Path
     name: str

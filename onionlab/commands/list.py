@@ -19,7 +19,7 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print both tables. Return 2 if a file is broken."""
+    """Print the tables of experiments and of variants. Return 2 if an experiment is broken."""
     root = working_root()
     lines = []
     broken = []

@@ -1,4 +1,4 @@
-"""Run the nightly list, judge it against the baseline, and write summaries and history."""
+"""Run the nightly list, judge the runs against the baseline, and write summaries and history."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The JSON Schema of experiment files, and the table of their keys."""
+"""Print or write the JSON Schema of experiment files, or print the table of their keys."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print or write."""
+    """Write the schemas of all kinds, or print the schema or the table of keys of one kind."""
     if args.write:
         folder = working_root() / EXPERIMENTS
         folder.mkdir(exist_ok=True)
