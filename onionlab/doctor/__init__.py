@@ -1,7 +1,7 @@
 """Check whether this machine can build Tor and run an experiment.
 
-A finding is ``ok``, ``warn`` (the experiment runs, but read the note first) or ``missing`` (it
-cannot run). Every warning and error includes a fix.
+A finding has the status ``ok``, ``warn`` (the experiment runs, but read the note first) or
+``missing`` (the experiment cannot run). It includes a fix if there is one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Check CPUs, memory and disk, independent of the engine."""
+"""Check CPUs, memory and disk. These checks do not depend on the engine."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from onionlab.engines.examination import (
 )
 
 BUILD_DISK_BYTES = 1500 * 2**20
-"""Disk space for the source, the base tree and the trees of one build (measured: 0.9 GB)."""
+"""Disk space for a build of Tor: its source and all trees of the build (measured: 0.9 GB)."""
 
 
 def cpus(count: int) -> Finding:

@@ -17,7 +17,7 @@ from onionlab.programs.tor.variants import STOCK, load_registry
 
 PYTHON_MINIMUM, PYTHON_MAXIMUM = (3, 11), (3, 13)
 
-# Maps a program or a pkg-config module to its Debian package.
+# Program or module of pkg-config -> its Debian package.
 BUILD_PROGRAMS = {
     "autoconf": "autoconf",
     "automake": "automake",
@@ -84,7 +84,7 @@ def build_tools() -> Iterator[Finding]:
 
 
 def tor_builds(root: Path) -> Finding:
-    """List missing builds of `make build`. Whether the existing ones are current is not checked."""
+    """List the builds of `make build` that are missing. Existing ones may be out of date."""
     try:
         variants = load_registry(root).variants.values()
         wanted = list(
