@@ -1,7 +1,7 @@
 """Find settings that are impossible or suspicious although each value is valid.
 
-The functions take settings and known names, read no files, and yield findings. A finding is a path
-of keys below the settings, with which the loader finds the line, and a message.
+The functions take settings and known names, read no files, and yield findings. A finding consists
+of a path of keys below the settings, with which the loader finds the line, and of a message.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from onionlab.yamlfile.units import format_rate, format_time, nearest, show
 
 RESERVED_CLASSES = {
     "perf": "this name belongs to the clients of network.perf_clients",
-    # A class's graph is named after the class, and the servers' graph has this name.
+    # A class's TGen graph has the name of the class, and the servers' graph has this name.
     "server": "this name belongs to what the servers run",
     **dict.fromkeys(
         RELAY_ROLES, "this name belongs to the relays of this role, where they are traced"
@@ -41,7 +41,7 @@ NOT_WITH_MARKOV = ("request", "pause", "streams", "stagger", "repeat", "circuit"
 
 @dataclass(frozen=True)
 class KnownNames:
-    """Names that other files define; None if such a file is missing."""
+    """Names that other files define. An attribute is None if its names are not known."""
 
     variants: Mapping[str, TorVariant] | None = None
     capacities: frozenset[str] | None = None
@@ -130,7 +130,8 @@ def _(settings: Settings) -> Iterator[Finding]:
         for one in settings.traffic.values()
         if one.count and one.timeout_s is not None and not one.is_load
     ]
-    # Longer timeouts than the drain are common (bulk): the estimates account for censored streams.
+    # A timeout longer than the drain is common, for example for bulk downloads, and the estimates
+    # account for the censored streams. Therefore warn only if every timeout is longer.
     if timeouts_s and settings.time.drain_s < min(timeouts_s):
         message = (
             f"shorter than every timeout (the least is {format_time(min(timeouts_s))}): streams "
@@ -141,7 +142,7 @@ def _(settings: Settings) -> Iterator[Finding]:
 
 
 def find_errors_in_networks(settings: TornetSettings) -> Iterator[Finding]:
-    """Yield errors of settings that depend on their imported networks."""
+    """Yield errors of settings that depend on facts about their imported networks."""
     facts, time = settings.facts, settings.time
     if time.given_stop_s is not None and time.given_stop_s > facts.stop_s:
         message = (
@@ -179,7 +180,7 @@ def _check_class(
         )
         yield ("start",), message
     if entry.circuit == "one" and entry.repeat != "once":
-        # Tor uses a new circuit for new streams after MaxCircuitDirtiness, as it should.
+        # Tor uses another circuit for streams that start after MaxCircuitDirtiness.
         yield ("circuit",), "`one` takes `repeat: once`"
     if entry.stagger_s and entry.streams == 1:
         yield ("stagger",), "there is only one stream: set streams"
@@ -258,7 +259,7 @@ def _check_network(network: NetworkSettings, known: KnownNames) -> Iterator[Find
 
 
 def _check_sizes(settings: Settings) -> Iterator[Finding]:
-    """Yield kinds of hosts that are missing, or that outnumber their addresses."""
+    """Yield errors for kinds of hosts that are missing or have more hosts than addresses."""
     network = settings.network
     if network.servers.count == 0:
         yield ("network", "servers", "count"), "no server: the clients need at least one"
@@ -282,7 +283,7 @@ def _check_sizes(settings: Settings) -> Iterator[Finding]:
 
 
 def _own_options(network: NetworkSettings) -> dict[str, str]:
-    """Return options in relays' own torrc files, in lower case -> the key that sets each."""
+    """Return option in relays' own torrc files, in lower case -> the experiment's key for it."""
     keys = [
         f"network.relays.{role}.bandwidth_rate"
         for role, entry in network.relays.items()

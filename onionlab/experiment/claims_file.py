@@ -40,7 +40,7 @@ MAX_FIGURE = 1000
 FOLDER = f"{EXPERIMENTS}/claims"
 
 Name = LevelName
-"""The spelling of all names in these files."""
+"""The type of the names of claims, experiments and variants."""
 
 _SCOPE = {metric.name: metric.scope for metric in METRICS}
 
@@ -107,7 +107,7 @@ class ClaimSet:
         name: name of the file.
         paper: reference of the paper.
         experiments: experiments by name, in the file's order.
-        claims: at least one.
+        claims: claims in the file's order; at least one.
     """
 
     name: str
@@ -164,7 +164,7 @@ def _find(name_or_path: str, root: Path) -> Path:
 
 
 Found = Iterator[tuple[Location, str]]
-"""Location in the file, and the problem there."""
+"""Pairs of a location in the file and the problem there."""
 
 
 def _find_problems(content: ClaimsFile, experiments: dict[str, Experiment]) -> Found:
@@ -220,7 +220,7 @@ def _check_claim(entry: ClaimEntry, experiments: dict[str, Experiment]) -> Found
 def _classes(settings: AnySettings) -> list[str] | None:
     """Return the classes of a level, or None if they depend on an imported network that is missing.
 
-    Packs of runs on such networks can be read without the networks.
+    This is not an error, because claims can be answered from a pack of runs without the networks.
     """
     if isinstance(settings, TornetSettings) and settings.network.facts is None:
         return None

@@ -1,4 +1,4 @@
-"""Check that an experiment's traffic has the metrics of its endpoints and margins."""
+"""Check that an experiment can judge the metrics that its endpoints and margins name."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def judging_problems(
 ) -> Iterator[Problem]:
     """Yield problems with the margins and the endpoints of an experiment.
 
-    settings: the settings of each level. An endpoint is impossible if no level has it.
+    settings: the settings of each level. An endpoint is a problem if no level has its metric.
     """
     for metric in sorted(header.margins.keys() - OWN.judged.keys()):
         yield tree.locate(
@@ -60,13 +60,13 @@ def judging_problems(
 
 
 def classes_with_metrics(settings: AnySettings) -> list[str]:
-    """Return the classes of clients and the roles of traced relays, which are classes as well."""
+    """Return all classes with metrics: those of clients, and the relay roles if any are traced."""
     traced = isinstance(settings, Settings) and settings.tor.trace.where != "none"
     return [*settings.classes, *(RELAY_ROLES if traced else ())]
 
 
 def _metrics(settings: AnySettings, class_name: str) -> list[str]:
-    """Return the metrics that can have a verdict, for a class of an experiment's traffic."""
+    """Return the names of a class's metrics that can have a verdict."""
     return [
         metric.name
         for family in _families(settings, class_name)

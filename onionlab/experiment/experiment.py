@@ -21,9 +21,10 @@ MAX_SCALE = 100.0
 
 @dataclass(frozen=True)
 class Level:
-    """One level of an experiment. label: its name in figures; settings: fully resolved.
+    """One level of an experiment.
 
-    The settings are the `RunSettings` of the experiment's kind.
+    label: its name in figures; settings: its fully resolved settings, which are of the subclass of
+    `RunSettings` for the experiment's kind.
     """
 
     label: str
@@ -36,14 +37,16 @@ class Experiment:
 
     Attributes:
         name: The file's name without its ending.
-        header: The `Header` of its file; None for one from `load_resolved_experiment`.
-        kind: The value of the key `kind`; None for an experiment with Tor.
-        variants: Names, in the order of figures; the same in all levels.
+        header: The `Header` of its file; None if `load_resolved_experiment` made the experiment.
+        kind: The value of the key `kind`; None if the file does not have this key.
+        variants: Names of the variants, in the order of figures; the same in all levels.
+        baseline: The variant that the others are compared with.
         seeds: The networks; every variant runs on each of them.
-        levels: At least one, by name, in the file's order.
+        repeats: The number of runs of each variant on each network.
+        levels: Levels by name, in the file's order; at least one.
         figures: Figures with their levels and titles.
         scale: SCALE; 1.0 is the size in the file.
-        files: The files read, the experiment's own first.
+        files: The files that were read, the experiment's own first.
         warnings: Settings that are allowed but probably unintended: one line each, with file and
             line number.
     """
@@ -81,12 +84,13 @@ class Experiment:
     def asked(self) -> dict[str, object]:
         """Return the requested scale and runs, as plain JSON data."""
         asked = {"experiment": self.name, "scale": self.scale, "seeds": list(self.seeds)}
-        # Without repeats the key is omitted, so that packs of all versions can be merged.
+        # Packs of earlier versions do not have the key `repeats`. Omit it if there is only one
+        # repeat, so that these packs can be merged with others.
         return asked | ({"repeats": self.repeats} if self.repeats > 1 else {})
 
     @property
     def replicates(self) -> tuple[tuple[int, int], ...]:
-        """Return network and repeat of each run of a variant, network by network."""
+        """Return the network and the repeat of each run of a variant, grouped by network."""
         return tuple((seed, repeat) for seed in self.seeds for repeat in range(1, self.repeats + 1))
 
     @property
@@ -117,16 +121,18 @@ class Experiment:
         seeds: int | Sequence[int] | None = None,
         repeats: int | None = None,
     ) -> Experiment:
-        """Return the experiment with other SCALE, NETWORKS or REPEATS; None leaves them as is.
+        """Return the experiment with another scale, seeds or repeats; None does not change a value.
 
-        SCALE multiplies the counts of clients, servers and relays of each role, rounded half up,
-        and at least 1 unless the count is 0. Authorities stay the same, because they carry no load.
-        A role's total capacity is `scale` times the full one
+        The parameters are the options SCALE, NETWORKS and REPEATS. SCALE multiplies the counts of
+        clients, servers, onion services and relays of each role. Results are rounded half up, and
+        are at least 1 unless the count is 0. The number of authorities stays the same, because they
+        carry no load. A role's total capacity is `scale` times that at full size
         (:meth:`NetworkSettings.capacity_total_factor`).
 
         Raises:
-            UserError: a scale, seeds or repeats out of range, a network that is impossible at this
-                scale, or a scope that these runs do not allow.
+            UserError: a value is out of range; the experiment has no counts to scale; the network
+                is impossible at this scale; or the experiment's scope does not fit these numbers of
+                seeds and repeats.
         """
         changed = self
         if scale is not None:
@@ -182,7 +188,7 @@ def parse_seeds(text: str) -> int | list[int]:
     """Return the NETWORKS of a command line: a number of them ("3") or a list ("1,2,7").
 
     Raises:
-        UserError: the text is neither.
+        UserError: the text is neither, a number is out of range, or a network is listed twice.
     """
     if re.fullmatch(r"[0-9]{1,10}(, ?[0-9]{1,10})*,?", text.strip(), re.ASCII) is None:
         raise UserError(
@@ -196,7 +202,7 @@ def parse_seeds(text: str) -> int | list[int]:
 
 
 def checked_seeds(seeds: object) -> tuple[int, ...]:
-    """Return the networks for a number of networks or a list. Raises UserError."""
+    """Return the networks for a number n (1 to n) or a list. Raises UserError for other values."""
     try:
         return parse_networks(seeds)
     except ValueError as error:
@@ -222,7 +228,7 @@ def scope_problem(scope: str, seeds: tuple[int, ...], repeats: int) -> str | Non
 
 
 def checked_scale(scale: float) -> float:
-    """Return a valid scale. Raises UserError."""
+    """Return a scale. Raises UserError if it is out of range."""
     if not (math.isfinite(scale) and 0 < scale <= MAX_SCALE):
         raise UserError(
             f"SCALE: expected a number more than 0 and at most {MAX_SCALE:g}, such as 0.1, "
@@ -236,7 +242,7 @@ def scale_settings(settings: Settings, scale: float) -> Settings:
     exact = Fraction(repr(float(scale)))
 
     def scaled(count: int) -> int:
-        # Round half up, not to even: with 0.1, 15 and 25 middles must become 2 and 3.
+        # Round half up, not to even: at scale 0.1, 15 and 25 relays must become 2 and 3.
         return max(1, math.floor(count * exact + Fraction(1, 2))) if count else 0
 
     network = settings.network
@@ -262,7 +268,7 @@ def scale_settings(settings: Settings, scale: float) -> Settings:
 
 
 def changes(full: Settings, scaled: Settings) -> list[str]:
-    """Return a line for each difference between the full size and a scaled one."""
+    """Return lines on what differs between the full size and a scaled one, and what does not."""
     scale = scaled.network.scale
     lines = []
 

@@ -1,4 +1,4 @@
-"""The keys of a file that are not settings of its runs: title, networks, levels, figures."""
+"""The keys of a file that are not settings of its runs, such as title, networks and figures."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ EXPERIMENTS = "experiments"
 SUFFIX = ".yaml"
 NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 RESERVED_NAMES = re.compile(r"figures(?:-.*)?|compare|nightly|celltrace-live|.*-engines")
-"""Folders of other commands' results, which an experiment of the same name would share."""
+"""Names that experiments cannot have: other commands write their results to such folders."""
 MAX_SEEDS = 10_000
 MAX_REPEATS = 1_000
 
@@ -85,14 +85,14 @@ NETWORKS_SCHEMA = (
 Networks = Annotated[
     tuple[int, ...], BeforeValidator(parse_networks, json_schema_input_type=NETWORKS_SCHEMA)
 ]
-"""A number n (networks 1 to n) or a list of different networks. A network is its seed."""
+"""A number n (networks 1 to n) or a list of different networks. A network's number is its seed."""
 
 
 DefaultFigureKind = Literal["throughput-timeouts", *MARK_FIGURES, "quantile-ratios"]  # type: ignore[valid-type]
 FigureKind = Literal[DefaultFigureKind, "stream-progress", "starvation-map"]
 
 COMPARING_FIGURE_KINDS = ("quantile-ratios",)
-"""Kinds that need at least two variants."""
+"""Kinds of figures that need at least two variants."""
 
 
 SettingsT = TypeVar("SettingsT")
@@ -121,11 +121,11 @@ class Figure(Model, Generic[FigureKindT]):
 
 
 MAX_ENDPOINTS = 4
-"""All endpoints share one error rate, so each further one makes the tests of all stricter."""
+"""All endpoints share one error rate, so each additional endpoint makes all tests stricter."""
 
 
 class EndpointEntry(Model):
-    """A metric for the verdicts on variants."""
+    """A metric of a class, by which variants are judged."""
 
     class_name: AnyClassName = key(
         alias="class", description="a class of clients, a role of traced relays, or all"
@@ -137,7 +137,7 @@ class Header(Model, Generic[SettingsT, FigureKindT]):
     """The keys of an experiment file that are not settings of its runs."""
 
     default_figures: ClassVar[tuple[str, ...]]
-    """The kinds of figures of each level if the file lists none."""
+    """The kinds of figures that each level has if the file lists no figures."""
 
     extends: FileNames = key(
         (),
@@ -184,7 +184,11 @@ class Header(Model, Generic[SettingsT, FigureKindT]):
 
 
 class CellTimes(Model):
-    """A row of the report's table of cell times, in milliseconds from inbuf to flush."""
+    """A row of the report's table of the times of cells inside relays, in milliseconds.
+
+    A time begins when the cell was read (event inbuf) and ends when it was handed to the kernel
+    (event flush).
+    """
 
     cells: Annotated[int, Field(ge=1, le=10**12)] = key(description="how many")
     minimum_ms: PositiveNumber = key(description="the shortest time")
@@ -196,7 +200,7 @@ class CellTimes(Model):
 
 
 class CellTimesOfGroups(Model):
-    """Numbers on the cells of one level, by circuits."""
+    """Cell times of one level, by group of circuits."""
 
     all: CellTimes | None = key(None, description="all circuits")
     busiest: CellTimes | None = key(None, description="the busiest circuit")
@@ -217,7 +221,7 @@ class PublishedCellTimes(Model):
 
 
 class TorHeader(Header[Settings, FigureKind]):
-    """The header of an experiment with Tor."""
+    """The header of an experiment without the key `kind`: Tor in generated networks."""
 
     default_figures = get_args(DefaultFigureKind)
 
@@ -250,7 +254,10 @@ FIGURE_TITLES = {
 def resolve_figures(
     header: Header[Any, Any], tree: Node, levels: dict[str, Any]
 ) -> tuple[tuple[Figure[Any], ...], list[Problem]]:
-    """Return the figures with level and title; by default, each kind of figure for each level."""
+    """Return the figures with level and title, and problems with them.
+
+    If the file lists no figures, each level has one figure of each default kind.
+    """
     variants = next(iter(levels.values())).settings.compared.variants
     listed = header.figures or tuple(
         Figure[Any].model_construct(id=f"{level}-{kind}", kind=kind, level=level)
@@ -281,9 +288,9 @@ def resolve_figures(
 def figures_without_streams(
     figures: tuple[Figure[Any], ...], tree: Node, levels: dict[str, Any]
 ) -> Iterator[Problem]:
-    """Yield figures of times to a byte mark that have no data.
+    """Yield a problem for each figure of times to a number of bytes if no stream has such a time.
 
-    For longer streams, only logs at TGen's level info contain this time.
+    If streams are longer, only logs at TGen's level info contain this time.
     """
     for position, figure in enumerate(figures):
         settings = levels[figure.level or ""].settings

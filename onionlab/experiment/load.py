@@ -1,7 +1,7 @@
-"""Load experiments: from a name to the resolved settings of each level, or to a list of errors.
+"""Load an experiment by its name: return the settings of each level, or report all errors.
 
-A file is merged with what it extends. Each level is the result with the level's overrides on top.
-Every value keeps the file and the line where it was written, so all errors are reported together.
+A file is merged with the files that it extends. The overrides of a level are then merged on top.
+Every value keeps the file and the line where it was written, so that each error names them.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ AnySettings = Settings | PeersSettings | TornetSettings
 
 @dataclass(frozen=True)
 class FileKind:
-    """The models of one kind of experiment: all keys of a file, its header and its settings."""
+    """The pydantic models of one kind of experiment: of its file, its header and its settings."""
 
     file: type[Model]
     header: type[Header[Any, Any]]
@@ -75,7 +75,8 @@ FILE_KINDS: dict[str | None, FileKind] = {
     "peers": FileKind(PeersFile, PeersHeader, PeersSettings),
     "tornettools": FileKind(TornetFile, TornetHeader, TornetSettings),
 }
-"""Value of the key `kind` -> the models; a file without that key is about Tor."""
+"""Value of the key `kind` -> the models. None stands for files without the key: Tor in generated
+networks."""
 
 
 def experiment_names(root: Path) -> list[str]:
@@ -90,11 +91,12 @@ def is_path(name_or_path: str) -> bool:
 
 
 def load(name_or_path: str, *, root: Path) -> Experiment:
-    """Load an experiment by its name, or from a path that ends in ``.yaml``.
+    """Load an experiment by its name or by the path of its file.
 
     Raises:
-        UserError: there is no such experiment, or its file has errors. The message has one line for
-            each error: file, line, path of keys, what was expected, and the nearest valid name.
+        UserError: there is no such experiment, its file has errors, or its imported networks were
+            changed or contradict its settings. The message has one line for each error in the file:
+            file, line, path of keys, what was expected, and the nearest valid name.
     """
     path = _find_experiment(name_or_path, root)
     reader = _Reader(root)
@@ -110,7 +112,9 @@ def load(name_or_path: str, *, root: Path) -> Experiment:
 
 
 def load_resolved_experiment(resolved: Mapping[str, Any]) -> Experiment:
-    """Return an experiment from `Experiment.resolved`, without the keys that runs do not depend on.
+    """Return the experiment that ``resolved``, a result of `Experiment.resolved`, describes.
+
+    The experiment lacks the keys that runs do not depend on, such as titles and figures.
 
     Raises:
         ValidationError, KeyError: another version of this program resolved it.
@@ -183,7 +187,11 @@ class _Reader:
         return display_name(path, self.root)
 
     def read(self, path: Path, chain: tuple[Path, ...] = ()) -> Node | None:
-        """Return the file merged onto all it extends, without `extends`; None if it is not YAML."""
+        """Return the tree of a file and of all files that it extends, without the key `extends`.
+
+        Return None if the file is not valid YAML. chain: the files on the way to this one, each of
+        which extends the next.
+        """
         file = self.display(path)
         if file not in self.files:
             self.files.append(file)
@@ -200,7 +208,7 @@ class _Reader:
         ]
         merged = tree.without("extends")
         for base in reversed(bases):
-            # Later names in the list win over earlier ones, and the file itself wins over all.
+            # Later files in the list override earlier ones, and the file itself overrides all.
             merged = merge(base, merged, replaced=REPLACED_AS_UNIT)
         return merged
 
@@ -245,9 +253,10 @@ class _Reader:
 def _resolve(
     tree: Node, name: str, files: list[str], known: KnownNames
 ) -> tuple[Experiment | None, list[Problem]]:
-    """Return the experiment of a merged tree, or None, and all problems.
+    """Return the experiment of a merged tree (None if there are problems), and all problems.
 
-    name: name of its file; files: all files of the tree, in the order of reading.
+    name: name of the experiment; files: all files of the tree, in the order of reading; known:
+    names that other files define.
     """
     word, kind, problems = _kind(tree)
     sections = kind.settings.model_fields
@@ -258,7 +267,7 @@ def _resolve(
     problems += found
     level_trees = _level_trees(base, tree)
     if level_trees:
-        # This finds errors in values that every level replaces.
+        # Validate the base itself to find errors in values that every level replaces.
         problems += validate_tree(base, kind.settings, partial=True)[1]
     else:
         level_trees = {name: base}
@@ -311,7 +320,7 @@ def _resolve(
 
 
 def _kind(tree: Node) -> tuple[str | None, FileKind, list[Problem]]:
-    """Return the value of the key `kind`, its models, and problems with it."""
+    """Return the value of the key `kind` or None, the models of this kind, and problems with it."""
     entry = tree.get("kind")
     if entry is None:
         return None, FILE_KINDS[None], []
@@ -323,7 +332,7 @@ def _kind(tree: Node) -> tuple[str | None, FileKind, list[Problem]]:
 
 
 def _without_settings(tree: Node, kind: FileKind) -> Node:
-    """Return the tree without settings, also in its levels."""
+    """Return the tree without the settings of runs, at its top and in its levels."""
     header = tree.without(*kind.settings.model_fields, "extends")
     levels = header.get("levels")
     if levels is None or not isinstance(levels.value, dict):
@@ -347,7 +356,7 @@ def _level_trees(base: Node, tree: Node) -> dict[str, Node]:
 
 
 def _differing_variants(trees: dict[str, Node], levels: dict[str, Level]) -> Iterator[Problem]:
-    """Yield variants that differ between levels; all levels must compare the same variants."""
+    """Yield a problem for each level whose variants or baseline differ from the first level's."""
     first = next(iter(levels.values())).settings
     for name, level in levels.items():
         for key in ("variants", "baseline"):

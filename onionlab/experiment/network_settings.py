@@ -68,7 +68,7 @@ class Relays(Model):
     @model_validator(mode="before")
     @classmethod
     def _name_capacities(cls, value: object) -> object:
-        """Let the capacity of a role be, by default, the distribution with the role's name."""
+        """Set the default of a role's key `capacity`, which is the name of the role."""
         if not isinstance(value, dict):
             return value
         named: dict[object, object] = dict(value)
@@ -160,11 +160,11 @@ class NetworkSettings(Model):
     """SCALE, the factor of the counts."""
 
     def capacity_total_factor(self, role: str) -> float:
-        """Return the factor for the capacity of each relay of a role.
+        """Return the factor for the capacity of each relay of a role, or 0 if it has no relays.
 
-        It joins the calibration's factors and makes up for rounding: a role of `full_count` relays
-        scaled to `count` keeps exactly `scale` times its full total, if the draws for `count`
-        relays have the same mean as those for `full_count`. Without relays it is 0.
+        This is the product of both keys `capacity_factor` and of a correction for the rounding of
+        counts. Because of the correction, the total capacity of the role is exactly `scale` times
+        that at full size, if the draws for `count` and for `full_count` relays have the same mean.
         """
         entry = dict(self.relays.items())[role]
         if entry.count == 0:

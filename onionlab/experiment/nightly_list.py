@@ -57,7 +57,7 @@ class NightlyEntry(Model):
 
 
 class NightlyList(Model):
-    """experiments/nightly.yaml."""
+    """The content of experiments/nightly.yaml."""
 
     false_alarms_per_year: PositiveNumber = key(
         2.0, description="alarms without a cause, over all experiments together"
@@ -74,13 +74,13 @@ class NightlyList(Model):
 
     @property
     def level_per_experiment(self) -> float:
-        """Return the chance of a false difference in one experiment's comparison of a night."""
+        """Return the accepted probability of a false difference for one experiment in one night."""
         a_night = min(0.5, self.false_alarms_per_year / self.nights_per_year)
         return a_night / len(self.experiments)
 
 
 def read_nightly_list(path: Path, *, root: Path) -> NightlyList:
-    """Read the list from a file. Its experiments have to exist in the checkout ``root``.
+    """Read the list from a file. Experiments that it names have to be in the checkout ``root``.
 
     Raises:
         UserError: the file is missing or has errors, which are all listed, one per line.

@@ -94,7 +94,7 @@ class PeersTime(Model):
 
     @property
     def measured_start_s(self) -> float:
-        """Return the start of the measured span, since the start of the simulation."""
+        """Return the start of the measured span, in seconds after the start of the simulation."""
         return self.start_s
 
     @property
@@ -109,7 +109,7 @@ class PeersTime(Model):
 
 
 class PeersSettings(RunSettings):
-    """Everything that determines a run but its variant, seed and repeat."""
+    """Everything that determines a run, except its variant, network and repeat."""
 
     section = "libtorrent"
 
@@ -121,7 +121,7 @@ class PeersSettings(RunSettings):
 
     @property
     def classes(self) -> dict[str, dict[str, Any]]:
-        """Return the load for the analysis: one transfer."""
+        """Return the only class, for the analysis: one transfer."""
         return {TRANSFER: {"request_bytes": self.transfer.size_bytes, "count": 1}}
 
 

@@ -20,7 +20,10 @@ SCHEMAS: dict[str, tuple[str, type[BaseModel]]] = {
 
 
 def editor_schema(model: type[BaseModel]) -> str:
-    """Return the JSON Schema of experiment files. No key is required: `extends` can supply it."""
+    """Return the JSON Schema of experiment files, in which no key is required.
+
+    The files that a file extends may supply any key.
+    """
     schema = json_schema(model, partial=True)
     return json.dumps({"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}) + "\n"
 
@@ -36,15 +39,22 @@ def key_table(model: Any) -> str:
 def _rows(
     schema: dict[str, Any], models: dict[str, Any], prefix: str, seen: dict[str, str]
 ) -> Iterator[tuple[str, ...]]:
-    """Yield a row for each key of a mapping and of nested mappings; `seen`: model -> its path."""
-    # Leave out versions, which run files do not contain, and options of Shadow, which have no
-    # description here.
+    """Yield a row for each key of a mapping and of nested mappings.
+
+    Args:
+        schema: The JSON Schema of the mapping.
+        models: Name of a model -> its JSON Schema.
+        prefix: The path of the mapping, to which the names of its keys are appended.
+        seen: Name of a model -> the path at which its keys are listed. This is extended.
+    """
+    # Leave out versions that are not written to files, and options of Shadow, which have no
+    # description.
     keys = {
         name: (key, list(_models_below(key, prefix + name)))
         for name, key in schema.get("properties", {}).items()
         if "description" in key and "not written" not in key["description"]
     }
-    # The keys of this mapping come before those below them.
+    # List the keys of a model only once: at a key of this mapping rather than in a nested one.
     for _, below in keys.values():
         for path, model in below:
             seen.setdefault(model, path)
@@ -53,7 +63,7 @@ def _rows(
         value = _value(key)
         default = "required" if name in schema.get("required", ()) else _default(key)
         if below and not new:
-            # `overrides` has the keys of a file, none of which it requires.
+            # Refer to the path where the keys are listed. No default: `overrides` requires no key.
             value, default = f"{value}, as `{seen[below[0][1]]}`", ""
         yield f"`{prefix}{name}`", value, default, describe(key["description"])
         for path, model in new:
@@ -62,7 +72,7 @@ def _rows(
 
 
 def _models_below(key: dict[str, Any], path: str) -> Iterator[tuple[str, str]]:
-    """Yield path and name of the models in a value, in a list's items and in a mapping's values."""
+    """Yield path and name of each model in the schema of a value, a list item or a nested value."""
     if "$ref" in key:
         yield path, key["$ref"].rpartition("/")[2]
     for choice in key.get("anyOf", ()):
@@ -74,7 +84,7 @@ def _models_below(key: dict[str, Any], path: str) -> Iterator[tuple[str, str]]:
 
 
 def _mapped_values(key: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the schema of a mapping's values in a list; [] if its keys are not arbitrary."""
+    """Return a list with the schema of a mapping's values; empty if the mapping has fixed keys."""
     values = [*key.get("patternProperties", {}).values(), key.get("additionalProperties")]
     return [one for one in values if isinstance(one, dict)][:1]
 

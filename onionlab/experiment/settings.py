@@ -22,16 +22,16 @@ from onionlab.yamlfile.model import Model, key
 from onionlab.yamlfile.units import milliseconds, nearest, show
 
 REPLACED_AS_UNIT = frozenset({"pause", "deployment", "trace"})
-"""Mappings that a later file replaces as a whole: their keys exclude each other."""
+"""Keys with mappings that a later file replaces as a whole: their keys exclude each other."""
 
 
 @dataclass(frozen=True)
 class Deployment:
     """The hosts that run the variant; the others run the experiment's baseline.
 
-    where: "all" (relays, authorities and clients, as in the paper) or "relays"; in networks of
-    tornettools also "exits" or "clients"; fraction: the fraction of these hosts, 1.0 unless the
-    file sets another one.
+    where: "all" (all hosts that run Tor) or "relays" (without authorities); in networks of
+    tornettools also "exits" or "clients"; fraction: the fraction of these hosts that run the
+    variant, 1.0 unless the file sets another one.
     """
 
     where: str
@@ -57,11 +57,11 @@ def _word_or_item(
     examples: str,
     make: Callable[[str, Any], object],
 ) -> BeforeValidator:
-    """Return a validator that accepts one of some words, or a mapping with one of some keys.
+    """Return a validator that accepts one of ``words``, or a mapping with one key of ``types``.
 
     Args:
         words: The words that can replace the mapping.
-        types: Key -> type of its value.
+        types: Key that the mapping can have -> type of its value.
         examples: Examples of the mapping, for messages.
         make: Returns the result for a word and None, or for the key and its value.
     """
@@ -152,7 +152,7 @@ class Scheduler(Model):
 
 
 class Torrc(Model):
-    """Further options of Tor, by kind of host. A later line in this order wins."""
+    """Further options of Tor, by kind of host. A later one of these keys overrides earlier ones."""
 
     all: TorrcOptions = key({}, description="every Tor")
     authority: TorrcOptions = key({}, description="directory authorities")
@@ -193,7 +193,7 @@ class TorSettings(Model):
 FIRST_CONSENSUS_S = 25.0
 """Time at which all relays have the first consensus. Clients' Tor processes start then or later."""
 ONION_SERVICES_START_S = (25.0, 30.0)
-"""Span in which onion services start. Clients start later, as they need their descriptors."""
+"""Span in which onion services start. Clients start later: they need the services' descriptors."""
 
 
 class TimeSettings(Model):
@@ -212,12 +212,12 @@ class TimeSettings(Model):
 
     @property
     def measured_start_s(self) -> float:
-        """Return the start of the measured span, since the start of the simulation."""
+        """Return the start of the measured span, in seconds after the start of the simulation."""
         return self.bootstrap_s + self.warm_up_s
 
     @property
     def measured_end_s(self) -> float:
-        """Return the end of the measured span, since the start of the simulation."""
+        """Return the end of the measured span, in seconds after the start of the simulation."""
         return self.measured_start_s + self.measured_s
 
     @property
@@ -230,11 +230,11 @@ class RunSettings(Model):
     """The settings of a run of any kind."""
 
     section: ClassVar[str] = "tor"
-    """The key of the compared variants."""
+    """The key of an experiment file below which the variants are."""
 
     @property
     def compared(self) -> Any:
-        """Return the section of the variants."""
+        """Return the settings below the key `section`: the variants, the baseline and others."""
         return getattr(self, self.section)
 
     def with_variants(self, names: Sequence[str]) -> Self:
@@ -244,7 +244,7 @@ class RunSettings(Model):
 
 
 class Settings(RunSettings):
-    """Everything that determines a run but its variant, seed and repeat."""
+    """Everything that determines a run, except its variant, network and repeat."""
 
     network: NetworkSettings = key(description="hosts and the network between them")
     traffic: dict[ClassName, TrafficClass] = key(
@@ -271,7 +271,7 @@ class Settings(RunSettings):
     def logs_mark(self, class_name: str, mark_bytes: int) -> bool:
         """Return whether the logs of a class contain the time to a number of bytes.
 
-        For larger streams, only logs at TGen's level info contain it.
+        If streams are longer, only logs at TGen's level info contain this time.
         """
         size = self.traffic[class_name].request_bytes or 0
         is_info = self.engine.tgen.loglevel == "info"

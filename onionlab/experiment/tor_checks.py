@@ -1,4 +1,4 @@
-"""Check the variants and options of Tor: what Tor would refuse or silently ignore."""
+"""Check variants and options for anything that Tor would refuse or silently ignore."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ from onionlab.yamlfile.units import nearest, show
 CC_ALGORITHMS = (0, 2)  # fixed windows and Vegas: Tor 0.4.9 replaces any other by its default
 
 FIXED_OPTIONS = INDISPENSABLE | {"clientonly", "orport"}
-"""Options that an experiment cannot set."""
+"""Options, in lower case, for which messages propose no other value, because runs need theirs."""
 
 Finding = tuple[tuple[str, ...], str]
 """Path of keys below the settings, and the problem there."""
 
 
 def describe_unknown(what: str, name: str, known: Collection[str]) -> str:
-    """Return a message about an unknown name with the known ones."""
+    """Return a message about an unknown name, which lists the known names."""
     names = ", ".join(sorted(known))
     return f"unknown {what} {show(name)}; known are {names}{nearest(name, sorted(known))}"
 
@@ -70,10 +70,14 @@ def check_tor_options(
     defaults: Mapping[str, str] | None = None,
     own: Mapping[str, str] | None = None,
 ) -> Iterator[Finding]:
-    """Yield parameters and options that Tor would reject or ignore.
+    """Yield errors for parameters and options that Tor would reject or ignore.
 
-    defaults: text of each file of configs/tor; None for networks with their own files. own: option
-    in lower case -> the key that writes it to the torrc of relays.
+    Args:
+        tor: The settings to check.
+        known: All variants by name; None if they are not known.
+        defaults: Name of a file of configs/tor -> its text; None for imported networks, which have
+            their own files.
+        own: Option in relays' own torrc files, in lower case -> the experiment's key for it.
     """
     variants = [known[name] for name in tor.variants if known and name in known]
     own = own or {}
@@ -181,7 +185,7 @@ def find_without_service(hosts: Iterable[HostOptions]) -> Iterator[Finding]:
 
 
 def _of_variants(option: str, variants: Sequence[TorVariant]) -> Iterator[str]:
-    """Yield why an experiment must not override an option of its variants."""
+    """Yield the reason, if any, why an experiment with these variants must not set an option."""
     values = {
         variant.name: value
         for variant in variants
@@ -190,7 +194,8 @@ def _of_variants(option: str, variants: Sequence[TorVariant]) -> Iterator[str]:
     }
     for variant in variants:
         value = values.get(variant.name)
-        # If the proof contains the value of an option, this option defines the variant.
+        # The proof is a line of Tor's log that shows that the variant is active. If it contains the
+        # value of an option, this option defines the variant.
         if value and re.search(rf"(?<!\w){re.escape(value)}(?!\w)", variant.proof or ""):
             yield f"cannot be set here: variant {variant.name} is {option} {value}"
             return
@@ -233,8 +238,8 @@ def find_ignored(
 ) -> Iterator[tuple[tuple[str, ...], Setting]]:
     """Yield the keys of options and parameters that Tor ignores, with the setting that causes it.
 
-    An option or a parameter is ignored if none of its hosts reads it. A parameter is also ignored
-    if an option overrides it on all hosts of one kind and variant.
+    An option or a parameter is ignored if no host that it applies to reads it. A parameter is also
+    ignored if an option overrides it on all hosts of one kind and variant.
 
     Args:
         tor: The experiment's settings.
@@ -280,12 +285,14 @@ def _replacing(parameter: str, hosts: Sequence[HostOptions]) -> Setting | None:
 def unread_because(
     name: str, hosts: Iterable[Mapping[str, Setting]], parameters: Mapping[str, Setting]
 ) -> Setting | None:
-    """Return a setting that keeps hosts from reading an option or a parameter, if all have one.
+    """Return a setting because of which the hosts do not read an option or a parameter.
+
+    Return None if one of the hosts reads it, or if there are no hosts.
 
     Args:
         name: Name of the option or parameter.
         hosts: Options of each host, from `resolve_options`.
-        parameters: From `parameter_settings`.
+        parameters: The network's parameters, from `parameter_settings`.
     """
 
     def reason(host: Mapping[str, Setting]) -> Setting | None:

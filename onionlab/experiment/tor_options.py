@@ -1,6 +1,6 @@
 """Resolve Tor's options: where they are set, and which setting has precedence.
 
-All experiments with Tor use this rule; docs/reference/experiments.md has it as a table.
+All experiments with Tor use these rules; docs/reference/experiments.md has them as a table.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ FRAGMENTS: Mapping[str, tuple[str, ...]] = {
 """Role of a host -> the files of DEFAULTS that it reads after `common`."""
 
 SOCKS_PORT = 9000
-"""The port of clients' traffic generators, as in configs/tor/client.torrc."""
+"""The SocksPort that clients' traffic generators use, as set in configs/tor/client.torrc."""
 
 Options = Mapping[str, Sequence[str]]
 """Option, spelt as in its file -> the values of its lines. As in a torrc, "+" before the name adds
@@ -70,7 +70,8 @@ INDISPENSABLE = frozenset({"assumereachable", "testingtornetwork"})
 PARAMETERS_SOURCE = "tor.consensus_params"
 SOURCES_OF_PARAMETERS = ("Tor's own default", PARAMETERS_SOURCE)
 TORRC_SOURCE = "tor.torrc."
-"""Beginning of the source of an option that an experiment sets; the key of the hosts follows."""
+"""Beginning of the source of an option that an experiment sets. The key of a kind of host follows,
+such as `relay`."""
 
 SERVICE_OPTIONS = frozenset(one for one in ADDED_LISTS if one.startswith("hiddenservice"))
 """Options of an onion service, in lower case. Tor stops if no HiddenServiceDir precedes them."""
@@ -90,8 +91,10 @@ class Layer:
     Attributes:
         source: The place, for messages.
         options: The options that it sets.
-        file: The torrc file that contains the place. Lists in it replace those of an earlier file.
-        is_replacing: Whether REPLACED_LISTS also replace those of lower layers in the same file.
+        file: The torrc file that contains the place, or the command line. Lines of a list option in
+            it replace those of an earlier file, unless the option begins with "+".
+        is_replacing: Whether the lines of an option in REPLACED_LISTS also replace those of lower
+            layers in the same file.
     """
 
     source: str
@@ -107,9 +110,9 @@ class Setting:
     Attributes:
         name: Name of the option.
         values: Values of its lines.
-        source: The layer that set it.
-        needed: If Tor ignores an option or a parameter because of this setting: the values of this
-            setting with which Tor would read it. Empty if there are none.
+        source: The source of the layer that sets the option.
+        needed: Values of this setting with which Tor would read another option or parameter, which
+            it ignores because of this setting. Empty if there are no such values.
     """
 
     name: str
@@ -127,13 +130,13 @@ class HostOptions:
     """The sources of the options of a host with Tor.
 
     Attributes:
-        role: Its role.
-        variant: The variant that it runs.
-        network: Layers of its file of defaults, which is ours or that of an imported network.
-        experiment: Layers of the experiment, which come next.
-        own: Layers of its own torrc and its command line, which come last.
+        role: The role of the host.
+        variant: The variant that the host runs.
+        network: Layers of the file of defaults, from configs/tor or from an imported network.
+        experiment: Layers of the experiment, which override those of `network`.
+        own: Layers of the host's own torrc and command line, which override all others.
         has_defaults: Whether Tor's own defaults are below all layers. They are excluded if files of
-            an imported network, which are not known yet, may set such an option.
+            an imported network, which are not known yet, may set the same options.
     """
 
     role: str
@@ -145,7 +148,7 @@ class HostOptions:
 
     @property
     def layers(self) -> list[Layer]:
-        """Return all layers, the lowest first."""
+        """Return all layers, by ascending precedence."""
         return [*self.network, *self.experiment, *self.own]
 
     @functools.cached_property
@@ -156,14 +159,14 @@ class HostOptions:
 
 
 def groups_of(role: str) -> tuple[str, ...]:
-    """Return the keys of `tor.torrc` that apply to a role, the lowest first."""
+    """Return the keys of `tor.torrc` that apply to a role, by ascending precedence."""
     if role in ("client", "onion-service", "markov-client", "perf-client"):
         return ("all", "client")
     return ("all", "relay", "authority") if role == "authority" else ("all", "relay")
 
 
 def resolve_options(layers: Iterable[Layer]) -> dict[str, Setting]:
-    """Return the effective options if later layers win, by the option in lower case."""
+    """Return option in lower case -> its effective setting. Later layers override earlier ones."""
     found: dict[str, Setting] = {}
     files: dict[str, str] = {}
     for layer in layers:
@@ -186,9 +189,10 @@ def resolve_options(layers: Iterable[Layer]) -> dict[str, Setting]:
 
 
 def experiment_layers(role: str, tor: TorSettings, variant: TorVariant) -> list[Layer]:
-    """Return the layers that an experiment sets for hosts of a role, the lowest first.
+    """Return the layers that an experiment sets for hosts of a role, by ascending precedence.
 
-    Below these are the defaults or an imported network's files; above are a host's own lines.
+    They override the default files or those of an imported network. A host's own torrc overrides
+    them.
     """
     options: dict[str, Options] = {
         "tor.scheduler": scheduler_options(tor.scheduler),
@@ -202,7 +206,10 @@ def experiment_layers(role: str, tor: TorSettings, variant: TorVariant) -> list[
 
 
 def scheduler_options(scheduler: Scheduler | None) -> dict[str, tuple[str, ...]]:
-    """Return the torrc options of a channel scheduler; none if an imported network has its own."""
+    """Return the torrc options of a channel scheduler, or none if ``scheduler`` is None.
+
+    An imported network then has its own scheduler.
+    """
     if scheduler is None:
         return {}
     return {
@@ -219,7 +226,7 @@ def read_defaults(root: Path) -> dict[str, str]:
 
 
 OPTION_DEFAULTS_LAYER = Layer(SOURCES_OF_PARAMETERS[0], OPTION_DEFAULTS)
-"""The lowest layer of the options of a host whose files are known."""
+"""Tor's own defaults, the lowest layer of the options of a host whose files are known."""
 
 
 def parameter_options(parameters: Mapping[str, int]) -> dict[str, tuple[str, ...]]:
@@ -229,7 +236,7 @@ def parameter_options(parameters: Mapping[str, int]) -> dict[str, tuple[str, ...
 
 
 def default_layers(role: str, defaults: Mapping[str, str]) -> list[Layer]:
-    """Return the layers of the default files that a host of a role reads, in order.
+    """Return the layers of the default files that a host of a role reads, in the order of reading.
 
     defaults: name of a file -> its text.
     """
@@ -241,7 +248,7 @@ def default_layers(role: str, defaults: Mapping[str, str]) -> list[Layer]:
 
 
 def parse_options(text: str) -> dict[str, tuple[str, ...]]:
-    """Return the options of a torrc without include lines."""
+    """Return the options of a torrc that has no %include lines."""
     found: dict[str, tuple[str, ...]] = {}
     for line in text.splitlines():
         name, _, value = line.partition("#")[0].strip().partition(" ")
@@ -261,7 +268,8 @@ def keep_options(
         defaults: Name of a file -> its text.
         parameters: Consensus parameters that the experiment sets. Options that override them are
             removed.
-        known_options: The options that Tor knows, in lower case; None for all.
+        known_options: The options that Tor knows, in lower case. Other options are removed. None
+            means that no option is unknown.
     """
     overriding_ones = {one.option.casefold() for name in parameters for one in overrides_of(name)}
     left_out = overriding_ones - INDISPENSABLE
@@ -280,8 +288,9 @@ def keep_options(
 def describe_settings(hosts: Iterable[HostOptions]) -> dict[str, dict[str, TorrcSetting]]:
     """Return kind of host -> option -> its setting, for a manifest.
 
-    A kind is a role, with the variant if several are in use. Settings that all hosts share are
-    under `all`. Settings that differ within a kind have the value "differs by host".
+    A kind is a role, or a role and a variant if several variants are in use. Settings that all
+    hosts share are under `all`. Settings that differ within a kind have the value "differs by
+    host".
     """
     hosts = list(hosts)
     is_mixed = len({host.variant.name for host in hosts}) > 1

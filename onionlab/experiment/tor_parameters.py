@@ -33,7 +33,7 @@ def _casefolded(names: Iterable[str]) -> frozenset[str]:
 CONSENSUS_PARAMETERS: Mapping[str, range] = {
     name: _range(limits) for limits, names in _TABLES["parameters"].items() for name in names
 }
-"""Parameter that Tor passes to networkstatus_get_param() or its relatives -> its values."""
+"""Consensus parameter that Tor reads -> the values that Tor accepts."""
 OPTION_DEFAULTS: Mapping[str, tuple[str, ...]] = {
     name: (str(value),) for name, value in _TABLES["option_defaults"].items()
 }
@@ -50,10 +50,10 @@ class Override:
     Attributes:
         names: Name or pattern of the ignored options or parameters, in lower case.
         option: The torrc option.
-        group: Hosts that would read it: authority, relay, client or all.
-        harmless: Values of the option with which Tor still reads them; "<N": numbers below N. "!"
-            precedes a value that is not sufficient, because another setting then keeps Tor from
-            reading them.
+        group: Hosts that would read the ignored ones: authority, relay, client or all.
+        harmless: Values of the option with which Tor still reads the other options or parameters.
+            "<N" stands for all numbers below N. "!" precedes a value with which a third setting can
+            keep Tor from reading them.
     """
 
     names: str
@@ -62,26 +62,26 @@ class Override:
     harmless: tuple[str, ...]
 
     def concerns(self, name: str) -> bool:
-        """Return whether Tor may ignore this option or parameter."""
+        """Return whether `names` matches an option or a parameter."""
         return fnmatch.fnmatchcase(name.casefold(), self.names)
 
     def holds(self, value: str) -> bool:
-        """Return whether Tor ignores them if the option has this value."""
+        """Return whether Tor ignores the other options or parameters if `option` has this value."""
         word = re.split("[ ,]", value.strip('"'))[0]
         return not any(_equals(word, one.lstrip("!")) for one in self.harmless)
 
     @property
     def remedies(self) -> tuple[str, ...]:
-        """The values of the option that a message proposes, without those marked with "!"."""
+        """The values of the option that a message proposes: the harmless ones without "!"."""
         return tuple(one for one in self.harmless if not one.startswith("!"))
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of an option. Tor replaces other values by the nearest one.
+    """The limits of an option's values. Tor replaces a value beyond a limit by this limit.
 
     Attributes:
-        hosts: Hosts whose Tor does that: "relay", authorities included, or "all".
+        hosts: Hosts on which Tor does that: "relay" (including authorities) or "all".
         least: The least value, as in a torrc.
         most: The greatest value; "" if it is unlimited.
         kept: Another value that Tor does not replace, or None.
@@ -93,7 +93,10 @@ class Limits:
     kept: float | None
 
     def accept(self, value: str) -> bool:
-        """Return whether Tor uses a value unchanged. True without a number, which Tor refuses."""
+        """Return whether Tor does not replace a value by a limit.
+
+        This includes values that are not numbers, because Tor refuses them.
+        """
         number = _quantity(value)
         if number == self.kept or math.isnan(number):
             return True

@@ -31,7 +31,7 @@ _set_name = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")
 
 
 class NetworkFacts(Model):
-    """Facts about the first network of a set that settings depend on."""
+    """Facts about the first network of a set. Settings depend on these facts."""
 
     stop_s: float
     bootstrap_end_s: float
@@ -57,7 +57,7 @@ class TornetNetwork(Model):
         "times, relay goodput",
     )
     facts: Derived[NetworkFacts | None] = None
-    """None if the network is missing."""
+    """Facts about the networks; None if the networks are missing."""
 
 
 class TornetTraffic(Model):
@@ -111,17 +111,17 @@ class TornetTime(Model):
 
     @property
     def measured_start_s(self) -> float:
-        """Return the start of the measured span, since the start of the simulation."""
+        """Return the start of the measured span, in seconds after the start of the simulation."""
         return self.measured_from_s
 
     @property
     def measured_end_s(self) -> float:
-        """Return the end of the measured span, since the start of the simulation."""
+        """Return the end of the measured span, in seconds after the start of the simulation."""
         return self.stop_s - self.drain_s
 
 
 class TornetSettings(RunSettings):
-    """Everything that determines a run but its variant and its network."""
+    """Everything that determines a run, except its variant, network and repeat."""
 
     network: TornetNetwork = key(description="imported networks")
     traffic: TornetTraffic = key({}, description="users")
@@ -131,7 +131,7 @@ class TornetSettings(RunSettings):
 
     @property
     def facts(self) -> NetworkFacts:
-        """Return facts about the networks. Raises ValueError if they are missing."""
+        """Return facts about the networks. Raises ValueError if the networks are missing."""
         if self.network.facts is None:
             raise ValueError(f"the network {self.network.name} is missing")
         return self.network.facts
@@ -147,9 +147,10 @@ class TornetSettings(RunSettings):
 
     @property
     def classes(self) -> dict[str, dict[str, Any]]:
-        """Return the facts about each class of clients for the analysis. Markov clients are load.
+        """Return the facts about each class of clients for the analysis.
 
-        Downloads of perf clients have one of several sizes, each with its own timeout.
+        Markov clients are background load. The facts include no size and no timeout: perf clients
+        download files of several sizes, and each size has its own timeout.
         """
         share = self.traffic.markov_clients
         found = {}

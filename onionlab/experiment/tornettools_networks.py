@@ -26,7 +26,7 @@ from onionlab.tornet.model import RELAY_ROLES, Tornet, TornetHost
 from onionlab.yamlfile.units import format_time, show
 
 CONVERGED_SHARE = 1 / 3
-"""The share of simulated time before the measured span: tornettools' 1200 s of 3600 s."""
+"""The share of simulated time before the measured span. tornettools uses 1200 s of 3600 s."""
 _TEMPLATE = Path(__file__).with_name("first_experiment.yaml.template")
 
 HOW_TO_IMPORT = (
@@ -60,7 +60,7 @@ def describe_network(tornet: Tornet) -> NetworkFacts:
 def add_network_facts(root: Path, experiment: Experiment) -> Experiment:
     """Return the experiment with facts about the first network of each imported set.
 
-    Settings of other kinds, and of missing sets, are not changed.
+    Settings of other kinds, and settings whose networks are missing, are not changed.
 
     Raises:
         UserError: a network has changed since its import, or contradicts the settings.
@@ -90,7 +90,7 @@ def _add_facts(root: Path, name: str, settings: Any) -> Any:
 
 
 def require_networks(root: Path, experiment: Experiment) -> None:
-    """Raise UserError unless there is a network for each seed of each level that needs one."""
+    """Raise UserError unless each level with imported networks has a network for each seed."""
     settings = [level.settings for level in experiment.levels.values()]
     names = [one.network.name for one in settings if isinstance(one, TornetSettings)]
     for name in dict.fromkeys(names):
@@ -110,7 +110,8 @@ def require_networks(root: Path, experiment: Experiment) -> None:
 def write_first_experiment(root: Path, name: str, tornet: Tornet, seeds: int) -> str:
     """Write `experiments/NAME.yaml` with all keys, unless there is such an experiment.
 
-    The values are the defaults, except for the measured span if the networks are too short for it.
+    The values are the defaults, except for the measured span. This span depends on the simulated
+    time of the networks.
 
     Args:
         root: The working root.

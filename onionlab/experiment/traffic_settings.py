@@ -1,4 +1,4 @@
-"""The keys of `traffic`, what clients fetch and when, and of `engine`."""
+"""The keys of `traffic` (what clients fetch, and when) and of `engine`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MAX_PAUSE_CHOICES = 10_000
 MAX_STREAMS = 1000
 MARKOV = "markov"
 MODEL_KEYS = ("flow_model", "stream_model", "packet_model")
-"""The files that a class of kind `markov` needs."""
+"""The keys of the files that a class of kind `markov` needs."""
 
 
 class Pause(Model):
@@ -84,7 +84,7 @@ class Pause(Model):
     def times_s(self) -> tuple[float, ...]:
         """Return the pauses to draw from, each equally likely; empty if there is no pause.
 
-        It is a list because TGen's pause action draws from a list.
+        They are listed one by one, because TGen's pause action draws from a list.
         """
         if self.uniform_s is None:
             return self.choices_s
@@ -174,7 +174,7 @@ class TrafficClass(Model):
 
     @property
     def models(self) -> dict[str, str]:
-        """Return the files of its Markov models, by their keys; empty with any other kind."""
+        """Return key -> file of each Markov model that the class has."""
         return {name: path for name in MODEL_KEYS if (path := getattr(self, name)) is not None}
 
 
