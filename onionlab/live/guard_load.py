@@ -1,4 +1,4 @@
-"""Downloads over the private network on busy and nearly idle circuits."""
+"""Download over the private network, on busy and on nearly idle circuits."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def load(socks_port: int, server_port: int, seconds: float) -> tuple[int, int]:
     stop_at = time.monotonic() + seconds
 
     def download(name: str, size: int, pause_s: float) -> int:
-        """Download on one circuit until the end. Return the number of complete downloads."""
+        """Download on one circuit until `stop_at`. Return the number of complete downloads."""
         done = 0
         while time.monotonic() < stop_at:
             with contextlib.suppress(OSError), _connect(socks_port, server_port, name) as stream:

@@ -1,4 +1,4 @@
-"""The live trace: a loaded private network whose guard is traced by LTTng and to a file."""
+"""Run a private network under load, and trace its guard with LTTng and to a file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ RELAY_PAYLOAD_BYTES = 498
 
 @dataclass(frozen=True)
 class Work:
-    """The work of a guard under one tracing method. downloads, bytes: completed by the clients."""
+    """The work of a guard under one tracing method.
+
+    downloads, bytes: number and size of the downloads that clients completed.
+    """
 
     tracing: str
     seconds: float
@@ -32,13 +35,17 @@ class Work:
 
     @property
     def cpu_us_per_cell(self) -> float:
-        """The guard's CPU time per cell's worth of payload that reached the clients."""
+        """The guard's CPU time, in microseconds, per RELAY_PAYLOAD_BYTES that clients received."""
         return 1e6 * self.guard_cpu_s / max(1.0, self.bytes / RELAY_PAYLOAD_BYTES)
 
 
 @dataclass(frozen=True)
 class LiveTrace:
-    """One live trace. lttng_bytes, file_bytes: sizes of the traces; warnings: babeltrace2's."""
+    """One live trace, recorded by LTTng and in a file.
+
+    cells: from LTTng's events; lttng_bytes, file_bytes: sizes of both traces; warnings: output of
+    babeltrace2.
+    """
 
     work: Work
     lttng: Trace
@@ -57,7 +64,10 @@ def load_guard(
     scheduler: str,
     seconds: float,
 ) -> Work:
-    """Run the network in ``folder`` and load it. tracing: "none", "file", "lttng" or "both"."""
+    """Run a network in ``folder``, load it with downloads, and return the work of its guard.
+
+    tracing: "none", "file", "lttng" or "both".
+    """
     lines = []
     if tracing in ("file", "both"):
         lines.append(f"CellTraceFile {folder / 'guard' / TRACE_FILE}")

@@ -36,7 +36,9 @@ LTTNG_HINT = "on Debian: apt-get install lttng-tools liblttng-ust-dev babeltrace
 
 
 def ensure_live_tor(root: Path, *, jobs: int | None = None) -> Path:
-    """Build Tor with the series cell-trace and LTTng-UST unless it exists. Return the executable.
+    """Return the path of a Tor with the patch series cell-trace and with LTTng-UST.
+
+    Build this Tor if it does not exist.
 
     Raises:
         UserError: LTTng is not installed, or the build failed.

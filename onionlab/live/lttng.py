@@ -21,7 +21,10 @@ BUFFER_OPTIONS = ("--subbuf-size=4M", "--num-subbuf=8")
 
 
 def lttng(*arguments: str, may_fail: bool = False) -> str:
-    """Run an lttng command and return its output. Raises UserError if it fails."""
+    """Run an lttng command and return its output.
+
+    Raises UserError if the command fails, unless ``may_fail`` is true.
+    """
     result = subprocess.run(
         ["lttng", "--no-sessiond", *arguments], capture_output=True, text=True, check=False
     )
@@ -83,7 +86,7 @@ def session(output: Path) -> Iterator[str]:
 
 
 def to_text(trace: Path, text: Path) -> str:
-    """Convert a trace to text with babeltrace2. Return its warnings."""
+    """Convert a trace to text with babeltrace2, and return its warnings. Raises UserError."""
     with text.open("wb") as out:
         result = subprocess.run(
             ["babeltrace2", "--clock-gmt", str(trace)],

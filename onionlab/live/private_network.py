@@ -1,4 +1,4 @@
-"""Run native Tor on the loopback interface: an authority, a guard, a middle, an exit, a client.
+"""Run native Tor on the loopback interface: an authority, three relays and a client.
 
 The programs, the kernel and the clock are real. All hosts share one address.
 """
@@ -25,7 +25,7 @@ ADDRESS = "127.0.0.1"
 GUARD = "guard"
 RELAYS = ("authority", GUARD, "middle", "exit")
 SEED = 1
-"""The keys' seed. Anybody can compute the keys, but only programs of this machine can connect."""
+"""Seed of the keys. Anybody can compute the keys, but only programs of this machine can connect."""
 BOOTSTRAP_TIMEOUT_S = 180.0
 STOP_TIMEOUT_S = 15.0
 CIRCUIT_READY = "Bootstrapped 100%"
@@ -93,7 +93,7 @@ MaxCircuitDirtiness 1 hour
 
 @dataclass(frozen=True)
 class LiveNetwork:
-    """A running network. processes: keyed by host name; socks_port: the client's."""
+    """A running network. processes: by the name of the host; socks_port: of the client."""
 
     processes: Mapping[str, subprocess.Popen[bytes]]
     folder: Path
@@ -124,7 +124,7 @@ def running(
 
     Raises:
         UserError: a Tor process ended, or the client built no circuit in time. The message quotes
-          the last lines of its log.
+          the last lines of this process's log.
     """
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(len(RELAYS) + 2)]
