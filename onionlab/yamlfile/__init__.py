@@ -1,1 +1,1 @@
-"""Strict YAML files: read with their lines, checked by models, each error with its key."""
+"""Read strict YAML files, and check them by models. Each error has its line and its key."""

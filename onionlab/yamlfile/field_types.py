@@ -51,7 +51,7 @@ RESOLVED = "resolved"
 
 
 def parsed(parse: Callable[[Any], object], schema: Any) -> BeforeValidator:
-    """Return a validator that parses a value of a file. `schema`: the type of that value."""
+    """Return a validator that parses a value of a file. `schema`: type of the unparsed value."""
 
     def validate(value: object, info: ValidationInfo) -> object:
         return value if info.context == RESOLVED else parse(value)
@@ -60,9 +60,9 @@ def parsed(parse: Callable[[Any], object], schema: Any) -> BeforeValidator:
 
 
 def _quantity(parse: Callable[[object], object], text: Any, word: str = "") -> BeforeValidator:
-    """Return a validator of a quantity.
+    """Return a validator of a quantity. `text`: its type in JSON Schemas.
 
-    With `word`, a file may have that word, which means None.
+    If `word` is not empty, a file can have this word in place of a quantity. It means None.
     """
     if not word:
         return parsed(parse, text)
@@ -103,12 +103,12 @@ PositiveTime = Annotated[float, _quantity(parse_positive_time, _TIME)]
 OptionalTime = Annotated[float | None, _quantity(parse_positive_time, _TIME, "none")]
 _TWO_TIMES: Any = Annotated[list[_TIME], Field(min_length=2, max_length=2)]  # type: ignore[valid-type]
 OptionalTimeSpan = Annotated[tuple[float, float] | None, parsed(parse_time_span, _TWO_TIMES)]
-"""Two times in seconds, the lower one first, or None by default. A file cannot contain null."""
+"""Two times in seconds, the lower one first. None is only a default: a file cannot have null."""
 Rate = Annotated[int, _quantity(parse_rate, _RATE)]
 """A positive rate in bit/s."""
 OptionalRate = Annotated[int | None, _quantity(parse_rate, _RATE, "none")]
 RegionalRate = Annotated[int | None, _quantity(parse_rate, _RATE, "regions")]
-"""A rate in bit/s. None stands for the word `regions`: the rates of a geography."""
+"""A rate in bit/s. None stands for the word `regions`, which means the rates of the geography."""
 _FRACTION = Annotated[float, Field(title="fraction", ge=0, le=1)] | _PERCENT
 Fraction = Annotated[float, parsed(parse_fraction, _FRACTION)]
 """A fraction between 0 and 1."""
@@ -122,7 +122,7 @@ PositiveFraction = Annotated[
 PositiveNumber = Annotated[float, Field(gt=0)]
 
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
-"""Text for people. The last line end of a folded block is stripped."""
+"""Text for people. White space at its ends is stripped, such as the last line end of a block."""
 Color = Annotated[str, Field(pattern="^#[0-9A-Fa-f]{6}$")]
 
 
@@ -137,7 +137,10 @@ ExactText = Annotated[str, Field(min_length=1), AfterValidator(_require_line)]
 
 
 def one_of(*words: str) -> BeforeValidator:
-    """Return a validator of the keys of a table. For a constant list, use a ``Literal`` instead."""
+    """Return a validator that accepts only some words, such as the keys of a table.
+
+    If the words are constants, use a ``Literal`` instead.
+    """
     choice: Any = Literal[words]
     return BeforeValidator(TypeAdapter(choice).validate_python, json_schema_input_type=choice)
 
@@ -148,7 +151,7 @@ def _refuse(value: object) -> object:
 
 _Hidden = SkipJsonSchema[Any]
 Derived = Annotated[SkipJsonSchema[T], parsed(_refuse, Any), Field(validate_default=False)]
-"""A value that the program sets and a file cannot."""
+"""A value that the program sets, and that a file cannot set."""
 
 
 def _torrc_line(value: object) -> str:
@@ -168,7 +171,7 @@ def _torrc_line(value: object) -> str:
 
 
 TorrcLine = Annotated[str, parsed(_torrc_line, str | float)]
-"""The one value of a torrc option."""
+"""The value of a torrc option that has one line."""
 TorrcLines = Annotated[
     tuple[str, ...],
     parsed(
@@ -181,7 +184,8 @@ TorrcLines = Annotated[
 """The values of a torrc option, one per line."""
 
 OptionType = type | tuple[str, ...]
-"""Type of another program's option: bool, int, str (text or a whole number), or some words."""
+"""Type of another program's option: bool, int, str (text or a whole number), or the words that it
+accepts."""
 
 
 def _require_text(value: object) -> object:
@@ -196,7 +200,7 @@ def options_mapping(
     refused: Mapping[str, str],
     spoiling: Mapping[str, tuple[bool, str]],
 ) -> BeforeValidator:
-    """Return a validator of a mapping of another program's options, which is not converted.
+    """Return a validator of a mapping of another program's options. It does not convert values.
 
     Args:
         types: Option -> its type. Each option can also be null.

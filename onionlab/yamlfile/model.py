@@ -1,4 +1,4 @@
-"""Read files as models. The result is the model, or a list of problems with their lines."""
+"""Read YAML files as pydantic models. The result is a model, or a list of problems with lines."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from onionlab.yamlfile.units import nearest, show
 
 
 def key(default: object = ..., **details: Any) -> Any:
-    """Declare a key of a file, like Field(), with the default in the file's notation."""
+    """Declare a key of a file, as Field() does. The default is in the notation of the file."""
     return Field(default, **details)
 
 
@@ -68,12 +68,12 @@ class _PartialSchema(_StrictSchema):
 
 
 MAX_FILE_BYTES = 2**18
-"""Maximum size of a file. PyYAML would need seconds, and files written by people are smaller."""
+"""Maximum size of a file. Larger ones take PyYAML seconds, and nobody writes such files by hand."""
 
 MAX_PROBLEMS = 100
 MAX_ERRORS = 10_000
-"""Maximum number of listed errors, each of which needs 2 KB in pydantic. Otherwise only their
-number is shown."""
+"""Maximum number of pydantic's errors that are read, because each needs 2 KB. If there are more,
+only their number is shown."""
 
 _MESSAGES = {
     "missing": "missing",
@@ -99,7 +99,7 @@ _MESSAGES = {
 
 
 def display_name(path: Path, root: Path) -> str:
-    """Return a file's path for messages: relative to the checkout if it is inside."""
+    """Return a file's path for messages, relative to ``root`` if the file is in this folder."""
     resolved, base = path.resolve(), root.resolve()
     return resolved.relative_to(base).as_posix() if resolved.is_relative_to(base) else str(path)
 
@@ -107,7 +107,9 @@ def display_name(path: Path, root: Path) -> str:
 def read_file(
     path: Path, file: str, max_bytes: int = MAX_FILE_BYTES
 ) -> tuple[Node | None, list[Problem]]:
-    """Return the tree of a file, or its problems; `file` is its name in messages.
+    """Return the tree of a file (None if it has problems) and its problems.
+
+    `file` is the name of the file in messages.
 
     Raises:
         UserError: the file cannot be read.
@@ -167,12 +169,12 @@ def validate_tree(
     partial: bool = False,
     suggest_from: type[Model] | None = None,
 ) -> tuple[AnyModel | None, list[Problem]]:
-    """Return the model of a tree, or the problems.
+    """Return the model of a tree (None if it is not valid) and the problems.
 
     Args:
         tree: The values.
-        model: Their model.
-        partial: Whether keys can be missing.
+        model: The type of the model.
+        partial: Whether to report no problem if a key is missing.
         suggest_from: Model whose keys messages suggest, if `model` has only some of them.
     """
     try:
@@ -233,7 +235,7 @@ def _schema_at(model: type[Model], location: Location) -> dict[str, Any]:
 
 
 def _object_schema(root: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
-    """Follow a reference. Of several alternatives, return the mapping or the list."""
+    """Return the schema of a mapping or a list, found by reference or in alternatives; else {}."""
     for choice in schema.get("anyOf", [schema]):
         if "$ref" in choice:
             return _object_schema(root, root["$defs"][choice["$ref"].rpartition("/")[2]])

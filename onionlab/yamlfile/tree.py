@@ -24,8 +24,8 @@ MAX_NODES = 2**20
 8,000 relays."""
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""libyaml is several times faster, but PyYAML may be built without it. Its composer is not used,
-because a deeply nested file ends the process with SIGSEGV."""
+"""libyaml is several times faster, but PyYAML may be built without it. libyaml's composer is not
+used, because a deeply nested file would end the process with SIGSEGV."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Node:
     path: str
 
     def children(self) -> Iterator[tuple[str | int, Node]]:
-        """Yield keys and values of a mapping, positions and items of a list."""
+        """Yield keys and values of a mapping, or positions and items of a list."""
         if isinstance(self.value, dict):
             yield from self.value.items()
         elif isinstance(self.value, list):
@@ -74,13 +74,13 @@ class Node:
         return self.value.get(key) if isinstance(self.value, dict) else None
 
     def without(self, *keys: str) -> Node:
-        """Return this mapping without some of its keys."""
+        """Return this mapping without some keys. A list or a scalar is returned unchanged."""
         if not isinstance(self.value, dict):
             return self
         return replace(self, value={k: v for k, v in self.value.items() if k not in keys})
 
     def problem(self, message: str, *below: str | int) -> Problem:
-        """Return a problem with this value, or with a missing value below it."""
+        """Return a problem with this value, or with a missing value at the path ``below``."""
         path = self.path
         for part in below:
             path = join_path(path, part)
@@ -101,7 +101,7 @@ class Node:
 
 
 def join_path(path: str, part: str | int) -> str:
-    """Return ``a.b.c`` for ``a.b`` and ``c``, and ``a.b[1]`` for the first item of a list."""
+    """Return ``a.b.c`` for ``a.b`` and ``c``, and ``a.b[1]`` for ``a.b`` and the position 0."""
     if isinstance(part, int):
         return f"{path}[{part + 1}]"
     # A broken file can have any text as a key, but messages are short and have one line.
@@ -127,8 +127,8 @@ def merge(base: Node, over: Node, *, replaced: Container[str] = (), key: str = "
     Args:
         base: The values of the lower file.
         over: The values of the upper file.
-        replaced: Keys whose mappings are replaced.
-        key: The key of `base` and `over`.
+        replaced: Keys whose mappings are replaced as a whole.
+        key: The key whose values are `base` and `over`; "" for whole files.
     """
     if not isinstance(base.value, dict) or not isinstance(over.value, dict) or key in replaced:
         return over
@@ -158,11 +158,11 @@ def read_tree(text: str, file: str) -> Node:
         if context and error.context_mark:
             context += f" that begins on line {error.context_mark.line + 1}"
         message = f"broken YAML: {error.problem}{context and context + ')'}"
-        # If a file ends within a line, libyaml reports the end on the next line.
+        # If a file does not end with a line break, libyaml reports its end on the next line.
         line = min(mark.line, text.count("\n")) + 1 if mark else 1
         raise YamlError([Problem(file, line, "", message)]) from None
     except yaml.reader.ReaderError as error:
-        # libyaml counts the bytes of UTF-8.
+        # The position in libyaml's error counts bytes of UTF-8.
         line = text.encode()[: error.position].count(b"\n") + 1
         message = f"broken YAML: a character that YAML does not allow (U+{error.character:04X})"
         raise YamlError([Problem(file, line, "", message)]) from None

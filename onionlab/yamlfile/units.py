@@ -45,7 +45,7 @@ words."""
 
 
 def show(value: object) -> str:
-    """Return a value for an error message: text in double quotes, shortened."""
+    """Return a value as short text for an error message. Text is in double quotes."""
     if value is None:
         return "nothing"
     if isinstance(value, bool):
@@ -122,7 +122,20 @@ def _parse(
     minimum: int = 0,
     maximum: int = 0,
 ) -> Fraction:
-    """Return a quantity in its smallest unit: with a `step`, a whole number in a range."""
+    """Return a quantity in the unit whose factor in `units` is 1.
+
+    Args:
+        value: The value from the file.
+        expected: A description of valid values, for messages.
+        units: Unit -> its factor.
+        step: Name of the resulting unit. If it is given, the result has to be a whole number from
+            `minimum` to `maximum`.
+        minimum: The least valid number, 0 or 1.
+        maximum: The greatest valid number.
+
+    Raises:
+        ValueError: The value is not such a quantity.
+    """
     message = f"expected {expected}, got {show(value)}"
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         raise ValueError(f"{message}: a quantity needs its unit")
@@ -148,7 +161,7 @@ def _parse(
 
 
 def milliseconds(time_s: float) -> int:
-    """Return a time in seconds as whole milliseconds, which undoes the rounding to a float."""
+    """Return a time in seconds as whole milliseconds. This undoes the rounding of `seconds`."""
     return round(Fraction(time_s) * TIME_UNITS["s"])
 
 
