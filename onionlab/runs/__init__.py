@@ -1,1 +1,1 @@
-"""From a plan to finished runs in the store: planning, running, packing."""
+"""Plan runs, perform them, keep finished runs in a store, and pack them into files."""

@@ -1,7 +1,7 @@
-"""Reserve CPUs for one simulation, also against other users and checkouts of the machine.
+"""Reserve CPUs for one simulation, so that no other user or checkout on this machine uses them.
 
 Simulations pin their threads, so two of them on one CPU would each run at half speed. Each run
-therefore locks the CPUs that it uses. The lock files say which process holds them.
+therefore locks the CPUs that it uses. The lock file of a CPU names the process that locked it.
 """
 
 from __future__ import annotations
@@ -51,8 +51,9 @@ def lock_folder() -> Path:
     """Return the folder of the lock files, which is the same for all users of the machine.
 
     It does not depend on a user's TMPDIR. Every user can create files there and remove only their
-    own. Without such a folder, users do not see each other's locks. ONIONLAB_CPU_LOCKS names
-    another folder; the test suite uses it so that its runs do not wait for those of the machine.
+    own. If the machine has no such folder, each user gets a separate one, and users do not see each
+    other's locks. ONIONLAB_CPU_LOCKS names another folder; the test suite uses this variable so
+    that its runs do not wait for other runs on the machine.
     """
     if named := os.environ.get(FOLDER_VARIABLE):
         return Path(named)
@@ -78,11 +79,11 @@ def reserve_cpus(
     """Lock CPUs, bind this process and its future children to them, and yield their numbers.
 
     Args:
-        count: Number of CPUs. If this process may use fewer, it gets all of those.
+        count: Number of CPUs. If this process may use fewer CPUs, it gets all that it may use.
         purpose: Text that processes show while they wait for these CPUs.
         on_wait: Called once if too few CPUs are free.
-        allocated: Whether a cluster has allocated the CPUs of this process. They need no locks if
-            it cannot use any others.
+        allocated: Whether a cluster has allocated the CPUs of this process. If so, and the process
+            gets all CPUs that it may use, they are not locked.
 
     Raises:
         UserError: A lock file cannot be opened.
@@ -119,10 +120,10 @@ def _lock_file(folder: Path, cpu: int) -> Path:
 
 
 def _queue_name(allowed: list[int]) -> str:
-    """Return the name of the queue of processes that may use the same CPUs.
+    """Return the name of the lock file in which processes that may use the same CPUs queue.
 
-    With a common queue, a process that may use only one CPU (taskset, a batch job) would block
-    processes whose CPUs are free.
+    In one queue for all processes, a process that may use only one CPU (taskset, a batch job) would
+    block processes whose CPUs are free.
     """
     return f"onionlab-cpus-{hashlib.sha256(repr(allowed).encode()).hexdigest()[:12]}"
 
@@ -130,7 +131,11 @@ def _queue_name(allowed: list[int]) -> str:
 def _try_reserve(
     folder: Path, allowed: list[int], count: int, purpose: str, locks: contextlib.ExitStack
 ) -> list[int]:
-    """Lock `count` CPUs or none: two processes that each hold half of theirs would wait forever."""
+    """Lock `count` CPUs and return them; if too few are free, lock none and return an empty list.
+
+    If processes kept some of their CPUs locked while they wait for others, two processes could wait
+    for each other forever.
+    """
     cpus: list[int] = []
     with contextlib.ExitStack() as taken:
         for cpu in _idle_first(allowed) if count < len(allowed) else allowed:
@@ -148,7 +153,7 @@ def _try_reserve(
 
 
 def _idle_first(allowed: list[int]) -> list[int]:
-    """Return the CPUs, with busy ones last: programs may use them without these locks."""
+    """Return the CPUs, busy ones last, because programs that do not use the locks may run there."""
     loads = psutil.cpu_percent(CPU_SAMPLE_S, percpu=True)
     busy = {cpu for cpu, load in enumerate(loads) if load > BUSY_PERCENT}
     return sorted(allowed, key=lambda cpu: (cpu in busy, cpu))
@@ -165,7 +170,7 @@ def _open_shared(path: Path) -> int:
         try:
             return _open_or_create(path)
         except OSError as error:
-            # The user who has just created it may be about to change its permissions.
+            # Another user may have just created the file, and not yet changed its permissions.
             if time.monotonic() > deadline_s:
                 raise _unusable(path, str(error.strerror)) from error
             time.sleep(0.05)
@@ -196,7 +201,7 @@ def _unusable(path: Path, reason: str) -> UserError:
 
 
 def _write_owner(descriptor: int, purpose: str) -> None:
-    """Write the owner into a lock file; clear the file if the purpose is empty."""
+    """Write this process and its purpose into a lock file; clear it if the purpose is empty."""
     text = json.dumps({"pid": os.getpid(), "what": purpose[:MAX_PURPOSE_LENGTH]}) if purpose else ""
     with contextlib.suppress(OSError):
         os.ftruncate(descriptor, 0)
@@ -204,7 +209,11 @@ def _write_owner(descriptor: int, purpose: str) -> None:
 
 
 def _read_owner(cpu: int, path: Path) -> LockOwner | None:
-    """Return the owner that a lock file names, if it exists. Any user may write the file."""
+    """Return the owner that a lock file names.
+
+    Any user may write the file. Return None if it cannot be read, is malformed, or names a process
+    that does not exist.
+    """
     try:
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
             data = json.loads(file.read(4096))

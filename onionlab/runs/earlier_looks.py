@@ -1,7 +1,8 @@
-"""Record interim looks at the same runs under earlier plans with fewer networks or smaller budgets.
+"""Record interim analyses (looks) of the same runs under earlier plans.
 
-Adding networks until a verdict appears means looking at the same data repeatedly. study.json
-therefore lists all looks, and the next plan of the same runs continues the list.
+An earlier plan may have had fewer networks or a smaller budget. Adding networks until a verdict
+appears means looking at the same data repeatedly. study.json therefore lists all looks, and the
+next plan of the same runs continues the list.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ def with_earlier_looks(
         looks: Looks of the new plan only. None means one look at all runs.
 
     Returns:
-        None for one look at runs that were not looked at before.
+        The looks; None if there is only one look, at runs that no earlier plan has looked at.
     """
     try:
         before = load_study(study)
     except AnalysisError:
-        # It is missing or has another version, so earlier looks are unknown.
+        # The file is missing or has another version, so earlier looks are unknown.
         return looks
     named = {run.run_id for run in runs}
     shared = [run for run in before.runs if run.run_id in named and store.is_finished(run.run_id)]
@@ -55,8 +56,8 @@ def with_earlier_looks(
 def looks_together(parts: Sequence[Looks | None], replicates: int) -> Looks | None:
     """Return the looks of a study that is merged from parts with different networks.
 
-    Looks at some runs of a part, or several looks while a part grew, are earlier looks at the
-    merged study.
+    A part's earlier looks are also earlier looks at the merged study. So are the looks of the
+    part's own plan if there were several.
 
     Args:
         parts: The looks of each part. None means one look at the whole part.
@@ -70,7 +71,10 @@ def looks_together(parts: Sequence[Looks | None], replicates: int) -> Looks | No
 
 
 def _continues(past: PlannedLooks, own: PlannedLooks, growing: bool) -> bool:
-    """Return whether a plan repeats or extends a past one, which is not another look."""
+    """Return whether a plan repeats or extends a past plan, whose looks are then not additional.
+
+    growing: whether networks are added to the plan step by step.
+    """
     return past.budget == own.budget and (growing or past.sizes == own.sizes)
 
 

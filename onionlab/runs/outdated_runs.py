@@ -16,10 +16,10 @@ from onionlab.runs.store import Store
 def explain_outdated_runs(
     earlier: Sequence[PlannedRun], runs: Sequence[PlannedRun], store: Store, builder: RunBuilder
 ) -> str:
-    """Return why finished runs of an earlier plan are repeated; empty if none is.
+    """Return why finished runs of an earlier plan are repeated; an empty text if none is repeated.
 
     A change of the request, which changes a run's own files, is not reported. One run of each
-    variant is composed and compared.
+    variant is composed and compared with the earlier one.
     """
     old_ids = {_place(run): run.run_id for run in earlier}
     replaced = [
@@ -49,7 +49,7 @@ def _place(run: PlannedRun) -> tuple[str, str, int, int]:
 
 
 def _changed_part(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """Return why a run has another name; empty if its own files differ."""
+    """Return why a run has another name; an empty text if its own files differ."""
     if before.get("files") != now["files"]:
         return ""
     programs = [

@@ -36,10 +36,10 @@ def add_study(target: Path, source: Path, pack: Path) -> None:
     Args:
         target: The file to change. It may be missing.
         source: The study to add.
-        pack: The pack that contains it, for messages.
+        pack: The pack that contains the study to add, for messages.
 
     Raises:
-        UserError: The two differ in more than their networks and the machine.
+        UserError: The two studies differ in more than their networks and the machine.
     """
     if not target.exists():
         target.parent.mkdir(exist_ok=True)
@@ -74,8 +74,8 @@ def add_study(target: Path, source: Path, pack: Path) -> None:
 
 
 def _set_up(study: Study) -> Any:
-    """Return what two parts of a study have in common, except the levels."""
-    # Looks differ because a part was looked at before the other networks existed.
+    """Return the fields that two parts of a study must have in common, except the levels."""
+    # Looks may differ: one part may have been analysed before the networks of the other existed.
     own: dict[str, Any] = dict.fromkeys(("runs", "networks", "levels", "looks"), True)
     own |= {"asked": {"seeds"}, "provenance": {"machine", "runs"}}
     return study.model_dump(exclude=own)

@@ -50,15 +50,15 @@ MAX_PART_BYTES = 255
 """Maximum size of one part of a path on Linux."""
 
 MAX_INDEX_BYTES = 2**27
-"""Maximum size of index.json, which has about 100 bytes per member. It is also limited to a quarter
-of the pack's own limit, because JSON needs up to twenty times its size in memory."""
+"""Maximum size of index.json, which has about 100 bytes per member. A second limit is a quarter of
+the maximum size of the pack's content, because JSON needs up to twenty times its size in memory."""
 
 MAX_HEADER_BYTES = 2**16
 """Maximum size of an extended header, which holds a name that is too long for tar's own header."""
 
 MAX_SHOWN_NAME = 100
 MAX_SHOWN_LENGTH = 300
-"""Length at which a message about a damaged pack is cut, because it may contain a very long
+"""Length at which a message about a damaged pack is cut. The message may contain a very long
 name."""
 
 _DAMAGE = (
@@ -90,16 +90,17 @@ def pack(
         store: The store of the runs.
         run_ids: The runs. Those that are not finished are left out.
         out: The file to write.
-        studies: The studies that have some of the runs.
-        logs: Include all files of each run. Otherwise a pack has only the manifest, the
-            descriptions and the records, which suffice for reports, figures and comparisons.
+        studies: The studies of these runs, which become members of the pack.
+        logs: Include all files of each run. Otherwise a pack has only the records, the manifest and
+            the other JSON files, which suffice for reports, figures and comparisons.
         published: Include only the data for figures and claims. Cannot be combined with ``logs``.
 
     Returns:
         The number of runs in the file.
 
     Raises:
-        UserError: None of the runs is finished, or one has no records that can be published.
+        UserError: None of the runs is finished; or ``published`` is set, and a run belongs to none
+            of the studies or has no records that can be published.
     """
     finished = sorted({run_id for run_id in run_ids if store.is_finished(run_id)})
     if not finished:
@@ -115,8 +116,8 @@ def pack(
             paths = [path for run_id in finished for path in _run_files(store.run(run_id), logs)]
         files = [(path.relative_to(store.directory).as_posix(), path) for path in paths]
         files += [(path.relative_to(scratch).as_posix(), path) for path in _files(scratch)]
-        # Manifests come first, because a file must not be older than the manifest from which make
-        # extracts it. Files with the same name are similar and compress best next to each other.
+        # Manifests come first, so that no other unpacked file of a run is older than its manifest.
+        # Files with the same name are similar and compress best next to each other.
         files.sort(key=lambda file: (file[1].name != MANIFEST, file[1].name, file[0]))
         _write_archive(out, dict(files), published=published)
     for run_id in finished:
@@ -137,7 +138,7 @@ def _run_files(run: Path, logs: bool) -> list[Path]:
 
 
 def _publish(store: Store, run_ids: Sequence[str], studies: Sequence[Study], out: Path) -> None:
-    """Write the published files of each run to ``out / run_id``."""
+    """Write the files of each run that a published pack includes to ``out / run_id``."""
     levels: dict[str, list[Level]] = {}
     for study in studies:
         for run in study.runs:
@@ -175,14 +176,14 @@ def unpack(store: Store, file: Path) -> list[tuple[str, Outcome]]:
     """Add the runs of a pack to the store, each completely or not at all.
 
     A run's name is the hash of everything that determines it, so a run from a pack is equivalent to
-    the run of that name in this checkout. Nothing is added if a run is incomplete
-    (`require_whole`). An incomplete run in the store is replaced.
+    the run of that name in this checkout. If a run in the pack is incomplete (`require_whole`),
+    nothing is added. An incomplete run in the store is replaced.
 
     Returns:
         The result for each run, by its name.
 
     Raises:
-        UserError: As for `open_pack`, or the file is a published pack.
+        UserError: `open_pack` fails, or the file is a published pack.
     """
     with open_pack(file, store.directory) as folder:
         runs = _runs(folder)
@@ -199,13 +200,13 @@ def unpack(store: Store, file: Path) -> list[tuple[str, Outcome]]:
 def open_pack(file: Path, parent: Path) -> Iterator[Path]:
     """Unpack a pack into a temporary folder in ``parent``, and yield that folder.
 
-    All files match the SHA-256 in the index, manifests match their runs, and runs are complete
-    (`require_whole`, `require_published`). Folders that killed commands left in ``parent`` are
-    removed.
+    It is checked that all files match the SHA-256 in the index, that manifests match their runs,
+    and that runs are complete (`require_whole`, `require_published`). Folders that killed commands
+    left in ``parent`` are removed.
 
     Raises:
         UserError: The file is missing, damaged, not a pack, lacks a part of a run, or exceeds
-            ``max_content_bytes``; or the block finds a damaged file.
+            ``max_content_bytes``; or the block raises an AnalysisError about an unpacked file.
     """
     if not is_file(file):
         raise UserError(f"there is no {file}")
@@ -237,10 +238,11 @@ def _damage(file: Path, error: Exception, scratch: Path) -> UserError:
 def open_packs(files: Sequence[Path], parent: Path) -> Iterator[Path]:
     """Unpack several packs into one temporary folder in ``parent``, and yield that folder.
 
-    A run of several packs counts once. The networks of one experiment are merged into its study.
+    A run that several packs contain is unpacked once. Studies of the same experiment with different
+    networks are merged into one.
 
     Raises:
-        UserError: As for `open_pack`; or a run has other records in another pack; or two studies of
+        UserError: `open_pack` fails; or a run has different records in two packs; or two studies of
             one experiment differ in more than their networks and the machine.
     """
     with contextlib.ExitStack() as stack:
@@ -260,7 +262,7 @@ def open_packs(files: Sequence[Path], parent: Path) -> Iterator[Path]:
 def _merge(merged: Path, folder: Path, file: Path, sources: dict[Path, Path]) -> None:
     """Move the runs and studies of an unpacked pack into the folder of the first one.
 
-    sources: Receives the pack of each moved path.
+    sources: moved path -> the pack that it is from; this function adds entries.
     """
     for run in _runs(folder):
         target = merged / run.name
@@ -274,7 +276,7 @@ def _merge(merged: Path, folder: Path, file: Path, sources: dict[Path, Path]) ->
             sources[target] = file
     for study in sorted((folder / STUDIES).glob("*.json")):
         target = merged / STUDIES / study.name
-        # A study without any runs in the packs was only planned.
+        # If the packs have none of a study's runs, it was only planned, so the other study is kept.
         if target.exists() and not _has_runs(study, merged):
             continue
         if target.exists() and not _has_runs(target, merged):
@@ -291,12 +293,17 @@ def _has_runs(study: Path, folder: Path) -> bool:
 class _Member(tarfile.TarInfo):
     """The header of a regular file in an archive.
 
-    tarfile would read other headers of any size into memory, and follow links.
+    Headers of other types are rejected: tarfile would read them into memory, whatever their size,
+    and follow links.
     """
 
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> _Member:
-        """Read a header. Raises ValueError if it is not that of a regular file."""
+        """Read a header.
+
+        Raises ValueError if it is neither that of a regular file nor an extended header, or if an
+        extended header is too large.
+        """
         member = super().frombuf(buf, encoding, errors)
         if member.type == tarfile.XHDTYPE:
             require_size(member.size, MAX_HEADER_BYTES)
@@ -313,7 +320,7 @@ class _Content:
         self._rest = b""
 
     def read(self, size: int) -> bytes:
-        """Return the next ``size`` bytes, or fewer at the end. Raises the errors of `pieces`."""
+        """Return the next ``size`` bytes, or fewer at the end. Raises any error of `pieces`."""
         parts = [self._rest]
         missing = size - len(self._rest)
         while missing > 0 and (part := next(self._pieces, None)) is not None:
@@ -325,14 +332,17 @@ class _Content:
 
 
 def _extract(file: Path, folder: Path) -> None:
-    """Write all files of a pack into a folder, and check them. Raises the errors of _DAMAGE."""
+    """Write all files of a pack into a folder, and check them.
+
+    Raises one of the errors in _DAMAGE if the pack is damaged.
+    """
     max_bytes = max_content_bytes(file.stat().st_size)
     total_bytes = 0
     index: PackIndex | None = None
     missing = {PACK_INDEX: ""}
     with (
         file.open("rb") as compressed,
-        # tarfile reads a stream only forwards.
+        # In the mode "r|", tarfile only reads forwards, which is all that _Content supports.
         tarfile.open(
             fileobj=cast(BinaryIO, _Content(compressed)),
             mode="r|",
@@ -399,7 +409,7 @@ def _add_to_store(store: Store, unpacked: Path) -> Outcome:
     target = store.run(unpacked.name)
     with store.exclusive(unpacked.name):
         if store.is_finished(target.name) and not (target / RECORDS / PARSE_REPORT).is_file():
-            # Another command has just finished the run, or was killed before it read the logs.
+            # Another command has just finished the run, or was killed before it extracted records.
             with contextlib.suppress(AnalysisError):
                 extract(target, target / RECORDS)
         if not _is_readable(target):
@@ -423,5 +433,8 @@ def _is_readable(run: Path) -> bool:
 
 
 def record_hashes(records: Path) -> dict[str, str]:
-    """Return the SHA-256 of each record table. A published run states the hashes of its source."""
+    """Return the SHA-256 of each record table.
+
+    For a published run, which lists them, these are the hashes of the original tables.
+    """
     return read_published(records).records if is_published(records) else table_hashes(records)

@@ -63,12 +63,12 @@ class Plan:
 
     @property
     def file(self) -> Path:
-        """The file of the plan."""
+        """The path of plan.json."""
         return self.out / files.PLAN
 
     @property
     def study(self) -> Path:
-        """The file for the analysis."""
+        """The path of study.json, which is for the analysis."""
         return self.out / files.STUDY
 
     def run(self, run_id: str) -> PlannedRun:
@@ -119,8 +119,8 @@ def make_plan(
         root: The checkout.
         request: The experiment and its overrides.
         out: The folder of the files. By default `results/<name>`.
-        looks: The interim looks under this plan, if networks are added step by step. Looks of an
-            earlier plan of the same runs are added.
+        looks: The interim analyses (looks) under this plan, if networks are added step by step.
+            study.json also gets the looks of an earlier plan of the same runs.
 
     Raises:
         UserError: An error that can be found before a run starts.
@@ -168,16 +168,16 @@ def _levels_with_the_same_runs(runs: Sequence[PlannedRun]) -> list[str]:
     """Return the names of levels that share a run, joined for a message."""
     levels: dict[str, dict[str, None]] = {}
     for run in runs:
-        # Variants of one level share a run if no host runs them.
+        # Variants of one level also share a run if no host runs them; this is not reported here.
         levels.setdefault(run.run_id, {})[run.level] = None
     return list(dict.fromkeys(" and ".join(names) for names in levels.values() if len(names) > 1))
 
 
 def _name_runs(builder: RunBuilder, request: Request) -> list[PlannedRun]:
-    """Return all runs of an experiment, by seed, repeat, level and variant."""
+    """Return all runs of an experiment, ordered by network, repeat, level and variant."""
     seeds = builder.experiment.seeds
     processes = min(len(seeds), len(os.sched_getaffinity(0)))
-    # Generating a seed's keys takes seconds.
+    # Generating the keys of a network's relays takes seconds.
     is_slow = sum(not builder.is_drawn(seed) for seed in seeds) > 1
     runs = len(builder.experiment.replicates) * len(builder.experiment.levels)
     if processes == 1 or not (is_slow or runs * len(builder.selected) >= MIN_CONCURRENT_RUNS):
@@ -208,7 +208,7 @@ def _name_concurrently(
     """Name the runs of each seed in other processes, which end if this process ends.
 
     Raises:
-        UserError: One of them was killed.
+        UserError: One of these processes was killed.
     """
     # In Python 3.11, starting the resource tracker unblocks SIGINT, so start it before SIGINT is
     # blocked.
@@ -217,8 +217,8 @@ def _name_concurrently(
     context = get_context("spawn")
     with ProcessPoolExecutor(processes, context, _open_builder, (root, request)) as pool:
         try:
-            # The processes inherit the signal mask, in which SIGINT is blocked. A terminal sends
-            # Ctrl-C to all of them, and each would print a traceback.
+            # The processes inherit the signal mask, in which SIGINT is blocked. Otherwise Ctrl-C,
+            # which a terminal sends to all of them, would make each one print a traceback.
             with interrupts_deferred():
                 mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
                 # `map` is not used, because it cancels the remaining results after an error, and

@@ -1,4 +1,4 @@
-"""Facts of the machine and of this project for manifests."""
+"""Facts about the machine and this project that manifests record."""
 
 from __future__ import annotations
 
@@ -38,5 +38,5 @@ def current_commit() -> str:
 
 
 def project_name() -> str:
-    """Return version and commit, as in manifests."""
+    """Return this project's version and commit, which manifests also record."""
     return " ".join(part for part in (__version__, current_commit()) if part)

@@ -19,7 +19,7 @@ from onionlab.locks import file_lock, is_locked
 
 LOG = logging.getLogger(__name__)
 TIMEOUT_S = 5.0
-"""Timeout for the lock. A job that checks the lock holds it only for an instant."""
+"""How long a command waits for the lock. A job that checks the lock holds it for an instant."""
 CHECK_INTERVAL_S = 1.0
 
 
@@ -45,7 +45,10 @@ def is_in_use(out: Path) -> bool:
 
 @contextlib.contextmanager
 def exit_with_command(out: Path) -> Iterator[None]:
-    """End this process like SIGTERM if its parent, or the command that locked ``out``, ends."""
+    """While the block runs, send this process SIGTERM if its parent or the command ends.
+
+    The command is the one that locks ``out``.
+    """
     parent = os.getppid()
     stop = _terminate_when(lambda: os.getppid() != parent or not is_in_use(out))
     try:
@@ -55,13 +58,13 @@ def exit_with_command(out: Path) -> Iterator[None]:
 
 
 def exit_with_parent() -> None:
-    """End this process like SIGTERM if its parent ends or is killed."""
+    """Send SIGTERM to this process if its parent ends or is killed."""
     parent = os.getppid()
     _terminate_when(lambda: os.getppid() != parent)
 
 
 def _terminate_when(condition: Callable[[], bool]) -> Callable[[], None]:
-    """Check a condition every second in a thread, and terminate this process if it holds.
+    """Check a condition every second in a thread, and send this process SIGTERM once it is true.
 
     Return a function that stops the checks.
     """

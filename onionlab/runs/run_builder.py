@@ -84,7 +84,7 @@ class RunBuilder(ABC):
 
     def open(self, request: Request) -> None:
         """Prepare engine and programs. Raises UserError if something is missing."""
-        # Build the programs meanwhile, because the embedded engine may have to build a kernel.
+        # Prepare both concurrently, because the embedded engine may have to build a kernel.
         self.engine, self.programs = run_concurrently(
             lambda: open_engine(
                 request.engine, root=self.root, shadow=request.shadow, tgen=request.tgen
@@ -99,7 +99,7 @@ class RunBuilder(ABC):
 
     @functools.cached_property
     def known_options(self) -> frozenset[str] | None:
-        """The torrc options that every build of Tor knows, in lower case; None without a build."""
+        """The torrc options that every built Tor knows, in lower case; None if no Tor is built."""
         known = [{name.casefold() for name in tor.torrc_options} for tor in self._tors]
         return frozenset(set.intersection(*known)) if known else None
 
@@ -133,7 +133,8 @@ class RunBuilder(ABC):
                 for place, option in options
                 if option.casefold() not in known
             ]
-        # Levels may have different values. One that is not 0 is sufficient.
+        # Levels may have different values of a parameter. One value other than 0 is enough to check
+        # the parameter.
         voted = {
             name: value
             for tor in levels
@@ -145,7 +146,10 @@ class RunBuilder(ABC):
             raise UserError("\n".join(dict.fromkeys(problems)), "Remove it, or use another Tor.")
 
     def _describe_unread(self, voted: Mapping[str, int]) -> list[str]:
-        """Return name and reason of each parameter, other than 0, that no Tor of the runs reads."""
+        """Return a sentence for each parameter that no Tor of the runs reads.
+
+        Parameters with the value 0 are ignored. voted: parameter -> value.
+        """
         names = {name for name, value in voted.items() if value}
         unread = [set(tor.unread_parameters(sorted(names))) for tor in self._tors]
         versions = ", ".join(sorted({_describe_tor(tor) for tor in self._tors}))
@@ -167,15 +171,18 @@ class RunBuilder(ABC):
         return {}
 
     def capacities_bytes_per_s(self, level: str) -> Mapping[str, float]:
-        """Return the total capacity of the relays of each role, if it is known."""
+        """Return the total capacity of each role's relays at a level; empty if it is unknown."""
         return {}
 
     def network_facts(self, level: str, seed: int) -> dict[str, RoleCapacity]:
-        """Return the division of each role's capacity in a network, if it is known."""
+        """Return how each role's capacity is distributed over its relays in a network.
+
+        The mapping is empty if this is unknown.
+        """
         return {}
 
     def is_drawn(self, seed: int) -> bool:
-        """Return whether a seed's keys exist, so that its runs can be composed quickly."""
+        """Return whether a network's keys exist, so that its runs can be composed quickly."""
         return True
 
     @abstractmethod
@@ -227,7 +234,7 @@ class TorRunBuilder(RunBuilder):
 
     @property
     def notes(self) -> list[str]:
-        """The variants with uncommitted changes, and those that are the same."""
+        """Notes on variants with uncommitted changes, and on variants that are identical."""
         changed: list[str] = []
         alike: dict[tuple[object, ...], list[str]] = {}
         for name in self.needed:
@@ -248,7 +255,7 @@ class TorRunBuilder(RunBuilder):
         return super().executables() | self.engine.programs
 
     def verify(self, hosts: Path, run: RunDirectory) -> dict[str, int]:
-        """Check that every Tor ran its circuit policy."""
+        """Check that every Tor ran the code of its variant."""
         return verify_tor_logs(hosts, run.expectations, load_registry(self.root).proof_prefixes)
 
     def watch(self, hosts: Path, level: str, run: RunDirectory) -> Callable[[float], None]:
@@ -268,7 +275,7 @@ class TorRunBuilder(RunBuilder):
 
 
 class DrawnRunBuilder(TorRunBuilder):
-    """Composes runs with Tor in networks that are drawn for each seed."""
+    """Composes runs with Tor in networks that are drawn at random, each from its seed."""
 
     def build(self) -> Mapping[str, BuiltProgram]:
         """Build Tor, and libtorrent's peers if clients fetch in pieces."""
@@ -301,7 +308,7 @@ class DrawnRunBuilder(TorRunBuilder):
         )
 
     def coordinates(self, level: str) -> Mapping[str, float]:
-        """Return the rate of a level's bottleneck, its parallel streams and congestion control."""
+        """Return a level's bottleneck rate, number of parallel streams and congestion control."""
         settings = self.settings(level)
         return {
             "bottleneck_kib_per_s": round(min(self._limits_bit_per_s(settings).values()) / 8192, 3),
@@ -436,8 +443,8 @@ def known_variants(root: Path, experiment: Experiment) -> Mapping[str, TorVarian
 def select_variants(root: Path, experiment: Experiment, requested: Sequence[str]) -> list[str]:
     """Return the requested variants, by default all of the experiment.
 
-    They have the experiment's order. Variants that it does not list come last. Raises UserError for
-    an unknown name.
+    They have the experiment's order. Variants that the experiment does not list come last. Raises
+    UserError for an unknown name.
     """
     own, known = experiment.variants, known_variants(root, experiment)
     for name in requested:
@@ -453,7 +460,10 @@ def select_variants(root: Path, experiment: Experiment, requested: Sequence[str]
 
 
 def load_experiment(root: Path, request: Request) -> Experiment:
-    """Return the experiment of a request with its overrides. Raises UserError."""
+    """Return the experiment of a request with its overrides.
+
+    Raises UserError if the experiment or an override is wrong.
+    """
     return load(request.experiment, root=root).with_overrides(
         scale=request.scale, seeds=request.seeds, repeats=request.repeats
     )
@@ -462,9 +472,10 @@ def load_experiment(root: Path, request: Request) -> Experiment:
 def run_builder(
     root: Path, request: Request, resolved: Mapping[str, Any] | None = None
 ) -> RunBuilder:
-    """Return the run builder of a request, without engine and programs. Raises UserError.
+    """Return the run builder of a request, without engine and programs.
 
-    resolved: the experiment in its plan; by default its files are read.
+    resolved: the experiment as plan.json contains it; by default the experiment's files are read.
+    Raises UserError if the experiment is wrong.
     """
     if resolved:
         try:
@@ -488,8 +499,8 @@ def open_run_builder(
 ) -> RunBuilder:
     """Return the run builder of a request, with all programs built.
 
-    resolved: the experiment in its plan; by default its files are read. Raises UserError if the
-    experiment is wrong, or a tool or a source is missing.
+    resolved: see `run_builder`. Raises UserError if the experiment is wrong, or a tool or a source
+    is missing.
     """
     builder = run_builder(root, request, resolved)
     builder.open(request)

@@ -71,7 +71,7 @@ def execute(root: Path, plan: Plan, run_id: str, *, on_cluster: bool = False) ->
     Except on a cluster, this process ends if the command that started it ends.
 
     Raises:
-        UserError: The run fails. The attempt is kept.
+        UserError: The run fails. The files of a failed simulation are kept in the store.
     """
     store, planned = Store(plan.store), plan.run(run_id)
     waits = f"{planned.title}: another command is making this run; waiting for it"
@@ -102,7 +102,7 @@ def execute(root: Path, plan: Plan, run_id: str, *, on_cluster: bool = False) ->
 
 def extract_records(store: Store, run_id: str) -> None:
     """Extract a run's records if they are missing. Raises UserError if that fails."""
-    # This import is here because a simulation does not need these libraries' memory.
+    # This import is here because it loads large libraries, which a simulation does not need.
     from analysis.records.extract import extract
 
     folder = store.run(run_id) / files.RECORDS
@@ -115,9 +115,9 @@ def extract_records(store: Store, run_id: str) -> None:
 def _attempt_folder(store: Store, plan: Plan, run_id: str, *, on_cluster: bool) -> Iterator[Path]:
     """Remove the files of earlier attempts at a run, and yield the folder for this one.
 
-    That is `runs/.partial/<run>`. A job of a cluster writes to its node's own disk instead if
-    TMPDIR names a writable folder there with enough room. It then writes only its progress to the
-    store. The next command on that node removes the files of a killed job.
+    The folder is `runs/.partial/<run>`. A job of a cluster writes to its node's own disk instead if
+    TMPDIR names a writable folder there with enough room. The job then writes only its progress to
+    `runs/.partial/<run>`. The next job on that node removes the files of a killed job.
     """
     partial = store.partial(run_id)
     if partial.exists():
@@ -135,7 +135,7 @@ def _attempt_folder(store: Store, plan: Plan, run_id: str, *, on_cluster: bool) 
 
 
 def _open_node_folder(need_bytes: float, stack: contextlib.ExitStack) -> Path | None:
-    """Return a folder in TMPDIR, or None if that has too little room or cannot be written to.
+    """Return a folder in TMPDIR; None if TMPDIR is not set, is not writable or has too little room.
 
     TMPDIR may come from the machine that submitted the job, and not exist on a node.
     """
@@ -147,7 +147,7 @@ def _open_node_folder(need_bytes: float, stack: contextlib.ExitStack) -> Path | 
 
 
 def _report_waiting(store: Store, planned: PlannedRun) -> None:
-    """Report that a run waits for CPUs and who holds them, also in its progress."""
+    """Log that a run waits for CPUs, and which processes locked them. Update the run's state."""
     owners = "; ".join(map(str, lock_owners(sorted(os.sched_getaffinity(0)))))
     LOG.info("%s waits for a CPU%s", planned.title, f": {owners}" if owners else "")
     _write_progress(store, planned, Progress(0.0, 0.0, 0.0, 0), waiting=True)

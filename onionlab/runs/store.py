@@ -1,11 +1,11 @@
 """The run store, in which the name of a run is the hash of everything that determines it.
 
-    runs/<id>/            a finished run: a tornettools-style prefix, manifest.json, records-*/
-    runs/.partial/<id>/   a run that is being made, or was interrupted; never read
+    runs/<id>/            a finished run: files as in tornettools, manifest.json, records-*/
+    runs/.partial/<id>/   a run that is being made, or was interrupted; only its state is read
     runs/.partial/<id>-*/ a copy from another disk that is not complete
     runs/.failed/<id>/    the last failed attempt, with error.json
 
-A run is moved to the first level by one rename after all of it has been written.
+One rename moves a run to runs/<id>/ after all of it has been written.
 """
 
 from __future__ import annotations
@@ -108,7 +108,10 @@ class Store:
                     shutil.rmtree(records)
 
     def finish(self, run_id: str, manifest: Manifest, made: Path | None = None) -> None:
-        """Turn an attempt into the finished run. made: its folder, by default the partial one."""
+        """Turn an attempt into the finished run.
+
+        made: the folder of the attempt; by default that of `partial`.
+        """
         made = made or self.partial(run_id)
         (made / files.PROGRESS).unlink(missing_ok=True)
         manifest = manifest.model_copy(update={"log_bytes": log_sizes(made)})
@@ -118,7 +121,10 @@ class Store:
         shutil.rmtree(self.failed(run_id), ignore_errors=True)
 
     def fail(self, run_id: str, error: RunFailure, made: Path | None = None) -> None:
-        """Keep a failed attempt with the reason. An earlier one is replaced."""
+        """Keep a failed attempt with the reason. It replaces an earlier failed attempt.
+
+        made: the folder of the attempt; by default that of `partial`.
+        """
         made, failed = made or self.partial(run_id), self.failed(run_id)
         made.mkdir(parents=True, exist_ok=True)
         try:

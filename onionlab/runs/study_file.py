@@ -39,7 +39,7 @@ DISPLAY_FIELDS = ("name", *VariantDisplay.model_fields)
 def build_study(builder: RunBuilder, runs: Sequence[PlannedRun], looks: Looks | None) -> Study:
     """Return the study of an experiment's runs.
 
-    looks: the interim looks at the results, if networks are added step by step.
+    looks: the interim analyses (looks) of the results; None if there is only one look, at the end.
     """
     experiment, header = builder.experiment, builder.experiment.header
     return Study(
@@ -91,7 +91,7 @@ def build_study(builder: RunBuilder, runs: Sequence[PlannedRun], looks: Looks | 
 
 
 def update_provenance(path: Path, store_folder: Path) -> None:
-    """Copy the programs and machine of the finished runs from their manifests into study.json.
+    """Copy times, memory, proofs and machine of each run from its manifest into study.json.
 
     Raises:
         AnalysisError: A manifest is missing or damaged.
@@ -140,7 +140,10 @@ def _level(name: str, label: str, settings: AnySettings, builder: RunBuilder) ->
 
 
 def _networks(builder: RunBuilder) -> dict[str, dict[int, dict[str, RoleCapacity]]]:
-    """Return the division of roles' capacity by level and network, if it is known."""
+    """Return how each role's capacity is distributed over its relays, by level and network.
+
+    Networks for which this is not known are omitted.
+    """
     found = {
         level: {
             seed: facts
@@ -170,7 +173,7 @@ def _public_tor(root: Path, experiment: Experiment) -> PublicTor | None:
     path = getattr(experiment.header, "public_tor", None)
     if path is None:
         return None
-    # This import is here because plans do not need its statistics.
+    # This import is here because most plans do not need the statistics that it imports.
     from analysis.imports.tor_metrics import read_tor_metrics
 
     first = next(iter(experiment.levels.values())).settings

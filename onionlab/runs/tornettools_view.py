@@ -5,8 +5,9 @@
         shadow.log free.log ...
         tornettools.generate.log        if the network exists and was imported with it
 
-A folder for each level and variant is a collection for `tornettools plot`. These commands do not
-change the store.
+If all runs have the same level, the folders are called <variant>. Repeats after the first have
+-repeat-<n> at the end of their names. The folder of one level and variant is a collection for
+`tornettools plot`. tornettools changes only the copies, and not the store.
 """
 
 from __future__ import annotations
@@ -33,13 +34,14 @@ PLOT_DATA = "tornet.plot.data"
 LOG_NAME = re.compile(
     r"(?P<program>tgen|oniontrace)(\.(?P<process>\d+))?\.stdout(\.gz|\.xz|\.zst)?"
 )
-"""Name of TGen's log. tornettools reads only this name, without compression."""
+"""Name of a log of TGen or OnionTrace. The process number and the ending of a compressed log are
+optional here, but tornettools reads only uncompressed logs with a process number."""
 
 USUAL_PROCESS = "1000"
-"""Process number in a log's name if the engine does not use any."""
+"""Process number in the name of a copied log if the original name has none."""
 
 OWN_FILES = (files.RUN, files.CLIENTS, files.HOST_ROLES, files.MANIFEST)
-"""Files that tornettools does not use."""
+"""Files of a run that are not copied, because tornettools does not use them."""
 
 
 def lay_out(
@@ -56,7 +58,7 @@ def lay_out(
 
     Raises:
         UserError: A run is not finished, has no logs, or is not on an imported network.
-        AnalysisError: Its records cannot be read.
+        AnalysisError: The records of a run cannot be read.
     """
     levels = {run.level for run in runs}
     folders = []
@@ -104,7 +106,7 @@ def _lay_out_one(root: Path, run: Path, target: Path, planned: PlannedRun) -> No
 
 
 def _copy_folder(source: Path, target: Path) -> None:
-    """Copy or link the regular files of a folder; decompress logs."""
+    """Copy a folder and its subfolders: link or copy files, and decompress logs."""
     target.mkdir()
     for path in sorted(source.iterdir()):
         if path.is_symlink():

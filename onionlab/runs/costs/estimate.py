@@ -34,14 +34,14 @@ class Estimate:
 
     Attributes:
         runs: Number of runs of the requests, each counted once.
-        missing: Number of them that are not in the store.
+        missing: Number of these runs that are not in the store, as far as is known.
         unknown: Number of runs in the store that may be among the missing ones; only building the
             programs would show it.
         concurrent: Number of concurrent runs.
         cpu_s, wall_s, disk_bytes: Total cost of all missing runs.
         memory_bytes: Memory of the largest run.
         reserved_disk_bytes: Disk of all missing runs, with reserve.
-        error: Maximum factor by which times are wrong, in nine of ten experiments.
+        error: In nine of ten experiments, times differ from the estimate at most by this factor.
         sources: Sources of the figures.
         engines: Engines of the missing runs.
     """
@@ -82,12 +82,12 @@ class Estimator:
     def estimate(self, requests: Sequence[Request], jobs: int | None = None) -> Estimate:
         """Estimate the missing runs of some requests, which one call of `make_runs` performs.
 
-        jobs: Number of concurrent runs, by default as many as the CPUs allow. Raises UserError
-        if an experiment is wrong, as planning it does.
+        jobs: Maximum number of concurrent runs. By default, only CPUs and memory limit it. Raises
+        UserError if an experiment is wrong, as planning it does.
         """
         seen = set()
         unknown = 0
-        # Runs start by network and repeat, then in the order of the requests.
+        # Runs start network by network, then repeat by repeat, then in the order of the requests.
         missing = []
         for i, requested in enumerate(resolve_request(self.root, one) for one in requests):
             existing, uncertain = find_existing_runs(self.root, requested, self._finished)
@@ -117,7 +117,7 @@ class Estimator:
         )
 
     def run_costs(self, requested: RequestedRuns) -> Mapping[RunKind, RunCost]:
-        """Return the cost of a run of each kind, in the store or not."""
+        """Return the estimated cost of one run of each kind, even if all its runs are finished."""
         costs = {
             name: estimate_level_cost(
                 self.root, name, level.settings, requested.engine, self.finished_costs

@@ -57,7 +57,7 @@ def find_finished_runs(store: Store) -> list[FinishedRun]:
         clock = path.with_name(files.RUN)
         try:
             manifest = read_manifest(path)
-            # Runs from published packs have no clock.
+            # Runs from published packs have no run.json.
             stop_s = read_as(RunClock, clock, "clock").stop_s if clock.exists() else None
         except AnalysisError:
             continue
@@ -104,9 +104,9 @@ def find_existing_runs(
     The second value is the number of other runs in the store that may be requested ones; only
     building the programs would show whether they are.
 
-    One run of each kind is composed, and its name is compared with those in the store. The other
-    runs of the kind count if their programs are the same: composing them as well would take too
-    long, because drawing a large network takes seconds.
+    One run of each kind is composed, and its name is compared with those in the store. If it is
+    there, other stored runs of the kind count as requested if their programs are the same. They are
+    not composed, because drawing a large network takes seconds.
     """
     kinds, replicates = set(requested.kinds), set(requested.experiment.replicates)
     candidates: dict[RunKind, dict[Replicate, list[FinishedRun]]] = defaultdict(dict)

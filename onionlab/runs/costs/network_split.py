@@ -17,10 +17,11 @@ MIN_RUNS = 4
 
 
 def split_rows(root: Path, requested: RequestedRuns) -> list[tuple[str, str]]:
-    """Return table rows that compare splits of the requested runs; none if there is only one.
+    """Return table rows that compare splits of the requested runs.
 
-    A run costs the same on any network, so all splits need the same CPU time. The comparison uses
-    the spreads of the first endpoint in finished runs.
+    The list is empty if the experiment's scope is one network, or if there are too few runs or
+    variants. A run costs the same on any network, so all splits need the same CPU time. The
+    comparison uses the spreads of the first endpoint in finished runs.
     """
     experiment = requested.experiment
     runs = len(experiment.replicates)
@@ -52,7 +53,10 @@ def split_rows(root: Path, requested: RequestedRuns) -> list[tuple[str, str]]:
 
 
 def _read_largest_spreads(results: Path, scale: float) -> Mapping[str, str] | None:
-    """Return the row of summary.csv with the largest spreads; None without such results."""
+    """Return the row of the first endpoint in summary.csv that has the largest spreads.
+
+    Return None if there are no results at this scale, or they have no spreads.
+    """
     try:
         if load_study(results / files.STUDY).scale != scale:
             return None

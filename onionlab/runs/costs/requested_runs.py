@@ -44,7 +44,8 @@ class RunKind:
 class RequestedRuns:
     """The runs of a request.
 
-    engine: the engine that would run; variants: the requested ones, in order.
+    engine: the engine that would perform the runs; variants: the requested variants, in the order
+    of the plan.
     """
 
     request: Request
@@ -54,7 +55,7 @@ class RequestedRuns:
 
     @property
     def kinds(self) -> list[RunKind]:
-        """Levels and variants, in the order of a plan."""
+        """The kinds of the requested runs, in the order of a plan."""
         return [RunKind(level, name) for level in self.experiment.levels for name in self.variants]
 
     def identify(self, kind: RunKind) -> Hashable:

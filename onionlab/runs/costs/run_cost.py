@@ -1,8 +1,8 @@
-"""Estimate the cost of one run: a constant for each engine, corrected by finished runs.
+"""Estimate the cost of one run from constants of its engine, corrected by finished runs.
 
-Time and disk space grow with processes times simulated seconds. Memory grows with processes.
-Finished runs on this machine correct the shipped constants by the mean ratio of measured to
-predicted cost. docs/reference/cost.md has the measured error.
+Time and disk space are proportional to the number of processes times the simulated seconds. Memory
+grows with the number of processes. Finished runs on this machine correct the shipped constants by
+the mean ratio of measured to predicted cost. docs/reference/cost.md has the measured error.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ OTHER_LEVELS = "finished runs of other levels"
 CONSTANTS = "the shipped constants"
 
 SAME_LEVEL_ERROR = 2.0
-"""Factor between measured and estimated CPU time, given finished runs of the same level. Nine in
-ten experiments do not exceed it."""
+"""Factor between measured and estimated CPU time if there are finished runs of the same level. Nine
+in ten experiments do not exceed it."""
 MEMORY_RESERVE = 1.5
 DISK_RESERVE = 2.0
 WALL_FACTOR = 1.3
@@ -39,7 +39,7 @@ IMPORTED_FACTOR = 3.3
 
 @dataclass(frozen=True)
 class Rates:
-    """Shipped constants.
+    """The shipped constants of an engine, or of libtorrent's peers.
 
     Attributes:
         cpu_s: CPU time per simulated second and process.
@@ -62,11 +62,15 @@ TOR_RATES = {
 }
 """Rates by engine. Other engines get the rates of Shadow, which are the highest."""
 PEER_RATES = Rates(0.1, 10_000, 125 * MIB, 30 * MIB, error=2.3)
-"""Rates on any engine."""
+"""Rates of libtorrent's peers on any engine."""
 
 
 class Amounts(NamedTuple):
-    """Cost of a run. wall_s: from its start to its records, without sharing its CPUs."""
+    """Cost of a run.
+
+    wall_s: the time from its first file to the check of its logs, if no other program uses its
+    CPUs.
+    """
 
     cpu_s: float
     wall_s: float
@@ -124,9 +128,9 @@ class RunCost:
     Attributes:
         expected: The expected cost.
         memory_bytes, disk_bytes: The reserved memory and disk space.
-        cpus: Number of CPUs that are reserved for it.
+        cpus: Number of CPUs that are reserved for the run.
         source: `SAME_LEVEL`, `OTHER_LEVELS` or `CONSTANTS`.
-        error: Maximum factor by which times are wrong, in nine of ten experiments.
+        error: In nine of ten experiments, times differ from the estimate at most by this factor.
     """
 
     expected: Amounts
@@ -149,8 +153,10 @@ def estimate_run_cost(
     Args:
         size: Size of the run.
         finished: Finished runs on this machine.
-        extra_memory_bytes: Memory that finished runs of other levels did not need.
-        memory_limit_bytes: The experiment's own limit, which is reserved unchanged.
+        extra_memory_bytes: Additional memory that a run of this level needs. It is added unless
+            there are finished runs of the level, whose memory includes it.
+        memory_limit_bytes: The memory limit in the experiment, which is reserved unchanged. None if
+            there is no limit.
     """
     of_engine = [run for run in finished if run.size.engine == size.engine]
     same_level = [run for run in of_engine if run.size.level == size.level]
@@ -170,7 +176,10 @@ def estimate_run_cost(
 
 
 def _mean_ratios(finished: Sequence[MeasuredCost]) -> Amounts:
-    """Return the geometric means of measured to predicted cost; each level counts once."""
+    """Return the geometric mean of the ratio of measured to predicted cost, for each amount.
+
+    Each level counts once. The mean is 1 if no run recorded the amount.
+    """
     logs: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for run in finished:
         predicted = run.size.predict()

@@ -59,16 +59,18 @@ ERROR_PREFIX = "error: "
 JOB_MESSAGE = "    message: "
 """Prefix of Snakemake's line about the end of a cluster job."""
 AFTER_ERROR = (ERROR_PREFIX, "RuleException:", "Error in rule ", "[")
-"""Prefixes of lines after an error: other jobs' errors, and Snakemake's own lines."""
+"""Prefixes of lines that can follow an error and its hint: errors of other jobs, and Snakemake's
+own lines."""
 DISK_MARGIN = 1.2
-"""Factor for Shadow's shared memory, which it keeps in files and the estimate does not include."""
+"""Factor for disk space, because Shadow keeps shared memory in files that the estimate does not
+include."""
 
 
 def make_report(root: Path, plan: Plan, where: Where) -> Path:
     """Perform the runs of a plan as `make_runs` does, build the report and return its path.
 
     Raises:
-        UserError: As for `make_runs`, or the report fails. An earlier report is kept.
+        UserError: `make_runs` or the report fails. An earlier report is kept.
     """
     report = plan.out / files.REPORT
     try:
@@ -86,7 +88,7 @@ def make_report(root: Path, plan: Plan, where: Where) -> Path:
 def make_runs(root: Path, plans: Sequence[Plan], where: Where) -> None:
     """Perform all missing runs of some plans, network by network, and extract their records.
 
-    The plans share one queue, so that no CPU waits for the last run of one of them.
+    The plans share one queue, so that no CPU is idle while the last run of a plan continues.
 
     Args:
         root: The checkout.
@@ -157,7 +159,10 @@ class _Workflow:
                 raise failure(self.runs, self.store, self.log)
 
     def _job_sizes(self, missing: Sequence[str]) -> Mapping[str, JobSize]:
-        """Return the sizes of jobs. Raises UserError if the cluster would reject them."""
+        """Return the sizes of jobs by the run's name; none without a cluster.
+
+        Raises UserError if the cluster would reject the jobs.
+        """
         if not self.executor:
             return {}
         for path in (Path(sys.executable), self.store.directory):
@@ -278,16 +283,16 @@ class _Workflow:
 
 
 def _local_size(plan: Plan) -> JobSize:
-    """Return the size of a run's job on this machine, which limits memory and CPUs."""
+    """Return the size of a run's job on this machine, where only memory and CPUs are limited."""
     memory_mb = max(1, round(plan.resources.memory_bytes / 2**20))
     return JobSize(plan.cpus_per_run, memory_mb, runtime_min=1, disk_mb=1)
 
 
 def _environment() -> dict[str, str]:
-    """Return the environment of jobs, which run the code that started them.
+    """Return the environment of jobs, in which they run the same code as this command.
 
-    They start in another folder, where Python would import installed code. That may belong to
-    another checkout, or be missing if this checkout was copied or moved.
+    Jobs start in another folder, where Python would import the installed package. That package may
+    belong to another checkout, or be missing if this checkout was copied or moved.
     """
     paths = [str(code_root()), os.environ.get("PYTHONPATH", "")]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in paths if path)}
@@ -373,7 +378,7 @@ def running_states(store: Store, run_ids: Collection[str], since_s: float) -> li
 
 
 def failure(runs: Mapping[str, PlannedRun], store: Store, log: Path) -> UserError:
-    """Return one error for the failed runs, or else for the errors in the log."""
+    """Return one error for all failed runs; if no run failed, for the first error in the log."""
     failed = [run_id for run_id in runs if (store.failed(run_id) / files.ERROR).exists()]
     if failed:
         path = store.failed(failed[0]) / files.ERROR
@@ -395,7 +400,10 @@ def failure(runs: Mapping[str, PlannedRun], store: Store, log: Path) -> UserErro
 
 
 def _first_error(lines: Sequence[str]) -> list[str]:
-    """Return the first error that a job printed, and the lines of its hint; empty without one."""
+    """Return the first error that a job printed, and the lines of its hint.
+
+    Return an empty list if there is no error.
+    """
     start = next((i for i, line in enumerate(lines) if line.startswith(ERROR_PREFIX)), None)
     if start is None:
         return []

@@ -28,8 +28,8 @@ LATENCY_WAIT_S = 60
 """Maximum delay until files of other nodes appear: NFS may cache folder contents that long."""
 STATUS_ATTEMPTS = 10_000
 """Number of failed status requests in a row that the Slurm plugin (2.8.0) tolerates, for example
-while Slurm's controller restarts. After that it loses all jobs and waits for them forever. Its
-default is 5."""
+while Slurm's controller restarts. After that, the plugin loses all jobs and waits for them forever.
+The plugin's default is 5."""
 SLURM_TIMEOUT_S = 60.0
 PROFILE_FILE = re.compile(r"(profile|config)(\.v(?P<version>\d+)\+)?\.yaml")
 SUBMIT = "cluster-generic-submit-cmd"
@@ -37,7 +37,7 @@ SUBMIT = "cluster-generic-submit-cmd"
 
 @dataclass(frozen=True)
 class JobSize:
-    """Requests of the first attempt at a run.
+    """The resources that the first attempt at a run requests.
 
     The n-th attempt requests n times the memory and time.
     """
@@ -107,17 +107,18 @@ class Executor:
 
 
 Where = Executor | int | None
-"""A cluster for the runs, or how many run here at a time; None: as many as the CPUs allow."""
+"""The executor of a cluster, or the number of concurrent runs on this machine. None means this
+machine, with as many concurrent runs as the CPUs allow."""
 
 
 def open_executor(
     name: str, profile: Path, resources: Mapping[str, str], max_jobs: int | None
 ) -> Executor:
-    """Return an executor with the profile in a folder.
+    """Return the executor ``name`` with the profile in the folder ``profile``.
 
     Raises:
-        UserError: The folder contains no profile; or the commands or options to submit jobs are
-            missing.
+        UserError: The folder contains no valid profile; the command or the option that submits jobs
+            is missing; or ``resources`` are given for another executor than Slurm.
     """
     file = _find_profile(profile)
     try:
@@ -147,7 +148,7 @@ def open_executor(
 
 
 def cancel_jobs(job_name: str) -> int:
-    """Cancel this user's Slurm jobs with this name prefix. Return their number.
+    """Cancel this user's Slurm jobs whose names begin with ``job_name``. Return their number.
 
     Raises:
         UserError: Slurm does not answer.
@@ -162,7 +163,7 @@ def cancel_jobs(job_name: str) -> int:
 
 
 def _find_profile(folder: Path) -> Path:
-    """Return the profile file that Snakemake would use, which is the one for its newest version."""
+    """Return the profile file that Snakemake would use: that for the newest Snakemake version."""
     found: Sequence[tuple[int, Path]] = ()
     with contextlib.suppress(OSError):
         matches = [(PROFILE_FILE.fullmatch(file.name), file) for file in folder.iterdir()]

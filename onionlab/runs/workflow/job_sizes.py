@@ -1,7 +1,7 @@
 """Size the jobs of a cluster: memory, time and disk of each run, from the estimate.
 
 A cluster kills jobs that exceed their limits. Limits therefore include a margin for costs that the
-estimate omits, and further attempts get more.
+estimate omits, and further attempts at a run have higher limits.
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ EXTRA_TIME_MIN = 10
 
 
 def job_sizes(root: Path, plans: Sequence[Plan]) -> Mapping[str, JobSize]:
-    """Return the size of each run's job, by the run's name. Raises UserError like an estimate."""
+    """Return the size of each run's job, by the run's name.
+
+    Raises UserError if an experiment is wrong.
+    """
     estimator = Estimator(root)
     sizes: dict[str, JobSize] = {}
     for plan in plans:

@@ -19,8 +19,8 @@ from onionlab.runs.costs.estimate_text import format_bytes
 
 PLAIN_INTERVAL_S = 30.0
 RECENT_S = 120.0
-"""Wall time over which a run's pace is measured, since a bootstrap is many times faster than
-load."""
+"""Wall time over which a run's pace is measured. Older progress does not count, because a network's
+bootstrap is simulated many times faster than its traffic."""
 MIN_PACE_S = 10.0
 """Minimum wall time for measuring a pace; over a shorter time it would be inaccurate."""
 
@@ -107,7 +107,11 @@ class ProgressView:
         return f"{pace:.2g}" if pace < 99.5 else f"{pace:.0f}", left
 
     def _left(self, finished: int, states: Sequence[RunState]) -> str:
-        """Return the remaining time if the remaining runs take as long as the work so far."""
+        """Return the remaining time as text.
+
+        It is assumed that a remaining run takes as long as a finished one. The text is empty if no
+        run is finished, if all are, or if at most a minute remains.
+        """
         if not finished or finished == self._total:
             return ""
         done = finished + sum(s.simulated_s / s.stop_s for s in states if not s.waiting)
