@@ -1,8 +1,8 @@
 """Fetch Debian packages with apt, using a private apt state.
 
-A private directory holds apt's package lists and cache, and the system's source lists with source
-packages enabled. The system's configuration is not modified, root is not needed, and apt verifies
-the archive's signatures and checksums as usual.
+A private directory contains apt's package lists and cache, and copies of the system's source lists
+in which source packages are enabled. The system's configuration is not modified, root is not
+needed, and apt verifies the archive's signatures and checksums as usual.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ APT_TIMEOUT_S = 900.0
 ROOM_BYTES = 100 * 2**20
 """Free space for the lists of Debian's archive (50 MB) and a package. apt hangs with less."""
 RECORD_FILE = "source.json"
-# The system's hooks (APT::Update::Post-Invoke...) are meant for its own lists.
+# The first line removes the system's hooks (APT::Update::Post-Invoke...), which are meant for the
+# system's own lists.
 CONFIGURATION = """\
 #clear APT::Update;
 Dir::State::Lists "{work}/lists";
@@ -75,7 +76,7 @@ class PrivateApt:
             )
         self.work = work
         self._log = log
-        # apt drops privileges to the user _apt for downloads, which needs access to this directory.
+        # For downloads, apt changes to the user _apt, who needs access to this directory.
         work.chmod(0o755)
         log.parent.mkdir(parents=True, exist_ok=True)
         log.write_text("", encoding="utf-8")
@@ -123,7 +124,10 @@ class PrivateApt:
 
 
 def read_fetched(folder: Path) -> tuple[Path, dict[str, Any]] | None:
-    """Return the tarball of `store_fetched` in ``folder`` and its record, if both are intact."""
+    """Return the tarball that `store_fetched` moved to ``folder``, and its record.
+
+    Return None unless both are intact.
+    """
     try:
         facts: dict[str, Any] = json.loads((folder / RECORD_FILE).read_text(encoding="utf-8"))
         tarball = folder / facts["file"]
@@ -194,7 +198,10 @@ def fetch_source_package(
 
 
 def _with_version(apt: PrivateApt, package: str, version: str, what: str, hint: str) -> str:
-    """Return package=VERSION for the newest package with an upstream version. Raises UserError."""
+    """Return package=VERSION for the newest package with the upstream version ``version``.
+
+    Raises UserError if there is none.
+    """
     shown = re.findall(r"^Version: (\S+)$", apt.cache("showsrc", package), re.MULTILINE)
     for one in shown:
         if _upstream(one) == version:
@@ -235,7 +242,10 @@ def _read_description(
 
 
 def query_system_apt(*arguments: str) -> str:
-    """Return apt-cache's output with the system's own lists, or an empty string if it fails."""
+    """Return the output of apt-cache, or an empty string if it fails.
+
+    apt-cache uses the system's own lists unless ``arguments`` specify others.
+    """
     try:
         result = subprocess.run(
             ["apt-cache", *arguments],
@@ -269,6 +279,6 @@ def _system_source_files() -> list[Path]:
 
 
 def enable_sources(text: str) -> str:
-    """Return a file of sources.list(5) in either format, changed to source packages alone."""
+    """Return the text of a sources.list(5) file, in either format, with source packages only."""
     text = re.sub(r"^types:.*$", "Types: deb-src", text, flags=re.IGNORECASE | re.MULTILINE)
     return re.sub(r"^\s*deb(-src)?\s", "deb-src ", text, flags=re.MULTILINE)

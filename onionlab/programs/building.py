@@ -98,7 +98,7 @@ def file_sha256(path: Path) -> str:
 def build_lock(directory: Path, what: str) -> Iterator[None]:
     """Hold the lock for building ``what`` in ``directory``; wait if another process holds it.
 
-    Do nothing if only finished builds may be used: each of them appears atomically.
+    If builds are not allowed, do nothing: finished builds need no lock, as each appears atomically.
     """
     if not _builds_allowed:
         yield
@@ -110,7 +110,7 @@ def build_lock(directory: Path, what: str) -> Iterator[None]:
 
 
 def work_directory(directory: Path) -> contextlib.AbstractContextManager[Path]:
-    """Return a scratch folder for one step, on the file system where its result belongs."""
+    """Return a scratch folder for one step of a build, on the file system of ``directory``."""
     # Use the resolved path because compilers embed it and -ffile-prefix-map has to match it.
     return scratch_folder(directory.resolve(), ".work-")
 
@@ -120,10 +120,11 @@ def building_directory(directory: Path) -> Iterator[Path]:
     """Yield a directory to compile in and remove it afterwards.
 
     Makefiles of third-party programs do not support paths with spaces, and some support even fewer
-    characters. If the checkout has such a path, use the system's folder for temporary files.
+    characters. If ``directory`` has such a path, use the system's folder for temporary files.
 
     Raises:
-        UserError: The path of that folder is unsuitable too, or building is not allowed.
+        UserError: The path of the folder for temporary files is also unsuitable, or building is not
+            allowed.
     """
     ensure_building_allowed(f"{directory} does not contain all builds that are needed")
     if _PLAIN_PATH.fullmatch(str(directory.resolve())):
@@ -173,7 +174,7 @@ def apply_patch(tree: Path, patch: Patch, origin: str, hint: str, *, fuzz: int =
     ``fuzz``: see :func:`patch_problem`.
 
     Raises:
-        UserError: It does not apply; the message names the patch, the file and the hunk.
+        UserError: The patch does not apply; the message names the patch, the file and the hunk.
     """
     problem = patch_problem(tree, patch, fuzz=fuzz)
     if problem is not None:
@@ -228,8 +229,8 @@ def first_line(*command: str) -> str:
 def build_environment() -> dict[str, str]:
     """Return the environment for programs of a build.
 
-    Flags for compilers and for make (including those of a make that called this program) would
-    change the build without being part of its key.
+    It omits flags for compilers and for make (including those of a make that called this program),
+    which would change the build without being part of its key.
     """
     kept = ("PATH", "HOME", "TMPDIR", "USER", "LOGNAME")
     kept_variables = {name: os.environ[name] for name in kept if name in os.environ}
@@ -301,12 +302,12 @@ def put_build(
 
 
 def is_linked(link: Path, target: Path) -> bool:
-    """Return whether ``link`` is a link to ``target``, a path relative to its folder."""
+    """Return whether ``link`` is a link to ``target``, a path relative to the link's folder."""
     return link.is_symlink() and link.readlink() == target
 
 
 def link_build(link: Path, target: Path) -> None:
-    """Make ``link`` a link to ``target``, a path relative to its folder, by one rename."""
+    """Make ``link`` a link to ``target``, a path relative to the link's folder, by one rename."""
     if not is_linked(link, target):
         with work_directory(link.parent) as work:
             (work / link.name).symlink_to(target)
@@ -324,7 +325,7 @@ def patched_copy(
 ) -> Iterator[Path]:
     """Copy the tree ``base``, apply patches, yield the copy and remove it afterwards.
 
-    ``directory``: see :func:`building_directory`; ``origin`` and ``hint``: :func:`apply_patch`.
+    ``directory``: see :func:`building_directory`; ``origin`` and ``hint``: see :func:`apply_patch`.
     """
     with building_directory(directory) as work:
         tree = work / "tree"

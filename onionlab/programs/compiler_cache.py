@@ -1,8 +1,9 @@
 """Use ccache, so that a machine compiles identical files only once, in all checkouts.
 
-A build is byte-identical with and without ccache, which hashes the preprocessed source, the options
-and the compiler. Its files are in this program's folder below the user's caches, limited in size.
-If ccache is not installed or has no writable folder, compilers run without it.
+A build is byte-identical with and without ccache, which hashes the source and its included files,
+the options and the compiler. By default ccache's files are in ``onionlab/ccache`` below the user's
+folder of caches, and limited in size. If ccache is not installed or has no writable folder,
+compilers run without it.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ def cache_environment() -> dict[str, str]:
         # Read the included files from the list that the compiler writes (-MD). Otherwise ccache
         # would preprocess each file first, which takes a quarter of the compile time.
         "CCACHE_DEPEND": "1",
-        # This is safe because our compiler options remove the folder's own path.
+        # This is safe because our compiler options (-ffile-prefix-map) keep the path of the build
+        # folder out of objects.
         "CCACHE_NOHASHDIR": "1",
         # ccache does not see macros in precompiled headers. make recompiles files if such a header
         # changes.
@@ -56,7 +58,7 @@ def _folder() -> Path | None:
         folder = Path(named) if named else _users_caches() / "onionlab" / PROGRAM
         folder.mkdir(parents=True, exist_ok=True)
     except (OSError, RuntimeError):
-        # The home directory is missing or read-only. Compiling works there too.
+        # The home directory is missing or read-only. Compilers then run without ccache.
         return None
     return folder if os.access(folder, os.W_OK | os.X_OK) else None
 

@@ -23,8 +23,8 @@ class Commit:
     Attributes:
         repository: The repository: a work tree, or a bare repository.
         hash: The commit's hash.
-        changed: The top of the work tree if the commit is meant as it is checked out there, and
-            files there differ from it; else None.
+        changed: The top of the work tree if its files are meant (see `find_commit`) and differ from
+            the commit; otherwise None.
     """
 
     repository: Path
@@ -89,7 +89,7 @@ def unpack_commit(
                     if not member.isdir() and is_needed(Path(member.name)):
                         archive.extract(member, destination, filter="data")
         except tarfile.TarError:
-            pass  # git gives the reason below.
+            pass  # The message of git, which is read below, gives the reason.
         # git fails if nobody reads the zeros after the last file.
         while process.stdout.read(2**16):
             pass
@@ -120,8 +120,8 @@ def _answer(repository: Path, *arguments: str) -> str | None:
 
 
 def _start(repository: Path, *arguments: str) -> subprocess.Popen[bytes]:
-    # A folder inside of another repository is not a repository itself. Reading must not write to
-    # the index.
+    # With the first variable, git does not treat a folder inside of another repository as a
+    # repository. With the second one, commands that only read do not write to the index.
     place = {"GIT_CEILING_DIRECTORIES": str(repository.parent), "GIT_OPTIONAL_LOCKS": "0"}
     return subprocess.Popen(
         ["git", "-C", repository, *arguments],

@@ -50,7 +50,7 @@ class Program:
         documentation: The page with installation instructions.
         probe_arguments: Arguments with which it prints its version.
         pattern: Finds the version and, if it is printed, the commit in that output.
-        has_option: Whether a command-line option can specify its path, too.
+        has_option: Whether a command-line option can also specify its path.
     """
 
     name: str
@@ -142,7 +142,8 @@ def find_tool(program: Program, explicit: str | None = None) -> Tool:
     return Tool(path, version, match.groupdict().get("commit"), file_sha256(path))
 
 
-# A line of ldd contains the file's name, unless it was given as a path, and its path if it has one.
+# A line of ldd is "name => path (address)", or "path (address)" if the program names the library by
+# its path. Lines without a path, such as that of the vDSO, do not match.
 _LOADED = re.compile(r"^\t(?:.* => )?(/.*) \(0x[0-9a-f]+\)$", re.MULTILINE)
 
 

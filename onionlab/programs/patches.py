@@ -15,7 +15,7 @@ _FILE = re.compile(rb"^(?=diff --git )", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Patch:
-    """A patch file and its bytes, or those of them that apply to a tree without tests."""
+    """A patch file and its content, from which `without` may have removed changes of some files."""
 
     path: Path
     content: bytes
@@ -26,7 +26,7 @@ class Patch:
         return hashlib.sha256(self.content).hexdigest()
 
     def without(self, folder: str) -> Patch | None:
-        """Return the patch without what git wrote about files of a folder; None if that is all."""
+        """Return the patch without changes of files in ``folder``; None if it has no others."""
         head, *parts = _FILE.split(self.content)
         kept = [one for one in parts if f" b/{folder}/".encode() not in one.partition(b"\n")[0]]
         if len(kept) == len(parts):
@@ -70,8 +70,8 @@ def load_series(root: Path, name: str, collection: str) -> Series:
     that contains the series.
 
     Raises:
-        UserError: The folder or a patch is missing, a patch is not listed in ``series``, or a patch
-            has no hunk.
+        UserError: The folder or a patch is missing, ``series`` does not list each patch once, or a
+            patch has no hunk.
     """
     if "+" in name:
         parts = [load_series(root, part, collection) for part in name.split("+")]

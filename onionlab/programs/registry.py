@@ -48,7 +48,7 @@ def read_registry(
         root: The checkout.
         path: The file.
         model: The model of the whole file.
-        inconsistencies: Returns errors of a file whose values are each valid.
+        inconsistencies: Returns the errors of a file in which each value on its own is valid.
 
     Raises:
         UserError: The file is missing or has errors, which are all listed, one per line.
@@ -61,7 +61,10 @@ def read_registry(
 def find_indistinguishable_styles(
     variants: Mapping[str, VariantDisplay], tree: Node
 ) -> Iterable[Problem]:
-    """Yield variants that look the same in figures. ``tree``: the whole file."""
+    """Yield a problem for each variant that looks like an earlier one in figures.
+
+    ``tree``: the whole file, with line numbers.
+    """
     seen: dict[tuple[str, str, str], str] = {}
     for name, variant in variants.items():
         same = seen.setdefault((variant.color.lower(), variant.marker, variant.linestyle), name)

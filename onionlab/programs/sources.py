@@ -29,9 +29,9 @@ class Source:
         path: The tarball, or the directory of the tree or the repository.
         version: The program's version; None for a local tarball until it is unpacked.
         sha256: SHA-256 of the tarball's bytes, or of a tree's sorted list of files (path,
-            executable or not, content). Of a git repository: the commit's hash.
+            executable or not, content). For a git repository, this is the commit's hash.
         facts: The facts that a manifest records, as JSON.
-        id: The end of the names of its builds; empty for the program's default source.
+        id: The end of the names of builds from this source; empty for the program's default source.
     """
 
     kind: str
@@ -55,11 +55,11 @@ class Program:
         name: Its name in messages.
         variable: The environment variable for the user's own source.
         hint: What users can do without the distribution's source.
-        version: Returns the version of an unpacked tree (first argument; the second is its origin)
-            or raises UserError if it is something else.
+        version: Returns the version of an unpacked tree (first argument; the second is its origin).
+            Raises UserError if the tree is not this program's source.
         package: The distribution's source package.
-        configured: A file that only a tree has that was configured in place, and the command that
-            reverts it; empty if unpacked trees are not supported.
+        configured: The name of a file that exists only in a tree that was configured in place, and
+            the command that reverts the configuration; empty if unpacked trees are not supported.
         is_needed: Returns whether a build needs a file, given its path in the tree.
     """
 
@@ -73,7 +73,7 @@ class Program:
 
 
 def read_if_present(path: Path) -> str:
-    """Return the text of a file of a source tree; empty if it cannot be read."""
+    """Return the text of a file of a source tree; an empty text if the file cannot be read."""
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -112,7 +112,7 @@ def obtain_source(
 
 
 def find_source(program: Program, cache: Path, named: str | None = None) -> Source | None:
-    """Return the source of `obtain_source` if it need not be fetched, else None."""
+    """Return the source that `obtain_source` would return, or None if it has to be fetched."""
     if text := _named(program, named):
         return user_source(program, Path(text).expanduser())
     fetched = read_fetched(cache)
@@ -124,13 +124,16 @@ def _named(program: Program, named: str | None) -> str | None:
 
 
 def fetched_source(fetched: tuple[Path, dict[str, Any]]) -> Source:
-    """Return the source of `read_fetched` and `fetch_source_package`."""
+    """Return the source for a result of `read_fetched` or `fetch_source_package`."""
     tarball, facts = fetched
     return Source("debian", tarball, facts["version"], facts["sha256"], facts)
 
 
 def user_source(program: Program, path: Path) -> Source:
-    """Return a tarball or a tree. Raises UserError if it does not exist or is another program."""
+    """Return the source in ``path``, a tarball or a tree.
+
+    Raises UserError if it does not exist, or is a tree of another program.
+    """
     if path.is_dir() and program.configured:
         version = program.version(path, path)
         sha256 = _files_sha256(path, _tree_files(program, path))
@@ -149,7 +152,7 @@ def user_source(program: Program, path: Path) -> Source:
 def unpack_source(program: Program, source: Source, destination: Path) -> str:
     """Unpack the needed files to ``destination``, which must not exist. Return the version.
 
-    Time stamps stay, because make compares them.
+    Files keep their time stamps, because make compares them.
 
     Raises:
         UserError: The tarball is truncated or damaged, or it is not the program's source.
@@ -212,7 +215,10 @@ def _tree_files(program: Program, tree: Path) -> list[Path]:
 
 
 def _files_sha256(tree: Path, names: Iterable[Path]) -> str:
-    """Return the SHA-256 of a list of files: path, executable or not, content."""
+    """Return the SHA-256 of a list of files, over their paths, kinds and contents.
+
+    The kind of a file is link, executable or other file.
+    """
     digest = hashlib.sha256()
     for name in names:
         path = tree / name
@@ -227,7 +233,10 @@ def _files_sha256(tree: Path, names: Iterable[Path]) -> str:
 
 
 def _git_output(tree: Path, *arguments: str) -> str | None:
-    """Return the output of git in ``tree``, or None if ``tree`` is not the top of a work tree."""
+    """Return the output of a git command in ``tree``.
+
+    Return None if ``tree`` is not the top of a work tree, git is missing, or the command fails.
+    """
     if not (tree / ".git").exists():
         return None
     try:

@@ -13,7 +13,7 @@ def install_packages(name: str) -> None:
     """Install the packages of ``configs/apt-packages-NAME.txt`` that are missing.
 
     Raises:
-        UserError: They cannot be installed.
+        UserError: The packages cannot be installed.
     """
     script = code_root() / "onionlab" / "setup.sh"
     # Standard output is not captured: the script may ask for a password on the terminal.

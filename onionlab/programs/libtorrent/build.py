@@ -1,9 +1,10 @@
-"""Build libtorrent's peers: compile one base tree with the observer and derive each variant.
+"""Build libtorrent's peers: compile one base tree and derive each variant from it.
 
-The layout under ``build/libtorrent``::
+The base tree includes the observer, a patch with which peers log their windows and requests. The
+layout under ``build/libtorrent``::
 
     source/                  Debian's source package and its record
-    base/KEY/tree/           libtorrent with the observer, compiled
+    base/KEY/tree/           the compiled base tree
     store/VARIANT-KEY/bin/   a finished build: libtorrent-peer-VARIANT
     logs/                    the compiler's whole output
 
@@ -242,7 +243,7 @@ def _patched_copy(
 
 
 def _ensure_base(inputs: _Inputs) -> tuple[Path, str]:
-    """Return the compiled tree with the observer, which must not be modified, and its version."""
+    """Return the compiled base tree, which must not be modified, and libtorrent's version."""
     series = base_series(inputs.root)
     base = inputs.directory / "base" / _key(inputs, _provenance(inputs, [series], ["build.mk"]))
     tree, record = base / "tree", base / "version"

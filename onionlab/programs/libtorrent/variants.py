@@ -1,7 +1,7 @@
 """The registry of libtorrent's variants: ``libtorrent-patches/variants.yaml``.
 
-A variant is a build with the observer, which all variants have, and its own patch series. The
-file's comments explain each key.
+Each variant is a build of libtorrent with its own patch series, after the observer, a patch of all
+variants with which peers log their windows and requests. The file's comments explain each key.
 """
 
 from __future__ import annotations

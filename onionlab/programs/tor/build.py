@@ -81,7 +81,7 @@ the compiler turns into instructions, so an executable does not contain them as 
 
 @dataclass(frozen=True)
 class BuiltTor(BuiltProgram):
-    """One finished build: ``build/tor/SERIES/bin/tor-SERIES``, in one folder with ``tor-gencert``.
+    """One finished build: ``build/tor/SERIES/bin/tor-SERIES``, next to its ``tor-gencert``.
 
     series: the patch series; None for Tor as released. source_id: `Source.id`.
     """
@@ -118,8 +118,8 @@ def ensure_variants(
     Args:
         root: The checkout.
         names: Variants of ``tor-patches/variants.yaml``.
-        tor_source: Tarball or tree to build from; by default the variable TOR_SOURCE, and Debian's
-            source package if that is not set either.
+        tor_source: Tarball or tree to build from; by default the one that the variable TOR_SOURCE
+            names, or else Debian's source package.
         update_source: Fetch the current source package even if one was fetched before.
         jobs: The number of parallel compilers; by default one per CPU.
 
@@ -170,8 +170,8 @@ def ensure_builds(
 ) -> dict[TorBuild, BuiltTor]:
     """Build Tor like :func:`ensure_variants`.
 
-    wanted: the builds, each with the variants that errors name. All sources are found and all
-    patches are applied before anything is compiled.
+    wanted: build -> the variants that use it; errors name these variants. All sources are found and
+    all patches are applied before anything is compiled.
     """
     ordered = sorted(wanted, key=lambda build: (build.series or "", str(build.source or "")))
     series = {build: tor_series(root, build.series) if build.series else None for build in ordered}
@@ -213,7 +213,7 @@ def ensure_builds(
 
 @contextlib.contextmanager
 def _naming(variants: Sequence[str]) -> Iterator[None]:
-    """Let errors in the block begin with the names of variants, if there are any."""
+    """Prefix the messages of errors in the block with the names of variants, if there are any."""
     try:
         yield
     except UserError as error:
@@ -230,7 +230,7 @@ def _finished(
     wanted: Mapping[TorBuild, Sequence[str]],
     tor_source: str | None,
 ) -> dict[TorBuild, BuiltTor] | None:
-    """Return all builds, or None if one is missing."""
+    """Return all builds, or None if a build is missing or a source has to be fetched."""
     builds: dict[TorBuild, BuiltTor] = {}
     toolchain = find_toolchain()
     for build, one in series.items():
@@ -248,7 +248,7 @@ def _finished(
 
 
 def series_name(series: Series | None) -> str:
-    """Return the name of a series in names of builds."""
+    """Return the name of a series in names of builds; STOCK for Tor as released."""
     return STOCK if series is None else series.name
 
 

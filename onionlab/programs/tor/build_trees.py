@@ -63,8 +63,8 @@ CONFIGURE_OPTIONS = (
 )
 HARDENED_OPTION = "--enable-fragile-hardening"
 """Tor's option for AddressSanitizer and UndefinedBehaviorSanitizer."""
-# configure would record the absolute path of its helper `missing` here, and a copied tree would run
-# the helper of the original tree.
+# Without these arguments, configure would set the variables to the absolute path of its helper
+# `missing`, and a copied tree would run the helper of the original tree.
 AUTOTOOLS = ("ACLOCAL=aclocal", "AUTOCONF=autoconf", "AUTOHEADER=autoheader", "AUTOMAKE=automake")
 CFLAGS = "-O2"
 """Tor's own flags without debugging information: the same code in less compile time. Profiles still
@@ -108,12 +108,12 @@ class Inputs:
 
     @property
     def title(self) -> str:
-        """Tor as released, for messages."""
+        """The name of Tor as released in messages."""
         return "Tor with AddressSanitizer" if self.hardened else "Tor"
 
     @property
     def kind(self) -> str:
-        """The same for names of files."""
+        """The kind of build, plain or hardened, for names of files."""
         return "hardened" if self.hardened else "plain"
 
     @property
@@ -142,7 +142,8 @@ def prepare(
 ) -> Inputs:
     """Prepare source and toolchain for builds. The caller holds the lock of Tor's builds.
 
-    source: that of a variant; by default `tor_source`, TOR_SOURCE or Debian's source package.
+    source: the source of a variant. By default it is ``tor_source``, or else the source that the
+    variable TOR_SOURCE names, or else Debian's source package.
     """
     found = obtain_tor_source(tor_directory(root), source, tor_source, update=update_source)
     return Inputs(root, found, find_toolchain(), jobs or len(os.sched_getaffinity(0)))
@@ -178,8 +179,8 @@ def ensure_configured(inputs: Inputs) -> Path:
         version = unpack_source(TOR, inputs.source, staged)
         LOG.info("%s %s: building the base that all variants start from", inputs.title, version)
         configure(inputs, staged, log, inputs.title)
-        # Every source file includes this header, so normalise its paths to let ccache share objects
-        # between checkouts.
+        # Every source file includes orconfig.h, so normalise the paths in this header to let ccache
+        # share objects between checkouts.
         rewrite_embedded_paths(staged, ".")
         tree.parent.mkdir(parents=True, exist_ok=True)
         put_in_place(staged, tree)
@@ -187,7 +188,7 @@ def ensure_configured(inputs: Inputs) -> Path:
 
 
 def configure(inputs: Inputs, tree: Path, log: Path, what: str, *options: str) -> None:
-    """Configure a source tree. ``what`` names it in messages."""
+    """Configure a source tree. ``what``: the tree's name in messages."""
     # The source contains files of another machine's automake. Regenerate them so that the installed
     # automake can continue when a patch adds files.
     run_logged(["autoreconf", "-i"], tree, log, f"{what}: autoreconf")
@@ -224,8 +225,8 @@ def ensure_base(inputs: Inputs) -> Path:
 def ensure_unit_tests(inputs: Inputs, series: Series | None, what: str) -> Path:
     """Compile Tor's unit tests for the quick check. Return the program.
 
-    They are compiled without optimisation, which takes a third of the time, and completely only for
-    Tor as released: a series recompiles only the files that its patches affect.
+    They are compiled without optimisation, which takes a third of the time. All files are compiled
+    only for Tor as released; for a series, only the files that its patches affect.
     """
     base = inputs.base / WITH_TESTS
     if not base.is_dir():
@@ -289,7 +290,7 @@ def compile_targets(
     """Run make for ``targets`` in ``tree``.
 
     Raises:
-        UserError: make failed; with the end of its output and the path of the log.
+        UserError: make failed. The error contains the end of its output and the path of the log.
     """
     command = [*make_command(inputs, tree, cflags), *targets]
     run_logged(command, tree, log or new_log(inputs.directory, what), f"{what}: compile")

@@ -3,9 +3,9 @@
 Each series is built twice, plain and with AddressSanitizer and UndefinedBehaviorSanitizer (Tor's
 option ``--enable-fragile-hardening``), and runs ``make check``: the unit tests, the slow tests and
 the scripts. Some tests fail or are skipped on some machines independent of the patches (as root,
-without network). Tor as released is therefore the reference, and only tests that pass there count
-against a series. The quick check runs only the unit tests with a given prefix, compiled without
-optimisation.
+without network). Tor as released is therefore the reference: a failure that it also has does not
+count against a series. The quick check runs only the unit tests with a given prefix, compiled
+without optimisation.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ LOG = logging.getLogger(__name__)
 # Tor's own rules for its source, which its maintainers check before a merge. check-changes is
 # omitted because releases do not contain its program.
 STYLE_CHECKS = ("check-spaces", "check-includes")
-# Absolute paths that configure wrote into the base's Makefile and that the test scripts use.
+# Variables with absolute paths, which configure wrote into the base tree's Makefile and which the
+# test scripts use.
 PATH_VARIABLES = ("abs_builddir", "abs_srcdir", "abs_top_builddir", "abs_top_srcdir")
 MAX_FAILED_SHARE = 0.1
 """The largest share of failed tests of Tor as released that still allows a comparison."""
@@ -108,7 +109,7 @@ def check_series(
         jobs: The number of parallel compilers and test programs.
 
     Returns:
-        The outcomes. Tor as released precedes the series, for plain and for hardened builds.
+        The outcomes: for each value of ``hardened``, Tor as released and then the series.
 
     Raises:
         UserError: No source, a patch that does not apply, a build that fails, or no test with the
@@ -263,7 +264,10 @@ def _run_all_tests(inputs: Inputs, tree: Path, outcome: Outcome) -> None:
 
 
 def _failures_to_retry(tree: Path) -> list[str]:
-    """Return test programs that failed without a sanitizer report, which would be final."""
+    """Return the test programs that failed without a sanitizer report.
+
+    A failure with a report is final.
+    """
     return [
         result.relative_to(tree).with_suffix("").as_posix()
         for result in sorted(tree.rglob("*.trs"))
@@ -289,7 +293,10 @@ def _read_results(outcome: Outcome, tree: Path, log: Path) -> None:
 
 
 def read_program(outcome: Outcome, program: str, output: str, passed: bool | None) -> None:
-    """Add the results of one test program. ``passed``: its own verdict, None if it was skipped."""
+    """Add the results of one test program to ``outcome``.
+
+    ``passed``: the program's own verdict; None if the program was skipped.
+    """
     cases = parse_test_output(output)
     outcome.passed |= cases[0]
     outcome.failed |= cases[1]

@@ -30,8 +30,8 @@ _FORMS = (("debian",), ("tarball", "sha256"), ("git", "ref"))
 FORMS_TEXT = "{debian: VERSION}, {tarball: PATH, sha256: HASH} or {git: PATH, ref: REF}"
 
 ID_LENGTH = 12
-"""Digits of a commit or a hash in the names of builds. Names of equal length keep the layout of a
-process's memory independent of the source."""
+"""Number of digits of a commit or a hash in the names of builds. Names of equal length keep the
+layout of a process's memory independent of the source."""
 
 SOURCE_HINT = (
     "To build from your own source, specify a release tarball or an unpacked tree: "
@@ -49,7 +49,10 @@ def tor_version(tree: Path, origin: Path) -> str:
 
 
 def parse_version(configure_ac: str, origin: str, hint: str = SOURCE_HINT) -> str:
-    """Return Tor's version according to the text of its configure.ac. Raises UserError."""
+    """Return Tor's version according to the text of its configure.ac.
+
+    Raises UserError if the text is not that of Tor's configure.ac.
+    """
     match = re.search(r"^AC_INIT\(\[tor\],\s*\[([^\]]+)\]\)", configure_ac, re.MULTILINE)
     if match is None:
         raise UserError(f"{origin} is not Tor's source: no configure.ac that names tor", hint)
@@ -84,8 +87,8 @@ class TorSource(Model):
         return given in _FORMS
 
     def seen_from(self, folder: Path) -> TorSource:
-        """Return the same source with an absolute path; a relative one counts from ``folder``."""
-        # Path.expanduser raises an error for an unknown user.
+        """Return the same source with an absolute path; a relative path starts at ``folder``."""
+        # Path.expanduser is not used because it raises an error for an unknown user.
         paths = {
             name: str(folder / os.path.expanduser(path))  # noqa: PTH111
             for name in ("tarball", "git")
@@ -97,15 +100,16 @@ class TorSource(Model):
 def find_tor_source(
     directory: Path, source: TorSource | None, named: str | None = None
 ) -> Source | None:
-    """Return a source that need not be fetched, else None.
+    """Return the source of a variant, or None if it has to be fetched.
 
     Args:
-        directory: The folder of its builds.
+        directory: The folder of Tor's sources and builds.
         source: The source of a variant; None for the default one.
         named: A tarball or a tree in place of the default source.
 
     Raises:
-        UserError: A tarball, a repository or a commit is missing, or it is something else.
+        UserError: A tarball, a repository or a commit is missing or is not Tor's, or a tarball has
+            another SHA-256 than ``source`` states.
     """
     if source is None:
         return find_source(TOR, directory / "source", named)
@@ -137,7 +141,8 @@ def obtain_tor_source(
 ) -> Source:
     """Return the same source as `find_tor_source`; fetch it first if necessary.
 
-    update: fetch the current version of the default source. Raises UserError.
+    update: fetch the current version of the default source. Raises UserError like
+    `find_tor_source`, or if the source cannot be fetched.
     """
     if source is None:
         return obtain_source(TOR, directory / "source", named, update=update)

@@ -3,6 +3,8 @@
 A variant is a build of Tor (a source and a patch series, or none) together with torrc options. The
 file's comments explain each key. A file of the same form outside of the checkout, which the
 variable VARIANTS_FILE names, adds variants and series.
+
+A variant's proof is a text that Tor logs if it runs the variant's code with its options.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ TESTS_FOLDER = "src/test"
 OWN_FILE_VARIABLE = "VARIANTS_FILE"
 
 STOCK = "stock"
-"""The name of the build without patches; a series cannot have it."""
+"""The name of the build without patches. No series may have this name."""
 
 PROOF_FROM = ("every-relay", "an-exit")
 """The relays that have to log a series' proof; `variants.yaml` explains each value."""
@@ -43,11 +45,11 @@ OptionName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 
 @dataclass(frozen=True)
 class TorBuild:
-    """What determines a build of Tor on this machine.
+    """The properties that determine a build of Tor on this machine.
 
     Attributes:
-        series: Its patch series; None for Tor as released.
-        source: Its source; None for the default one.
+        series: The name of its patch series; None for Tor as released.
+        source: Its source; None for the default source.
     """
 
     series: str | None = None
@@ -127,7 +129,7 @@ class Registry:
 
 
 def tor_series(root: Path, name: str, *, tests: bool = False) -> Series:
-    """Return the patches of one of Tor's series. Raises UserError.
+    """Return the patches of one of Tor's series. Raises UserError like `load_series`.
 
     tests: whether to include changes of Tor's tests, on which its programs do not depend.
     """
@@ -145,7 +147,10 @@ def tor_series(root: Path, name: str, *, tests: bool = False) -> Series:
 
 
 def own_file(root: Path) -> Path | None:
-    """Return the file that VARIANTS_FILE names; a relative path counts from the checkout."""
+    """Return the file that VARIANTS_FILE names; None if this variable is not set.
+
+    A relative path starts at the checkout.
+    """
     named = os.environ.get(OWN_FILE_VARIABLE)
     return root / Path(named).expanduser() if named else None
 
@@ -168,7 +173,7 @@ def load_registry(root: Path) -> Registry:
 
 
 def _read(root: Path, path: Path, model: type[_File], known: Registry) -> Registry:
-    """Return the known registry with the content of a file."""
+    """Return the registry ``known`` with the content of a file added."""
     content = read_registry(
         root, path, model, lambda content, tree: _inconsistencies(content, tree, known)
     )
