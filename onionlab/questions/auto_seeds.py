@@ -1,8 +1,8 @@
 """NETWORKS=auto: add networks until every endpoint is settled or the budget is spent.
 
-A few networks are added at a time. After each addition a sequential method gives the verdicts, so
-that repeated looks do not raise the error rate. Only the budget determines when to look
-(``analysis.inference.sequential.schedule``).
+A few networks are added at a time. After each addition an interim analysis (a look) gives the
+verdicts. Its sequential method makes sure that repeated looks do not raise the error rate. Only the
+budget determines when to look (``analysis.inference.sequential.schedule``).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class InterimResult:
-    """The verdicts of one look on one comparison."""
+    """The verdicts of one look on one variant, compared with the baseline at one level."""
 
     level: str
     variant: str
@@ -44,7 +44,7 @@ class InterimResult:
         return [
             judgement
             for judgement in self.judged
-            # A verdict has no p-value if a run lacks the value. More networks cannot change that.
+            # A verdict has no p-value if a run lacks the metric. More networks cannot change that.
             if not judgement.verdict.settled and judgement.verdict.p_different is not None
         ]
 

@@ -1,9 +1,9 @@
 """Run an experiment on several engines, and compare their results.
 
-There are two reports. The first compares the engines, with one level for each variant, paired by
-seed. The second compares the variants, with one level for each engine: it shows whether the
-differences between variants, on which a study bases its conclusions, are the same. `effects.csv`
-has a row for each difference and columns for each engine.
+There are two reports. The first compares the engines, with one level for each variant; runs are
+paired by network. The second compares the variants, with one level for each engine. It shows
+whether each engine gives the same differences between variants, on which a study bases its
+conclusions. `effects.csv` has a row for each difference and columns for each engine.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def compare_engines(
     """Run an experiment on each engine, and write the reports.
 
     Returns:
-        The table of effects, the report between engines, and the one between variants.
+        The table of effects, the report that compares engines, and the one that compares variants.
 
     Raises:
         UserError: An engine is missing (before anything runs), or a run fails.
@@ -111,7 +111,7 @@ def _joined(name: str, other: str) -> str:
 
 
 def engine_levels(studies: Mapping[str, Study]) -> dict[str, tuple[str, str]]:
-    """Return each level of `variant_study` -> the experiment's level and the engine."""
+    """Return, for each level of `variant_study`, the experiment's level and the engine."""
     first = next(iter(studies.values()))
     return {
         _joined(level.name, engine): (level.name, engine)
@@ -136,7 +136,7 @@ def write_effects(summary: Path, levels: Mapping[str, tuple[str, str]], path: Pa
         rows[(engines == engine).to_numpy()].add_prefix(f"{engine}_")
         for engine in dict.fromkeys(engine for _, engine in levels.values())
     ]
-    # pandas puts the rows that the first engine lacks at the end.
+    # pandas moves the rows that the first engine lacks to the end, so restore the order.
     table = pd.concat(parts, axis=1).fillna("").loc[rows.index.unique()].reset_index()
     table.to_csv(path, index=False, lineterminator="\n")
 
@@ -148,9 +148,10 @@ def _report(study: Study, plans: dict[str, Plan], out: Path) -> Path:
 
 
 def _common(studies: Mapping[str, Study], parts: Mapping[str, str]) -> dict[str, Any]:
-    """Return the common fields of both studies, with a copy of each level and figure for each part.
+    """Return the fields that `engine_study` and `variant_study` have in common.
 
-    parts: the names of engines or of variants, with their labels.
+    There is a copy of each level and each figure for each part. parts: name -> label, of the
+    variants or of the engines.
     """
     first = next(iter(studies.values()))
     return {

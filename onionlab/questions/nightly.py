@@ -52,7 +52,7 @@ from onionlab.runs.workflow.executor import Where
 
 LOG = logging.getLogger(__name__)
 REFERENCE_SEED = 1
-"""The network whose files are part of the key, independent of the networks that run."""
+"""The network whose files are part of the key, even if other networks run."""
 
 CHANGES = ("tor", "project")
 """Aspects that may have changed since the baseline."""
@@ -123,7 +123,7 @@ def run_nightly(
             new_rows = history_rows(night, name, item.key, runs, _verdicts(comparison, runs))
             before = last_records(history, name, item.key)
             now = {(row["level"], row["variant"]): row["records"] for row in new_rows}
-            # Without a baseline, the runs are compared with themselves, which shows the endpoints.
+            # Without a baseline, the runs are compared with themselves to find the endpoints.
             judged = comparison or compare_sets(runs, runs, CHANGES, nightly.level_per_experiment)
             results.append(NightResult(name, comparison, bool(now) and before == now, judged))
             rows += new_rows
@@ -161,7 +161,7 @@ def utc_now() -> datetime:
 
 
 def entry_request(entry: NightlyEntry, overrides: Request) -> Request:
-    """Return the request of one entry with the overrides of the night."""
+    """Return the request of one entry of the list, with the overrides for all entries."""
     networks = (overrides.seeds, entry.networks, entry.seeds)
     return replace(
         overrides,
@@ -208,7 +208,10 @@ def baseline_key(builder: RunBuilder) -> str:
 
 
 def measure_entry(root: Path, item: PreparedEntry, where: Where) -> RunSet:
-    """Perform the missing runs of an entry, and read all of its runs. Raises UserError."""
+    """Perform the missing runs of an entry, and read all of its runs.
+
+    Raises UserError if a run fails or cannot be read.
+    """
     make_runs(root, [item.plan], where)
     update_provenance(item.plan.study, item.plan.store)
     return load_run_set(load_study(item.plan.study), item.plan.store, name=item.entry.name)
@@ -224,7 +227,8 @@ def _read_baseline(state: Path, item: PreparedEntry, baseline_command: str) -> R
         baseline = read_run_set(path)
         planned = {(run.level, run.variant) for run in item.plan.runs}
         known = {(run.level, run.variant) for run in baseline.runs}
-        # Record format, levels and variants are part of the key in the file's name.
+        # Record format, levels and variants are part of the key in the file's name, so the file is
+        # damaged if they differ.
         if (
             baseline.records_format != RECORDS_FORMAT
             or not planned <= known

@@ -34,7 +34,7 @@ _LIBRARIES = ("matplotlib", "numpy", "scipy")
 
 @dataclass(frozen=True)
 class PaperReproduction:
-    """The written files, and the reason if runs are missing because one failed."""
+    """The written files, and the error if runs are missing because a run failed."""
 
     paths: paper.PaperResult
     failure: UserError | None = None
@@ -59,7 +59,7 @@ def reproduce_paper(
         request: Settings that replace those of every experiment.
         where: Where the simulations run.
         run: Perform missing runs. If False, nothing is built either.
-        compare_with: Packs of other runs, whose answers are shown as well.
+        compare_with: Packs of other runs. The answers from these runs are shown in addition.
 
     Raises:
         UserError: Claims or experiments are wrong, a tool is missing, or there is no run at all.
@@ -94,8 +94,8 @@ def reproduce_from_packs(
     """Draw the figures and answer the claims from packs, without any build or engine.
 
     Raises:
-        UserError: The claims are wrong, a pack is damaged, no pack has an experiment, or two packs
-            have different studies of it.
+        UserError: The claims are wrong, a pack is damaged, an experiment is in none of the packs,
+            or two packs have different studies of an experiment.
     """
     wanted = load_claims(claims, root=root)
     out = _results_folder(root, wanted)
@@ -114,11 +114,11 @@ def _results_folder(root: Path, claims: ClaimSet) -> Path:
 def _plan_without_building(root: Path, request: Request, *, out: Path) -> Plan:
     """Return a plan for finished builds. If a build is missing, return the last plan in ``out``.
 
-    A run's name depends on its programs. Without these, only an earlier plan of the same request
-    contains it.
+    A run's name depends on its programs. Without them, the names of runs are known only from an
+    earlier plan of the same request.
 
     Raises:
-        UserError: The experiment is wrong, or there are neither its programs nor such a plan.
+        UserError: The experiment is wrong, or its programs and an earlier plan are both missing.
     """
     try:
         with no_builds():
@@ -157,7 +157,7 @@ def _describe(request: Request) -> str:
 
 
 def _answer_other_study(packs: Sequence[Path], wanted: ClaimSet, out: Path) -> OtherStudy | None:
-    """Return the answers from the runs of packs; None without packs."""
+    """Return the answers to the claims from the runs of packs; None if there are no packs."""
     if not packs:
         return None
     with open_packs(packs, out) as folder:

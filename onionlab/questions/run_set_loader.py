@@ -6,7 +6,7 @@ PATH             a results folder anywhere (with study.json), or the folder of a
 PATH:rr          one variant of it
 PACK             the runs of a file that `onionlab pack` wrote; PACK:rr: of one variant
 PACK:quick:rr    the same, if the pack has the runs of several experiments
-CHECKOUT         another checkout: the experiment and the variant of the other side
+CHECKOUT         another checkout: the experiment and the variant that the other name specifies
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def open_pair(root: Path, a: str, b: str) -> tuple[RunSet, RunSet]:
         if first is None and second is None:
             raise UserError(f"neither {a} nor {b} names an experiment", HOW_TO_NAME)
         one, other = first or _in_checkout(a, second), second or _in_checkout(b, first)
-        # The variant of one side applies to both, unless both refer to the same folder.
+        # If only one name has a variant, it applies to both sets, unless they are in one folder.
         if one.folder != other.folder:
             one = replace(one, variant=one.variant or other.variant)
             other = replace(other, variant=other.variant or one.variant)
@@ -108,7 +108,11 @@ def open_pair(root: Path, a: str, b: str) -> tuple[RunSet, RunSet]:
 
 
 def _resolve(root: Path, text: str, unpack: Callable[[Path], Path]) -> _Reference | None:
-    """Return the named set; None for a checkout, whose experiment the other side names."""
+    """Return the set that ``text`` names.
+
+    Return None for a checkout, because the other name of the comparison determines its experiment.
+    unpack: unpacks a pack and returns the folder.
+    """
     if not text.strip():
         raise UserError("a set of runs has no name", HOW_TO_NAME)
     if pack := _PACK.fullmatch(text):
@@ -146,7 +150,7 @@ def _checkout(path: Path) -> Path:
 
 
 def _in_checkout(text: str, other: _Reference | None) -> _Reference:
-    """Return the set of the other side's experiment in another checkout."""
+    """Return the set of the experiment and the variant of ``other`` in the checkout ``text``."""
     assert other is not None
     checkout = _checkout(Path(text))
     folder = checkout / "results" / other.experiment
@@ -249,7 +253,7 @@ def load_run_set(study: Study, store: Path, *, name: str) -> RunSet:
 
 
 def _torrc_texts(runs: Iterable[SetRun], store: Path) -> dict[str, str]:
-    """Return the existing torrc files of runs by their SHA-256. Packs have none."""
+    """Return the existing torrc files of runs by their SHA-256. Packs without logs have none."""
     wanted = {
         sha256: store / run.run_id / file
         for run in runs
