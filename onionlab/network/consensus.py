@@ -56,10 +56,11 @@ class ConsensusError(ValueError):
 class Consensus:
     """The relays of a consensus.
 
-    valid_after: as in the document, in UTC; weights_kb_per_s: position -> `Bandwidth=` of the
-    relays that qualify for it, ascending; not_running: the number of relays without the flags
-    Running and Valid; without_weight: the number of relays that clients never choose, because their
-    weight is 0.
+    valid_after: as in the document, in UTC; weights_kb_per_s: circuit position -> weights
+    (`Bandwidth=`) of its relays, ascending, where each relay counts only for the most specialised
+    position that it qualifies for; not_running: the number of relays without the flags Running and
+    Valid; without_weight: the number of relays that clients never choose, because their weight is
+    0.
     """
 
     valid_after: str
@@ -69,7 +70,7 @@ class Consensus:
 
 
 def read_consensus(content: bytes) -> Consensus:
-    """Parse a consensus. Raises ConsensusError."""
+    """Parse a consensus. Raises ConsensusError if it is invalid."""
     try:
         lines = content.decode("utf-8").replace("\r\n", "\n").split("\n")
     except UnicodeDecodeError as error:
@@ -153,10 +154,11 @@ def _position(flags: frozenset[str]) -> str:
 
 
 def import_consensus(root: Path, source: Path, name: str) -> tuple[Consensus, Path]:
-    """Write a consensus's distributions to a file of the checkout. Return both.
+    """Write a consensus's distributions to a file of the checkout. Return consensus and file.
 
-    Distributions are called after `name` and a position. Writing identical content changes nothing.
-    Raises UserError if the document cannot be read or the name is already in use.
+    The name of a distribution is `name` and a circuit position. If the file exists with the same
+    content, nothing changes. Raises UserError if the document cannot be read or is not a valid
+    consensus, or if the name is invalid or already in use.
     """
     if re.fullmatch(NAME_PATTERN, name, re.ASCII) is None:
         raise UserError(
@@ -190,7 +192,10 @@ def import_consensus(root: Path, source: Path, name: str) -> tuple[Consensus, Pa
 
 
 def capacity_file(consensus: Consensus, name: str, sha256: str) -> bytes:
-    """Return the content of a file in configs/relay-capacity/. sha256: of the document."""
+    """Return the content of a file in configs/relay-capacity/.
+
+    sha256: the SHA-256 of the document from which the consensus was read.
+    """
     lines = [
         "# Weights of relays in a consensus of Tor, by the position that they can take, in KiB/s.",
         "# A weight is a share of what clients choose, and no capacity that anybody measured:",

@@ -1,8 +1,9 @@
 """Random draws that depend only on a seed and a label.
 
-Every draw of a network has its own label ("latency/relay1guard/server2"). Two networks that have a
-host in common therefore also have its draws in common, which pairs the runs of one seed. The bytes
-come from SHAKE-256, so they are the same on every machine and in every version of Python and numpy.
+Every draw of a network has its own label ("latency/relay1guard/server2"). If two networks of one
+seed have a host in common, its draws are therefore the same in both, so their runs form pairs. The
+bytes come from SHAKE-256, so they are the same on every machine and in every version of Python and
+numpy.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ MAX_SEED = 2**32 - 1
 
 
 def run_seed(seed: int, repeat: int) -> int:
-    """Return the seed that differs between the runs of one network.
+    """Return the seed of a run, which is different for each repeat on a network.
 
     The first repeat has the network's own seed.
     """
@@ -33,17 +34,23 @@ def draw_bytes(count: int, seed: int, *label: str) -> bytes:
 
 
 def draw(seed: int, *label: str) -> float:
-    """Return a number in [0, 1) for one seed and label, uniform over the labels (53 bits)."""
+    """Return a number in [0, 1) for one seed and label, with 53 bits.
+
+    For random labels, the numbers are distributed uniformly.
+    """
     return int.from_bytes(draw_bytes(8, seed, *label), "big") / 2**64 // 2**-53 * 2**-53
 
 
 def draw_integer(low: int, high: int, seed: int, *label: str) -> int:
-    """Return an integer in the closed interval [low, high]."""
+    """Return an integer in the closed interval [low, high] for one seed and label."""
     return low + int(draw(seed, *label) * (high - low + 1))
 
 
 def draw_order(items: Sequence[T], seed: int, *label: str) -> list[T]:
-    """Return the items in a random order; an item's rank does not depend on the others."""
+    """Return the items in a random order.
+
+    Which of two items comes first does not depend on the other items.
+    """
     return sorted(items, key=lambda item: (draw_bytes(16, seed, *label, str(item)), str(item)))
 
 

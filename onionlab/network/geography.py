@@ -68,9 +68,10 @@ Region = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._-]*$")]
 
 @dataclass(frozen=True, order=True)
 class SourceRelay:
-    """A relay of the network that a distribution comes from, in bit/s and bit.
+    """A relay of the network from which a distribution of capacities was taken.
 
-    rate_bit_per_s, burst_bit: Tor's own limit, or None if the distribution does not specify it.
+    rate_bit_per_s, burst_bit: the limit in Tor's configuration (BandwidthRate and BandwidthBurst),
+    or None if the distribution does not specify it.
     """
 
     link_bit_per_s: int
@@ -194,7 +195,7 @@ def known_capacities(root: Path) -> frozenset[str] | None:
 
 
 def distribution_names(name: str) -> frozenset[str]:
-    """Return the names of the distributions of a set: its name with each relay role."""
+    """Return the names of the distributions of a set: the set's name with each relay role."""
     return frozenset(f"{name}-{role}" for role in RELAY_ROLES)
 
 
@@ -205,7 +206,10 @@ def _further_files(root: Path) -> list[str]:
 
 
 def _names(root: Path, files: Iterable[str], section: str) -> frozenset[str] | None:
-    """Return the keys of a section in some files, or None if a file cannot be read."""
+    """Return the keys of a section in some files.
+
+    Return None if a file cannot be read or does not have the section.
+    """
     names: set[str] = set()
     for file in files:
         try:
@@ -229,7 +233,10 @@ def _read(root: Path, file: str, model: type[AnyModel]) -> tuple[AnyModel, Node]
 
 @functools.lru_cache(maxsize=32)
 def _read_once(path: Path, shown: str, model: type[AnyModel], now: bytes) -> tuple[AnyModel, Node]:
-    """Read a file once per content: every run of a plan needs it."""
+    """Read a file. The result is cached, because every run of a plan needs it.
+
+    now: the file's present content, which is part of the cache key.
+    """
     return read_model(path, shown, model, HINT)
 
 
@@ -245,7 +252,7 @@ def _look_up(entries: Mapping[str, T], name: str, file: str) -> T:
 def _inconsistencies(
     entry: GeographyEntry, tree: Node, where: tuple[str, ...]
 ) -> Iterator[Problem]:
-    """Yield errors of an entry that no network can be drawn from although each value is valid."""
+    """Yield errors that make it impossible to draw networks from an entry with valid values."""
     rtt_ms = {(a, b): value for a, row in entry.rtt_ms.items() for b, value in row.items()}
     access = entry.client_bandwidth_mbit_per_s
     named = {

@@ -44,10 +44,11 @@ class OwnLimit:
 class Host:
     """One simulated machine.
 
-    role: "authority", one of RELAY_ROLES, "server", "onion-service" or "client"; traffic_class: a
-    client's class in the experiment ("bulk", "web") or "perf", None for other hosts; own_limit: set
-    for a relay whose limit is lower than its link's; link: the host's own link, or None for that of
-    its place.
+    role: "authority", one of RELAY_ROLES, "server", "onion-service" or "client" (in imported
+    networks one of tornet.model.ROLES, and "peer" in experiments with two libtorrent peers);
+    traffic_class: a client's class in the experiment ("bulk", "web") or "perf", None for other
+    hosts; own_limit: set for a relay whose limit is lower than the bandwidth of its link; link: the
+    host's own link, or None if it has that of its place.
     """
 
     name: str
@@ -100,7 +101,7 @@ class Network:
         return self.path_loss.get(pair, self.packet_loss)
 
     def carries_bit_per_s(self, host: Host) -> int:
-        """Return the bandwidth limit of a host in each direction: the lower of its two limits."""
+        """Return how much a host can send: the lower of its link's bandwidth and its own limit."""
         link_bit_per_s = self.link_of(host).up_bit_per_s
         if host.own_limit is None:
             return link_bit_per_s

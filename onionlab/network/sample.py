@@ -24,8 +24,8 @@ ATTACHMENTS_PER_REGION = 4
 CAPACITY_STEP_BIT_PER_S = 1000
 MIN_RELAY_BIT_PER_S = 100_000
 
-# The ratio of link to limit for a relay with an own limit. At this ratio the link adds almost no
-# delay to the traffic that Tor lets pass.
+# The ratio of link to limit for a relay with a limit of its own. At this ratio the link adds almost
+# no delay to the traffic that Tor lets pass.
 LINK_TO_LIMIT_RATIO = 10
 MIN_BANDWIDTH_RATE_BYTES_PER_S = 75 * 1024
 """Tor's minimum: RELAY_REQUIRED_MIN_BANDWIDTH in src/core/or/or.h."""
@@ -49,10 +49,11 @@ class RelayGroup:
     """The relays of one role: their number, limits and total capacity.
 
     source: the distribution, sorted by links; total_bit_per_s: the capacity of all relays together
-    (the draw divides it, so a congestion level means the same for every seed); limited_by: "link",
-    "bandwidth-rate" (the link is ample) or "both" (as in the distribution); representative: give
-    each relay the median capacity of its slice of the distribution, so that all networks have the
-    same capacities; rate_bit_per_s: Tor's limit for each relay without an own limit, or None.
+    (the draw divides this total among the relays, so all networks of a level have the same total);
+    limited_by: "link", "bandwidth-rate" (the link is ample) or "both" (as in the distribution);
+    representative: whether each relay has the median capacity of its slice of the distribution, so
+    that all networks have the same capacities; rate_bit_per_s: Tor's limit for each relay without
+    a limit of its own, or None.
     """
 
     count: int
@@ -69,8 +70,8 @@ class NetworkRequest:
 
     clients: traffic class -> number of hosts; client_bit_per_s: the bandwidth in both directions,
     or None for the geography's values; perf_clients: the number of hosts named like tornettools'
-    perf clients; onion_services: the number of hosts that run one, with the servers' places and
-    bandwidth.
+    perf clients; onion_services: the number of hosts that run an onion service, which have the
+    places and the bandwidth of servers.
     """
 
     geography: Geography
@@ -155,10 +156,10 @@ def sample_network(request: NetworkRequest, seed: int) -> Network:
 
 
 def capacity_shares(request: NetworkRequest, seed: int) -> dict[str, tuple[float, float]]:
-    """Return the division of a network's capacity, by relay role.
+    """Return two shares of each relay role's capacity in a network.
 
-    The first share is that of relays that BandwidthRate limits, the second that of the largest
-    relay.
+    The first is the share on relays that BandwidthRate limits, and the second the share on the
+    largest relay.
     """
     shares = {}
     for role, group in request.relays.items():
@@ -210,8 +211,9 @@ def _draw_region(geography: Geography, kind: str, seed: int, host: str) -> str:
 
 
 def _draw_limits(group: RelayGroup, seed: int, role: str) -> list[tuple[int, OwnLimit | None]]:
-    """Draw link (bit/s) and own limit for each relay of a role: one from each of n equal slices.
+    """Draw link (bit/s) and own limit for each relay of a role.
 
+    For n relays, the distribution is cut into n equal slices, and one relay is drawn from each.
     Slices preserve the shape of the distribution in a small sample. Plain draws could give one
     network only slow middle relays and the next one only fast ones.
     """
