@@ -54,7 +54,7 @@ class SharedCircuit:
     hops: tuple[frozenset[str], ...]
 
     def find_problem(self, lines: Iterable[str]) -> str | None:
-        """Return why a log does not prove that the streams shared one circuit, or None."""
+        """Return why a log does not prove that the streams shared one circuit; None if it does."""
         circuits: list[str] = []
         paths: list[tuple[str, ...]] = []
         for line in lines:
@@ -94,7 +94,10 @@ class Rendezvous:
     relays: frozenset[str]
 
     def find_problem(self, lines: Iterable[str]) -> str | None:
-        """Return why a log does not prove that all streams used such circuits, or None."""
+        """Return why a log does not prove that all streams used circuits of these relays.
+
+        Return None if the log proves it.
+        """
         by_service: set[str] = set()
         paths: dict[str, tuple[str, ...]] = {}
         streams: list[str] = []

@@ -1,8 +1,9 @@
 """Compose a run directory: network, keys, torrc, tgen graphs and the engine's files.
 
 The result is a function of settings, variant, seed and repeat. The seed determines the network. The
-repeat determines how its runs differ. No path, time or name of the machine is used, so the same
-inputs result in the same bytes everywhere. Their hash is the run's name.
+repeat determines how the runs on this network differ. No path, time or name of the machine is used,
+so the same inputs result in the same bytes everywhere. The run's name is a hash of these files, the
+programs and the engine.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ AUTHORITY_START_MS = 1_000
 RELAY_START_MS = (2_000, 8_000)
 CLIENT_START_SHARE_OF_BOOTSTRAP = (0.75, 0.9)
 
-# Roles whose logs show early which variant is in use: all hosts with Tor except clients.
+# Roles whose logs show early which variant is in use: authorities and relays.
 WATCHED_ROLES = ("authority", *RELAY_ROLES)
 
 
@@ -137,8 +138,8 @@ def compose(
     """Compose one run of one variant on the network of a seed.
 
     baseline: the variant for hosts outside the experiment's deployment; known_options: torrc
-    options that the built Tor supports, in lower case. Raises UserError if the network is
-    impossible.
+    options that the built Tor supports, in lower case, or None if they are unknown. Raises
+    UserError if the network is impossible.
     """
     network = sample_network(network_request(root, settings), seed)
     own_seed = run_seed(seed, repeat)
@@ -237,7 +238,10 @@ def resolved_text(settings: AnySettings, variant: str, seed: int, repeat: int) -
 
 
 def variant_program(variant: TorVariant, *, traced: bool = False) -> str:
-    """Return the base name of a variant's Tor binary, or of the one that also traces cells."""
+    """Return the base name of a variant's Tor binary.
+
+    traced: whether the binary also traces cells.
+    """
     series = traced_series(variant.series) if traced else variant.series
     return "-".join(filter(None, ["tor", series or STOCK, variant.source_id]))
 
@@ -266,7 +270,7 @@ def proof_requirement(variant: TorVariant, role: str) -> ProofRequirement:
 
 
 def mean_capacity_bit_per_s(root: Path, network: NetworkSettings, role: RelayRole) -> float:
-    """Return the mean capacity of a role's relays before the factors are applied."""
+    """Return the mean capacity of a role's relays before the experiment's factors are applied."""
     relays = load_relays(root, role.capacity)
     both = network.limited_by == "both"
     return sum(one.carries_bit_per_s if both else one.link_bit_per_s for one in relays) / len(
@@ -362,7 +366,7 @@ def _own_options(settings: Settings, host: Host) -> list[str]:
 def _required_circuits(
     settings: Settings, network: Network, keys: Mapping[str, RelayKeys], host: Host
 ) -> SharedCircuit | Rendezvous | None:
-    """Return the circuits that a client's streams have to use, or None for any."""
+    """Return the circuits that a client's streams have to use; None if any circuit is valid."""
     entry = settings.traffic.get(host.traffic_class or "")
     if entry is None:
         return None
@@ -386,5 +390,5 @@ def engine_options(settings: AnySettings, engine: str) -> dict[str, Any]:
     return own.model_dump() if own is not None else {}
 
 
-# All variants and levels of a seed use the same keys.
+# Cache the keys, because all variants and levels of a network use the same ones.
 _onion_keys = functools.cache(make_onion_service_keys)

@@ -47,7 +47,8 @@ _ONION_VERSION = b"\x03"
 class RelayKeys:
     """The identity of a relay or of a directory authority.
 
-    files: keyed by name in its keys/ directory; v3_identity: of an authority's certificate.
+    files: keyed by name in its keys/ directory; v3_identity: the fingerprint of an authority's
+    identity key, which its certificate states; empty for a relay.
     """
 
     __pydantic_config__: ClassVar = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64")
@@ -72,9 +73,9 @@ class OnionServiceKeys:
 def load_keys(root: Path, seed: int, name: str, *, is_authority: bool = False) -> RelayKeys:
     """Return the keys of a relay or an authority, generated once per checkout.
 
-    All jobs of a seed need the same keys, and those of an authority take seconds. A cached file is
-    used only if its checksum is correct, and each version of this module has its own folder. The
-    cache can therefore be removed, truncated or copied without changing a run.
+    All jobs of a network need the same keys, and generating an authority's keys takes seconds. A
+    cached file is used only if its checksum is correct, and each version of this module has its own
+    folder. The cache can therefore be removed, truncated or copied without changing a run.
     """
     file = _cache(root) / f"{'' if is_authority else 'relay-'}{seed}-{name}.json"
     try:
@@ -93,7 +94,7 @@ _CACHED = TypeAdapter(RelayKeys)
 
 
 def has_keys(root: Path, seed: int) -> bool:
-    """Return whether authorities' keys of this seed are cached, so composing its runs is fast."""
+    """Return whether this seed's authority keys are cached, so that composing its runs is fast."""
     return any(_cache(root).glob(f"{seed}-*.json"))
 
 

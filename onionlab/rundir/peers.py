@@ -25,7 +25,7 @@ SEED_START_MS = 100
 # The latency from a place to itself. No packet uses this path here.
 _LOCAL_US = 1
 
-# Servers and clients in networks with Tor have these addresses, too.
+# These are the addresses of the first server and the first client in networks with Tor.
 _ADDRESSES = {SEED: "100.10.0.1", DOWNLOADER: "100.20.0.1"}
 
 
@@ -34,7 +34,7 @@ def compose_peers(
 ) -> RunDirectory:
     """Compose one run of one variant.
 
-    The settings define the network, so all seeds have the same one. Seed and repeat determine the
+    The settings define the network, so it is the same for all seeds. Seed and repeat determine the
     downloader's start time and the random numbers of the engine and its programs.
     """
     resolved = resolved_text(settings, variant.name, seed, repeat)

@@ -44,7 +44,8 @@ def draw_seeded_keys(directory: Path, seed: int) -> None:
 
 
 _PLACEHOLDER = re.compile(rb"\x00[^\x00]+\x00[^\x00]+\x00")
-"""A placeholder for an identity, with the host and the kind. No text contains its delimiters."""
+"""A placeholder for an identity: the host and the kind of identity, delimited by NULs, which do not
+occur in the texts."""
 
 
 class _Hosts:
@@ -116,7 +117,7 @@ def _in_fours(fingerprint: str) -> str:
 
 
 _FORMS: Mapping[str, Callable[[str], str]] = {"in one": str, "in fours": _in_fours}
-"""The notations of a fingerprint in files. DirServer lines of a torrc write it in groups."""
+"""The notations of a fingerprint in files. DirServer lines of a torrc have it in groups of four."""
 
 
 def _texts(directory: Path) -> Iterator[tuple[Path, bytes]]:

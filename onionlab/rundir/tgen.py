@@ -50,12 +50,13 @@ def client_graph(
     """Return the graph of a client that alternates fetches and pauses until the simulation ends.
 
     servers: host names; TGen draws one for each stream. pause_choices_ms: TGen draws one for each
-    pause, uniformly; empty for none. timeout_ms, stallout_ms: 0 disables the limit (TGen's default
-    is a stallout of 30 s). streams: the number of concurrent loops, each of which starts stagger_ms
-    after the previous one; repeat: False ends a loop after its first stream.
+    pause, uniformly; if it is empty, there are no pauses. timeout_ms, stallout_ms: 0 disables the
+    limit (TGen's default is a stallout of 30 s). streams: the number of concurrent loops, each of
+    which starts stagger_ms after the previous one; repeat: if False, each loop ends after one
+    stream.
     """
     graph = _started(servers, heartbeat_ms, log_level)
-    # A single stream has no number, so that existing runs keep their graphs and names.
+    # A single stream has no number, because another graph would change the names of existing runs.
     for number in range(1, streams + 1):
         suffix = "" if streams == 1 else str(number)
         stream, pause, wait = f"stream{suffix}", f"pause{suffix}", f"pause-before{suffix}"
@@ -119,7 +120,7 @@ def markov_graph(
 def _started(
     servers: Sequence[str], heartbeat_ms: int, log_level: str, **limits: str
 ) -> nx.DiGraph[str]:
-    """Return a graph with the start of a client, whose attributes apply to all its streams."""
+    """Return a graph with a client's start vertex, whose attributes apply to all its streams."""
     graph: nx.DiGraph[str] = nx.DiGraph()
     graph.add_node(
         "start",

@@ -150,9 +150,10 @@ def addresses(tornet: Tornet) -> dict[str, str]:
 
 
 def _running_hosts(settings: TornetSettings, tornet: Tornet, seed: int) -> dict[str, TornetHost]:
-    """Return the network's hosts without surplus Markov clients, by name in order.
+    """Return the network's hosts without surplus Markov clients, sorted by name.
 
-    The same share of each kind remains: clients of exits and clients of onion services.
+    The same share of both kinds of Markov clients remains: clients of exits, and clients of onion
+    services.
     """
     share = settings.traffic.markov_clients
     kinds: dict[str, list[str]] = {}
@@ -169,7 +170,10 @@ def _running_hosts(settings: TornetSettings, tornet: Tornet, seed: int) -> dict[
 
 
 def _files_of_network(kept: KeptTornet, left_out: Iterable[str]) -> dict[str, bytes]:
-    """Return the initial files of runs except the graph of paths, which each engine writes."""
+    """Return the initial files of runs, without the folders of the hosts ``left_out``.
+
+    The graph of paths is also omitted, because each engine writes it.
+    """
     folders = tuple(f"{HOST_TEMPLATES}/{name}/" for name in left_out)
     return {
         path: content
@@ -179,7 +183,10 @@ def _files_of_network(kept: KeptTornet, left_out: Iterable[str]) -> dict[str, by
 
 
 def _own_torrc(tor: TornetTor, role: str, variant: TorVariant, is_traced: bool) -> dict[str, bytes]:
-    """Return the experiment's files that a host with Tor reads, in order; a later line wins."""
+    """Return the experiment's files for a host with Tor, in the order in which Tor reads them.
+
+    A later line overrides an earlier one.
+    """
     lines: dict[str, list[str]] = {}
     for layer in experiment_layers(role, tor, variant):
         # Voted parameters are in the file of the authorities' other options.
@@ -266,7 +273,10 @@ def _network(kept: KeptTornet, hosts: Mapping[str, TornetHost]) -> Network:
 
 
 def _place(number: int) -> Place:
-    """Return the place of a node of the graph. Its hosts have their own links."""
+    """Return the place of a node of the graph.
+
+    Its bandwidth has no effect, because all hosts have their own links.
+    """
     return Place(f"node{number}", f"node{number}", 10**9, 10**9)
 
 
@@ -285,7 +295,7 @@ def _processes(settings: TornetSettings, host: TornetHost, tor: str | None) -> t
 
 
 def _roles(settings: TornetSettings, hosts: Mapping[str, TornetHost]) -> HostRoles:
-    """Return the roles of all hosts for the analysis."""
+    """Return the content of the file with which the analysis reads the roles of all hosts."""
     wanted = settings.network.oniontrace != "none"
     return HostRoles(
         hosts={
@@ -312,7 +322,7 @@ def _check_start_times(simulation: Simulation) -> None:
 
 def _expectation(host: TornetHost, variant: TorVariant, is_traced: bool) -> Expectation:
     is_relay = host.role in RELAY_ROLES
-    # Circuits of an onion service need not carry traffic.
+    # Circuits of an onion service need not carry traffic, so its Tor need not log a proof.
     requirement = proof_requirement(variant, host.role) if is_relay else ProofRequirement.MAY
     return Expectation(
         proof=variant.proof,
@@ -324,10 +334,10 @@ def _expectation(host: TornetHost, variant: TorVariant, is_traced: bool) -> Expe
 
 
 def _private_folders(files: Iterable[str], hosts: Mapping[str, TornetHost]) -> tuple[str, ...]:
-    """Return the private folders, which Tor created when tornettools generated keys.
+    """Return the folders that only their owner may read.
 
-    tornettools leaves the other folders open. Tor restricts their permissions in the run and logs
-    that.
+    These are the folders that Tor created when tornettools generated keys. The other folders keep
+    the permissions that tornettools gave them; in a run, Tor restricts these and logs that.
     """
     found = {f"{HOST_TEMPLATES}/{name}" for name, host in hosts.items() if host.fingerprint}
     found |= {

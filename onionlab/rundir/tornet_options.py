@@ -79,7 +79,7 @@ def require_effect(tor: TornetTor, hosts: Sequence[HostOptions]) -> None:
     authority = next((one.resolved for one in hosts if one.role == "authority"), {})
     voted = parameter_settings(voted_parameters(authority))
     for place, setting in find_ignored(tor, hosts, voted):
-        # Loading the experiment already checked whether another variant reads it.
+        # Options of variants were checked when the experiment was loaded.
         if not setting.source.startswith("variant "):
             raise UserError(f"{'.'.join(place)}: {describe_ignored(setting)}")
 

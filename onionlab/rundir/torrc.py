@@ -106,7 +106,8 @@ class TorrcFiles:
             if last:
                 files[f"experiment.{group}"] = as_file(replacing_lines(last))
         self.shared = {f"conf/tor.{name}.torrc": content for name, content in files.items()} | {
-            # The engine's hosts file resolves names of simulated hosts; this only satisfies Tor.
+            # The engine's hosts file resolves names of simulated hosts. This file is only needed
+            # because Tor requires it.
             "conf/resolv.conf": b"nameserver 127.0.0.1\n"
         }
 

@@ -62,7 +62,7 @@ CELL_TRACE_IN_USE = "Cell trace in use: file."
 
 
 def traced_series(series: str | None) -> str:
-    """Return the series of a traced relay whose variant has this series."""
+    """Return the patch series of a traced relay. series: the patch series of its variant."""
     return TRACE_SERIES if series is None else f"{series}+{TRACE_SERIES}"
 
 
@@ -91,7 +91,7 @@ def traced_hosts(trace: Traced, relays: Mapping[str, str], seed: int) -> frozens
 
 
 def trace_files(traced: frozenset[str], hosts: Mapping[str, TracedHost]) -> dict[str, bytes]:
-    """Return the file with which the analysis reads the traces; none without traces.
+    """Return the file with which the analysis reads the traces; empty if no relay is traced.
 
     hosts: all hosts of the network, by name.
     """
@@ -107,5 +107,5 @@ def trace_files(traced: frozenset[str], hosts: Mapping[str, TracedHost]) -> dict
 
 
 def trace_lines(traced: bool) -> list[str]:
-    """Return the lines of a host's torrc that enable the trace; none if it is not traced."""
+    """Return the lines of a host's torrc that enable the trace; empty if it is not traced."""
     return [f"CellTraceFile {TRACE_FILE}"] if traced else []

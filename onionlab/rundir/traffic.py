@@ -26,7 +26,8 @@ MARKOV_GRAPH = "tgen.graphml"
 """The name of a Markov client's graph in its folder."""
 MAX_SEED = 2**31 - 1
 
-# The clients and sizes that tornettools' `plot` command expects (50 KiB, 1 MiB, 5 MiB).
+# The perf clients, which tornettools' `plot` command expects. It expects downloads of 50 KiB, 1 MiB
+# and 5 MiB; these clients fetch 50 KiB.
 PERF_REQUEST_BYTES = 51_200
 PERF_PAUSE_MS = 60_000
 PERF_TIMEOUT_MS = 15_000
@@ -34,7 +35,8 @@ PERF_SPREAD_S = 60.0
 
 # For downloads in pieces, servers use one port per traffic class.
 PIECES_FIRST_PORT = 6881
-# The logs are needed for streams only, not for every change of the requests.
+# The logs of these peers are needed for streams only, so they report their requests at most once a
+# second.
 PIECES_SAMPLE_US = 1_000_000
 
 # TGen needs only one thread, and the threads of OpenBLAS, a dependency of igraph, spin under
@@ -70,7 +72,8 @@ def traffic_files(
         }
         if entry.kind == MARKOV:
             files |= _read_models(root, name, entry)
-            # A server gets the path, not the model, and reads the model relative to its own folder.
+            # TGen's client sends the path of a model, and not the model, to the server, which reads
+            # it relative to the server's own folder.
             models = {
                 key.removesuffix("_model"): f"../../../{_model_path(name, key)}"
                 for key in entry.models
@@ -81,8 +84,8 @@ def traffic_files(
                         **limits,
                         **logs,
                         models=models,
-                        # A host plays the same in networks of different sizes, because its seeds
-                        # depend only on the run's seed and its name.
+                        # A host plays the models in the same way in networks of different sizes,
+                        # because these seeds depend only on the run's seed and the host's name.
                         model_seed=draw_integer(0, MAX_SEED, seed, "markov models", host.name),
                         login_seed=draw_integer(0, MAX_SEED, seed, "markov logins", host.name),
                     )
@@ -111,7 +114,7 @@ def traffic_files(
 
 
 def endless_streams(settings: Settings, files: Mapping[str, bytes]) -> int:
-    """Return the expected number of open streams at the end, of those that only a timeout ends.
+    """Return the expected number of streams that are open at the end and that only a timeout ends.
 
     files: the run's files, including Markov models.
     """
@@ -127,7 +130,10 @@ def endless_streams(settings: Settings, files: Mapping[str, bytes]) -> int:
 
 
 def expected_endless_streams(root: Path, settings: Settings) -> int:
-    """Return `endless_streams` before the run is composed; 0 if a model cannot be read."""
+    """Return the number of `endless_streams` of a run that is not composed yet.
+
+    Return 0 if a model cannot be read.
+    """
     try:
         models = {
             _model_path(name, key): (root / path).read_bytes()
@@ -199,7 +205,7 @@ def peer_programs(settings: Settings) -> set[str]:
 
 
 def draw_ms(low: int, high: int, seed: int, *label: str) -> int:
-    """Return a time in [low, high], in whole milliseconds."""
+    """Draw a time in [low, high], in whole milliseconds."""
     return low + round((high - low) * draw(seed, *label))
 
 

@@ -50,13 +50,14 @@ class Expectation:
 
     proof: the text that identifies its variant, or None if Tor is unpatched and must log no proof.
     A client must have bootstrapped, and a proof that it logs must not contradict the expected one.
-    A relay must have logged the proof if `requirement` says so: every relay opens channels, but
-    streams may end at one exit and never at another. A relay's ability to build its own circuits is
-    not checked: in a network with two guards, a guard often cannot build any.
+    A relay must have logged the proof if `requirement` says so. (A proof that Tor logs when it
+    opens a channel is in the log of every relay. A proof that Tor logs when a stream waits may be
+    missing at some exits.) A relay's ability to build its own circuits is not checked: in a network
+    with two guards, a guard often cannot build any.
 
-    circuit: the circuits that the streams of a client have to use, if that is required.
+    circuit: the circuits that the streams of a client have to use; None if any circuit is valid.
 
-    traced: Tor must have logged that it writes a cell trace, and the trace must exist.
+    traced: whether Tor must have logged that it writes a cell trace, and the trace must exist.
     may_never_bootstrap: set for clients of an imported network with its own load; a small share of
     such hosts may fail to bootstrap.
     """
@@ -140,7 +141,7 @@ def _problem(lines: list[str], expectation: Expectation, shown: list[str]) -> st
 
 
 def contradiction(expectation: Expectation, shown: list[str]) -> str | None:
-    """Return why the proofs that a host has logged contradict its variant, or None."""
+    """Return why the proofs that a host has logged contradict its variant; None if they do not."""
     wanted = expectation.proof
     if wanted is None and shown:
         return f"unpatched Tor expected, but it logged {sorted(shown)}"
@@ -179,7 +180,7 @@ def _tor_log(folder: Path) -> list[str]:
 
 
 def find_tor_logs(folder: Path) -> list[Path]:
-    """Return the logs of all Tor processes of a host, by its folder."""
+    """Return the paths of the logs of all Tor processes in a host's folder."""
     return sorted(folder.glob("tor-*.stdout"))
 
 
@@ -233,7 +234,7 @@ def _last_lines(path: Path) -> list[bytes]:
 
 
 class ProofWatch:
-    """A watch on the logs of relays, each until it contains its proof or the proof is overdue.
+    """Watches the log of each relay until it contains the relay's proof or the proof is overdue.
 
     every_relay_s, an_exit_s: the simulated seconds by which at least one relay must have logged a
     proof. The first applies to proofs that every relay logs when it opens a channel. The second
@@ -258,7 +259,7 @@ class ProofWatch:
         self._read: dict[Path, int] = {}
 
     def look(self, simulated_s: float) -> None:
-        """Read new lines. Raises RunRefusedError if the run can no longer be valid."""
+        """Read the new lines of the logs. Raises RunRefusedError if the run cannot become valid."""
         wrong: dict[str, list[str]] = {}
         for host, expectation in list(self._open.items()):
             shown = shown_proofs(self._new_lines(host), self._prefixes)
