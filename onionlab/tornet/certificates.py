@@ -8,7 +8,8 @@ import time
 from dataclasses import dataclass
 
 _ED25519_HEAD = b"== ed25519v1-cert: type4 ==".ljust(32, b"\0")
-"""The head of Tor's file format: crypto_write_tagged_contents_to_file() in crypto_format.c."""
+"""The head of Tor's files of ed25519 certificates. crypto_write_tagged_contents_to_file() in
+crypto_format.c writes it."""
 _SECRET_HEAD = b"== ed25519v1-secret: type0 ==".ljust(32, b"\0")
 _SECRET_BYTES = 96
 # Tor ends its own files with a NUL; tor-gencert does not.
@@ -31,7 +32,10 @@ class AuthorityCertificate:
     expires_unix_s: int
 
     def holds(self, begin_unix_s: float, end_unix_s: float) -> bool:
-        """Return whether Tor accepts it in the whole interval. The maximum age is one year."""
+        """Return whether Tor accepts the certificate during the whole interval.
+
+        Tor rejects a certificate that was published more than a year ago.
+        """
         until_s = min(self.expires_unix_s, self.published_unix_s + _MAX_AGE_S)
         return self.published_unix_s <= begin_unix_s and end_unix_s < until_s
 

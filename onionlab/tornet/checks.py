@@ -64,7 +64,10 @@ class Checker:
         ]
 
     def _orphaned_folders(self) -> Iterator[str]:
-        """Yield a folder without its host: a truncated YAML file may still be valid YAML."""
+        """Yield a problem if the configuration lacks the host of a folder.
+
+        The configuration may be truncated and still be valid YAML.
+        """
         for path in sorted(self._files.paths):
             parent, name = posixpath.split(path)
             if parent.startswith(f"{HOST_TEMPLATES}/") and name in _HOST_FILES:
@@ -77,7 +80,7 @@ class Checker:
                     return
 
     def _executables(self) -> Iterator[str]:
-        """Yield a problem for each program with several executables: a run uses only one."""
+        """Yield a problem for each program with several executables, as a run uses only one."""
         hosts: dict[str, dict[str, list[str]]] = {}
         for name, entry in self._config.hosts.items():
             for process in entry.processes:
@@ -135,7 +138,7 @@ class Checker:
         return {parse_fingerprint(one) for listed in lists for one in listed.split(",")} - {""}
 
     def _authority_problems(self) -> Iterator[str]:
-        """Yield differences between the authorities that every Tor trusts and the hosts."""
+        """Yield differences between the authorities that each Tor trusts and the existing ones."""
         trusting = {
             (*host.tor.all("DirServer"), *host.tor.all("DirAuthority")): name
             for name, host in self._read.items()

@@ -1,8 +1,8 @@
 """Generate networks with an installed tornettools from its staged files, and import them.
 
 tornettools samples the hosts by its `--seed` but has our Tor, as released, generate random keys.
-Before the import these are replaced by keys that depend on the seed, so that the same inputs result
-in the same network.
+Before the import, keys that depend on the seed replace these random keys, so that the same inputs
+result in the same network.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def generate_tornets(
         tmodel: A folder with tmodel's data, as `generate` expects it.
         options: Further options of `generate`, such as ``--network_scale``.
         tor: The Tor that generates the original keys, with tor-gencert in the same folder.
-        draw_keys: Replaces these keys in a directory that tornettools wrote by those of a seed.
+        draw_keys: Replaces the keys in a directory that tornettools wrote by keys of a seed.
         before_rename: See `import_tornets`.
 
     Raises:
@@ -101,7 +101,10 @@ def generate_tornets(
 
 
 def find_tornettools() -> Path:
-    """Find tornettools by the variable TORNETTOOLS, else on the PATH. Raises UserError."""
+    """Find tornettools by the variable TORNETTOOLS, or else on the PATH.
+
+    Raises UserError if it is missing.
+    """
     named = os.environ.get(VARIABLE) or None
     found = shutil.which(named or "tornettools")
     if found is None:
@@ -136,7 +139,8 @@ def _checked(options: Sequence[str]) -> list[str]:
 
     Raises UserError for options that the command sets itself or that prevent the import.
     """
-    # --seed is an option of tornettools before `generate`, and --se is one of generate.
+    # --seed is an option of tornettools itself. The parser below must not know it, because it would
+    # take --se, an abbreviation of an option of `generate`, for --seed.
     if "--seed" in [word.partition("=")[0] for word in options]:
         raise UserError("--seed: not allowed", "the command sets it")
     parser = _Parser(add_help=False)

@@ -34,7 +34,7 @@ _SECRET_KEYS = {
 }
 _SIGNING_CERTIFICATE = "keys/ed25519_signing_cert"
 
-# Tor options whose value is a file, if they are set.
+# The value of each of these Tor options is the path of a file.
 _FILE_OPTIONS = ("ServerDNSResolvConfFile", "V3BandwidthsFile", "GeoIPFile", "GeoIPv6File")
 _LIMITS = ("BandwidthRate", "BandwidthBurst")
 _TORRC_ARGUMENTS = ("--defaults-torrc", "-f")
@@ -58,11 +58,18 @@ class HostFiles:
     peers: frozenset[str] = field(default=frozenset())
 
     def option(self, name: str) -> str:
-        """Return the value of an option of its Tor; "" without a Tor or a value."""
+        """Return the value of an option of its Tor.
+
+        The text is empty if the host has no Tor or the option is not set.
+        """
         return (self.tor.get(name) or "" if self.tor is not None else "").strip('"')
 
     def role(self, guards: set[str], exits: set[str]) -> Role | None:
-        """Return its role, or None if no rule applies. guards, exits: fingerprints."""
+        """Return the host's role, or None if no rule applies.
+
+        guards, exits: fingerprints of the relays that authorities always give the flag Guard or
+        Exit.
+        """
         serves = self.tgen is not None and self.tgen.is_server
         if self.tor is None or self.tor.get("HiddenServiceDir") is not None:
             kind: Role = "server" if self.tor is None else "onion-service"

@@ -1,6 +1,6 @@
 """Store imported networks; each is either complete or absent.
 
-    networks/<name>/<seed>/             one network: seed n of its set is the n-th directory
+    networks/<name>/<seed>/             one network; seed n is the n-th directory of an import
         tornet.json                     its model, hashes and origin (onionlab/tornet/model.py)
         conf/ shadow.data.template/     its files, with the reduced graph as conf/network.gml
         tornettools.generate.log        the log of `tornettools generate`, if any; used by no run
@@ -34,7 +34,7 @@ from onionlab.yamlfile.units import show
 
 NAME_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"
 GENERATE_LOG = "tornettools.generate.log"
-"""`tornettools parse` reads any file with this prefix."""
+"""The name of the stored log. `tornettools parse` finds it by the beginning of this name."""
 IMPORT_HINT = "import it again: make import-network FROM=directory NAME=name"
 
 
@@ -93,7 +93,7 @@ def import_tornets(
     If a seed already exists, its directory has to be the same network; it is not modified.
 
     Args:
-        root: The working root.
+        root: The checkout.
         name: The name of the set.
         directories: Directories that ``tornettools generate`` wrote.
         before_rename: Writes files that belong to the networks. It gets the first network and the
@@ -102,7 +102,8 @@ def import_tornets(
 
     Raises:
         UserError: the name is invalid, a directory cannot be imported, or it is not a replicate of
-            the others: the same network, or another simulated time. Nothing was imported then.
+            the others, for example because it is the same network or has another simulated time.
+            Nothing was imported then.
     """
     _require_name(name)
     if not directories:

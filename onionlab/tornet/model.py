@@ -32,7 +32,7 @@ Role = Literal[
 ]
 ROLES: tuple[Role, ...] = get_args(Role)
 RELAY_ROLES = ROLES[:5]
-"""The roles with identities, including authorities."""
+"""The roles of Tor relays, including authorities. Their hosts have a fingerprint."""
 
 
 class TornetProcess(FormatModel):
@@ -112,11 +112,11 @@ class Tornet(FormatModel):
     files: dict[str, str] = Field(description="path -> SHA-256 of each imported file")
 
     def by_role(self, *roles: Role) -> dict[str, TornetHost]:
-        """Return the hosts of the given roles, by name, in order."""
+        """Return the hosts of the given roles: name -> host, sorted by name."""
         return {name: host for name, host in sorted(self.hosts.items()) if host.role in roles}
 
     def with_hash(self) -> Tornet:
-        """Return a copy with its hash."""
+        """Return a copy with the hash of its content."""
         return self.model_copy(update={"content_sha256": content_hash(self)})
 
 

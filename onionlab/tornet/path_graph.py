@@ -2,8 +2,8 @@
 
 tornettools' atlas of the Internet contains thousands of nodes and an edge for each pair. Its
 configuration sets ``use_shortest_path: false``, so Shadow uses only the edge between two nodes and
-the removed parts have no effect. networkx would need gigabytes for the atlas; the reduced graph is
-GML that it reads.
+the removed parts have no effect. networkx would need gigabytes for the atlas, but can read the
+reduced graph.
 """
 
 from __future__ import annotations
@@ -52,8 +52,9 @@ class Path:
 
 @dataclass(frozen=True)
 class PathGraph:
-    """Nodes by id and paths by their two ends. Undirected ones are listed once, the lower id first.
+    """Nodes by id, and paths by the ids of their two ends.
 
+    An undirected path is listed once, with the lower id first.
     nodes_read, edges_read: the numbers in the file, whether or not they were kept.
     """
 
@@ -200,7 +201,7 @@ _PARTS = {None: (b"graph",), "graph": (b"node", b"edge"), "node": (), "edge": ()
 
 
 def _records(lines: Iterable[bytes], file: str) -> Iterator[_Record]:
-    """Yield the graph before its first node or edge, and each of these once it is complete.
+    """Yield the graph before its first node or edge, and each node and edge once it is complete.
 
     Raises:
         UserError: the file is not GML as Shadow reads it; the message includes the line.
@@ -223,7 +224,7 @@ def _records(lines: Iterable[bytes], file: str) -> Iterator[_Record]:
         record = open_records[-1] if open_records else None
         if value is not None:
             if record is None:
-                continue  # The file's creator.
+                continue  # An attribute of the file, such as its creator.
             # The graph's attribute `directed` has to precede its nodes.
             if name not in record.values and not (record.kind == "graph" and graph_yielded):
                 record.values[name] = value

@@ -190,8 +190,8 @@ def _times(config: ShadowConfig, tree: Node, file: str) -> tuple[int, int]:
 def _graph_path(directory: Path, config: ShadowConfig, file: str) -> Path:
     """Return the path of the graph of paths. Raises UserError if it is missing or cannot be cut.
 
-    The configuration contains its path on the machine where tornettools ran. A directory that was
-    moved still has the graph in its own conf/.
+    The configuration contains the graph's path on the machine where tornettools ran. A directory
+    that was moved still has the graph in its own conf/.
     """
     network = config.network
     if network.graph.type != "gml":
@@ -252,7 +252,7 @@ def _lines(unpacked: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _options(config: ShadowConfig) -> dict[str, dict[str, Any]]:
-    """Return Shadow's other options in the configuration, without the options that a run sets."""
+    """Return the options of Shadow in the configuration, by section, except _OMITTED_OPTIONS."""
     sections = {
         "general": {k: v for k, v in config.general.items() if k not in _OMITTED_OPTIONS},
         "experimental": config.experimental,

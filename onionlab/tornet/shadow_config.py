@@ -25,7 +25,7 @@ from onionlab.yamlfile.model import Model, key, read_model
 from onionlab.yamlfile.tree import Node
 from onionlab.yamlfile.units import show
 
-# The engine that writes this file and tornettools use the same name.
+# tornettools uses this name, and so does our engine for Shadow, which writes such a file for a run.
 CONFIGURATION = "shadow.config.yaml"
 MAX_BYTES = 2**24
 """The size limit of a configuration. tornettools writes half a kilobyte per host, so this is enough
@@ -84,7 +84,7 @@ def _parse_address(value: str) -> str:
 ProgramText = Annotated[str, AfterValidator(_require_text)]
 Time = Annotated[int, BeforeValidator(time_ms)]
 Rate = Annotated[int, BeforeValidator(rate_bit_per_s)]
-# A host's folder has its name, so it must be neither a path nor hidden.
+# A host's name is also the name of its folder, so it must be neither a path nor a hidden name.
 HostName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")]
 
 
@@ -100,7 +100,7 @@ class ProcessEntry(Model):
     environment: dict[Annotated[ProgramText, AfterValidator(_require_variable)], ProgramText] = key(
         {}, description="its environment"
     )
-    # Without it Shadow starts a process immediately. tornettools always writes it.
+    # Without this key Shadow starts a process immediately. tornettools always writes the key.
     start_time: Time = key(description="when it starts")
     expected_final_state: Annotated[bool, BeforeValidator(_runs_to_end)] | None = key(
         None, description="how it is when the simulation ends"

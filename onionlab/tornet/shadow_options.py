@@ -82,6 +82,4 @@ SPOILING: dict[str, tuple[bool, str]] = {
     ),
     "use_preload_openssl_rng": (False, _NONDETERMINISTIC),
 }
-"""Options with a value that neither an experiment nor an imported network can use, with the
-reasons.
-"""
+"""Option -> the value that experiments and imported networks cannot use, and the reason."""

@@ -30,14 +30,15 @@ _ATTRIBUTES = frozenset(
     )
 )
 _QUIET = ("error", "critical", "warning")
-"""Log levels without the lines of streams, which TGen writes at `message`."""
+"""Log levels at which TGen does not log streams, because their lines have the level `message`."""
 
 
 @dataclass(frozen=True)
 class TgenGraph:
-    """An action graph or a Markov model: id of each vertex -> its attributes, in lower case.
+    """An action graph or a Markov model.
 
-    attributes: the vertices' attributes that the file declares, in its spelling.
+    vertices: id of each vertex -> the values of its attributes, by the attribute's name in lower
+    case; attributes: the names of attributes that the file declares, in the file's spelling.
     """
 
     vertices: Mapping[str, Mapping[str, str]]
@@ -79,7 +80,7 @@ class TgenGraph:
 
     @property
     def has_timeouts(self) -> bool:
-        """True if each stream, flow or traffic ends its streams after some time."""
+        """True if each vertex of the kind stream, flow or traffic has a timeout for its streams."""
         streams = self._streams("stream", "flow", "traffic").values()
         return all(_is_positive(options.get("timeout", "")) for options in streams)
 
@@ -139,7 +140,7 @@ class TgenGraph:
                     )
 
     def _streams(self, *actions: str) -> dict[str, dict[str, str]]:
-        """Return the attributes of vertices with these actions; defaults are those of the start."""
+        """Return the attributes of vertices with these actions, by default those of the start."""
         start = next((data for v, data in self.vertices.items() if _action(v) == "start"), {})
         return {v: {**start, **data} for v, data in self.vertices.items() if _action(v) in actions}
 

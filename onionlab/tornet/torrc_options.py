@@ -24,7 +24,7 @@ _QUANTITY = re.compile(
 _MAX_BYTES = 2**63 - 1
 
 MAX_INCLUDES = 100
-"""The limit for one host. tornettools writes four."""
+"""The maximum number of files that a host's torrc includes. With tornettools there are four."""
 
 
 @dataclass(frozen=True)
