@@ -1,8 +1,8 @@
 """Synthetic run directories: tgen logs in the exact grammar, with known contents.
 
-``LogWriter`` writes the lines of one client in tgen's own formats; ``client_log`` plays a client's
-life (streams, pauses, timeouts at heartbeats, a cut at the end); ``write_run`` and ``write_store``
-put many of them where the analysis looks for them.
+``LogWriter`` writes the lines of one client in tgen's own formats. ``client_log`` writes a client's
+whole log, with streams, pauses, timeouts at heartbeats, and a stream that the end of the run cuts
+off. ``write_run`` and ``write_store`` put many of these logs where the analysis looks for them.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ TABLES = {
 
 
 def forget_hashes(path: Path) -> None:
-    """Remove the tables' hashes from a parse.json or published.json: older versions wrote none.
+    """Remove the tables' hashes from a parse.json or published.json, as older versions wrote none.
 
-    Then a changed table is judged by its content.
+    Without the hashes, a changed table is only refused if its content is wrong.
     """
     content = json.loads(path.read_text())
     del content["tables"]
@@ -80,7 +80,7 @@ def make_streams(
 ) -> Streams:
     """Return streams given as (client, start, end, outcome). Unknown times are NaN.
 
-    done_s: times to 320 KiB, which are also those to the last byte.
+    done_s: times to 320 KiB, which are also the times to the last byte.
     """
 
     def column(values: Sequence[float] | None) -> Floats:
@@ -158,7 +158,7 @@ class LogWriter:
         first_byte_s: float | None = None,
         last_byte_s: float | None = None,
     ) -> None:
-        """Write the last line of a stream. payload: all requested bytes by default."""
+        """Write the last line of a stream. ``payload`` is ``requested`` by default."""
         payload = requested if payload is None else payload
 
         def us(value: float | None) -> int:
@@ -219,7 +219,7 @@ class LogWriter:
 
 @dataclass(frozen=True)
 class Load:
-    """How a class of clients behaves. ``slow`` multiplies all its delays."""
+    """How a class of clients behaves. ``slow`` multiplies the times of its downloads."""
 
     request_bytes: int
     pause_s: tuple[float, float]
@@ -299,7 +299,7 @@ def write_run(
 ) -> None:
     """Write a run of ``web`` and ``bulk`` clients.
 
-    A seed draws the same streams for any ``slow``.
+    For any ``slow``, the same seed gives the same random draws.
     """
     logs: dict[str, tuple[str, bytes]] = {}
     for kind, count, load in (("web", web, WEB), ("bulk", bulk, BULK)):
@@ -373,7 +373,7 @@ def study_content(seeds: list[int], levels: list[str] | None = None) -> dict[str
 
 
 def write_store(store: Path) -> Path:
-    """Write a study of three seeds with its runs' logs and records. Return ``store``."""
+    """Write a study of three networks with its runs' logs and records. Return ``store``."""
     content = study_content([1, 2, 3])
     slow = {"ewma": 1.0, "rr": 1.15, "swrr": 0.93}
     for run in content["runs"]:

@@ -93,11 +93,12 @@ class ModelRelay:
 
 
 class Model:
-    """A guard, a middle and an exit, and circuits through them for two clients.
+    """A guard, a middle relay and an exit, and circuits through them for two clients.
 
-    kernel_wait_ns: upper limit of a cell's wait between its flush and the next relay's read, in
-    addition to the latency. crossings: sender, direction and this wait of each cell that a relay
-    read.
+    Attributes:
+        kernel_wait_ns: Upper limit of a cell's wait between its flush and the next relay's read, in
+            addition to the latency.
+        crossings: Sender, direction and this wait of each cell that a relay has read.
     """
 
     def __init__(self, seed: int, kernel_wait_ns: int = 1) -> None:
@@ -111,7 +112,7 @@ class Model:
     def send(self, client: str, circ: int, way: int) -> list[tuple[int, int, int]]:
         """Send one cell over the whole circuit now.
 
-        Return its stage times at each relay from the guard on.
+        Return the durations of the cell's stages at each relay, from the guard to the exit.
         """
         places = range(3) if way == OUTWARD else range(2, -1, -1)
         stages = {}
@@ -148,7 +149,10 @@ class Model:
         return [stages[i] for i in range(3)]
 
     def download(self, client: str, circ: int) -> tuple[int, int, list[list[tuple[int, int, int]]]]:
-        """Return the start, the first byte and the stages of the four cells. More data follows."""
+        """Simulate a download. Return the times of its start and its first byte, and the stages.
+
+        The stages are those of the four cells until the first byte. More cells follow.
+        """
         start = self.now
         self.now += 10
         legs = []
@@ -172,9 +176,9 @@ class Model:
 
 
 def write_traces(run_directory: Path, model: Model, clients: Iterable[str]) -> None:
-    """Write the traces of a model's relays.
+    """Write the traces of a model's relays, and the plan of a traced run.
 
-    Return the plan of a traced run; ``clients`` are hosts.
+    clients: names of the two hosts that are the model's clients.
     """
     for name, relay in zip(NAMES, model.relays, strict=True):
         folder = run_directory / "shadow.data" / "hosts" / name

@@ -9,7 +9,7 @@ import numpy as np
 
 from analysis.comparison.run_sets import RunSet, SetRun, Span, TorBuild, Value
 
-# Primary metrics of a study with one class: name -> (class, value of a usual run).
+# Primary metrics of a study with one class of clients: name -> (class, value in a usual run).
 USUAL: Mapping[str, tuple[str, float]] = {
     "goodput_bytes_per_s": ("all", 2e6),
     "timeout_rate": ("all", 0.02),
@@ -51,10 +51,12 @@ def make_set(
     records: str = "",
     project: str = "0.1.0 c0ffee",
 ) -> RunSet:
-    """Return a set of runs. A seed's level is the same in all sets; the noise differs.
+    """Return a set of runs. Each network has the same random factor in all sets, but other noise.
 
-    effect: factor of all times; noise: standard deviation of a run's own logarithm; records: hash
-    of all runs' records, or "" if each run has a different one.
+    Args:
+        effect: Factor of all times.
+        noise: Standard deviation of a metric's logarithm between runs on one network.
+        records: Hash of all runs' records, or "" if each run has a different one.
     """
     runs = []
     values: list[dict[str, Any]] = []

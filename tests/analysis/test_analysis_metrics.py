@@ -93,7 +93,7 @@ def test_open_streams_are_censored_and_not_failed() -> None:
         (110.0, 115.0, "open", NAN, NAN),
         (120.0, 128.0, "success", 8.0, 8.0),
     )
-    # The last stream also carries the weight of the open stream, which was censored before.
+    # The last stream also has the weight of the open stream, which was censored earlier, at 5 s.
     assert statistic(data(rows), "ttfb_p99_s").value == 8.0
 
 
@@ -106,7 +106,8 @@ def test_the_timeout_probability_uses_how_long_open_streams_were_watched() -> No
         (190.0, 220.0, "open", NAN, NAN),
         (190.0, 220.0, "unknown", NAN, NAN),
     )
-    # 3/5 are at risk after the success and the error. The open stream's weight goes to the timeout.
+    # 3 of 5 streams are at risk after the success and the error. The open stream's weight goes to
+    # the timeouts.
     assert statistic(data(rows), "timeout_incidence").value == pytest.approx(3 / 5)
     assert statistic(data(rows), "timeout_rate").value == pytest.approx(2 / 3)
     assert statistic(data(ROWS), "timeout_incidence").value == pytest.approx(8 / 21)
@@ -119,13 +120,13 @@ def test_streams_that_failed_on_their_way_may_have_had_320_kib() -> None:
     failed = (110.0, 170.0, "timeout", 1.0, NAN)
     rows = streams((100.0, 160.0, "timeout", NAN, NAN), failed)
     assert statistic(data(of_size(rows, 5120)), name) == untold
-    # A stream that requested fewer bytes received fewer, too.
+    # A failed stream that requested only 320 KiB has not received all of them.
     assert statistic(data(of_size(rows, 320)), name) == Statistic(60.0)
-    # A stream without a first byte did not receive 5 MiB either.
+    # A stream without a first byte did not receive 320 KiB of its 5 MiB either.
     assert statistic(
         data(of_size(streams((100.0, 160.0, "timeout", NAN, NAN)), 5120)), name
     ) == Statistic(60.0)
-    # The status lines contain the time of another stream, which began before the span.
+    # Another stream, which began before the span, shows that the logs have status lines.
     progressing = streams(failed, (50.0, 110.0, "timeout", 1.0, 6.0))
     assert statistic(data(of_size(progressing, 5120)), name) == Statistic(60.0)
 

@@ -226,7 +226,7 @@ def compressed(text: bytes) -> dict[str, bytes]:
         ".gz": gzip.compress(text, mtime=0),
         ".xz": lzma.compress(text),
         ".zst": zstandard.compress(text),
-        # Two concatenated compressed streams, as compressors write them that append to a file.
+        # Two concatenated compressed streams, like those of a compressor that appends to a file.
         "two.gz": gzip.compress(text[:half]) + gzip.compress(text[half:]),
         "two.xz": lzma.compress(text[:half]) + lzma.compress(text[half:]),
         "two.zst": zstandard.compress(text[:half]) + zstandard.compress(text[half:]),

@@ -238,7 +238,7 @@ def test_spread_between_and_within_networks() -> None:
     assert (own.variant.name, own.scale, within.estimate > 0) == ("rr", "ratio", True)
     assert (other.variant.name, of_other.estimate) == ("swrr", 0)
     (row,) = (row for row in rows if row.variant.name == "rr")
-    # This is the geometric mean of the repeats, which the ratio uses as well.
+    # The ratio is a geometric mean over networks and their repeats.
     logs = [np.log(1.5 * (seed + 0.1 * n) / seed) for seed in (1, 2, 3) for n in (1, 2)]
     comparison = known(row.comparison)
     assert comparison.pairs == 3
@@ -378,7 +378,7 @@ def test_without_a_baseline_there_are_no_differences(store: Path, tmp_path: Path
 
 
 def test_ignored_parts_of_logs_are_reported(store: Path, tmp_path: Path) -> None:
-    """The log has a malformed line, a cut line and a client without heartbeats.
+    """One client's log has a malformed and a cut line, and another one's has no heartbeats.
 
     Both runs.csv and the report say so.
     """

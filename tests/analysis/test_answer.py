@@ -34,7 +34,11 @@ def compared(
     place: str = "",
     variant: str = "SWRR",
 ) -> VariantComparison:
-    """Return three times of web clients, each with a factor, and throughput with the first one."""
+    """Return a comparison with EWMA in METRICS and throughput.
+
+    factors: the variant's times (METRICS) relative to EWMA's. The first one is also the factor of
+    throughput. rate: difference of the timeout rates. If it is None, there is no timeout rate.
+    """
     rng = np.random.default_rng(7)
     table: Statistics = {}
 
@@ -185,7 +189,7 @@ def test_levels_are_rows_and_metrics_are_panels(tmp_path: Path) -> None:
         compared([1.0, 1.0, 1.0], noise=0.4, seeds=4, rate=0.0, place="10 middles"),
     ]
     first = known(levels.write_levels(shown, LOOKS_OF, tmp_path / "one"))
-    # Only the plot of all endpoints shows tail quantiles of times.
+    # This plot omits tail quantiles of times. The plot of all endpoints shows them.
     assert len(first.path("csv").read_text().splitlines()) == 1 + 3 * 4
     figure = levels.draw(shown, LOOKS_OF)
     panels = {" ".join(axes.get_title(loc="left").split()): axes for axes in figure.axes}

@@ -21,7 +21,7 @@ from analysis.celltrace.statistics import (
     summarise,
 )
 
-# Kind of fate -> the events of such a cell: (event, command, direction).
+# Fate of a cell -> the events of a cell with this fate: (event, command, direction).
 SCRIPTS: dict[Fate, list[tuple[Event, int, int]]] = {
     Fate.RELAYED: [(Event.INBUF, 3, 0), (Event.QUEUE, 3, 2), (Event.OUTBUF, 3, 2),
                    (Event.FLUSH, 3, 2)],
@@ -118,7 +118,7 @@ def test_the_chain_is_the_one_that_was_made(seed: int, n: int) -> None:
     made = []
     for _ in range(n):
         client = model.draw.choice(CLIENTS)
-        # The two clients' channels have the same circuit IDs: only the pair is unique.
+        # Between relays the two clients' circuits share a channel, so they need different IDs.
         circ = model.draw.choice((100, 200)) + (1000 if client == CLIENTS[1] else 0)
         made.append((client, *model.download(client, circ)))
     network = model.network()
@@ -147,7 +147,7 @@ def test_a_relay_that_is_not_traced(traced: tuple[str, ...], problem: str) -> No
 @pytest.mark.parametrize("lost", [set(Event), {Event.OUTBUF}])
 @pytest.mark.parametrize("relay", [0, 1])
 def test_a_lost_event_is_noticed(relay: int, lost: set[Event]) -> None:
-    """Later cells do not take the place of a lost one, and a missing time is not counted."""
+    """Later cells are not mistaken for a cell whose events are lost, and no time is invented."""
     model = Model(2)
     start, first_byte, _ = model.download(CLIENTS[0], 100)
     rows = model.relays[relay].rows

@@ -108,7 +108,7 @@ def test_waits_and_services_are_means_over_cells() -> None:
 def test_a_spike_about_every_45_seconds_is_found_in_noise(period_s: int, stands_out: bool) -> None:
     seconds = np.arange(int(SPAN_S), dtype=np.float64)
     noise = np.random.default_rng(1).lognormal(0.0, 0.3, seconds.size)
-    # Twice 23 s lies between 40 s and 50 s, but 23 s is not the period.
+    # Two periods of 23 s are between 40 s and 50 s, but one is not.
     times = np.where(seconds % period_s < 2, 50.0, 1.0) * noise
     stages = dict.fromkeys(Stage, times)
     circuits = by_circuit([np.zeros(seconds.size, np.int64)])

@@ -140,7 +140,7 @@ Sent = tuple[Hop, int, int, int, int]
 
 @st.composite
 def traffic(draw: st.DrawFn) -> list[Sent]:
-    """Draw cells of some hops in the order of each hop.
+    """Draw cells that cross some hops. Those of one hop are in the order in which they cross it.
 
     The last cells of a hop may never be read.
     """
@@ -161,7 +161,7 @@ def traffic(draw: st.DrawFn) -> list[Sent]:
 
 
 def make_relays(rows: list[Sent]) -> tuple[dict[str, Relay], dict[tuple[str, int], Sent]]:
-    """Return the relays of this traffic, and for each sent cell its relay and number."""
+    """Return the relays of this traffic, and the sent cells by name of relay and number."""
     seen: dict[str, list[tuple[int, int, Cell, Sent | None]]] = {name: [] for name in CHANNELS}
     for n, row in enumerate(rows):
         (sender, at_sender, receiver, at_receiver, circ), queue, outbuf, flush, read = row

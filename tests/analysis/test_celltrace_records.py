@@ -51,7 +51,7 @@ OLD_RECORDS = Statistic(None, "the records lack arrival times of cells: extract 
 
 @pytest.fixture
 def run_directory(tmp_path: Path) -> Path:
-    """Return a run of a guard, a middle and an exit, with downloads of two clients."""
+    """Return a run of a guard, a middle relay and an exit, with downloads of two clients."""
     return made_by(Model(5, kernel_wait_ns=90), tmp_path)
 
 
@@ -78,7 +78,8 @@ def made_by(model: Model, tmp_path: Path) -> Path:
                 "ttfb_from_start_s": (first_byte - start) / 1e9,
             }
         )
-    # A download without a byte has no chain. The result also names a download without any cells.
+    # Of two further downloads, the first one has no first byte, so no cells are searched for it. No
+    # relay has seen cells of the second one, and the counts name this reason.
     streams.append({**streams[-1], "stream_index": 8, "ttfb_from_start_s": None})
     streams.append({**streams[-1], "stream_index": 9, "start_s": 9.0, "ttfb_from_start_s": 0.1})
     write_traces(tmp_path, model, ["client0", "client1"])
@@ -233,7 +234,7 @@ def test_published_values_are_listed_next_to_measured_ones(table: TraceTable) ->
 
 
 def test_cells_that_took_no_time_have_no_shares(table: TraceTable) -> None:
-    """Under Vanilla a cell that does not wait takes no simulated time."""
+    """Under the Vanilla scheduler, a cell that does not wait takes no simulated time."""
     for row in table.times:
         row |= {"share": np.nan, **asdict(summarise(np.zeros(row["count"])))}
     content = known(section(table, STUDY, ()))

@@ -30,7 +30,7 @@ def test_a_step_is_found_where_it_is() -> None:
 
 
 def test_a_step_below_the_penalty_is_not_found() -> None:
-    """In the middle of the history a step of d lowers the sum of squares by n d^2 / 4."""
+    """A split at a step of d in the middle of n nights lowers the sum of squares by n d^2 / 4."""
     n = 40
     edge = np.sqrt(4 * penalty(0.05) / n)
     for factor, found in ((0.99, []), (1.01, [20])):
@@ -46,10 +46,10 @@ def test_penalty_spends_the_stated_rate() -> None:
 
 
 def false_steps_over_a_year(rng: np.random.Generator, bound: float) -> bool:
-    """Return whether a year of nights finds a step, if every night searches all nights so far.
+    """Return whether a step is found in a year without steps, if every night searches for one.
 
-    A single split is found if it lowers the sum of squares by more than the bound. For the year's
-    last night the program's own search is called, which can find several steps.
+    Each night searches all nights so far, for a single split that lowers the sum of squares by more
+    than ``bound``.
     """
     values = rng.normal(size=NIGHTS)
     sums = np.concatenate([[0.0], np.cumsum(values)])
@@ -65,12 +65,13 @@ def test_false_steps_of_a_year_of_looks() -> None:
     rng = np.random.default_rng(7)
     false = sum(false_steps_over_a_year(rng, penalty(0.10)) for _ in range(400))
     assert false / 400 <= 0.145
-    # A search that finds nothing would pass as well, so the rate must not be far below 0.10.
+    # A search that finds nothing would pass the check above, so the rate must also not be far below
+    # 0.10.
     assert false / 400 >= 0.03
 
 
 def test_noise_is_that_of_paired_seeds() -> None:
-    """The seeds' levels differ widely and there is a step in the middle.
+    """The networks' values differ widely, and there is a step in the middle.
 
     Neither counts as noise.
     """
@@ -86,7 +87,7 @@ def test_noise_is_that_of_paired_seeds() -> None:
 
 
 def test_noise_of_nights_with_one_run_comes_from_other_nights() -> None:
-    """A year of one run a night has a step of 88 sd, which was once silently missed."""
+    """In a year with one run each night, a step of 88 standard deviations is found."""
     values = np.random.default_rng(2).normal(size=365)
     values[200:] += 88.0
     nights = [{1: float(value)} for value in values]
@@ -97,7 +98,7 @@ def test_noise_of_nights_with_one_run_comes_from_other_nights() -> None:
 
 
 def false_steps_of_varying_nights(seed: int, runs: int) -> bool:
-    """Return whether a history finds a false step if nights vary as much as their runs."""
+    """Return whether a false step is found if nights differ as much as the runs of one night."""
     rng = np.random.default_rng([seed, runs])
     own = rng.normal(size=(120, runs)) + rng.normal(size=(120, 1))
     nights = [{seed: float(x) for seed, x in enumerate(night)} for night in own]
@@ -112,6 +113,9 @@ def false_steps_of_varying_nights(seed: int, runs: int) -> bool:
 @pytest.mark.slow
 @pytest.mark.parametrize("runs", [1, 3, 10])
 def test_nights_that_vary_as_much_as_runs_make_no_steps(runs: int) -> None:
-    """With the noise within nights alone, most of these histories would have a false step."""
+    """With the noise within nights alone, most of these histories would have a false step.
+
+    So the noise also has to include how much nights differ.
+    """
     false = sum(false_steps_of_varying_nights(seed, runs) for seed in range(60))
     assert false / 60 <= 0.10 + 3 * np.sqrt(0.1 * 0.9 / 60)

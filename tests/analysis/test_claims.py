@@ -25,7 +25,7 @@ Means = Mapping[tuple[str, str], float]
 def runs(
     means: Means, metric: str = "ttfb_p50_s", *, seeds: int = 8, noise: float = 0.005
 ) -> Statistics:
-    """Return runs whose seeds differ far more than their variants and levels."""
+    """Return runs on networks that differ far more than the variants and levels."""
     rng = np.random.default_rng(5)
     network = rng.lognormal(0.0, 0.4, seeds)
     rates = metric.endswith("_rate")
@@ -115,7 +115,7 @@ def runs_of_one_variant(mean: float, noise: float) -> Statistics:
         ("about", 3.25, 0.02, 3.2, "supported"),
         ("about", 2.0, 0.02, 3.2, "opposite"),
         ("about", 3.2, 0.5, 3.2, "open"),
-        # Without any variance, as in a deterministic run.
+        # The values have no variance, as if runs were deterministic.
         ("about", 3.2, 0.0, 3.2, "supported"),
         ("below", 0.8, 0.0, 1.0, "supported"),
     ],
@@ -151,7 +151,7 @@ def test_an_order_within_the_margin_is_not_a_relevant_difference(a: float, b: fl
     assert known(part.p_different) < 0.05
     assert (part.answer, part.grade) == (Answer.NO_DIFFERENCE, Grade.SAME)
     assert answer(claim("alike", "a b"), statistics).answer is Answer.SUPPORTED
-    # The same difference is larger than a smaller margin.
+    # The same difference exceeds a margin of 1%.
     assert answer(claim("alike", "a b", margin=0.01), statistics).answer is Answer.OPPOSITE
 
 
@@ -170,9 +170,9 @@ ENDS = ("20mid", "5mid")
 
 
 def gaps(before: float, after: float) -> Statistics:
-    """Return statistics of variants a and b.
+    """Return statistics of variants a and b at two levels, whose values differ threefold.
 
-    ``before`` and ``after`` are ratios a/b; the levels differ threefold.
+    ``before`` and ``after`` are the ratios a/b at the first and the second level.
     """
     first = {("20mid", "a"): before, ("20mid", "b"): 1.0}
     return runs(first | {("5mid", "a"): 3 * after, ("5mid", "b"): 3.0})
@@ -184,7 +184,7 @@ def gaps(before: float, after: float) -> Statistics:
         (1.4, 1.1, "supported", "opposite", "supported"),
         (1 / 1.4, 1 / 1.1, "supported", "supported", "opposite"),
         (1.1, 1.4, "opposite", "supported", "opposite"),
-        # The variants cross over: their distance is then the same as before, or larger.
+        # The variants change places: their distance is then the same as before, or larger.
         (1.4, 1 / 1.4, "no relevant difference", "opposite", "supported"),
         (1.1, 1 / 1.4, "opposite", "opposite", "supported"),
         (1.2, 1.2, "no relevant difference", "no relevant difference", "no relevant difference"),
@@ -217,7 +217,7 @@ def test_gaps_of_rates_are_differences() -> None:
 
 
 def test_false_answers_are_rare() -> None:
-    """Two variants are equal: an order may be found in at most 5 % of the cases."""
+    """The variants have the same distribution: an order may be found in at most 5 % of cases."""
     wrong = 0
     rng = np.random.default_rng(11)
     for _ in range(400):
@@ -229,7 +229,8 @@ def test_false_answers_are_rare() -> None:
             }
         }
         answered = answer(claim("lowest", "a b c"), statistics)
-        # There are far too few seeds to show equivalence, so any answer to a part is a false order.
+        # There are far too few networks to show equivalence, so any answer but `open` is a false
+        # order.
         wrong += any(part.answer is not Answer.OPEN for part in answered.parts)
     assert wrong <= 400 * 0.05 + 2.6 * math.sqrt(400 * 0.05 * 0.95)
     assert wrong > 0

@@ -23,7 +23,11 @@ METRIC = {metric.name: metric for metric in METRICS}
 
 
 def answered(name: str, answer: Answer, ratio: float | None = None, **other: Any) -> ClaimResult:
-    """Return an answered claim with one part. ratio: its effect; the interval is 10% around it."""
+    """Return an answered claim with one part.
+
+    ratio: effect of this part, with an interval from 10% below to 10% above it. If it is None, the
+    part has no effect.
+    """
     claim = Claim(
         id=name, statement=f"The claim {name}.", section="5", figures=(), metrics=("ttfb_p50_s",),
         class_name="web", levels=("a",), variants=("x", "y"), direction="lowest",
@@ -108,7 +112,7 @@ def test_each_of_the_five_answers_is_counted_and_drawn_apart() -> None:
     looks = {row.label: row.looks for row in claims_panel(ALL).rows}
     assert looks == {one.claim.id: one.answer.value for one in ALL}
     drawn = [LOOKS[answer.value] for answer in Answer]
-    # The answers can be told apart by marker and fill without colours, and by their words.
+    # Without colours, answers are distinguished by marker and fill, and by their words.
     assert len({(style.marker, style.face) for style, _ in drawn}) == len(Answer)
     assert len({words for _, words in drawn}) == len(Answer)
 

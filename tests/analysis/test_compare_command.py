@@ -123,7 +123,10 @@ def worse(table: str) -> set[str]:
 
 
 def test_another_checkout_with_the_same_records(onionlab: Any, other: Path, tmp_path: Path) -> None:
-    """The checkout was moved, so the store is found next to the results."""
+    """The checkout was moved, so the plan names a missing store.
+
+    The store next to the results is used instead.
+    """
     plan = other / "results" / "swrr-test" / "plan.json"
     write_json(plan, {"store": str(tmp_path / "gone")})
     for b in (other, other / "runs", other / "results" / "swrr-test"):
@@ -151,9 +154,9 @@ def test_ignored_logs_are_in_the_report(onionlab: Any, other: Path, tmp_path: Pa
 
 @pytest.fixture(scope="module")
 def pack_file(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a pack with that experiment twice, as `a` and `b`.
+    """Return a pack with the checkout's experiment twice, as `a` and `b`.
 
-    The run of rr with the last seed is missing.
+    The run of rr on the last network is missing.
     """
     root = tmp_path_factory.mktemp("packed")
     store = Store(root / "runs")
@@ -192,9 +195,9 @@ def test_a_pack_is_compared_as_its_runs_are(
 def test_a_published_pack_is_compared_by_its_data(
     onionlab: Any, pack_file: Path, tmp_path: Path
 ) -> None:
-    """Its hashes show that the records are the same.
+    """The hashes in a published pack show that records are the same.
 
-    Values that it does not contain are missing.
+    Values that a published pack does not contain are missing in the comparison.
     """
     out = ("--out", str(tmp_path))
     published_file = pack_file.with_name("p.tar.xz")
@@ -225,7 +228,7 @@ def test_packs_without_these_runs(onionlab: Any, pack_file: Path, rest: str, mes
 
 
 def test_the_option_of_tor_that_differs_is_named(onionlab: Any, other: Path) -> None:
-    """The texts of torrc files are read only if they match the runs' manifests."""
+    """Options are compared only if the runs' torrc files match the hashes in their manifests."""
     slow = b"KISTSchedRunInterval 100 msec\n"
     for run in (other / "runs").glob("5mid-*"):
         variant, seed = run.name.split("-")[1:]

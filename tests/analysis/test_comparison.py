@@ -59,7 +59,7 @@ def test_networks_with_repeats_are_pairs_by_network() -> None:
     assert (result.pairs, result.about, result.identical) == (8, ("variant",), False)
     assert result.conclusion is Conclusion.REGRESSION
     assert compare_sets(a, a.model_copy(update={"name": "again"})).identical
-    # One side has only first repeats.
+    # The other set has only first repeats.
     assert compare_sets(a, make_set("quick:rr", variant="rr")).about == ("variant",)
 
 
@@ -127,7 +127,7 @@ def test_options_of_tor_that_differ_are_named() -> None:
         "conf/tor.common.torrc (KISTSchedRunInterval: 10 msec / 100 msec; "
         "Log: notice, info / notice; CellStatistics: not set / 1)",
     )
-    # A pack without its torrc has only the file's name.
+    # Without the texts of the torrc files, only the file is named.
     assert compare_sets(a, b).found.found["configuration"] == ("conf/tor.common.torrc",)
 
 
@@ -196,7 +196,7 @@ def test_variants_that_do_not_match() -> None:
 
 
 def test_matches_share_the_error_level() -> None:
-    """A difference that is just shown for one variant is not shown when there are two."""
+    """A difference that is barely shown for a single variant is not shown if there are two."""
 
     def smallest_p(comparison: Comparison) -> float:
         return min(
@@ -263,7 +263,7 @@ def test_repeats_of_one_network_are_called_repeats() -> None:
 
 
 def test_pairs_are_by_seed() -> None:
-    """The seeds' own levels differ by 10%, so only a paired test finds an effect of 2%."""
+    """The networks differ by 10%, so only a paired test finds an effect of 2%."""
     a, b = make_set(noise=0.001), make_set("b", effect=1.02, noise=0.001, noise_seed=2)
     unpaired = a.model_copy(update={"paired": False})
     p_values = [

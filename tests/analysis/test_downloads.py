@@ -61,7 +61,7 @@ def test_three_that_starve_the_others() -> None:
     middles, index = jain_over_time(group)
     assert middles == pytest.approx([5, 15, 25, 35])
     assert index == pytest.approx([0.5, 0.5, 1, 1])
-    # With the order reversed, the last streams are behind.
+    # In reverse order, the last streams have received less than the others.
     assert lead_of_last(shares[::-1]) == -1
 
 
@@ -100,7 +100,8 @@ def test_a_download_against_a_plain_model(came: list[tuple[int, int]], done: boo
 # ----- from logs
 
 
-# Two streams, one of which waits; times in seconds after the epoch.
+# Progress of two streams, the second of which waits: (seconds after the epoch, number of stream,
+# bytes received so far).
 CAME = [(1.0 + 0.03 * k, 0, 1000 * (k + 1)) for k in range(100)]
 CAME += [(1.5, 1, 500), (7.25, 1, 900)]
 
@@ -125,7 +126,7 @@ def test_progress_keeps_both_ends_of_gaps_and_a_tenth_of_a_second(tmp_path: Path
     assert 25 < len(quick) < 70
     assert quick.time_s.iloc[[0, -1]].tolist() == pytest.approx([1.0, 3.97])
     assert quick.bytes_received.iloc[-1] == 100_000
-    # The kept points are logged ones, and none is far from the omitted ones.
+    # The table only has points that were logged, with gaps of less than 0.2 s.
     known = {(round(at, 6), n) for at, number, n in CAME if number == 0}
     assert set(zip(quick.time_s.round(6), quick.bytes_received, strict=True)) <= known
     assert np.diff(quick.time_s).max() < 0.2

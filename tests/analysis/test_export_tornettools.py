@@ -55,7 +55,7 @@ def test_a_run_is_laid_out_whole_and_stays_as_it_was(store: Store, tmp_path: Pat
     assert log.read_bytes() == before["stock1/shadow.data/hosts/perfclient1exit/tgen.1004.stdout"]
     own = {files.CLIENTS, files.HOST_ROLES, files.RUN, files.MANIFEST}
     assert not own & {path.name for path in made[0].iterdir()}
-    # `archive` compresses the files at the top level and removes the rest.
+    # Do as `tornettools archive`, which compresses the files at the top level and removes the rest.
     (made[0] / "shadow.log").write_text("compressed")
     shutil.rmtree(made[0] / files.LOGS)
     assert all_files(store.directory) == before

@@ -187,7 +187,7 @@ def test_errors_in_json_files(
 
 
 def test_a_file_of_ours_that_is_too_large_is_not_parsed(tmp_path: Path) -> None:
-    """As Python objects it would need twenty times its size."""
+    """As Python objects, the file's content would need twenty times the size of the file."""
     (tmp_path / files.PARSE_REPORT).write_bytes(b"[" + b"[]," * 12_000_000 + b"[]]")
     with pytest.raises(AnalysisError, match="is too large: it holds more than 32 MiB"):
         read_parse_report(tmp_path / files.PARSE_REPORT)
@@ -238,7 +238,7 @@ print(next(line for line in open("/proc/self/status") if line.startswith("VmHWM"
 
 
 def test_a_small_file_with_gigabytes_of_content_needs_little_memory(tmp_path: Path) -> None:
-    """The gigabytes are in a column that is not read, or as text or list in one that is."""
+    """The gigabytes are in a column that is not read, or in texts or lists of one that is read."""
     rows = 400
     once = pa.array(np.zeros(rows, np.int32))
     text = pa.DictionaryArray.from_arrays(once, pa.array(["x" * 10_000_000]))
@@ -291,7 +291,7 @@ def test_a_footer_with_more_columns_than_the_schema_does_not_end_the_process(
         pq.write_table(pa.table(dict.fromkeys(names, ["a"] * 77)), path, store_schema=False)
         data[names] = path.read_bytes()
         length = int.from_bytes(data[names][-8:-4], "little")
-        # Version and schema, number of rows, row groups, name of the program, and the rest.
+        # A footer has version and schema, number of rows (77), row groups, and name of the program.
         schema, rest = data[names][-8 - length : -8].split(b"\x16\x9a\x01", 1)
         groups, program = rest.split(b"parquet-cpp", 1)
         footers[names] = (schema, groups, program)

@@ -97,7 +97,8 @@ def test_a_span_selects_by_completion(tmp_path: Path) -> None:
     assert values(made)["exit", "download_ttfb_p50_s"] == 2.0
     assert values(made)["exit", "download_error_rate"] == 0.0
     assert any("from 311 s to 312 s" in note for note in made.notes)
-    # Goodput uses two sizes that tgentools wrote, or else two tenths of the download.
+    # Goodput is measured between two sizes that tgentools wrote, or else between two tenths of the
+    # download.
     got = read_analysis(path, begin_s=300.0)
     assert got.values["exit", "download_goodput_500kib_1mib"] == [1048576 - 512000]
     assert got.values["exit", "download_goodput_4mib_5mib"] == [(5242880 - 4194304) / 2]
@@ -132,9 +133,9 @@ def onionperf() -> dict[str, Any]:
 
 
 def test_onionperf_s_own_analysis(tmp_path: Path) -> None:
-    """The keys are those of an analysis of anyone-protocol/onionperf.
+    """The keys are those of an analysis in the repository anyone-protocol/onionperf.
 
-    Its path is onionperf/tests/data/analyses/2021-06-01.op-hk6a.*.
+    The analysis is onionperf/tests/data/analyses/2021-06-01.op-hk6a.*.
     """
     path = tmp_path / "2030-03-17.op-xx1.onionperf.analysis.json"
     path.write_text(json.dumps(onionperf()))
@@ -172,7 +173,10 @@ TIMES = {
 
 
 def one_stream(**facts: Any) -> dict[str, Any]:
-    """Return OnionPerf's analysis of one stream. facts: replace facts; None removes one."""
+    """Return OnionPerf's analysis of one stream.
+
+    facts: changed values of the stream's keys. The value None removes a key.
+    """
     whole = {
         "is_success": True,
         "time_info": TIMES,
@@ -286,7 +290,8 @@ def collection(folder: Path, median_s: float, count: int, seed: int) -> Path:
 def test_plot_data_of_tornettools(tmp_path: Path) -> None:
     plot_data(tmp_path / "sim", 1.0, np.random.default_rng(1))
     got = values(import_runs([tmp_path], "x", ALL_TIME))
-    # There are two clients, each in two simulations: 1 of 10 and 0 of 20 downloads failed.
+    # tornettools writes each client twice. For one of them 1 of 10 downloads failed, and for the
+    # other one 0 of 20.
     assert got["exit", "download_error_rate"] == pytest.approx(1 / 30)
     assert got["all", "relay_goodput_bytes_per_s"] == 200.0
     # tornettools writes Mibit/s.
@@ -296,7 +301,10 @@ def test_plot_data_of_tornettools(tmp_path: Path) -> None:
 
 
 def test_files_of_once_is_never_enough(tmp_path: Path) -> None:
-    """The names lack circuit kinds, tornet.plot.data is missing, and OnionTrace has older names."""
+    """Files of the paper "Once is Never Enough" have no kinds of circuits in their names.
+
+    They are not in a folder tornet.plot.data, and those of OnionTrace have older names.
+    """
     for folder in ("sim", "tor"):
         (tmp_path / folder).mkdir()
     for name, content in {
@@ -396,7 +404,7 @@ ANALYSIS = analysis([1.0, 2.0])
         ),
         (json.dumps(ANALYSIS).replace('"51200"', '"large"').encode(), "large.*a valid integer"),
         (json.dumps(ANALYSIS).replace('"51200"', '"-1"').encode(), "greater than or equal to 0"),
-        # Without errors all failed downloads would be missing, and the error rate would be 0.
+        # Without the key `errors` no download would count as failed, and the error rate would be 0.
         (json.dumps(ANALYSIS).replace('"errors"', '"more"').encode(), "errors: Field required"),
         (json.dumps(ANALYSIS).replace('"51200"', '"051200"').encode(), "a valid integer"),
         (json.dumps(ANALYSIS).replace("[1.0]", "[true]").encode(), "should be a valid number"),
@@ -557,7 +565,7 @@ def test_copies_of_a_simulation_count_once(tmp_path: Path) -> None:
     result = compare_sets(made, other, pair=False)
     assert result.notes[0].startswith("warning: 3 simulations of b are byte-identical")
     again = import_runs([collection(tmp_path / "c", 1.0, 3, 1)], "c", ALL_TIME)
-    # As pairs they do not differ at all.
+    # Compared in pairs, the two imports do not differ at all.
     assert compare_sets(again, other).identical
 
 

@@ -40,7 +40,11 @@ def by_metric(judgements: list[Judgement]) -> dict[tuple[str, str], Judgement]:
 
 
 def synthetic(ratio: float, n: int = 6, spread: float = 0.01) -> Statistics:
-    """Return runs of two variants with p50 and throughput. Seeds differ far more than variants."""
+    """Return statistics of ewma and rr on ``n`` networks, which differ far more than the variants.
+
+    rr's median times to first byte are ``ratio`` times as long as ewma's, and its throughput is
+    lower by this factor. ``spread`` is the standard deviation of the logarithm of the noise.
+    """
     rng = np.random.default_rng(2)
     base = rng.lognormal(0, 0.5, n)
     noise = np.exp(rng.normal(0, spread, n))
@@ -86,7 +90,7 @@ def test_a_study_is_judged_from_its_records_and_runs_csv_has_the_values(
     assert {j.verdict.grade for j in others} == {None}
     found = by_metric(others)
     assert {("web", "jain_index_clients"), ("web", "ttfb_p99_s")} <= set(found)
-    # The synthetic runs differ by 15 % in all times and networks.
+    # The times of rr are 15 % longer than those of ewma in all networks.
     assert judged[1].verdict.grade is Grade.SHOWN
     assert judged[1].regression
 
@@ -94,7 +98,7 @@ def test_a_study_is_judged_from_its_records_and_runs_csv_has_the_values(
 def add_started_streams(
     statistics: Statistics, class_name: str, variant: str, *counts: float
 ) -> Statistics:
-    """Add the number of started streams in each run."""
+    """Add the number of started streams in each run of a variant. Return ``statistics``."""
     of = {seed: Statistic(count) for seed, count in enumerate(counts, 1)}
     statistics["5mid", class_name]["streams_started", variant] = of
     return statistics
@@ -159,7 +163,7 @@ def test_an_endpoint_of_too_few_streams_of_the_baseline_is_left_out_of_the_famil
     design = Design(endpoints=[key])
     alone = by_metric(judge_comparison("5mid", synthetic(1.2), "rr", "ewma", design))
     assert found[key].verdict == alone[key].verdict
-    # Each run needs that many streams, not the mean of a network's repeats.
+    # Each run needs ten streams. It is not sufficient that the mean of a network's repeats has ten.
     mean = {1: Statistic(19.5, "", (30.0, 9.0)), 2: Statistic(30.0), 3: Statistic(30.0)}
     table["5mid", "web"]["streams_started", "ewma"] = mean
     found = by_metric(judge_comparison("5mid", table, "rr", "ewma"))
@@ -173,7 +177,7 @@ def test_an_endpoint_of_too_few_streams_of_the_baseline_is_left_out_of_the_famil
 
 
 def test_the_report_shows_the_interval_that_the_verdict_rests_on(store: Path) -> None:
-    """The comparison page of the same runs shows it, too. No seed has a difference in the rate."""
+    """The comparison page of the same runs shows the same interval. All timeout rates are 0."""
     study = load_study(store / "study.json")
     statistics = read_statistics(study, store)
     for variant in ("ewma", "rr", "swrr"):
@@ -223,7 +227,7 @@ def test_gaps_in_whole_heartbeats_are_known_to_a_heartbeat(shift: float, grade: 
 
 
 def test_a_run_that_lacks_a_metric_has_a_missing_value() -> None:
-    # No download of the variant ended in seed 5, so nothing could be computed from it.
+    # No download of the variant ended on network 5, so this run has no time to first byte.
     table = synthetic(2.0)
     del table["5mid", "web"]["ttfb_p50_s", "rr"][5]
     complete(table)
@@ -258,7 +262,7 @@ def test_a_network_counts_with_the_mean_of_its_repeats() -> None:
     }
 
 
-# ----- means over seeds and paired comparisons
+# ----- means over networks and paired comparisons
 
 
 def numbered(*values: float | None, first: int = 1) -> dict[int, Statistic]:
@@ -273,7 +277,7 @@ def test_estimate() -> None:
 
 
 def test_differences_are_paired() -> None:
-    # The seeds differ by 90, but the pairs only by 1 and 2.
+    # The networks differ by about 90, but the variants differ only by 1 and 2 on them.
     result = against_baseline(numbered(11.0, 102.0), numbered(10.0, 100.0))
     difference, ratio = known(result.difference), known(result.ratio)
     assert result.pairs == 2

@@ -29,7 +29,7 @@ STUDY = Study.model_validate(study_content([1, 2, 3]))
 def make_figure(
     runs: Sequence[tuple[str, int, Sequence[Any]]], study: Study = STUDY, figure: int = 0
 ) -> FigureData:
-    """Return a figure of runs, given as variant, seed, and the values of each panel."""
+    """Return a figure of runs, each given as (variant, seed, values of each panel)."""
     data = open_figure(study.figures[figure], study)
     data.samples = [RunSample(data.level, *run) for run in runs]
     return data
@@ -38,7 +38,10 @@ def make_figure(
 def make_data(
     throughput: dict[str, list[float]], timeouts: dict[str, list[float]], baseline: str = "ewma"
 ) -> FigureData:
-    """Return constant throughput (B/s) and the number of timeouts for each variant's seeds."""
+    """Return a figure of constant throughput (B/s) and constant numbers of timeouts.
+
+    Both are given as variant -> value on each network.
+    """
     study = STUDY.model_copy(update={"baseline": baseline})
     size = LINES.panels[0].grid(STUDY.levels[0]).shape
     return make_figure(
@@ -103,8 +106,8 @@ def test_ratios_are_of_pairs_only() -> None:
 def test_differences_are_between_runs_of_the_same_seed() -> None:
     data = make_data(ALIKE, NONE)
     (line,) = difference_lines(data, 0).values()
-    # Values vary widely between seeds, but each pair differs by 1e4. Means of each variant over
-    # its seeds would not show that.
+    # Values vary widely between networks, but each pair differs by 1e4. Means of each variant over
+    # the networks would not show that.
     assert np.allclose([line.mean[0], line.low[0], line.high[0]], 1e4)
     rows = csv.DictReader(io.StringIO(csv_text(data.kind.table(data))))
     found = {r["mean"] for r in rows if r["panel"] == "throughput_bytes_per_s_difference"}
@@ -121,7 +124,7 @@ def test_differences_are_below_each_panel(page: Page, rows: int) -> None:
     above, below = figure.axes[0], figure.axes[1 if page.stacked else 2]
     assert below.get_title() == "difference from EWMA"
     assert above.get_xlim() == below.get_xlim()
-    # The axis is scaled to the difference, not to the spread of the seeds.
+    # The axis is scaled to the difference, not to the spread between networks.
     assert 0.01 <= below.get_ylim()[1] < 0.1
 
 

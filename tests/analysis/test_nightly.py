@@ -161,7 +161,7 @@ def test_a_planted_change_raises_the_alarm(machine: Machine) -> None:
 
 
 def test_a_night_reports_its_smallest_detectable_change(machine: Machine) -> None:
-    """Four seeds are too few for a planted change.
+    """Four networks are too few to show a change that the test makes.
 
     The night reports that they could not have shown it.
     """
@@ -179,7 +179,7 @@ def test_a_night_reports_its_smallest_detectable_change(machine: Machine) -> Non
     times = "\N{MULTIPLICATION SIGN}"
     assert f"| {times}{sizes['ttfb_p50_s']:.2f} |" in page
     assert f"{times}{sizes['ttfb_p50_s']:.2f}" in paths.html.read_text()
-    # With enough seeds the same change is an alarm.
+    # With enough networks the same change is an alarm.
     machine.night(make_set(seeds=range(1, 31), noise=0.05), accept=True)
     seen, _ = machine.night(make_set(seeds=range(1, 31), noise=0.05, noise_seed=3, effect=1.2))
     assert seen.alarm
@@ -196,8 +196,8 @@ def _sizes(night: Night) -> dict[str, float]:
 def test_false_differences_of_unchanged_nights() -> None:
     """The stated rate is 0.05 a night. There are 20 nights against each of 20 baselines.
 
-    Nights with the same baseline share its noise and are not independent, so the standard error is
-    that of the number of baselines. The bound is three standard errors.
+    Nights with the same baseline share its noise and are not independent, so the 400 nights count
+    as 80 independent ones. The bound is three standard errors above the stated rate.
     """
     false = 0
     for baseline in range(20):
@@ -211,9 +211,9 @@ def test_false_differences_of_unchanged_nights() -> None:
 
 
 def test_a_step_points_to_its_commits(machine: Machine) -> None:
-    """The step is too small for one night against the baseline.
+    """The step is too small for an alarm of one night against the baseline.
 
-    The history shows it, between two commits.
+    The history of all nights shows the step, and the two commits between which it is.
     """
     machine.night(make_set(seeds=SEEDS, project="0.1.0 c0"), accept=True)
     sets = (
@@ -233,9 +233,9 @@ def test_a_step_points_to_its_commits(machine: Machine) -> None:
 
 
 def test_a_change_of_seeds_is_not_a_step(machine: Machine) -> None:
-    """Seeds differ far more than measurements, so a change of seeds is not a step.
+    """Networks differ far more than measurements on one network, so a change of them is not a step.
 
-    Nights on other seeds do not hide a step of the usual seeds, and do not make it new again.
+    Nights on other networks do not hide a step on the usual ones, and do not make it new again.
     """
     others = iter(range(100, 1000, 10))
 
@@ -247,7 +247,7 @@ def test_a_change_of_seeds_is_not_a_step(machine: Machine) -> None:
         return [night() for _ in range(count)][-1]
 
     def other(count: int) -> Night:
-        # A real night with few seeds can have such spreads.
+        # Few networks of a real night can differ this much from those of other nights.
         sets = [
             make_set(seeds=range(n, n + 10), effect=1.3) for n in itertools.islice(others, count)
         ]
@@ -261,7 +261,7 @@ def test_a_change_of_seeds_is_not_a_step(machine: Machine) -> None:
     stepped = usual(1, effect=1.05).steps
     times = {"ttfb_p50_s", "time_to_320kib_p50_s"}
     assert times <= {step.metric for step in stepped if step.new and step.worse}
-    # The night in between does not count, because it had other seeds.
+    # The night on other networks, just before the step, does not count.
     assert {step.last_before[0] for step in stepped} == {"2026-02-05T03:00:00Z"}
     again = other(1).steps
     assert times <= {step.metric for step in again}
@@ -395,7 +395,8 @@ def test_one_network_and_two_samples(machine: Machine) -> None:
     assert (other.alarm, known(result.comparison).paired) == (False, False)
     assert result.judged.spreads_shown is None
     assert "With 10 networks" in result.sees
-    # The baseline's key excludes this, and so does the comparison.
+    # Another engine changes the baseline's key. In this test the key stays the same, and the
+    # comparison refuses the other engine.
     with pytest.raises(UserError, match=r"engine: version: 3\.3\.0 / 3\.4\.0"):
         machine.night(make_set(seeds=SEEDS, engine={**ENGINE, "version": "3.4.0"}))
 

@@ -177,7 +177,7 @@ def test_damaged_lines_are_counted_and_the_rest_counts(run_directory: Path, run:
 def test_a_relay_without_a_second_leaves_no_goodput_of_the_others(
     run_directory: Path, run: Path
 ) -> None:
-    """That second is missing in all rows, since the sum over the relays would lack one."""
+    """Goodput is a sum over all relays, so it has no value if one relay's log ends too early."""
     log = run / files.HOSTS / "relay2middle/oniontrace.1003.stdout"
     log.write_bytes(log.read_bytes().splitlines(keepends=True)[0])
     report = extract(run, run / files.RECORDS)

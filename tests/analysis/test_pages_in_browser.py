@@ -54,7 +54,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """One page of each kind: kind -> file."""
+    """Return one page of each kind, as kind -> file."""
     root = tmp_path_factory.mktemp("pages")
     store = write_store(root / "store")
     made = {"report": report.build(store / "study.json", store, root / "report")}
@@ -77,7 +77,7 @@ def _night(worse: Any, out: Path) -> Path:
 
 @pytest.fixture
 def opened(request: pytest.FixtureRequest, browser: Browser, pages: dict[str, Path]) -> Any:
-    """Opens a page of a kind. It takes the kind and further arguments of ``new_page``."""
+    """Return a function that opens a page of a kind. Other arguments are those of ``new_page``."""
     tabs = []
 
     def open_page(kind: str, **how: Any) -> OpenedPage:

@@ -83,7 +83,7 @@ TABLES = (
     "answer.txt", "claims.csv", "claims.json", "claims.pdf", "claims.png", "figures.html",
     "levels-ewma.csv", "levels-ewma.pdf", "levels-ewma.png", "manifest.json",
 )  # fmt: skip
-"""Files in the folder of figures that are not figures."""
+"""Files in the folder of results besides the paper's numbered figures."""
 
 PAPER = Paper("A paper <about> things", STUDIES, CLAIMS)
 WITHOUT_FIGURES = Paper(
@@ -206,7 +206,7 @@ def test_studies_with_one_baseline_share_a_plot_of_levels(
         {f"levels-ewma.{end}" for end in ("csv", "pdf", "png")}
     ]
     assert '<section id="levels">' in made.html.read_text()
-    # One level has no comparisons, and the plots of an earlier call are removed.
+    # With a single level there is no plot over levels, and that of an earlier call is removed.
     shutil.copytree(folder, tmp_path / "again")
     one_level = Paper("A paper", STUDIES[1:], CLAIMS)
     page = build(one_level, store, tmp_path / "again").html
@@ -266,7 +266,7 @@ def test_answers_are_in_both_tables_and_on_the_page(made: PaperResult) -> None:
     assert "The claim &lt;fastest&gt; &amp; more." in html
     assert html.count("data:image/svg+xml") == 8
     assert 'href="#figure-11"' in html
-    # Here the panels are drawn one above the other.
+    # On this page the panels of a figure are drawn one above the other.
     assert "first payload byte (above) and 320 KiB (below)" in html
     assert not re.search(r"\bnan\b", re.sub(r"\"data:[^\"]*\"", "", html).lower())
 
@@ -289,7 +289,7 @@ def test_missing_runs_are_named_and_the_rest_is_answered(
     manifest = read(made, "manifest.json")
     by_number = {figure["paper"]: figure for figure in manifest["figures"]}
     assert [run["run_id"] for run in by_number[11]["missing"]] == ["20midrr2"]
-    # Seeds differ more than variants, so all lines are of seeds 1 and 3.
+    # Networks differ more than variants, so all lines are of the complete networks, 1 and 3.
     assert [run["run_id"] for run in by_number[11]["left_out"]] == ["20midewma2", "20midswrr2"]
     assert {run["seed"] for run in by_number[11]["runs"]} == {1, 3}
     assert {row["seeds"] for row in read_rows(tmp_path / "out" / "figure-11.csv")} == {"2"}
@@ -333,7 +333,7 @@ def test_one_network_is_not_judged(store: Path, tmp_path: Path) -> None:
 def changed(number: int, **changes: Any) -> Paper:
     studies = list(STUDIES)
     studies[number] = Study.model_validate(
-        {**studies[number].model_dump(), **changes}  # checked again
+        {**studies[number].model_dump(), **changes}  # model_copy() would not check the changes
     )
     return Paper("A paper", tuple(studies), CLAIMS)
 

@@ -130,7 +130,7 @@ def test_metrics_apply_where_the_records_are(run: Path) -> None:
             assert found[name, metric].value is not None
         assert found[name, "circuit_build_time_p50_s"].value is not None
     circuits = known(data["perf-exit"].circuits)
-    # tornettools measures from the command, so its time excludes what happens before.
+    # tornettools measures from the command, so its time excludes what happens before the command.
     own = found["perf-exit", "time_to_last_byte_50kib_p50_s"].value
     assert known(own) > known(found["perf-exit", "download_ttlb_50kib_p50_s"].value)
     built = circuits.build_times_s(1200, 1800)
@@ -196,7 +196,7 @@ LATE = {"measured_start_s": float(CONVERGE_S), "measured_end_s": 2000.0}
 
 
 def in_any_order(content: Any) -> Any:
-    """Return lists sorted: the order of clients and seconds in tornettools' output is arbitrary."""
+    """Return the content with sorted lists, as tornettools' order of clients and seconds varies."""
     if isinstance(content, list):
         return sorted(map(in_any_order, content))
     if isinstance(content, dict):
@@ -242,7 +242,7 @@ def test_four_mib_are_the_least_payload_that_tgen_prints_as_80_per_cent_of_5_mib
 
 
 def marks(log: LogWriter) -> list[float | None]:
-    """Return the times of the marks of a log's only stream."""
+    """Return when a log's only stream reached each amount of PERF_MARKS, or None."""
     read = TgenLog()
     read.feed(log.text().split(b"\n")[:-1])
     stream = {"client": "a", "class": "b", "stream_index": 0}
@@ -252,7 +252,10 @@ def marks(log: LogWriter) -> list[float | None]:
 
 
 def test_status_lines_after_the_last_line_of_a_stream_do_not_count() -> None:
-    """tgentools treats the last line as one more progress line."""
+    """An amount that the last line shows has the time of this line, as in tgentools.
+
+    Only amounts that the last line does not show have the times of later status lines.
+    """
     log = started_log()
     log.status(301.0, 0, 5 << 20, 1)
     log.end(302.0, 0, 300.0, requested=5 << 20, payload=2**20, command_s=0.5)

@@ -57,7 +57,7 @@ LEFT_OUT = {
 """Metrics that a published pack lacks, as docs/how-to/publish-runs.md states."""
 
 LOAD_LEFT_OUT = {"open_streams_at_begin", "open_streams_at_end"}
-"""The same for classes that only add load."""
+"""Metrics that a published pack also lacks for classes that only add load."""
 
 
 def make_level(begin_s: float, end_s: float, stop_s: float, load: Sequence[str] = ()) -> Level:
@@ -222,7 +222,7 @@ SUMS_FILE, STREAMS_FILE = files.PUBLISHED_GOODPUT, files.PUBLISHED_STREAMS
         (SUMS_FILE, change_column("time_s", lambda values: values[::-1]), "that do not ascend"),
         (SUMS_FILE, change_column("bytes_read", all_null), "rows without bytes"),
         (SUMS_FILE, change_column("rounding", all_null), "without rounding"),
-        # Only the decoded time is invalid.
+        # A negative pause is valid, but the time of the start that is decoded from it is not.
         (STREAMS_FILE, change_column("pause_s", negative), r"start_s, row 83: -\S+ is not from 0"),
         (STREAMS_FILE, first_half, WRONG_COUNT),
         (STREAMS_FILE, duplicate_rows, TWICE),
@@ -241,7 +241,7 @@ def test_a_changed_table_of_a_published_run_is_refused(
 
 
 def move_last_download(clients: list[str]) -> list[str]:
-    """Assign the last client's last download to a client that already has one with its number."""
+    """Assign the last client's last download to a client that has a download of the same number."""
     other = next(name for name in clients if name.startswith("web") and name != clients[-1])
     return [*clients[:-1], other]
 
@@ -410,7 +410,7 @@ def test_streams_are_restored_to_the_bit_or_not_encoded(rows: Rows) -> None:
 
 
 def side_by_side(folder: Path) -> Mapping[str, Rows]:
-    """Write two downloads of one client. The second one receives nothing for a while."""
+    """Write two parallel downloads of one client. The second one receives nothing for a while."""
     common = dict.fromkeys((c.name for c in STREAMS if not c.optional), 0) | {
         "client": "a",
         "class": "web",

@@ -1,8 +1,8 @@
 """Compare the statistics with published numbers, and name the source of each.
 
 Simultaneous bands (``inference.bands``) depend on the correlation along a curve, and no table for
-them exists. Steps (``inference.change_points``) are the search of ``ruptures`` with our penalty.
-Other tests check both by simulation.
+them exists. Steps (``inference.change_points``) are searched by ``ruptures`` with our own penalty.
+Other tests check the bands and the steps by simulation.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ def test_levels_of_power_family_spending_are_rpacts(
     levels: tuple[float, ...],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # On the default grid a level is too large by less than 1 %, which is less than ALLOWANCE. With
-    # a finer grid the error is smaller.
+    # On the default grid a level is too large by less than 1 %, and sequential.ALLOWANCE leaves a
+    # margin of 10 %. With a finer grid the error is smaller.
     assert spending_levels(fractions, [0.03], np.power(fractions, exponent))[0] == pytest.approx(
         levels, rel=0.01
     )
@@ -59,10 +59,11 @@ SYMMETRIC = [
     (10, 2.0, 108.1, (106.6, 99.7, 76.2, 51.0)),
     (2, 3.0, 101.0, (100.7, 98.9, 89.5, 70.7)),
 ]
-"""Looks, exponent, largest sample size and mean sample sizes at 0, 0.5, 1 and 1.5 times the effect,
-in per cent of a fixed design's: two-sided 5 %, power 80 %. From the tables of Jennison and Turnbull
-(2000), Group Sequential Methods, as gsDesign's tests repeat them (test.JT.Power.symm in
-tests/testthat/test-base.R, commit 2a568884 of github.com/keaven/gsDesign)."""
+"""Number of looks, exponent, largest sample size, and mean sample sizes at 0, 0.5, 1 and 1.5 times
+the effect. Sizes are in per cent of a fixed design's, for two-sided 5 % and power 80 %. They come
+from the tables of Jennison and Turnbull (2000), Group Sequential Methods, which gsDesign's tests
+repeat (test.JT.Power.symm in tests/testthat/test-base.R, commit 2a568884 of
+github.com/keaven/gsDesign)."""
 
 
 @pytest.mark.parametrize(("looks", "exponent", "largest", "means"), SYMMETRIC)
@@ -125,7 +126,7 @@ def test_cumulative_incidence_of_a_published_table() -> None:
     of = kinds("CECEFECFE") + [CENSORED] * (305 - len(first))
     incidence = cumulative_incidence(times, of)
     assert incidence.times_s.tolist() == [10, 16, 23, 27]
-    # These are the increments, since the table adds up rounded values.
+    # Increments are compared, since the table adds up rounded values.
     increments = 100 * np.diff(incidence.probability, prepend=0.0)
     assert increments == pytest.approx([0.3, 0.3, 0.3, 0.3], abs=0.05)
     overall = kaplan_meier(times, np.where(np.asarray(of) == FAILURE, EVENT, of))

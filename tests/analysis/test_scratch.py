@@ -39,7 +39,10 @@ def writer(code: str, out: Path) -> subprocess.Popen[str]:
 
 
 def half_written(module: str, opening: str, name: str) -> str:
-    """Return a program that writes half of a file of a folder and waits."""
+    """Return a program that writes in the context manager ``opening`` of ``module``, and waits.
+
+    name: the file to write, if the context manager yields a folder.
+    """
     return f"""
 import sys
 from pathlib import Path
@@ -59,7 +62,10 @@ ONE_FILE = half_written(
 
 
 def writing(name: str, out: Path) -> AbstractContextManager[Path]:
-    """Write with the function that the program uses. Yield the file to write to, or its folder."""
+    """Return the context manager that the program uses for a file.
+
+    It yields the path to write to, or the folder for it.
+    """
     if name == "history.parquet":
         return whole_file(out / name)
     return atomic(out) if name == "parse.json" else replaced(out)
@@ -109,7 +115,7 @@ def test_an_interrupted_write_keeps_the_old_file(tmp_path: Path) -> None:
 
 
 class Disk:
-    """The content of a folder on disk after a power failure: what was synced.
+    """Records what was synced, which is a folder's content on disk after a power failure.
 
     File names may reach the disk at any time. So a name must not appear before its content is
     synced, and a name that was not synced may be lost.

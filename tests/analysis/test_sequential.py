@@ -24,7 +24,7 @@ from analysis.inference.sequential import (
 
 
 def crossing(levels: np.ndarray, fractions: list[float]) -> float:
-    """Return the probability that a Brownian motion crosses any of the boundaries, from SciPy."""
+    """Return the probability that a Brownian motion crosses any boundary, computed by SciPy."""
     t = np.array(fractions)
     covariance = np.minimum.outer(t, t) / np.sqrt(np.outer(t, t))
     z = stats.norm.isf(levels)
@@ -82,7 +82,7 @@ def test_adding_seeds_to_a_fixed_number_reports_the_excess_error_rate() -> None:
     assert spending(plans).excess == pytest.approx(1.192)
     many = [((n,), n) for n in range(3, 40)]
     assert spending(many).excess <= 1.2
-    # Looks with fewer seeds, or with the same ones, add nothing.
+    # Looks with fewer networks, or with the same ones, add nothing.
     assert spending([*plans, ((5,), 5)]).sizes == (5, 8, 20)
     assert spending(plans).up_to(10).sizes == (5, 8)
     with pytest.raises(ValueError, match="every plan needs at least one look"):

@@ -26,7 +26,7 @@ def test_jain_lies_between_one_nth_and_one_in_any_unit(amounts: list[float], uni
     assert index is not None
     assert 1 / len(amounts) - 1e-9 <= index <= 1 + 1e-9
     assert jain_index([unit * x for x in amounts]) == pytest.approx(index, rel=1e-6)
-    # As many more clients that receive nothing halve the index.
+    # If the number of clients is doubled by clients that receive nothing, the index is halved.
     assert jain_index([*amounts, *(0.0 for _ in amounts)]) == pytest.approx(index / 2)
 
 

@@ -22,7 +22,11 @@ from analysis.judgement.verdicts import Grade, Sides, decide
 from analysis.measures.metric import RATE, Margin
 
 TYPICAL_EXPONENTIAL = 0.8391735
-"""Half of the median of a gamma distribution with shape 2."""
+"""The typical value (pseudomedian) of the exponential distribution.
+
+It is the median of the mean of two values, so half of the median of a gamma distribution with shape
+2.
+"""
 
 
 @pytest.mark.parametrize("n", [5, 12, 40])
@@ -55,9 +59,9 @@ def test_corrected_p_values_are_never_smaller(p: float, count: int, both: bool) 
 def test_skewed_differences_are_called_different_no_more_often_than_stated(
     n: int, level: float
 ) -> None:
-    """The differences are exponential, 20,000 times.
+    """The differences are exponential, with a typical value of 0.
 
-    The t test alone errs two to three times as often.
+    For few pairs, the t test alone errs more often than stated.
     """
     values = np.random.default_rng(n).exponential(size=(6000, n)) - TYPICAL_EXPONENTIAL
     false = np.mean([paired_effect(one).p_different <= level for one in values])
@@ -97,7 +101,7 @@ def test_rates_of_zero_are_equal_and_the_unseen_share_is_stated() -> None:
 
 @pytest.mark.parametrize("n", [8, 11])
 def test_from_eight_pairs_on_test_and_interval_ask_signed_ranks_too(n: int) -> None:
-    """One network is a far outlier on the other side, whose variance misleads the t test alone."""
+    """The variance of an outlier far on the other side of 0 would mislead the t test alone."""
     rng = np.random.default_rng(n)
     for _ in range(300):
         values = rng.standard_t(2, n) + 0.7

@@ -36,7 +36,7 @@ PACKERS: dict[str, Callable[[bytes], bytes]] = {
 
 
 def usual_log() -> LogWriter:
-    """Write a client's log with one stream that ended and one that is open."""
+    """Return a client's log with one stream that ended and one that is open."""
     log = LogWriter("client1")
     log.start(240.0)
     first = log.create()
@@ -138,7 +138,7 @@ def seconds_to_read(path: Path) -> float:
 
 
 def test_reading_a_long_line_takes_linear_time(tmp_path: Path) -> None:
-    """Reading a line of 64 MB once took 4 s, and one of 256 MB took 57 s."""
+    """In quadratic time, a line of 64 MB would take about 4 s, and one of 256 MB about 57 s."""
     path = tmp_path / "tgen.1000.stdout"
     for size in (2**24, 2**27):
         path.write_bytes(b"a" * size)

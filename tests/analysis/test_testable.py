@@ -1,4 +1,4 @@
-"""Each rule by which runs cannot answer a claim, and cases just outside the rule."""
+"""The rules by which runs cannot answer a claim, and cases just outside of each rule."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ def carried(*levels: str, **other: Sequence[float]) -> Statistics:
 
 
 def times(factors: Sequence[float]) -> list[float]:
-    """Return the capacity of the first variant in each seed, multiplied by these factors."""
+    """Return the throughput of variant a on each network, multiplied by these factors."""
     return [value * factor for value, factor in zip(CARRIED["a"], factors, strict=True)]
 
 

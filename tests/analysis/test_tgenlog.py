@@ -144,7 +144,7 @@ def test_garbage_lines_are_counted_and_hurt_nothing_else(
     assert [c._replace(heartbeats_before=0) for c in log.completes] == [
         c._replace(heartbeats_before=0) for c in clean.completes
     ]
-    # A line that is cut inside free text still has a valid form and counts as an other line.
+    # A line that is cut inside free text still has a valid form, and is counted in ``other_lines``.
     assert log.malformed + log.other_lines - clean.other_lines == len(garbage)
     assert len(log.examples) == min(log.malformed, MAX_EXAMPLES)
     for example in log.examples:

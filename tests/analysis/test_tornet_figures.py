@@ -44,7 +44,10 @@ def test_bands_are_t_intervals_of_each_quantile(samples: list[list[float]]) -> N
 
 
 def test_a_resolution_widens_the_band() -> None:
-    """The half width is t(1) sqrt((var + sum of resolutions^2 / 12 / 2) / 1), clipped at 0."""
+    """The half width is t(n - 1) sqrt((var + sum of resolutions^2 / 12 / (n - 1)) / n).
+
+    Here var is the sample variance, and n = 2.
+    """
     pairs = np.array([[10.0, 6.0], [20.0, 3.0]])
     found = known(mean_quantiles([pairs[:1], pairs[1:]], np.array([0.5])))
     half = t_quantile(0.975, 1.0) * math.sqrt(25.0 + (36.0 + 9.0) / 12 / 2)
@@ -117,7 +120,7 @@ def test_invalid_measurements_are_refused(tmp_path: Path, content: object, what:
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Write a store of two variants and three seeds. The second variant is slower by a fifth."""
+    """Write a store of two variants on three networks. The second variant is slower by a fifth."""
     folder = tmp_path_factory.mktemp("tornet-figures")
     for variant, slow in (("ewma", 1.0), ("swrr", 1.2)):
         for seed in SEEDS:
@@ -194,7 +197,7 @@ def test_a_figure_is_drawn_and_the_same_data_give_the_same_bytes(
 def test_error_rates_are_drawn_with_their_resolution(store: Path, tmp_path: Path) -> None:
     """As in `tornettools plot`, each client counts twice.
 
-    The resolution is the share of one download.
+    The resolution of a client's error rate is the share of one download.
     """
     study = read_study(store)
     paths = draw_kind(study, store, "perf-goodput", tmp_path / "a")

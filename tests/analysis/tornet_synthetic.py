@@ -32,7 +32,7 @@ def stamp(time_us: int) -> str:
 
 @dataclass
 class OnionTraceWriter:
-    """Writes lines of one OnionTrace. Times are microseconds of simulated time."""
+    """Writes lines of one OnionTrace process. Times are microseconds of simulated time."""
 
     host: str
     lines: list[str] = field(default_factory=list)
@@ -131,7 +131,7 @@ RELAYS = {"4uthority1": "authority", "relay1exitguard": "exitguard", "relay2midd
 
 
 def write_tornet_run(run: Path, seed: int, slow: float = 1.0) -> None:
-    """Write a whole run directory. A seed draws the same streams for any ``slow``."""
+    """Write a whole run directory. For any ``slow``, the same seed gives the same random draws."""
     hosts = {}
     for number, host in enumerate([*CLIENTS, *RELAYS]):
         rng = np.random.default_rng([seed, number])

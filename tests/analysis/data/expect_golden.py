@@ -2,8 +2,9 @@
 
     PYTHONPATH=PATH_TO_TGEN/tools python expect_golden.py GOLDEN_DIRECTORY
 
-Per log and ended stream, by tgen's number: start and end (Unix seconds), outcome, tgentools' times
-to first and last byte (seconds from the command) and to some sizes (seconds from the start).
+For each log and each ended stream (by tgen's number), this file has the start and the end (Unix
+seconds), the outcome, tgentools' times to the first and the last byte (seconds from the command),
+and its times to some sizes (seconds from the start).
 """
 
 from __future__ import annotations
