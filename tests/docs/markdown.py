@@ -17,7 +17,7 @@ OUTSIDE = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")
 
 @dataclass(frozen=True)
 class Fence:
-    """A block of code, and its first line's number."""
+    """A fenced block of code, and the number of the line with its opening fence."""
 
     language: str
     text: str

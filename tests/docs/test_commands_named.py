@@ -31,7 +31,7 @@ NETWORKS = {yaml.safe_load(ASKS)["network"]["name"]}
 
 
 def commands(page: Page) -> Iterator[list[str]]:
-    """Return the words of each shell command in code blocks and between backticks."""
+    """Yield the words of each shell command in code blocks and between backticks."""
     blocks = [fence.text for fence in page.fences if fence.language in ("sh", "bash", "")]
     blocks += re.findall(r"(?<=\n\n)((?: {4}[^\n]*\n)+)", page.text)
     lines = [line for block in blocks for line in block.replace("\\\n", " ").splitlines()]
@@ -46,7 +46,7 @@ def commands(page: Page) -> Iterator[list[str]]:
 
 
 BY_PATH = list(REPOSITORY.glob("configs/costs/*.yaml"))
-"""Experiments that users do not choose by name; commands get their paths."""
+"""Experiments that users do not choose by name. Commands get their paths instead."""
 
 # The changelog names commands that later versions no longer have.
 CALLS = {

@@ -1,4 +1,4 @@
-"""Pages that are generated from the program are current, and statements of others are true."""
+"""Pages that are generated from the program are current, and statements of other pages are true."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_every_file_format_has_a_section_with_all_its_keys() -> None:
 
 
 def layers(package: str) -> list[set[str]]:
-    """Return a package's modules from the lowest layer to the highest, as `make lint` checks."""
+    """Return the layers of a package's modules that `make lint` checks, from the lowest on."""
     settings = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))
     (found,) = (
         contract["layers"]
@@ -87,7 +87,7 @@ def test_hooks_call_tools_of_the_environment() -> None:
 
 @pytest.mark.parametrize("page", PAGES.values(), ids=PAGES)
 def test_lines_are_short(page: Page) -> None:
-    """Table rows cannot be wrapped, and neither can a long link."""
+    """Rows of tables and long links cannot be wrapped, so they may be longer."""
     for line in page.prose.splitlines():
         if line.startswith(("|", "![")) or not re.search(r"\S\s+\S", line[:LONGEST_LINE]):
             continue

@@ -1,4 +1,4 @@
-"""The tutorial's policy, experiment, metric and claim do what it says. Tor is not run."""
+"""The tutorial's policy, experiment, metric and claim do what the tutorial says. Tor is not run."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ figures:
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """Return an empty experiments/ with names of capacities and regions, and the real variants."""
+    """Return a checkout with the real variants, some capacities and regions, and no experiment."""
     (tmp_path / "experiments" / "base").mkdir(parents=True)
     # Only the names in these two files matter here, and the real files take long to read.
     (tmp_path / "configs").mkdir()
@@ -74,7 +74,7 @@ def checkout(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def write(checkout: Path) -> Callable[[str, str], None]:
-    """Write a file of experiments/. Its name is given without the ending."""
+    """Return a function that writes a file of experiments/, named without its ending."""
 
     def write_file(name: str, text: str) -> None:
         (checkout / "experiments" / f"{name}.yaml").write_text(text, encoding="utf-8")
@@ -84,7 +84,7 @@ def write(checkout: Path) -> Callable[[str, str], None]:
 
 @pytest.fixture
 def load_text(checkout: Path, write: Callable[[str, str], None]) -> Callable[[str], Experiment]:
-    """Load a text as experiments/foo.yaml."""
+    """Return a function that loads a text as experiments/foo.yaml."""
 
     def load_it(text: str) -> Experiment:
         write("foo", text)
@@ -95,7 +95,10 @@ def load_text(checkout: Path, write: Callable[[str, str], None]) -> Callable[[st
 
 @pytest.fixture
 def refused(load_text: Callable[[str], Experiment]) -> Callable[[str], list[str]]:
-    """Return the errors of a text as experiments/foo.yaml, one line each, without the heading."""
+    """Return a function that returns the errors of a text as experiments/foo.yaml.
+
+    Each error is a line. The heading is removed.
+    """
 
     def errors(text: str) -> list[str]:
         with pytest.raises(UserError) as caught:

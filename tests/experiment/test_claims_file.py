@@ -55,7 +55,7 @@ Read = Callable[[str], ClaimSet]
 
 @pytest.fixture
 def read(checkout: Path, write: Callable[[str, str], None]) -> Read:
-    """Read a text as experiments/claims/it.yaml."""
+    """Return a function that reads a text as experiments/claims/it.yaml."""
     (checkout / "experiments" / "claims").mkdir()
     write("foo", EXPERIMENT)
 
@@ -68,7 +68,7 @@ def read(checkout: Path, write: Callable[[str, str], None]) -> Read:
 
 @pytest.mark.parametrize("name", claim_files(REPOSITORY))
 def test_shipped_claims_are_read_in_a_new_checkout(name: str) -> None:
-    """Packs can be evaluated in any checkout, even without the imported networks."""
+    """Packs can be evaluated in any checkout, even if it lacks the imported networks."""
     assert load_claims(name, root=REPOSITORY).claims
 
 

@@ -232,7 +232,7 @@ def test_names(checkout: Path, write: Write, tmp_path: Path) -> None:
     elsewhere.rename(tmp_path / "My Own.yaml")
     with pytest.raises(UserError, match="named like its file"):
         load(str(tmp_path / "My Own.yaml"), root=checkout)
-    # Both experiments would use the same results folder.
+    # An experiment with such a name would use the results folder of another command.
     for name in ("figures", "figures-swrr", "compare", "celltrace-live", "swrr-5mid-engines"):
         write(name, VALID)
         with pytest.raises(UserError, match=f"results/{name} is for what another command makes"):
@@ -361,13 +361,14 @@ def test_names_are_checked_only_against_existing_files(checkout: Path, write: Wr
         # Tor builds some names from parts.
         "consensus_params: {cc_vegas_delta_onion: 100, cc_sscap_sbws: 100, "
         "max-consensus-age-to-cache-for-diff: 100}",
-        # Parameters replace our defaults.
+        # These parameters replace defaults of onionlab.
         "consensus_params: {DoSCircuitCreationEnabled: 1, DoSCircuitCreationRate: 9, "
         "DoSConnectionEnabled: 1, DoSConnectionConnectRate: 9, pb_warnpct: 50}",
         "torrc: {all: {CircuitPriorityHalflife: 3}}",
         "torrc: {all: {CircuitPriorityHalflife: -1}}\n"
         "  consensus_params: {CircuitPriorityHalflifeMsec: 3000}",
-        # A level changes only the scheduler's name, while its base sets the default interval.
+        # Vanilla does not use the interval. The default interval is still accepted, because a level
+        # may change only the scheduler's name.
         'scheduler: {name: Vanilla, run_interval: "10 ms"}',
         'torrc: {all: {ExitPolicy: "accept *:*"}}',
         "torrc: {relay: {DoSCircuitCreationEnabled: 1, DoSCircuitCreationRate: 3}}",

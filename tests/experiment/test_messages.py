@@ -331,7 +331,8 @@ TOR_CASES = {
         "consensus_params: {cc_alg: 5}",
         "25: tor.consensus_params.cc_alg: expected 0 (fixed windows) or 2 (Vegas), got 5",
     ),
-    # Tor builds the second name from parts, and the third has other letters than Tor's.
+    # Tor builds the second name from parts. The third one differs from Tor's in upper and lower
+    # case.
     "misspelt parameters": (
         "consensus_params: {cc_algo: 2, cc_vegas_alpa_exit: 2, doscircuitcreationrate: 5}",
         *(

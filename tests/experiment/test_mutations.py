@@ -68,7 +68,7 @@ def check(text: str | bytes, checkout: Path) -> None:
         try:
             experiment.with_overrides(scale=0.1)
         except UserError as error:
-            # The smallest valid number of relays may become two.
+            # A network with few relays may have too few of them at this scale.
             if not error.message.startswith("foo at SCALE=0.1: "):
                 raise
 

@@ -18,12 +18,13 @@ from onionlab.experiment.reference import SCHEMAS, editor_schema
 
 from .conftest import REPOSITORY
 
-# It is installed with Snakemake and has no type annotations.
+# jsonschema is installed with Snakemake and has no type annotations.
 jsonschema: Any = importlib.import_module("jsonschema")
 
 FOLDER = REPOSITORY / "experiments"
 OF_THE_PAPER = {
-    # name: (variants, figures of throughput and timeouts, of time to first byte and 320 KiB)
+    # name: (family of variants, the paper's figure of throughput and timeouts, and its figure of
+    # times to the first byte and to 320 KiB)
     "weights-20mid": ("weights", 2, 5),
     "weights-10mid": ("weights", 3, 6),
     "weights-5mid": ("weights", 4, 7),
@@ -106,7 +107,7 @@ def test_both_families_share_the_runs_of_linear_swrr(middles: int) -> None:
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_every_file_fits_the_json_schema_that_it_names(name: str) -> None:
-    """It fits both the experiment's own file and the files that it extends."""
+    """The files are the experiment's own one and those that it extends."""
     for file in load(name, root=REPOSITORY).files:
         path = REPOSITORY / file
         text = path.read_text(encoding="utf-8")

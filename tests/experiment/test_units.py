@@ -91,7 +91,10 @@ def test_refused(parse: Callable[[object], object], value: object, message: str)
 def test_json_schema_agrees_with_the_parsers(
     field_type: object, parse: Callable[[object], object], text: str
 ) -> None:
-    """The schema may accept what only arithmetic rejects (0 B), but never the other way round."""
+    """The schema accepts all texts that the parser accepts, and rejects those with wrong units.
+
+    It may also accept texts that only arithmetic rejects, such as 0 B.
+    """
     schema = json_schema(field_type)
     options = schema.get("anyOf", [schema])
     fits = any(re.search(one["pattern"], text) for one in options if "pattern" in one)
