@@ -24,5 +24,5 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
 
 @pytest.fixture(scope="module")
 def nights(tmp_path_factory: pytest.TempPathFactory) -> Nights:
-    """Return nights whose files are damaged."""
+    """Return nights. Each example damages some of their files and restores them."""
     return Nights(tmp_path_factory.mktemp("nights"))

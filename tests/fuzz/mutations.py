@@ -89,7 +89,10 @@ def _edit(draw: Draw, data: bytes) -> bytes:
 
 
 def changed_json(draw: Draw, value: Any) -> Any:
-    """Return the JSON value with another value somewhere, a missing, repeated or renamed key."""
+    """Return a copy of a JSON value with one to three changes.
+
+    A change is another value, a missing or renamed key, or a missing or repeated element.
+    """
     value = copy.deepcopy(value)
     for _ in range(draw(st.integers(1, 3))):
         value = _replace(draw, value)
@@ -127,7 +130,7 @@ def _replace(draw: Draw, value: Any) -> Any:
 
 
 def json_bytes(draw: Draw, value: Any) -> bytes:
-    """Return the value as a file. Sometimes a key is repeated, or the bytes are damaged."""
+    """Return a JSON value as a file's bytes. Sometimes a key is repeated, or bytes are damaged."""
     try:
         data = json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass")
     except (RecursionError, ValueError):
@@ -206,7 +209,7 @@ def _change(draw: Draw, table: pa.Table) -> pa.Table:
 
 
 def _value(draw: Draw, kind: pa.DataType, value: Any) -> Any:
-    """Return another value of a type."""
+    """Return another value of the type ``kind``, or None."""
     if draw(st.integers(0, 5)) == 0:
         return None
     if pa.types.is_list(kind):

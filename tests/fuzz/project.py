@@ -1,6 +1,7 @@
 """A small project with results, a store, packs and imports, and the commands that read them.
 
-An example overwrites some of its files, calls a command as a user does, and puts the project back.
+Each example of a fuzz test overwrites some files of the project, calls a command as a user does,
+and restores the project.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ SEEDS = (1, 2, 3)
 STATUSES = {0, 1, 2, 3}
 NAME = "swrr-test"
 EXAMPLES = int(os.environ.get("ONIONLAB_FUZZ_EXAMPLES", "0"))
-"""Number of inputs of each kind for a long run of the fuzzers. 0 means a few."""
+"""Number of inputs of each kind for a long run of the fuzz tests. 0 means a few."""
 
 MAX_S = 20.0
 MAX_BYTES = 2**30
@@ -92,7 +93,10 @@ class Sample:
 
 
 def _samples(root: Path) -> Iterator[Sample]:
-    """Write runs with cell traces, of a transfer between peers, and of a tornettools network."""
+    """Write three runs and yield their records.
+
+    They are a run with cell traces, a transfer between peers, and a run of a tornettools network.
+    """
     level = Level.model_validate(study_content([1])["levels"][0])
     seed, downloader = ("".join(f"{line}\n" for line in log).encode() for log in (SEED, DOWNLOADER))
     for name, write in (
@@ -223,7 +227,10 @@ class Project:
         return status
 
     def check(self, read: Callable[[], object]) -> int:
-        """Do the same for a reader that commands only call before a simulation."""
+        """Call ``read`` as a command does, with the checks of ``call``. Return the status.
+
+        This is for readers that commands call only before a simulation.
+        """
         verb = SimpleNamespace(
             HELP="reads", setup_arguments=lambda _: None, run=lambda _: (read(), 0)[1]
         )
@@ -288,9 +295,11 @@ def members_of(file: Path) -> dict[str, bytes]:
 
 
 def repacked(members: Mapping[str, bytes], *, hashes: bool = True, version: int = 1) -> bytes:
-    """Return a pack of these members. An index of them is added unless they include one.
+    """Return a pack of these members.
 
-    version: of that index, 2 for a published pack.
+    Args:
+        hashes: Whether the index, if it is a member, is replaced by one with the right hashes.
+        version: Format of this index, 2 for a published pack.
     """
     if hashes and "index.json" in members:
         files = {

@@ -1,4 +1,4 @@
-"""Each damaged input is read, or refused with one line. Nothing is written elsewhere.
+"""Each damaged input is read, or refused with a message. Nothing is written outside the project.
 
 By default there are a few inputs of each kind, always the same ones. ONIONLAB_FUZZ_EXAMPLES=10000
 draws that many random inputs of each kind (docs/how-to/test.md).
@@ -42,10 +42,10 @@ from .nights import Nights
 from .project import EXAMPLES, NAME, Project, repacked, traced_run, usual_log
 
 FEW = 40
-"""Inputs of each kind in `make test-rest`; about five hundred in all."""
+"""Number of inputs of each kind in `make test-rest`, which are about five hundred in total."""
 
 FEWEST = 25
-"""Inputs of the kinds that `make test` includes."""
+"""Number of inputs of each kind that `make test` includes."""
 
 
 def fuzz(test: Callable[..., None]) -> Any:
@@ -54,7 +54,10 @@ def fuzz(test: Callable[..., None]) -> Any:
 
 
 def fuzz_always(test: Callable[..., None], few: int = FEWEST) -> Any:
-    """Do the same in `make test`, because results are made from such files."""
+    """Do the same as ``fuzz``, but include the test in `make test`.
+
+    Results are made from the files that these tests damage.
+    """
     made = settings(
         max_examples=EXAMPLES or few,
         derandomize=not EXAMPLES,
@@ -76,9 +79,9 @@ PACKERS: dict[str, Callable[[bytes], bytes]] = {
 
 
 def packed(draw: Draw, content: bytes) -> tuple[str, bytes]:
-    """Draw damaged content, compressed by any program or none.
+    """Return damaged content, compressed or not, after the suffix of its file name.
 
-    Sometimes the result is damaged, too.
+    Sometimes the compressed bytes are damaged, too.
     """
     suffix = draw(st.sampled_from(list(PACKERS)))
     content = PACKERS[suffix](changed_bytes(draw, content))
@@ -110,7 +113,7 @@ def test_sound_inputs_are_read(project: Project) -> None:
 
 
 def test_a_trace_plan_without_a_client_is_refused(project: Project) -> None:
-    """A longer run of the fuzzer found this case."""
+    """The fuzz tests find this case only with many more inputs than by default."""
     run = project.root / "runs" / "made"
     with project.damaged({run / "x": None}):
         traced_run(run)
@@ -168,7 +171,7 @@ def require_readable(run: Path) -> None:
 
 @fuzz_always
 def test_packs(project: Project, data: st.DataObject) -> None:
-    """Packs are damaged as files, as archives, and in members while the index matches."""
+    """The damage is in a pack's compressed bytes or in a member, with or without a right index."""
     draw = data.draw
     path = project.pack_file
     file = changed_pack(draw, project.members, path.read_bytes(), version=1)
@@ -180,7 +183,7 @@ def test_packs(project: Project, data: st.DataObject) -> None:
 
 @fuzz
 def test_published_packs(project: Project, data: st.DataObject) -> None:
-    """Published packs are damaged in the same ways. They never get into a store."""
+    """Published packs are damaged as in ``test_packs``. They are never added to a store."""
     draw = data.draw
     path = project.published_file
     file = changed_pack(draw, project.published_members, path.read_bytes(), version=2)
@@ -190,7 +193,7 @@ def test_published_packs(project: Project, data: st.DataObject) -> None:
 
 
 def changed_pack(draw: Draw, members: Mapping[str, bytes], whole: bytes, version: int) -> bytes:
-    """Return a pack with a change in one of its members or anywhere."""
+    """Return a pack with changed bytes anywhere (of ``whole``) or with a changed member."""
     members = dict(members)
     how = draw(st.integers(0, 3))
     if not how:
@@ -303,7 +306,7 @@ def test_yaml(project: Project, data: st.DataObject) -> None:
         project.check(read)
 
 
-# Fewer inputs do not find the faults that these readers had.
+# For these readers fewer inputs do not find known kinds of faults.
 fuzz_nights = partial(fuzz_always, few=60)
 
 
@@ -359,9 +362,9 @@ COMMANDS = (
 
 @fuzz
 def test_names(project: Project, data: st.DataObject) -> None:
-    """The names are arguments of each command.
+    """A strange name is an argument of one of the commands.
 
-    None of them is valid, so no command starts to work.
+    No such argument is valid, so no command starts to work.
     """
     texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=30)
     name = data.draw(st.sampled_from(NAMES) | texts)
