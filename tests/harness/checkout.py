@@ -30,7 +30,7 @@ BUILD_LIMIT_S = 2400
 
 
 def share_builds(root: Path) -> None:
-    """Let a root use finished builds and add to them. The rest of build/ is not shared."""
+    """Link the folders of finished builds into ``root``. The rest of build/ is not shared."""
     (root / "build").mkdir()
     for name in FINISHED_BUILDS:
         (REPOSITORY / "build" / name).mkdir(parents=True, exist_ok=True)
@@ -38,7 +38,7 @@ def share_builds(root: Path) -> None:
 
 
 def ship(root: Path) -> None:
-    """Copy the files that are shipped with the code into a root."""
+    """Link the files that are shipped with the code into ``root``."""
     for name in SHIPPED:
         (root / name).symlink_to(REPOSITORY / name)
 

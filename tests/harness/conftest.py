@@ -43,6 +43,9 @@ def real_shadow() -> None:
 
 @pytest.fixture
 def engine(request: pytest.FixtureRequest) -> str:
-    """Return the engine, with its kernel built. Skip the test if the engine is missing."""
+    """Return the engine's name. The embedded engine's kernel is built first if there is none.
+
+    Skip the test if the engine is missing.
+    """
     request.getfixturevalue({"shadow": "real_shadow", "uml": "uml_kernel"}[request.param])
     return str(request.param)

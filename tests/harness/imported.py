@@ -40,12 +40,12 @@ def import_network(checkout: Checkout, directory: Path) -> None:
 
 
 def words(verb: str, engine: str, *more: str) -> list[str]:
-    """Return a command that makes the only run of a variant."""
+    """Return the words of a command ``verb`` for the only run of the variant rr."""
     return [verb, NAME, "--engine", engine, "--variants", "rr", *more]
 
 
 def the_run(checkout: Checkout) -> str:
-    """Return the name of the only run; it has to be planned."""
+    """Return the name of the only run, which must have been planned."""
     (run_id,) = checkout.run_names(NAME)
     return run_id
 

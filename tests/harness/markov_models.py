@@ -56,7 +56,10 @@ def seed_of(graph: bytes) -> int:
 
 
 def drawn_streams(model_seed: int, count: int) -> list[tuple[int, int]]:
-    """Return payload sent and received, in bytes, of a client's first streams by its seed."""
+    """Return the payload that a client's first streams have to send and receive, in bytes.
+
+    model_seed: the seed in the client's graph.
+    """
     packets = parse_model("packet.graphml", PACKET.encode())
     seeds = GlibRandom(model_seed)
     seeds.integer()  # seed of the flow model
@@ -72,7 +75,10 @@ def drawn_streams(model_seed: int, count: int) -> list[tuple[int, int]]:
 
 
 def logged_streams(log: str, count: int) -> list[tuple[int, int] | None]:
-    """Return the same from TGen's or the driver's log. The value is None if a stream failed."""
+    """Return the payload that the first streams in TGen's or the driver's log sent and received.
+
+    It is None for a stream that failed.
+    """
     counts = r"payload-bytes-recv=(\d+),payload-bytes-send=(\d+)"
     lines = re.findall(rf"\[stream-success\].*stream \[id=(\d+),.*{counts}", log)
     by_id = {int(number): (int(sent), int(got)) for number, got, sent in lines}

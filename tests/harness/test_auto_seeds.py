@@ -1,4 +1,4 @@
-"""SEEDS=auto: when it adds seeds, when it stops, and its messages."""
+"""NETWORKS=auto: when it adds networks, when it stops, and its messages."""
 
 from __future__ import annotations
 

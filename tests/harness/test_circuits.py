@@ -1,4 +1,4 @@
-"""Check from a client's log that its streams used the required circuits."""
+"""The check of a client's log that its streams used the required circuits."""
 
 from __future__ import annotations
 

@@ -52,7 +52,10 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, object]]:
-    """Record the arguments of the commands that it calls; compare ends with 3."""
+    """Return the arguments of each command that `compare-tor` calls.
+
+    The commands do nothing, and `compare` ends with 3.
+    """
     found: list[dict[str, object]] = []
 
     def record(args: argparse.Namespace) -> int:
@@ -88,7 +91,7 @@ def test_it_runs_both_commits_and_compares_them(
     for name, ref in (("tor-main", "main"), ("tor-fix-1", "Fix_1")):
         source = variants[name].source
         assert source is not None
-        # A branch may move while the runs are made.
+        # A branch may move while the runs are made, so the variant names the commit.
         assert (source.git, source.ref) == (str(repository), git(repository, "rev-parse", ref))
         assert variants[name].torrc == variants["stock"].torrc
         assert variants[name].label == ref

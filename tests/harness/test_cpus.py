@@ -1,4 +1,4 @@
-"""CPU locks hold between users and commands, and say who holds them."""
+"""CPU locks exclude other commands and other users, and name their owner."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NOBODY = 65534
 # Python processes of other users need the psutil of the tests' environment.
 PYTHONPATH = f"{REPOSITORY}:{Path(psutil.__file__).parents[1]}"
 
-# Reserves CPUs with locks in the folder argv[1], and prints their numbers.
+# This program reserves argv[2] CPUs with locks in the folder argv[1], and prints their numbers.
 HOLDER = """
 import sys
 from pathlib import Path
@@ -153,7 +153,7 @@ def command_of_other_user() -> list[str]:
 
 @pytest.fixture
 def shared_lock_folder() -> Iterator[Path]:
-    """Like `place`, but other users can reach it."""
+    """Yield a folder for locks that other users can reach, unlike ``lock_folder_of_test``."""
     with tempfile.TemporaryDirectory() as name:
         Path(name).chmod(0o1777)
         yield Path(name)
@@ -166,7 +166,7 @@ def test_two_users_never_share_a_cpu(
     command_of_other_user: list[str],
     first: str,
 ) -> None:
-    """It does not matter who created the lock files, with a strict umask."""
+    """Two users share no CPU, whichever of them created the lock files with a strict umask."""
     monkeypatch.delenv(cpus.FOLDER_VARIABLE)
     monkeypatch.setattr(cpus, "SHARED_FOLDERS", (shared_lock_folder,))
     as_root = [sys.executable]

@@ -54,7 +54,7 @@ def test_more_seeds_are_a_further_look(bench: StudyFolder) -> None:
     assert bench.plan(5) is None
     assert bench.plan(8) == Looks((8,), 8, (PlannedLooks((5,), 5),))
     bench.run()
-    # Repeating a plan adds no look, and neither does a plan with fewer seeds.
+    # Repeating a plan adds no look, and neither does a plan with fewer networks.
     assert bench.plan(8) == Looks((8,), 8, (PlannedLooks((5,), 5),))
     third = bench.plan(20)
     assert third == Looks((20,), 20, (PlannedLooks((5,), 5), PlannedLooks((8,), 8)))
@@ -62,7 +62,7 @@ def test_more_seeds_are_a_further_look(bench: StudyFolder) -> None:
 
 
 def test_one_seed_does_not_count_as_a_look(bench: StudyFolder) -> None:
-    """One seed is not tested, so no part of the error rate is spent."""
+    """With one network nothing is tested, so no part of the error rate is spent."""
     assert bench.plan(1) is None
     bench.run()
     assert bench.plan(3) is None
@@ -83,14 +83,14 @@ def test_parts_remember_each_ones_looks() -> None:
     grown = Looks((3, 4), 9)
     assert looks_together([grown, None], 6) == Looks((6,), 6, (PlannedLooks((3, 4), 9),))
     assert looks_together([grown, grown], 4) == Looks((4,), 4, (PlannedLooks((3, 4), 9),))
-    # The number of files does not matter.
+    # Parts can also be combined one after another.
     assert looks_together([looks_together([one, None], 4), other], 7) == together
 
 
 def test_a_raised_budget_remembers_the_first(bench: StudyFolder) -> None:
     assert bench.plan(3, Looks((3,), 10)) == Looks((3,), 10)
     bench.run()
-    # An interrupted plan is repeated.
+    # With the same budget, the plan continues.
     assert bench.plan(4, Looks((3, 4), 10)) == Looks((3, 4), 10)
     bench.run()
     raised = bench.plan(3, Looks((3,), 20))

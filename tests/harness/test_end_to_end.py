@@ -20,7 +20,7 @@ from .checkout import CONTENDED, TINY, Checkout, arguments, processes_below
 
 LIMIT_S = 600
 
-# Patch of a checkout's code that disables the watch.
+# Replacements in a checkout's code (text, new text) that disable the watch of relays' logs.
 WATCHED = ('WATCHED_ROLES = ("authority", *RELAY_ROLES)', "WATCHED_ROLES = ()")
 LOOK = ("look(progress.simulated_s)", "pass")
 
@@ -45,7 +45,7 @@ def test_an_experiment_from_the_command_to_its_report(
     assert done.stdout.splitlines()[-1] == str(results / "report.html")
     (run_id,) = checkout.run_names("tiny")
     manifest = json.loads(checkout.store.manifest(run_id).read_text())
-    # All Tor processes of the run logged it: 3 authorities, 4 relays, 5 clients.
+    # All Tor processes of the run logged the proof: 3 authorities, 4 relays, 5 clients.
     assert manifest["proofs"] == {"Circuit policy in use: RR.": 12}
     assert manifest["cpu_s"] > 1
     assert manifest["peak_memory_bytes"] > 50e6
@@ -60,7 +60,7 @@ def test_an_experiment_from_the_command_to_its_report(
 @pytest.mark.tor
 @ENGINES
 def test_a_wrong_proof_ends_the_run_when_it_is_logged(engine: str, checkout: Checkout) -> None:
-    """The run ends at that moment, not at its regular end."""
+    """The run ends when Tor logs the wrong proof, not at its regular end."""
     patches = checkout.root / "tor-patches"
     shipped = patches.resolve()
     patches.unlink()
@@ -89,7 +89,10 @@ def test_a_wrong_proof_ends_the_run_when_it_is_logged(engine: str, checkout: Che
 @pytest.mark.uml
 @pytest.mark.parametrize("engine", ["uml"], indirect=True)
 def test_watching_changes_nothing(engine: str, checkout: Checkout) -> None:
-    """The guest passes its hosts' output on itself, since writing to a file would delay Tor."""
+    """Records are the same as without the watch.
+
+    The guest itself prints its hosts' output, since writing to a file would delay Tor.
+    """
     hashes = []
     for changed in ({}, {"rundir/compose.py": WATCHED, "runs/runner.py": LOOK}):
         for name, (text, other) in changed.items():
@@ -121,7 +124,7 @@ def test_a_killed_experiment_is_finished_by_the_same_command(
     hashes = checkout.record_hashes(run_id)
     assert len(hashes) == 3
 
-    # After the kill no process is left and no run counts as finished ...
+    # After the kill no process is left, and no run counts as finished.
     checkout.remove_run(run_id)
     partial = checkout.store.partial(run_id)
     command = checkout.start("experiment", *arguments(engine))
@@ -139,7 +142,7 @@ def test_a_killed_experiment_is_finished_by_the_same_command(
         time.sleep(0.5)
     assert not checkout.store.is_finished(run_id)
 
-    # ... and the same command finishes it, with byte-identical records.
+    # The same command finishes the run, with byte-identical records.
     done = checkout.onionlab("experiment", *arguments(engine))
     assert done.returncode == 0, done.stdout + done.stderr
     assert checkout.record_hashes(run_id) == hashes

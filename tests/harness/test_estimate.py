@@ -32,7 +32,7 @@ from .checkout import ship
 from .test_engine_comparison import study
 
 NETWORKS, RUNS, TORS, STOP_S = 7, 21, 19, 255.0
-"""Constants of the experiment `quick`."""
+"""Networks, runs, Tor processes of a run, and simulated seconds of the experiment `quick`."""
 
 
 @pytest.fixture
@@ -121,7 +121,7 @@ def test_no_more_runs_go_side_by_side_than_fit_into_memory(
             estimate_module, "available_memory_bytes", lambda available=available: int(available)
         )
         assert estimate(root, request(), jobs=None).concurrent == runs
-    # The memory of nodes is not known.
+    # The memory of a cluster's nodes is not known.
     assert Estimator(root, max_jobs=5).estimate([request()]).concurrent == 5
 
 
@@ -190,7 +190,7 @@ def test_finished_runs_are_not_made_again(root: Path, bench: FakeRunBuilder) -> 
         finish(root, "rr", seed)
     found = estimate(root, request())
     assert (found.runs, found.missing) == (RUNS, RUNS - 2)
-    # The second run is not composed, since its programs are the same.
+    # Only one run of a kind is composed. The other one counts since it has the same programs.
     assert bench.composed == [("rr", 1)]
     for variant, seed in itertools.product(("rr", "ewma", "swrr-linear"), range(1, NETWORKS + 1)):
         if variant != "rr" or seed > 2:

@@ -22,7 +22,7 @@ from .test_end_to_end import ENGINES
 START_LIMIT_S = 300.0
 END_LIMIT_S = 60.0
 UNDER_WAY_S = 70.0
-"""Simulated time; users start at 60 s."""
+"""Simulated time at which a run is killed, at the first try. Users start at 60 s."""
 
 pytestmark = [pytest.mark.slow, pytest.mark.tor]
 
@@ -76,7 +76,7 @@ def test_it_gives_the_same_bytes_elsewhere_and_after_a_kill(
     made = other.onionlab(*words("run", "uml"))
     assert made.returncode == 0, made.stderr
     assert hashes_of_run(other) == expected
-    # Compared are the logs of Tor and of the traffic of every host, and the records.
+    # The compared files include the logs of Tor and of the traffic of every host.
     assert sum(path.endswith(".stdout") for path in expected) >= 15
 
 
@@ -88,7 +88,7 @@ def killed_under_way(checkout: Checkout, simulated_until_s: float) -> bool:
     while command.poll() is None and simulated_s(checkout) < simulated_until_s:
         assert time.monotonic() - started_s < START_LIMIT_S
         time.sleep(0.05)
-    # A process that has ended and was waited for cannot be listed.
+    # The command may have ended and been waited for, so that its process does not exist.
     with contextlib.suppress(psutil.NoSuchProcess):
         everything = psutil.Process(command.pid).children(recursive=True)
     command.send_signal(signal.SIGKILL)

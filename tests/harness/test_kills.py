@@ -48,7 +48,7 @@ STATUSES = {
     signal.SIGSTOP: (),
 }
 PERMANENT = {".locks", ".partial", ".failed", ".in-use", ".lock"}
-"""Hidden files and folders that are always there."""
+"""Hidden files and folders that remain after a command."""
 
 
 def process_kind(process: psutil.Process, store: Store) -> str:
@@ -64,7 +64,10 @@ def process_kind(process: psutil.Process, store: Store) -> str:
 def processes_by_kind(
     command: subprocess.Popen[bytes], store: Store
 ) -> dict[str, list[psutil.Process]]:
-    """Return the processes of a command that has not been waited for."""
+    """Return a command's process and its descendants, by kind.
+
+    The command must not have been waited for.
+    """
     root = psutil.Process(command.pid)
     found = {"command": [root]}
     for process in root.children(recursive=True):
@@ -74,7 +77,10 @@ def processes_by_kind(
 
 
 def handles_sigterm(pid: int) -> bool:
-    """Return whether a command has begun. Python ends with 1 if SIGINT arrives during its start."""
+    """Return whether a command handles SIGTERM.
+
+    Before it does so, Python is still starting, and SIGINT would end it with 1.
+    """
     status = Path(f"/proc/{pid}/status").read_text()
     (caught,) = (line.split()[1] for line in status.splitlines() if line.startswith("SigCgt:"))
     return bool(int(caught, 16) >> (signal.SIGTERM - 1) & 1)
@@ -90,7 +96,7 @@ class CommandKiller:
         self.state = checkout.root / "nightly"
         self.pack = checkout.root / "runs.tar.xz"
         packed = checkout.root / "packed.tar.xz"
-        # A list of nightly experiments needs the names of the networks.
+        # A list of nightly experiments names files in experiments/, so KILLED is copied there.
         experiments = checkout.root / "experiments"
         shipped = experiments.readlink()
         experiments.unlink()
@@ -181,9 +187,9 @@ class CommandKiller:
         return [*hidden, *unfinished, *self.temporary.iterdir()]
 
     def moment(self, name: str, number: signal.Signals) -> tuple[subprocess.Popen[bytes], float]:
-        """Start a command and return at a random moment before its end.
+        """Start a command. Return it and its age in seconds at a random moment before its end.
 
-        Repeat if it ended before.
+        If the command ends before this moment, start it again.
         """
         kind = self.draws.choice(KINDS if name in ("experiment", "nightly") else KINDS[:1])
         share = self.draws.uniform(0.0, 0.9)
@@ -215,7 +221,7 @@ class CommandKiller:
         parts = processes_by_kind(command, store)
         everything = [process for processes in parts.values() for process in processes]
         what = f"{name}: {number.name} after {passed_s:.1f} s"
-        # Near its end a command no longer needs the killed process.
+        # Near its end a command does not need the killed process any more, and ends with 0.
         expected = {0, *STATUSES[number]}
         if number == signal.SIGSTOP:
             self.send(number, everything)

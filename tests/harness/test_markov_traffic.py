@@ -55,7 +55,7 @@ def composed(experiment: Experiment, engine: ShadowEngine, seed: int = 1) -> Run
 
 
 def read_nodes(graph: bytes) -> dict[str, dict[str, str]]:
-    """Return vertex -> its attributes."""
+    """Return the attributes of each vertex, by the vertex's name."""
     root = ElementTree.fromstring(graph)
     names = {key.get("id"): key.get("attr.name", "") for key in root.findall("{*}key")}
     return {

@@ -1,4 +1,4 @@
-"""Networks: drawing is deterministic on any machine, and runs of one seed are paired."""
+"""Networks: drawing is deterministic on any machine, and runs on the same network are paired."""
 
 from __future__ import annotations
 
@@ -244,7 +244,7 @@ def test_the_capacity_of_a_role_does_not_depend_on_seed_or_limit(
 
 @pytest.mark.parametrize("limited_by", ["link", "bandwidth-rate", "both"])
 def test_relays_that_would_be_slower_than_a_relay_can_be_are_refused(limited_by: str) -> None:
-    """Faster relays would mean more capacity and less congestion than the experiment states."""
+    """If these relays were made faster instead, networks would be less congested than stated."""
     with pytest.raises(UserError, match=r"^exitguard relays are to carry .* in total, and 1 of "):
         sample_network(request_for(factor=0.001, limited_by=limited_by), 1)
 

@@ -37,7 +37,7 @@ def test_a_service_has_its_keys_and_a_server_that_only_its_tor_reaches(
 ) -> None:
     run = composed(shadow_engine)
     run.write(tmp_path)
-    # Nobody else may read the service's folder.
+    # Only the owner may read the service's folder.
     assert (tmp_path / TEMPLATE / "hs").stat().st_mode & 0o777 == 0o700
     keys = make_onion_service_keys(1, "onionservice1")
     for name, content in keys.files.items():
@@ -91,7 +91,7 @@ def test_impossible_settings_are_refused(
 def test_downloads_from_an_onion_service_take_rendezvous_circuits(
     engine: str, checkout: Checkout, circuit_policy_build: None
 ) -> None:
-    """The command rejects a run if a client's log does not show the circuit."""
+    """The command rejects a run if a client's log does not show its rendezvous circuit."""
     done = checkout.onionlab("run", "--engine", engine, "minimal-tor")
     assert done.returncode == 0, done.stdout + done.stderr
     (run_id,) = checkout.run_names("minimal-tor")
@@ -99,6 +99,7 @@ def test_downloads_from_an_onion_service_take_rendezvous_circuits(
     assert parse["streams"]["onion"]["success"] >= 20
     assert parse["streams"]["web"]["success"] >= 20
     hosts = checkout.store.run(run_id) / "shadow.data/hosts"
-    # The service's own circuits are the other half; the client chose their fourth relay.
+    # The service's own circuits are the other half of these circuits. The client chose their fourth
+    # relay, the rendezvous point.
     (log,) = (hosts / "onionservice1").glob("tor-*.stdout")
     assert "Rendezvous circuit " in log.read_text()

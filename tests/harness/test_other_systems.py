@@ -68,7 +68,7 @@ def test_streams_are_served_in_the_variants_order_and_cells_are_followed(
     engine: str, checkout: Checkout
 ) -> None:
     value = experiment(checkout, "streams", engine)
-    # With the list's order the last three streams are served first, and the others starve.
+    # Under stream-list the last three streams are served first, and the others starve.
     assert value["stream-list", "streams", "last_three_lead"] > 0.5
     assert value["stream-list", "streams", "starvation"] > 0.5
     assert abs(value["stream-lrs", "streams", "last_three_lead"]) < 0.25

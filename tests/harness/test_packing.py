@@ -55,7 +55,7 @@ def make_run(store: Store, name: str) -> str:
 
 
 def make_study(name: str, runs: dict[int, str], **changes: Any) -> Study:
-    """Return a study of one level and variant. runs: seed -> run."""
+    """Return a study of one level and variant. runs: seed -> id of its run."""
     made = study("uml").model_copy(
         update={
             "name": name,
@@ -226,7 +226,7 @@ Change = Callable[[Members, str], object]
 
 
 def rewrite(file: Path, change: Change, run_id: str) -> None:
-    """Change the members of a pack. change: gets name -> content, and the id of the run."""
+    """Change the members of a pack. change: gets their names -> contents, and the id of the run."""
     with tarfile.open(file) as archive:
         members = {}
         for one in archive.getmembers():
@@ -255,7 +255,7 @@ def change_index(edit: Callable[[dict[str, Any]], object]) -> Change:
 
 
 def add_file(name: str) -> Change:
-    """Add a member to a pack and to its index."""
+    """Return a change that adds a member to a pack and to its index."""
 
     def change(members: Members, run_id: str) -> None:
         members[name] = b""
@@ -274,7 +274,7 @@ def rename_run(members: Members, run_id: str) -> None:
 
 
 def change_file(name: str, data: bytes | None) -> Change:
-    """Change or remove a file of the run, also in the index."""
+    """Return a change that replaces or removes a file of the run, also in the index."""
 
     def change(members: Members, run_id: str) -> None:
         index = json.loads(members[INDEX])
@@ -289,7 +289,7 @@ def change_file(name: str, data: bytes | None) -> Change:
 
 
 def change_older_file(name: str, data: bytes | None) -> Change:
-    """Change or remove a file of older records, which have no list of tables."""
+    """Return a change like ``change_file``, but to older records, which have no list of tables."""
 
     def change(members: Members, run_id: str) -> None:
         change_file("records-v1/parse.json", b'{"format": 1}')(members, run_id)
@@ -457,7 +457,7 @@ def test_the_scratch_folder_of_a_killed_command_is_removed(places: Places) -> No
 
 
 def part(store: Store, folder: Path, seed: int) -> tuple[Path, str]:
-    """Return a pack of one seed of a study, and the id of its run."""
+    """Return a pack of a study's run on one network, and the id of this run."""
     run_id = make_run(store, f"seed {seed}")
     file = folder / f"seed-{seed}.tar.xz"
     pack(store, [run_id], file, studies=[make_study("small", {seed: run_id})], logs=False)

@@ -34,7 +34,7 @@ class FakeRunner:
 
     def __init__(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.tmp_path = tmp_path
-        # Results are written to a separate checkout.
+        # The program writes its results to a separate checkout.
         for name in ("experiments", "configs", "tor-patches"):
             (tmp_path / name).symlink_to(REPOSITORY / name)
         monkeypatch.setattr(figures, "working_root", lambda: tmp_path)
@@ -103,7 +103,7 @@ def test_all_experiments_of_the_paper_are_run_as_requested(bench: FakeRunner) ->
     made = repeat(bench)
     assert [request.experiment for request, _ in bench.planned] == EXPERIMENTS
     assert {(request.scale, request.seeds) for request, _ in bench.planned} == {(0.1, 5)}
-    # Plans of single experiments are not replaced.
+    # These plans are below figures/, so that they do not replace those in results/<experiment>.
     folder = bench.tmp_path / "results" / "figures"
     assert [out for _, out in bench.planned] == [folder / "plans" / one for one in EXPERIMENTS]
     assert bench.ran == EXPERIMENTS
@@ -176,7 +176,7 @@ def test_published_runs_need_neither_build_nor_engine(
     run_id = identity_hash(identity)
     runs = Store(bench.tmp_path / "elsewhere")
     write_json(runs.manifest(run_id), {"identity": identity})
-    # Records of another version, whose format is not read.
+    # These records are of another version, so their format is not read.
     write_json(runs.run(run_id) / "records-v0" / "parse.json", {"format": 0})
     studies = [bench.tmp_path / name / "study.json" for name in EXPERIMENTS]
     write_studies(studies, "web")

@@ -22,7 +22,8 @@ from onionlab.runs import plan
 REPOSITORY = Path(__file__).resolve().parents[2]
 PATIENCE_S = 20.0
 
-# Computes run names in other processes, like `onionlab run`. Each seed takes argv[2] seconds.
+# This program computes run names in other processes, like `onionlab run`. Each network takes
+# argv[2] seconds.
 PLANNER = """
 import sys
 import time
@@ -91,7 +92,7 @@ def start(tmp_path: Path, takes_s: float = 60.0) -> subprocess.Popen[str]:
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
-        # Ctrl-C in a terminal reaches all processes of a job.
+        # Tests signal this process group, as Ctrl-C in a terminal reaches all processes of a job.
         start_new_session=True,
     )
     assert planner.stdout is not None
@@ -100,7 +101,10 @@ def start(tmp_path: Path, takes_s: float = 60.0) -> subprocess.Popen[str]:
 
 
 def wait_for(planner: subprocess.Popen[str], tmp_path: Path, moment: str) -> list[psutil.Process]:
-    """Return the two helpers when they have started, or when they work."""
+    """Return the planner's two worker processes once they have started, or once they work.
+
+    moment: "helpers start" or "helpers work".
+    """
     deadline_s = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline_s:
         children = psutil.Process(planner.pid).children()
@@ -159,7 +163,8 @@ def test_levels_that_share_runs_are_named(
         for level, run_id in (("short", "a"), ("long", "a"), ("other", "b"))
         for seed in (1, 2)
     ]
-    runs.append(PlannedRun("b1", "other", "rr", 1))  # with a deployment of 0 %
+    # With a deployment of 0 %, rr has the same run as ewma.
+    runs.append(PlannedRun("b1", "other", "rr", 1))
     bench = SimpleNamespace(
         experiment=SimpleNamespace(
             name="e", warnings=(), resolved={}, levels={"short": SimpleNamespace(settings=None)}

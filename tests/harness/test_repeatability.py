@@ -134,7 +134,7 @@ def use_other_checkout(checkout: Path, change: pytest.MonkeyPatch) -> None:
 
 
 def composed(experiment: Path, engine: str, variant: str) -> tuple[RunBuilder, RunDirectory]:
-    """Return an experiment with one level, and its composed run of seed 1."""
+    """Return the run builder of an experiment with one level, and the composed run on network 1."""
     bench = open_run_builder(working_root(), Request(str(experiment), engine=engine))
     (level,) = bench.experiment.levels
     return bench, bench.compose(level, variant, 1)
@@ -143,7 +143,7 @@ def composed(experiment: Path, engine: str, variant: str) -> tuple[RunBuilder, R
 def hashes_of_run(
     run: RunDirectory, bench: RunBuilder, surroundings: Surroundings, directory: Path
 ) -> dict[str, str]:
-    """Make a run under these conditions.
+    """Make a run in these surroundings.
 
     Returns:
         File below the folder of hosts -> SHA-256, for all output of programs. On Shadow, Tor logs

@@ -89,7 +89,7 @@ class OldTor(BuiltTor):
 
 @pytest.fixture
 def with_old_tor(monkeypatch: pytest.MonkeyPatch, shadow_engine: Any) -> Any:
-    """Open a run builder whose stock Tor has these few options and parameters."""
+    """Return a function that opens a run builder whose stock Tor is an ``OldTor``."""
 
     def opened(torrc: Mapping[str, str], parameters: Mapping[str, int] = {}) -> DrawnRunBuilder:
         tor = OldTor(Path("tor-stock"), "0.4.5.9", "a" * 64, {}, None)
@@ -240,7 +240,7 @@ def test_the_total_capacity_of_relays_comes_from_the_drawn_network() -> None:
     builder = make_builder(name="configs/costs/links.yaml")
     level = "5mid"
     carried = builder.capacities_bytes_per_s(level)
-    # Five middles of 928.939 KiB/s, doubled (docs/explanation/calibration.md).
+    # Five middle relays of 928.939 KiB/s have doubled capacities (docs/explanation/calibration.md).
     assert carried["middle"] == pytest.approx(5 * 2 * 928.939 * 1024, rel=1e-6)
     drawn = sample_network(network_request(REPOSITORY, builder.settings(level)), 1)
     for role, bytes_per_s in carried.items():

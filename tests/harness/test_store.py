@@ -216,7 +216,7 @@ def test_the_memory_of_a_tree_counts_its_children(tmp_path: Path) -> None:
         parent.kill()
         parent.communicate()
     lines = (tmp_path / "free.log").read_text().splitlines()
-    # tornettools finds the line with the date, the header and the line of Mem: by position.
+    # tornettools finds the date, the header and the values of Mem: by the positions of their lines.
     assert "UTC" in lines[0]
     assert lines[1].split()[0] == "total"
     assert lines[2].startswith("Mem:")
@@ -365,7 +365,8 @@ def test_a_waiting_job_ends_with_its_command(tmp_path: Path, victim: str) -> Non
 
 
 def test_helpers_end_with_a_killed_starter() -> None:
-    # As in onionlab.runs.plan. A killed process cannot end its helpers.
+    # The worker processes are started as in onionlab.runs.plan. If their starter is killed, it
+    # cannot end them.
     starter = python(
         """
         import os

@@ -59,7 +59,7 @@ def composed(engine: ShadowEngine, *, options: dict[str, str], **tor: Any) -> Ru
     )
 
 
-# name of lower and higher layer: (host, the result, keys of `tor`, options of the variant)
+# Lower and higher layer: (host, resulting options, keys of `tor`, options of the variant, if any)
 PAIRS: dict[str, tuple[Any, ...]] = {
     "defaults, scheduler": (
         RELAY,

@@ -59,7 +59,7 @@ def test_the_full_network_is_estimated_above_its_measured_memory(tmp_path: Path)
     assert 1.9e9 < full.memory_bytes < 5e9
     tenth = load("swrr-5mid", root=REPOSITORY).with_overrides(scale=0.1)
     small = estimate_resources(tmp_path, tenth, "shadow")
-    # Measured at a tenth: 335 MB.
+    # At a tenth of the size, 335 MB were measured.
     assert 0.335e9 < small.memory_bytes < 1e9
     assert full.processes == 3 + 34 + 2 * 400 + 100
 
@@ -69,7 +69,10 @@ def state(simulated_s: float) -> RunState:
 
 
 def show(total: int, *shown: tuple[int, list[RunState], list[str]]) -> list[str]:
-    """Return the lines of a view off a terminal that shows these in turn."""
+    """Return the lines that a progress view prints if its output is not a terminal.
+
+    shown: for each update, the number of finished runs, the states of others, and owners of CPUs.
+    """
     out = io.StringIO()
     with ProgressView(total, Console(file=out, force_terminal=False, width=60)) as view:
         for done, states, holders in shown:
@@ -86,7 +89,7 @@ def test_off_a_terminal_progress_is_plain_lines() -> None:
 
 @pytest.fixture
 def set_clock(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Set the times at which a view is created and then updated."""
+    """Return a function that sets the times at which a view is created and then updated."""
 
     def set_to(*times_s: float) -> None:
         now = iter(times_s)
@@ -147,7 +150,7 @@ def test_an_interrupted_attempt_is_not_shown_as_running(tmp_path: Path) -> None:
     assert shown == [states["at work"]]
 
 
-# Replaces Python in the jobs.
+# This script replaces Python in the jobs.
 JOB = """\
 #!/bin/sh
 case "$3" in
@@ -275,7 +278,7 @@ def test_no_job_outlives_an_interrupted_command(tmp_path: Path) -> None:
 
 
 def test_a_plan_that_another_command_has_replaced_is_not_carried_out(workflow: Workflow) -> None:
-    """Figures and the report read the plan's files, which now belong to the other command."""
+    """Figures and the report read the plan's files, which the other command has replaced."""
     for plan in workflow.plans:
         plan.write()
     workflow.plan("two", {"d1": 1}).write()
@@ -287,9 +290,9 @@ def test_a_plan_that_another_command_has_replaced_is_not_carried_out(workflow: W
 
 
 def test_a_checkout_may_lie_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The path has spaces and characters that shells and patterns interpret.
+    """The path of the checkout has spaces and characters that shells and patterns interpret.
 
-    The jobs run its code.
+    Jobs import the code of the command that starts them.
     """
     root = tmp_path / "a folder, müßig & (so) [*] 'on'"
     root.mkdir()
@@ -341,7 +344,7 @@ def refuse_in(folder: Path) -> Callable[[int, int, int], None]:
 
 
 def test_the_pace_of_a_run_is_measured_recently() -> None:
-    """A bootstrap of 300 s in 30 s does not predict the 0.2 s/s under load."""
+    """A bootstrap of 300 simulated seconds in 30 s does not predict the 0.2 s/s under load."""
     seen = [(30, 300), (60, 306), (100, 314), (150, 324), (400, 324), (20, 200)]
     states = [replace(state(simulated_s), wall_s=wall_s) for wall_s, simulated_s in seen]
     lines = show(2, *((number % 2, [one], []) for number, one in enumerate(states)))

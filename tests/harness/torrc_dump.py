@@ -21,10 +21,10 @@ Dump = dict[str, list[str | float]]
 def dump(
     files: Mapping[str, bytes], host: str, names: Iterable[str], directory: Path
 ) -> dict[str, list[str | float]]:
-    """Return option -> values of the files, and check that Tor prints the same.
+    """Return the values of the named options in a host's files, and check them with Tor.
 
-    Numbers are without units. Tor does not print an option with its built-in value. directory: an
-    empty folder for Tor.
+    Numbers are without units. If Tor prints an option, it must have the same values. It does not
+    print options that have their built-in values. directory: an empty folder for Tor.
     """
     read = _read(files, host)
     found = {name: read.get(name.lower(), []) for name in names}
