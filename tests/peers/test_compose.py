@@ -84,7 +84,7 @@ def test_seeds_differ_by_start_and_content_inside_the_spread(
         assert 1000 <= process.start_ms <= 2000
         assert own.start_ms == SEED_START_MS
         if connects == "seed":
-            # The start time is the same for all draws; the downloader has started by then.
+            # The seed connects at the same time in all draws, after the start of the downloader.
             assert argument(own, "--to") == "downloader:6881"
             assert own.start_ms + int(argument(own, "--start-ms")) == 2000
             assert "--from" not in process.arguments

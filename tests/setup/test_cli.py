@@ -56,7 +56,8 @@ def test_every_module_is_a_verb() -> None:
     ("verb", "unneeded"),
     [
         ("build", "pandas snakemake rich"),
-        # Each run needs two such processes. Importing scipy.stats takes a tenth of a small run.
+        # Each run starts a process with run-one. Importing scipy.stats would add a tenth to the
+        # time of a small run.
         ("run-one", "pandas scipy.stats matplotlib"),
         ("analyse", "pandas scipy.stats matplotlib"),
     ],
@@ -132,7 +133,7 @@ def test_an_exit_status_is_printed_because_make_hides_it(
     status: int,
     meaning: str,
 ) -> None:
-    """The status 4 does not state an answer."""
+    """The command's STATUSES do not describe the status 4, so nothing is printed."""
     play(
         monkeypatch,
         status=status,

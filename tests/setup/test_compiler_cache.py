@@ -14,7 +14,7 @@ from onionlab.programs.compiler_cache import cache_environment, through_cache
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A user without any settings."""
+    """Return the home folder of a user without any settings."""
     for name in (*compiler_cache.USER_VARIABLES, "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))

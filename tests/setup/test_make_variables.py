@@ -27,7 +27,8 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 MAKEFILE = (REPOSITORY / "Makefile").read_text(encoding="utf-8")
 LOCKS = ("requirements-build.lock", "requirements.lock", "requirements-dev.lock")
 PREREQUISITES = (*LOCKS, "pyproject.toml", "configs/apt-packages.txt", "onionlab/setup.sh")
-# Replaces Python, the setup script and shellcheck. It prints its arguments and some variables.
+# This script replaces Python, the setup script and shellcheck. It prints its arguments and some
+# variables.
 PROGRAM = """\
 #!/bin/sh
 printf '%s\\0' "$@" "NAME=$NAME" "PYTHON=$PYTHON" "MAKE_VARIABLES=$MAKE_VARIABLES"
@@ -90,7 +91,7 @@ def test_the_program_gets_the_value_unchanged(project: Project, text: str) -> No
     assert result.stdout.split("\0")[:-1] == [*called, "MAKE_VARIABLES=NAME"]
     result = project.make("report", NAME=text)
     assert result.stdout.split("\0")[:-1] == [*called, "MAKE_VARIABLES="]
-    # A variable of an outer make.
+    # An outer make may pass on variables of its own.
     assert project.make("report", f"ANY_OTHER={text}", MAKELEVEL="1").returncode == 0
     assert project.make("setup", f"PYTHON={text}").stdout.split("\0")[1] == f"PYTHON={text}"
     assert not project.mark.exists()

@@ -70,7 +70,7 @@ esac
 
 @pytest.fixture
 def publish(tmp_path: Path) -> Callable[[str], int]:
-    """Run a step of the second job with a local repository instead of GitHub's."""
+    """Return a function that runs a step of the job `publish` with a local repository."""
     programs = tmp_path / "bin"
     programs.mkdir()
     (programs / "gh").write_text(GH)
@@ -142,7 +142,7 @@ def test_only_an_answer_is_a_night(tmp_path: Path, status: int) -> None:
     program.write_text(f"#!/bin/sh\nexit {status}\n")
     program.chmod(0o755)
     (tmp_path / "shell").write_text(script)
-    # GitHub starts it with this shell.
+    # GitHub Actions runs the step with this shell.
     result = subprocess.run(
         ["bash", "-e", "shell"],
         cwd=tmp_path,

@@ -53,7 +53,7 @@ def test_a_lock_file_has_the_requested_packages_with_hashes(source: str, lock: s
         assert re.search(r"--hash=sha256:[0-9a-f]{64}", entry)
         names.add(head[1])
     assert listed_packages(source) <= names
-    # It names no place, because users have mirrors of their own.
+    # The lock file names no package index, because users have mirrors of their own.
     assert not re.search(r"://|--index|--extra-index|--find-links|--trusted| @ |file:", read(lock))
 
 

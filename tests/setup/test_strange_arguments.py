@@ -136,7 +136,7 @@ def test_errors_of_the_system_are_messages(
     ],
 )
 def test_a_nightly_list_of_any_depth_and_length(tmp_path: Path, text: str, message: str) -> None:
-    """Reading takes seconds, most of them in PyYAML, because it is not quadratic."""
+    """Reading takes only seconds, most of them in PyYAML, since its time is not quadratic."""
     path = tmp_path / "nightly.yaml"
     path.write_text(text)
     begun = time.process_time()

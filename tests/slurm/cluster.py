@@ -105,7 +105,7 @@ PartitionName=short Nodes={NODES[0]} MaxTime={SHORT_MINUTES} State=UP
 
     def _start_munge(self) -> None:
         if self._munge_socket.exists() and _succeeds("munge", "-n"):
-            return  # This is munge of the machine.
+            return  # The machine already runs munge.
         subprocess.run(
             ["install", "-d", "-o", "munge", "-g", "munge", "/run/munge"], check=True, timeout=10
         )
@@ -180,7 +180,7 @@ PartitionName=short Nodes={NODES[0]} MaxTime={SHORT_MINUTES} State=UP
 
 
 def ask(*words: str) -> list[str]:
-    """Return the lines that a Slurm command prints."""
+    """Return the lines that a Slurm command prints, or none if the command fails."""
     done = subprocess.run(words, capture_output=True, text=True, timeout=30, check=False)
     return done.stdout.splitlines() if done.returncode == 0 else []
 
@@ -195,7 +195,7 @@ def _succeeds(*words: str) -> bool:
 def free_ports(count: int) -> list[int]:
     """Return ports that are not in use now, below those that Linux gives to outgoing connections.
 
-    Another process could get one of the latter before the cluster starts.
+    An outgoing connection could get one of those before the cluster starts.
     """
     found: list[int] = []
     for port in random.sample(range(20_000, 30_000), 10_000):
@@ -214,7 +214,7 @@ def running(folder: Path) -> Iterator[Cluster]:
         fcntl.flock(lock, fcntl.LOCK_EX)
         before = CONFIGURATION.read_bytes() if CONFIGURATION.exists() else None
         if before is not None and before.startswith(MARK.encode()):
-            before = None  # Killed tests may have left these.
+            before = None  # Killed tests have left this configuration.
         cluster = Cluster(folder)
         try:
             cluster.start()

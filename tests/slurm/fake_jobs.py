@@ -36,7 +36,7 @@ SIZE = JobSize(cpus=1, memory_mb=700, runtime_min=11, disk_mb=5)
 
 
 class FakeWorkflow:
-    """Runs in a temporary store, made through an executor."""
+    """Makes runs in a temporary store through an executor."""
 
     def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.root, self.store = root, root / "runs"

@@ -25,8 +25,8 @@ from .cluster import NODE_MEMORY_MB, NODES, Cluster, ask
 from .fake_jobs import FakeWorkflow
 
 AWAY_S = 90.0
-"""With its default of five attempts, the plugin gives its jobs up after 90 s, but not after 70
-s."""
+"""Time for which slurmctld does not run. With its default of five attempts to ask for jobs,
+Snakemake's plugin gives up after 90 s, but not after 70 s."""
 END_LIMIT_S = 60.0
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
@@ -156,7 +156,7 @@ def test_neither_a_cancelled_job_nor_a_restart_of_the_controller_stops_a_command
         cluster.wait(lambda: len(workflow.lines("calls")) == 2, "jobs at work")
         ask("scancel", cluster.jobs()[0].split()[0])
         cluster.wait(lambda: len(workflow.lines("calls")) == 3, "second attempt")
-        # The cluster's daemons end with the thread that starts them, so it is this thread.
+        # The cluster's daemons end with the thread that starts them, so this thread restarts one.
         cluster.end_daemon("slurmctld")
         time.sleep(AWAY_S)
         cluster.start_controller()

@@ -13,7 +13,7 @@ from onionlab.runs.workflow.executor import GENERIC, Executor, open_executor
 
 from .fake_jobs import FakeWorkflow
 
-# Starts a job at once and in a new session, as a cluster does.
+# This script starts a job at once and in a new session, as a cluster does.
 SUBMIT = """\
 #!/bin/sh
 echo "$1" >>'{folder}/submitted'
@@ -54,7 +54,7 @@ def test_the_report_is_made_here(workflow: FakeWorkflow, executor: Executor) -> 
     (workflow.root / "no-report").touch()
     with pytest.raises(UserError, match="the workflow failed"):
         drive.make_report(workflow.root, workflow.plan("d4"), executor)
-    # The job is not submitted, and not retried.
+    # Only the run is submitted. The report is made here, and not repeated after its failure.
     assert len(workflow.lines("submitted")) == len(workflow.lines("reports")) == 1
 
 

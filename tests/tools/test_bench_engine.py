@@ -23,7 +23,7 @@ LINE_OF_0_2_0 = (
 class Machine:
     """Measures invented costs.
 
-    cost: CPU time in seconds by side. busy: number of runs to disturb.
+    cost: side -> CPU time in seconds. busy: numbers of runs that other load disturbs, from 1 on.
     """
 
     def __init__(self, root: Path) -> None:

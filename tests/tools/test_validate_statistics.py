@@ -10,7 +10,7 @@ from validate_statistics import SHAPES, compute_rows, main, make_parts
 from analysis.inference.effects import Effect, paired_effect
 
 FEW = 200
-"""Number of families that suffices to tell a corrected error rate from an uncorrected one."""
+"""Number of families that suffices to distinguish corrected and uncorrected error rates."""
 
 
 def is_valid(part: str, cell: int) -> bool:
@@ -64,7 +64,8 @@ def test_the_rows_are_printed_and_repeat(capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_the_pseudomedian_of_a_distribution() -> None:
-    # Half of the median of a gamma distribution with shape 2.
+    # For the exponential distribution it is half of the median of a gamma distribution with shape
+    # 2.
     assert SHAPES["exponential"].pseudomedian == pytest.approx(0.8391735, abs=1e-4)
     assert SHAPES["normal"].pseudomedian == pytest.approx(0.0, abs=1e-4)
     assert SHAPES["normal"].spread == pytest.approx(1.0)
