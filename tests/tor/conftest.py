@@ -1,4 +1,4 @@
-"""A source with Tor's build system, make targets and tests, which builds in a few seconds."""
+"""A small source with Tor's build system, make targets and tests, which builds in a few seconds."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ main(int argc, char **argv)
   return 0;
 }
 """,
-    # Like Tor's scripts it uses the path that make passes on.
+    # Like Tor's own test scripts, this script uses a path that make passes on.
     "src/test/test_script.sh": '#!/bin/sh\nexec "$abs_top_builddir/src/app/tor" --version\n',
     # The unit tests run in parts, and each part reports the cases of the others as skipped.
     "src/test/unittest_part2.sh": """\
@@ -108,7 +108,7 @@ variants:
 
 
 def diff(name: str, old: str, new: str) -> str:
-    """A patch of one file; an empty ``old`` creates it."""
+    """Return a patch of one file. If ``old`` is empty, the patch creates the file."""
     before, after = old.splitlines(keepends=True), new.splitlines(keepends=True)
     return "".join(
         difflib.unified_diff(before, after, f"a/{name}" if old else "/dev/null", f"b/{name}")
@@ -120,7 +120,7 @@ CHANGED_MAIN = MAIN.replace('"hello"', '"good morning"')
 
 CHANGE_GREETING = "Say good morning.\n\n" + diff("src/app/main.c", MAIN, CHANGED_MAIN)
 
-# It applies after the first patch, and automake has to run for it.
+# This patch applies after CHANGE_GREETING. It adds a file, so automake has to run.
 ADD_FILE = (
     diff(
         "Makefile.am",
@@ -173,7 +173,7 @@ def write_checkout(root: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def built_checkout(tmp_path_factory: pytest.TempPathFactory, tiny_tarball: Path) -> Path:
-    """Return a checkout with both builds. Tests must not change it; those use ``checkout``."""
+    """Return a checkout with both builds. Tests that change a checkout have to use ``checkout``."""
     root = write_checkout(tmp_path_factory.mktemp("built"))
     ensure_series(root, [None, "greeting"], tor_source=str(tiny_tarball))
     return root

@@ -74,7 +74,7 @@ class Policy:
     # Algorithms that the paper prints.
 
     def notify_circuit_active(self, new: Node) -> None:
-        """Run Algorithm 2. By the text above it, there is one cell in the queue."""
+        """Run Algorithm 2. By the paper's text above the algorithm, the queue has one cell."""
         self.set_weight(new, cells=1)  # 2 to 5
         if self.size == 0:  # 6
             self.insert_behind(self.head, new)  # 7
@@ -126,7 +126,9 @@ class Policy:
         return self.cur if self.size else None
 
     def notify_circ_inactive(self, node: Node) -> None:
-        """Remove a circuit (section 3.3, item 6). Range and order of the others do not change.
+        """Remove a circuit (section 3.3, item 6).
+
+        The other circuits keep their order, and stay inside or outside of the range to be served.
 
         A pass without remaining circuits ends by lines 11 to 14 of Algorithm 3. A round without
         remaining circuits in range ends by lines 15 to 23.
@@ -155,7 +157,7 @@ class Policy:
             self.new_round()
 
     def note_place_of(self, temp: Node) -> None:
-        """Count whether a newcomer is inserted before the next circuit to be served, and waits."""
+        """Count whether a newcomer waits, because its place is before the circuit served next."""
         waits = self.nodes.index(temp) <= self.nodes.index(self.cur)
         self.visited["a newcomer waits" if waits else "a newcomer is served at once"] += 1
 

@@ -61,7 +61,7 @@ def test_the_same_inputs_give_the_same_bytes_elsewhere(
     source = str(tiny_tarball)
     here = ensure_series(built_checkout, ["greeting"], tor_source=source)
     there = ensure_series(elsewhere, ["greeting"], tor_source=source)
-    # One build started from the compiled base, and the other one from a configured source.
+    # The first build started from the compiled base, and the second one from a configured source.
     assert list(built_checkout.glob("build/tor/base/*/tree"))
     assert not list(elsewhere.glob("build/tor/base/*/tree"))
     assert here["greeting"].sha256 == there["greeting"].sha256
@@ -70,9 +70,9 @@ def test_the_same_inputs_give_the_same_bytes_elsewhere(
 def test_a_checkout_may_lie_at_a_path_that_makefiles_cannot_take(
     built_checkout: Path, tmp_path: Path, tiny_tarball: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """autoconf rejects spaces and other characters.
+    """autoconf rejects spaces and other characters in paths.
 
-    The same Tor is built, also on another file system.
+    The same Tor is built nevertheless, even if the checkout is on another file system.
     """
     elsewhere = write_checkout(tmp_path / "my dir, müßig & 'so'")
     of_path, there = Path.rename, str(elsewhere)
@@ -190,7 +190,7 @@ def test_a_patch_that_does_not_apply_is_named_with_its_hunk(
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        # GNU patch would apply it with a fuzz of 2.
+        # GNU patch would apply this patch with a fuzz of 2.
         (" #include <stdio.h>", " #include <stdlib.h>", r"main\.c; Hunk #1 FAILED"),
         ("main.c", "gone.c", r"can't find file to patch.*; \+\+\+ b/src/app/gone\.c"),
     ],
@@ -318,7 +318,7 @@ class Sleeper:
         building.run_logged(command, self.folder, self.folder / "log", "sleeping")
 
     def wait(self) -> None:
-        """Wait until it runs."""
+        """Wait until the step runs."""
         while not (self.pid.exists() and self.pid.read_text().strip()):
             time.sleep(0.01)
 

@@ -107,7 +107,7 @@ def test_a_copied_tree_knows_its_own_place(tmp_path: Path) -> None:
     assert header.read_text() == (
         f'#define BUILDDIR "{tmp_path}"\n#define OTHER "/gone"\n#define SRCDIR "{tmp_path}"\n'
     )
-    # All files include it, so a new time stamp would recompile all of Tor.
+    # All files include this header, so a new time stamp would recompile all of Tor.
     assert header.stat().st_mtime == 1000
 
 

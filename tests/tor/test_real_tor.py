@@ -43,15 +43,15 @@ OWN_TESTS = {
 """Series -> prefix of the names of its unit tests."""
 
 TESTED = ("circuit-policy", "stream-order+cell-trace")
-"""Builds that contain all series. Compiling Tor's unit tests takes minutes for each of them. An
-experiment that traces cells runs such a build, too."""
+"""Builds that together contain all series. Compiling Tor's unit tests takes minutes for each build.
+Experiments that trace cells run a build of several series, like the second one."""
 
 QUICK_SERIES = "circuit-policy"
 """The series that `make test` and the experiment `quick` build."""
 
 
 def variant_parameters(names: Iterable[str]) -> list[ParameterSet]:
-    """Return parameters for single variants, with the mark `slow` for builds other than
+    """Return a parameter for each variant, with the mark `slow` if it needs another build than
     QUICK_SERIES.
     """
     slow = {name for name in names if REGISTRY.variants[name].series != QUICK_SERIES}
@@ -128,7 +128,7 @@ def test_the_tables_of_parameters_and_lists_match_tors_source() -> None:
     for name, limits in found.items():
         accepted = CONSENSUS_PARAMETERS[name]
         for limit, ours in zip(limits, (accepted[0], accepted[-1]), strict=False):
-            # Some limits are variables.
+            # Some limits are variables in Tor's source.
             assert limit in (ours, None), name
 
 
@@ -159,7 +159,7 @@ def parameters_read(texts: Iterable[str]) -> dict[str, list[int | None]]:
             text,
         ):
             argument, _, *limits = (one.strip() for one in call.split(","))
-            # In the same file, a variable is assigned one of these names.
+            # The argument may be a variable, to which the same file assigns names.
             names = re.findall(rf'\b{argument}(?:\[\])?\s*=\s*"([\w-]+)"', text)
             if argument in macros or argument.startswith('"'):
                 names.append(macros.get(argument, argument).strip('" '))
@@ -199,9 +199,10 @@ def test_every_series_is_tested() -> None:
 
 @pytest.fixture(scope="module")
 def run_unit_tests(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], list[Outcome]]:
-    """Run the unit tests with this prefix once, on the released Tor and on each build of TESTED.
+    """Return a function that runs unit tests on the released Tor and on each build of TESTED.
 
-    A temporary root receives the files that a check writes. The builds are those of this checkout.
+    Its argument is the prefix of the tests' names. The tests with a prefix run only once. A
+    temporary root receives the files that a check writes. The builds are those of this checkout.
     """
     root = tmp_path_factory.mktemp("root")
     ship(root)

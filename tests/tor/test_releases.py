@@ -1,7 +1,7 @@
-"""The shipped series apply to the releases that tor-patches/README.md lists.
+"""A shipped series applies to a release of Tor if and only if tor-patches/README.md says so.
 
-Sources are the package that a build fetched, and the newest tags of the git repository that the
-variable TOR_GIT names.
+The source is the package that a build fetched, if it is of this release. Otherwise it is the newest
+tag of this release in the git repository that the variable TOR_GIT names.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ README = REPOSITORY / "tor-patches/README.md"
 
 
 def listed_releases() -> list[tuple[str, str, bool]]:
-    """Return series, release and whether it applies, from the table."""
+    """Return the series, releases, and whether the series applies, from the page's table."""
     head, *rows = re.findall(
         r"^\| (Series|`[a-z-]+`) \|(.* \|.* \|.*)\|$", README.read_text(), re.M
     )

@@ -23,7 +23,7 @@ FUNCTIONS = pytest.mark.parametrize("function", WEIGHT_FUNCTIONS)
 
 
 def read_added_file(name: str) -> str:
-    """Return a file's lines after all patches of the series."""
+    """Return the content of a file that a patch of the series adds."""
     for patch in sorted(SERIES.glob("*.patch")):
         _, found, rest = patch.read_text(encoding="utf-8").partition(f"\n+++ b/{name}\n")
         if found:
@@ -34,14 +34,17 @@ def read_added_file(name: str) -> str:
 
 
 def shares_in_test(name: str) -> dict[tuple[str, int], list[str]]:
-    """Return largest-to-smallest ratios of shares in Tor's unit test, by function and circuits."""
+    """Return the ratios of the largest to the smallest share in Tor's unit test.
+
+    The keys are the weight function and the number of circuits.
+    """
     row = re.compile(r"\{ SWRR_WEIGHT_(\w+), (\d+), \{ (.*) \} \},")
     found = row.findall(read_added_file(f"src/test/{name}.c"))
     return {(function.lower(), int(n)): ratios.split(", ") for function, n, ratios in found}
 
 
 def shares_in_page() -> dict[tuple[str, int], list[str]]:
-    """Return the same from the page's table, where an empty cell repeats the one above."""
+    """Return these ratios from the page's table, where an empty cell repeats the one above."""
     table = PAGE.read_text(encoding="utf-8").partition("\n| Function | Circuits |")[2]
     shares: dict[tuple[str, int], list[str]] = {}
     function = ""

@@ -55,7 +55,7 @@ def build(root: Path, repository: Path, *refs: str, series: str | None = None) -
 
 
 def left(root: Path) -> set[str]:
-    """Return the finished builds, and what was not removed."""
+    """Return the names of finished builds, and of work folders that were not removed."""
     tor = root / "build/tor"
     return {one.name for one in (*tor.glob("store/*"), *tor.glob(".work-*"))}
 
@@ -158,7 +158,7 @@ def test_a_relative_path_counts_from_the_file() -> None:
 def test_a_place_without_a_repository_is_named(
     new_checkout: Path, repository: Path, tmp_path: Path, place: str
 ) -> None:
-    """A folder inside of a repository is not one, such as a release that was unpacked there."""
+    """A folder inside of a repository, such as an unpacked release, is not a repository itself."""
     path = {"missing": tmp_path / "no", "folder": tmp_path, "subfolder": repository / "src"}[place]
     with pytest.raises(UserError) as caught:
         build(new_checkout, path, "main")

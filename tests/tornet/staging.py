@@ -1,15 +1,16 @@
-"""Made-up files as `tornettools stage` writes them, from which real tornettools can generate.
+"""Invented files like those of `tornettools stage`, from which tornettools can generate networks.
 
     .venv/bin/python tests/tornet/staging.py FOLDER
 
-writes ``FOLDER/staged`` (relays, users, nodes) and the atlas to ``FOLDER/tmodel``. That folder also
-needs tmodel's own data, a copy of https://github.com/tmodel-ccs2018/tmodel-ccs2018.github.io. Then
-run: make generate-network STAGED_DIR=FOLDER/staged TMODEL_DIR=FOLDER/tmodel.
+This command writes the folder ``FOLDER/staged`` (relays, users, nodes), and the atlas to
+``FOLDER/tmodel``. The latter folder also needs tmodel's own data, a copy of
+https://github.com/tmodel-ccs2018/tmodel-ccs2018.github.io. Then run: make generate-network
+STAGED_DIR=FOLDER/staged TMODEL_DIR=FOLDER/tmodel.
 
-What `stage` reads (a month of consensuses and server descriptors) is too large to ship. So the
-relays are drawn from the quantiles below. These are from the 2,011 relays of the 31% network that
-neverenough-sec2021 published (model_validation/configs, shadowtor-0.31-1), which tornettools had
-sampled from the consensuses of January 2019. Delays of paths are invented from the regions of
+The files that `stage` reads (a month of consensuses and server descriptors) are too large to ship.
+So the relays are drawn from the quantiles below. These are from the 2,011 relays of the 31% network
+that neverenough-sec2021 published (model_validation/configs, shadowtor-0.31-1), which tornettools
+had sampled from the consensuses of January 2019. Delays of paths are invented from the regions of
 configs/regions.yaml, and no path has losses.
 """
 
@@ -41,11 +42,11 @@ class Position:
     """Relays of one position.
 
     Attributes:
-        count: in the public Tor.
-        weight: their share of the consensus weight.
-        capacity_kib_per_s: quantiles in steps of 5%, ascending.
-        log_weight_sd: standard deviation of the logarithm of weight to capacity.
-        unlimited: share of relays without a BandwidthRate.
+        count: Number of these relays in the public Tor.
+        weight: Their share of the consensus weight.
+        capacity_kib_per_s: Quantiles of the relays' capacities in steps of 5%, ascending.
+        log_weight_sd: Standard deviation of the logarithm of the ratio of weight to capacity.
+        unlimited: Share of relays without a BandwidthRate.
     """
 
     count: int
@@ -98,8 +99,8 @@ POSITIONS = {
     ),
 }
 RATE_TO_CAPACITY = (3.2, 6.0, 7.0, 8.0, 9.0, 12.0, 20.0)
-"""Ratio of BandwidthRate to capacity, for relays that set one. 1 in 70 middle relays has a lower
-rate."""
+"""Ratios of BandwidthRate to capacity, from which relays that set a BandwidthRate draw. In the
+published network, 1 in 70 middle relays has a lower ratio."""
 
 COUNTRIES = {
     "de": ("europe", 397), "us": ("north-america", 320), "fr": ("europe", 263),
@@ -108,7 +109,7 @@ COUNTRIES = {
     "it": ("europe", 27), "pl": ("europe", 23), "jp": ("japan", 23), "au": ("australia", 17),
     "sg": ("asia-pacific", 16), "br": ("south-america", 16), "in": ("asia-pacific", 13),
 }  # fmt: skip
-"""Code -> region and number of relays in the same network."""
+"""Code of a country -> its region, and its number of relays in the published network."""
 
 USERS = {
     "us": 0.20, "ru": 0.15, "de": 0.09, "fr": 0.06, "gb": 0.06, "ua": 0.05, "nl": 0.05, "ca": 0.04,
@@ -123,7 +124,7 @@ GEOGRAPHY = "internet-2019"
 def write_staged(folder: Path, *, relays: int | None = None) -> tuple[Path, Path]:
     """Write the staged files and the atlas. Return the folders ``staged`` and ``tmodel``.
 
-    relays: number of relays in the public Tor, by default that of the source.
+    relays: number of relays in the public Tor, by default the sum of the counts in POSITIONS.
     """
     draw = random.Random(SEED)
     staged, tmodel = folder / "staged", folder / "tmodel"

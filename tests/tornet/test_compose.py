@@ -73,7 +73,7 @@ def many_users(seed: int, users: int) -> TinyTornet:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A checkout with two tiny networks."""
+    """Return a checkout with two tiny networks."""
     (tmp_path / "experiments").mkdir()
     for name in ("tor-patches", "configs"):
         (tmp_path / name).symlink_to(REPOSITORY / name)
@@ -130,7 +130,10 @@ def compose(
 
 @pytest.fixture
 def composed(settings: Settings, kept: KeptTornet) -> Composed:
-    """Compose the first network for a variant, a baseline and more keys of the experiment."""
+    """Return a function that composes a run on the first network.
+
+    Its arguments are the variant, the baseline, and changed keys of the experiment.
+    """
     return lambda *variants, **more: compose(settings(**more), kept, *variants)
 
 
@@ -398,7 +401,7 @@ def test_an_option_of_a_variant_that_the_network_sets_otherwise_is_refused(
 
 def test_the_command_line_of_each_host_is_checked(root: Path, settings: Settings) -> None:
     tiny = TinyTornet(7)
-    # its files are those of the host `peek`
+    # The files of `probe` are those of the host `peek`.
     tiny.host("probe")["processes"][0]["args"] += " --NumCPUs 4"
     (kept,) = import_tornets(root, "changed", [tiny.write(root / "changed")])
     tor = EWMA | {"torrc": {"client": {"NumCPUs": 2}}}

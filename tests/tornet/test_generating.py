@@ -167,7 +167,10 @@ def test_it_works_in_a_folder_of_its_own(
     words: tuple[str, ...],
     expected: tuple[str, ...],
 ) -> None:
-    """tor-gencert writes into the current folder, so paths in options have to be absolute."""
+    """tor-gencert writes into the current folder, so tornettools is called in a folder of its own.
+
+    Paths in options therefore have to be absolute.
+    """
     here = tmp_path / "here"
     here.mkdir()
     monkeypatch.chdir(here)

@@ -98,7 +98,7 @@ def test_the_same_directory_gives_the_same_bytes(tmp_path: Path) -> None:
 
 
 def test_only_their_owner_reads_folders_of_hosts(tmp_path: Path) -> None:
-    """Tor creates them with this mode, and logs a line if it has to change the mode."""
+    """Tor creates these folders with mode 700, and logs a line if it has to change the mode."""
     (kept,) = import_tornets(tmp_path, "tiny", written(tmp_path, 1))
     modes = {
         path: stat.S_IMODE((kept.directory / path).stat().st_mode)
@@ -165,7 +165,7 @@ LOG = "tornettools.generate.2026-01-01.log"
 
 
 def without_peek(tiny: TinyTornet) -> None:
-    """Remove a client and the log, since other options would show up in it."""
+    """Remove a client. Remove the log, too, so that only the number of clients differs."""
     del tiny.files[LOG], tiny.config["hosts"]["peek"]
     for path in [path for path in tiny.files if path.startswith(f"{HOSTS}/peek/")]:
         del tiny.files[path]

@@ -1,4 +1,4 @@
-"""The readers of a tornet's parts. Each returns a value or raises its own error."""
+"""Readers of parts of tornettools' directories. Each returns a value or raises its own error."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def test_properties_of_a_graph() -> None:
     graph = read_tgen_graph(graphml({"start": {"peers": "a:80, b:8080", "serverport": " "}}))
     assert graph.peers() == {"a", "b"}
     assert (graph.is_server, graph.has_models, graph.is_model) == (False, False, False)
-    # TGen has internal models for a vertex without one.
+    # If a vertex names no model, TGen uses an internal one.
     assert read_tgen_graph(graphml({"start": {}, "traffic": {}})).has_models
 
 

@@ -27,7 +27,7 @@ OPTIONS = (
 
 @pytest.fixture(scope="module")
 def inputs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """Staged files, and tmodel's data with an invented atlas."""
+    """Return the folders of staged files, and of tmodel's data with an invented atlas."""
     try:
         find_tornettools()
     except UserError as error:

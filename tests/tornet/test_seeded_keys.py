@@ -22,7 +22,7 @@ def small_authorities(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def generated(folder: Path, chance: str = "", change: tuple[str, str, str] | None = None) -> Path:
-    """Write a directory like tornettools; chance: selects its random digits."""
+    """Write a directory like that of tornettools. ``chance`` changes its random keys."""
     tiny = TinyTornet()
     for name in FINGERPRINTS:
         tiny.files[f"{HOSTS}/{name}/fingerprint-ed25519"] = f"{name} {chance or 'x'}\n".encode()

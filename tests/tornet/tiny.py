@@ -51,7 +51,7 @@ def graphml(
 
 
 def atlas(nodes: tuple[int, ...] = ATLAS_NODES) -> str:
-    """Return a complete graph. The latency of an edge consists of the digits of its ends."""
+    """Return a complete graph. For instance, the edge from node 3 to 7 has a latency of 307 us."""
     lines = ["graph [", "  directed 0"]
     for number in nodes:
         lines += ["  node [", f"    id {number}", f'    label "node {number}"']
@@ -95,9 +95,9 @@ def process(program: str, arguments: str, start_s: int, **more: Any) -> dict[str
 
 
 class TinyTornet:
-    """Configuration and files, which tests change and then write.
+    """The configuration and files of a directory, which tests change and then write.
 
-    relays: name -> `authority` or `relay`.
+    relays: name of a host -> `authority` or `relay`.
     """
 
     def __init__(self, seed: int = 1, relays: Mapping[str, str] = RELAYS) -> None:
