@@ -23,7 +23,7 @@ OTHER_FOLDERS = tuple(f"onionlab-{name}-" for name in ("attempts", "test-cpus", 
 
 @dataclass
 class Net:
-    """Builds a simulation. By default, every host has its own place."""
+    """Builds a simulation. By default, every host has its own place in the network."""
 
     packet_loss: float = 0.0
     seed: int = 1
@@ -130,7 +130,7 @@ def run_endless_guest(directory: Path, engine: UmlEngine) -> None:
 
 
 def processes_in(directory: Path) -> list[int]:
-    """Return the processes that run in the directory."""
+    """Return the processes whose working directory is ``directory``."""
     found = []
     for entry in Path("/proc").iterdir():
         with contextlib.suppress(OSError):

@@ -17,7 +17,7 @@ NUMBERS = ("weight", "location", "scale", "rate", "shape", "low", "high")
 
 
 def to(source: str, target: str, weight: float = 1.0) -> ModelEdge:
-    """Return a transition."""
+    """Return a transition between two states."""
     return source, target, {"type": "transition", "weight": weight}
 
 
@@ -31,7 +31,7 @@ def emits(
 
 
 def model_graphml(states: Sequence[str], edges: Sequence[ModelEdge]) -> str:
-    """Return a model with states, the first of which is the start, and edges."""
+    """Return a model with these states and edges. The first state is the start."""
     lines = ["<graphml xmlns='http://graphml.graphdrawing.org/xmlns'>"]
     for name in ("name", "type"):
         lines.append(f"<key id='n{name}' for='node' attr.name='{name}' attr.type='string'/>")
@@ -56,7 +56,7 @@ def model_graphml(states: Sequence[str], edges: Sequence[ModelEdge]) -> str:
 
 
 class Script:
-    """A walk with these steps. The last step is repeated."""
+    """A walk through a model with these steps. Its last step is repeated."""
 
     def __init__(self, *steps: tuple[str, int]) -> None:
         self.steps = [Step(Event(event), delay_us) for event, delay_us in steps]

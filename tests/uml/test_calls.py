@@ -1,4 +1,4 @@
-"""System calls by function calls (patch 0010, calls.c) behave like others for programs."""
+"""For programs, system calls by function call (patch 0010, calls.c) behave like other ones."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def kernel(uml_kernel: BuiltKernel) -> BuiltKernel:
 def run_program(
     kernel: BuiltKernel, folder: Path, *command: str, calls: bool = True, mode: str = IN_PROCESSES
 ) -> str:
-    """Return the output of a program in a guest, with or without the library."""
+    """Return the output of a program in a guest, with or without the library of ``calls.c``."""
     library = str(kernel.calls) if calls else ""
     answer = report(kernel, folder, SHOW.format(calls=library, command=list(command)), mode)
     assert not answer["errors"]
@@ -49,7 +49,7 @@ def test_calls_preserve_registers_like_functions(kernel: BuiltKernel, tmp_path: 
     assert signals > 500
     assert interrupted > 50
     assert wrong == 0
-    # Signals and ptrace have exactly the same results.
+    # System calls by signals (without the library) and by ptrace have exactly the same results.
     assert run_program(kernel, tmp_path, program, calls=False) == by_calls
     assert run_program(kernel, tmp_path, program, mode="onionlab.inprocess=off") == by_calls
 

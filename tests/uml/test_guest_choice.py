@@ -41,7 +41,7 @@ def small_net() -> Net:
 
 @pytest.fixture
 def replace_engines(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Replace the engines. The value says whether the engine is installed."""
+    """Return a function that replaces the engines: name=True means that an engine is installed."""
 
     def offer(**there: bool) -> None:
         def run_driver(name: str) -> SimpleNamespace:
@@ -209,7 +209,7 @@ def test_the_description_contains_single_links_losses_and_ends(
     added = data["hosts"][3]
     assert (added["address"], added["up_bit_per_s"], added["down_bit_per_s"]) == ("9.9.9.9", 7, 8)
     assert added["programs"][0]["runs_to_end"] is False
-    # The guest reads it as it was written.
+    # The guest reads the same description as was written.
     (tmp_path / "uml.json").write_bytes(files[CONFIGURATION])
     described = description.read_description(tmp_path / "uml.json")
     losses = [[described.loss(one, other) for other in (0, 1)] for one in (0, 1)]

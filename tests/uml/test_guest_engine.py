@@ -37,7 +37,7 @@ def one_host(*arguments: str, at_ms: int = 1000, **options: object) -> Net:
 
 
 def leftovers(directory: Path) -> list[str]:
-    """Return processes that run in the directory, and the kernel's files in it."""
+    """Return processes whose working directory is ``directory``, and the kernel's files in it."""
     return [*map(str, processes_in(directory)), *map(str, directory.glob("uml.state*"))]
 
 
@@ -174,7 +174,7 @@ def test_a_program_that_is_missing_is_an_error(tmp_path: Path, uml_engine: UmlEn
 def test_programs_do_not_react_to_the_end_of_the_traffic(
     tmp_path: Path, uml_engine: UmlEngine
 ) -> None:
-    """Programs would need minutes to react to it in a large network."""
+    """In a large network, programs would need minutes to react to the end of their connections."""
     net = one_host("serve")
     net.processes["a"].append(Process("tgen", ("../../../conf/graph.graphml",), 1500))
     (tmp_path / "conf").mkdir()
@@ -221,7 +221,7 @@ def test_the_error_names_the_cause_of_a_stall(tmp_path: Path, free_mib: int, cau
 
 
 def test_a_stopped_guest_has_not_stalled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The host process was stopped as well, and the guest has printed nothing since."""
+    """The process that watches the guest was stopped, too. The guest has printed nothing since."""
     wall_s = 1000.0
     monkeypatch.setattr(time, "monotonic", lambda: wall_s)
     log = tmp_path / LOG

@@ -18,8 +18,8 @@ PAYLOAD_SHARE = 1448 / 1500
 HANDSHAKE_ON_WIRE_S = 0.00005
 
 
-# Link rates in Mbit/s, up and down, and the time of filling each link. TCP reaches its rate after 4
-# s.
+# Link rates up and down in Mbit/s, and for how many seconds the links are filled. TCP reaches its
+# rate after 4 s.
 PAIRS = [(10, 50, 12), (50, 10, 12), (2, 2, 20), (100, 100, 6), (0.5, 20, 20)]
 CONNECTIONS = 10
 MANY = 200
@@ -70,9 +70,10 @@ def add_full_downstream(net: Net) -> None:
 
 @pytest.fixture(scope="module")
 def guest(tmp_path_factory: pytest.TempPathFactory, uml_engine: UmlEngine) -> Path:
-    """One run with separate hosts for each test, because booting a guest is slow.
+    """Return the directory of one run for all tests, because booting a guest is slow.
 
-    Computing takes no simulated time in a guest, so hosts do not affect each other.
+    Each test has hosts of its own. Computing takes no simulated time in a guest, so these hosts do
+    not affect each other.
     """
     net = Net()
     for add in (add_round_trips, add_pairs, add_full_upstream, add_full_downstream):

@@ -33,7 +33,7 @@ PATHS = {"neighbour": (7_000, 0.1), "far": (20_000, 0.05), "clean": (10_000, 0.0
 
 @pytest.fixture(scope="module", params=["uml", "shadow"])
 def engine(request: pytest.FixtureRequest) -> Engine:
-    """Each engine; skip a test if it is missing."""
+    """Return each engine in turn. Skip a test if its engine is missing."""
     if request.param == "uml":
         found: Engine = request.getfixturevalue("uml_engine")
         return found
@@ -130,7 +130,7 @@ def test_a_link_limits_a_host_after_the_bootstrap(
 
 @pytest.mark.parametrize("bootstrap_end_ms", [0, 2000], ids=["at-once", "after-the-bootstrap"])
 def test_a_rate_may_exceed_32_bits(tmp_path: Path, engine: Engine, bootstrap_end_ms: int) -> None:
-    # tornettools gives servers 100 Gbit/s. The lower 32 bits of this rate would be 1 Mbit/s.
+    # tornettools gives servers 100 Gbit/s. The lower 32 bits of the rate below are 1 Mbit/s.
     fast = Link(2**32 * 8 + MBIT, 2**32 * 8 + MBIT)
     net = Net(bootstrap_end_ms=bootstrap_end_ms)
     net.host("a", link=fast)

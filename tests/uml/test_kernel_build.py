@@ -44,7 +44,7 @@ def test_a_kernel_is_patched_configured_and_built(
     assert {path.name for path in built.path.parent.iterdir()} == {"built.json", "config", "linux"}
     assert not list((checkout / "build/uml").glob(".work-*"))
     assert "lacks the patch" in built.ptrace_because
-    # The second build reuses it.
+    # A second call reuses the kernel.
     inode = built.path.stat().st_ino
     caplog.clear()
     assert build(checkout, linux_tarball) == built
@@ -312,7 +312,7 @@ def test_the_shipped_patches() -> None:
 
 
 def test_finding_a_kernel_removes_nothing(checkout: Path) -> None:
-    # During a build the link is missing, or points to an incomplete kernel.
+    # During a build the link build/uml/linux is missing, or points to an incomplete kernel.
     work = checkout / "build/uml/.work-1"
     work.mkdir(parents=True)
     assert find_kernel(checkout) is None

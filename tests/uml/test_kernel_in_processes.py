@@ -16,7 +16,7 @@ from uml.test_kernel_real import CODA, MODES, PRELUDE, RANDOMNESS, report
 
 pytestmark = pytest.mark.uml
 
-# Programs that end in different ways, threads, address spaces and mappings.
+# This program tests processes that end in different ways, threads, address spaces and mappings.
 PROCESSES = """
 import mmap, signal, threading
 out["ends"] = []
@@ -54,7 +54,7 @@ signal.setitimer(signal.ITIMER_REAL, 0)
 out["alarms"] = [later - alarms[0] for later in alarms]
 """
 
-# The kernel's address, with MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS.
+# This program maps memory at the kernel's address, with MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS.
 ITS_PLACE = """
 libc = ctypes.CDLL(None, use_errno=True)
 libc.mmap.restype = ctypes.c_void_p

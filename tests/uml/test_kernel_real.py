@@ -48,7 +48,7 @@ print({MARK!r} + json.dumps(out, sort_keys=True), flush=True)
 libc.reboot({MAGIC_POWER_OFF})
 """
 
-# All sources of random numbers are read, in several processes that sleep in between.
+# This program reads all sources of random numbers, in several processes that sleep in between.
 RANDOMNESS = """
 loopback_up()
 out["getrandom"] = os.getrandom(40).hex()
@@ -75,7 +75,7 @@ out["openssl"] = command("openssl", "rand", "-hex", "32")
 out["key"] = command("openssl", "genpkey", "-algorithm", "ed25519")
 """
 
-# Programs of several hosts read random numbers in turn. The argument is the order of hosts.
+# In this program, several hosts read random numbers in turn. ``order`` is the order of hosts.
 HOSTS = """
 CLONE_NEWUTS = 0x04000000
 out["drawn"] = {{}}
@@ -93,7 +93,8 @@ for name in {order!r}:
     out["drawn"].setdefault(name, []).append(answer)
 """
 
-# The kernel switches to exact timers a few ticks after the boot.
+# This program sleeps between its two measurements, because the kernel switches to exact timers only
+# a few ticks after the boot.
 STEPS = """
 def fail_often():
     started = time.monotonic_ns()
@@ -228,7 +229,10 @@ def test_clocks(kernel: BuiltKernel, tmp_path: Path, mode: tuple[str, ...]) -> N
 
 
 def test_the_start_of_a_guest_takes_no_time(kernel: BuiltKernel, tmp_path: Path) -> None:
-    """The start may look for any number of files. Charged time would affect the scheduler later."""
+    """The start of a guest may look for any number of files.
+
+    If simulated time was charged for this, it would affect the scheduler later.
+    """
     at_once, later = report(kernel, tmp_path, STEPS, "onionlab.start=50000000")["elapsed_ns"]
     assert (at_once, later > 0) == (0, True)
     charged, later = report(kernel, tmp_path, STEPS)["elapsed_ns"]
@@ -239,9 +243,10 @@ def test_the_start_of_a_guest_takes_no_time(kernel: BuiltKernel, tmp_path: Path)
 def test_many_simultaneous_programs_take_no_time(
     kernel: BuiltKernel, tmp_path: Path, mode: tuple[str, ...]
 ) -> None:
-    """Steps are counted per program.
+    """Simulated time is charged only if a single program takes many steps at one instant.
 
-    Otherwise clocks would depend on the files that programs find.
+    A step is a system call or a read of a clock. If the steps of all programs were added, clocks
+    would depend on how many files programs look for when they start.
     """
     assert report(kernel, tmp_path, CROWD, *mode)["elapsed_ns"] == 0
 

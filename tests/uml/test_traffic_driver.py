@@ -45,7 +45,10 @@ def play_until(
     awaited: dict[str, tuple[str, int]],
     **traffic_file: Any,
 ) -> DriverRun:
-    """Play until the logs of some hosts have enough lines with a text."""
+    """Play the graphs until the hosts' logs contain the awaited texts.
+
+    awaited: host -> (text, number of times that its log has to contain it).
+    """
     with run_driver(directory, graphs, **traffic_file) as driver:
         for host, (text, count) in awaited.items():
             wait_until(
@@ -174,7 +177,7 @@ def test_status_lines_at_level_info(tmp_path: Path) -> None:
 @pytest.mark.parametrize("low_water", [1, 16384])
 def test_a_silent_server_times_out_at_a_heartbeat(tmp_path: Path, low_water: int) -> None:
     port = free_port()
-    # The last bytes cause no wake-up; heartbeats find them.
+    # The last bytes before the silence cause no wake-up. Heartbeats find them.
     with Proxy(silent_after=69 + 100_000, piece_bytes=1000) as proxy:
         limits = {"client1": {"timeout": "1500 ms"}, "client2": {"stallout": "1 s"}}
         often = {"heartbeat": "500 ms"}
@@ -311,7 +314,7 @@ def test_traffic_by_models(tmp_path: Path, mode: str) -> None:
 
 
 def test_a_path_is_one_packet_model_for_all_clients(tmp_path: Path) -> None:
-    """A server identifies the model that a client requests only by its path."""
+    """A client requests a model only by its path, so a path must not name two different models."""
     options = {"packetmodelpath": "m.graphml", "packetmodelmode": "path", "peers": "server1:80"}
     graph = graphml({"start": {}, "flow": options}, [("start", "flow")])
     hosts = {name: {"directory": str(tmp_path / name)} for name in ("client1", "client2")}

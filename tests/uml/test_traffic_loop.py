@@ -80,8 +80,8 @@ def test_idle_and_half_closed_connections_cause_no_wake_ups(
     openings = [None, b"T8nN", COMMAND[:300], COMMAND + b"x" * 500] * 5
     with open_connections(port, openings, half_close):
         driver.run()
-    # There is one turn for the start and one for the stop. Each connection has turns for accept,
-    # its data, its end, and space in the kernel's growing buffers.
+    # The event loop has one turn for the start and one for the stop. Each connection has turns for
+    # accept, its data, its end, and space in the kernel's growing buffers.
     assert len(openings) <= driver.loop.turns <= 2 + 20 * len(openings)
 
 

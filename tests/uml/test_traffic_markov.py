@@ -302,7 +302,7 @@ def test_a_burst_has_an_end() -> None:
     assert schedule(("+", 1)).next_burst(None) == Burst(23 * PACKET_BYTES, 0)
     assert schedule(("+", 1)).next_burst(10**9) == Burst(BURST_BYTES, 0)
     assert schedule(("+", 1)).next_burst(2000) == Burst(2000, 0)
-    # TGen would never return from this.
+    # TGen would loop endlessly on this walk.
     assert schedule(("-", 0)).next_burst(None).pause_us == AT_ONCE_US
 
 
@@ -345,7 +345,7 @@ class TimerHost:
     info = message
 
     def wait(self) -> int:
-        """Let the next timer expire. Return how long that took, in microseconds."""
+        """Let the next timer expire. Return how much later this is, in microseconds."""
         before = self.now_us
         self.now_us, callback = self.timers.pop(0)
         callback()

@@ -122,7 +122,8 @@ def client(vertex: str, port: int, *, mode: str = "graphml", **start: str) -> st
 def generator_lines(log: str) -> list[str]:
     """Return the lines on the start and the end of flows and streams."""
     wanted = r"tgen-generator\.c:\d+\] \[\w+\] (.*(?:Set timer|end observation|complete).*)"
-    # The order in which two streams of a flow end depends on microseconds.
+    # The order in which two streams of a flow end depends on microseconds. So lines that state how
+    # many streams are still active are left out.
     return [line for line in re.findall(wanted, log) if "still active" not in line]
 
 
@@ -141,7 +142,7 @@ def packet_seeds(log: str) -> list[int]:
 
 
 def expected_streams(model: MarkovModel, seeds: list[int]) -> list[tuple[int, int]]:
-    """Return the bytes that a client sends and receives by a packet model."""
+    """Return the bytes that a client sends and receives by a packet model, for each seed."""
     result = []
     for seed in seeds:
         walk = MarkovWalk(model, seed)

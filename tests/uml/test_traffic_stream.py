@@ -498,7 +498,7 @@ def test_bytes_found_by_a_heartbeat_have_their_arrival_time() -> None:
 
 
 def test_the_last_byte_always_causes_a_wake_up() -> None:
-    """The low-water mark never exceeds the remaining payload, and is otherwise 1."""
+    """The low-water mark does not exceed the payload that is missing, and is at least 1."""
     host, sock = FakeHost(low_water=1000), FakeSocket()
     stream = client(host, sock)
     header = len(CHOICE + GRANTED) + SERVER_SAYS.index(b"\n") + 1

@@ -65,7 +65,7 @@ def client_graphml(
     stream: Attributes | None = None,
     host: str = "127.0.0.1",
 ) -> str:
-    """Return a client's loop of a stream and a pause."""
+    """Return the graph of a client that repeats a stream and a pause."""
     first = {"peers": f"{host}:{port}", "heartbeat": "1 second", **(start or {})}
     if proxy is not None:
         first["socksproxy"] = f"localhost:{proxy}"
@@ -134,7 +134,7 @@ def write_traffic_file(
 ) -> Path:
     """Write a traffic file of hosts that all start now, and their graphs.
 
-    hosts: changed settings.
+    hosts: host -> settings that differ.
     """
     entries = []
     for name, graph in graphs.items():
@@ -229,10 +229,18 @@ def accepts(port: int) -> bool:
 class Proxy:
     """A SOCKS5 proxy on loopback with configurable errors.
 
-    status: the answer to the request. piece_bytes: the bytes that it forwards at once.
-    silent_after, cut_after, reset_after: bytes of the server that it forwards before it goes
-    silent, closes or resets the connection. swallow: never answer. requests: requests of clients.
-    client_bytes: the bytes of the last client after its request.
+    Attributes:
+        status: SOCKS status with which it answers requests.
+        methods: Its answer to greetings.
+        silent_after, cut_after, reset_after: Bytes of the server that it forwards before it goes
+            silent, closes or resets the connection.
+        piece_bytes: Number of bytes that it forwards at once.
+        swallow: Whether it never answers.
+        hang_up_at: "greeting" or "request" if it hangs up then, instead of answering.
+        requests: All requests of clients.
+        logins: User name and password of each client that has sent them.
+        client_bytes: Bytes of the last client after its request.
+        client_left: Set when a client has closed its side.
     """
 
     status: int = 0
