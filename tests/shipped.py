@@ -1,9 +1,10 @@
 """Names of the shipped experiments, variants and metrics, from the reference pages.
 
 Tests of shipped files use these names instead of all files in the checkout, where users may have
-their own experiments, variants and metrics, which can be incomplete. Names that no page contains
-are skipped, and pytest's summary lists them. They are failures if ONIONLAB_TESTS_STRICT is set, as
-in .ci/run, because a change to the project has to be documented.
+their own experiments, variants and metrics, which can be incomplete. If the checkout has a name
+that no page contains, a test is skipped, and pytest's summary lists the name. If the variable
+ONIONLAB_TESTS_STRICT is set, as in .ci/run, the test fails instead, because a change to the project
+has to be documented.
 """
 
 from __future__ import annotations
@@ -23,7 +24,10 @@ METRICS_PAGE = "docs/reference/metrics.md"
 
 
 def _first_cells(page: str, column: str) -> tuple[str, ...]:
-    """Return names between backticks in the first column of a page's tables with this heading."""
+    """Return the names between backticks in the first column of a page's tables.
+
+    column: the heading of this column.
+    """
     text = (REPOSITORY / page).read_text(encoding="utf-8")
     tables = re.findall(rf"^\| {column} \|.*\n\|[ |-]+\n((?:\|.*\n)+)", text, re.MULTILINE)
     cells = [line.split("|")[1] for table in tables for line in table.splitlines()]
@@ -34,11 +38,14 @@ EXPERIMENTS = _first_cells(EXPERIMENTS_PAGE, "Experiments")
 VARIANTS = _first_cells(VARIANTS_PAGE, "Name")
 """Variants of Tor and of libtorrent."""
 METRICS = frozenset(re.findall(r"`(\w+)`", (REPOSITORY / METRICS_PAGE).read_text(encoding="utf-8")))
-"""All names on the page, including names of metrics."""
+"""All names between backticks on the page. The names of metrics are among them."""
 
 
 def require_named(there: Iterable[str], named: Iterable[str], page: str) -> None:
-    """Skip the test if the page lacks some of the names. Fail instead in strict mode."""
+    """Skip the test if a name in ``there`` is not in ``named``, the names on ``page``.
+
+    In strict mode, let the test fail instead.
+    """
     own = sorted(set(there) - set(named))
     if own:
         words = f"not in {page}: {', '.join(own)}"

@@ -1,6 +1,6 @@
-"""Separate CPU locks for tests, whose runs do not wait for other runs on the machine.
+"""A separate folder of CPU locks, so that the tests' runs do not wait for other runs.
 
-Long runs can hold all CPUs for hours, and a test that waits for one would exceed its time limit.
+Long runs can lock all CPUs for hours, and a test that waits for a CPU would exceed its time limit.
 All workers of one pytest call share the folder, whose path is in the environment.
 """
 

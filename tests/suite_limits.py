@@ -1,8 +1,8 @@
 """Time limits of tests. Tests of more than ten seconds need the mark ``slow``.
 
 The time of fixtures, which may build Tor or the kernel, does not count. The limits are for an idle
-machine of 2026. ONIONLAB_TESTS_SLOWER=2 doubles them for a slower machine, and they are extended
-automatically if the CPUs are overloaded.
+machine of 2026. ONIONLAB_TESTS_SLOWER=2 doubles them for a slower machine. If the CPUs are
+overloaded, a test without the mark ``slow`` may automatically take longer.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ SLOW_S = 15.0
 # In a new clone a fixture may have to build the kernel, or wait for another build of Tor.
 BUILD_S = 2400.0
 LIMIT_S = {"slow": 900.0, "tor": BUILD_S, "uml": BUILD_S}
-"""Limits for these marks. Other tests have pyproject.toml's ``timeout``."""
+"""Time limits of tests with these marks. Other tests have pyproject.toml's ``timeout``."""
 
 
 def slower() -> float:
@@ -47,7 +47,7 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Fail a test that takes long without the mark ``slow``."""
     report = yield
-    # The factor is squared: a test's programs wait for CPUs, and the test waits for its programs.
+    # crowding() is squared, since a test's programs wait for CPUs, and the test for its programs.
     limit_s = SLOW_S * slower() * crowding() ** 2
     if (
         report.when == "call"

@@ -1,6 +1,6 @@
 """Run the longest test files first, so that all CPUs finish at the same time.
 
-``--dist loadfile --no-loadscope-reorder`` hands files out in this order.
+With ``--dist loadfile --no-loadscope-reorder``, pytest-xdist starts the files in this order.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import pytest
 
 TESTS = Path(__file__).parent
 LONG_FILES = (
-    # These two build: in `make test` one builds Tor and the other one the kernel, in parallel.
+    # The next two files need builds: `make test` builds Tor for one of them and the kernel for the
+    # other one, in parallel.
     "tor/test_real_tor.py",
     "slurm/test_cluster.py",
     "harness/test_other_systems.py",
@@ -30,7 +31,7 @@ LONG_FILES = (
     "experiment/test_mutations.py",
     "harness/test_workflow.py",
 )
-"""Files by their time, longest first. An incomplete list only makes the tests take longer."""
+"""The longest test files, in descending order of time. A missing one only makes a call slower."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -1,7 +1,7 @@
-"""Tests must not touch the user's runs and results, nor anything but builds in build/.
+"""Check that tests do not change the user's runs and results, nor anything in build/ but builds.
 
-The names, sizes and times of the upper levels are compared before the first test and after the last
-one. Everything that the harness writes or removes changes them.
+The names, sizes and modification times in the upper levels of these folders are compared before the
+first test and after the last one. Everything that the harness writes or removes changes them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pytest
 REPOSITORY = Path(__file__).resolve().parents[1]
 GUARDED = ("runs", "results")
 FINISHED_BUILDS = ("keys", "libtorrent", "tor", "uml")
-"""Folders in ``build/`` that tests use and add to."""
+"""Folders in ``build/`` whose builds tests use, and to which they add builds."""
 LEVELS = 3
 
 Seen = dict[str, tuple[int, int]]
@@ -23,7 +23,7 @@ CHANGED = pytest.StashKey[list[str]]()
 
 
 def snapshot(root: Path) -> Seen:
-    """Return size and time of change (ns) of entries in the upper levels of the guarded folders."""
+    """Return size and modification time (ns) of entries in the guarded folders' upper levels."""
 
     def below(folder: Path, levels: int) -> Iterator[Path]:
         yield folder
@@ -45,7 +45,7 @@ def snapshot(root: Path) -> Seen:
 
 
 def changes(before: Seen, after: Seen) -> list[str]:
-    """Return the entries that are new, missing or different."""
+    """Return the entries that were added, removed or changed."""
     return sorted(
         name for name in before.keys() | after.keys() if before.get(name) != after.get(name)
     )
