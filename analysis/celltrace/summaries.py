@@ -269,7 +269,7 @@ def fate_counts(table: TraceTable) -> list[tuple[str, bool, int]]:
 
 
 def stream_counts(table: TraceTable) -> dict[str, int]:
-    """Return "followed" or a problem -> number of downloads of all runs with this result."""
+    """Return result ("followed" or a problem) -> number of downloads in all runs."""
     total: Counter[str] = Counter()
     for _, counts in table.counts:
         total.update(counts.streams)

@@ -17,7 +17,7 @@ from analysis.inference.bands import Band, simultaneous_band
 from analysis.inference.intervals import log_ratios
 
 Lines = Mapping[str, Band]
-"""Variant -> its curve in one panel: over networks, or over pairs with the baseline."""
+"""Variant -> mean curve and band in one panel: over networks, or over pairs with the baseline."""
 
 
 def mean_lines(data: FigureData, panel: int) -> Lines:

@@ -1,4 +1,4 @@
-"""Bound the memory that a Parquet file needs before Arrow reads any of its columns.
+"""Reject Parquet files whose columns need too much memory, before Arrow reads a column.
 
 Arrow allocates the size in each page's header, and a file of 50 kB can declare gigabytes. The sizes
 in the footer are not reliable, because nothing compares them with the pages. PyArrow's access to
@@ -57,7 +57,10 @@ def require_plausible(path: Path) -> None:
 
 
 def _memory_bytes(data: mmap.mmap) -> int:
-    """Return the bytes of memory that all columns need. Keys are numbers of parquet.thrift."""
+    """Return the bytes of memory that all columns need.
+
+    Structs are dictionaries, whose keys are the numbers of the fields in parquet.thrift.
+    """
     page_bytes = values = pages = 0
     end = len(data) - ENDING_BYTES
     footer = _Reader(data, end - int.from_bytes(data[end : end + 4], "little")).read_struct()

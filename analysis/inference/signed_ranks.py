@@ -23,7 +23,8 @@ EXACT_UP_TO = 60
 def _chances(count: int) -> Floats:
     """Return the probabilities that the ranks of negative values sum to at most 0, 1, ...
 
-    The result has the shape (sums,).
+    Each of the ``count`` values is negative with probability 1/2. The result has an entry for each
+    possible sum, from 0 to count * (count + 1) / 2.
     """
     chance = np.zeros(count * (count + 1) // 2 + 1)
     chance[0] = 1.0

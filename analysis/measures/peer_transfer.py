@@ -25,9 +25,10 @@ In a shorter pause, the sender only waits for the next acknowledgement.
 """
 
 LONG_STALL_RTTS = 1.5
-"""Minimum length of a long stall, in round-trip times.
+"""A stall that exceeds this number of round-trip times is long.
 
-A round trip does not explain such a stall: no data was requested.
+Waiting for an acknowledgement takes about one round trip. In a longer stall the sender presumably
+had nothing to send, because the downloader had requested too little.
 """
 
 EARLY_S = 5.0

@@ -22,7 +22,10 @@ from onionlab.yamlfile.model import Model, key
 from onionlab.yamlfile.units import milliseconds, nearest, show
 
 REPLACED_AS_UNIT = frozenset({"pause", "deployment", "trace"})
-"""Keys with mappings that a later file replaces as a whole: their keys exclude each other."""
+"""Keys whose mapping an overriding file or level replaces as a whole, instead of merging it.
+
+Such a mapping chooses one of several alternatives, and a merge could combine two of them.
+"""
 
 
 @dataclass(frozen=True)

@@ -195,7 +195,9 @@ class RunBuilder(ABC):
 
     @abstractmethod
     def verify(self, hosts: Path, run: RunDirectory) -> dict[str, int]:
-        """Check the logs below `hosts`; return how many hosts logged each proof.
+        """Check the logs below `hosts`; return proof -> number of hosts that logged it.
+
+        A proof is a log line which shows that a variant's code is active.
 
         Raises:
             RunRefusedError: The run is not valid.

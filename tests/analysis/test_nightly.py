@@ -247,7 +247,8 @@ def test_a_change_of_seeds_is_not_a_step(machine: Machine) -> None:
         return [night() for _ in range(count)][-1]
 
     def other(count: int) -> Night:
-        # Few networks of a real night can differ this much from those of other nights.
+        # A real night has only a few networks. These can differ this much from those of other
+        # nights.
         sets = [
             make_set(seeds=range(n, n + 10), effect=1.3) for n in itertools.islice(others, count)
         ]

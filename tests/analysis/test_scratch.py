@@ -25,7 +25,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 def writer(code: str, out: Path) -> subprocess.Popen[str]:
-    """Start a process that opens a scratch folder in ``out`` and waits."""
+    """Run the program ``code`` on ``out``; return when it has begun to write and waits."""
     process = subprocess.Popen(
         [sys.executable, "-c", code, str(out)],
         stdin=subprocess.PIPE,

@@ -171,7 +171,10 @@ def require_readable(run: Path) -> None:
 
 @fuzz_always
 def test_packs(project: Project, data: st.DataObject) -> None:
-    """The damage is in a pack's compressed bytes or in a member, with or without a right index."""
+    """Damage a pack's compressed bytes, or change, rename or remove a member.
+
+    The index has the hashes of the changed members, or those from before the change.
+    """
     draw = data.draw
     path = project.pack_file
     file = changed_pack(draw, project.members, path.read_bytes(), version=1)

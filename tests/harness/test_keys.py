@@ -76,7 +76,8 @@ def test_a_certificate_is_valid_at_the_simulated_start(authority: RelayKeys) -> 
     expires = re.search(r"dir-key-expires (.*)", certificate)
     assert published
     assert expires
-    # Tor requires a publication time before 2000-01-01 and less than a year ago.
+    # The simulated time begins at 2000-01-01 00:00:00, and Tor requires a publication time in the
+    # year before.
     assert "1999-01-02 00:00:00" < published[1] < "2000-01-01 00:00:00" < expires[1]
 
 

@@ -1,4 +1,4 @@
-"""Watching relays' logs during a run: only a run that cannot count is ended early."""
+"""Watching relays' logs during a run: a run is ended early only if it can no longer be valid."""
 
 from __future__ import annotations
 

@@ -221,7 +221,10 @@ def test_the_error_names_the_cause_of_a_stall(tmp_path: Path, free_mib: int, cau
 
 
 def test_a_stopped_guest_has_not_stalled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The process that watches the guest was stopped, too. The guest has printed nothing since."""
+    """A long gap between polls means that the watching process and the guest were stopped.
+
+    Such a gap counts for 10 s at most. The guest counts as stalled only after further polls.
+    """
     wall_s = 1000.0
     monkeypatch.setattr(time, "monotonic", lambda: wall_s)
     log = tmp_path / LOG

@@ -406,7 +406,7 @@ def test_invalid_messages(
 
 
 def test_a_client_that_expects_nothing_does_not_wait_for_the_response() -> None:
-    """The state of receiving does not matter (_tgenstream_computeWantedEvents in TGen)."""
+    """TGen ends such a stream before it has received anything (_tgenstream_computeWantedEvents)."""
     host, sock = FakeHost(), FakeSocket()
     stream = client(host, sock, send_bytes=0, recv_bytes=0)
     walk = Script(("+", 0), ("F", 0))

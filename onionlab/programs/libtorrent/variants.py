@@ -1,7 +1,8 @@
 """The registry of libtorrent's variants: ``libtorrent-patches/variants.yaml``.
 
-Each variant is a build of libtorrent with its own patch series, after the observer, a patch of all
-variants with which peers log their windows and requests. The file's comments explain each key.
+Each variant is a build of libtorrent. All variants have the observer, a patch with which peers log
+their windows and requests. A variant's own patches are applied after the observer. The file's
+comments explain each key.
 """
 
 from __future__ import annotations
