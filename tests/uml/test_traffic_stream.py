@@ -497,6 +497,27 @@ def test_bytes_found_by_a_heartbeat_have_their_arrival_time() -> None:
     assert stream.receive.last_at == first + 600_000
 
 
+def test_bytes_sent_after_a_heartbeat_found_bytes_are_progress() -> None:
+    host, sock = FakeHost(low_water=100_000), FakeSocket(room=10_000)
+    stream = client(host, sock, stallout_us=3_000_000, send_bytes=100_000)
+    stream.begin()
+    sock.arrived += TO_CLIENT[:500]
+    stream.on_event(select.EPOLLIN)
+    first = host.now_us
+    sock.arrived += b"x" * 100
+    host.now_us += 1_000_000
+    stream.on_heartbeat()
+    # The last bytes arrived at +0.6 s, the last ones were sent at +2.5 s.
+    host.now_us, sock.room = first + 2_500_000, 1000
+    stream.on_event(select.EPOLLOUT)
+    for after_ms, ended in ((4000, False), (5499, False), (5500, True)):
+        host.now_us, sock.last_data_recv_ms = first + after_ms * 1000, after_ms - 600
+        stream.on_heartbeat()
+        assert bool(host.ended) == ended
+    assert stream.fault == "STALLOUT"
+    assert stream.receive.last_at == first + 600_000
+
+
 def test_the_last_byte_always_causes_a_wake_up() -> None:
     """The low-water mark does not exceed the payload that is missing, and is at least 1."""
     host, sock = FakeHost(low_water=1000), FakeSocket()

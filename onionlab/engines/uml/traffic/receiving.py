@@ -145,7 +145,7 @@ class Receiver(Direction[ReceiveState]):
         Return None before the connection is established.
         """
         if self._before_drain is not None and self._before_drain[1] is not None:
-            return self._before_drain[1]
+            return max(self._before_drain[1], self._stream.sent_at or 0)
         return self._stream.progress
 
     def correct_drained_times(self) -> None:
@@ -161,4 +161,5 @@ class Receiver(Direction[ReceiveState]):
         if self.last_at is not None:
             self.last_at = max(last_at or 0, min(self.last_at, arrived))
         if stream.progress is not None:
-            stream.progress = max(progress or 0, min(stream.progress, arrived))
+            arrived = min(stream.progress, arrived)
+            stream.progress = max(progress or 0, stream.sent_at or 0, arrived)

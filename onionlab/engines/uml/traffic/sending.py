@@ -85,7 +85,7 @@ class Sender(Direction[SendState]):
         stream.host.count_bytes(0, sent)
         if stream.transport.state == "SUCCESS_OPEN":
             self.total_bytes += sent
-        stream.progress = stream.now_us
+        stream.progress = stream.sent_at = stream.now_us
 
     def _message_sent(self) -> None:
         stream, now = self._stream, self._stream.now_us

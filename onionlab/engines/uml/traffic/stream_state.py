@@ -106,8 +106,9 @@ class StreamState:
     """A stream's data. Times are microseconds of the monotonic clock, as in TGen.
 
     progress: the time of the last byte in either direction, or at first the time at which the
-    connection was established. schedule: the bursts to send; None to send the whole payload without
-    pauses. command_at, response_at: the times of these messages, None before them.
+    connection was established. sent_at: the time of the last sent byte. schedule: the bursts to
+    send; None to send the whole payload without pauses. command_at, response_at: the times of these
+    messages, None before them.
     """
 
     send: Direction[SendState]
@@ -127,6 +128,7 @@ class StreamState:
         self.command_at: int | None = None
         self.response_at: int | None = None
         self.progress: int | None = None
+        self.sent_at: int | None = None
 
     @property
     def now_us(self) -> int:
