@@ -55,7 +55,7 @@ EFFECT_COLUMNS = (
 )  # fmt: skip
 
 CAPTION = (
-    "Endpoints against the baseline, with individual 95% intervals; the grey band "
+    "Endpoints against {baseline}, with individual 95% intervals; the grey band "
     "is the margin within which two variants count as equivalent. Times and throughput are ratios, "
     "rates are differences in percentage points. An arrow: the interval exceeds the axis."
 )
@@ -94,13 +94,14 @@ class EffectPanel:
 def write_forest(compared: Sequence[VariantComparison], base: Path) -> WrittenFigure | None:
     """Write the plot and its data as ``base``.pdf, .png and .csv.
 
-    Returns None if no comparison has more than one network, because one network gives no interval.
+    All comparisons have the same baseline. Returns None if none of them has more than one network,
+    because one network gives no interval.
     """
     shown = [one for one in compared if any(j.verdict.count > 1 for j in one.judgements)]
     if not shown:
         return None
     panels = [make_panel(one) for one in _select(shown)]
-    caption = CAPTION
+    caption = CAPTION.format(baseline=shown[0].baseline)
     if len(panels) < len(shown):
         caption += (
             f" The plot shows the {len(panels)} of {len(shown)} comparisons with the most findings."
@@ -166,7 +167,8 @@ def draw(panels: Sequence[EffectPanel]) -> Figure:
             if at == 0 and (len(panels) > 1 or panel.title):
                 axes.set_title(as_drawn(panel.title), loc="left")
             draw_effects(axes, labels, marks[place], axis, half)
-            # With three panels in a row, axis labels have no room for the name of the baseline.
+            # With three panels in a row, axis labels have no room for the name of the baseline. The
+            # caption contains it.
             style_axis(axes, axis, half, across, panel.against if across < ACROSS else "")
     looks = {row.looks for panel in panels for row in panel.rows if row.effect}
     handles = [style.handle(label) for name, (style, label) in LOOKS.items() if name in looks]

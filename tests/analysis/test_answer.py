@@ -149,6 +149,7 @@ def test_the_plot_has_a_line_for_each_metric_and_repeats(tmp_path: Path) -> None
     ]
     first, again = (known(write_forest(shown, tmp_path / name)) for name in ("one", "two"))
     assert first.svg == again.svg
+    assert first.caption.startswith("Endpoints against EWMA, with ")
     assert first.path("pdf").read_bytes() == again.path("pdf").read_bytes()
     lines = first.path("csv").read_text().splitlines()
     assert len(lines) == 1 + 2 * 5
