@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
     if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", args.name, re.ASCII) is None:
         raise UserError(
             f"{show(args.name)} is not a valid name for a set",
-            "letters, digits, points and hyphens only, at most 100 of them",
+            "use at most 100 letters, digits, `.`, `_` and `-`, and begin with a letter or digit",
         )
     if None not in (args.begin_s, args.end_s) and args.begin_s >= args.end_s:
         raise UserError(f"--start {args.begin_s:g} is not before --end {args.end_s:g}")

@@ -196,7 +196,7 @@ def _require_name(name: str) -> None:
     if re.fullmatch(NAME_PATTERN, name, re.ASCII) is None:
         raise UserError(
             f"{show(name)} is not a valid name for networks",
-            "use at most 100 letters, digits, points and hyphens",
+            "use at most 100 letters, digits, `.`, `_` and `-`, and begin with a letter or digit",
         )
 
 
