@@ -107,7 +107,7 @@ def require_networks(root: Path, experiment: Experiment) -> None:
             )
 
 
-def write_first_experiment(root: Path, name: str, tornet: Tornet, seeds: int) -> str:
+def write_first_experiment(root: Path, name: str, tornet: Tornet, networks: int) -> str:
     """Write `experiments/NAME.yaml` with all keys, unless there is such an experiment.
 
     The values are the defaults, except for the measured span. This span depends on the simulated
@@ -117,7 +117,7 @@ def write_first_experiment(root: Path, name: str, tornet: Tornet, seeds: int) ->
         root: The working root.
         name: Name of the networks, and of the experiment.
         tornet: Any of the networks; all are of one kind.
-        seeds: The number of networks.
+        networks: The number of networks.
 
     Returns:
         A message that describes what was done.
@@ -135,7 +135,7 @@ def write_first_experiment(root: Path, name: str, tornet: Tornet, seeds: int) ->
         measured_from_s = facts.bootstrap_end_s
     text = _TEMPLATE.read_text(encoding="utf-8").format(
         name=name,
-        seeds=seeds,
+        networks=networks,
         measured_from=format_time(measured_from_s),
         stop=format_time(facts.stop_s),
         drain=format_time(drain_s),
