@@ -22,11 +22,12 @@ from analysis.measures.metric import (
     time_at,
 )
 
+CIRCUIT_BUILD_TIME = "circuit_build_time"
 DURATIONS = {
     "download_ttfb": "Time to first byte from the command, completed downloads",
     "download_ttlb": "Time to last byte from the command, completed downloads",
     "round_trip_time": "Time from command to response, completed downloads",
-    "circuit_build_time": "Circuit build time",
+    CIRCUIT_BUILD_TIME: "Circuit build time",
 }
 GOODPUTS = {
     "download_goodput_500kib_1mib": "Goodput of a download between 500 KiB and 1 MiB",

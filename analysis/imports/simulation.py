@@ -12,7 +12,12 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import BeforeValidator, Field
 
-from analysis.comparison.imported_metrics import DURATIONS, ERROR_RATE, RELAY_GOODPUT
+from analysis.comparison.imported_metrics import (
+    CIRCUIT_BUILD_TIME,
+    DURATIONS,
+    ERROR_RATE,
+    RELAY_GOODPUT,
+)
 from analysis.errors import AnalysisError
 from analysis.formats.byte_marks import format_size
 from analysis.formats.compressed import DamagedError, TooLargeError, pieces
@@ -84,8 +89,9 @@ class ImportedSimulation:
 
     @property
     def empty(self) -> bool:
-        """True if there are no times: no download completed, and no circuit was built."""
-        return not any(values for (_, name), values in self.values.items() if name in DURATIONS)
+        """True if there are no times of downloads: no download completed."""
+        of_downloads = DURATIONS.keys() - {CIRCUIT_BUILD_TIME}
+        return not any(values for (_, name), values in self.values.items() if name in of_downloads)
 
     @property
     def keys(self) -> set[Key]:

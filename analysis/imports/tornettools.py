@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
-from analysis.comparison.imported_metrics import RELAY_GOODPUT
+from analysis.comparison.imported_metrics import CIRCUIT_BUILD_TIME, RELAY_GOODPUT
 from analysis.errors import AnalysisError
 from analysis.imports.simulation import (
     ImportedSimulation,
@@ -60,7 +60,7 @@ def _circuit_builds(
 ) -> None:
     """Add circuit build times. Files of 2020 have a list of times for each second."""
     for seconds in [times] if isinstance(times, list) else times.values():
-        simulation.add(circuit, "circuit_build_time", seconds)
+        simulation.add(circuit, CIRCUIT_BUILD_TIME, seconds)
 
 
 class _ErrorRates(BaseModel):

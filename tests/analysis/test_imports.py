@@ -347,6 +347,8 @@ def test_a_simulation_without_downloads(tmp_path: Path) -> None:
     nothing: dict[str, Any] = {
         "time_to_first_byte_recv.exit": {"ALL": []},
         "time_to_last_byte_recv.exit": {},
+        # Circuits were built, but no download completed.
+        "perfclient_circuit_build_time.exit": [0.5],
     }
     plot_data(tmp_path / "b", 1.0, rng, **nothing)
     made = import_runs([tmp_path], "x", ALL_TIME)
