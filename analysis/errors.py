@@ -1,7 +1,7 @@
 """User-facing errors, and formatting of schema validation errors.
 
-This module needs only the standard library, because the command ``doctor`` and the
-guests (User-Mode Linux) run without other packages.
+This module needs only the standard library, because ``onionlab/setup.sh`` and the guests
+(User-Mode Linux) import it where no other packages are installed.
 """
 
 from __future__ import annotations
