@@ -93,7 +93,8 @@ def tor_builds(root: Path) -> Finding:
             )
         )
     except UserError as error:
-        return Finding(MISSING, "Tor builds", error.message, error.hint or "")
+        fix = error.hint or "correct or restore what this message names"
+        return Finding(MISSING, "Tor builds", error.message, fix)
     absent = [
         name
         for name in wanted

@@ -55,7 +55,9 @@ def test_builds_that_are_missing_are_a_warning(tmp_path: Path) -> None:
         program.touch()
     assert software.tor_builds(tmp_path).status == OK
     shutil.rmtree(tmp_path / "tor-patches")
-    assert software.tor_builds(tmp_path).status == MISSING
+    finding = software.tor_builds(tmp_path)
+    assert finding.status == MISSING
+    assert finding.fix
 
 
 def test_shared_memory(tmp_path: Path) -> None:

@@ -17,6 +17,8 @@ from typing import Annotated
 
 from pydantic import Field
 
+from onionlab.errors import UserError
+from onionlab.paths import is_file
 from onionlab.programs.patches import Patch, Series, load_series
 from onionlab.programs.registry import (
     Name,
@@ -169,7 +171,12 @@ def load_registry(root: Path) -> Registry:
     """
     registry = _read(root, root / FOLDER / "variants.yaml", _File, Registry({}, {}))
     own = own_file(root)
-    return registry if own is None else _read(root, own, _OwnFile, registry)
+    if own is None:
+        return registry
+    if not is_file(own):
+        hint = "name an existing file, or do not set this variable"
+        raise UserError(f"{OWN_FILE_VARIABLE}: {own} not found", hint)
+    return _read(root, own, _OwnFile, registry)
 
 
 def _read(root: Path, path: Path, model: type[_File], known: Registry) -> Registry:
