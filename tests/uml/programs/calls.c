@@ -1,7 +1,7 @@
 /*
- * Whether the C library's functions that the engine's library stands for (configs/uml/calls.c) keep
- * the registers that a function has to keep, in threads beside others that need all of theirs, with
- * signals, restarts, errors and forks in between.
+ * Test whether the functions by which the engine's library (configs/uml/calls.c) replaces those of
+ * the C library keep the registers that a function has to keep. Other threads use all registers at
+ * the same time, and signals, restarts, errors and forks occur in between.
  * Prints "calls N signals N interrupted N wrong N".
  */
 #define _GNU_SOURCE
@@ -98,7 +98,10 @@ static long call(void *function, long a, long b, long c, long d, unsigned long p
 #define LOAD(n) "movdqu " #n "*16(%[in]), %%xmm" #n "\n"
 #define STORE(n) "movdqu %%xmm" #n ", " #n "*16(%[out])\n"
 
-/* The instruction itself keeps the vector registers too, whatever others call meanwhile. */
+/*
+ * Sleep by the instruction syscall. It must keep the vector registers too, whatever other threads
+ * call meanwhile.
+ */
 static void pause_with_registers(unsigned long pattern)
 {
     struct timespec pause = {0, 1 + pattern % 900000};
@@ -134,7 +137,7 @@ struct pair {
     unsigned int seed;
 };
 
-/* Bytes as they come, waited for in each of the ways that programs wait. */
+/* Read each byte when it arrives. Wait for it by read, recv or epoll, as programs do. */
 static void *reader(void *argument)
 {
     struct pair *pair = argument;
@@ -213,7 +216,7 @@ static void process(int index)
         pthread_create(&threads[2 * i], NULL, reader, &pairs[i]);
         pthread_create(&threads[2 * i + 1], NULL, writer, &pairs[i]);
     }
-    /* So that the others get it, readers among them. */
+    /* Block the signal here, so that the other threads get it, also while they wait for a byte. */
     sigemptyset(&alarm);
     sigaddset(&alarm, SIGALRM);
     pthread_sigmask(SIG_BLOCK, &alarm, NULL);

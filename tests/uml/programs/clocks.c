@@ -1,10 +1,11 @@
 /*
- * Whether the clocks of the vDSO and those of the system calls are the same clocks: many processes
- * and threads read each clock by vDSO, by system call and by vDSO again, after sleeps of all
- * lengths. Prints "compared N different N wrong N" and then how many reads ended two busy waits.
+ * Test whether the vDSO and the system calls read the same clocks: many processes and threads read
+ * each clock by vDSO, by system call and by vDSO again, after sleeps of various lengths.
+ * Prints "compared N different N wrong N", and then "busy waits N N": how often each of two busy
+ * waits read the clock until its time was over. The second one also makes failing system calls.
  *
- * The three readings must not go backwards, and the system call's must be equal to one of the
- * vDSO's: time moves only where the kernel is entered.
+ * The three readings must not go backwards, and the reading by system call must equal one of those
+ * by vDSO, because time advances only when a process enters the kernel.
  */
 #define _GNU_SOURCE
 #include <pthread.h>

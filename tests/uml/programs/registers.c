@@ -1,6 +1,6 @@
 /*
- * Whether each thread keeps its vector registers and rounding mode over system calls, page faults,
- * signals and forks while others run in the same and in other processes.
+ * Test whether each thread keeps its vector registers and rounding mode over system calls, page
+ * faults, signals and forks while other threads run in the same process and in other processes.
  * Prints "rounds N signals N wrong N".
  */
 #define _GNU_SOURCE
@@ -30,7 +30,7 @@ static const unsigned int usual_mode = 0x1f80;
 #define LOAD(n) "movdqu " #n "*16(%[in]), %%xmm" #n "\n"
 #define STORE(n) "movdqu %%xmm" #n ", " #n "*16(%[out])\n"
 
-/* Fill the registers, make a system call, and see whether they are as they were. */
+/* Fill the registers, make a system call, and check that the registers have kept their values. */
 static long call(unsigned long pattern, long number, unsigned long a, unsigned long b)
 {
     unsigned long in[32], out[32];
@@ -77,7 +77,8 @@ static void *worker(void *seed)
             double product = 1;
             for (int page = 0; page < PAGES; page++) {
                 call(state + page, SYS_getrandom, (unsigned long)(memory + page * 4096), 8);
-                product *= 2 + memory[page * 4096 + 64]; /* 0: a page fault amid a computation */
+                /* This byte is 0. Reading it is a page fault amid a computation. */
+                product *= 2 + memory[page * 4096 + 64];
             }
             if (product != 65536)
                 wrong++;
