@@ -327,7 +327,7 @@ def test_missing_records_are_named(store: Path, tmp_path: Path) -> None:
         build(changed_study(store, tmp_path, runs=[]), store, tmp_path / "out")
 
 
-def test_unpaired_and_single_seeds_have_notes(store: Path, tmp_path: Path) -> None:
+def test_unpaired_and_single_networks_have_notes(store: Path, tmp_path: Path) -> None:
     runs = json.loads((store / "study.json").read_text())["runs"]
     places = {("ewma", 1), ("ewma", 2), ("rr", 1), ("swrr", 3)}
     kept = [run for run in runs if (run["variant"], run["seed"]) in places]

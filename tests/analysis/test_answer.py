@@ -22,14 +22,14 @@ from analysis.judgement.judging import Design, Statistics, judge_comparison
 from analysis.measures.metric import Statistic
 from analysis.pages.answer import answer
 
-SEEDS = 14
+NETWORKS = 14
 METRICS = ("ttfb_p50_s", "ttfb_p90_s", "time_to_320kib_p50_s")
 
 
 def compared(
     factors: Sequence[float],
     noise: float = 0.01,
-    seeds: int = SEEDS,
+    networks: int = NETWORKS,
     rate: float | None = None,
     place: str = "",
     variant: str = "SWRR",
@@ -43,8 +43,8 @@ def compared(
     table: Statistics = {}
 
     def add(class_name: str, metric: str, factor: float, about: float = 1.0) -> None:
-        base = about * np.exp(rng.normal(0, 0.3, seeds))
-        own = base * factor * np.exp(rng.normal(0, noise, seeds))
+        base = about * np.exp(rng.normal(0, 0.3, networks))
+        own = base * factor * np.exp(rng.normal(0, noise, networks))
         for who, values in (("ewma", base), ("swrr", own)):
             of = table.setdefault(("5mid", class_name), {})
             of[metric, who] = {seed: Statistic(float(v)) for seed, v in enumerate(values, 1)}
@@ -57,7 +57,7 @@ def compared(
         for who, value, spread in (("ewma", 0.1, 0.0), ("swrr", 0.1 + rate, 1e-6)):
             table["5mid", "all"]["timeout_rate", who] = {
                 seed: Statistic(value + 0.001 * (seed % 3) + spread * (seed % 2))
-                for seed in range(1, seeds + 1)
+                for seed in range(1, networks + 1)
             }
     endpoints = [(c, m) for (_, c), of in table.items() for m in dict.fromkeys(m for m, _ in of)]
     endpoints.insert(0, endpoints.pop(2))
@@ -93,8 +93,8 @@ def test_each_endpoint_of_each_variant_has_a_sentence() -> None:
 
 
 def test_few_networks_are_a_pilot() -> None:
-    assert answer([compared([1.0, 1.0, 1.5], seeds=3)])[0] == "Pilot, 3 networks."
-    one, endpoint, *_ = answer([compared([1.0, 1.0, 2.0], seeds=1)])
+    assert answer([compared([1.0, 1.0, 1.5], networks=3)])[0] == "Pilot, 3 networks."
+    one, endpoint, *_ = answer([compared([1.0, 1.0, 2.0], networks=1)])
     assert one.startswith("Pilot, 1 network: ")
     assert "NETWORKS=5" in one
     assert endpoint.startswith(
@@ -104,7 +104,7 @@ def test_few_networks_are_a_pilot() -> None:
 
 
 def test_a_suggestion_has_the_number_of_further_networks() -> None:
-    sentences = answer([compared([1.0, 1.0, 1.12], noise=0.03, seeds=4)])
+    sentences = answer([compared([1.0, 1.0, 1.12], noise=0.03, networks=4)])
     assert "): suggested, about " in sentences[1]
     assert sentences[1].endswith(" would lead to an answer.")
 
@@ -145,7 +145,7 @@ def test_nothing_to_answer() -> None:
 def test_the_plot_has_a_line_for_each_metric_and_repeats(tmp_path: Path) -> None:
     shown = [
         compared([1.0, 1.5, 30.0], noise=0.005, rate=0.02, place="5 middles"),
-        compared([1.0, 1.0, 1.0], noise=0.4, seeds=4, rate=0.0, place="10 middles"),
+        compared([1.0, 1.0, 1.0], noise=0.4, networks=4, rate=0.0, place="10 middles"),
     ]
     first, again = (known(write_forest(shown, tmp_path / name)) for name in ("one", "two"))
     assert first.svg == again.svg
@@ -187,7 +187,7 @@ def test_levels_are_rows_and_metrics_are_panels(tmp_path: Path) -> None:
     shown = [
         compared([1.0, 1.5, 30.0], noise=0.005, rate=0.02, place="5 middles"),
         compared([1.0, 1.0, 2.0], noise=0.005, rate=0.02, place="5 middles", variant="RR"),
-        compared([1.0, 1.0, 1.0], noise=0.4, seeds=4, rate=0.0, place="10 middles"),
+        compared([1.0, 1.0, 1.0], noise=0.4, networks=4, rate=0.0, place="10 middles"),
     ]
     first = known(levels.write_levels(shown, LOOKS_OF, tmp_path / "one"))
     # This plot omits tail quantiles of times. The plot of all endpoints shows them.
@@ -215,10 +215,10 @@ def _at(line: Line2D, axis: int) -> float:
     return float(np.asarray(line.get_xydata(), dtype=float)[0, axis])
 
 
-def test_one_level_or_one_seed_gives_no_plot_of_levels(tmp_path: Path) -> None:
+def test_one_level_or_one_network_gives_no_plot_of_levels(tmp_path: Path) -> None:
     one = [compared([1.0, 1.5, 2.0], place="5 middles")]
     assert levels.write_levels(one, LOOKS_OF, tmp_path / "none") is None
-    two = [compared([1.0, 1.5, 2.0], seeds=1, place=f"{n} middles") for n in (5, 10)]
+    two = [compared([1.0, 1.5, 2.0], networks=1, place=f"{n} middles") for n in (5, 10)]
     assert levels.write_levels(two, LOOKS_OF, tmp_path / "none") is None
     assert write_forest([], tmp_path / "none") is None
     assert list(tmp_path.iterdir()) == []

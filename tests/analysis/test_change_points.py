@@ -70,7 +70,7 @@ def test_false_steps_of_a_year_of_looks() -> None:
     assert false / 400 >= 0.03
 
 
-def test_noise_is_that_of_paired_seeds() -> None:
+def test_noise_is_that_of_paired_networks() -> None:
     """The networks' values differ widely, and there is a step in the middle.
 
     Neither counts as noise.

@@ -256,7 +256,7 @@ def test_missing_values_are_stated_in_the_answer() -> None:
     assert answer(claim("lowest", "a b"), statistics).deciding.reason == "no common network"
 
 
-def test_one_seed_gives_an_estimate_and_no_answer() -> None:
+def test_one_network_gives_an_estimate_and_no_answer() -> None:
     for direction, levels in (("lowest", ("5mid",)), ("alike", ("5mid",)), ("converges", ENDS)):
         means = {(level, name): 1.5 if name == "a" else 1.0 for level in ENDS for name in "ab"}
         answered = answer(claim(direction, "a b", levels), runs(means, seeds=1))

@@ -159,7 +159,7 @@ def test_a_host_more_is_another_network() -> None:
     assert set(result.found.found) == {"network"}
 
 
-def test_no_seed_in_common_makes_two_samples() -> None:
+def test_no_network_in_common_makes_two_samples() -> None:
     """Different seeds draw different networks, so their files differ in any case."""
     far = make_set("b", seeds=range(20, 28), effect=2.0, files={**FILES, "conf/network.gml": "n2"})
     result = compare_sets(make_set(), far)
@@ -262,7 +262,7 @@ def test_repeats_of_one_network_are_called_repeats() -> None:
     assert {row.judgement.verdict.replicate for row in mixed.rows} == {"network"}
 
 
-def test_pairs_are_by_seed() -> None:
+def test_pairs_are_by_network() -> None:
     """The networks differ by 10%, so only a paired test finds an effect of 2%."""
     a, b = make_set(noise=0.001), make_set("b", effect=1.02, noise=0.001, noise_seed=2)
     unpaired = a.model_copy(update={"paired": False})

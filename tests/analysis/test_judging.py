@@ -197,7 +197,7 @@ def test_the_report_shows_the_interval_that_the_verdict_rests_on(store: Path) ->
     assert known(rate.low) == -known(rate.high) < 0
 
 
-def test_sets_without_common_seeds_are_compared_unpaired() -> None:
+def test_sets_without_common_networks_are_compared_unpaired() -> None:
     statistics = synthetic(10.0)
     for of_class in statistics.values():
         for (metric, variant), by_seed in list(of_class.items()):
@@ -290,7 +290,7 @@ def test_differences_are_paired() -> None:
     assert known(ratio.low) * known(ratio.high) == pytest.approx(ratio.estimate**2)
 
 
-def test_unpaired_seeds_are_left_out_and_named() -> None:
+def test_unpaired_networks_are_left_out_and_named() -> None:
     result = against_baseline(numbered(5.0, 6.0, 7.0), numbered(4.0, 5.0, 99.0, first=2))
     assert result.pairs == 2
     assert known(result.difference).estimate == 2.0

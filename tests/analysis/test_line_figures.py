@@ -103,7 +103,7 @@ def test_ratios_are_of_pairs_only() -> None:
     assert ratio_lines(make_figure(runs, figure=number), 0) == {}
 
 
-def test_differences_are_between_runs_of_the_same_seed() -> None:
+def test_differences_are_between_runs_on_the_same_network() -> None:
     data = make_data(ALIKE, NONE)
     (line,) = difference_lines(data, 0).values()
     # Values vary widely between networks, but each pair differs by 1e4. Means of each variant over

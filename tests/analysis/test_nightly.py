@@ -232,7 +232,7 @@ def test_a_step_points_to_its_commits(machine: Machine) -> None:
     assert "[0.1.0 c12]" in paths.html.read_text()
 
 
-def test_a_change_of_seeds_is_not_a_step(machine: Machine) -> None:
+def test_a_change_of_networks_is_not_a_step(machine: Machine) -> None:
     """Networks differ far more than measurements on one network, so a change of them is not a step.
 
     Nights on other networks do not hide a step on the usual ones, and do not make it new again.

@@ -174,7 +174,7 @@ def test_damaged_lines_are_counted_and_the_rest_counts(run_directory: Path, run:
     assert own == (run_directory / files.RECORDS / files.RELAY_BYTES_TABLE).read_bytes()
 
 
-def test_a_relay_without_a_second_leaves_no_goodput_of_the_others(
+def test_a_relay_whose_log_ends_early_leaves_no_goodput_of_all_relays(
     run_directory: Path, run: Path
 ) -> None:
     """Goodput is a sum over all relays, so it has no value if one relay's log ends too early."""

@@ -251,7 +251,7 @@ def marks(log: LogWriter) -> list[float | None]:
     return list(row.values())
 
 
-def test_status_lines_after_the_last_line_of_a_stream_do_not_count() -> None:
+def test_later_status_lines_count_for_amounts_that_the_last_line_lacks() -> None:
     """An amount that the last line shows has the time of this line, as in tgentools.
 
     Only amounts that the last line does not show have the times of later status lines.

@@ -76,7 +76,7 @@ def test_a_raised_budget_spends_the_remaining_error_rate() -> None:
     assert crossing(levels, times) == pytest.approx(0.025 * 0.96, rel=0.03)
 
 
-def test_adding_seeds_to_a_fixed_number_reports_the_excess_error_rate() -> None:
+def test_adding_networks_to_a_fixed_number_reports_the_excess_error_rate() -> None:
     plans = [((5,), 5), ((8,), 8), ((20,), 20)]
     assert spending(plans[:2]).spent == pytest.approx((1.0, 1.16))
     assert spending(plans).excess == pytest.approx(1.192)

@@ -82,7 +82,7 @@ def test_skewness_is_seen() -> None:
     assert np.mean([looks_skewed(one) for one in large]) == pytest.approx(0.01, abs=0.012)
 
 
-def test_a_verdict_on_skewed_seeds_has_a_caution() -> None:
+def test_a_verdict_on_skewed_networks_has_a_caution() -> None:
     base = np.full(8, 10.0)
     away = np.exp([0.0, 0.01, -0.01, 0.005, -0.005, 0.0, 0.01, 0.8])
     verdict = decide({"it": Sides(base * away, base, Margin(0.05))})["it"]

@@ -70,7 +70,7 @@ def streams(*waits_s: float) -> Downloads:
 
 
 @pytest.mark.parametrize("page", [TEXT, COLUMN])
-def test_bytes_over_time_show_the_first_seed(tmp_path: Path, page: Page) -> None:
+def test_bytes_over_time_show_the_first_network(tmp_path: Path, page: Page) -> None:
     data = open_figure(SPECS[0], study())
     assert [data.shows(one) for one in LEVELS] == [True, False, False, False]
     data.add("list", 2, run(streams(0, 0)), LEVELS[0])

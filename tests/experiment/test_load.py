@@ -241,15 +241,15 @@ def test_names(checkout: Path, write: Write, tmp_path: Path) -> None:
     assert load("figure", root=checkout).name == "figure"
 
 
-@pytest.mark.parametrize(("text", "seeds"), [("3", 3), ("1,2,7", [1, 2, 7]), ("5,", [5])])
-def test_seeds_of_the_command_line(text: str, seeds: object) -> None:
-    assert parse_seeds(text) == seeds
+@pytest.mark.parametrize(("text", "networks"), [("3", 3), ("1,2,7", [1, 2, 7]), ("5,", [5])])
+def test_networks_of_the_command_line(text: str, networks: object) -> None:
+    assert parse_seeds(text) == networks
 
 
 @pytest.mark.parametrize(
     "text", ["", "x", "0", "-1", "1,1", "1,,2", "1.5", "9" * 5000, "1_000", "٣"]
 )
-def test_seeds_refused(text: str) -> None:
+def test_networks_refused(text: str) -> None:
     with pytest.raises(UserError, match="NETWORKS: expected"):
         parse_seeds(text)
 

@@ -48,7 +48,7 @@ def bench(tmp_path: Path) -> StudyFolder:
     return StudyFolder(tmp_path)
 
 
-def test_more_seeds_are_a_further_look(bench: StudyFolder) -> None:
+def test_more_networks_are_a_further_look(bench: StudyFolder) -> None:
     assert bench.plan(5) is None
     bench.run()
     assert bench.plan(5) is None
@@ -61,7 +61,7 @@ def test_more_seeds_are_a_further_look(bench: StudyFolder) -> None:
     assert bench.plan(3) is None
 
 
-def test_one_seed_does_not_count_as_a_look(bench: StudyFolder) -> None:
+def test_one_network_does_not_count_as_a_look(bench: StudyFolder) -> None:
     """With one network nothing is tested, so no part of the error rate is spent."""
     assert bench.plan(1) is None
     bench.run()

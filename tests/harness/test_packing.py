@@ -545,7 +545,7 @@ def test_a_study_without_runs_is_replaced(places: Places) -> None:
     assert merged_study([older, older], places.folder) == planned
 
 
-def test_the_command_packs_the_seeds_that_are_asked_for(
+def test_the_command_packs_the_networks_that_are_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(pack_command, "working_root", lambda: tmp_path)

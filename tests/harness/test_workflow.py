@@ -207,7 +207,7 @@ def workflow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workflow:
     return Workflow(tmp_path, monkeypatch)
 
 
-def test_runs_are_made_seed_after_seed_and_once(workflow: Workflow) -> None:
+def test_runs_are_made_network_by_network_and_once(workflow: Workflow) -> None:
     calls = workflow.make()
     assert sorted(run for run, _ in calls) == ["0e3", "a2", "b3", "c1", "d1"]
     assert [run[-1] for run, _ in calls] == ["1", "1", "2", "3", "3"]
