@@ -5,9 +5,11 @@ from __future__ import annotations
 import shutil
 import subprocess
 import tarfile
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from onionlab.errors import UserError
 from onionlab.paths import is_folder
@@ -80,9 +82,12 @@ def unpack_commit(
     """
     # The user's settings must not change line ends or permissions.
     command = ["-c", "core.autocrlf=false", "-c", "tar.umask=0022", "archive", "--format=tar"]
-    with _start(repository, *command, commit) as process:
+    # git would block if it filled a pipe with messages while the archive is read.
+    with (
+        tempfile.TemporaryFile() as messages,
+        _start(repository, *command, commit, messages=messages) as process,
+    ):
         assert process.stdout is not None
-        assert process.stderr is not None
         try:
             with tarfile.open(fileobj=process.stdout, mode="r|") as archive:
                 for member in archive:
@@ -93,7 +98,9 @@ def unpack_commit(
         # git fails if nobody reads the zeros after the last file.
         while process.stdout.read(2**16):
             pass
-        said = process.stderr.read().decode(errors="replace").strip()
+        process.wait()
+        messages.seek(0)
+        said = messages.read().decode(errors="replace").strip()
     if process.returncode != 0:
         raise UserError(
             f"git archive of commit {commit} in {repository} failed: {said}",
@@ -119,7 +126,10 @@ def _answer(repository: Path, *arguments: str) -> str | None:
         return None
 
 
-def _start(repository: Path, *arguments: str) -> subprocess.Popen[bytes]:
+def _start(
+    repository: Path, *arguments: str, messages: IO[bytes] | int = subprocess.PIPE
+) -> subprocess.Popen[bytes]:
+    """Start git. messages: the file for its standard error, or a pipe."""
     # With the first variable, git does not treat a folder inside of another repository as a
     # repository. With the second one, commands that only read do not write to the index.
     place = {"GIT_CEILING_DIRECTORIES": str(repository.parent), "GIT_OPTIONAL_LOCKS": "0"}
@@ -127,6 +137,6 @@ def _start(repository: Path, *arguments: str) -> subprocess.Popen[bytes]:
         ["git", "-C", repository, *arguments],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        stderr=messages,
         env=build_environment() | place,
     )

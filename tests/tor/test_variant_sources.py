@@ -11,6 +11,7 @@ import pytest
 
 from onionlab.errors import UserError
 from onionlab.programs.building import file_sha256
+from onionlab.programs.git import unpack_commit
 from onionlab.programs.tor.build import BuiltTor, ensure_builds, ensure_variants
 from onionlab.programs.tor.tor_source import TorSource
 from onionlab.programs.tor.variants import TorBuild, load_registry
@@ -174,6 +175,21 @@ def test_a_repository_that_lacks_a_part_of_the_commit_is_an_error(
     with pytest.raises(UserError, match=rf"git archive of commit .*{blob}"):
         build(new_checkout, repository, "main")
     assert left(new_checkout) == set()
+
+
+def test_git_may_write_many_messages(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit = git(repository, "rev-parse", "main")
+    talkative = tmp_path / "bin/git"
+    talkative.parent.mkdir()
+    talkative.write_text(
+        f'#!/bin/sh\nhead -c 200000 /dev/zero >&2\nexec {shutil.which("git")} "$@"\n'
+    )
+    talkative.chmod(0o755)
+    monkeypatch.setenv("PATH", str(talkative.parent), prepend=":")
+    unpack_commit(repository, commit, tmp_path / "unpacked", lambda path: path.suffix == ".c")
+    assert (tmp_path / "unpacked/src/app/main.c").read_text() == MAIN
 
 
 def own_file(folder: Path, *entries: str, series: str = "") -> Path:
