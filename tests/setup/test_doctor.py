@@ -171,7 +171,7 @@ def test_an_experiment_is_checked_against_its_needs(
     part, _ = examine_need("--seeds", "3", "--variants", "rr")
     assert part.disk_bytes < three.disk_bytes
     assert cost.status == OK
-    assert cost.text.startswith("9 runs to make (0 of 9 exist), about ")
+    assert cost.text.startswith("6 runs to make (0 of 6 exist), about ")
 
 
 # The embedded engine
