@@ -211,7 +211,8 @@ def _tor_differences(a: SetRun, b: SetRun) -> Iterator[tuple[str, str]]:
         builds = a.tor[program], b.tor[program]
         if builds[0].sha256 != builds[1].sha256:
             yield "tor", f"build of {program}: {' / '.join(x.sha256[:12] for x in builds)}"
-    # Another patch series implies another program, so report this only for equal variants.
+    # Each patch series has a program of its own, so different variants may run different programs.
+    # Only for equal variants this is a difference to report.
     if a.variant == b.variant and set(a.tor) != set(b.tor):
         yield "tor", f"programs: {' '.join(sorted(a.tor))} / {' '.join(sorted(b.tor))}"
 

@@ -89,7 +89,7 @@ class Mark:
 
 
 def effect_axis(metric: Quantity) -> Axis:
-    """Return the axis of a metric: rates as differences, all others as ratios."""
+    """Return the axis of a metric: differences if it has no unit (a rate, a share), else ratios."""
     return "difference" if metric.unit == "1" else "ratio"
 
 

@@ -114,10 +114,10 @@ def write_forest(compared: Sequence[VariantComparison], base: Path) -> WrittenFi
 
 
 def _select(compared: Sequence[VariantComparison]) -> list[VariantComparison]:
-    """Return the comparisons to draw, in their order.
+    """Return the ``MAX_PANELS`` comparisons to draw, in the order in which they are given.
 
-    They have the most shown differences. Among comparisons with equally many, those with a larger
-    difference, in units of its margin, are preferred.
+    Those with the most shown differences are selected. Among comparisons with equally many, those
+    with a larger difference, in units of its margin, are preferred.
     """
 
     def findings(one: VariantComparison) -> tuple[int, float]:

@@ -103,7 +103,7 @@ class HostRoles(FormatModel):
 
 
 def written(file: FormatModel | Clients) -> bytes:
-    """Return the content of a file of this module, whose bytes are part of the run's identity."""
+    """Return the bytes of a file in a run's directory. They are part of the run's identity."""
     return json_text(file.model_dump(mode="json", exclude_none=True)).encode()
 
 

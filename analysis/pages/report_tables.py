@@ -95,12 +95,12 @@ def _repeats_incidence(row: SummaryRow, rows: list[SummaryRow]) -> bool:
 def _is_headline(level: Level, row: SummaryRow) -> bool:
     """Return whether a row is in the report's first table, which has the headline metrics.
 
-    If all streams of a class have one size, its redundant or unknown times are not in this table.
+    If all streams of a class have one size, the table has no times that are redundant or unknown.
     """
     if not row.metric.headline or (row.class_name == ALL) != (row.metric.scope == "both"):
         return False
     load = level.classes.get(row.class_name)
-    if load is None or load.request_bytes is None:
+    if load is None or load.request_bytes is None or not row.metric.duration:
         return True
     # For streams whose size is a byte mark, the time to last byte equals the time to the mark, so
     # show the latter and the time to first byte. For larger streams, show only the time to last

@@ -45,7 +45,10 @@ MAX_LOG_GAP_S = 5.0
 """Maximum time between the end of a log and the end of the run; Tor reports bytes each second."""
 
 RELAY_ROLES = ("authority", "exitguard", "guard", "exit", "middle")
-"""Roles of hosts whose bytes are stored. tornettools names such hosts `relay` or `4uthority`."""
+"""Roles of hosts whose bytes are stored.
+
+In tornettools, the names of these hosts begin with `relay` or `4uthority`.
+"""
 
 
 _PREFIX = rb"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d (\d{1,12})\.(\d{6}) \[[a-z]+\] \[[^\[\]]*\] "

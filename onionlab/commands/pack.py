@@ -34,7 +34,7 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print each run, and the file's path on the last line."""
+    """Write the finished runs to a file. Print each of them, and then the file's path."""
     folder = results_folder(args.name, working_root())
     plans = [read_plan(path) for path in sorted(folder.rglob(PLAN))]
     if not plans:

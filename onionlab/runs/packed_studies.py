@@ -74,7 +74,10 @@ def add_study(target: Path, source: Path, pack: Path) -> None:
 
 
 def _set_up(study: Study) -> Any:
-    """Return the fields that two parts of a study must have in common, except the levels."""
+    """Return the fields that must be equal in two parts of a study.
+
+    The levels are not among them, because `add_study` compares them with `Level.same_as`.
+    """
     # Looks may differ: one part may have been analysed before the networks of the other existed.
     own: dict[str, Any] = dict.fromkeys(("runs", "networks", "levels", "looks"), True)
     own |= {"asked": {"seeds"}, "provenance": {"machine", "runs"}}

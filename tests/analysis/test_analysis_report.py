@@ -20,6 +20,7 @@ from analysis.figures.lines import LINE_FIGURES
 from analysis.formats.study import Study
 from analysis.inference.intervals import Interval
 from analysis.judgement.judging import RunStatistics, Statistics, over_networks
+from analysis.measures.catalogue import METRICS
 from analysis.measures.data import ALL
 from analysis.measures.metric import Statistic
 from analysis.pages.answer import answer
@@ -249,6 +250,18 @@ def test_spread_between_and_within_networks() -> None:
     assert networks["seeds"] == "1, 2, 3"
     assert networks["roles"] == {"middle": "94%, 50%"}
     assert scope_note(plan) == ""
+
+
+def test_metrics_that_are_no_times_are_shown_for_streams_of_any_size() -> None:
+    _, rows = repeated([1, 2, 3])
+    load = next(iter(rows[0].level.classes.values()))
+    assert load.request_bytes is not None
+    other_size = load.model_copy(update={"request_bytes": load.request_bytes + 1})
+    level = rows[0].level.model_copy(update={"classes": {"web": other_size}})
+    rows = [replace(row, level=level) for row in rows]
+    assert spread_rows(rows) == []
+    (early_rate,) = (one for one in METRICS if one.name == "early_rate_bytes_per_s")
+    assert len(spread_rows([replace(row, metric=early_rate) for row in rows])) == 2
 
 
 def test_repeats_are_replicates_in_the_scope_of_one_network() -> None:

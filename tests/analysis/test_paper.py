@@ -242,7 +242,8 @@ def test_answers_are_in_both_tables_and_on_the_page(made: PaperResult) -> None:
         "alike": "supported",
         "timeouts": "cannot be tested here",
     }
-    # A row shows the less certain of the claim's comparisons: 0.8 against 1, not against 1.3.
+    # The row of `fastest` shows the less certain of its two comparisons: SWRR against EWMA (a ratio
+    # of 0.8) or against round robin (0.8 / 1.3 = 0.62).
     assert 0.55 < float(rows["fastest"]["effect"]) < 0.85
     assert float(rows["fastest"]["low"]) < float(rows["fastest"]["effect"])
     assert rows["fastest"]["seeds"] == "3"

@@ -77,9 +77,10 @@ def processes_by_kind(
 
 
 def handles_sigterm(pid: int) -> bool:
-    """Return whether a command handles SIGTERM.
+    """Return whether a command already handles SIGTERM.
 
-    Before it does so, Python is still starting, and SIGINT would end it with 1.
+    Until then Python is still starting, and SIGINT may end the command with exit status 1 instead
+    of the command's own.
     """
     status = Path(f"/proc/{pid}/status").read_text()
     (caught,) = (line.split()[1] for line in status.splitlines() if line.startswith("SigCgt:"))

@@ -81,7 +81,8 @@ def test_idle_and_half_closed_connections_cause_no_wake_ups(
     with open_connections(port, openings, half_close):
         driver.run()
     # The event loop has one turn for the start and one for the stop. Each connection has turns for
-    # accept, its data, its end, and space in the kernel's growing buffers.
+    # its accept, its data and its end, and for each time at which the kernel's buffers grow, so
+    # that it becomes writable.
     assert len(openings) <= driver.loop.turns <= 2 + 20 * len(openings)
 
 

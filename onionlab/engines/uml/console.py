@@ -15,8 +15,9 @@ from onionlab.engines.uml.guest.boot import END_MARK, LOG_MARK, MARKS, TIME_MARK
 
 LOG_TAIL_LINES = 25
 MAX_POLL_GAP_S = 10.0
-"""The maximum time between two polls that counts as time without progress of the guest. A longer
-gap means that this process was stopped.
+"""A gap between two polls counts as time without progress of the guest only up to this maximum.
+
+A longer gap means that this process was stopped.
 """
 MAX_LOW_MEMORY = 0.05
 """The share of free memory below which the guest may spend all its time on reclaiming memory."""

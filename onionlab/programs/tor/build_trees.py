@@ -108,7 +108,7 @@ class Inputs:
 
     @property
     def title(self) -> str:
-        """The name of Tor as released in messages."""
+        """The name, in messages, of Tor without patches."""
         return "Tor with AddressSanitizer" if self.hardened else "Tor"
 
     @property
