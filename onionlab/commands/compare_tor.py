@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import os
-import re
 from pathlib import Path
-
-import yaml
 
 from onionlab.commands import compare, experiment
 from onionlab.commands._arguments import (
@@ -17,16 +13,12 @@ from onionlab.commands._arguments import (
 )
 from onionlab.errors import UserError
 from onionlab.experiment import load
-from onionlab.paths import build_directory, is_file, working_root
-from onionlab.programs.git import Commit, find_commit
-from onionlab.programs.tor.tor_source import ID_LENGTH
-from onionlab.programs.tor.variants import OWN_FILE_VARIABLE, STOCK, TorVariant, load_variants
+from onionlab.paths import build_directory, working_root
+from onionlab.programs.git import find_commit
+from onionlab.questions.tor_commits import CommitVariant, shorten, slug, write_experiment
 
 HELP = "test whether commit B of Tor is worse than A; same exit status as compare"
 STATUSES = compare.STATUSES
-
-STYLES = (("#000000", "o", "-"), ("#882255", "^", "--"))
-"""Colour, marker and line style of A and B in figures."""
 
 
 def setup_arguments(parser: argparse.ArgumentParser) -> None:
@@ -53,50 +45,22 @@ def run(args: argparse.Namespace) -> int:
             f"{args.a} and {args.b} are the same commit of {repository}: {commits[args.a].hash}",
             "Name two commits that differ.",
         )
-    stock = load_variants(root)[STOCK]
-    a, b = (f"tor-{_slug(ref)}" for ref in (args.a, args.b))
+    a, b = (f"tor-{slug(ref)}" for ref in (args.a, args.b))
     if a == b:
         a, b = f"{a}-a", f"{b}-b"
-    base = str(Path(args.name).resolve()) if is_file(Path(args.name)) else f"{args.name}.yaml"
-    name = f"{_slug(Path(base).stem)}-{a.removeprefix('tor-')}-{b.removeprefix('tor-')}"
+    name = f"{slug(Path(args.name).stem)}-{a.removeprefix('tor-')}-{b.removeprefix('tor-')}"
     variants = {
-        variant: _entry(stock, repository, ref, commits[ref], style)
-        for variant, ref, style in zip((a, b), (args.a, args.b), STYLES, strict=True)
+        # A branch may move before all runs are made. If the work tree has changes, name the branch
+        # or HEAD instead of the hash, because this includes the changes.
+        variant: CommitVariant(
+            repository, ref if commits[ref].changed else commits[ref].hash, shorten(ref)
+        )
+        for variant, ref in ((a, args.a), (b, args.b))
     }
     folder = build_directory(root) / "compare-tor" / name
-    folder.mkdir(parents=True, exist_ok=True)
-    settings = {"extends": base, "tor": {"variants": [a, b], "baseline": a}}
-    for file, content in (("variants", {"variants": variants}), (name, settings)):
-        (folder / f"{file}.yaml").write_text(yaml.safe_dump(content, sort_keys=False), "utf-8")
-    os.environ[OWN_FILE_VARIABLE] = str(folder / "variants.yaml")
-    args.name, args.variants = str(folder / f"{name}.yaml"), ()
+    file = write_experiment(root, folder, name, args.name, variants)
+    args.name, args.variants = str(file), ()
     experiment.run(args)
     args.a, args.b = f"{name}:{a}", f"{name}:{b}"
     args.allow_diff, args.out, args.unpaired = "variant,tor", None, False
     return compare.run(args)
-
-
-def _short(ref: str) -> str:
-    return ref[:ID_LENGTH] if re.fullmatch("[0-9a-f]{40}", ref) else ref
-
-
-def _slug(ref: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "-", _short(ref).lower()).strip("-").removeprefix("tor-") or "ref"
-
-
-def _entry(
-    stock: TorVariant, repository: Path, ref: str, commit: Commit, style: tuple[str, str, str]
-) -> dict[str, object]:
-    """Return the entry of a variant in the file of variants.
-
-    It names the commit by its hash, because a branch may move before all runs are made. If the work
-    tree has changes, it names the branch or HEAD instead, which includes these changes.
-    """
-    source = {"git": str(repository), "ref": ref if commit.changed else commit.hash}
-    return {
-        "description": f"Tor at {_short(ref)}",
-        "label": _short(ref),
-        **dict(zip(("color", "marker", "linestyle"), style, strict=True)),
-        "source": source,
-        "torrc": dict(stock.torrc),
-    }

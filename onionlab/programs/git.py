@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import tarfile
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -70,6 +70,54 @@ def read_committed(commit: Commit, name: str) -> str:
         return _output(commit.repository, "cat-file", "blob", f"{commit.hash}:{name}")
     except UserError:
         return ""
+
+
+_PLAIN = ("--no-color", "--no-show-signature")
+"""Options of git log. The user's settings must not change its output."""
+
+
+def commits_between(
+    repository: Path, since: str, until: str, most: int = 20
+) -> tuple[int, tuple[str, ...]] | None:
+    """Return the number of commits of ``until`` that ``since`` lacks, and the newest ones as text.
+
+    A text has abbreviated hash and subject; there are at most ``most``. Return None if the
+    repository does not contain ``since``.
+    """
+    if _answer(repository, "rev-parse", "--verify", "--quiet", f"{since}^{{commit}}") is None:
+        return None
+    between = f"{since}..{until}"
+    log = _output(
+        repository, "log", "--oneline", "--no-decorate", *_PLAIN, "--abbrev=12",
+        f"--max-count={most}", between, "--",
+    )  # fmt: skip
+    count = int(_output(repository, "rev-list", "--count", between, "--"))
+    return count, tuple(log.splitlines())
+
+
+def merge_base(repository: Path, one: str, other: str) -> str | None:
+    """Return the newest common ancestor of two commits, or None if the repository has none."""
+    return _answer(repository, "merge-base", one, other)
+
+
+def list_commits(repository: Path, good: str, bad: str) -> list[tuple[str, str]]:
+    """Return hash and subject of the commits of ``bad`` that ``good`` lacks, parents first."""
+    log = _output(
+        repository, "log", "--format=%H %s", *_PLAIN, "--topo-order", "--reverse",
+        f"{good}..{bad}", "--",
+    )  # fmt: skip
+    return [(line[:40], line[41:]) for line in log.splitlines()]
+
+
+def first_bad_candidates(repository: Path, bad: str, goods: Sequence[str]) -> list[str]:
+    """Return all commits that can be the first bad one, in the order in which to test them.
+
+    The first one halves the number of candidates. ``bad`` is a candidate too, and the last one,
+    because its test tells nothing new. goods: commits that are good, and so are their ancestors.
+    """
+    listed = _output(repository, "rev-list", "--bisect-all", bad, "--not", *goods, "--")
+    found = [line.split()[0] for line in listed.splitlines()]
+    return [commit for commit in found if commit != bad] + [bad]
 
 
 def unpack_commit(

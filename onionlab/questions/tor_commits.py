@@ -1,0 +1,81 @@
+"""Write the files with which an experiment runs commits of Tor without patches as its variants."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from onionlab.paths import is_file
+from onionlab.programs.tor.tor_source import ID_LENGTH
+from onionlab.programs.tor.variants import OWN_FILE_VARIABLE, STOCK, load_variants
+
+STYLES = (("#000000", "o", "-"), ("#882255", "^", "--"), ("#117733", "s", ":"))
+"""Colour, marker and line style of the first, second and third variant in figures."""
+
+
+@dataclass(frozen=True)
+class CommitVariant:
+    """A variant that is built from a commit of a local repository.
+
+    Attributes:
+        repository: The repository; an absolute path.
+        ref: A hash, or a branch whose uncommitted changes are built too.
+        label: Its label in figures and tables.
+    """
+
+    repository: Path
+    ref: str
+    label: str
+
+
+def write_experiment(
+    root: Path, folder: Path, name: str, extends: str, variants: Mapping[str, CommitVariant]
+) -> Path:
+    """Write an experiment that runs ``variants`` in place of its own, and return its path.
+
+    The variable VARIANTS_FILE, which jobs inherit, then names the file with the variants.
+
+    Args:
+        root: The checkout.
+        folder: The folder of the two files.
+        name: The name of the experiment.
+        extends: Name or path of the experiment that gives all other settings.
+        variants: At most three variants by name. The first one is the baseline.
+    """
+    path = Path(extends)
+    base = str(path.resolve()) if is_file(path) else f"{extends}.yaml"
+    os.environ.pop(OWN_FILE_VARIABLE, None)
+    stock = load_variants(root)[STOCK]
+    entries = {
+        variant: {
+            "description": f"Tor at {one.label}",
+            "label": one.label,
+            **dict(zip(("color", "marker", "linestyle"), style, strict=True)),
+            "source": {"git": str(one.repository), "ref": one.ref},
+            "torrc": dict(stock.torrc),
+        }
+        for (variant, one), style in zip(variants.items(), STYLES, strict=False)
+    }
+    names = list(variants)
+    settings = {"extends": base, "tor": {"variants": names, "baseline": names[0]}}
+    folder.mkdir(parents=True, exist_ok=True)
+    for file, content in (("variants", {"variants": entries}), (name, settings)):
+        (folder / f"{file}.yaml").write_text(yaml.safe_dump(content, sort_keys=False), "utf-8")
+    os.environ[OWN_FILE_VARIABLE] = str(folder / "variants.yaml")
+    return folder / f"{name}.yaml"
+
+
+def shorten(ref: str) -> str:
+    """Return a hash with as many digits as names of builds have, or another ref unchanged."""
+    return ref[:ID_LENGTH] if re.fullmatch("[0-9a-f]{40}", ref) else ref
+
+
+def slug(ref: str) -> str:
+    """Return a ref as a part of the names of variants and experiments."""
+    short = re.sub(r"[^a-z0-9]+", "-", shorten(ref).lower()).strip("-")
+    return short.removeprefix("tor-") or "ref"
