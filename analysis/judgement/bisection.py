@@ -1,0 +1,169 @@
+"""Search for the first of several commits at which an endpoint got worse.
+
+A commit is compared in pairs with a good and with a bad commit, on the same networks. It is called
+bad if it is shown to be worse than the good one, and good if it is shown to be better than the bad
+one; both are group-sequential tests (``analysis.inference.sequential``). If there is one step, one
+of the two tests has a true null hypothesis, so a decision is wrong at most at its own error level.
+The commits that a search without errors tests do not depend on the results, so by Bonferroni's
+inequality the search is wrong at most at the sum of these levels.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from analysis.judgement.verdicts import Better, Verdict
+
+FIRST_LOOK = 4
+"""Number of networks at the first look at a commit."""
+
+LOOK_GROWTH = 1.25
+"""Factor by which the number of networks grows between looks. It grows by at least two networks, so
+that machines with two CPUs are busy."""
+
+
+class Decision(StrEnum):
+    """What is known about a commit."""
+
+    BAD = "bad"
+    GOOD = "good"
+    OPEN = "not decided"
+    SKIPPED = "skipped"
+
+
+@dataclass(frozen=True)
+class Examination:
+    """The test of one commit.
+
+    Attributes:
+        commit: its hash.
+        decision: the result.
+        level: error level of the decision.
+        networks: number of networks at the last look.
+        against_good: the comparison with the good commit; None if the commit was skipped.
+        note: why it was skipped, or a remark; "" otherwise.
+    """
+
+    commit: str
+    decision: Decision
+    level: float = 0.0
+    networks: int = 0
+    against_good: Verdict | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Search:
+    """The result of a search.
+
+    Attributes:
+        examinations: all examinations, in order; the first one is of the bad commit.
+        left: the commits that can be the first bad one. There are none if the bad commit is not
+            shown to be worse than the good one.
+    """
+
+    examinations: tuple[Examination, ...]
+    left: tuple[str, ...]
+
+    @property
+    def found(self) -> str | None:
+        """The first bad commit, if it is the only one that is left."""
+        return self.left[0] if len(self.left) == 1 else None
+
+
+def look_sizes(budget: int) -> tuple[int, ...]:
+    """Return the number of networks at each look at a commit.
+
+    Raises:
+        ValueError: the budget is smaller than the first look.
+    """
+    if budget < FIRST_LOOK:
+        raise ValueError(f"a budget must be at least {FIRST_LOOK} networks, got {budget}")
+    sizes = [FIRST_LOOK]
+    while sizes[-1] < budget:
+        sizes.append(min(budget, max(sizes[-1] + 2, int(LOOK_GROWTH * sizes[-1]))))
+    return tuple(sizes)
+
+
+def decide_commit(verdicts: Sequence[Verdict], better: Better, level: float) -> Decision:
+    """Return what the comparisons of a commit show at an error level.
+
+    A commit that is both worse than the good one and better than the bad one is bad, because the
+    endpoint got worse there or before.
+
+    Args:
+        verdicts: the commit against the good one and, unless it is the bad one, against that.
+        better: the preferred direction of the endpoint.
+        level: error level of the decision.
+    """
+    worse = [_shown_worse(verdict, better, level) for verdict in verdicts]
+    if worse[0] is True:
+        return Decision.BAD
+    return Decision.GOOD if worse[1:] == [False] else Decision.OPEN
+
+
+def _shown_worse(verdict: Verdict, better: Better, level: float) -> bool | None:
+    """Return whether a shown difference is a deterioration, or None if no difference is shown."""
+    if verdict.p_different is None or verdict.p_different > level or verdict.effect is None:
+        return None
+    no_difference = 1.0 if verdict.scale == "ratio" else 0.0
+    return (verdict.effect.estimate < no_difference) == (better == "higher")
+
+
+def find_first_bad(
+    candidates: Callable[[str, Sequence[str]], Sequence[str]],
+    examine: Callable[[str, float], Examination],
+    good: str,
+    bad: str,
+    error_level: float,
+) -> Search:
+    """Return the commits that can be the first bad one.
+
+    The result only depends on what the functions return, so a repeated search continues an
+    interrupted one if ``examine`` reuses finished builds and runs.
+
+    Args:
+        candidates: returns the commits that can be the first bad one, given a bad commit and good
+            ones, in the order in which to test them; the bad commit is the last one.
+        examine: tests a commit at an error level. The first call is for ``bad``.
+        good: a commit; an ancestor of ``bad``.
+        bad: a commit.
+        error_level: probability of a wrong result, if there is at most one step.
+    """
+    goods = [good]
+    left = candidates(bad, goods)
+    share = error_level / (decisions(len(left)) + 1)
+    spent = share
+    examinations = [examine(bad, share)]
+    if examinations[0].decision is not Decision.BAD:
+        return Search(tuple(examinations), ())
+    skipped: set[str] = set()
+    while len(left) > 1:
+        # With skipped commits, or with merged branches, the number of candidates may not be halved.
+        # Then the levels decrease, and their sum stays below the error level.
+        share = (error_level - spent) / decisions(len(left))
+        tested = None
+        for commit in left[:-1]:
+            if commit not in skipped:
+                tested = examine(commit, share)
+                examinations.append(tested)
+                if tested.decision is not Decision.SKIPPED:
+                    break
+                skipped.add(commit)
+        if tested is None or tested.decision in (Decision.SKIPPED, Decision.OPEN):
+            break
+        spent += share
+        if tested.decision is Decision.BAD:
+            bad = tested.commit
+        else:
+            goods.append(tested.commit)
+        left = candidates(bad, goods)
+    return Search(tuple(examinations), tuple(left))
+
+
+def decisions(count: int) -> int:
+    """Return how many decisions find one of ``count`` commits if each halves their number."""
+    return math.ceil(math.log2(count)) if count > 1 else 0
