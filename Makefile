@@ -38,7 +38,7 @@ READY := .venv/ready
 DEV_READY := .venv/ready-dev
 PYTHON_M := .venv/bin/python -m
 
-COMMANDS := list doctor estimate build generate run experiment compare-engines compare compare-tor nightly analyse \
+COMMANDS := list doctor estimate build generate run experiment compare-engines compare compare-tor bisect nightly analyse \
 	figures pack unpack import-network import-consensus generate-network export-tornettools report check-variants
 .PHONY: help setup setup-dev $(COMMANDS) celltrace-live test test-all test-rest lint docs lock clean-build clean-results clean-setup clean
 
@@ -77,7 +77,8 @@ experiment: ## set up, build, run, analyse and report NAME [NETWORKS=auto]
 compare-engines: ## run NAME on each engine and report what differs [ENGINE=a,b]
 compare: ## test whether B is worse than A: A=quick:ewma B=quick:rr [ALLOW_DIFF=variant, UNPAIRED=1, OUT=folder]
 compare-tor: ## build two commits of Tor and test whether B is worse than A: A=main B=my-branch TOR_GIT=path [NAME=today, NETWORKS=auto]
-nightly: ## compare experiments/nightly.yaml with its baseline [UPDATE_BASELINE=1; CONFIG, STATE_DIR]
+bisect: ## find the first commit of Tor at which an endpoint got worse: GOOD=a BAD=b TOR_GIT=path ENDPOINT=ttfb_p50_s [NAME=today, MAX_NETWORKS=40, SKIP=commits]
+nightly: ## compare experiments/nightly.yaml with its baseline [UPDATE_BASELINE=1; CONFIG, STATE_DIR; TOR_GIT=path REF=main]
 analyse: ## extract the records of NAME's finished runs from their logs again; `make report` shows them
 figures: ## plot the paper's figures and test its claims, running what is missing [SCALE, NETWORKS, ENGINE, CLAIMS, NO_RUN=1, PACKS, COMPARE_WITH]
 pack: ## write the runs of NAME into one file, to publish or move them [OUT, NETWORKS, LOGS=1, PUBLISHED=1]

@@ -30,6 +30,7 @@ POSITIONALS = {
 """Positional argument -> its variable. make does not offer other positional arguments."""
 
 EXAMPLES = {
+    "bisect": "GOOD=tor-0.4.9.1-alpha BAD=main TOR_GIT=/path/to/tor ENDPOINT=ttfb_p50_s",
     "compare": "A=quick:ewma B=quick:rr",
     "compare-tor": "A=main B=my-branch TOR_GIT=/path/to/tor",
     "generate-network": "NAME=name STAGED_DIR=dir TMODEL_DIR=dir",
@@ -37,7 +38,7 @@ EXAMPLES = {
     "import-network": "FROM=tornet NAME=name",
     "unpack": "FROM=runs.tar.xz",
 }
-WITH_OPTIONAL_NAME = ("compare-tor", "doctor")
+WITH_OPTIONAL_NAME = ("bisect", "compare-tor", "doctor")
 
 PROGRAM_VARIABLES = {"PYTHON", "TOR_SOURCE", "LINUX_SOURCE", "LIBTORRENT_SOURCE", "VARIANTS_FILE"}
 PROGRAM_VARIABLES |= {"SHADOW", "TGEN", "ONIONTRACE", "TORNETTOOLS"}

@@ -28,7 +28,7 @@ from onionlab.yamlfile.units import nearest, show
 EXPERIMENTS = "experiments"
 SUFFIX = ".yaml"
 NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
-RESERVED_NAMES = re.compile(r"figures(?:-.*)?|compare|nightly|celltrace-live|.*-engines")
+RESERVED_NAMES = re.compile(r"figures(?:-.*)?|bisect|compare|nightly|celltrace-live|.*-engines")
 """Names that experiments cannot have: other commands write their results to such folders."""
 MAX_SEEDS = 10_000
 MAX_REPEATS = 1_000

@@ -50,6 +50,10 @@ class _CancelledError(Exception):
     """This build was cancelled because the concurrent one failed."""
 
 
+class BuildFailedError(UserError):
+    """Raised if a compiler, or another program of a build, rejects the source."""
+
+
 class NotBuiltError(UserError):
     """Something would have to be fetched or built although builds are not allowed."""
 
@@ -361,7 +365,8 @@ def run_logged(
         The exit status.
 
     Raises:
-        UserError: The program is missing, or it failed and ``may_fail`` is not set.
+        UserError: The program is missing, or a signal ended it.
+        BuildFailedError: It failed, and ``may_fail`` is not set.
     """
     started_s = time.monotonic()
     with log.open("a", encoding="utf-8") as stream:
@@ -389,7 +394,8 @@ def run_logged(
     if status != 0 and not may_fail:
         lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
         last = "\n".join("  " + line for line in lines[-LOG_LINES_SHOWN:])
-        raise UserError(f"{what} failed (exit status {status})", f"{last}\nFull output: {log}")
+        failed = BuildFailedError if status > 0 else UserError
+        raise failed(f"{what} failed (exit status {status})", f"{last}\nFull output: {log}")
     LOG.info("%s: %.0f s", what, time.monotonic() - started_s)
     return status
 

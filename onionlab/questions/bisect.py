@@ -1,0 +1,335 @@
+"""Find the first commit of Tor at which an endpoint of an experiment got worse.
+
+The commits, and the number of networks for each, follow from finished builds and runs alone
+(``analysis.judgement.bisection``). There is no other state: the same command continues a search
+that was interrupted.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from analysis.formats.plan_file import Request
+from analysis.formats.study import Looks, Study, load_study
+from analysis.judgement.bisection import (
+    FIRST_LOOK,
+    Decision,
+    Examination,
+    decide_commit,
+    find_first_bad,
+    look_sizes,
+)
+from analysis.judgement.judging import (
+    USUAL_ENDPOINTS,
+    Design,
+    Statistics,
+    judge_comparison,
+    read_statistics,
+    usual_endpoints,
+)
+from analysis.judgement.verdicts import LEVEL, Verdict
+from analysis.measures.catalogue import OWN
+from analysis.measures.metric import Quantity
+from analysis.pages.bisection import Bisection, write
+from analysis.pages.numbers import format_effect
+from onionlab.errors import UserError
+from onionlab.experiment import Experiment, load
+from onionlab.paths import build_directory
+from onionlab.programs.building import BuildFailedError
+from onionlab.programs.git import find_commit, first_bad_candidates, list_commits, merge_base
+from onionlab.programs.tor.build import BuiltTor, ensure_builds
+from onionlab.programs.tor.build_trees import tor_directory
+from onionlab.programs.tor.tor_source import TorSource, find_tor_source
+from onionlab.programs.tor.variants import TorBuild
+from onionlab.questions.tor_commits import CommitVariant, shorten, slug, write_experiment
+from onionlab.runs.plan import make_plan
+from onionlab.runs.workflow.drive import make_runs
+from onionlab.runs.workflow.executor import Where
+from onionlab.yamlfile.units import nearest, show
+
+LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class BisectRequest:
+    """What to search.
+
+    Attributes:
+        repository: A local git repository of Tor.
+        good, bad: Two of its commits as branch, tag or hash; ``good`` is an ancestor of ``bad``.
+        endpoint: Name of a metric, or CLASS:METRIC.
+        runs: The experiment, with scale, repeats and engine.
+        budget: Maximum number of networks of a decision.
+        skip: Commits that are not tested.
+    """
+
+    repository: Path
+    good: str
+    bad: str
+    endpoint: str
+    runs: Request
+    budget: int
+    skip: Sequence[str] = ()
+
+
+def bisect(root: Path, asked: BisectRequest, where: Where) -> tuple[Bisection, Path]:
+    """Return the result of a search, and the path of its report.
+
+    Raises:
+        UserError: The commits, the experiment or the endpoint cannot be searched; a run fails; or
+            no commit between the two builds.
+    """
+    if asked.budget < FIRST_LOOK:
+        raise UserError(
+            f"MAX_NETWORKS: at least {FIRST_LOOK}, as many as the first look needs, got "
+            f"{asked.budget}"
+        )
+    experiment = load(asked.runs.experiment, root=root)
+    endpoint = _require_searchable(experiment, asked.endpoint)
+    good, bad = _find_ends(root, asked)
+    skip = {find_commit(asked.repository, ref).hash for ref in asked.skip} - {good, bad}
+    subjects = dict(list_commits(asked.repository, good, bad))
+    LOG.info("%d commits from %s to %s", len(subjects), shorten(good), shorten(bad))
+    search = _Search(root, asked, where, good, bad, experiment.name, subjects, skip, endpoint)
+    return search.run()
+
+
+def _require_searchable(experiment: Experiment, endpoint: str) -> tuple[str, str]:
+    """Return class and metric of the endpoint, as far as they are known before the runs.
+
+    Raises UserError for an experiment or an endpoint that cannot be searched.
+    """
+    name = experiment.name
+    if experiment.kind == "peers":
+        raise UserError(f"{name} does not run Tor", "name another experiment: NAME=today")
+    if len(experiment.levels) > 1 or experiment.header.scope != "networks":
+        raise UserError(
+            f"{name} has several levels, or the scope of one network, and a search needs one level "
+            "and several networks",
+            "name another experiment, for instance NAME=today",
+        )
+    listed = [(one.class_name, one.metric) for one in experiment.header.endpoints]
+    usual = [("", metric) for row in USUAL_ENDPOINTS for metric in row if OWN.quantity(metric)]
+    return _find_endpoint(endpoint, listed or usual, name)
+
+
+def _find_endpoint(
+    text: str, endpoints: Sequence[tuple[str, str]], experiment: str
+) -> tuple[str, str]:
+    """Return class and metric of the first endpoint that ``text`` names.
+
+    An endpoint with an empty class stands for any class. Raises UserError if there is none.
+    """
+    class_name, _, metric = text.rpartition(":")
+    for endpoint in endpoints:
+        if metric == endpoint[1] and class_name in ("", endpoint[0] or class_name):
+            return endpoint
+    names = [":".join(filter(None, one)) for one in endpoints]
+    raise UserError(
+        f"{experiment} has no endpoint {show(text)}{nearest(text, names)}",
+        f"its endpoints: {', '.join(names)}",
+    )
+
+
+def _find_ends(root: Path, asked: BisectRequest) -> tuple[str, str]:
+    """Return the hashes of the good and the bad commit. Raises UserError if they do not fit."""
+    good, bad = (find_commit(asked.repository, ref).hash for ref in (asked.good, asked.bad))
+    for commit in (good, bad):
+        source = TorSource(git=str(asked.repository), ref=commit)
+        find_tor_source(tor_directory(root), source)
+    base = merge_base(asked.repository, good, bad)
+    if good == bad:
+        message, hint = f"GOOD and BAD are the same commit: {good}", "Name two commits that differ."
+    elif base is None:
+        message = f"GOOD ({asked.good}) and BAD ({asked.bad}) have no common history"
+        hint = "If the repository is a shallow clone, fetch its history: git fetch --unshallow."
+    elif base == bad:
+        message = f"BAD ({asked.bad}) is an ancestor of GOOD ({asked.good})"
+        hint = f"Exchange them: GOOD={asked.bad} BAD={asked.good}"
+    elif base != good:
+        message = f"GOOD ({asked.good}) is not an ancestor of BAD ({asked.bad})"
+        hint = f"Search from their newest common ancestor: GOOD={base}"
+    else:
+        return good, bad
+    raise UserError(message, hint)
+
+
+@dataclass
+class _Search:
+    """One search.
+
+    Attributes:
+        subjects: Hash -> subject of the commits after the good one, parents before children.
+        skip: Hashes of the commits that are not tested.
+        endpoint: Class and metric. If the experiment names no endpoints, the class is empty until
+            the first runs are finished.
+        decided: SHA-256 of an executable -> the test of the commit that it was built from.
+        left: Number of commits that can be the first bad one.
+    """
+
+    root: Path
+    asked: BisectRequest
+    where: Where
+    good: str
+    bad: str
+    experiment: str
+    subjects: dict[str, str]
+    skip: set[str]
+    endpoint: tuple[str, str]
+    decided: dict[str, Examination] = field(default_factory=dict)
+    left: int = 0
+
+    @property
+    def name(self) -> str:
+        """The name of the experiments that it writes, and of the folder of its results."""
+        return f"{slug(self.experiment)}-{shorten(self.good)}-{shorten(self.bad)}"
+
+    @property
+    def metric(self) -> Quantity:
+        """The metric of the endpoint."""
+        found = OWN.quantity(self.endpoint[1])
+        assert found is not None
+        return found
+
+    def run(self) -> tuple[Bisection, Path]:
+        """Build and run what is missing; return the result and the path of the report."""
+        for name, commit in (("GOOD", self.good), ("BAD", self.bad)):
+            built = self._build(commit)
+            if isinstance(built, UserError):
+                raise UserError(
+                    f"{name} ({shorten(commit)}) does not build: {built.message}",
+                    f"{built.hint}\nName a commit near it that builds: {name}=COMMIT",
+                )
+            if name == "GOOD":
+                self.decided[built.sha256] = Examination(commit, Decision.GOOD)
+        search = find_first_bad(self._candidates, self._examine, self.good, self.bad, LEVEL)
+        tested = [one for one in search.examinations if one.decision is not Decision.SKIPPED]
+        if len(search.left) > 1 and len(tested) == 1:
+            raise UserError(
+                f"none of the {len(search.left) - 1} commits between GOOD and BAD can be tested; "
+                f"the last one: {search.examinations[-1].note}",
+                f"logs are in {tor_directory(self.root) / 'logs'}; name other commits, or install "
+                "what the builds lack",
+            )
+        result = Bisection(
+            self.experiment,
+            self.metric,
+            self.endpoint[0],
+            {self.good: "GOOD", **self.subjects},
+            search,
+            LEVEL,
+            self.asked.budget,
+        )
+        return result, write(result, self.root / "results" / "bisect" / self.name)
+
+    def _candidates(self, bad: str, goods: Sequence[str]) -> list[str]:
+        found = first_bad_candidates(self.asked.repository, bad, goods)
+        self.left = len(found)
+        return found
+
+    def _build(self, commit: str) -> BuiltTor | BuildFailedError:
+        """Build a commit unless it is built. Return the error if its source does not compile."""
+        build = TorBuild(None, TorSource(git=str(self.asked.repository), ref=commit))
+        try:
+            return ensure_builds(self.root, {build: ()})[build]
+        except BuildFailedError as error:
+            return error
+
+    def _examine(self, commit: str, level: float) -> Examination:
+        """Test a commit, and log the result in a line."""
+        left = self.left
+        examination = self._examine_build(commit, level)
+        verdict = examination.against_good
+        texts = [examination.decision.value, examination.note]
+        if verdict is not None:
+            effect = format_effect(verdict.effect, verdict.scale, self.metric.unit)
+            texts += [f"{' '.join(effect)} against GOOD, {examination.networks} networks"]
+        LOG.info("%d commits left; %s: %s", left, shorten(commit), ", ".join(filter(None, texts)))
+        return examination
+
+    def _examine_build(self, commit: str, level: float) -> Examination:
+        if commit in self.skip:
+            return Examination(commit, Decision.SKIPPED, note="named in SKIP")
+        built = self._build(commit)
+        if isinstance(built, UserError):
+            return Examination(commit, Decision.SKIPPED, note=built.message)
+        same = self.decided.get(built.sha256)
+        if same is not None:
+            # The same bytes give the same runs, so this decision adds no error.
+            note = f"the same program as {shorten(same.commit)}"
+            return replace(same, commit=commit, level=0.0, note=note)
+        try:
+            self.decided[built.sha256] = self._test(commit, level)
+        except UserError as error:
+            if commit == self.bad:
+                raise
+            hint = f"{error.hint or ''}\nto search without this commit: SKIP={shorten(commit)}"
+            raise type(error)(error.message, hint.lstrip()) from error
+        return self.decided[built.sha256]
+
+    def _test(self, commit: str, level: float) -> Examination:
+        """Test a commit with as many networks as it needs, at most the budget."""
+        sizes = look_sizes(self.asked.budget)
+        for number, size in enumerate(sizes):
+            study, statistics = self._measure(commit, size)
+            looks = Looks(sizes[: number + 1], self.asked.budget)
+            verdicts = [
+                self._judge(study, statistics, commit, other, looks, level)
+                for other in dict.fromkeys((self.good, self.bad))
+                if other != commit
+            ]
+            reason = next((one.reason for one in verdicts if one.p_different is None), None)
+            if reason is not None and commit != self.bad:
+                return Examination(commit, Decision.SKIPPED, note=f"not compared: {reason}")
+            if reason is not None:
+                raise UserError(
+                    f"{self.asked.endpoint} of GOOD and BAD cannot be compared: {reason}",
+                    "name another endpoint, such as timeout_rate, or an experiment with more load",
+                )
+            assert self.metric.better != ""
+            decision = decide_commit(verdicts, self.metric.better, level)
+            if decision is not Decision.OPEN or size == sizes[-1]:
+                return Examination(commit, decision, level, size, verdicts[0])
+        raise AssertionError("the looks end at the budget")
+
+    def _measure(self, commit: str, size: int) -> tuple[Study, Statistics]:
+        """Make the missing runs of a commit and of the two ends on the first ``size`` networks."""
+        commits = dict.fromkeys((self.good, self.bad, commit))
+        variants = {
+            _variant(one): CommitVariant(self.asked.repository, one, shorten(one))
+            for one in commits
+        }
+        folder = build_directory(self.root) / "bisect" / self.name / shorten(commit)
+        file = write_experiment(self.root, folder, self.name, self.asked.runs.experiment, variants)
+        out = self.root / "results" / "bisect" / self.name
+        request = replace(self.asked.runs, experiment=str(file), seeds=size)
+        plan = make_plan(self.root, request, out=out / shorten(commit))
+        make_runs(self.root, [plan], self.where)
+        study = load_study(plan.study)
+        return study, read_statistics(study, plan.store)
+
+    def _judge(
+        self,
+        study: Study,
+        statistics: Statistics,
+        commit: str,
+        other: str,
+        looks: Looks,
+        level: float,
+    ) -> Verdict:
+        """Return the comparison of a commit with another one in the endpoint."""
+        place, good = study.levels[0].name, _variant(self.good)
+        listed = [one.key for one in study.endpoints] or usual_endpoints(place, statistics, good)
+        self.endpoint = _find_endpoint(self.asked.endpoint, listed, self.experiment)
+        design = Design(
+            error_level=level, margins=study.margins, endpoints=[self.endpoint], looks=looks
+        )
+        judged = judge_comparison(place, statistics, _variant(commit), _variant(other), design)
+        return judged[0].verdict
+
+
+def _variant(commit: str) -> str:
+    return f"tor-{shorten(commit)}"
