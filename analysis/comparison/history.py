@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -14,7 +15,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
-from analysis.comparison.run_sets import CATALOGUES, RunSet
+from analysis.comparison.run_sets import CATALOGUES, COMMIT_DIGITS, RunSet
 from analysis.errors import AnalysisError
 from analysis.formats.columns import HISTORY, HISTORY_FORMAT, arrow_schema
 from analysis.formats.durable import whole_file
@@ -39,8 +40,9 @@ class HistoryStep:
         step: the step, with the means before and after it in the metric's unit (geometric means if
             ``ratio`` is set).
         ratio: after / before if all values are positive, else None.
-        last_before: start of the last night before the step, and the version of this project.
-        first_after: start of the first night after the step, and the version of this project.
+        last_before: start of the last night before the step, and the version of this project and of
+            Tor, if Tor was built from a commit.
+        first_after: the same of the first night after the step.
         new: whether the step is found only with the last night of the history.
     """
 
@@ -168,7 +170,7 @@ def history_rows(
                     "metric": metric,
                     "key": key,
                     "project": _joined(run.project for run in runs),
-                    "tor": _joined(b.version for run in runs for b in run.tor.values()),
+                    "tor": _joined(b.version_and_commit for run in runs for b in run.tor.values()),
                     "seeds": seeds,
                     "values": values,
                     "estimate": float(np.mean(known)) if len(known) == len(values) else None,
@@ -191,6 +193,29 @@ def _joined(texts: Iterable[str]) -> str:
 def add_rows(history: pa.Table, rows: list[dict[str, Any]]) -> pa.Table:
     """Return the history with the rows of a night appended."""
     return pa.concat_tables([history, pa.Table.from_pylist(rows, schema=SCHEMA)])
+
+
+def last_commit(history: pa.Table, experiment: str, variant: str) -> str:
+    """Return the commit of Tor in the last night of a variant of an experiment, abbreviated.
+
+    It is empty if there is no such night, or if Tor was not built from a commit.
+    """
+    mask = pc.and_(
+        pc.equal(history["experiment"], experiment), pc.equal(history["variant"], variant)
+    )
+    texts = history.filter(mask)["tor"].to_pylist()
+    return _commit_of(texts[-1]) if texts else ""
+
+
+def _commit_of(tor: str) -> str:
+    found = re.search(rf" ([0-9a-f]{{{COMMIT_DIGITS}}})(?: |$)", tor)
+    return found[1] if found else ""
+
+
+def _measured(row: Mapping[str, Any]) -> str:
+    """Return what a night measured: the version of this project, and a commit of Tor if known."""
+    project = str(row["project"])
+    return f"{project}, Tor {row['tor']}" if _commit_of(row["tor"]) else project
 
 
 def last_records(history: pa.Table, experiment: str, key: str) -> dict[tuple[str, str], str]:
@@ -319,8 +344,8 @@ def _steps_of_series(
                     name,
                     Step(step.index, before, after),
                     after / before if logs else None,
-                    (last["night"], last["project"]),
-                    (first["night"], first["project"]),
+                    (last["night"], _measured(last)),
+                    (first["night"], _measured(first)),
                     new=True,
                 )
             )

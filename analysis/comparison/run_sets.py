@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -29,6 +30,12 @@ from analysis.measures.metric import Catalogue, Statistic
 CATALOGUES: dict[str, Catalogue] = {"onionlab": OWN, "tornettools": IMPORTED}
 """Value of ``RunSet.definitions`` -> catalogue of the metrics of such a set."""
 
+COMMIT_DIGITS = 12
+"""Number of digits of a commit in the history and in texts."""
+
+_COMMIT = re.compile(r"'commit': '([0-9a-f]{40})'")
+"""The commit in the provenance of a build from a git repository, in ``TorBuild.source``."""
+
 
 class TorBuild(FormatModel):
     """One Tor executable."""
@@ -36,6 +43,17 @@ class TorBuild(FormatModel):
     version: str = Field(description="version of Tor")
     sha256: str = Field(description="hash of the executable")
     source: str = Field(default="", description="its source; empty: unknown")
+
+    @property
+    def commit(self) -> str:
+        """The hash of the commit that it was built from; empty without a git repository."""
+        found = _COMMIT.search(self.source)
+        return found[1] if found else ""
+
+    @property
+    def version_and_commit(self) -> str:
+        """The version, and the first digits of the commit if there is one."""
+        return f"{self.version} {self.commit[:COMMIT_DIGITS]}".rstrip()
 
 
 class SetRun(FormatModel):

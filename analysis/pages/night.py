@@ -9,6 +9,7 @@ from types import MappingProxyType
 
 from analysis.comparison.comparing import Comparison, Conclusion, MetricRow
 from analysis.comparison.history import HistoryStep
+from analysis.comparison.run_sets import COMMIT_DIGITS
 from analysis.figures.writing import WrittenFigure
 from analysis.inference.change_points import MINIMUM_DF, NIGHTS_ALONE
 from analysis.inference.sample_size import POWER
@@ -115,6 +116,57 @@ class NightResult:
 
 
 @dataclass(frozen=True)
+class CommitsSince:
+    """The commits of Tor that a night measures for the first time since an earlier measurement.
+
+    Attributes:
+        what: the earlier measurement: "the last night", "the baseline of today".
+        commit: its commit, abbreviated.
+        count: number of commits since then; None if the repository does not contain ``commit``.
+        lines: abbreviated hash and subject of the newest ones.
+    """
+
+    what: str
+    commit: str
+    count: int | None
+    lines: Sequence[str] = ()
+
+    @property
+    def sentence(self) -> str:
+        """The range in one sentence."""
+        since = f"since {self.what} ({self.commit})"
+        if self.count is None:
+            return f"Commits {since}: unknown, because the repository does not contain that commit."
+        number = self.count or "No"
+        shown = f"; the newest {len(self.lines)}" if len(self.lines) < self.count else ""
+        colon = ":" if self.lines else "."
+        return f"{number} commit{'' if self.count == 1 else 's'} {since}{shown}{colon}"
+
+
+@dataclass(frozen=True)
+class WatchedTor:
+    """The commit of Tor that a night measures.
+
+    Attributes:
+        ref: the branch, tag or commit that was named.
+        commit: its hash.
+        version: Tor's version.
+        ranges: the commits since the last night, and since the baselines.
+    """
+
+    ref: str
+    commit: str
+    version: str
+    ranges: Sequence[CommitsSince] = ()
+
+    @property
+    def sentence(self) -> str:
+        """What is measured, in one sentence."""
+        of_ref = "" if self.commit.startswith(self.ref) else f" of {self.ref}"
+        return f"Tor {self.version}, commit {self.commit[:COMMIT_DIGITS]}{of_ref}."
+
+
+@dataclass(frozen=True)
 class Night:
     """All experiments of a nightly run.
 
@@ -128,6 +180,7 @@ class Night:
         steps: the step changes in the history.
         series: number of time series in which steps are searched.
         unsearched: number of time series that cannot be searched yet, as their noise is unknown.
+        tor: the commit of Tor that is measured; None if it is not from a repository.
     """
 
     when: str
@@ -139,6 +192,7 @@ class Night:
     steps: Sequence[HistoryStep] = ()
     series: int = 0
     unsearched: int = 0
+    tor: WatchedTor | None = None
 
     @property
     def alarm(self) -> bool:

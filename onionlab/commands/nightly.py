@@ -14,11 +14,14 @@ from onionlab.commands._arguments import (
 )
 from onionlab.commands._output import print_cost
 from onionlab.commands._request import parse_overrides, parse_where
+from onionlab.errors import UserError
 from onionlab.experiment.nightly_list import read_nightly_list
 from onionlab.paths import working_root
-from onionlab.questions.nightly import entry_request, run_nightly
+from onionlab.questions.nightly import entry_request, run_nightly, watch_repository
 
 HELP = "run the nightly list against its baseline; exit status 1: an endpoint is worse"
+
+DEFAULT_REF = "main"
 
 STATUSES = {0: "no alarm", 1: "alarm: an endpoint is shown to be worse than in the baseline"}
 
@@ -32,6 +35,12 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--update-baseline", action="store_true", help="make the runs of this night the baseline"
+    )
+    parser.add_argument(
+        "--tor-git", metavar="PATH", help="run a commit of this local git repository of Tor alone"
+    )
+    parser.add_argument(
+        "--ref", help="branch, tag or commit of that repository (default: main); nothing is fetched"
     )
     add_networks_argument(parser, "networks in place of the list's: a number, or 11,12,13")
     add_repeats_argument(parser)
@@ -47,6 +56,7 @@ def baseline_command(args: argparse.Namespace) -> str:
         "UPDATE_BASELINE": "1",
         "CONFIG": args.config,
         "STATE_DIR": args.state_dir,
+        "TOR_GIT": args.tor_git,
         "NETWORKS": listed,
         "REPEATS": args.repeats,
         "ENGINE": "" if args.engine == "auto" else args.engine,
@@ -61,6 +71,17 @@ def run(args: argparse.Namespace) -> int:
     """Print the answers, and the paths of summaries and history on the last lines."""
     root, overrides, where = working_root(), parse_overrides(args), parse_where(args)
     nightly = read_nightly_list(args.config or root / "experiments/nightly.yaml", root=root)
+    repository = None
+    if args.tor_git:
+        nightly, repository = watch_repository(
+            root, nightly, Path(args.tor_git), args.ref or DEFAULT_REF
+        )
+        print(repository.tor.sentence)
+    elif args.ref:
+        raise UserError(
+            "REF names a commit of Tor's repository, and TOR_GIT is missing",
+            f"make nightly TOR_GIT=/path/to/tor REF={args.ref}",
+        )
     requests = [entry_request(entry, overrides) for entry in nightly.experiments]
     print_cost(root, requests, where)
     night, paths = run_nightly(
@@ -71,7 +92,10 @@ def run(args: argparse.Namespace) -> int:
         update_baseline=args.update_baseline,
         where=where,
         baseline_command=baseline_command(args),
+        repository=repository,
     )
+    for since in night.tor.ranges if night.tor else ():
+        print("\n  ".join([since.sentence, *since.lines]))
     for result in night.results:
         print(f"{'ALARM ' if result.alarm else ''}{result.name}: {' '.join(result.answer)}")
         print(f"  {result.sees}")

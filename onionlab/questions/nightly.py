@@ -6,17 +6,21 @@
 
 The key is a hash of everything that must be equal in a night and its baseline: engine and version,
 network, load, times, and the definitions of metrics. Tor and this project may change, since nightly
-runs exist to detect the effects.
+runs exist to detect the effects. If a night watches a git repository of Tor, only Tor may change:
+the key then contains all generated files.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import logging
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from analysis.comparison.comparing import Comparison, compare_sets
 from analysis.comparison.differences import classify_file
@@ -25,12 +29,14 @@ from analysis.comparison.history import (
     add_rows,
     find_history_steps,
     history_rows,
+    last_commit,
     last_records,
     read_history,
     unsearched,
     write_history,
 )
-from analysis.comparison.run_sets import RunSet, read_run_set
+from analysis.comparison.run_sets import COMMIT_DIGITS, RunSet, read_run_set
+from analysis.errors import AnalysisError
 from analysis.figures.forest import write_forest
 from analysis.formats.durable import write_whole
 from analysis.formats.files import FOREST, HISTORY, RECORDS, RECORDS_FORMAT
@@ -38,11 +44,25 @@ from analysis.formats.manifest import identity_hash
 from analysis.formats.plan_file import Request
 from analysis.formats.study import load_study
 from analysis.measures.catalogue import METRICS
-from analysis.pages.night import Night, NightResult, html, junit, markdown
+from analysis.pages.night import (
+    CommitsSince,
+    Night,
+    NightResult,
+    WatchedTor,
+    html,
+    junit,
+    markdown,
+)
 from onionlab.errors import UserError
+from onionlab.experiment.load import is_path, load
 from onionlab.experiment.nightly_list import NightlyEntry, NightlyList
 from onionlab.locks import file_lock
+from onionlab.paths import build_directory
+from onionlab.programs.git import commits_between, find_commit
+from onionlab.programs.tor.build_trees import tor_directory
+from onionlab.programs.tor.tor_source import TorSource, find_tor_source
 from onionlab.questions.run_set_loader import load_run_set
+from onionlab.questions.tor_commits import CommitVariant, shorten, write_experiment
 from onionlab.runs.plan import Plan, make_plan
 from onionlab.runs.provenance import project_name
 from onionlab.runs.run_builder import RunBuilder, open_run_builder
@@ -58,13 +78,34 @@ CHANGES = ("tor", "project")
 """Aspects that may have changed since the baseline."""
 
 
+WATCHED = "tor-git"
+"""The variant that a night with a git repository of Tor runs.
+
+Its name is part of all keys, so it is the same for every branch and commit.
+"""
+
+
 @dataclass(frozen=True)
 class PreparedEntry:
-    """An experiment before its runs: its plan and the key of its baseline."""
+    """An experiment before its runs: its plan, and the key of its baseline with what it hashes."""
 
     entry: NightlyEntry
     plan: Plan
     key: str
+    inputs: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The name of the experiment."""
+        return Path(self.entry.name).stem if is_path(self.entry.name) else self.entry.name
+
+
+@dataclass(frozen=True)
+class Repository:
+    """A local git repository of Tor, and the commit that a night measures."""
+
+    path: Path
+    tor: WatchedTor
 
 
 @dataclass(frozen=True)
@@ -77,6 +118,42 @@ class NightPaths:
     history: Path
 
 
+def watch_repository(
+    root: Path, nightly: NightlyList, path: Path, ref: str
+) -> tuple[NightlyList, Repository]:
+    """Return the list with a commit of Tor as the only variant of each experiment.
+
+    Args:
+        root: The checkout, in which files for these experiments are written.
+        nightly: The list.
+        path: The repository.
+        ref: A branch, tag or commit. Uncommitted changes of a work tree are ignored.
+
+    Raises:
+        UserError: The repository or the commit does not exist or is not Tor's, or an experiment
+            does not run Tor.
+    """
+    path = path.expanduser().resolve()
+    commit = find_commit(path, ref).hash
+    source = find_tor_source(tor_directory(root), TorSource(git=str(path), ref=commit))
+    assert source is not None
+    entries = []
+    for entry in nightly.experiments:
+        experiment = load(entry.name, root=root)
+        if experiment.kind == "peers":
+            raise UserError(
+                f"{entry.name} does not run Tor, so it cannot watch {path}",
+                "remove it from the list, or name another list: CONFIG=FILE",
+            )
+        variants = {WATCHED: CommitVariant(path, commit, shorten(ref))}
+        folder = build_directory(root) / "nightly-tor"
+        file = write_experiment(root, folder, experiment.name, entry.name, variants)
+        entries.append(entry.model_copy(update={"name": str(file), "variants": (WATCHED,)}))
+    tor = WatchedTor(ref, commit, source.version or "")
+    watched = nightly.model_copy(update={"experiments": tuple(entries)})
+    return watched, Repository(path, tor)
+
+
 def run_nightly(
     root: Path,
     nightly: NightlyList,
@@ -86,6 +163,7 @@ def run_nightly(
     update_baseline: bool,
     where: Where,
     baseline_command: str = "make nightly UPDATE_BASELINE=1",
+    repository: Repository | None = None,
 ) -> tuple[Night, NightPaths]:
     """Run and judge all experiments of the list; then write baselines and history.
 
@@ -97,6 +175,7 @@ def run_nightly(
         update_baseline: Make this night's runs the baseline.
         where: Where the simulations run.
         baseline_command: The command that makes this night's runs the baseline, for hints.
+        repository: The repository of Tor with which ``watch_repository`` returned the list.
 
     Raises:
         UserError: A baseline is missing (before anything runs), or a run fails.
@@ -106,14 +185,18 @@ def run_nightly(
     with file_lock(state / ".lock", timeout_s=0, refusal=busy):
         night = utc_now().strftime("%Y-%m-%dT%H:%M:%SZ")
         history = read_history(state / HISTORY)
-        prepared = [prepare_entry(root, entry, overrides) for entry in nightly.experiments]
+        only_tor = repository is not None
+        prepared = [
+            prepare_entry(root, entry, overrides, only_tor=only_tor)
+            for entry in nightly.experiments
+        ]
         baselines = [
             None if update_baseline else _read_baseline(state, item, baseline_command)
             for item in prepared
         ]
         results, searched, rows, measured = [], set(), [], []
         for item, baseline in zip(prepared, baselines, strict=True):
-            name = item.entry.name
+            name = item.name
             LOG.info("nightly: %s", name)
             runs = measure_entry(root, item, where)
             measured.append((item, runs))
@@ -135,6 +218,7 @@ def run_nightly(
                 for row in new_rows
                 if (row["class"], row["metric"]) in endpoints
             }
+        tor = None if repository is None else _with_ranges(repository, history, prepared, baselines)
         history = add_rows(history, rows)
         result = Night(
             night,
@@ -146,6 +230,7 @@ def run_nightly(
             tuple(find_history_steps(history, nightly.false_steps_per_year, searched)),
             len(searched),
             unsearched(history, searched),
+            tor,
         )
         # Write only after everything is computed, so that an interrupted night changes nothing.
         for item, runs in measured if update_baseline else ():
@@ -174,15 +259,31 @@ def entry_request(entry: NightlyEntry, overrides: Request) -> Request:
     )
 
 
-def prepare_entry(root: Path, entry: NightlyEntry, overrides: Request) -> PreparedEntry:
-    """Plan one entry. Raises UserError for each problem that can be found before a run."""
+def prepare_entry(
+    root: Path, entry: NightlyEntry, overrides: Request, *, only_tor: bool = False
+) -> PreparedEntry:
+    """Plan one entry. Raises UserError for each problem that can be found before a run.
+
+    only_tor: whether only Tor may differ from the baseline.
+    """
     request = entry_request(entry, overrides)
-    plan = make_plan(root, request, out=root / "results" / "nightly" / entry.name)
-    return PreparedEntry(entry, plan, baseline_key(open_run_builder(root, request)))
+    name = Path(entry.name).stem if is_path(entry.name) else entry.name
+    plan = make_plan(root, request, out=root / "results" / "nightly" / name)
+    inputs = baseline_inputs(open_run_builder(root, request), only_tor=only_tor)
+    return PreparedEntry(entry, plan, identity_hash(inputs), inputs)
 
 
-def baseline_key(builder: RunBuilder) -> str:
-    """Return a hash of everything that must be equal in a night and its baseline."""
+def baseline_inputs(builder: RunBuilder, *, only_tor: bool = False) -> dict[str, Any]:
+    """Return everything that must be equal in a night and its baseline.
+
+    only_tor: whether only Tor may differ. This adds all generated files that do not depend on Tor's
+    version and commit.
+    """
+    if only_tor:
+        # Options that one version of Tor lacks are left out of its torrc, so keep all of them here.
+        builder.known_options = None
+    aspects = {"network", "load", "time"}
+    ids = [variant.source_id for variant in builder.variants.values() if only_tor]
     levels = {}
     for name, level in builder.experiment.levels.items():
         settings = level.settings
@@ -192,19 +293,24 @@ def baseline_key(builder: RunBuilder) -> str:
                 settings.model_dump_json(include={"network", "traffic", "time"})
             ),
             "files": {
-                path: hashlib.sha256(content).hexdigest()
+                path: hashlib.sha256(_without(content, ids)).hexdigest()
                 for path, content in sorted(files.items())
-                if classify_file(path) in ("network", "load", "time")
+                if only_tor or classify_file(path) in aspects
             },
         }
-    return identity_hash(
-        {
-            "engine": dict(builder.engine.identity),
-            "levels": levels,
-            "variants": sorted(builder.selected),
-            "definitions": [RECORDS, *sorted(metric.name for metric in METRICS)],
-        }
-    )
+    return {
+        "engine": dict(builder.engine.identity),
+        "levels": levels,
+        "variants": sorted(builder.selected),
+        "definitions": [RECORDS, *sorted(metric.name for metric in METRICS)],
+    }
+
+
+def _without(content: bytes, ids: Sequence[str]) -> bytes:
+    """Return a file without the ids of sources, which are part of the names of programs."""
+    for source_id in filter(None, ids):
+        content = content.replace(source_id.encode(), b"")
+    return content
 
 
 def measure_entry(root: Path, item: PreparedEntry, where: Where) -> RunSet:
@@ -214,11 +320,11 @@ def measure_entry(root: Path, item: PreparedEntry, where: Where) -> RunSet:
     """
     make_runs(root, [item.plan], where)
     update_provenance(item.plan.study, item.plan.store)
-    return load_run_set(load_study(item.plan.study), item.plan.store, name=item.entry.name)
+    return load_run_set(load_study(item.plan.study), item.plan.store, name=item.name)
 
 
 def _baseline_path(state: Path, item: PreparedEntry) -> Path:
-    return state / "baselines" / f"{item.entry.name}-{item.key}.set.json"
+    return state / "baselines" / f"{item.name}-{item.key}.set.json"
 
 
 def _read_baseline(state: Path, item: PreparedEntry, baseline_command: str) -> RunSet:
@@ -240,17 +346,85 @@ def _read_baseline(state: Path, item: PreparedEntry, baseline_command: str) -> R
                 f"{baseline_command}",
             )
         return baseline
-    others = len(list(path.parent.glob(f"{item.entry.name}-*.set.json")))
+    others = sorted(
+        path.parent.glob(f"{item.name}-*.set.json"), key=lambda file: file.stat().st_mtime
+    )
+    former = _newest_of_repository(others) if item.entry.variants == (WATCHED,) else None
+    if former is not None:
+        changed = _harness_changes(former, item.inputs)
+        commit = next(iter(_commits(former)))
+        raise UserError(
+            f"{item.name} has no baseline for this version of onionlab ({path}). A new commit or "
+            "version of Tor needs no new baseline, but onionlab's own runs have changed since the "
+            f"newest baseline (commit {commit[:COMMIT_DIGITS]} of Tor): {', '.join(changed)}",
+            "repeat the baseline's runs with this version of onionlab: "
+            f"{baseline_command} REF={commit}\n"
+            f"or make this night's runs the baseline: {baseline_command}",
+        )
     why = (
-        f"; there are {others} for another engine or version, network, load, or definition of the "
-        "metrics"
+        f"; there are {len(others)} for another engine or version, network, load, or definition "
+        "of the metrics"
         if others
         else ""
     )
     raise UserError(
-        f"{item.entry.name} has no baseline for this engine, network and metrics ({path}){why}",
+        f"{item.name} has no baseline for this engine, network and metrics ({path}){why}",
         f"make this night's runs the baseline: {baseline_command}",
     )
+
+
+def _commits(runs: RunSet) -> list[str]:
+    """Return the commits of Tor in a set of runs."""
+    builds = (build for run in runs.runs for build in run.tor.values())
+    return list(dict.fromkeys(build.commit for build in builds if build.commit))
+
+
+def _newest_of_repository(paths: Sequence[Path]) -> RunSet | None:
+    """Return the newest baseline that is of a commit of Tor; damaged ones are ignored."""
+    for path in reversed(paths):
+        with contextlib.suppress(AnalysisError):
+            found = read_run_set(path)
+            if found.variants == (WATCHED,) and _commits(found):
+                return found
+    return None
+
+
+def _harness_changes(baseline: RunSet, inputs: Mapping[str, Any]) -> list[str]:
+    """Return which inputs of a night differ from those of a baseline, apart from Tor."""
+    run = baseline.runs[0]
+    engine = {key: str(value) for key, value in inputs["engine"].items()}
+    keys = [key for key in {**run.engine, **engine} if run.engine.get(key) != engine.get(key)]
+    found = [f"engine ({', '.join(keys)})"] if keys else []
+    for run in baseline.runs:
+        level = inputs["levels"].get(run.level)
+        if level is not None and run.seed == REFERENCE_SEED:
+            paths = {**run.files, **level["files"]}
+            differing = [path for path in paths if run.files.get(path) != level["files"].get(path)]
+            found += [classify_file(path) for path in differing]
+    # Programs are named after the commit, so the engine's files always differ.
+    return list(dict.fromkeys(one for one in found if one != "engine files")) or ["engine files"]
+
+
+def _with_ranges(
+    repository: Repository,
+    history: Any,
+    prepared: Sequence[PreparedEntry],
+    baselines: Sequence[RunSet | None],
+) -> WatchedTor:
+    """Return the commit of a night with the commits since the last night and the baselines."""
+    earlier: dict[str, list[str]] = {}
+    for item, baseline in zip(prepared, baselines, strict=True):
+        if commit := last_commit(history, item.name, WATCHED):
+            earlier.setdefault(commit, []).append("the last night")
+        for commit in [] if baseline is None else _commits(baseline):
+            earlier.setdefault(commit[:COMMIT_DIGITS], []).append("the baseline")
+    ranges = []
+    for commit, measurements in earlier.items():
+        found = commits_between(repository.path, commit, repository.tor.commit)
+        count, lines = found or (None, ())
+        what = " and ".join(dict.fromkeys(measurements))
+        ranges.append(CommitsSince(what, commit, count, lines))
+    return replace(repository.tor, ranges=tuple(ranges))
 
 
 def _verdicts(comparison: Comparison | None, runs: RunSet) -> dict[tuple[str, str, str, str], str]:

@@ -52,14 +52,15 @@ class Machine:
         self.measured = 0
         self.fails_at = 0
         self.key = "key1"
+        self.inputs: dict[str, Any] = {}
 
     def night(
         self, made: RunSet, *, accept: bool = False, nights: NightlyList | None = None, **more: Any
     ) -> tuple[Night, NightPaths]:
-        def prepare(root: Path, entry: Any, overrides: Request) -> PreparedEntry:
+        def prepare(root: Path, entry: Any, overrides: Request, *, only_tor: bool) -> PreparedEntry:
             resources = Resources(0, 0, 0)
             plan = Plan(overrides, (), root / "runs", root / "results", 1, resources)
-            return PreparedEntry(entry, plan, self.key)
+            return PreparedEntry(entry, plan, self.key, self.inputs)
 
         def measure(*_: object) -> RunSet:
             self.measured += 1

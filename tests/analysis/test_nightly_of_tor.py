@@ -1,0 +1,258 @@
+"""Nights that watch a git repository of Tor: what they run, their baseline and their summary."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from runset_synthetic import ENGINE, FILES, make_set
+from shipped import REPOSITORY
+from test_nightly import Machine, nightly_list
+from tor_repository import add_commit, git, make_repository
+
+from analysis.comparison.history import last_commit, read_history
+from analysis.comparison.run_sets import TorBuild
+from onionlab.commands import nightly as command
+from onionlab.errors import UserError
+from onionlab.experiment import load
+from onionlab.programs.tor.variants import load_variants
+from onionlab.questions import nightly
+from onionlab.questions.nightly import WATCHED, baseline_inputs, watch_repository
+
+pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+
+SEEDS = range(1, 11)
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
+    monkeypatch.setattr(nightly, "write_forest", lambda compared, base: None)
+    monkeypatch.setenv("VARIANTS_FILE", "")
+    root = tmp_path / "checkout"
+    root.mkdir()
+    for name in ("configs", "experiments", "libtorrent-patches", "tor-patches"):
+        (root / name).symlink_to(REPOSITORY / name)
+    return Machine(root)
+
+
+def night(machine: Machine, path: Path, ref: str = "main", **more: Any) -> Any:
+    """Run a night with the present commit of ``ref``. ``more``: arguments of ``make_set``."""
+    experiments = [{"name": "today", "variants": ["stock"], "networks": 10}]
+    watched, repository = watch_repository(
+        machine.root, nightly_list(experiments=experiments), path, ref
+    )
+    tor = repository.tor
+    source = str({"tor": {"kind": "git", "commit": tor.commit, "version": tor.version}})
+    build = TorBuild(version=tor.version, sha256=tor.commit, source=source)
+    accept = more.pop("accept", False)
+    made = make_set(
+        variant=WATCHED, level="today", seeds=SEEDS, noise_seed=machine.nights,
+        tor={f"tor-stock-{tor.commit[:12]}": build}, **more,
+    )  # fmt: skip
+    return machine.night(made, accept=accept, nights=watched, repository=repository)
+
+
+def test_a_night_runs_the_newest_commit_alone(machine: Machine, tmp_path: Path) -> None:
+    path = tmp_path / "tor"
+    first, second = make_repository(path, ["0.4.9.1-alpha", "0.4.9.2-alpha"])
+    (path / "file").write_text("draft")
+    lists = nightly_list(
+        experiments=[{"name": "today", "variants": ["stock"], "scale": 2}, {"name": "quick"}]
+    )
+    watched, repository = watch_repository(machine.root, lists, path, "main")
+    assert (repository.tor.commit, repository.tor.version) == (second, "0.4.9.2-alpha")
+    assert repository.tor.sentence == f"Tor 0.4.9.2-alpha, commit {second[:12]} of main."
+    assert [(one.variants, one.scale) for one in watched.experiments] == [
+        ((WATCHED,), 2),
+        ((WATCHED,), None),
+    ]
+    for entry, name in zip(watched.experiments, ("today", "quick"), strict=True):
+        experiment = load(entry.name, root=machine.root)
+        assert (experiment.name, experiment.variants, experiment.baseline) == (
+            name, (WATCHED,), WATCHED,
+        )  # fmt: skip
+    source = load_variants(machine.root)[WATCHED].source
+    assert source is not None
+    # Uncommitted changes of the work tree are not part of the commit.
+    assert (source.git, source.ref) == (str(path), second)
+    _, repository = watch_repository(machine.root, lists, path, first)
+    assert repository.tor.sentence == f"Tor 0.4.9.1-alpha, commit {first[:12]}."
+
+
+def test_bad_input_is_refused(machine: Machine, tmp_path: Path) -> None:
+    path = tmp_path / "tor"
+    make_repository(path, ["0.4.9"])
+    git(path, "switch", "-qc", "other")
+    (path / "configure.ac").write_text("AC_INIT([chutney],[1])")
+    git(path, "commit", "-qam", "not Tor")
+    peers = nightly_list(experiments=[{"name": "slowstart"}])
+    for lists, place, ref, message in (
+        (nightly_list(), tmp_path, "main", "not a git repository"),
+        (nightly_list(), tmp_path / "none", "main", "is not a folder"),
+        (nightly_list(), path, "maint", 'no branch, tag or commit "maint"; did you mean "main"'),
+        (nightly_list(), path, "other", "is not Tor's source"),
+        (peers, path, "main", "slowstart does not run Tor"),
+    ):
+        with pytest.raises(UserError, match=message):
+            watch_repository(machine.root, lists, place, ref)
+
+
+def test_the_summary_names_the_commits(machine: Machine, tmp_path: Path) -> None:
+    path = tmp_path / "tor"
+    commits = make_repository(path, ["0.4.9"])
+    first, _ = night(machine, path, accept=True)
+    assert list(first.tor.ranges) == []
+    commits += [add_commit(path, f"<b>`{n}`</b>", "0.4.10") for n in range(2)]
+    second, paths = night(machine, path)
+    (since,) = second.tor.ranges
+    what = f"since the last night and the baseline ({commits[0][:12]})"
+    assert since.sentence == f"2 commits {what}:"
+    page = paths.markdown.read_text()
+    assert (
+        f"\n\n2 commits {what}:\n\n    {commits[2][:12]} <b>`1`</b>\n    {commits[1][:12]}" in page
+    )
+    assert "<b>" not in paths.html.read_text()
+    assert f"&lt;b&gt;`1`&lt;/b&gt;\n{commits[1][:12]}" in paths.html.read_text()
+    commits.append(add_commit(path, "newest", "0.4.10"))
+    third, paths = night(machine, path)
+    assert [one.sentence for one in third.tor.ranges] == [
+        f"1 commit since the last night ({commits[2][:12]}):",
+        f"3 commits since the baseline ({commits[0][:12]}):",
+    ]
+    again, _ = night(machine, path)
+    assert again.tor.ranges[0].sentence == f"No commits since the last night ({commits[3][:12]})."
+    history = read_history(paths.history)
+    assert last_commit(history, "today", WATCHED) == commits[3][:12]
+    assert last_commit(history, "today", "stock") == last_commit(history, "x", WATCHED) == ""
+    assert set(history["tor"].to_pylist()) == {
+        f"0.4.9 {commits[0][:12]}", f"0.4.10 {commits[2][:12]}", f"0.4.10 {commits[3][:12]}",
+    }  # fmt: skip
+
+
+def test_long_ranges_and_rewritten_histories(machine: Machine, tmp_path: Path) -> None:
+    path = tmp_path / "tor"
+    make_repository(path, ["0.4.9"])
+    night(machine, path, accept=True)
+    for number in range(25):
+        add_commit(path, f"later {number}", "0.4.9")
+    made, _ = night(machine, path)
+    (since,) = made.tor.ranges
+    assert since.sentence.endswith("; the newest 20:")
+    assert (since.count, len(since.lines)) == (25, 20)
+    other = tmp_path / "other"
+    make_repository(other, ["0.4.9", "0.4.10"])
+    git(other, "commit", "--amend", "-qm", "another history")
+    made, _ = night(machine, other)
+    assert "unknown, because the repository does not contain" in made.tor.ranges[0].sentence
+
+
+def test_a_step_is_between_two_commits(machine: Machine, tmp_path: Path) -> None:
+    path = tmp_path / "tor"
+    commits = make_repository(path, ["0.4.9"])
+    night(machine, path, accept=True)
+    for number in range(1, 11):
+        commits.append(add_commit(path, f"change {number}", "0.4.9"))
+        made, paths = night(machine, path, effect=1.05 if number >= 7 else 1.0)
+    places = {(one.last_before[1], one.first_after[1]) for one in made.steps if one.worse}
+    expected = [f"0.1.0 c0ffee, Tor 0.4.9 {commits[number][:12]}" for number in (6, 7)]
+    assert tuple(expected) in places
+    assert f"[{expected[1]}]" in paths.markdown.read_text()
+
+
+class Builder:
+    """A run builder whose files contain the name of Tor's program, as those of an engine do."""
+
+    def __init__(self, commit: str, torrc: str = "t1", load: str = "l1", engine: str = "1") -> None:
+        self.known_options: frozenset[str] | None = frozenset()
+        self.engine = SimpleNamespace(identity={"name": "uml", "version": engine})
+        self.variants = {WATCHED: SimpleNamespace(source_id=commit)}
+        self.selected = (WATCHED,)
+        dumped = SimpleNamespace(baseline=WATCHED)
+        settings = SimpleNamespace(compared=dumped, model_dump_json=lambda include: "{}")
+        self.experiment = SimpleNamespace(levels={"today": SimpleNamespace(settings=settings)})
+        self.torrc, self.load, self.commit = torrc, load, commit
+
+    def compose(self, level: str, variant: str, seed: int) -> Any:
+        # An older Tor has no option "New", so its torrc lacks it.
+        torrc = self.torrc + ("" if self.known_options is not None else " New")
+        return SimpleNamespace(
+            files={
+                "conf/tor.common.torrc": torrc.encode(),
+                "conf/tgen.web.graphml": self.load.encode(),
+                "uml.json": f"run tor-stock-{self.commit}".encode(),
+            }
+        )
+
+    def inputs(self, *, only_tor: bool = True) -> dict[str, Any]:
+        builder: Any = self
+        return baseline_inputs(builder, only_tor=only_tor)
+
+
+def test_only_the_harness_needs_a_new_baseline() -> None:
+    first = Builder("a" * 12).inputs()
+    assert Builder("b" * 12).inputs() == first
+    for changed in ({"torrc": "t2"}, {"load": "l2"}, {"engine": "2"}):
+        assert Builder("a" * 12, **changed).inputs() != first
+    # Without a repository, a night also compares versions of this project.
+    first = Builder("a" * 12).inputs(only_tor=False)
+    assert Builder("a" * 12, torrc="t2").inputs(only_tor=False) == first
+    assert Builder("a" * 12, load="l2").inputs(only_tor=False) != first
+
+
+def test_a_changed_harness_says_what_changed_and_what_to_do(
+    machine: Machine, tmp_path: Path
+) -> None:
+    path = tmp_path / "tor"
+    (commit,) = make_repository(path, ["0.4.9"])
+    night(machine, path, accept=True)
+    files = {**FILES, f"conf/tor.variant.{WATCHED}.torrc": WATCHED}
+    machine.key = "key2"
+    for engine, changed_files, changes in (
+        ({**ENGINE, "version": "3.4.0"}, {}, r"engine \(version\)"),
+        (ENGINE, {"conf/tgen.web.graphml": "l2", "conf/tor.common.torrc": "t2"}, "load, config"),
+        (ENGINE, {"shadow.config.yaml": "s2"}, "engine files"),
+    ):
+        machine.inputs = {"engine": engine, "levels": {"today": {"files": files | changed_files}}}
+        with pytest.raises(UserError, match=rf"own runs have changed .*\): {changes}") as caught:
+            night(machine, path)
+        hint = f"{commit}\nor make this night's runs the baseline: make nightly UPDATE_BASELINE=1"
+        assert (caught.value.hint or "").endswith(f"REF={hint}")
+    assert machine.measured == 1
+    # A damaged file is not the newest baseline of a commit.
+    for file in (machine.root / "nightly" / "baselines").iterdir():
+        file.write_text("{")
+    with pytest.raises(UserError, match="today has no baseline for this engine") as caught:
+        night(machine, path)
+
+
+def test_the_command_passes_the_repository_on(
+    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "tor"
+    make_repository(path, ["0.4.9"])
+    monkeypatch.setattr(command, "working_root", lambda: machine.root)
+    monkeypatch.setattr(command, "print_cost", lambda *_: None)
+    calls: list[Any] = []
+
+    def run_nightly(root: Path, lists: Any, overrides: Any, **more: Any) -> Any:
+        calls.append((lists, more))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command, "run_nightly", run_nightly)
+    parser = argparse.ArgumentParser()
+    command.setup_arguments(parser)
+    with pytest.raises(KeyboardInterrupt):
+        command.run(parser.parse_args([f"--tor-git={path}"]))
+    lists, more = calls[0]
+    assert [one.variants for one in lists.experiments] == [(WATCHED,)]
+    assert more["repository"].tor.ref == "main"
+    assert more["baseline_command"] == f"make nightly UPDATE_BASELINE=1 TOR_GIT={path}"
+    with pytest.raises(KeyboardInterrupt):
+        command.run(parser.parse_args([]))
+    assert calls[1][1]["repository"] is None
+    with pytest.raises(UserError, match="TOR_GIT is missing"):
+        command.run(parser.parse_args(["--ref=main"]))
