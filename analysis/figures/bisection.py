@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -85,7 +86,7 @@ def draw(commits: Sequence[str], search: Search, metric: Quantity) -> Figure:
 
 def _draw_examination(axes: Axes, x: int, one: Examination, metric: Quantity) -> None:
     style, verdict = STYLES[one.decision], one.against_good
-    marker = {"marker": style.marker, "mfc": style.face, "mec": style.edge, "ms": 5}
+    marker: dict[str, Any] = {"marker": style.marker, "mfc": style.face, "mec": style.edge, "ms": 5}
     if verdict is None or verdict.effect is None:
         axes.plot([x], [0.04], transform=axes.get_xaxis_transform(), **marker)
         return

@@ -153,7 +153,7 @@ def test_long_ranges_and_rewritten_histories(machine: Machine, tmp_path: Path) -
 def test_a_step_is_between_two_commits(machine: Machine, tmp_path: Path) -> None:
     path = tmp_path / "tor"
     commits = make_repository(path, ["0.4.9"])
-    night(machine, path, accept=True)
+    made, paths = night(machine, path, accept=True)
     for number in range(1, 11):
         commits.append(add_commit(path, f"change {number}", "0.4.9"))
         made, paths = night(machine, path, effect=1.05 if number >= 7 else 1.0)

@@ -1,4 +1,4 @@
-"""The shipped workflow file for GitHub Actions."""
+"""The shipped recipes for GitHub Actions and GitLab."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ from typing import Any
 
 import pytest
 import yaml
+from tor_repository import add_commit, git, make_repository
 
 from onionlab.cli import build_parser
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 WORKFLOW = REPOSITORY / "configs" / "ci" / "nightly.yml"
+GITLAB = REPOSITORY / "configs" / "ci" / "nightly.gitlab-ci.yml"
 
 
 @pytest.mark.skipif(shutil.which("actionlint") is None, reason="actionlint is not installed")
@@ -124,13 +126,14 @@ def test_a_continuing_alarm_is_one_issue(publish: Callable[[str], int], tmp_path
 
 def test_its_commands_exist_in_this_program() -> None:
     (arguments,) = re.findall(r"onionlab (nightly .*?) \|\|", script("run"))
-    shell = ["sh", "-c", f"UPDATE_BASELINE=1 ENGINE=uml; printf '%s\\n' {arguments}"]
+    shell = ["sh", "-c", f"UPDATE_BASELINE=1 ENGINE=uml TOR_REF=main; printf '%s\\n' {arguments}"]
     words = subprocess.run(shell, capture_output=True, text=True, check=True).stdout.split()
     parsed = build_parser("nightly").parse_args(words)
     assert (parsed.update_baseline, parsed.engine) == (True, "uml")
+    assert (parsed.tor_git, parsed.ref) == ("build/tor.git", "main")
     targets = set(re.findall(r"^make ([a-z-]+)", script("run"), re.MULTILINE))
     makefile = (REPOSITORY / "Makefile").read_text()
-    assert targets == {"setup", "build"}
+    assert targets == {"setup"}
     assert all(re.search(rf"^{target}:", makefile, re.MULTILINE) for target in targets)
 
 
@@ -151,3 +154,109 @@ def test_only_an_answer_is_a_night(tmp_path: Path, status: int) -> None:
     )
     assert (result.returncode == 0) is (status in (0, 1))
     assert (tmp_path / "output").read_text() == f"status={status}\n"
+
+
+def test_a_new_commit_of_tor_keeps_the_engine_and_builds_tor(tmp_path: Path) -> None:
+    (cache,) = (step for step in jobs()["run"]["steps"] if "actions/cache@" in step.get("uses", ""))
+    key, prefix = cache["with"]["key"], cache["with"]["restore-keys"].strip()
+    assert key == f"{prefix}${{{{ steps.tor.outputs.commit }}}}"
+    assert "configs/uml/**" in prefix
+    assert cache["with"]["path"] == "build"
+    tor = tmp_path / "tor"
+    commits = make_repository(tor, ["0.4.9", "0.4.10"])
+    variables = {
+        **os.environ,
+        "GITHUB_OUTPUT": "output",
+        "TOR_REPOSITORY": f"file://{tor}",
+        "TOR_REF": "main",
+    }
+    for number in range(2):
+        commit = add_commit(tor, "newest", "0.4.10") if number else commits[1]
+        for step in ("Find Tor's newest commit", "Remove builds", "Fetch Tor"):
+            words = ["bash", "-e", "-c", script("run", step)]
+            subprocess.run(words, cwd=tmp_path, env=variables, check=True)
+        assert (tmp_path / "output").read_text().endswith(f"commit={commit}\n")
+        assert git(tmp_path / "build/tor.git", "log", "--format=%H", "main").split()[0] == commit
+        assert not (tmp_path / "build/tor").exists()
+        (tmp_path / "build/tor").mkdir()
+    variables["TOR_REF"] = "none"
+    words = ["bash", "-e", "-c", script("run", "Find Tor's newest commit")]
+    assert subprocess.run(words, cwd=tmp_path, env=variables, check=False).returncode != 0
+
+
+# GitLab
+
+
+def gitlab_job() -> dict[str, Any]:
+    content = yaml.safe_load(GITLAB.read_text(encoding="utf-8"))
+    assert list(content) == ["onionlab-nightly"]
+    found: dict[str, Any] = content["onionlab-nightly"]
+    return found
+
+
+def test_the_gitlab_job_has_the_keys_that_gitlab_knows() -> None:
+    """The schema of GitLab's editor is not among this project's packages, so keys are listed."""
+    job = gitlab_job()
+    known = {"image", "rules", "inherit", "dependencies", "interruptible", "resource_group"}
+    known |= {"timeout", "variables", "cache", "script", "artifacts"}
+    assert set(job) <= known
+    assert all(set(cache) == {"key", "paths", "when"} for cache in job["cache"])
+    assert set(job["artifacts"]) == {"when", "paths", "reports", "expire_in"}
+    assert job["artifacts"]["reports"] == {"junit": "onionlab/results/nightly/junit.xml"}
+    # Failed jobs keep their state too, because an alarm fails the job.
+    assert {cache["when"] for cache in job["cache"]} == {job["artifacts"]["when"]} == {"always"}
+    assert all(isinstance(line, str) for line in job["script"])
+    # The script needs no token.
+    assert not re.search("TOKEN|PASSWORD|secrets", GITLAB.read_text(encoding="utf-8"))
+    assert job["image"] in (REPOSITORY / "Containerfile").read_text(encoding="utf-8")
+
+
+def test_gitlab_caches_of_tor_are_of_its_commit() -> None:
+    keys = {path: cache["key"] for cache in gitlab_job()["cache"] for path in cache["paths"]}
+    assert {path for path, key in keys.items() if "$CI_COMMIT_SHA" in key} == {
+        "onionlab/build/tor/"
+    }
+    assert "onionlab/nightly/" in keys
+    assert len(gitlab_job()["cache"]) <= 4
+
+
+def test_the_gitlab_script_runs_twice_in_an_empty_root(tmp_path: Path) -> None:
+    """Programs that need the network are replaced. The second run has the first one's files."""
+    tor, onionlab, programs = (tmp_path / name for name in ("tor", "onionlab.git", "bin"))
+    make_repository(onionlab, ["0.3"])
+    (onionlab / "Makefile").write_text(
+        "setup:\n\t@mkdir -p .venv/bin; cp ../../program .venv/bin/onionlab\n"
+    )
+    git(onionlab, "add", ".")
+    git(onionlab, "commit", "-qm", "Makefile")
+    commits = make_repository(tor, ["0.4.9", "0.4.10"])
+    git(tor, "checkout", "-q", "--detach")
+    (tmp_path / "program").write_text(
+        '#!/bin/sh\necho "$@" >>../../calls\nmkdir -p nightly; echo x >>nightly/history\nexit 1\n'
+    )
+    (tmp_path / "program").chmod(0o755)
+    programs.mkdir()
+    (programs / "apt-get").write_text("#!/bin/sh\n")
+    (programs / "apt-get").chmod(0o755)
+    job = gitlab_job()
+    variables = job["variables"] | {
+        "PATH": f"{programs}:{os.environ['PATH']}",
+        "HOME": str(tmp_path),
+        "CI_PROJECT_DIR": str(tor),
+        "CI_COMMIT_SHA": commits[1],
+        "ONIONLAB_REPOSITORY": f"file://{onionlab}",
+    }
+    words = ["bash", "-eo", "pipefail", "-c", "\n".join(job["script"])]
+    for update in ("1", ""):
+        variables["UPDATE_BASELINE"] = update
+        assert subprocess.run(words, cwd=tor, env=variables, check=False).returncode == 1
+    first, second = (tmp_path / "calls").read_text().splitlines()
+    assert first == f"{second} --update-baseline"
+    parsed = build_parser("nightly").parse_args(first.split())
+    assert (parsed.tor_git, parsed.ref, parsed.engine) == (str(tor), commits[1], "uml")
+    assert (tor / "onionlab/nightly/history").read_text() == "x\nx\n"
+    # Another version of onionlab replaces the first one, and the state stays.
+    newer = add_commit(onionlab, "newer", "0.4")
+    assert subprocess.run(words, cwd=tor, env=variables, check=False).returncode == 1
+    assert git(tor / "onionlab", "rev-parse", "HEAD") == newer
+    assert (tor / "onionlab/nightly/history").read_text() == "x\nx\nx\n"
