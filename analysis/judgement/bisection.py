@@ -26,7 +26,7 @@ that machines with two CPUs are busy."""
 
 
 class Decision(StrEnum):
-    """What is known about a commit."""
+    """The result of a commit's test."""
 
     BAD = "bad"
     GOOD = "good"

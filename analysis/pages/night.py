@@ -161,7 +161,7 @@ class WatchedTor:
 
     @property
     def sentence(self) -> str:
-        """What is measured, in one sentence."""
+        """The version and the commit in one sentence."""
         of_ref = "" if self.commit.startswith(self.ref) else f" of {self.ref}"
         return f"Tor {self.version}, commit {self.commit[:COMMIT_DIGITS]}{of_ref}."
 

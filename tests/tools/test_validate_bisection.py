@@ -36,5 +36,5 @@ def test_what_counts_as_wrong() -> None:
     assert is_answer_right(Search((), ("3", "4")), 5) is False
     assert is_answer_right(Search((), ("3",)), None) is False
     assert is_answer_right(Search((), ()), None) is True
-    # A step that is not shown is missed, which is no wrong commit.
+    # A missed step does not name a wrong commit.
     assert is_answer_right(Search((), ()), 3) is None
