@@ -166,8 +166,10 @@ def test_a_step_is_between_two_commits(machine: Machine, tmp_path: Path) -> None
 class Builder:
     """A run builder whose files contain the name of Tor's program, as those of an engine do."""
 
-    def __init__(self, commit: str, torrc: str = "t1", load: str = "l1", engine: str = "1") -> None:
-        self.known_options: frozenset[str] | None = frozenset()
+    def __init__(
+        self, commit: str, torrc: str = "t1", load: str = "l1", engine: str = "1", known: str = ""
+    ) -> None:
+        self.known_options: frozenset[str] | None = frozenset(known.split())
         self.engine = SimpleNamespace(identity={"name": "uml", "version": engine})
         self.variants = {WATCHED: SimpleNamespace(source_id=commit)}
         self.selected = (WATCHED,)
@@ -177,8 +179,9 @@ class Builder:
         self.torrc, self.load, self.commit = torrc, load, commit
 
     def compose(self, level: str, variant: str, seed: int) -> Any:
-        # An older Tor has no option "New", so its torrc lacks it.
-        torrc = self.torrc + ("" if self.known_options is not None else " New")
+        # The torrc of a Tor without the option "new" lacks it.
+        is_known = self.known_options is None or "new" in self.known_options
+        torrc = f"{self.torrc} new" if is_known else self.torrc
         return SimpleNamespace(
             files={
                 "conf/tor.common.torrc": torrc.encode(),
@@ -194,7 +197,7 @@ class Builder:
 
 def test_only_the_harness_needs_a_new_baseline() -> None:
     first = Builder("a" * 12).inputs()
-    assert Builder("b" * 12).inputs() == first
+    assert Builder("b" * 12, known="new").inputs() == first
     for changed in ({"torrc": "t2"}, {"load": "l2"}, {"engine": "2"}):
         assert Builder("a" * 12, **changed).inputs() != first
     # Without a repository, a night also compares versions of this project.
