@@ -128,9 +128,11 @@ def _find_endpoint(
         if metric == endpoint[1] and class_name in ("", endpoint[0] or class_name):
             return endpoint
     names = [":".join(filter(None, one)) for one in endpoints]
+    # Without names in the experiment's file, only its runs show which of the usual ones it has.
+    its = "its endpoints" if all(one[0] for one in endpoints) else "its endpoints are among these"
     raise UserError(
         f"{experiment} has no endpoint {show(text)}{nearest(text, names)}",
-        f"its endpoints: {', '.join(names)}",
+        f"{its}: {', '.join(names)}",
     )
 
 

@@ -223,7 +223,7 @@ def test_bad_input_builds_nothing(machine: Machine) -> None:
         ({"good": c[5], "bad": c[1]}, "BAD .* is an ancestor of GOOD", f"GOOD={c[1]} BAD={c[5]}"),
         ({"good": side}, "GOOD .* is not an ancestor of BAD", f"GOOD={c[3]}"),
         ({"bad": orphan}, "have no common history", "--unshallow"),
-        ({"endpoint": "ttfb"}, 'today has no endpoint "ttfb"', "ttfb_p50_s, "),
+        ({"endpoint": "ttfb"}, 'today has no endpoint "ttfb"', "among these: time_to"),
         ({"runs": Request("quik")}, "no experiment called", "make list"),
         ({"runs": Request("slowstart")}, "does not run Tor", "NAME=today"),
         ({"runs": Request("swrr-load")}, "several levels", "NAME=today"),
