@@ -66,7 +66,9 @@ class Bisection:
         if not search.left:
             return [
                 f"No such commit: {self.endpoint} is not shown to be worse at BAD than at GOOD "
-                f"({self._effect(first)})."
+                f"({self._effect(first)}).",
+                "This does not rule out that it is worse: more networks show smaller differences "
+                f"(MAX_NETWORKS, here {self.budget}).",
             ]
         if search.found is not None:
             examination = next(one for one in search.examinations if one.commit == search.found)
