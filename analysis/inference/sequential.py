@@ -48,17 +48,25 @@ _GRID_END = 6.5
 """End of the grid of the Brownian motion. At t = 1, 4e-11 of its mass is above this end."""
 
 
-def schedule(budget: int) -> tuple[int, ...]:
+def schedule(
+    budget: int, first: int = FIRST_LOOK, growth: float = LOOK_GROWTH, min_added: int = 1
+) -> tuple[int, ...]:
     """Return the number of pairs at each look up to a budget, fixed before any data is seen.
+
+    Args:
+        budget: the number of pairs at the last look.
+        first: the number of pairs at the first look.
+        growth: factor by which the number grows between looks.
+        min_added: the number grows by at least this.
 
     Raises:
         ValueError: the budget is smaller than the first look.
     """
-    if budget < FIRST_LOOK:
-        raise ValueError(f"a budget must be at least {FIRST_LOOK} seeds, got {budget}")
-    sizes = [FIRST_LOOK]
+    if budget < first:
+        raise ValueError(f"a budget must be at least {first} networks, got {budget}")
+    sizes = [first]
     while sizes[-1] < budget:
-        sizes.append(min(budget, max(sizes[-1] + 1, int(LOOK_GROWTH * sizes[-1]))))
+        sizes.append(min(budget, max(sizes[-1] + min_added, int(growth * sizes[-1]))))
     return tuple(sizes)
 
 

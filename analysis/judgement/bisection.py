@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from analysis.inference.sequential import schedule
 from analysis.judgement.verdicts import Better, Verdict
 
 FIRST_LOOK = 4
@@ -80,12 +81,7 @@ def look_sizes(budget: int) -> tuple[int, ...]:
     Raises:
         ValueError: the budget is smaller than the first look.
     """
-    if budget < FIRST_LOOK:
-        raise ValueError(f"a budget must be at least {FIRST_LOOK} networks, got {budget}")
-    sizes = [FIRST_LOOK]
-    while sizes[-1] < budget:
-        sizes.append(min(budget, max(sizes[-1] + 2, int(LOOK_GROWTH * sizes[-1]))))
-    return tuple(sizes)
+    return schedule(budget, FIRST_LOOK, LOOK_GROWTH, min_added=2)
 
 
 def decide_commit(verdicts: Sequence[Verdict], better: Better, level: float) -> Decision:

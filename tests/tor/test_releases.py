@@ -39,7 +39,7 @@ def listed_releases() -> list[tuple[str, str, bool]]:
 
 
 def read_release(release: str, names: set[str]) -> dict[str, str]:
-    """Return those of the named files that a release has."""
+    """Return path -> text of the files in ``names`` that a release has."""
     source = find_source(TOR, tor_directory(REPOSITORY) / "source", "")
     if source is not None and (source.version or "").startswith(f"{release}."):
         with tarfile.open(source.path) as tarball:

@@ -82,7 +82,7 @@ class TorSource(Model):
 
     @property
     def is_complete(self) -> bool:
-        """Whether exactly the keys of one form are set."""
+        """True if the keys that are set are exactly those of one form."""
         given = tuple(name for name in TorSource.model_fields if getattr(self, name) is not None)
         return given in _FORMS
 
