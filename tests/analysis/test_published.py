@@ -202,6 +202,11 @@ def negative(values: list[Any]) -> list[Any]:
     return [*values[:82], -4_000_000, *values[83:]]
 
 
+def change_sign(values: list[Any]) -> list[Any]:
+    """Make all sums negative, by a rounding that changes the highest bit."""
+    return [None if value is None else 2**63 - 1 for value in values]
+
+
 def first_half(table: pa.Table) -> pa.Table:
     return table.slice(0, table.num_rows // 2)
 
@@ -222,6 +227,7 @@ SUMS_FILE, STREAMS_FILE = files.PUBLISHED_GOODPUT, files.PUBLISHED_STREAMS
         (SUMS_FILE, change_column("time_s", lambda values: values[::-1]), "that do not ascend"),
         (SUMS_FILE, change_column("bytes_read", all_null), "rows without bytes"),
         (SUMS_FILE, change_column("rounding", all_null), "without rounding"),
+        (SUMS_FILE, change_column("rounding", change_sign), "bytes that do not ascend"),
         # A negative pause is valid, but the time of the start that is decoded from it is not.
         (STREAMS_FILE, change_column("pause_s", negative), r"start_s, row 83: -\S+ is not from 0"),
         (STREAMS_FILE, first_half, WRONG_COUNT),
