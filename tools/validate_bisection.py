@@ -38,6 +38,14 @@ NO_MARGIN = Margin(1e-9)
 """Nothing is the same, so each difference whose p-value is at most the level is shown."""
 
 
+def candidates(bad: str, goods: Sequence[str]) -> list[str]:
+    """Return the commits after the last good one, the middle first, for numbered commits."""
+    first = max(map(int, goods)) + 1
+    middle = (first + int(bad) - 1) / 2
+    inner = sorted(range(first, int(bad)), key=lambda commit: abs(commit - middle))
+    return [*map(str, inner), bad]
+
+
 class History:
     """Commits 0 (good) to ``COMMITS`` (bad) in a line, and their simulated runs.
 
@@ -52,13 +60,6 @@ class History:
         self.values: Floats = np.exp(network + worse[:, None] + noise)
         self.sizes, self.budget = look_sizes(budget), budget
         self.runs: Counter[int] = Counter()
-
-    def candidates(self, bad: str, goods: Sequence[str]) -> list[str]:
-        """Return the commits after the last good one, the middle first."""
-        first = max(map(int, goods)) + 1
-        middle = (first + int(bad) - 1) / 2
-        inner = sorted(range(first, int(bad)), key=lambda commit: abs(commit - middle))
-        return [*map(str, inner), bad]
 
     def examine(self, commit: str, level: float) -> Examination:
         """Test a commit against commit 0 and the last one, as the command does."""
@@ -103,7 +104,7 @@ def simulate(step: float, budget: int, searches: int) -> Iterator[Row]:
     for _ in range(searches):
         first_bad = int(rng.integers(1, COMMITS + 1))
         history = History(rng, first_bad, step, budget)
-        found = find_first_bad(history.candidates, history.examine, "0", str(COMMITS), LEVEL)
+        found = find_first_bad(candidates, history.examine, "0", str(COMMITS), LEVEL)
         is_right = is_answer_right(found, first_bad if step else None)
         right += is_right is True
         wrong += is_right is False

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from validate_bisection import candidates
 
 from analysis.formats.study import Looks
 from analysis.judgement.bisection import (
@@ -35,12 +36,6 @@ class Line:
         self.examined: list[int] = []
         self.levels: list[float] = []
 
-    def candidates(self, bad: str, goods: Sequence[str]) -> list[str]:
-        first = max(map(int, goods)) + 1
-        middle = (first + int(bad) - 1) / 2
-        inner = sorted(range(first, int(bad)), key=lambda commit: abs(commit - middle))
-        return [*map(str, inner), bad]
-
     def examine(self, commit: str, level: float) -> Examination:
         number = int(commit)
         self.examined.append(number)
@@ -51,7 +46,7 @@ class Line:
         return Examination(commit, Decision.OPEN if number == self.opened else decision, level)
 
     def search(self) -> Search:
-        return find_first_bad(self.candidates, self.examine, "0", str(self.n), LEVEL)
+        return find_first_bad(candidates, self.examine, "0", str(self.n), LEVEL)
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 7, 30, 64])

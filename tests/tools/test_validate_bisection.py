@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from validate_bisection import History, is_answer_right, simulate
+from validate_bisection import History, candidates, is_answer_right, simulate
 from validate_statistics import random_numbers
 
 from analysis.judgement.bisection import Search, find_first_bad
@@ -25,7 +25,7 @@ def test_looks_that_are_not_corrected_break_the_promise(monkeypatch: pytest.Monk
 def test_a_large_step_is_found_at_each_place() -> None:
     for first_bad in (1, 15, 30):
         history = History(random_numbers(1, first_bad), first_bad, 0.4, 20)
-        found = find_first_bad(history.candidates, history.examine, "0", "30", 0.05)
+        found = find_first_bad(candidates, history.examine, "0", "30", 0.05)
         assert is_answer_right(found, first_bad) is True
         assert is_answer_right(found, first_bad % 30 + 1) is False
         assert len(history.runs) <= 7
