@@ -79,13 +79,3 @@ def half_width(between: float, within: float, networks: int, repeats: int) -> fl
     """
     variance = between**2 / networks + within**2 / (networks * repeats)
     return t_quantile((1 + CONFIDENCE) / 2, networks - 1.0) * float(np.sqrt(variance))
-
-
-def best_split(between: float, within: float, runs: int) -> tuple[int, int]:
-    """Return the numbers of networks and repeats with the shortest interval.
-
-    They need at most ``runs`` runs, which must be at least 2. The other arguments are those of
-    `half_width`.
-    """
-    splits = [(runs // repeats, repeats) for repeats in range(1, runs // 2 + 1)]
-    return min(splits, key=lambda split: half_width(between, within, *split))

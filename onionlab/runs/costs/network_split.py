@@ -1,4 +1,4 @@
-"""Find the split of runs into networks and repeats that gives the shortest confidence interval."""
+"""Compare confidence intervals of more networks with those of repeats, for the same runs."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ MIN_RUNS = 4
 
 
 def split_rows(root: Path, requested: RequestedRuns) -> list[tuple[str, str]]:
-    """Return table rows that compare splits of the requested runs.
+    """Return table rows that compare one repeat of each network with several, for the same runs.
 
     The list is empty if the experiment's scope is one network, or if there are too few runs or
-    variants. A run costs the same on any network, so all splits need the same CPU time. The
-    comparison uses the spreads of the first endpoint in finished runs.
+    variants. A run costs the same on any network, so both splits need the same CPU time. One
+    repeat of each network always has the shorter interval: each run then reduces both variances.
+    The rows show by how much, from the spreads of the first endpoint in finished runs.
     """
     experiment = requested.experiment
     runs = len(experiment.replicates)
@@ -34,14 +35,14 @@ def split_rows(root: Path, requested: RequestedRuns) -> list[tuple[str, str]]:
         text = f"not known without finished runs with repeats: make experiment {command}"
         return [("split", text)]
     # This imports SciPy's statistics, which takes longer than an estimate.
-    from analysis.inference.components import best_split, half_width
+    from analysis.inference.components import half_width
 
     between, within = _spreads(row)
     other = (len(experiment.seeds), experiment.repeats)
     if min(other) == 1:
         other = (runs // 2, 2)
     texts = []
-    for networks, repeats in dict.fromkeys([best_split(between, within, runs), other]):
+    for networks, repeats in dict.fromkeys([(runs, 1), other]):
         half = half_width(between, within, networks, repeats)
         # The column `ratio` has a value if the metric is compared by ratios.
         width = f"a factor of {math.exp(half):.3g}" if row["ratio"] else f"± {half:.2g}"
