@@ -17,8 +17,8 @@ from onionlab.errors import UserError
 _REFUSED = re.compile(r'[\x00-\x1f\x7f"$`\\{}:\udc80-\udcff]')
 
 
-# Path.is_file and Path.is_dir raise OSError for a name that is too long and for a folder that may
-# not be searched. The following functions return False, because users may name such paths.
+# Path.is_file and Path.is_dir raise OSError if a name is too long, or if the path is in a folder
+# that may not be searched. Users may name such paths, so these functions return False.
 
 
 def is_file(path: Path) -> bool:

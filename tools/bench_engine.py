@@ -58,11 +58,11 @@ FALSE_STEPS_PER_YEAR = 1.0
 It applies to all costs of all cases together, as in experiments/nightly.yaml.
 """
 EXCESS_LEVEL = 0.5
-"""Significance level of the F test that selects the noise between measurements.
+"""Significance level of the F test for more noise between measurements than within them.
 
-At 0.5, the search uses the noise within or between measurements, roughly whichever is larger.
-Consecutive runs are more alike than runs of two days: at the default level of 1%, 15 of 40
-simulated histories had a false change.
+The search for changes uses the noise between measurements if the test rejects. At 0.5 it thus uses
+roughly the larger of the two. Consecutive runs are more alike than runs of two days: at the default
+level of 1%, 15 of 40 simulated histories had a false change.
 """
 MEASURES = {"cpu_s": "CPU time", "wall_s": "wall time", "peak_memory_bytes": "peak memory"}
 PTRACE = f"{EMBEDDED}-ptrace"

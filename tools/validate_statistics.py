@@ -351,7 +351,7 @@ def rate_errors(streams_index: int, n: int, families: int) -> Iterator[Row]:
     yield row("a point more than beta-binomial 5%", draw(of_network + 0.01), draw(of_network))
 
 
-# Parts that test interim analyses (looks) of a growing number of networks, and nights
+# Parts that test nights, and interim analyses (looks) at a growing number of networks
 
 
 def auto_errors(shape_index: int, false: Grade, families: int) -> Iterator[Row]:

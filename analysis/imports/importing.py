@@ -46,7 +46,8 @@ def import_runs(paths: Sequence[Path], name: str, options: ImportOptions) -> Run
     """Import all simulations at or below some paths as one set.
 
     Args:
-        paths: files tgen.analysis.json[.xz], folders of simulations, or folders of these.
+        paths: analysis files of tgentools or OnionPerf (``*.json[.xz]``), or folders that contain
+            simulations at any depth.
         name: name of the set.
         options: options of the import.
 

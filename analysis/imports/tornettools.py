@@ -79,10 +79,11 @@ class _ErrorRates(BaseModel):
 
 
 def _errors(simulation: ImportedSimulation, circuit: str, rates: _ErrorRates) -> None:
-    """Add the numbers of downloads, computed from the rate and resolution of each client.
+    """Add the numbers of failed and of all downloads.
 
-    tornettools writes each client twice under ALL, so the sums are halved. Rates without a
-    resolution cannot be combined, so they only give a note.
+    They are computed from each client's error rate and the rate's resolution, which is the share
+    of one download. If each client is listed twice under ALL, as tornettools does, the sums are
+    halved. Rates without a resolution cannot be combined, so they only give a note.
     """
     pairs = [pair for pair in rates.ALL if isinstance(pair, tuple)]
     if len(pairs) < len(rates.ALL):

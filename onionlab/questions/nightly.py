@@ -175,7 +175,8 @@ def run_nightly(
         update_baseline: Make this night's runs the baseline.
         where: Where the simulations run.
         baseline_command: The command that makes this night's runs the baseline, for hints.
-        repository: The repository of Tor with which ``watch_repository`` returned the list.
+        repository: The second result of ``watch_repository``, if the night watches a repository of
+            Tor. Then only Tor may differ from the baseline.
 
     Raises:
         UserError: A baseline is missing (before anything runs), or a run fails.

@@ -51,7 +51,10 @@ class Store:
         return self.directory / ".failed" / run_id
 
     def is_finished(self, run_id: str) -> bool:
-        """Return whether the run is in the store, with all of its logs."""
+        """Return whether the run is in the store and none of its logs is damaged.
+
+        A run from a pack without logs counts as finished.
+        """
         return is_whole(self.run(run_id))
 
     def finished_among(self, run_ids: Collection[str]) -> set[str]:

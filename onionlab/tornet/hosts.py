@@ -264,7 +264,10 @@ class HostReader:
 
 
 def _oniontrace_mode(process: ProcessEntry) -> str:
-    """Return OnionTrace's mode. Keys and values have any case (its oniontrace-config.c)."""
+    """Return OnionTrace's mode.
+
+    OnionTrace ignores the case of keys and values (see its oniontrace-config.c).
+    """
     given = dict(word.lower().split("=", 1) for word in process.args if "=" in word)
     return given.get("mode", "log")
 

@@ -24,8 +24,11 @@ MAX_NODES = 2**20
 8,000 relays."""
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""libyaml is several times faster, but PyYAML may be built without it. libyaml's composer is not
-used, because a deeply nested file would end the process with SIGSEGV."""
+"""PyYAML's loader with libyaml, which is several times faster, or without it if it is missing.
+
+Only its events are used. Its own composer would end the process with SIGSEGV on a deeply nested
+file, so ``_Composer`` builds the tree.
+"""
 
 
 @dataclass(frozen=True)

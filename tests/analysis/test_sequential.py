@@ -41,7 +41,7 @@ def test_a_sequential_p_value_falls_with_more_looks(budget: int, p: list[float])
     values = [sequential_p(p[: k + 1], plan) for k, plan in enumerate(plans)]
     # The last digits may differ.
     assert all(b <= a * (1 + 1e-9) for a, b in itertools.pairwise(values))
-    # Additional looks cost power.
+    # A sequential p-value is not below the smallest p-value of its looks: several looks cost power.
     assert all(
         value >= min(0.999 * min(p[: k + 1]), 1.0) or value == pytest.approx(1e-7)
         for k, value in enumerate(values)

@@ -1,4 +1,4 @@
-"""The targets, variables, commands, options and experiments that the pages name exist."""
+"""The pages name only existing targets, variables, commands, options and experiments."""
 
 from __future__ import annotations
 

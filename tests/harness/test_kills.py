@@ -77,10 +77,10 @@ def processes_by_kind(
 
 
 def handles_sigterm(pid: int) -> bool:
-    """Return whether a command already handles SIGTERM.
+    """Return whether a command has set its handler of SIGTERM, so that it has started.
 
-    Until then Python is still starting, and SIGINT may end the command with exit status 1 instead
-    of the command's own.
+    Python is still starting before that, and SIGINT may end it with exit status 1 instead of the
+    status of an interrupted command.
     """
     status = Path(f"/proc/{pid}/status").read_text()
     (caught,) = (line.split()[1] for line in status.splitlines() if line.startswith("SigCgt:"))
@@ -162,7 +162,8 @@ class CommandKiller:
 
     def undisturbed(self, name: str) -> Mapping[str, object]:
         """Return the output of an undisturbed command."""
-        # A pack contains the times of its run, which may have been repeated.
+        # A pack contains the times of its run. The run may have been repeated since the last call,
+        # so the expected pack is written again.
         if name == "pack" or name not in self.expected:
             self.clear(name)
             started = time.monotonic()

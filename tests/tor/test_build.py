@@ -140,7 +140,8 @@ def test_flags_of_the_environment_do_not_reach_the_build(
 ) -> None:
     for name in ("CFLAGS", "CPPFLAGS"):
         monkeypatch.setenv(name, "-O0 -DNDEBUG -Dgreeting=surprise")
-    # With `make -n -j8 build`, the inner make would print only, and not find the job server.
+    # `make -n -j8 build` sets this. If it reached the make that builds Tor, that make would only
+    # print its commands, and would not find the job server.
     monkeypatch.setenv("MAKEFLAGS", "n -j8 --jobserver-auth=98,99")
     source = str(tiny_tarball)
     built = ensure_series(new_checkout, [None], tor_source=source)

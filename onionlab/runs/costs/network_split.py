@@ -1,4 +1,4 @@
-"""Compare confidence intervals of more networks with those of repeats, for the same runs."""
+"""Predict which interval a number of runs gives, with more networks or with more repeats."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ MIN_RUNS = 4
 
 
 def split_rows(root: Path, requested: RequestedRuns) -> list[tuple[str, str]]:
-    """Return table rows that compare one repeat of each network with several, for the same runs.
+    """Return table rows that compare one repeat of each network with several repeats.
+
+    Both use the same number of runs.
 
     The list is empty if the experiment's scope is one network, or if there are too few runs or
     variants. A run costs the same on any network, so both splits need the same CPU time. One

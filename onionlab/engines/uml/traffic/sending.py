@@ -77,7 +77,7 @@ class Sender(Direction[SendState]):
         return True
 
     def end_pause(self) -> None:
-        """End a pause of the packet model early, so that `flush` writes and finds an error."""
+        """End a pause of the packet model, so that `flush` writes and gets the socket's error."""
         self._pauses = False
 
     def _count(self, sent: int) -> None:
