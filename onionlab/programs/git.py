@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
-import tarfile
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,6 +16,9 @@ from onionlab.paths import is_folder
 from onionlab.programs.building import build_environment, ensure_building_allowed
 from onionlab.programs.system_packages import install_packages
 from onionlab.yamlfile.units import nearest, show
+
+FILE_TIME_UNIX_S = 946_684_800
+"""The time of all files of a commit: 2000-01-01."""
 
 
 @dataclass(frozen=True)
@@ -123,47 +126,61 @@ def first_bad_candidates(repository: Path, bad: str, goods: Sequence[str]) -> li
 def unpack_commit(
     repository: Path, commit: str, destination: Path, is_needed: Callable[[Path], bool]
 ) -> None:
-    """Write the needed files of a commit to a folder.
+    """Write the needed files of a commit to a folder, as they are in the commit.
+
+    Attributes and settings, which change what `git archive` and a checkout write, have no effect.
+    Submodules are left out.
 
     Raises:
         UserError: The repository lacks a part of the commit.
     """
-    # The user's settings must not change line ends or permissions.
-    command = ["-c", "core.autocrlf=false", "-c", "tar.umask=0022", "archive", "--format=tar"]
-    # git would block if it filled a pipe with messages while the archive is read.
-    with (
-        tempfile.TemporaryFile() as messages,
-        _start(repository, *command, commit, messages=messages) as process,
-    ):
-        assert process.stdout is not None
-        try:
-            with tarfile.open(fileobj=process.stdout, mode="r|") as archive:
-                for member in archive:
-                    if not member.isdir() and is_needed(Path(member.name)):
-                        archive.extract(member, destination, filter="data")
-        except tarfile.TarError:
-            pass  # The message of git, which is read below, gives the reason.
-        # git fails if nobody reads the zeros after the last file.
-        while process.stdout.read(2**16):
-            pass
-        process.wait()
-        messages.seek(0)
-        said = messages.read().decode(errors="replace").strip()
+    listed = _bytes(repository, "ls-tree", "-r", "-z", "--full-tree", commit)
+    entries = [entry.split(b"\t", 1) for entry in listed.split(b"\0")[:-1]]
+    files = {
+        path: facts.split() for facts, name in entries if is_needed(path := Path(os.fsdecode(name)))
+    }
+    blobs = {path: (mode, blob) for path, (mode, kind, blob) in files.items() if kind == b"blob"}
+    with tempfile.TemporaryFile() as wanted:
+        wanted.writelines(blob + b"\n" for _, blob in blobs.values())
+        wanted.seek(0)
+        with _start(repository, "cat-file", "--batch", wanted=wanted) as process:
+            assert process.stdout is not None
+            for path, (mode, blob) in blobs.items():
+                # "BLOB blob SIZE", the content and a line's end; or "BLOB missing".
+                size = process.stdout.readline().split()[2:]
+                content = process.stdout.read(int(size[0]) + 1) if size else b""
+                if not size or len(content) <= int(size[0]):
+                    raise UserError(
+                        f"{repository} lacks a part of commit {commit}: {path} ({blob.decode()})",
+                        "Fetch the missing objects, or clone the repository without a filter.",
+                    )
+                _write(destination / path, mode, content[:-1])
+
+
+def _write(path: Path, mode: bytes, content: bytes) -> None:
+    """Write a file of a commit, with the same time for all files, because make compares them."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if mode == b"120000":
+        path.symlink_to(os.fsdecode(content))
+    else:
+        path.write_bytes(content)
+        path.chmod(0o755 if mode == b"100755" else 0o644)
+        os.utime(path, (FILE_TIME_UNIX_S, FILE_TIME_UNIX_S))
+
+
+def _bytes(repository: Path, *arguments: str) -> bytes:
+    """Return the output of git. Raises UserError with git's message if it fails."""
+    with _start(repository, *arguments) as process:
+        output, messages = process.communicate()
     if process.returncode != 0:
-        raise UserError(
-            f"git archive of commit {commit} in {repository} failed: {said}",
-            "If objects are missing, fetch them, or clone the repository without a filter.",
-        )
+        said = messages.decode(errors="replace").strip() or f"exit status {process.returncode}"
+        raise UserError(f"git in {repository}: {said}")
+    return output
 
 
 def _output(repository: Path, *arguments: str) -> str:
-    """Return the output of git. Raises UserError with git's message if it fails."""
-    with _start(repository, *arguments) as process:
-        output, said = (text.decode(errors="replace") for text in process.communicate())
-    if process.returncode != 0:
-        said = said.strip() or f"exit status {process.returncode}"
-        raise UserError(f"git in {repository}: {said}")
-    return output
+    """Return the output of git as text. Raises UserError as `_bytes` does."""
+    return _bytes(repository, *arguments).decode(errors="replace")
 
 
 def _answer(repository: Path, *arguments: str) -> str | None:
@@ -175,16 +192,17 @@ def _answer(repository: Path, *arguments: str) -> str | None:
 
 
 def _start(
-    repository: Path, *arguments: str, messages: IO[bytes] | int = subprocess.PIPE
+    repository: Path, *arguments: str, wanted: IO[bytes] | None = None
 ) -> subprocess.Popen[bytes]:
-    """Start git. messages: the file for its standard error, or a pipe."""
+    """Start git. wanted: a file that it reads; its messages are then discarded."""
     # With the first variable, git does not treat a folder inside of another repository as a
     # repository. With the second one, commands that only read do not write to the index.
     place = {"GIT_CEILING_DIRECTORIES": str(repository.parent), "GIT_OPTIONAL_LOCKS": "0"}
     return subprocess.Popen(
         ["git", "-C", repository, *arguments],
-        stdin=subprocess.DEVNULL,
+        stdin=wanted or subprocess.DEVNULL,
         stdout=subprocess.PIPE,
-        stderr=messages,
+        # git would block if it filled a pipe that nobody reads.
+        stderr=subprocess.DEVNULL if wanted else subprocess.PIPE,
         env=build_environment() | place,
     )

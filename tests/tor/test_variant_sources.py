@@ -172,9 +172,35 @@ def test_a_repository_that_lacks_a_part_of_the_commit_is_an_error(
 ) -> None:
     blob = git(repository, "rev-parse", "main:src/tools/gencert.c")
     (repository / ".git/objects" / blob[:2] / blob[2:]).unlink()
-    with pytest.raises(UserError, match=rf"git archive of commit .*{blob}"):
+    with pytest.raises(
+        UserError, match=rf"lacks a part of commit .*: src/tools/gencert.c .*{blob}"
+    ):
         build(new_checkout, repository, "main")
     assert left(new_checkout) == set()
+
+
+def test_files_are_as_in_the_commit(repository: Path, tmp_path: Path) -> None:
+    """Attributes, settings and links to places outside of the tree change or remove no file."""
+    (repository / ".gitattributes").write_text("a export-ignore\nb export-subst\nc eol=crlf\n")
+    contents = {"a": b"a\n", "b": b"$Format:%H$\n", "c": b"1\n2\n", "src/d e\n\xc3\xa9": b""}
+    write_files(repository, {name: text.decode() for name, text in contents.items()})
+    (repository / "b").chmod(0o755)
+    (repository / "link").symlink_to("/nonexistent/place")
+    git(repository, "add", ".")
+    git(repository, "commit", "-qm", "attributes")
+    git(repository, "config", "core.eol", "crlf")
+    git(repository, "config", "core.attributesFile", str(tmp_path / "own"))
+    (tmp_path / "own").write_text("*.c text\nconfigure.ac export-ignore\n")
+    unpacked = tmp_path / "unpacked"
+    unpack_commit(repository, "main", unpacked, lambda path: True)
+    assert {name: (unpacked / name).read_bytes() for name in contents} == contents
+    assert (unpacked / "link").readlink() == Path("/nonexistent/place")
+    assert (unpacked / "src/app/main.c").read_text() == MAIN
+    names = [path.relative_to(unpacked) for path in unpacked.rglob("*") if not path.is_dir()]
+    assert len(names) == len(git(repository, "ls-files", "-z").split("\0")) - 1
+    modes = {(unpacked / name).stat().st_mode & 0o777 for name in ("a", "c", "configure.ac")}
+    assert (modes, (unpacked / "b").stat().st_mode & 0o777) == ({0o644}, 0o755)
+    assert len({(unpacked / name).stat().st_mtime for name in contents}) == 1
 
 
 def test_git_may_write_many_messages(
