@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-
-import yaml
 
 from onionlab.paths import is_file
 from onionlab.programs.tor.tor_source import ID_LENGTH
@@ -65,7 +64,9 @@ def write_experiment(
     settings = {"extends": base, "tor": {"variants": names, "baseline": names[0]}}
     folder.mkdir(parents=True, exist_ok=True)
     for file, content in (("variants", {"variants": entries}), (name, settings)):
-        (folder / f"{file}.yaml").write_text(yaml.safe_dump(content, sort_keys=False), "utf-8")
+        # JSON quotes every text. PyYAML does not quote a hash such as 12e4, which is a number here.
+        text = json.dumps(content, indent=2, ensure_ascii=False)
+        (folder / f"{file}.yaml").write_text(text, "utf-8")
     os.environ[OWN_FILE_VARIABLE] = str(folder / "variants.yaml")
     return folder / f"{name}.yaml"
 

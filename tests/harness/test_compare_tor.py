@@ -13,6 +13,7 @@ from onionlab.commands import compare, compare_tor, experiment
 from onionlab.errors import UserError
 from onionlab.experiment import load
 from onionlab.programs.tor.variants import load_variants
+from onionlab.questions.tor_commits import CommitVariant, shorten, write_experiment
 
 from .checkout import ship
 
@@ -114,6 +115,16 @@ def test_names_that_differ_only_in_signs_are_kept_apart(
 ) -> None:
     run(repository, "Fix_1", "fix-1")
     assert load(str(calls[0]["name"]), root=root).variants == ("tor-fix-1-a", "tor-fix-1-b")
+
+
+@pytest.mark.parametrize("ref", ["12345678e901" + "0" * 28, "1" * 20 + "e" + "1" * 19, "null", "Ü"])
+def test_a_name_that_looks_like_a_number_is_a_text(root: Path, tmp_path: Path, ref: str) -> None:
+    variant = CommitVariant(tmp_path / "tor", ref, shorten(ref))
+    file = write_experiment(root, tmp_path / "files", "today-a", "today", {"tor-a": variant})
+    assert load(str(file), root=root).variants == ("tor-a",)
+    written = load_variants(root)["tor-a"]
+    assert written.source is not None
+    assert (written.label, written.source.ref) == (shorten(ref), ref)
 
 
 @pytest.mark.parametrize(
