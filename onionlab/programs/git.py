@@ -53,7 +53,8 @@ def find_commit(repository: Path, ref: str) -> Commit:
         raise UserError(f"{repository} is not a folder, and thus no git repository")
     _output(repository, "rev-parse", "--git-dir")
     commit = _answer(repository, "rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}")
-    if commit is None:
+    # git accepts "^main", which excludes the commits of a branch.
+    if commit is None or commit.startswith("^"):
         names = _output(repository, "for-each-ref", "--format=%(refname:short)").split()
         raise UserError(
             f"{repository} has no branch, tag or commit {show(ref)}{nearest(ref, names)}",
@@ -95,7 +96,7 @@ def commits_between(
         f"--max-count={most}", between, "--",
     )  # fmt: skip
     count = int(_output(repository, "rev-list", "--count", between, "--"))
-    return count, tuple(log.splitlines())
+    return count, tuple(_lines(log))
 
 
 def merge_base(repository: Path, one: str, other: str) -> str | None:
@@ -109,7 +110,7 @@ def list_commits(repository: Path, good: str, bad: str) -> list[tuple[str, str]]
         repository, "log", "--format=%H %s", *_PLAIN, "--topo-order", "--reverse",
         f"{good}..{bad}", "--",
     )  # fmt: skip
-    return [(line[:40], line[41:]) for line in log.splitlines()]
+    return [(line[:40], line[41:]) for line in _lines(log)]
 
 
 def first_bad_candidates(repository: Path, bad: str, goods: Sequence[str]) -> list[str]:
@@ -166,6 +167,11 @@ def _write(path: Path, mode: bytes, content: bytes) -> None:
         path.write_bytes(content)
         path.chmod(0o755 if mode == b"100755" else 0o644)
         os.utime(path, (FILE_TIME_UNIX_S, FILE_TIME_UNIX_S))
+
+
+def _lines(log: str) -> list[str]:
+    """Return the lines of a log. A subject can contain other characters that end a line."""
+    return log.split("\n")[:-1]
 
 
 def _bytes(repository: Path, *arguments: str) -> bytes:

@@ -113,6 +113,7 @@ def test_a_series_is_put_on_top_of_a_commit(new_checkout: Path, repository: Path
     [
         ("othr", None, 'has no branch, tag or commit "othr"; did you mean "other"?'),
         ("-x", None, 'has no branch, tag or commit "-x"'),
+        ("^main", None, 'has no branch, tag or commit "^main"; did you mean "main"?'),
         (
             "other",
             "greeting",
