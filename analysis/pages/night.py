@@ -124,12 +124,15 @@ class CommitsSince:
         commit: its commit, abbreviated.
         count: number of commits since then; None if the repository does not contain ``commit``.
         lines: abbreviated hash and subject of the newest ones.
+        lacking: number of commits of the earlier measurement that the night's commit lacks, because
+            it is older or because the history was rewritten.
     """
 
     what: str
     commit: str
     count: int | None
     lines: Sequence[str] = ()
+    lacking: int = 0
 
     @property
     def sentence(self) -> str:
@@ -137,6 +140,8 @@ class CommitsSince:
         since = f"since {self.what} ({self.commit})"
         if self.count is None:
             return f"Commits {since}: unknown, because the repository does not contain that commit."
+        if self.lacking:
+            since += f", which has {self.lacking} that this one lacks"
         number = self.count or "No"
         shown = f"; the newest {len(self.lines)}" if len(self.lines) < self.count else ""
         colon = ":" if self.lines else "."

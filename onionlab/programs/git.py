@@ -82,21 +82,21 @@ _PLAIN = ("--no-color", "--no-show-signature")
 
 def commits_between(
     repository: Path, since: str, until: str, most: int = 20
-) -> tuple[int, tuple[str, ...]] | None:
-    """Return the number of commits of ``until`` that ``since`` lacks, and the newest ones as text.
+) -> tuple[int, int, tuple[str, ...]] | None:
+    """Return how many commits ``since`` and ``until`` alone have, and the newest ones of ``until``.
 
-    A text has abbreviated hash and subject; there are at most ``most``. Return None if the
-    repository does not contain ``since``.
+    The latter are texts with abbreviated hash and subject; there are at most ``most``. Return None
+    if the repository does not contain ``since``.
     """
     if _answer(repository, "rev-parse", "--verify", "--quiet", f"{since}^{{commit}}") is None:
         return None
-    between = f"{since}..{until}"
     log = _output(
         repository, "log", "--oneline", "--no-decorate", *_PLAIN, "--abbrev=12",
-        f"--max-count={most}", between, "--",
+        f"--max-count={most}", f"{since}..{until}", "--",
     )  # fmt: skip
-    count = int(_output(repository, "rev-list", "--count", between, "--"))
-    return count, tuple(_lines(log))
+    counts = _output(repository, "rev-list", "--count", "--left-right", f"{since}...{until}", "--")
+    lacking, new = map(int, counts.split())
+    return lacking, new, tuple(_lines(log))
 
 
 def merge_base(repository: Path, one: str, other: str) -> str | None:

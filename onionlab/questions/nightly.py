@@ -422,9 +422,9 @@ def _with_ranges(
     ranges = []
     for commit, measurements in earlier.items():
         found = commits_between(repository.path, commit, repository.tor.commit)
-        count, lines = found or (None, ())
+        lacking, count, lines = found or (0, None, ())
         what = " and ".join(dict.fromkeys(measurements))
-        ranges.append(CommitsSince(what, commit, count, lines))
+        ranges.append(CommitsSince(what, commit, count, lines, lacking))
     return replace(repository.tor, ranges=tuple(ranges))
 
 

@@ -125,11 +125,17 @@ def test_the_summary_names_the_commits(machine: Machine, tmp_path: Path) -> None
     ]
     again, _ = night(machine, path)
     assert again.tor.ranges[0].sentence == f"No commits since the last night ({commits[3][:12]})."
+    older, _ = night(machine, path, commits[1])
+    assert [one.sentence for one in older.tor.ranges] == [
+        f"No commits since the last night ({commits[3][:12]}), which has 2 that this one lacks.",
+        f"1 commit since the baseline ({commits[0][:12]}):",
+    ]
+    _, paths = night(machine, path)
     history = read_history(paths.history)
     assert last_commit(history, "today", WATCHED) == commits[3][:12]
     assert last_commit(history, "today", "stock") == last_commit(history, "x", WATCHED) == ""
     assert set(history["tor"].to_pylist()) == {
-        f"0.4.9 {commits[0][:12]}", f"0.4.10 {commits[2][:12]}", f"0.4.10 {commits[3][:12]}",
+        f"0.4.9 {commits[0][:12]}", *(f"0.4.10 {one[:12]}" for one in commits[1:]),
     }  # fmt: skip
 
 
