@@ -347,9 +347,8 @@ def _read_baseline(state: Path, item: PreparedEntry, baseline_command: str) -> R
                 f"{baseline_command}",
             )
         return baseline
-    others = sorted(
-        path.parent.glob(f"{item.name}-*.set.json"), key=lambda file: file.stat().st_mtime
-    )
+    # Keys have equal lengths, and the name of another experiment may begin with this one's.
+    others = list(path.parent.glob(f"{item.name}-{'?' * len(item.key)}.set.json"))
     former = _newest_of_repository(others) if item.entry.variants == (WATCHED,) else None
     if former is not None:
         changed = _harness_changes(former, item.inputs)
@@ -382,12 +381,16 @@ def _commits(runs: RunSet) -> list[str]:
 
 def _newest_of_repository(paths: Sequence[Path]) -> RunSet | None:
     """Return the newest baseline that is of a commit of Tor; damaged ones are ignored."""
-    for path in reversed(paths):
+    found = []
+    for path in paths:
         with contextlib.suppress(AnalysisError):
-            found = read_run_set(path)
-            if found.variants == (WATCHED,) and _commits(found):
-                return found
-    return None
+            found.append(read_run_set(path))
+    # The name has the night. A checkout or a copy gives all files the same time.
+    return max(
+        (one for one in found if one.variants == (WATCHED,) and _commits(one)),
+        key=lambda one: one.name,
+        default=None,
+    )
 
 
 def _harness_changes(baseline: RunSet, inputs: Mapping[str, Any]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 from runset_synthetic import ENGINE, FILES, make_set
 from shipped import REPOSITORY
-from test_nightly import Machine, nightly_list
+from test_nightly import START, Machine, nightly_list
 from tor_repository import add_commit, git, make_repository
 
 from analysis.comparison.history import last_commit, read_history
@@ -236,6 +237,32 @@ def test_a_changed_harness_says_what_changed_and_what_to_do(
         file.write_text("{")
     with pytest.raises(UserError, match="today has no baseline for this engine") as caught:
         night(machine, path)
+
+
+def test_the_newest_baseline_is_that_of_the_last_night(machine: Machine, tmp_path: Path) -> None:
+    """A checkout does not keep the files' times, and other experiments have similar names."""
+    path = tmp_path / "tor"
+    commits = make_repository(path, ["0.4.9"] * 3)
+    for number, key in enumerate(("key3", "key1", "key2")):
+        machine.key = key
+        night(machine, path, commits[number], accept=True)
+    baselines = machine.root / "nightly/baselines"
+    for age, file in enumerate(sorted(baselines.iterdir())):
+        os.utime(file, (START.timestamp() - age, START.timestamp() - age))
+    night_of_other = nightly_list(experiments=[{"name": "today-full"}])
+    watched, repository = watch_repository(machine.root, night_of_other, path, commits[0])
+    machine.key = "key9"
+    machine.night(make_set(variant=WATCHED), accept=True, nights=watched, repository=repository)
+    machine.key = "key4"
+    machine.inputs = {"engine": ENGINE, "levels": {}}
+    with pytest.raises(UserError, match=f"newest baseline .commit {commits[2][:12]} of Tor"):
+        night(machine, path)
+    machine.key = "key5"
+    for file in baselines.glob("today-key*"):
+        file.unlink()
+    with pytest.raises(UserError, match="today has no baseline for this engine") as caught:
+        night(machine, path)
+    assert caught.value.message.endswith("today-key5.set.json)")
 
 
 def test_the_command_passes_the_repository_on(
