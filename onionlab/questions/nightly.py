@@ -16,6 +16,7 @@ import contextlib
 import hashlib
 import json
 import logging
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -174,7 +175,8 @@ def run_nightly(
         state: The folder of baselines and history.
         update_baseline: Make this night's runs the baseline.
         where: Where the simulations run.
-        baseline_command: The command that makes this night's runs the baseline, for hints.
+        baseline_command: The command that makes this night's runs the baseline, for hints, without
+            REF.
         repository: The second result of ``watch_repository``, if the night watches a repository of
             Tor. Then only Tor may differ from the baseline.
 
@@ -191,8 +193,9 @@ def run_nightly(
             prepare_entry(root, entry, overrides, only_tor=only_tor)
             for entry in nightly.experiments
         ]
+        ref = "" if repository is None else repository.tor.ref
         baselines = [
-            None if update_baseline else _read_baseline(state, item, baseline_command)
+            None if update_baseline else _read_baseline(state, item, baseline_command, ref)
             for item in prepared
         ]
         results, searched, rows, measured = [], set(), [], []
@@ -328,8 +331,9 @@ def _baseline_path(state: Path, item: PreparedEntry) -> Path:
     return state / "baselines" / f"{item.name}-{item.key}.set.json"
 
 
-def _read_baseline(state: Path, item: PreparedEntry, baseline_command: str) -> RunSet:
+def _read_baseline(state: Path, item: PreparedEntry, baseline_command: str, ref: str) -> RunSet:
     path = _baseline_path(state, item)
+    accept = f"{baseline_command} REF={shlex.quote(ref)}" if ref else baseline_command
     if path.exists():
         baseline = read_run_set(path)
         planned = {(run.level, run.variant) for run in item.plan.runs}
@@ -343,8 +347,7 @@ def _read_baseline(state: Path, item: PreparedEntry, baseline_command: str) -> R
         ):
             raise UserError(
                 f"{path} is damaged: it has another SHA-256, experiment or record format",
-                "restore it from a copy, or make this night's runs the baseline: "
-                f"{baseline_command}",
+                f"restore it from a copy, or make this night's runs the baseline: {accept}",
             )
         return baseline
     # Keys have equal lengths, and the name of another experiment may begin with this one's.
@@ -359,7 +362,7 @@ def _read_baseline(state: Path, item: PreparedEntry, baseline_command: str) -> R
             f"newest baseline (commit {commit[:COMMIT_DIGITS]} of Tor): {', '.join(changed)}",
             "repeat the baseline's runs with this version of onionlab: "
             f"{baseline_command} REF={commit}\n"
-            f"or make this night's runs the baseline: {baseline_command}",
+            f"or make this night's runs the baseline: {accept}",
         )
     why = (
         f"; there are {len(others)} for another engine or version, network, load, or definition "
@@ -369,7 +372,7 @@ def _read_baseline(state: Path, item: PreparedEntry, baseline_command: str) -> R
     )
     raise UserError(
         f"{item.name} has no baseline for this engine, network and metrics ({path}){why}",
-        f"make this night's runs the baseline: {baseline_command}",
+        f"make this night's runs the baseline: {accept}",
     )
 
 

@@ -218,6 +218,7 @@ def test_a_changed_harness_says_what_changed_and_what_to_do(
 ) -> None:
     path = tmp_path / "tor"
     (commit,) = make_repository(path, ["0.4.9"])
+    git(path, "branch", "maint")
     night(machine, path, accept=True)
     files = {**FILES, f"conf/tor.variant.{WATCHED}.torrc": WATCHED}
     machine.key = "key2"
@@ -228,9 +229,10 @@ def test_a_changed_harness_says_what_changed_and_what_to_do(
     ):
         machine.inputs = {"engine": engine, "levels": {"today": {"files": files | changed_files}}}
         with pytest.raises(UserError, match=rf"own runs have changed .*\): {changes}") as caught:
-            night(machine, path)
-        hint = f"{commit}\nor make this night's runs the baseline: make nightly UPDATE_BASELINE=1"
-        assert (caught.value.hint or "").endswith(f"REF={hint}")
+            night(machine, path, "maint")
+        command = "make nightly UPDATE_BASELINE=1"
+        hint = f"{commit}\nor make this night's runs the baseline: {command} REF=maint"
+        assert (caught.value.hint or "").endswith(f"{command} REF={hint}")
     assert machine.measured == 1
     # A damaged file is not the newest baseline of a commit.
     for file in (machine.root / "nightly" / "baselines").iterdir():
