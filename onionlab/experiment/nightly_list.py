@@ -55,6 +55,11 @@ class NightlyEntry(Model):
     scale: PositiveNumber | None = key(None, description="SCALE")
     engine: Text = key("auto", description="auto or an engine's name")
 
+    @property
+    def experiment(self) -> str:
+        """The name of the experiment."""
+        return Path(self.name).stem if is_path(self.name) else self.name
+
 
 class NightlyList(Model):
     """The content of experiments/nightly.yaml."""
@@ -98,9 +103,9 @@ def _find_problems(content: NightlyList, tree: Node, known: list[str]) -> Iterat
         if not is_path(entry.name) and entry.name not in known:
             message = f"no experiment {show(entry.name)}{nearest(entry.name, known)}"
             yield tree.locate(where, message)
-        if entry.name in before:
-            message = f"{show(entry.name)} is listed twice; name all its variants in one line"
+        if entry.experiment in before:
+            message = f"{show(entry.experiment)} is listed twice; name all its variants in one line"
             yield tree.locate(where, message)
-        before.add(entry.name)
+        before.add(entry.experiment)
         if entry.networks is not None and entry.seeds is not None:
             yield tree.locate(("experiments", position, "seeds"), TWO_NAMES)

@@ -55,7 +55,7 @@ from analysis.pages.night import (
     markdown,
 )
 from onionlab.errors import UserError
-from onionlab.experiment.load import is_path, load
+from onionlab.experiment import load
 from onionlab.experiment.nightly_list import NightlyEntry, NightlyList
 from onionlab.locks import file_lock
 from onionlab.paths import build_directory
@@ -98,7 +98,7 @@ class PreparedEntry:
     @property
     def name(self) -> str:
         """The name of the experiment."""
-        return Path(self.entry.name).stem if is_path(self.entry.name) else self.entry.name
+        return self.entry.experiment
 
 
 @dataclass(frozen=True)
@@ -271,8 +271,7 @@ def prepare_entry(
     only_tor: whether only Tor may differ from the baseline.
     """
     request = entry_request(entry, overrides)
-    name = Path(entry.name).stem if is_path(entry.name) else entry.name
-    plan = make_plan(root, request, out=root / "results" / "nightly" / name)
+    plan = make_plan(root, request, out=root / "results" / "nightly" / entry.experiment)
     inputs = baseline_inputs(open_run_builder(root, request), only_tor=only_tor)
     return PreparedEntry(entry, plan, identity_hash(inputs), inputs)
 

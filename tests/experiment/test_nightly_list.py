@@ -66,6 +66,7 @@ def test_the_list_is_kept_as_it_was_written(read: Read) -> None:
         ("name: bar", "nme: bar", "7: experiments[2].nme: unknown key"),
         ("name: bar", "name: fo", 'no experiment "fo"; did you mean "foo"?'),
         ("name: bar", "name: foo", '7: experiments[2].name: "foo" is listed twice'),
+        ("name: bar", "name: own/foo.yaml", '7: experiments[2].name: "foo" is listed twice'),
         ("scale: 0.5", "scale: half", "9: experiments[2].scale: expected a number, got"),
         ("year: 2", "year: -1", "2: false_alarms_per_year: expected more than 0, got -1"),
         ("365", "0", "3: nights_per_year: expected 1 or more, got 0"),
