@@ -57,7 +57,9 @@ def run(args: argparse.Namespace) -> int:
         )
         for variant, ref in ((a, args.a), (b, args.b))
     }
-    folder = build_directory(root) / "compare-tor" / name
+    # Jobs read these files, so if a branch moves, another command must not replace them.
+    hashes = "-".join(shorten(commit.hash) for commit in commits.values())
+    folder = build_directory(root) / "compare-tor" / name / hashes
     file = write_experiment(root, folder, name, args.name, variants)
     args.name, args.variants = str(file), ()
     experiment.run(args)

@@ -147,7 +147,8 @@ def watch_repository(
                 "remove it from the list, or name another list: CONFIG=FILE",
             )
         variants = {WATCHED: CommitVariant(path, commit, shorten(ref))}
-        folder = build_directory(root) / "nightly-tor"
+        # Jobs read these files during the night, so another commit gets others.
+        folder = build_directory(root) / "nightly-tor" / shorten(commit)
         file = write_experiment(root, folder, experiment.name, entry.name, variants)
         entries.append(entry.model_copy(update={"name": str(file), "variants": (WATCHED,)}))
     tor = WatchedTor(ref, commit, source.version or "")

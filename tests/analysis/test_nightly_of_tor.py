@@ -84,6 +84,22 @@ def test_a_night_runs_the_newest_commit_alone(machine: Machine, tmp_path: Path) 
     assert repository.tor.sentence == f"Tor 0.4.9.1-alpha, commit {first[:12]}."
 
 
+def test_a_second_night_leaves_the_files_of_the_first_one(
+    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second one may be refused, or watch another branch with a state of its own."""
+    path = tmp_path / "tor"
+    first, second = make_repository(path, ["0.4.9"] * 2)
+    watched, _ = watch_repository(machine.root, nightly_list(), path, first)
+    variants = os.environ["VARIANTS_FILE"]
+    watch_repository(machine.root, nightly_list(), path, second)
+    monkeypatch.setenv("VARIANTS_FILE", variants)
+    source = load_variants(machine.root)[WATCHED].source
+    assert source is not None
+    assert source.ref == first
+    assert Path(watched.experiments[0].name).parent == Path(variants).parent
+
+
 def test_bad_input_is_refused(machine: Machine, tmp_path: Path) -> None:
     path = tmp_path / "tor"
     make_repository(path, ["0.4.9"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -108,6 +109,23 @@ def test_uncommitted_changes_are_compared_with_their_commit(
     source = load_variants(root)["tor-head"].source
     assert source is not None
     assert source.ref == "HEAD"
+
+
+def test_a_branch_that_moved_does_not_change_the_files_of_running_jobs(
+    root: Path,
+    repository: Path,
+    calls: list[dict[str, object]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    before = git(repository, "rev-parse", "HEAD")
+    run(repository, "main", "Fix_1")
+    variants = os.environ["VARIANTS_FILE"]
+    git(repository, "commit", "-q", "--allow-empty", "-m", "newest")
+    run(repository, "main", "Fix_1")
+    monkeypatch.setenv("VARIANTS_FILE", variants)
+    source = load_variants(root)["tor-fix-1"].source
+    assert source is not None
+    assert source.ref == before
 
 
 def test_names_that_differ_only_in_signs_are_kept_apart(
