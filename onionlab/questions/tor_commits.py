@@ -16,6 +16,9 @@ from onionlab.programs.tor.variants import OWN_FILE_VARIABLE, STOCK, load_varian
 STYLES = (("#000000", "o", "-"), ("#882255", "^", "--"), ("#117733", "s", ":"))
 """Colour, marker and line style of the first, second and third variant in figures."""
 
+MAX_SLUG = 60
+"""Two of them, and the name of an experiment, have to fit into the name of a file."""
+
 
 @dataclass(frozen=True)
 class CommitVariant:
@@ -79,4 +82,4 @@ def shorten(ref: str) -> str:
 def slug(ref: str) -> str:
     """Return a ref as a part of the names of variants and experiments."""
     short = re.sub(r"[^a-z0-9]+", "-", shorten(ref).lower()).strip("-")
-    return short.removeprefix("tor-") or "ref"
+    return short.removeprefix("tor-")[:MAX_SLUG].rstrip("-") or "ref"

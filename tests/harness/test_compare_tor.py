@@ -135,6 +135,17 @@ def test_names_that_differ_only_in_signs_are_kept_apart(
     assert load(str(calls[0]["name"]), root=root).variants == ("tor-fix-1-a", "tor-fix-1-b")
 
 
+def test_long_names_of_branches_are_cut(
+    root: Path, repository: Path, calls: list[dict[str, object]]
+) -> None:
+    long = "a" * 59 + "-" + "b" * 120
+    git(repository, "branch", f"{long}c", "main")
+    git(repository, "branch", f"{long}d", "Fix_1")
+    run(repository, f"{long}c", f"{long}d")
+    written = load(str(calls[0]["name"]), root=root)
+    assert written.variants == (f"tor-{'a' * 59}-a", f"tor-{'a' * 59}-b")
+
+
 @pytest.mark.parametrize("ref", ["12345678e901" + "0" * 28, "1" * 20 + "e" + "1" * 19, "null", "Ü"])
 def test_a_name_that_looks_like_a_number_is_a_text(root: Path, tmp_path: Path, ref: str) -> None:
     variant = CommitVariant(tmp_path / "tor", ref, shorten(ref))
