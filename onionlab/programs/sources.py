@@ -16,7 +16,7 @@ from typing import Any
 
 from onionlab.errors import UserError
 from onionlab.programs.apt import fetch_source_package, read_fetched
-from onionlab.programs.building import file_sha256
+from onionlab.programs.building import build_environment, file_sha256
 from onionlab.programs.git import unpack_commit
 
 
@@ -155,14 +155,22 @@ def unpack_source(program: Program, source: Source, destination: Path) -> str:
     Files keep their time stamps, because make compares them.
 
     Raises:
-        UserError: The tarball is truncated or damaged, or it is not the program's source.
+        UserError: The tarball is truncated or damaged, the tree has changed since it was obtained,
+            or it is not the program's source.
     """
     destination.mkdir(parents=True)
     if source.kind == "tree":
-        for name in _tree_files(program, source.path):
+        names = _tree_files(program, source.path)
+        for name in names:
             target = destination / name
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(source.path / name, target, follow_symlinks=False)
+        # Builds are kept under this hash, and other sources may have been configured since then.
+        if _files_sha256(destination, names) != source.sha256:
+            raise UserError(
+                f"{source.path} has changed since this command started",
+                "Start it again, and do not edit these files until they are built.",
+            )
     elif source.kind == "git":
         unpack_commit(source.path, source.sha256, destination, program.is_needed)
     else:
@@ -245,6 +253,8 @@ def _git_output(tree: Path, *arguments: str) -> str | None:
             capture_output=True,
             text=True,
             errors="surrogateescape",
+            # A hook of git has variables that name its own repository.
+            env=build_environment(),
             check=False,
         )
     except FileNotFoundError:

@@ -83,8 +83,26 @@ def test_a_tree_is_named_by_its_content(tmp_path: Path, tiny_tree: Path) -> None
     assert len(names) == 4
 
 
+@pytest.mark.parametrize("harm", ["edited", "added", "removed"])
+def test_a_tree_that_changes_before_it_is_copied_is_not_built(
+    tmp_path: Path, tiny_tree: Path, harm: str
+) -> None:
+    """Otherwise its build would be reused for the files that it was named after."""
+    tree = tmp_path / "tree"
+    shutil.copytree(tiny_tree, tree)
+    source = obtain(tmp_path, tree)
+    if harm == "removed":
+        (tree / "src/tools/gencert.c").unlink()
+    else:
+        (tree / ("src/app/main.c" if harm == "edited" else "new.c")).write_text("int x;\n")
+    with pytest.raises(UserError, match="has changed since this command started"):
+        unpack_source(source, tmp_path / "copy")
+
+
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
-def test_a_git_tree_gives_its_tracked_files_and_its_commit(tmp_path: Path, tiny_tree: Path) -> None:
+def test_a_git_tree_gives_its_tracked_files_and_its_commit(
+    tmp_path: Path, tiny_tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tree = tmp_path / "tree"
     shutil.copytree(tiny_tree, tree)
     git = ["git", "-C", str(tree), "-c", "user.name=a", "-c", "user.email=a@example.org"]
@@ -102,6 +120,9 @@ def test_a_git_tree_gives_its_tracked_files_and_its_commit(tmp_path: Path, tiny_
     assert (tmp_path / "copy/new.c").exists()
     # An uncommitted file does not make `git describe` print dirty, but it changes the hash.
     assert len(source.facts["commit"]) >= 7
+    # A hook of another repository sets this variable.
+    monkeypatch.setenv("GIT_DIR", str(tmp_path))
+    assert obtain(tmp_path, tree) == source
 
 
 def test_a_tree_that_was_configured_in_place_is_an_error(tmp_path: Path, tiny_tree: Path) -> None:
