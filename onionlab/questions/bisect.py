@@ -255,20 +255,21 @@ class _Search:
     def _examine_build(self, commit: str, level: float) -> Examination:
         if commit in self.skip:
             return Examination(commit, Decision.SKIPPED, note="named in SKIP")
-        built = self._build(commit)
-        if isinstance(built, UserError):
-            return Examination(commit, Decision.SKIPPED, note=built.message)
-        same = self.decided.get(built.sha256)
-        if same is not None:
-            # The same bytes give the same runs, so this decision adds no error.
-            note = f"the same program as {shorten(same.commit)}"
-            return replace(same, commit=commit, level=0.0, note=note)
         try:
+            built = self._build(commit)
+            if isinstance(built, UserError):
+                return Examination(commit, Decision.SKIPPED, note=built.message)
+            same = self.decided.get(built.sha256)
+            if same is not None:
+                # The same bytes give the same runs, so this decision adds no error.
+                note = f"the same program as {shorten(same.commit)}"
+                return replace(same, commit=commit, level=0.0, note=note)
             self.decided[built.sha256] = self._test(commit, level)
         except UserError as error:
             if commit == self.bad:
                 raise
-            hint = f"{error.hint or ''}\nto search without this commit: SKIP={shorten(commit)}"
+            skip = ",".join((*self.asked.skip, shorten(commit)))
+            hint = f"{error.hint or ''}\nto search without this commit: SKIP={skip}"
             raise type(error)(error.message, hint.lstrip()) from error
         return self.decided[built.sha256]
 

@@ -271,6 +271,25 @@ def test_a_failed_run_names_the_commit_to_skip(
     assert (caught.value.hint or "").startswith("its log\nto search without this commit: SKIP=")
 
 
+def test_a_commit_that_is_not_tor_is_named_to_be_skipped(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For instance one of another project, whose history was merged."""
+
+    def build(root: Path, wanted: Mapping[TorBuild, object]) -> dict[TorBuild, Any]:
+        (source,) = (build.source for build in wanted)
+        assert source is not None
+        if source.ref == machine.commits[6]:
+            raise UserError("it is not Tor's source", "Name a commit of Tor.")
+        return machine.ensure_builds(root, wanted)
+
+    monkeypatch.setattr(bisect, "ensure_builds", build)
+    with pytest.raises(UserError, match="not Tor's source") as caught:
+        machine.search(skip=["main~4"])
+    assert (caught.value.hint or "").endswith(f"SKIP=main~4,{machine.commits[6][:12]}")
+    assert machine.search(skip=[machine.commits[6]])[0].search.found == machine.commits[5]
+
+
 @pytest.mark.parametrize(("first_bad", "broken", "status"), [(5, 0, 0), (99, 0, 1), (5, 2, 3)])
 def test_exit_statuses(
     machine: Machine,
