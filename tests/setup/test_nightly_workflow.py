@@ -124,13 +124,15 @@ def test_a_continuing_alarm_is_one_issue(publish: Callable[[str], int], tmp_path
     assert (tmp_path / "body.md").stat().st_size < 65_536
 
 
-def test_its_commands_exist_in_this_program() -> None:
+@pytest.mark.parametrize("ref", ["", "0123abc"])
+def test_its_commands_exist_in_this_program(ref: str) -> None:
     (arguments,) = re.findall(r"onionlab (nightly .*?) \|\|", script("run"))
-    shell = ["sh", "-c", f"UPDATE_BASELINE=1 ENGINE=uml TOR_REF=main; printf '%s\\n' {arguments}"]
+    given = f"UPDATE_BASELINE=1 ENGINE=uml TOR_REF=main REF={ref}"
+    shell = ["sh", "-c", f"{given}; printf '%s\\n' {arguments}"]
     words = subprocess.run(shell, capture_output=True, text=True, check=True).stdout.split()
     parsed = build_parser("nightly").parse_args(words)
     assert (parsed.update_baseline, parsed.engine) == (True, "uml")
-    assert (parsed.tor_git, parsed.ref) == ("build/tor.git", "main")
+    assert (parsed.tor_git, parsed.ref) == ("build/tor.git", ref or "main")
     targets = set(re.findall(r"^make ([a-z-]+)", script("run"), re.MULTILINE))
     makefile = (REPOSITORY / "Makefile").read_text()
     assert targets == {"setup"}
@@ -255,8 +257,12 @@ def test_the_gitlab_script_runs_twice_in_an_empty_root(tmp_path: Path) -> None:
     parsed = build_parser("nightly").parse_args(first.split())
     assert (parsed.tor_git, parsed.ref, parsed.engine) == (str(tor), commits[1], "uml")
     assert (tor / "onionlab/nightly/history").read_text() == "x\nx\n"
+    # After a change of onionlab, the baseline's commit is run again.
+    other = {**variables, "REF": commits[0]}
+    assert subprocess.run(words, cwd=tor, env=other, check=False).returncode == 1
+    assert f"--ref {commits[0]} " in (tmp_path / "calls").read_text().splitlines()[-1]
     # Another version of onionlab replaces the first one, and the state stays.
     newer = add_commit(onionlab, "newer", "0.4")
     assert subprocess.run(words, cwd=tor, env=variables, check=False).returncode == 1
     assert git(tor / "onionlab", "rev-parse", "HEAD") == newer
-    assert (tor / "onionlab/nightly/history").read_text() == "x\nx\nx\n"
+    assert (tor / "onionlab/nightly/history").read_text() == "x\nx\nx\nx\n"
