@@ -113,7 +113,14 @@ def _require_searchable(experiment: Experiment, endpoint: str) -> tuple[str, str
         )
     listed = [(one.class_name, one.metric) for one in experiment.header.endpoints]
     usual = [("", metric) for row in USUAL_ENDPOINTS for metric in row if OWN.quantity(metric)]
-    return _find_endpoint(endpoint, listed or usual, name)
+    class_name, metric = _find_endpoint(endpoint, listed or usual, name)
+    quantity = OWN.quantity(metric)
+    if quantity is None or not quantity.better:
+        raise UserError(
+            f"{metric} has no better direction, so no commit makes it worse",
+            "name another endpoint, such as timeout_rate",
+        )
+    return class_name, metric
 
 
 def _find_endpoint(

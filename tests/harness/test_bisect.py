@@ -214,7 +214,11 @@ def test_bad_input_builds_nothing(machine: Machine) -> None:
     (path / "configure.ac").write_text("AC_INIT([chutney])")
     git(path, "commit", "-qam", "not Tor")
     foreign = git(path, "rev-parse", "HEAD")
+    own = machine.root / "own.yaml"
+    own.write_text("extends: today.yaml\nendpoints: [{class: web, metric: streams_started}]\n")
+    directionless = {"runs": Request(str(own)), "endpoint": "streams_started"}
     cases: list[tuple[dict[str, Any], str, str]] = [
+        (directionless, "streams_started has no better direction", "name another endpoint"),
         ({"good": "no"}, 'has no branch, tag or commit "no"', "git tag"),
         ({"repository": path.parent}, "git in .*: fatal: not a git repository", ""),
         ({"repository": path / "none"}, "is not a folder", ""),
