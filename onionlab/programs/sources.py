@@ -217,7 +217,9 @@ def _tree_files(program: Program, tree: Path) -> list[Path]:
                 f"{tree} has been configured in place",
                 f"Run `{command}` there, or unpack the source again.",
             )
+        # If git is missing or refuses the tree, its own files must not become a part of the build.
         names = {path.relative_to(tree) for path in tree.rglob("*")}
+        names = {name for name in names if name.parts[0] != ".git"}
     files = [name for name in names if (tree / name).is_symlink() or (tree / name).is_file()]
     return sorted(filter(program.is_needed, files), key=lambda name: name.as_posix())
 

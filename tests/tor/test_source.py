@@ -125,6 +125,17 @@ def test_a_git_tree_gives_its_tracked_files_and_its_commit(
     assert obtain(tmp_path, tree) == source
 
 
+def test_the_files_of_git_are_never_a_part_of_a_tree(tmp_path: Path, tiny_tree: Path) -> None:
+    """git may be missing, or refuse a tree of another user."""
+    tree = tmp_path / "tree"
+    shutil.copytree(tiny_tree, tree)
+    source = obtain(tmp_path, tree)
+    write_files(tree, {".git/HEAD": "damaged"})
+    assert obtain(tmp_path, tree) == source
+    unpack_source(source, tmp_path / "copy")
+    assert not (tmp_path / "copy/.git").exists()
+
+
 def test_a_tree_that_was_configured_in_place_is_an_error(tmp_path: Path, tiny_tree: Path) -> None:
     tree = tmp_path / "tree"
     shutil.copytree(tiny_tree, tree)
