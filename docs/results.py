@@ -160,6 +160,28 @@ def spread_table(packs: Sequence[Path], experiment: str, folder: Path) -> str:
     return _table(("", *head), rows)
 
 
+def effect_table(packs: Sequence[tuple[str, Sequence[Path], str]], folder: Path) -> str:
+    """Return a table of RR's effects against EWMA on ``ENDPOINTS``, with a column for each study.
+
+    Args:
+        packs: for each column its label, its packs, and the name of the experiment in these packs.
+        folder: directory for the unpacked files.
+    """
+    columns = []
+    for _, files, experiment in packs:
+        study, statistics = _open_study(files, experiment, folder)
+        cells = []
+        for class_name, metric, _ in ENDPOINTS:
+            values = statistics[study.levels[0].name, class_name]
+            against = against_baseline(values[metric, "rr"], values[metric, "ewma"])
+            is_rate = metric.endswith("_rate")
+            effect = format_effect(against.difference, "difference", "1")
+            cells.append(" ".join(effect) if is_rate else _ratio(against.ratio))
+        columns.append(cells)
+    labels = [label for _, _, label in ENDPOINTS]
+    return _table(("", *(label for label, _, _ in packs)), list(zip(labels, *columns, strict=True)))
+
+
 def run_facts(packs: Sequence[Path], folder: Path) -> str:
     """Return the number of runs in packs, their programs, machines and costs, in one sentence."""
     with open_packs(packs, folder) as store:
@@ -208,6 +230,10 @@ FIVE_MIDDLES = (
     ("the same on Shadow", [RUNS / "swrr-5mid-links-seed-1-shadow.tar.xz"], "swrr-5mid-links"),
     ("representative capacities", CAPACITIES, "swrr-capacities"),
 )
+TODAY = (
+    ("Embedded engine", [RUNS / "today-uml.tar.xz"], "today"),
+    ("Shadow", [RUNS / "today-shadow.tar.xz"], "today"),
+)
 
 
 def _times(name: str) -> Callable[[Path], str]:
@@ -227,6 +253,9 @@ PAGES: Mapping[str, Mapping[str, Callable[[Path], str]]] = {
         "capacities' runs": lambda folder: run_facts(CAPACITIES, folder),
     },
     "docs/explanation/replication.md": {
+        "today": lambda folder: effect_table(TODAY, folder),
+        "today's runs": lambda folder: run_facts(TODAY[0][1], folder),
+        "today's runs on Shadow": lambda folder: run_facts(TODAY[1][1], folder),
         "limits": _times("swrr-limits"),
         "schedulers": _times("swrr-schedulers"),
         "load": _times("swrr-load"),
