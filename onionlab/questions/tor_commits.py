@@ -64,7 +64,13 @@ def write_experiment(
         for (variant, one), style in zip(variants.items(), STYLES, strict=False)
     }
     names = list(variants)
-    settings = {"extends": base, "tor": {"variants": names, "baseline": names[0]}}
+    labels = " and ".join(one.label for one in variants.values())
+    settings = {
+        "title": f"Tor at {labels}, in the experiment {path.stem}",
+        "description": f"The network, load and times of {path.stem}, with Tor at {labels}.",
+        "extends": base,
+        "tor": {"variants": names, "baseline": names[0]},
+    }
     folder.mkdir(parents=True, exist_ok=True)
     for file, content in (("variants", {"variants": entries}), (name, settings)):
         # JSON quotes every text. PyYAML does not quote a hash such as 12e4, which is a number here.

@@ -83,7 +83,11 @@ def test_it_runs_both_commits_and_compares_them(
     written = load(str(ran["name"]), root=root)
     assert (written.name, ran["networks"]) == ("today-main-fix-1", 3)
     assert (written.variants, written.baseline) == (("tor-main", "tor-fix-1"), "tor-main")
-    assert written.header.title == load("today", root=root).header.title
+    (level,), (today,) = (one.levels.values() for one in (written, load("today", root=root)))
+    assert level.settings.network == today.settings.network
+    # The title and the description of `today` are about other variants.
+    assert written.header.title == "Tor at main and Fix_1, in the experiment today"
+    assert "Fix_1" in written.header.description
     assert (compared["a"], compared["b"]) == (
         "today-main-fix-1:tor-main",
         "today-main-fix-1:tor-fix-1",
