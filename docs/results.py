@@ -23,6 +23,7 @@ from analysis.inference.intervals import Interval
 from analysis.judgement.claims.claim import Answer, ClaimResult
 from analysis.judgement.estimates import against_baseline
 from analysis.judgement.judging import RunStatistics, Statistics, add_run, over_networks
+from analysis.measures.metric import Statistic
 from analysis.measures.run_data import load_run
 from analysis.pages.numbers import NOTHING, format_effect, format_number
 from analysis.pages.paper import Paper, answer_other_study
@@ -138,7 +139,6 @@ def spread_table(packs: Sequence[Path], experiment: str, folder: Path) -> str:
     study, statistics = _open_study(packs, experiment, folder)
     rows = []
     for class_name, metric, label in ENDPOINTS:
-        is_rate = metric.endswith("_rate")
         for variant in ("rr", "swrr-linear"):
             cells = []
             for level in study.levels:
@@ -147,14 +147,11 @@ def spread_table(packs: Sequence[Path], experiment: str, folder: Path) -> str:
                     [one.value or 0.0 for _, one in sorted(values[metric, name].items())]
                     for name in (variant, "ewma")
                 )
-                against = against_baseline(values[metric, variant], values[metric, "ewma"])
-                if is_rate:
-                    effect = format_effect(against.difference, "difference", "1")
+                if metric.endswith("_rate"):
                     spread = f"{100 * np.std(np.subtract(own, base), ddof=1):.2f} points"
                 else:
-                    effect = (_ratio(against.ratio), "")
                     spread = f"{np.std(np.log(np.divide(own, base)), ddof=1):.3f}"
-                cells += [" ".join(filter(None, effect)), spread]
+                cells += [_effect(values, metric, variant), spread]
             rows.append((f"{label}, {LABELS[variant]}", *cells))
     head = [text for level in study.levels for text in (level.label, "spread")]
     return _table(("", *head), rows)
@@ -170,14 +167,10 @@ def effect_table(packs: Sequence[tuple[str, Sequence[Path], str]], folder: Path)
     columns = []
     for _, files, experiment in packs:
         study, statistics = _open_study(files, experiment, folder)
-        cells = []
-        for class_name, metric, _ in ENDPOINTS:
-            values = statistics[study.levels[0].name, class_name]
-            against = against_baseline(values[metric, "rr"], values[metric, "ewma"])
-            is_rate = metric.endswith("_rate")
-            effect = format_effect(against.difference, "difference", "1")
-            cells.append(" ".join(effect) if is_rate else _ratio(against.ratio))
-        columns.append(cells)
+        level = study.levels[0].name
+        columns.append(
+            [_effect(statistics[level, one], metric, "rr") for one, metric, _ in ENDPOINTS]
+        )
     labels = [label for _, _, label in ENDPOINTS]
     return _table(("", *(label for label, _, _ in packs)), list(zip(labels, *columns, strict=True)))
 
@@ -208,6 +201,19 @@ def _open_study(files: Sequence[Path], experiment: str, folder: Path) -> tuple[S
         for run in study.runs:
             add_run(runs, run, load_run(store / run.records, study.level(run.level)))
     return study, over_networks(runs)
+
+
+def _effect(
+    values: Mapping[tuple[str, str], Mapping[int, Statistic]], metric: str, variant: str
+) -> str:
+    """Return a variant's effect against EWMA: the difference of a rate, or the ratio.
+
+    values: (metric, variant) -> network -> statistic.
+    """
+    against = against_baseline(values[metric, variant], values[metric, "ewma"])
+    if not metric.endswith("_rate"):
+        return _ratio(against.ratio)
+    return " ".join(filter(None, format_effect(against.difference, "difference", "1")))
 
 
 def _ratio(ratio: Interval | None) -> str:

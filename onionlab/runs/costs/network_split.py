@@ -44,7 +44,7 @@ def split_rows(root: Path, requested: RequestedRuns) -> list[tuple[str, str]]:
     if min(other) == 1:
         other = (runs // 2, 2)
     texts = []
-    for networks, repeats in dict.fromkeys([(runs, 1), other]):
+    for networks, repeats in ((runs, 1), other):
         half = half_width(between, within, networks, repeats)
         # The column `ratio` has a value if the metric is compared by ratios.
         width = f"a factor of {math.exp(half):.3g}" if row["ratio"] else f"± {half:.2g}"
