@@ -20,6 +20,7 @@ ASPECTS: Mapping[str, str] = {
     "time": "length of the run and measured span",
     "configuration": "torrc and consensus parameters",
     "project": "this project's version, and therefore the files it writes",
+    "machine": "shared libraries, and whether the processor has AES instructions",
 }
 """The aspects that a comparison can be about, with their meanings."""
 
@@ -56,6 +57,12 @@ _DRAWN = ("network", "configuration", "engine files")
 The configuration is one of them, because the torrc contains the keys of the authorities.
 """
 
+_ALLOWED = ("machine",)
+"""Aspects that may always differ. They are only reported.
+
+Updates of Debian change a run's bytes, but the effects of variants are not tied to its libraries.
+"""
+
 _COVERED: Mapping[str, frozenset[str]] = {
     # A different program version may write any input differently.
     "project": frozenset({"network", "load", "time", "configuration", "engine files"}),
@@ -80,7 +87,7 @@ class Differences:
     def beyond(self, about: Iterable[str]) -> list[str]:
         """Return the differing aspects that are neither in ``about`` nor consequences of these."""
         asked = set(about)
-        covered = asked.union(*(_COVERED.get(aspect, frozenset()) for aspect in asked))
+        covered = asked.union(_ALLOWED, *(_COVERED.get(aspect, frozenset()) for aspect in asked))
         return [aspect for aspect in self.found if aspect not in covered]
 
 
@@ -140,6 +147,9 @@ def _pair_differences(a: SetRun, b: SetRun, texts: Mapping[str, str]) -> Iterato
         if a.engine.get(key) != b.engine.get(key):
             x, y = (_short(run.engine.get(key, "none")) for run in (a, b))
             yield "engine", f"{key}: {x} / {y}"
+    for name in sorted(set(a.machine) & set(b.machine)):
+        if a.machine[name] != b.machine[name]:
+            yield "machine", f"{name}: {_short(a.machine[name])} / {_short(b.machine[name])}"
     other_engine = a.engine.get("name") != b.engine.get("name")
     changed: dict[str, list[str]] = {}
     for file in sorted(set(a.files) | set(b.files)) if a.files and b.files else ():

@@ -66,6 +66,9 @@ class SetRun(FormatModel):
     repeat: int = Field(default=1, description="number of the run on its network, from 1")
     engine: dict[str, str] = Field(default={}, description="name, version and other facts")
     tor: dict[str, TorBuild] = Field(default={}, description="program -> its build")
+    machine: dict[str, str] = Field(
+        default={}, description="shared library -> its SHA-256, and aes -> True or False"
+    )
     files: dict[str, str] = Field(default={}, description="input file -> its SHA-256")
     records: dict[str, str] = Field(default={}, description="record file -> its SHA-256")
     project: str = Field(

@@ -36,6 +36,11 @@ POLL_INTERVAL_S = 0.5
 LOG_LINES_SHOWN = 15
 RECORD = "built.json"
 
+_MACHINE_FAILED = re.compile(
+    "No space left on device|Cannot allocate memory|virtual memory exhausted|Killed signal"
+)
+"""In a build's output: the machine, not the source, made the build fail."""
+
 _PLAIN_PATH = re.compile(r"[\w./+,@-]+")
 
 First = TypeVar("First")
@@ -365,8 +370,9 @@ def run_logged(
         The exit status.
 
     Raises:
-        UserError: The program is missing, or a signal ended it.
-        BuildFailedError: It failed, and ``may_fail`` is not set.
+        UserError: The program is missing, a signal ended it, or the machine lacks memory or disk
+            space.
+        BuildFailedError: It failed for another reason, and ``may_fail`` is not set.
     """
     started_s = time.monotonic()
     with log.open("a", encoding="utf-8") as stream:
@@ -394,7 +400,8 @@ def run_logged(
     if status != 0 and not may_fail:
         lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
         last = "\n".join("  " + line for line in lines[-LOG_LINES_SHOWN:])
-        failed = BuildFailedError if status > 0 else UserError
+        rejected = status > 0 and not _MACHINE_FAILED.search("\n".join(lines))
+        failed = BuildFailedError if rejected else UserError
         raise failed(f"{what} failed (exit status {status})", f"{last}\nFull output: {log}")
     LOG.info("%s: %.0f s", what, time.monotonic() - started_s)
     return status

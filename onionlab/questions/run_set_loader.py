@@ -307,6 +307,11 @@ def _set_run(study: Study, store: Path, run: Run) -> SetRun:
             )
             for program, build in manifest.tor.items()
         },
+        machine={
+            name: str(value)
+            for key in ("libraries", "processor")
+            for name, value in manifest.identity.get(key, {}).items()
+        },
         files=manifest.identity.get("files", {}),
         records={name: hashes[name] for name in RECORD_FILES if name in hashes},
         project=" ".join(part for part in (manifest.onionlab, manifest.commit) if part),

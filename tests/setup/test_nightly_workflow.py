@@ -55,8 +55,8 @@ def test_the_job_that_runs_code_may_only_read() -> None:
 def test_actions_are_pinned_to_commits() -> None:
     text = WORKFLOW.read_text(encoding="utf-8")
     uses = re.findall(r"uses: (.*)", text)
-    assert len(uses) == 5
-    assert all(re.fullmatch(r"actions/[a-z-]+@[0-9a-f]{40} # v[\d.]+", one) for one in uses)
+    assert len(uses) == 6
+    assert all(re.fullmatch(r"actions/[a-z/-]+@[0-9a-f]{40} # v[\d.]+", one) for one in uses)
 
 
 # `gh issue list` prints nothing if there is no open issue.
@@ -159,11 +159,13 @@ def test_only_an_answer_is_a_night(tmp_path: Path, status: int) -> None:
 
 
 def test_a_new_commit_of_tor_keeps_the_engine_and_builds_tor(tmp_path: Path) -> None:
-    (cache,) = (step for step in jobs()["run"]["steps"] if "actions/cache@" in step.get("uses", ""))
+    steps = [step for step in jobs()["run"]["steps"] if "actions/cache/" in step.get("uses", "")]
+    cache, save = steps
     key, prefix = cache["with"]["key"], cache["with"]["restore-keys"].strip()
     assert key == f"{prefix}${{{{ steps.tor.outputs.commit }}}}"
     assert "configs/uml/**" in prefix
-    assert cache["with"]["path"] == "build"
+    assert cache["with"]["path"] == save["with"]["path"] == "build"
+    assert save["if"].startswith("always()")
     tor = tmp_path / "tor"
     commits = make_repository(tor, ["0.4.9", "0.4.10"])
     variables = {

@@ -18,7 +18,7 @@ import pytest
 from onionlab.errors import UserError
 from onionlab.programs import building
 from onionlab.programs.apt import PrivateApt
-from onionlab.programs.building import file_sha256
+from onionlab.programs.building import BuildFailedError, file_sha256
 from onionlab.programs.tor.build import BuiltTor, ensure_series, ensure_variants
 
 from .conftest import ADD_FILE, CHANGE_GREETING, write_checkout
@@ -230,6 +230,24 @@ def test_a_failed_build_shows_the_end_of_its_log_and_leaves_nothing(
     assert leftovers(checkout) == []
     stores = [path.name for path in (checkout / "build/tor/store").iterdir()]
     assert len([name for name in stores if name.startswith("greeting-")]) == 1
+
+
+@pytest.mark.parametrize(
+    ("output", "error"),
+    [
+        ("main.c:7: error: expected ';'", BuildFailedError),
+        ("cc1: fatal error: main.s: No space left on device", UserError),
+        ("gcc: fatal error: Killed signal terminated program cc1", UserError),
+    ],
+)
+def test_a_failure_of_the_machine_is_not_one_of_the_source(
+    tmp_path: Path, output: str, error: type[UserError]
+) -> None:
+    """Bisection skips a commit only if its source is at fault."""
+    command = ["sh", "-c", 'echo "$0"; exit 2', output]
+    with pytest.raises(UserError, match=r"compile failed") as caught:
+        building.run_logged(command, tmp_path, tmp_path / "log", "compile")
+    assert type(caught.value) is error
 
 
 @pytest.mark.parametrize(
