@@ -1,4 +1,4 @@
-"""Plot of an endpoint by commit: the effect of each tested commit against the good one."""
+"""Plot of a bisection: the effect of each tested commit on an endpoint, against the good commit."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ STYLES = {
     Decision.SKIPPED: MarkStyle("X", "white", GREY),
 }
 HASH_DIGITS = 8
-"""Number of digits of a hash below the axis."""
+"""Number of digits of a commit's hash in the labels of the x axis."""
 
 CAPTION = (
     "Effect of each tested commit against GOOD (commit 0) on the same networks, with its own 95% "
@@ -53,7 +53,7 @@ def write_bisection(
 
 
 def draw(commits: Sequence[str], search: Search, metric: Quantity) -> Figure:
-    """Draw the tested commits side by side, in the order of ``commits``."""
+    """Draw the good commit and the effect of each tested one, in the order of ``commits``."""
     place = {commit: number for number, commit in enumerate(commits)}
     tested = sorted(search.examinations, key=lambda one: place[one.commit])
     figure, grid = panel_grid(TEXT.width_in, TEXT.panel_height_in, 1, 1)

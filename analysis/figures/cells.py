@@ -1,4 +1,4 @@
-"""Figures of a study's cell traces: scatter plots, stages, waits, and first bytes.
+"""Figures of a study's cell traces: scatter plots, stages, waits, and times to first byte.
 
 The scatter plots are like those of D. Goulet (see ``analysis.celltrace.statistics``).
 """
@@ -36,7 +36,7 @@ from analysis.formats.study import Study
 
 ROW_IN = 1.75
 MIN_MS = 1e-3
-"""Lower end of the axis of a scatter plot.
+"""Lower end of a scatter plot's logarithmic axis, at which shorter times are drawn.
 
 In simulated time, a cell may pass a relay in zero time.
 """
@@ -62,7 +62,10 @@ LAYERS: Mapping[str, Sequence[tuple[str, Callable[[Points], Bools]]]] = {
         (ORANGE, lambda p: p.groups[Group.QUIET]),
     ],
 }
-"""Label of each row of panels of a scatter plot -> colour and cells of each of its layers."""
+"""Label of a row of panels in a scatter plot -> its layers, from back to front.
+
+A layer is a colour, and a function that selects the cells.
+"""
 
 LAYER_COLORS = {"all cells, busiest circuit": BLUE, "busy circuits": GREY, "quiet circuits": ORANGE}
 
@@ -101,7 +104,7 @@ def draw_all(table: TraceTable, study: Study, directory: Path) -> tuple[WrittenF
     def write(name: str, heading: str, caption: str, draw: Callable[[], Figure]) -> None:
         drawn.append(write_drawing(draw, directory / f"celltrace-{name}", heading, caption, None))
 
-    # Draw cells at guards, as Goulet did, or else at the first role that relayed cells.
+    # Draw the scatter plot for guards, as Goulet did, or else at the first role that relayed cells.
     roles = [role for role in table.relaying_roles if role != ALL_ROLES]
     for role in ["guard"] if "guard" in roles else roles[:1]:
         shown = {(p.level, p.variant): p for p in table.points if p.role == role}

@@ -21,7 +21,7 @@ Lines = Mapping[str, Band]
 
 
 def mean_lines(data: FigureData, panel: int) -> Lines:
-    """Return the mean and range over networks. A point is NaN if any run lacks it."""
+    """Return each variant's mean and range over networks. A point is NaN if any run lacks it."""
     curves = _network_curves(data, panel)
     return {variant: _range([*own.values()]) for variant, own in curves.items()}
 
@@ -47,7 +47,7 @@ def ratio_lines(data: FigureData, panel: int) -> Lines:
 
 
 def has_pairs(data: FigureData) -> bool:
-    """Return whether another variant has a network in common with the baseline."""
+    """Return whether any variant except the baseline has a network in common with it."""
     return any(True for _ in _pairs(data, _network_curves(data, 0)))
 
 
@@ -88,7 +88,7 @@ def _mean(curves: Sequence[Floats], geometric: bool) -> Floats:
 def _pairs(
     data: FigureData, curves: Mapping[str, Mapping[int, Floats]]
 ) -> Iterator[tuple[str, list[tuple[Floats, Floats]]]]:
-    """Yield each other variant that has pairs with the baseline, and these pairs of curves."""
+    """Yield each variant that shares networks with the baseline, and its pairs (own, baseline)."""
     base = curves.get(data.study.baseline or "", {})
     for variant, own in curves.items():
         pairs = [(curve, base[seed]) for seed, curve in own.items() if seed in base]

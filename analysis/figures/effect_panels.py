@@ -24,7 +24,7 @@ ACROSS = 3
 """Maximum number of panels in a row."""
 
 WIDEST = 8.0
-"""Largest ratio that is drawn; the smallest is its inverse. Longer intervals end in an arrow."""
+"""Largest ratio that an axis can show; the smallest is its inverse."""
 
 BAND_COLOR = "#e4e7eb"
 """Colour of the equivalence margin."""
@@ -43,7 +43,7 @@ FEW_TICKS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 
 WIDEST_WITH_ALL = {2: 3.5, 3: 3.0}
 """Number of adjacent panels -> largest ratio on an axis for which the ticks in the last row of
-RATIO_TICKS do not overlap. With wider axes, FEW_TICKS are used."""
+RATIO_TICKS do not overlap. On axes with larger ratios, FEW_TICKS are used."""
 
 Axis = Literal["ratio", "difference"]
 
@@ -69,7 +69,7 @@ class Mark:
     """One effect in a panel.
 
     Attributes:
-        row: number of its row, from the top.
+        row: number of its row, from 0 at the top.
         effect: the effect with its interval; None if there is none.
         scale: "ratio" or "difference". In a panel of ratios, the effect of a metric with a
             value of zero is a difference, and a text is drawn in its place.
@@ -183,7 +183,7 @@ def _position(axis: Axis, value: float) -> float:
 def _draw_interval(
     axes: Axes, y: float, effect: Interval, axis: Axis, half: float, color: str
 ) -> None:
-    """Draw the interval of an effect, with an arrow if it exceeds ``half``."""
+    """Draw the interval of an effect, with an arrow at an end that is beyond ``half``."""
     if effect.low is None or effect.high is None:
         return
     low, high = _position(axis, effect.low), _position(axis, effect.high)

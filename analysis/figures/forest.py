@@ -140,7 +140,7 @@ def make_panel(one: VariantComparison) -> EffectPanel:
 
 
 def draw(panels: Sequence[EffectPanel]) -> Figure:
-    """Draw the panels in rows. All have the same lines and axes, and rates are below ratios."""
+    """Draw the panels in rows. All have the same lines and axes; differences are below ratios."""
     axis_rows: dict[Axis, list[str]] = {"ratio": [], "difference": []}
     for row in (row for panel in panels for row in panel.rows):
         if row.label not in axis_rows[row.axis]:
@@ -177,7 +177,7 @@ def draw(panels: Sequence[EffectPanel]) -> Figure:
 
 
 def _marks(panel: EffectPanel, axis: Axis, labels: Sequence[str]) -> list[Mark]:
-    """Return a mark for each label. If only other panels have an effect, its mark has no value."""
+    """Return a mark for each label. It reads "no value" if only other panels have the effect."""
     by_label = {row.label: row for row in panel.rows if row.axis == axis}
     absent = EffectRow("", axis, "", None, axis, None)
     return [by_label.get(label, absent).mark(place) for place, label in enumerate(labels)]

@@ -49,7 +49,7 @@ class FigureKind(ABC):
         """Return the caption, which may refer to the places of panels on the page."""
 
     def shows(self, own: Level, other: Level) -> bool:
-        """Return whether a figure of one level shows the runs of another level."""
+        """Return whether a figure of the level ``own`` shows the runs of the level ``other``."""
         return own.name == other.name
 
 

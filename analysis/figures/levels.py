@@ -1,4 +1,7 @@
-"""Plot of effects against the baseline over levels: a panel per metric, a row per level."""
+"""Plot of effects against the baseline: a panel per metric, a row per level.
+
+A level is one setting of the network.
+"""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ class LineFigure(FigureKind):
     """A kind of figure made of panels.
 
     Lines of variants often overlap, since networks differ by more than variants do. The differences
-    to the baseline are therefore drawn below each panel.
+    to the baseline are therefore drawn below each panel, except for panels of ratios.
 
     Attributes:
         panels: the panels, in a row or, on a narrow page, in a column.
@@ -263,7 +263,7 @@ def _draw_differences(
     axes.axhline(0.0, **LINE_OF_INTEREST)
     reach, band = (scale * value for value in _reach(lines, keep))
     # The range of a panel of differences is at least 1 for counts, and otherwise at least a
-    # hundredth of the range of the panel above.
+    # hundredth of the range of the panel above, so that negligible differences look small.
     least = 1.0 if panel.counts else 0.01 * abs(scale / panel.scale) * above.get_ylim()[1]
     top = max(least, min(1.05 * band, BAND_ROOM * reach) if reach else 1.05 * band)
     axes.set_ylim(-top, top)
@@ -289,7 +289,7 @@ def _reach(lines: Lines, keep: slice) -> tuple[float, float]:
 
 
 def _note_cut(axes: Axes) -> None:
-    """Note that bands exceed the axis."""
+    """Write a note into the panel that its bands exceed the axis."""
     axes.text(
         0.985, 0.97, "bands cut", ha="right", va="top", transform=axes.transAxes,
         fontsize=6.5, color="#555555", zorder=4,
@@ -312,13 +312,13 @@ def _style_time_axis(axes: Axes, panel: Panel, grid: Floats, level: Level, lines
     axes.set_xlim(float(grid[0]), float(grid[-1]))
     axes.set_ylim(bottom=0.0)
     reach, band = (panel.scale * value for value in _reach(lines, slice(None)))
-    # Cut the band if the axis would otherwise compress the lines, because of a single network.
+    # A single network can make a band so wide that the axis would compress the lines: cut the band.
     top = min(axes.get_ylim()[1], TIME_ROOM * reach) if reach else axes.get_ylim()[1]
     if panel.counts:
         top = max(1.0, top)
     if band > top:
         _note_cut(axes)
-    # Leave some room below 0, because the axis would otherwise hide a line at 0.
+    # Counts are often 0, and the x axis would hide a line at 0: leave some room below it.
     axes.set_ylim(-0.03 * top if panel.counts else 0.0, top)
     axes.yaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 2.5, 5, 10], integer=panel.counts))
     _shade_outside(axes, grid, level)

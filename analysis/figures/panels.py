@@ -45,7 +45,7 @@ class Panel:
         values: returns a run's values at the given x values, both of shape (x,), from the run's
             data of that class.
         scale: factor from the values' unit to that of ``y_label``.
-        counts: whether y is a count, a whole number and never below 0.
+        counts: whether y is a count, and therefore a whole number that is never below 0.
         nothing: text if all values are 0; "" to draw them as a line.
         difference: label of the differences to the baseline, with a unit, and the factor from the
             values' unit to this unit; None if differences are not shown.

@@ -171,7 +171,11 @@ def _draw_bytes(axes: Axes, variant: Variant, one: Curves) -> None:
 
 
 class StarvationMap(FigureKind):
-    """A map for each variant: starvation by a level's bottleneck rate and number of streams."""
+    """A map for each variant: starvation by a level's bottleneck rate and number of streams.
+
+    Starvation is the share of the slowest stream's bytes that are missing when the first stream of
+    the client completes.
+    """
 
     def shows(self, own: Level, other: Level) -> bool:
         """Return whether a map that shows ``own`` also shows ``other``.
@@ -190,7 +194,7 @@ class StarvationMap(FigureKind):
         return next((value for value in values if value is not None), None)
 
     def table(self, data: FigureData) -> pd.DataFrame:
-        """Return mean and range over networks by variant and level.
+        """Return mean and range of the starvation over networks, by variant and level.
 
         Levels in which a run of the variant lacks a value are left out.
         """
@@ -201,7 +205,7 @@ class StarvationMap(FigureKind):
             for one in data.samples
         )  # fmt: skip
         values = pd.DataFrame(rows, columns=[*place, "seed", "value"]).astype({"value": float})
-        # A category keeps the order of the variants.
+        # Without a category, groupby would sort the variants by name.
         values["variant"] = pd.Categorical(values["variant"], values["variant"].unique())
         networks = values.groupby([*place, "seed"], observed=True)["value"].agg(_mean)
         by_level = networks.groupby(place, observed=True)

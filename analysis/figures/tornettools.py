@@ -57,7 +57,8 @@ class Quantity:
         title: title of the axes.
         x_label: label of the x axis, with its unit.
         values: returns the values of one class of one run, or of all classes together; shape (n,),
-            or (n, 2) with the values' resolutions in the second column.
+            or (n, 2) with each value's resolution, the step by which it can change, in the second
+            column.
         scale: factor from the values' unit to that of ``x_label``.
         tail: whether the axis of shares stretches the tail.
     """
@@ -96,11 +97,12 @@ class TornetFigure(FigureKind):
     quantities: tuple[Quantity, ...]
 
     def keep(self, run: Mapping[str, ClassData], level: Level) -> dict[str, Sample]:
-        """Return the samples by class of perf clients or, for the goodput of relays, of ``ALL``."""
+        """Return class -> sample, for classes of perf clients or, for relays' goodput, ``ALL``."""
         of_relays = self.quantities[0].name == RELAY_GOODPUT
         return {
             name: Sample(
-                # Measurements of the public Tor exclude OnionPerf's downloads from onion services.
+                # Measurements of the public Tor exclude OnionPerf's downloads from onion services,
+                # so they are comparable only with clients such as perfclient1exit.
                 data.perf is None or all(one.endswith("exit") for one in data.perf.client),
                 {quantity.name: quantity.values(data) for quantity in self.quantities},
             )
@@ -271,9 +273,8 @@ def _build_times_s(data: ClassData) -> Floats:
 def _error_rates(streams: PerfStreams) -> Floats:
     """Return the percentage of failed downloads of each client, and its resolution; shape (n, 2).
 
-    The resolution is the percentage of one download.
-
-    Each client occurs twice, as in tornettools' list ALL.
+    The resolution is the percentage that one download makes up. Each client occurs twice, as in
+    tornettools' list ALL. Clients without downloads are omitted.
     """
     counts = [streams.select_client(str(client)).counts() for client in np.unique(streams.client)]
     rates = [(100.0 * failed / total, 100.0 / total) for failed, total in counts if total]

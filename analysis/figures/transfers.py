@@ -1,4 +1,4 @@
-"""Figure of transfers between peers: window, bytes in flight and requests of single runs."""
+"""Figure of BitTorrent transfers: window, bytes in flight and requests of single runs."""
 
 from __future__ import annotations
 
@@ -98,7 +98,10 @@ def _runs(data: FigureData) -> Iterator[tuple[Variant, int, PeerTransfer]]:
 
 
 def _end_s(data: FigureData) -> float:
-    """Return the end of the figure, slightly after the last variant has left slow start."""
+    """Return the end of the figure, slightly after the last variant has left slow start.
+
+    A variant that never leaves slow start counts as leaving it at the end of its logs.
+    """
     transfers = [transfer for _, _, transfer in _runs(data)]
     if not transfers:
         return MIN_SHOWN_S
