@@ -22,13 +22,14 @@ def answer(
 
     Args:
         compared: all comparisons of the study; empty if it has no baseline.
-        error_level: probability of a false verdict in each comparison; None if the probability
-            applies to all comparisons together.
+        error_level: probability of a false verdict in each comparison, from which the last
+            paragraph is computed; None if it applies to all comparisons together.
 
     Returns:
         Paragraphs: first the number of networks, or of repeats of one network; then one for each
-        level and endpoint; then, if they are known, the smallest detectable ratio of the first
-        endpoint and the probability of a false "shown". The list is empty without endpoints.
+        level and endpoint; then, if it is known, the smallest detectable ratio of the first
+        endpoint; last, if there are several comparisons and an ``error_level``, the probability of
+        a false "shown". The list is empty without endpoints.
     """
     judged = [one for one in compared if one.judgements]
     if not judged:
@@ -210,7 +211,7 @@ def _detectable(compared: Sequence[VariantComparison]) -> list[str]:
         for judgement in one.judgements
         if judgement.endpoint == 0 and judgement.verdict.detectable is not None
     ]
-    # Levels may have different endpoints, so use only those with the same one as the first level.
+    # Levels may have different first endpoints, so use only the levels with that of the first one.
     ratios = sorted(
         verdict.detectable or 0.0
         for name, verdict in first

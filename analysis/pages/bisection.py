@@ -28,16 +28,16 @@ MAX_COMMITS = 20
 
 @dataclass(frozen=True)
 class Bisection:
-    """A finished search.
+    """A finished search for the first bad commit.
 
     Attributes:
         experiment: name of the experiment.
         metric: the endpoint.
-        class_name: its class of clients, or ``ALL``; empty if it is unknown, because nothing ran.
+        class_name: the endpoint's class of clients, or ``ALL``; empty if unknown, as nothing ran.
         subjects: hash -> subject of all commits, the good one first and parents before children.
         search: the result.
         error_level: probability of a wrong result, if there is at most one step.
-        budget: the largest number of networks of a decision.
+        budget: maximum number of networks on which a commit is tested.
     """
 
     experiment: str
@@ -55,7 +55,7 @@ class Bisection:
         return label if self.class_name in (ALL, "") else f"{label}, {self.class_name}"
 
     def name(self, commit: str) -> str:
-        """Return a commit as text."""
+        """Return the abbreviated hash and the subject of a commit."""
         return f"{commit[:HASH_DIGITS]} ({self.subjects[commit]})"
 
     @property
@@ -117,7 +117,10 @@ class Bisection:
             }
 
     def _effect(self, one: Examination) -> str:
-        """Return the effect against the good commit and the number of networks."""
+        """Return the effect against the good commit and the number of networks.
+
+        For a skipped commit, return the reason instead.
+        """
         verdict = one.against_good
         if verdict is None:
             return one.note

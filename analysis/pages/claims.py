@@ -89,7 +89,7 @@ def _describe(part: Part) -> str:
     """Return the comparison that determines an answer, with its effect, in parentheses."""
     effect, interval = format_effect(part.effect, part.scale, part.metric.unit)
     label = part.metric.label
-    # The text of a claim about several metrics already contains the metric.
+    # If a claim is about several metrics, the text of each part already begins with the metric.
     words = f"{part.text if part.text.startswith(label) else f'{label}, {part.text}'}: {effect}"
     if interval:
         words += f" {interval}"
@@ -170,7 +170,7 @@ class OtherStudy:
 
     Attributes:
         title: the source of the answers.
-        simulated: the simulated networks, a line for each level.
+        simulated: scale and engine, then a line with the simulated network of each level.
         answers: the answers to the same claims.
     """
 

@@ -21,7 +21,10 @@ from analysis.pages.html import render, write_answer
 from analysis.pages.numbers import format_effect, format_interval, format_number, readable_unit
 
 MAX_NAME_LENGTH = 16
-"""Maximum length of a set's name in sentences; longer names are replaced by A and B."""
+"""Maximum length of the name of a set of runs in sentences.
+
+If one of the two names is longer, A and B replace both.
+"""
 
 CSV_COLUMNS = (
     "cell", "class", "metric", "unit", "endpoint",
@@ -62,7 +65,7 @@ class ReadableRow:
     Attributes:
         row: the metric.
         class_name: the class of clients; "" for all clients.
-        where: label of the level and variant; "" if there is only one.
+        where: label of the level and variant; "" if the comparison has only one.
         label: the metric with its unit.
         a, b: the mean of side A or B, and its interval.
         effect: the effect of B against A, and its interval.
@@ -121,7 +124,11 @@ def readable_rows(comparison: Comparison, rows: Iterable[MetricRow]) -> list[Rea
 
 
 def tables(comparison: Comparison) -> list[dict[str, Any]]:
-    """Return a table of the endpoints and one of the other metrics."""
+    """Return a table of the endpoints and one of the other metrics.
+
+    The entry "rows" has a table's rows. The entry "without" maps a reason to the metrics that have
+    no row for this reason.
+    """
     parts: list[dict[str, Any]] = [{"rows": [], "without": {}} for _ in range(2)]
     for shown in readable_rows(comparison, comparison.rows):
         part = parts[shown.row.judgement.endpoint is None]
@@ -157,7 +164,7 @@ def table_text(comparison: Comparison) -> str:
         verdict = ": ".join(filter(None, (word or "not judged", note)))
         lines.append([label, row.a[0], row.b[0], *row.effect, verdict])
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    # The last column is not padded.
+    # The last column is not padded, so that lines do not end with spaces.
     widths[-1] = 0
     return "\n".join(
         "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True))
@@ -188,7 +195,7 @@ def simulated_by(comparison: Comparison) -> list[str]:
 
 
 def answered(comparison: Comparison) -> list[str]:
-    """Return the conclusion, then the paragraphs of ``answer``, or one sentence if it has none.
+    """Return the conclusion and the paragraphs of ``answer``; without paragraphs, only a sentence.
 
     Long names of sets, such as paths, occur only once; the other sentences contain A and B instead.
     """

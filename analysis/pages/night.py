@@ -117,10 +117,10 @@ class NightResult:
 
 @dataclass(frozen=True)
 class CommitsSince:
-    """The commits of Tor that a night measures for the first time since an earlier measurement.
+    """The commits of Tor between an earlier measurement and a night's measurement.
 
     Attributes:
-        what: the earlier measurement: "the last night", "the baseline of today".
+        what: the earlier measurement: "the last night", "the baseline", or both joined by "and".
         commit: its commit, abbreviated.
         count: number of commits since then; None if the repository does not contain ``commit``.
         lines: abbreviated hash and subject of the newest ones.
@@ -178,9 +178,11 @@ class Night:
     Attributes:
         when: time at which the night's runs began, in UTC.
         project: version and commit of this project.
-        false_alarms_per_year: expected number of false alarms, from the list of experiments.
+        false_alarms_per_year: limit on the expected number of false alarms, from the list of
+            experiments.
         nights_per_year: number of nights, from the list of experiments.
-        false_steps_per_year: expected number of false step changes in the history, from the list.
+        false_steps_per_year: limit on the expected number of false step changes in the history,
+            from the list of experiments.
         results: the results of the experiments.
         steps: the step changes in the history.
         series: number of time series in which steps are searched.

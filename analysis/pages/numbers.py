@@ -23,7 +23,7 @@ def format_number(value: float | None, sign: bool = False, unit: str = "") -> st
 
     Args:
         value: None or NaN gives a placeholder.
-        sign: whether to show a plus sign.
+        sign: whether to show a plus sign before positive numbers.
         unit: unit of the value, which is converted to the unit for readers.
     """
     if value is None or math.isnan(value):
@@ -44,7 +44,7 @@ def format_number(value: float | None, sign: bool = False, unit: str = "") -> st
 
 
 def format_interval(interval: Interval | None, sign: bool = False, unit: str = "") -> str:
-    """Format the bounds of an interval like its estimate; "" if there are none."""
+    """Format the bounds of an interval with ``format_number``; "" if there are none."""
     if interval is None or interval.low is None or interval.high is None:
         return ""
     low, high = (format_number(bound, sign, unit) for bound in (interval.low, interval.high))
@@ -62,7 +62,7 @@ def format_effect(effect: Interval | None, scale: str, unit: str) -> tuple[str, 
     """Format an effect and its interval as a factor or a difference.
 
     Args:
-        effect: effect of one side against the other.
+        effect: effect of one side against the other; None gives a placeholder.
         scale: "ratio" or "difference", as in ``verdicts.Verdict``.
         unit: unit of the metric.
     """

@@ -251,8 +251,8 @@ def _write_levels(
 ) -> Iterator[WrittenFigure]:
     """Draw the levels of all studies with the same baseline together, in the order of studies.
 
-    Yields a plot with the name ``levels-<baseline>`` for each baseline with at least two levels,
-    and a comparison over more than one network.
+    Yields a plot with the name ``levels-<baseline>`` for each baseline that has at least two levels
+    and has a comparison over more than one network.
     """
     compared: dict[str, dict[tuple[str, str], VariantComparison]] = {}
     variants: dict[str, Variant] = {}
@@ -264,7 +264,7 @@ def _write_levels(
         # As for the paper's claims, judge as if the runs had been analysed only once.
         plan = study.model_copy(update={"runs": runs, "looks": None})
         for one in endpoint_comparisons(plan, summarise(plan, statistics)):
-            # The same runs may belong to several studies.
+            # Studies may share runs. Keep the comparison from the first study.
             found = compared.setdefault(study.baseline, {})
             found.setdefault(one.key, replace(one, place=plan.label(plan.level(one.key[0]))))
     for baseline, found in compared.items():

@@ -36,7 +36,8 @@ def distinct_runs(studies: Sequence[Study]) -> dict[Key, Run]:
     """Return all distinct runs of the studies, sorted by their keys.
 
     Raises:
-        AnalysisError: two studies have different levels or runs under one name.
+        AnalysisError: two studies have different levels with one name, or different runs with one
+            key.
     """
     runs: dict[Key, tuple[Study, Run]] = {}
     levels: dict[str, tuple[Study, Level]] = {}

@@ -78,7 +78,10 @@ def _nothing(group: Sequence[SummaryRow]) -> str:
 
 
 def _repeats_incidence(row: SummaryRow, rows: list[SummaryRow]) -> bool:
-    """Return whether a Kaplan-Meier metric equals that by cumulative incidence for all variants."""
+    """Return whether a Kaplan-Meier metric equals that by cumulative incidence for all variants.
+
+    Tables of classes omit such a row, which adds nothing. Rows of other metrics are never omitted.
+    """
     if not row.metric.without_failures:
         return False
     km, incidence = (

@@ -26,7 +26,7 @@ def _lines(study: Study) -> Iterator[str]:
         if hosts:
             yield f"{study.label(level)}: {hosts}."
         if not level.relays and study.shrunk:
-            # Older studies do not contain the relays of a level.
+            # Older studies do not contain the relays of a level: describe what the scale changed.
             yield f"{study.label(level)}, reduced: {'; '.join(study.shrunk)}."
 
 

@@ -185,14 +185,14 @@ def _step(
     class_statistics: Mapping[tuple[str, str], Mapping[int, Statistic]],
     variants: tuple[str, str],
 ) -> float:
-    """Return the resolution of a metric in its unit; 0 if unknown."""
+    """Return the rounding step of a metric's values, in the metric's unit; 0 if unknown."""
     if metric.judged is not None:
         return find_resolution(metric.name, metric.judged, class_statistics, variants)
     return 1.0 if metric.unit == "streams" else 0.0
 
 
 def _as_judged(comparison: AgainstBaseline, judgement: Judgement | None) -> AgainstBaseline:
-    """Replace the interval by that of the verdict, which accounts for the values' resolution."""
+    """Replace the interval by that of the verdict, if it has one, so that both are the same."""
     effect = None if judgement is None else judgement.verdict.effect
     if judgement is None or effect is None or effect.low is None:
         return comparison
@@ -204,7 +204,7 @@ def _as_judged(comparison: AgainstBaseline, judgement: Judgement | None) -> Agai
 def _judgements(
     plan: Study, level: Level, statistics: Statistics
 ) -> dict[tuple[str, str, str], Judgement]:
-    """Return (variant, class, metric) -> judgement, for all variants with runs at a level.
+    """Return (variant, class, metric) -> judgement, for each other variant with runs.
 
     The result is empty if the baseline has no runs at the level.
     """
