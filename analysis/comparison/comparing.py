@@ -38,7 +38,10 @@ OUTCOMES = {
 
 @dataclass(frozen=True)
 class MetricRow:
-    """One metric of one match (``Match``): the estimates of both sides, and the judgement."""
+    """One metric of one ``Match``: the estimates of both sides, and the judgement.
+
+    A match is a level and variant of side A with that of side B.
+    """
 
     match: Match
     a: Estimate
@@ -53,11 +56,11 @@ class Comparison:
     Attributes:
         a: the baseline.
         b: the set that is judged.
-        about: the aspects in which the sets may differ; empty if none was given and no difference
-            is known.
+        about: the aspects (keys of ``ASPECTS``) in which the sets may differ; empty if none was
+            given and no difference is known.
         found: all differences between the inputs.
-        identical: whether each run is paired with one of byte-identical records, the same load and
-            the same measured span, so that there is nothing to test.
+        identical: whether each run is paired with one of byte-identical records, the same load, the
+            same length and the same measured span, so that there is nothing to test.
         paired: whether runs were compared in pairs.
         pairs: number of common networks, summed over the matches; 0 for unpaired sets.
         notes: networks without a partner, and other notes on the comparison.
@@ -93,7 +96,7 @@ class Comparison:
 
     @property
     def unsettled(self) -> list[MetricRow]:
-        """The endpoints for which nothing is shown."""
+        """The endpoints for which neither a difference nor equivalence is shown."""
         return [row for row in self.judged if not row.judgement.verdict.settled]
 
     @property
@@ -170,8 +173,9 @@ def compare_sets(
         pair: whether to pair runs if possible.
 
     Raises:
-        AnalysisError: an aspect is unknown, the sets differ in more than ``about`` or in more than
-            one aspect, or nothing can be compared.
+        AnalysisError: an aspect is unknown, the sets differ in more than ``about`` or, without it,
+            in more than one aspect, their metrics or records have different definitions or formats,
+            or nothing can be compared.
     """
     _require_same_definitions(a, b)
     notes = [a.scope, b.scope, copies_note(a, b)]

@@ -38,7 +38,7 @@ A file that matches no pattern belongs to the aspect "engine files".
 """
 
 TORRC = re.compile(r"conf/tor\.[^/]*\.torrc\Z")
-"""Input files whose text is stored with a set, so that a comparison can list differing options."""
+"""Input files whose texts a set of runs contains, so that comparisons can list changed options."""
 
 MAX_OPTIONS = 4
 """Maximum number of differing options of torrc files that are listed."""
@@ -52,7 +52,7 @@ _ENGINE_OWN = ("conf/network.gml",)
 """Files that only some engines write, so their absence does not indicate a different network."""
 
 _DRAWN = ("network", "configuration", "engine files")
-"""Aspects that depend on the seed, so they differ between any runs with different seeds.
+"""Aspects that depend on the seed. Runs with different seeds or repeats are not compared in them.
 
 The configuration is one of them, because the torrc contains the keys of the authorities.
 """
@@ -64,13 +64,14 @@ Updates of Debian change a run's bytes, but the effects of variants are not tied
 """
 
 _COVERED: Mapping[str, frozenset[str]] = {
-    # A different program version may write any input differently.
+    # Another version of this project may write any input differently.
     "project": frozenset({"network", "load", "time", "configuration", "engine files"}),
     # The engine's file contains the programs of the hosts.
     "variant": frozenset({"engine files"}),
     "tor": frozenset({"engine files"}),
     "engine": frozenset({"engine files"}),
-    # The engine's file also contains hosts, locations and the end time.
+    # The engine's file also contains hosts, locations and the end time. The TGen files of clients
+    # list the servers.
     "network": frozenset({"engine files", "load"}),
     "time": frozenset({"engine files"}),
 }

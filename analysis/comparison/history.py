@@ -40,9 +40,9 @@ class HistoryStep:
         step: the step, with the means before and after it in the metric's unit (geometric means if
             ``ratio`` is set).
         ratio: after / before if all values are positive, else None.
-        last_before: start of the last night before the step, and the version of this project and of
-            Tor, if Tor was built from a commit.
-        first_after: the same of the first night after the step.
+        last_before: start of the last night before the step, and what this night measured: the
+            version of this project and, if Tor was built from a commit, that of Tor.
+        first_after: the same for the first night after the step.
         new: whether the step is found only with the last night of the history.
     """
 
@@ -114,7 +114,8 @@ def _problem(
     if not seeds or len(values) != len(seeds):
         return f"{len(values)} values for {len(seeds)} seeds"
     known = [value for value in values if value is not None]
-    # Nights of older versions may have metrics that this version does not have.
+    # Nights of older versions may have metrics that this version does not have, and whose bounds
+    # are therefore unknown.
     quantity = CATALOGUES["onionlab"].quantity(metric)
     low, high = quantity.bounds if quantity else (LEAST_VALUE, LARGEST_VALUE)
     # This also rejects NaN.
@@ -141,6 +142,8 @@ def history_rows(
     verdicts: dict[tuple[str, str, str, str], str],
 ) -> list[dict[str, Any]]:
     """Return one night of an experiment as rows of the history.
+
+    A metric without a value in any network has no row.
 
     Args:
         night: start of the night.
@@ -198,7 +201,7 @@ def add_rows(history: pa.Table, rows: list[dict[str, Any]]) -> pa.Table:
 def last_commit(history: pa.Table, experiment: str, variant: str) -> str:
     """Return the commit of Tor in the last night of a variant of an experiment, abbreviated.
 
-    It is empty if there is no such night, or if Tor was not built from a commit.
+    The result is empty if there is no such night, or if Tor was not built from a commit.
     """
     mask = pc.and_(
         pc.equal(history["experiment"], experiment), pc.equal(history["variant"], variant)
@@ -254,7 +257,7 @@ def find_history_steps(
 
 @dataclass
 class _Measurement:
-    """The first and the last of consecutive nights with the same records."""
+    """The rows of the first and the last of consecutive nights with the same records."""
 
     first: dict[str, Any]
     last: dict[str, Any]

@@ -11,7 +11,7 @@ from analysis.comparison.run_sets import RunSet, SetRun
 from analysis.errors import AnalysisError
 
 MIN_PAIRS = 2
-"""Minimum number of pairs: a single pair has no spread."""
+"""Minimum number of common networks for pairing imports, because a single pair has no spread."""
 
 SAME_NETWORKS = (
     "both sides simulate the same networks, by name or by relay keys, and are therefore paired; "

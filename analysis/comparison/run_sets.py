@@ -31,7 +31,7 @@ CATALOGUES: dict[str, Catalogue] = {"onionlab": OWN, "tornettools": IMPORTED}
 """Value of ``RunSet.definitions`` -> catalogue of the metrics of such a set."""
 
 COMMIT_DIGITS = 12
-"""Number of digits of a commit in the history and in texts."""
+"""Number of digits of a commit's hash in the history and in texts."""
 
 _COMMIT = re.compile(r"'commit': '([0-9a-f]{40})'")
 """The commit in the provenance of a build from a git repository, in ``TorBuild.source``."""
@@ -46,7 +46,7 @@ class TorBuild(FormatModel):
 
     @property
     def commit(self) -> str:
-        """The hash of the commit that it was built from; empty without a git repository."""
+        """The hash of the commit that the build is of; empty without a git repository."""
         found = _COMMIT.search(self.source)
         return found[1] if found else ""
 
@@ -178,7 +178,7 @@ class RunSet(FormatModel):
 
     @property
     def catalogue(self) -> Catalogue:
-        """The catalogue that defines its statistics."""
+        """The catalogue that defines the statistics of the set."""
         return CATALOGUES[self.definitions]
 
     @property
