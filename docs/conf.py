@@ -36,11 +36,11 @@ exclude_patterns = ["runs"]
 # page large.
 toc_object_entries = False
 
+# This theme loads nothing from other hosts, so the site can be read from a folder while offline.
 html_theme = "furo"
 html_title = f"onionlab {release}"
 html_show_sphinx = False
 html_copy_source = False
-# The site loads nothing from other hosts, so it can be read from a folder without a network.
 html_theme_options = {"navigation_with_keys": True}
 html_static_path = ["site.css"]
 html_css_files = ["site.css"]

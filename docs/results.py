@@ -66,7 +66,7 @@ def answers(packs: Sequence[Path], folder: Path) -> tuple[ClaimResult, ...]:
 
 
 def answer_table(full: Sequence[ClaimResult], tenth: Sequence[ClaimResult]) -> str:
-    """Return a table of the claims with their answers, and a sentence that counts other answers.
+    """Return a table of claims with their answers, and a sentence that counts those of small runs.
 
     Args:
         full: answers at full size, for the table.
@@ -108,7 +108,9 @@ def time_table(pack: Path, experiment: str, folder: Path) -> str:
 
 
 def network_table(packs: Sequence[tuple[str, Sequence[Path], str]], folder: Path) -> str:
-    """Return each network's median time to 320 KiB under EWMA, with RR's and SWRR's ratios to it.
+    """Return a table of the median time to 320 KiB on each network.
+
+    A cell has the time under EWMA, and the ratios of RR's and SWRR's times to it.
 
     Args:
         packs: for each row its label, its packs, and the name of the experiment in these packs.
@@ -194,7 +196,7 @@ def run_facts(packs: Sequence[Path], folder: Path) -> str:
 
 
 def _open_study(files: Sequence[Path], experiment: str, folder: Path) -> tuple[Study, Statistics]:
-    """Return an experiment in packs, and the statistics of its runs."""
+    """Return the study of an experiment in packs, and the statistics of its runs."""
     runs: RunStatistics = {}
     with open_packs(files, folder) as store:
         study = load_study(store / STUDIES / f"{experiment}.json")
