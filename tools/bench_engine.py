@@ -77,7 +77,10 @@ class Repetition(BaseModel):
 
 
 class Side(BaseModel):
-    """One engine's runs of a case. records: hash of the runs' tables; several if they differ."""
+    """One engine's runs of a case.
+
+    records: hash of the runs' tables; if the runs differ, all hashes, separated by spaces.
+    """
 
     engine: dict[str, str]
     records: str
@@ -85,7 +88,7 @@ class Side(BaseModel):
 
 
 class Case(BaseModel):
-    """One simulation, and its runs on each side, which is an engine: uml, uml-ptrace or shadow."""
+    """One simulation, and its runs by side. A side is an engine: uml, uml-ptrace or shadow."""
 
     experiment: str
     variant: str
@@ -106,7 +109,7 @@ class Case(BaseModel):
 
     @property
     def key(self) -> tuple[object, ...]:
-        """A key that is equal for cases with the same simulation, records and Shadow.
+        """A key that is equal for cases with the same simulation, records and version of Shadow.
 
         The costs of such cases are comparable.
         """
@@ -232,7 +235,8 @@ def search_steps(points: Sequence[Sequence[float]], false_steps: float) -> list[
         points: for each measurement, the values of its repetitions.
         false_steps: probability of any false step in a year.
     """
-    # Repetitions of two measurements are not pairs, so each value has a separate key.
+    # `noise_of_means` pairs the values of consecutive measurements by key. Repetitions do not form
+    # such pairs, so each value has a separate key.
     keys = itertools.count()
     logs = [{next(keys): math.log(value) for value in values} for values in points]
     sd, df = noise_of_means(logs, EXCESS_LEVEL) if logs else (0.0, 0.0)
@@ -289,7 +293,7 @@ def bench(args: argparse.Namespace) -> int:
     """Measure the suite, print costs and changes, and add a line to the history.
 
     Returns 1 if there is an alarm, and otherwise 0. Raises UserError if the history is damaged or a
-    run fails. In this case, nothing is added to the history.
+    run fails. In both cases, nothing is added to the history.
     """
     root = working_root()
     path: Path = (args.state_dir or root / "bench") / "history.jsonl"

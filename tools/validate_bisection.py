@@ -2,10 +2,10 @@
 
     .venv/bin/python tools/validate_bisection.py --searches 300
 
-Each search is for a step at a random place among 30 commits, or for none. A commit's runs on a
-network vary by 5% around the network, as in tools/validate_statistics.py, so differences of two
-commits vary by 7%. The exit status is 1 if more than 5% of the searches name a wrong commit, by
-more than three standard errors of the simulation.
+Each search is for a step at a random place among 30 commits, or for none. On one network, the runs
+of different commits vary by 5% (standard deviation), as in tools/validate_statistics.py, so the
+difference of two commits varies by 7%. The exit status is 1 if more than 5% of the searches name a
+wrong commit, by more than three standard errors of the simulation.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ COMMITS = 30
 BUDGETS = (20, 40)
 STEPS = (0.0, 0.1, 0.2)
 NO_MARGIN = Margin(1e-9)
-"""Nothing is the same, so each difference whose p-value is at most the level is shown."""
+"""No difference is within this margin, so each one whose p-value is at most the level is shown."""
 
 
 def candidates(bad: str, goods: Sequence[str]) -> list[str]:
-    """Return the commits after the last good one, the middle first, for numbered commits."""
+    """Return the numbers of the commits after the last good one: the middle first, ``bad`` last."""
     first = max(map(int, goods)) + 1
     middle = (first + int(bad) - 1) / 2
     inner = sorted(range(first, int(bad)), key=lambda commit: abs(commit - middle))
@@ -62,7 +62,7 @@ class History:
         self.runs: Counter[int] = Counter()
 
     def examine(self, commit: str, level: float) -> Examination:
-        """Test a commit against commit 0 and the last one, as the command does."""
+        """Test a commit against commit 0 and against the last one, as `make bisect` does."""
         own = int(commit)
         worse = self._first_shown(own, 0, level)
         better = None if own == COMMITS else self._first_shown(own, COMMITS, level)
@@ -78,9 +78,13 @@ class History:
         return Examination(commit, decision, level, size)
 
     def _first_shown(self, own: int, other: int, level: float) -> tuple[int, bool] | None:
-        """Return the first look that shows a difference, and whether ``own`` is then worse."""
+        """Return the size of the first interim analysis (look) that shows a difference.
+
+        Also return whether ``own`` is worse in it. None if no look shows a difference.
+        """
         low, high = -1, len(self.sizes)
-        # A sequential p-value never rises, so the looks that show a difference come last.
+        # A sequential p-value never rises, so the looks that show a difference come last, and
+        # bisection finds the first of them.
         while high - low > 1:
             look = (low + high) // 2
             low, high = (low, look) if self._is_shown(own, other, look, level) else (look, high)
@@ -97,7 +101,7 @@ class History:
 
 
 def simulate(step: float, budget: int, searches: int) -> Iterator[Row]:
-    """Yield how often a search names a wrong commit, and what it needs."""
+    """Yield how often a search names a wrong commit, and how many runs and networks it needs."""
     rng = random_numbers(20, STEPS.index(step), budget)
     wrong = right = 0
     runs, networks = [], []
@@ -118,7 +122,10 @@ def simulate(step: float, budget: int, searches: int) -> Iterator[Row]:
 
 
 def is_answer_right(search: Search, first_bad: int | None) -> bool | None:
-    """Return whether an answer is right; None if several commits, with the first bad one, are left.
+    """Return whether an answer is right.
+
+    None if a step is missed, or if several commits, with the first bad one, are left: such an
+    answer names no wrong commit, but does not name the right one either.
 
     first_bad: the true first bad commit, or None if there is no step.
     """

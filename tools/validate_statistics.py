@@ -55,8 +55,8 @@ LOG_MARGIN = float(np.log1p(MARGIN.value))
 WIDE, NARROW = 0.5, 0.01
 """Spreads of differences: WIDE in the search for a false "shown", NARROW for a false "same".
 
-With a narrow spread, no difference within the margin is called shown. With a wide one, nothing is
-called the same.
+With a narrow spread, differences within the margin are called the same, which would hide a false
+"shown". With a wide one, nothing is called the same.
 """
 MAX_NETWORKS = 20
 """The budget of NETWORKS=auto in the search for false grades."""
@@ -129,7 +129,7 @@ def random_numbers(*key: int) -> np.random.Generator:
     return np.random.default_rng([SEED, *key])
 
 
-# Distributions of the differences between networks
+# Distributions, over networks, of the difference between variant and baseline
 
 
 @dataclass(frozen=True)
@@ -346,7 +346,7 @@ def rate_errors(streams_index: int, n: int, families: int) -> Iterator[Row]:
 
     yield row("1% against 0%", draw(0.01), np.zeros((families, n)))
     yield row("6% against 5%", draw(0.06), draw(0.05))
-    # Beta-binomial: two streams of one network have a correlation of 0.05.
+    # Beta-binomial: two streams of one network have a correlation of about 0.05.
     of_network = rng.beta(0.05 / 0.05, 0.95 / 0.05, (families, n)) * 0.98
     yield row("a point more than beta-binomial 5%", draw(of_network + 0.01), draw(of_network))
 
@@ -360,7 +360,7 @@ def auto_errors(shape_index: int, false: Grade, families: int) -> Iterator[Row]:
     name = SEQUENTIAL_SHAPES[shape_index]
     rng = random_numbers(3, shape_index, 0 if false is Grade.SHOWN else 1)
     differences = draw_differences(rng, SHAPES[name], families, MAX_NETWORKS)
-    # A sequential p-value never rises, so the grades of the last look include those of all others.
+    # A sequential p-value never rises, so the last look has every false grade of the earlier looks.
     looks = Looks(schedule(MAX_NETWORKS), MAX_NETWORKS)
     hits = sum(false in judge(one, looks) for one in make_null_families(rng, differences, false))
     setting = f"{name}, {len(looks.sizes)} looks at 3 to {MAX_NETWORKS} networks"
@@ -451,7 +451,7 @@ def auto_savings(ratio_index: int, families: int) -> Iterator[Row]:
 
 
 def networks_to_settle(family: Family, budget: int) -> int | None:
-    """Return the number of networks at the first look that settles all endpoints, or None."""
+    """Return the size of the first look that settles all endpoints; None if no look does."""
     sizes = schedule(budget)
 
     def is_settled(size: int) -> bool:
