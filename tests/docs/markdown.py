@@ -88,7 +88,7 @@ def load(path: str) -> ModuleType:
 
 
 def commands_page() -> Page:
-    """Return the page that `make docs` generates and git ignores."""
+    """Return the page of commands, which `make docs` generates and git ignores."""
     return Page(COMMANDS, load("docs/made.py").commands_page(REPOSITORY))
 
 

@@ -25,7 +25,7 @@ OF_TOR = {"check-spaces", "src/test/bench", "src/test/test"}
 # Experiments and claims that readers of the tutorial or a how-to write, and placeholders for names.
 OF_READERS = {"exhaustive", "small-window", "...", "NAME", "name", "figures"}
 OF_READERS |= {"$HOME/releases/releases.yaml"}
-# Networks that a shipped experiment refers to.
+# Imported networks that a shipped experiment needs, so pages import networks of this name.
 ASKS = (REPOSITORY / "experiments/swrr-tornettools.yaml").read_text(encoding="utf-8")
 NETWORKS = {yaml.safe_load(ASKS)["network"]["name"]}
 
@@ -48,7 +48,7 @@ def commands(page: Page) -> Iterator[list[str]]:
 BY_PATH = list(REPOSITORY.glob("configs/costs/*.yaml"))
 """Experiments that users do not choose by name. Commands get their paths instead."""
 
-# The changelog names commands that later versions no longer have.
+# The changelog is left out, because it names commands that later versions do not have.
 CALLS = {
     f"{path}: {' '.join(words)}": words
     for path, page in PAGES.items()
@@ -74,7 +74,8 @@ def test_make(words: list[str]) -> None:
             continue
         assert name in known, name
         if name == "NAME":
-            # An import writes an experiment with the name of the networks.
+            # An import of networks writes an experiment with their name, so that name must not be
+            # the name of a shipped experiment.
             names = set() if "network" in words[1] else set(experiment_names(REPOSITORY))
             names |= {str(path.relative_to(REPOSITORY)) for path in BY_PATH}
             assert value in names | NETWORKS | OF_READERS, value

@@ -13,7 +13,7 @@ from .markdown import PAGES, REPOSITORY, Page
 
 CODE = ("analysis", "configs", "experiments", "onionlab", "tests", "tools")
 TEXTS = (".cfg", ".json", ".py", ".sh", ".toml", ".txt", ".yaml", ".yml", ".j2")
-# This path is part of published records, and belongs to Shadow's documentation.
+# A file may name this path although it is not here: it is a path of Shadow's documentation.
 OF_OTHERS = {"onionlab/tornet/shadow_options.py": "docs/shadow_config_spec.md"}
 PLACES = tuple(f"{place}/" for place in (*CODE, "docs", "tor-patches"))
 # Files that readers of the tutorial or a how-to write, or that a command generates.

@@ -1,4 +1,4 @@
-"""`make docs` builds the site from a clean copy without warnings, and pages load no other hosts."""
+"""`make docs` builds a clean copy's site without warnings; pages load nothing from other hosts."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def test_the_experiment_loads(tutorial_checkout: Path) -> None:
 
 
 def test_the_patch_applies_to_the_files_of_the_series(tmp_path: Path) -> None:
-    """The manual page is left out because it is Tor's own file."""
+    """Changes to Tor's own files, such as the manual page, are left out, as they are not here."""
     names = (REPOSITORY / SERIES / "series").read_text(encoding="utf-8").split()
     patches = [*(REPOSITORY / SERIES / name for name in names), PATCH]
     ours = [f"--include={pattern}" for pattern in ("changes/*", "src/*/circuitmux_[prs]*")]
@@ -112,7 +112,7 @@ def test_the_metric_is_computed(tmp_path: Path) -> None:
 
 
 def test_the_claims_load(tutorial_checkout: Path) -> None:
-    # An existing metric replaces the one that the reader adds.
+    # The metric that the reader adds does not exist here, so an existing one replaces it.
     file = tutorial_checkout / "experiments/claims/exhaustive.yaml"
     text = file.read_text(encoding="utf-8").replace("slow_ttfb_share", "timeout_rate")
     file.write_text(text, encoding="utf-8")

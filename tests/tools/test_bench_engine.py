@@ -96,7 +96,7 @@ def test_a_planted_rise_is_an_alarm_once(
     out = capsys.readouterr().out
     assert "ALARM: CPU time of quick ewma seed 1: x 1.20 between " in out
     assert "known: CPU time of quick ewma seed 1: x 1.20 between " in out
-    # Runs with other records do different work.
+    # Runs with other records do different work, so their costs are not compared.
     machine.records["uml"] = "another"
     machine.cost["uml"] *= 3
     assert machine.bench() == 0

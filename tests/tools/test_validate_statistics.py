@@ -64,8 +64,8 @@ def test_the_rows_are_printed_and_repeat(capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_the_pseudomedian_of_a_distribution() -> None:
-    # For the exponential distribution it is half of the median of a gamma distribution with shape
-    # 2.
+    # The sum of two exponential values has a gamma distribution with shape 2. Half of its median is
+    # the pseudomedian of the exponential distribution.
     assert SHAPES["exponential"].pseudomedian == pytest.approx(0.8391735, abs=1e-4)
     assert SHAPES["normal"].pseudomedian == pytest.approx(0.0, abs=1e-4)
     assert SHAPES["normal"].spread == pytest.approx(1.0)
