@@ -58,20 +58,23 @@ def draw(commits: Sequence[str], search: Search, metric: Quantity) -> Figure:
     tested = sorted(search.examinations, key=lambda one: place[one.commit])
     figure, grid = panel_grid(TEXT.width_in, TEXT.panel_height_in, 1, 1)
     axes = grid[0, 0]
-    scales = {one.against_good.scale for one in tested if one.against_good}
-    axes.axhline(1.0 if scales == {"ratio"} else 0.0, **LINE_OF_INTEREST)
+    scales = [one.against_good.scale for one in tested if one.against_good]
+    # A zero value gives a difference where the other commits have ratios.
+    scale = max(scales, key=scales.count, default="")
+    no_effect = 1.0 if scale == "ratio" else 0.0
+    axes.axhline(no_effect, **LINE_OF_INTEREST)
     if scales:
-        axes.plot([0], [1.0 if scales == {"ratio"} else 0.0], "o", color="black", ms=5)
+        axes.plot([0], [no_effect], "o", color="black", ms=5)
     for x, one in enumerate(tested, start=1):
         if one.commit in search.left:
             axes.axvspan(x - 0.5, x + 0.5, color=OUTSIDE_COLOR, zorder=0)
-        _draw_examination(axes, x, one, metric)
+        _draw_examination(axes, x, one, metric, scale)
     shown = [commits[0], *(one.commit for one in tested)]
     labels = [f"{place[commit]}: {commit[:HASH_DIGITS]}" for commit in shown]
     axes.set_xticks(range(len(shown)), labels, rotation=60, ha="right", rotation_mode="anchor")
     axes.set_xlim(-0.5, len(shown) - 0.5)
     axes.grid(axis="x", visible=False)
-    if scales == {"ratio"}:
+    if scale == "ratio":
         axes.set_yscale("log")
         for which in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
             which(FuncFormatter(lambda y, _: f"{y:.3g}"))
@@ -84,10 +87,11 @@ def draw(commits: Sequence[str], search: Search, metric: Quantity) -> Figure:
     return figure
 
 
-def _draw_examination(axes: Axes, x: int, one: Examination, metric: Quantity) -> None:
+def _draw_examination(axes: Axes, x: int, one: Examination, metric: Quantity, scale: str) -> None:
+    """Draw the effect of a commit, or only its mark if there is no effect on this scale."""
     style, verdict = STYLES[one.decision], one.against_good
     marker: dict[str, Any] = {"marker": style.marker, "mfc": style.face, "mec": style.edge, "ms": 5}
-    if verdict is None or verdict.effect is None:
+    if verdict is None or verdict.effect is None or verdict.scale != scale:
         axes.plot([x], [0.04], transform=axes.get_xaxis_transform(), **marker)
         return
     factor = 100.0 if verdict.scale == "difference" and metric.unit == "1" else 1.0

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 from validate_bisection import candidates
 
+from analysis.figures.bisection import draw
 from analysis.formats.study import Looks
 from analysis.judgement.bisection import (
     Decision,
@@ -181,3 +182,19 @@ def test_the_report(tmp_path: Path, line: Line, text: str) -> None:
     assert list(rows["decision"]) == [one.decision for one in search.examinations]
     assert rows["effect"].notna().sum() == sum(rows["decision"] != "skipped")
     assert (tmp_path / "steps.png").stat().st_size > 1000
+
+
+def test_an_effect_on_another_scale_is_not_drawn_on_the_axis() -> None:
+    """A commit with a value of 0 has a difference where the others have ratios."""
+    search = examinations(Line(8, 3))
+    first, *others = search.examinations
+    assert first.against_good is not None
+    assert others
+    zero = replace(first, against_good=replace(first.against_good, scale="difference"))
+    mixed = Search((zero, *others), search.left)
+    metric = OWN.quantity("ttfb_p50_s")
+    assert metric is not None
+    (axes,) = draw(list(bisection(search).subjects), mixed, metric).axes
+    assert axes.get_ylabel().endswith("ratio to GOOD")
+    heights = [float(np.ravel(line.get_ydata())[0]) for line in axes.get_lines()]
+    assert heights.count(0.04) == 1

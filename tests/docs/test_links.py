@@ -13,8 +13,6 @@ from .markdown import PAGES, REPOSITORY, Page
 
 CODE = ("analysis", "configs", "experiments", "onionlab", "tests", "tools")
 TEXTS = (".cfg", ".json", ".py", ".sh", ".toml", ".txt", ".yaml", ".yml", ".j2")
-# A file may name this path although it is not here: it is a path of Shadow's documentation.
-OF_OTHERS = {"onionlab/tornet/shadow_options.py": "docs/shadow_config_spec.md"}
 PLACES = tuple(f"{place}/" for place in (*CODE, "docs", "tor-patches"))
 # Files that readers of the tutorial or a how-to write, or that a command generates.
 OF_READERS = {
@@ -60,7 +58,6 @@ def test_pages_that_the_code_names_exist() -> None:
         if path.startswith("tests/docs/") or "/data/" in path:
             continue
         text = file.read_text(encoding="utf-8", errors="replace")
-        text = text.replace(OF_OTHERS.get(path, "\0"), "")
         for name in re.findall(r"(?<![\w./-])docs/[\w./-]+\.(?:md|patch|svg|xz)\b", text):
             assert (REPOSITORY / name).exists(), f"{path} names {name}"
 
