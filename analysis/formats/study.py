@@ -161,7 +161,7 @@ class FigureSpec(FormatModel):
     )
     kind: str = Field(description="kind of figure, as in analysis.figures")
     level: str = Field(description="name of its level")
-    title: str = Field(default="", description="its title; empty: the title of its kind")
+    title: str = Field(default="", description="its title; empty: its id")
     paper: int | None = Field(
         default=None, description="number of the figure in the paper that it reproduces"
     )

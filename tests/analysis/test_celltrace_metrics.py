@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from analysis.arrays import Floats
 from analysis.celltrace.queueing import ServiceInstants, Waits
 from analysis.celltrace.statistics import Relayed, Stage, by_circuit, chance_longer
+from analysis.measures.catalogue import OWN
 from analysis.measures.data import NO_BEATS, NO_STREAMS, ClassData
 from analysis.measures.families.cells import METRICS
 from analysis.measures.metric import Statistic
@@ -47,7 +48,14 @@ def statistics(**cells: Any) -> dict[str, Statistic]:
 
 
 def values(**cells: Any) -> dict[str, float | None]:
-    return {name: statistic.value for name, statistic in statistics(**cells).items()}
+    """Return metric -> value, and require that sets of runs accept the value."""
+    found = {name: statistic.value for name, statistic in statistics(**cells).items()}
+    for name, value in found.items():
+        quantity = OWN.quantity(name)
+        assert quantity is not None
+        low, high = quantity.bounds
+        assert value is None or low <= value <= high, name
+    return found
 
 
 def test_values_by_hand() -> None:

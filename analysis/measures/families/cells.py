@@ -141,7 +141,7 @@ METRICS: tuple[Metric, ...] = (
     _Metric(
         "cell_spike_45s",
         "Autocorrelation of delays over 40 s to 50 s, against other lags and noise", "1", "",
-        NUMBER, _spike, is_signed=True,
+        NUMBER, _spike,
     ),
     _Metric(
         "cells_at_once", "Cells that a channel is given in one instant, with this one", "1", "",
