@@ -36,7 +36,10 @@ CENSORING_COLUMNS = (
 """The columns of censoring.csv."""
 
 Row = dict[str, Any]
-"""A row of censoring.csv as column -> value. The key ``label`` has the label of the time."""
+"""A row of censoring.csv as column -> value.
+
+The report also needs the key ``label``, the name of the time for readers, which is not a column.
+"""
 
 
 @dataclass(frozen=True)
@@ -48,9 +51,10 @@ class Bias:
         failed: number of streams that failed before the event.
         censored: number of streams censored before the event.
         distance: largest difference between the naive distribution and the cumulative incidence.
-        quantiles: method -> the quantile at each of the shares, None if the curve does not reach
-            the share. "naive" is the naive distribution, "incidence" the cumulative incidence, and
-            "kaplan_meier" the Kaplan-Meier estimate, which treats failures as censored.
+        quantiles: method -> the quantile at each of the shares that `bias` was given, None if the
+            curve does not reach the share. "naive" is the naive distribution, "incidence" the
+            cumulative incidence, and "kaplan_meier" the Kaplan-Meier estimate, which treats
+            failures as censored.
     """
 
     streams: int
@@ -115,7 +119,7 @@ class BiasTable:
     def rows(self, study: Study) -> Iterator[Row]:
         """Yield a row for each level, class, time and variant, in the order of the study.
 
-        Times that every stream reached are omitted.
+        A time is omitted if every stream reached it, or if it equals an earlier time of the class.
         """
         for level in study.levels:
             for class_name in dict.fromkeys(c for where, c, _ in self.found if where == level.name):

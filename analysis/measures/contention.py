@@ -17,14 +17,16 @@ from analysis.formats.study import Level
 from analysis.measures.data import ALL, BytesRead, ClassData
 
 WINDOW_S = 5.0
-"""Length of a window: five of TGen's heartbeats, and several round trips of a congested network.
+"""Length of the windows in which bytes of classes are compared.
+
+It is five of TGen's heartbeats, and several round trips of a congested network.
 
 Shorter windows reflect when a byte was counted rather than who received it. Longer windows give
 fewer observations.
 """
 
 MIN_WINDOWS = 3
-"""Minimum number of windows. A line through two points would always fit exactly."""
+"""Minimum number of windows for `crowded_out_share`. A line through two points always fits."""
 
 
 @dataclass(frozen=True)
@@ -32,8 +34,8 @@ class CrowdingOut:
     """Throughput that one class loses when the others gain, measured over windows.
 
     Attributes:
-        by: the class that absorbs leftover capacity: the one whose clients have a download open for
-            the largest share of the measured span.
+        by: the class that absorbs leftover capacity. This is the class whose clients have a
+            download open for the largest share of the measured span, except for background load.
         share: bytes lost by that class for each additional byte that the others receive. It is 1 if
             the links are full, and 0 if the others use idle capacity.
     """
@@ -83,7 +85,11 @@ ContentionByRun = Mapping[tuple[str, str, int], Contention]
 
 
 def combine_repeats(runs: Sequence[Contention]) -> Contention:
-    """Combine the repeats of one network. A client counts as another client in each repeat."""
+    """Combine the repeats of one network.
+
+    A client counts as a different client in each repeat. ``crowding_out`` has the mean share, or is
+    None if it is unknown in a repeat or names different classes.
+    """
     if len(runs) == 1:
         return runs[0]
     fates: dict[str, dict[str, tuple[str, ...]]] = {}
@@ -134,7 +140,7 @@ def _crowding_out(data: Mapping[str, ClassData]) -> CrowdingOut | None:
         and (class_data.streams.client.size or class_data.load)
         and (read := class_data.bytes_read)
     }
-    # The amount of background load depends on its models, not on the available capacity.
+    # Background load cannot absorb leftover capacity, because its models determine its amount.
     elastic = [name for name in sorted(reads) if not data[name].load]
     if len(reads) < 2 or not elastic:
         return None
@@ -170,7 +176,7 @@ def _open_share(data: ClassData) -> float:
 def crowded_out_share(others: Floats, own: Floats) -> float | None:
     """Return the bytes that a class loses for each additional byte of the others.
 
-    This is the negated slope of the least-squares line over the windows.
+    This is the negated slope of the least-squares line of ``own`` against ``others``.
 
     Args:
         others: bytes of the others in each window, shape (windows,).

@@ -42,7 +42,11 @@ class Streams(Rows):
     bytes_requested: Floats | None = None
 
     def select_size(self, size_bytes: int) -> Streams:
-        """Return the streams that requested this payload; streams of unknown size are excluded."""
+        """Return the streams that requested this payload; streams of unknown size are excluded.
+
+        Raises:
+            ValueError: the sizes of all streams are unknown (``bytes_requested`` is None).
+        """
         if self.bytes_requested is None:
             raise ValueError("the sizes of these streams are unknown")
         return self.where(self.bytes_requested == size_bytes)
@@ -89,7 +93,7 @@ class BytesRead:
         begin_s: start of the first heartbeat interval.
         end_s: end of the last heartbeat interval.
         beat_s: median length of the intervals.
-        by: function that maps an array of times, in seconds, to the bytes read by each of them.
+        by: function that maps an array of times, in seconds, to the bytes read until each time.
     """
 
     begin_s: float
@@ -104,14 +108,14 @@ class ClassData:
 
     Attributes:
         streams: all streams of the class in the run; empty for a class of background load.
-        beats: all heartbeat intervals of the class in the run; None in a published pack, which
-            contains only their sums in ``published_read``.
+        beats: all heartbeat intervals of the class in the run; None in a published pack, from which
+            only the sums over the class's clients are known (``published_read``).
         begin_s: start of the measured span.
         end_s: end of the measured span.
         horizon_s: limit of the restricted means; None for all classes together, and for classes
             without streams.
-        side_by_side: for each client that has parallel downloads in the measured span, its
-            downloads there, oldest first. Empty if the logs have no stream-status lines.
+        side_by_side: for each client with parallel downloads in the measured span, the downloads
+            that start in the span, oldest first. Empty if the logs have no stream-status lines.
         clients: names of the clients; ``streams`` and ``beats`` contain indices into this tuple.
     """
 
@@ -149,7 +153,7 @@ class ClassData:
     relay_bytes: RelayBytes | None = None
     """For all classes together, with OnionTrace on the relays: the bytes written by the relays."""
     published_read: BytesRead | None = None
-    """In a published pack: the bytes read by all clients; None without heartbeats."""
+    """In a published pack: the bytes read by the class's clients; None without heartbeats."""
     unknown_bytes_reason: str = ""
     """Why the throughput of the class is unknown; empty if it is known."""
 
@@ -160,7 +164,7 @@ class ClassData:
 
     @property
     def bytes_read(self) -> BytesRead | None:
-        """The bytes read by all clients over time; None if unknown, or without heartbeats."""
+        """The bytes read by the class's clients; None if unknown, or without heartbeats."""
         if self.unknown_bytes_reason:
             return None
         if self.beats is None:
@@ -177,7 +181,7 @@ class ClassData:
 
     @cached_property
     def longest_gaps_s(self) -> Floats | None:
-        """The service gap of every stream of the run: its longest time without a byte.
+        """The service gap of every stream of the class: the longest time without a byte.
 
         A gap is NaN if it is unknown. The result is None in a published pack, which omits the bytes
         read by each client.

@@ -23,9 +23,9 @@ STEP_S = 1.0
 """Distance between the points of a curve of bytes over time."""
 
 LAST = 3
-"""Number of newest streams that were served while the others starved.
+"""Number of newest streams whose lead over the other streams is measured.
 
-This is what the mail that docs/explanation/starvation.md replicates reports.
+In the mail that docs/explanation/starvation.md replicates, three streams starve the others.
 """
 
 
@@ -40,9 +40,9 @@ class Download:
         size_bytes: requested payload.
         time_s: shape (n,), ascending: ``start_s``, then the times at which bytes arrived.
         received_bytes: shape (n,), the bytes received by each of these times; 0 at the start.
-        known_gap_s: the longest time without a byte, if it cannot be computed from ``time_s``,
-            otherwise None. In a published pack, ``time_s`` contains only the times returned by
-            ``asked_times``.
+        known_gap_s: in a published pack, the longest time without a byte, which cannot be computed
+            there, because ``time_s`` contains only the times returned by ``asked_times``. Otherwise
+            None.
     """
 
     start_s: float

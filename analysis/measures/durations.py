@@ -42,7 +42,7 @@ class Duration:
 TO_FIRST_BYTE, TO_LAST_BYTE = "ttfb", "time_to_last_byte"
 
 MARKED = {column.removesuffix("_s"): size_bytes for column, size_bytes in BYTE_MARKS.items()}
-"""Name of each duration until a number of bytes was received -> that number."""
+"""Name of a duration, such as "time_to_320kib" -> the number of bytes that it waits for."""
 
 
 def _time_to_mark(column: str, streams: Streams) -> Floats:
@@ -96,11 +96,12 @@ def duration_observations(data: ClassData, name: str) -> tuple[tuple[Floats, Int
 
 
 def _logs_mark(data: ClassData, name: str) -> bool:
-    """Return whether measured streams without a time to ``MARKED[name]`` bytes received fewer.
+    """Return whether measured streams without a time to ``MARKED[name]`` bytes lack the bytes.
 
     A stream that requested more bytes, and failed in progress or is still open, may have received
-    this number, but only stream-status lines show that. The log has such lines if any stream of the
-    run that requested more bytes has the time. If sizes are unknown, the result is True.
+    this number of bytes without a time, because only stream-status lines have the time. The log has
+    such lines if any stream of the run that requested more bytes has the time. If sizes are
+    unknown, the result is True.
     """
     streams, measured, mark_bytes = data.streams, data.measured, MARKED[name]
     if streams.bytes_requested is None or measured.bytes_requested is None:

@@ -84,7 +84,7 @@ class MetricPolicy:
 
     Attributes:
         margin: the equivalence margin.
-        resolution: the step to which values of the metric are known; 0 if it is unknown.
+        resolution: the rounding step of the metric's values; 0 if it is unknown.
         step: how ``resolution`` is given. "unit": in the metric's unit. "stream": as a number of
             streams, to be divided by the number of streams that a run starts. "heartbeat": in
             seconds, if at least one value is a whole number of heartbeats; otherwise the resolution
@@ -103,7 +103,7 @@ class MetricPolicy:
 
 
 TIME_RESOLUTION_S = 1e-6
-"""TGen logs times in microseconds."""
+"""Rounding step of times, which TGen logs in microseconds."""
 
 HEARTBEAT_S = 1.0
 """TGen's default heartbeat interval, and the resolution of service gaps after the first byte."""
@@ -111,7 +111,7 @@ HEARTBEAT_S = 1.0
 TIME = MetricPolicy(Margin(0.05), TIME_RESOLUTION_S)
 
 TAIL = MetricPolicy(Margin(0.10), TIME_RESOLUTION_S)
-"""Used for p99, which depends on a handful of streams in a run of a few hundred."""
+"""Used for p99: the margin is wider, because a run of a few hundred streams has few beyond p99."""
 
 RATE = MetricPolicy(Margin(0.01, relative=False), 1.0, "stream", rate=True, bounded=True)
 """Used for rates of failures. The margin is one percentage point: a relative margin would vanish
@@ -137,7 +137,7 @@ def time_at(q: float) -> MetricPolicy:
 
 @dataclass(frozen=True)
 class Quantity:
-    """The definition of a number of a run, independent of its source.
+    """The definition of a number that is computed from a run's records, or imported.
 
     Attributes:
         name: the name in summary.csv; it ends with the unit if the quantity has one.
@@ -155,8 +155,8 @@ class Quantity:
         counted_by: name of the metric that counts the streams of this quantile or share; "" if
             there is none.
         drawn: whether the random network, not the outcome of a run, determines which runs have it.
-            For example, it determines which roles the traced relays have. If a run lacks any other
-            quantity that another run of its level has, its value counts as missing.
+            For example, the network determines the roles of the traced relays. If a run lacks any
+            other quantity that another run of its level has, the value counts as missing.
         is_signed: whether it can be negative, down to -1.
     """
 

@@ -16,7 +16,7 @@ THROUGHPUT_WINDOW_S = 60.0
 
 
 def throughput_over_time(data: ClassData, grid_s: Floats) -> Floats:
-    """Return the moving average of throughput at each grid time, in bytes per second."""
+    """Return the moving average of throughput at each grid time, in B/s; NaN if it is unknown."""
     read = data.bytes_read
     if read is None:
         return np.full(grid_s.shape, np.nan)

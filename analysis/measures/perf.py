@@ -40,7 +40,7 @@ class _TableRows(Rows):
 
     @classmethod
     def from_table(cls, table: pa.Table) -> Self:
-        """Return the table's columns that have the names of the class's fields."""
+        """Create an object from the table's columns that have the names of the class's fields."""
         return cls(**{one.name: _array(table, one.name) for one in fields(cls)})
 
 

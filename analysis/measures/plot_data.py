@@ -24,7 +24,7 @@ from analysis.measures.perf import (
 )
 
 CONVERGE_S = 1200
-"""Start of the span that tornettools analyses by default."""
+"""Simulated second at which the span begins that tornettools analyses by default."""
 
 MIBIT_BYTES = 2**20 / 8
 """tornettools reports client goodput in Mibit/s."""

@@ -60,13 +60,15 @@ def load_sums(records: Path) -> dict[str, BytesRead]:
 
 
 def bytes_by(curve: Curve, grid_s: Floats) -> Floats:
-    """Return the bytes by each time of a grid, interpolated linearly between the curve's points."""
+    """Return the bytes until each time of a grid, interpolated linearly between the points."""
     time_s, amount = curve
     return np.interp(grid_s, time_s, amount, left=0.0)
 
 
 def rounding_errors(curves: Mapping[str, Curve], time_s: Floats, amount: Floats) -> Ints:
     """Return ``amount`` minus the sum of the classes' curves, in units in the last place.
+
+    With these numbers, `load_sums` restores ``amount`` exactly from the curves.
 
     amount: the bytes of all classes together at ``time_s``, computed from all heartbeats at once.
     """

@@ -62,7 +62,7 @@ def publish(records: Path, levels: Sequence[Level], out: Path) -> None:
     """
     if is_published(records):
         raise AnalysisError(f"{records} is from a published pack", "pack the runs themselves")
-    # Only the heartbeats of this data are used, and they do not depend on the level.
+    # Only the heartbeats of this data are used. They are the same at each level, so take the first.
     data = load_run(records, levels[0])
     out.mkdir(parents=True)
     for name in COPIED_FILES:
@@ -153,7 +153,9 @@ def _write_sums(
 
 
 def _curve(read: BytesRead, needed_s: Floats) -> Curve:
-    """Return the bytes read by whole seconds, by both ends of the heartbeats, and by ``needed_s``.
+    """Return the bytes read until each whole second, and until some other times.
+
+    These are both ends of the heartbeats, and those of ``needed_s`` that are between the ends.
 
     Raises:
         AnalysisError: The heartbeats cover more than ``MAX_SPAN_S``.
@@ -171,9 +173,10 @@ def _curve(read: BytesRead, needed_s: Floats) -> Curve:
 
 
 def _write_received(path: Path, records: Path, levels: Sequence[Level]) -> dict[Key, float]:
-    """Write the bytes that parallel downloads had received over time. Return their longest gaps.
+    """Write the bytes that parallel downloads had received over time.
 
-    Without such downloads no file is written.
+    Return the longest time without a byte of each of these downloads. Without any, no file is
+    written.
     """
     needed: dict[str, list[Floats]] = {}
     downloads: dict[Key, Download] = {}

@@ -99,9 +99,10 @@ def load_run(records: Path, level: Level) -> dict[str, ClassData]:
 
 
 def _mark_load(data: ClassData) -> ClassData:
-    """Return a class marked as background load, with counts of its open streams in their place.
+    """Return a class marked as background load, with counts of open streams instead of its streams.
 
-    No metric needs more than these counts, and a published pack omits the streams.
+    No metric needs more than these counts. In a published pack, which may omit the streams, the
+    counts are None.
     """
     counts = (data.streams.open_at(data.begin_s), data.streams.open_at(data.end_s))
     return replace(
@@ -177,7 +178,8 @@ def load_transfer(records: Path) -> PeerTransfer:
     since_s = time_s - connected_s[0]
     utp = (kind == Kind.UTP) & (role == "seed")
     if utp.any():
-        # Only one socket of the seed carries the transfer; the others only perform handshakes.
+        # Only one socket of the seed, that with the most bytes in flight, carries the transfer. The
+        # others only perform handshakes.
         socket, in_flight = floats(table, "socket"), floats(table, "in_flight_bytes")
         utp &= socket == socket[utp][np.argmax(in_flight[utp])]
     requests = (kind == Kind.REQUESTS) & (role == "downloader")
@@ -282,8 +284,8 @@ def _groups(
 ) -> Iterator[tuple[str, dict[int, Download]]]:
     """Yield each client with parallel downloads, and stream number -> download, oldest first.
 
-    The downloads are those that start in the measured span. If the outcome or size of any is
-    unknown, the client has no downloads, because not all of its service is known.
+    The downloads are those that start in the measured span. If the outcome or size of any of them
+    is unknown, an empty mapping is yielded for the client, because not all of its service is known.
     """
     if not progress:
         return

@@ -35,7 +35,7 @@ def jain_index(amounts: ArrayLike) -> float | None:
     largest = float(x.max(initial=0.0))
     if largest == 0:
         return None
-    # The index does not depend on the unit, and squares of shares cannot overflow.
+    # Divide by the largest amount: this does not change the index, and squares cannot overflow.
     share = x / largest
     return float(share.sum() ** 2 / (share.size * np.sum(share**2)))
 

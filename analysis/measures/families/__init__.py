@@ -1,1 +1,1 @@
-"""The metrics, with a module of ``METRICS`` for each kind of data."""
+"""The metrics. Each module has the ``METRICS`` of one kind of data."""

@@ -23,8 +23,11 @@ from analysis.measures.data import ClassData
 from analysis.measures.metric import NUMBER, SHARE, TIME, Metric, Statistic, time_at
 
 SPIKE_S = (40.0, 50.0)
-"""The lags at which a spike is expected: the text of 2019, which docs/explanation/celltrace.md
-replicates, says "roughly every 45 seconds"."""
+"""Span of lags, in seconds, at which the autocorrelation of delays is expected to have a peak.
+
+The text of 2019, which docs/explanation/celltrace.md replicates, reports a spike of the delays
+"roughly every 45 seconds".
+"""
 
 
 _Metric = partial(Metric, when=lambda data: data.relayed is not None, drawn=True)
@@ -68,7 +71,8 @@ def _spike(cells: Relayed) -> Statistic:
         )
     lags, strength = found
     inside = (lags >= SPIKE_S[0]) & (lags <= SPIKE_S[1])
-    # A period of a half or a third of 45 s also has a peak here, but a higher one at its own lag.
+    # Delays with a period of a half or a third of 45 s also have a peak here, but a higher one at
+    # their own lag. So compare the peak here with that at all other lags.
     rival = max(cells.noise, float(strength[~inside].max()))
     return Statistic(max(0.0, float(strength[inside].max())) / rival)
 

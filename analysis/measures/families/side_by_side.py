@@ -30,7 +30,7 @@ def _mean_over_clients(
 ) -> Callable[[ClassData], Statistic]:
     """Return a function that computes the mean of ``compute`` over clients with parallel downloads.
 
-    ``reason`` is the reason for a missing mean: ``compute`` returns None for any of these clients.
+    There is no mean if ``compute`` returns None for any of these clients; ``reason`` says why.
     """
 
     def compute_client_mean(data: ClassData) -> Statistic:
@@ -48,9 +48,10 @@ def _mean_over_clients(
 def _at_first_end(
     compute: Callable[[Floats], float | None],
 ) -> Callable[[Downloads], float | None]:
-    """Return a function that applies ``compute`` to the shares at the end of the first download.
+    """Return a function that applies ``compute`` to the shares when the first download completes.
 
-    A share is the part of its size that a download has received when the first one completes.
+    A share is the part of its size that a download has received by then. The function returns None
+    if no download completes.
     """
 
     def compute_at_first_end(downloads: Downloads) -> float | None:
