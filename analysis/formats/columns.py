@@ -142,14 +142,17 @@ PROGRESS = TABLES["progress"]
 """Progress of streams. The table is missing if the logs have no stream-status lines."""
 PEERS = TABLES["peers"]
 CELLS = TABLES["cells"]
-"""Cells inside traced relays. A damaged trace may have times before the start of the run."""
+"""Cells inside traced relays.
+
+A damaged trace may have times before the start of the run, so times may be negative.
+"""
 ARRIVALS = TABLES["cell_arrivals"]
 """Cells that one traced relay sent and another one read."""
 RELAY_TIME = TABLES["relay_time"]
 PERF = TABLES["perf"]
 """Ended streams of perf clients, with the times that tgentools extracts from the log."""
 CIRCUITS = TABLES["circuits"]
-"""Circuits observed by OnionTrace. Tor and OnionTrace both use the simulated clock."""
+"""Circuits observed by OnionTrace. Both Tor's and OnionTrace's times are on the simulated clock."""
 RELAY_BYTES = TABLES["relay_bytes"]
 """Bytes per second of relays and authorities, from the BW lines of OnionTrace's logs."""
 
@@ -160,7 +163,7 @@ HISTORY_FORMAT = 1
 CODED_STREAMS = TABLES["coded_streams"]
 """Streams of a published run. Times are whole ticks, relative to the time in another column.
 
-The table has no ``stream_index``, because it is the number of a row among the rows of its client.
+The table has no ``stream_index``, because this equals the row's number among the rows of a client.
 If this encoding cannot restore every value exactly, the table has
 ``published_streams.PUBLISHED_COLUMNS`` instead.
 """

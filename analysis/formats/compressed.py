@@ -30,7 +30,8 @@ expand to 128 KiB, so 64 bytes give at most 2 MiB.
 MIN_LIMIT_BYTES = 2**26
 MAX_RATIO = 300
 """Maximum ratio of content to file size. xz compresses most: logs shrink to between 1/4 and 1/30,
-an idle client's log to 1/150, and blanks and zeros to 1/1,000 or less."""
+an idle client's log to 1/150. Blanks and zeros shrink to 1/1,000 or less, and are rejected if they
+exceed ``MIN_LIMIT_BYTES``."""
 
 XZ_MEMORY_BYTES = 2**28
 """Maximum memory for decoding an xz file. A file from ``xz -9`` needs a quarter of this limit. The
@@ -114,7 +115,7 @@ def read_content(path: Path, max_bytes: int) -> bytes:
     Raises:
         OSError: The file cannot be read.
         DamagedError: It is damaged, or its format does not match its suffix.
-        TooLargeError: Its content exceeds ``max_bytes`` or ``max_content_bytes``.
+        TooLargeError: Its content exceeds ``max_bytes`` or, if compressed, ``max_content_bytes``.
     """
     with path.open("rb") as file:
         if path.suffix in DECOMPRESSORS:

@@ -97,7 +97,8 @@ def make_folder(path: Path) -> None:
 
 def sync_tree(path: Path) -> None:
     """Sync a file, or a folder with everything below it."""
-    # Opening a named pipe would block until another process opens its other end.
+    # Opening a named pipe would block until another process opens its other end, so sync only files
+    # and folders.
     paths = [
         one
         for one in (path, *path.rglob("*"))
@@ -128,7 +129,8 @@ def _lock(part: Path) -> int:
         descriptor = os.open(part, os.O_WRONLY | os.O_CREAT, 0o666)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-            # The previous writer may have renamed the file in the meantime.
+            # The previous writer may have renamed the file while this one waited. Then the lock
+            # does not belong to the temporary file, so try again.
             if part.exists() and os.path.samestat(os.fstat(descriptor), part.stat()):
                 return descriptor
         except FileNotFoundError:

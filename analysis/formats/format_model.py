@@ -13,7 +13,7 @@ This is 3,000 years in seconds. In microseconds, it still fits into a 64-bit int
 """
 
 LEAST_VALUE = -1.0
-"""Minimum value of any metric: leads and correlations are at least -1, others at least 0."""
+"""Minimum value of any metric: a lead of streams is at least -1, other metrics are at least 0."""
 
 LARGEST_VALUE = 1e18
 """Maximum of a measured value. Real values are far smaller; sums and products remain finite."""

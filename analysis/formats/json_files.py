@@ -17,10 +17,16 @@ from analysis.formats.durable import write_whole
 T = TypeVar("T")
 
 LARGEST_BYTES = 2**31
-"""Maximum size of a file with many values. Python objects need several times as much memory."""
+"""Maximum size of a file with many values, such as an imported file.
+
+The Python objects need several times as much memory.
+"""
 
 LARGEST_OWN_BYTES = 2**25
-"""Maximum size of other files. Objects of a damaged file can need twenty times as much memory."""
+"""Maximum size of other files.
+
+The Python objects of a damaged file can need twenty times as much memory.
+"""
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
@@ -70,7 +76,7 @@ def read_json(
 
 
 def parse_json(data: bytes | bytearray) -> Any:
-    """Parse the bytes of a file.
+    """Parse the bytes of a JSON file, which may begin with a byte order mark.
 
     pydantic's parser limits the depth of nesting (200) and the digits of a number (4,300), and
     rejects incomplete characters. So the result can be checked, written and printed.

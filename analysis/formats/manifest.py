@@ -125,10 +125,11 @@ def log_sizes(run: Path) -> dict[str, int]:
 
 
 def is_whole(run: Path) -> bool:
-    """Return whether a run has a manifest and all of the logs that it lists.
+    """Return whether a run has a manifest, and none of the listed logs is missing or truncated.
 
-    A loss of power or an interrupted copy may leave empty or truncated files. A run without any
-    logs, such as one from a pack, counts as complete. A log may have been compressed later.
+    A loss of power or an interrupted copy may leave empty or truncated files. A run without the
+    folder of logs, such as one from a pack, counts as complete. A log that was compressed later is
+    accepted, whatever its size.
     """
     try:
         content = parse_json((run / files.MANIFEST).read_bytes())

@@ -37,7 +37,7 @@ PAGE_HEADERS = {0: 5, 2: 7, 3: 8}
 DataPageHeader, DictionaryPageHeader or DataPageHeaderV2."""
 
 ENDING_BYTES = 8
-"""Size of the bytes after the footer: its length in four bytes, and "PAR1"."""
+"""Size of the bytes after the footer: the footer's length in four bytes, and "PAR1"."""
 
 
 def require_plausible(path: Path) -> None:
@@ -117,7 +117,7 @@ class _Reader:
         fields: dict[int, Any] = {}
         number = 0
         while head := self._read_byte():
-            # No program uses the long form, in which the field's number follows.
+            # Reject the long form, in which the field's number follows. No program uses it.
             if head < 16:
                 raise LookupError
             number += head >> 4

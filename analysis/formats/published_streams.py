@@ -1,4 +1,7 @@
-"""Streams of a published run: times are whole ticks relative to other columns if that is exact."""
+"""Streams of a published run.
+
+Times are stored as whole ticks relative to other columns, unless this would change a value.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +71,9 @@ def read_streams(records: Path) -> pa.Table:
 
 
 def encode(streams: pa.Table) -> dict[str, pa.Array] | None:
-    """Return ``CODED_STREAMS`` except ``GAP``, or None if `decode` would not restore each value.
+    """Return the columns of ``CODED_STREAMS`` except ``GAP``, by name.
+
+    The result is None if `decode` would not restore each value exactly.
 
     streams: A table with ``PUBLISHED_COLUMNS``.
     """

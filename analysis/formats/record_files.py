@@ -170,7 +170,7 @@ class ParseReport:
         silent = [
             host for host in self.clients_without_heartbeats if self._belongs_to(host, class_name)
         ]
-        # A log counts as complete if only its last line is cut.
+        # If only its last line is cut, a log lacks at most one heartbeat, and counts as complete.
         cut = [o.host for o in self._cut(class_name) if o.damage and not o.is_oniontrace]
         return "; ".join(
             f"{what} {self._describe_clients(hosts, class_name)}"
@@ -229,7 +229,7 @@ class ParseReport:
 
 
 def first_names(names: Sequence[str]) -> str:
-    """Return the first of the sorted names and the number of the others, as text for messages."""
+    """Return the first of the sorted names and the number of the others, as text; "" if none."""
     first = sorted(set(names))
     more = len(first) - MAX_NAMED_HOSTS
     named = ", ".join(first[:MAX_NAMED_HOSTS])

@@ -37,7 +37,7 @@ def _create_locked(out: Path, prefix: str, stack: contextlib.ExitStack) -> Path:
     """Create and lock a folder. Closing ``stack`` releases the lock."""
     while True:
         folder = Path(tempfile.mkdtemp(prefix=prefix, dir=out))
-        # Another writer may remove the folder before it is locked.
+        # Another writer may remove the folder before it is locked. Then create another one.
         with contextlib.suppress(FileNotFoundError):
             descriptor = stack.enter_context(_opened(folder))
             try:

@@ -116,7 +116,7 @@ def read_table(
         with pq.ParquetFile(path, metadata=metadata, read_dictionary=texts) as file:
             table = _read_columns(file, names, max_content_bytes(path.stat().st_size))
         table.validate(full=True)
-        # Each row group has its own dictionary, which Arrow's group_by() does not support.
+        # Each row group has its own dictionary. Arrow's group_by() needs one for the whole table.
         table = table.unify_dictionaries()
         for place, column in enumerate(columns):
             if column.name in texts or pa.types.is_dictionary(column.type):
@@ -141,7 +141,7 @@ def texts(table: pa.Table, name: str) -> NDArray[np.str_]:
 
 def floats(table: pa.Table, name: str) -> Floats:
     """Return a column of numbers as floats of shape (n,), NaN for null."""
-    # Large byte counts are rounded to the nearest double.
+    # Allow that large byte counts are rounded to the nearest double.
     column = table[name].cast(pa.float64(), safe=False).combine_chunks()
     return np.asarray(column.to_numpy(zero_copy_only=False), dtype=np.float64)
 
@@ -151,8 +151,9 @@ def _read_columns(file: pq.ParquetFile, names: Sequence[str], max_bytes: int) ->
 
     Raises TooLargeError if the file states, or its columns need, more than ``max_bytes`` of memory.
     """
-    # Arrow decompresses each page as a whole. The metadata of columns are not used, because PyArrow
-    # ends the process if they are damaged in certain ways.
+    # Check the stated size first, because Arrow decompresses each page as a whole. Use the sizes of
+    # row groups, because PyArrow ends the process if the metadata of columns are damaged in certain
+    # ways.
     groups = map(file.metadata.row_group, range(file.metadata.num_row_groups))
     require_size(sum(group.total_byte_size for group in groups), max_bytes)
     size_bytes = 0
@@ -235,7 +236,8 @@ def atomic(out: Path) -> Iterator[Path]:
     make_folder(out)
     with scratch_folder(out, ".extract-") as directory:
         yield directory
-        # Move parse.json last: if it exists, the tables that belong to it exist as well.
+        # Move parse.json last: if it exists, the tables that belong to it exist as well. Remove the
+        # table of progress, because the new records may have none.
         (out / files.PARSE_REPORT).unlink(missing_ok=True)
         (out / files.PROGRESS_TABLE).unlink(missing_ok=True)
         for path in sorted(directory.iterdir(), key=lambda p: p.suffix == ".json"):
