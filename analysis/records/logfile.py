@@ -203,7 +203,10 @@ def read_log(run_directory: Path, path: Path, log: Log) -> tuple[LogFile, FilePr
 def count_log(
     report: ParseReport, file: LogFile, log: Log, problems: FileProblems, clock: RunClock
 ) -> None:
-    """Add the size and problems of a log to the report."""
+    """Add the size and problems of a log to the report.
+
+    If ``problems`` has no damage, it is set to that which ``log`` finds.
+    """
     problems.damage = problems.damage or log.damage(clock)
     report.bytes += file.bytes_read
     report.lines += log.lines

@@ -78,8 +78,8 @@ class Circuit:
     """One circuit; times are wall-clock microseconds.
 
     ``result`` is that of the first line BUILT, FAILED or CLOSED; the circuit is open without such a
-    line. A second BUILT means that the circuit was reused for another purpose (cannibalized). Its
-    TIME_CREATED is not the time of the reuse:
+    line. A second BUILT means that the circuit was reused for another purpose (cannibalized). This
+    line only counts in ``built_again``, because its TIME_CREATED is not the time of the reuse:
     https://gitlab.torproject.org/tpo/core/tor/-/issues/40570
     """
 

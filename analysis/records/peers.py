@@ -129,7 +129,9 @@ def fetches_in_pieces(run_directory: Path, host: str) -> bool:
 def read_client(
     run_directory: Path, host: str, class_name: str, clock: RunClock, report: ParseReport
 ) -> tuple[pa.Table, pa.Table, pa.Table]:
-    """Return streams, goodput and (empty) progress of one client, and count lines in ``report``.
+    """Return one client's tables of streams, goodput and (empty) progress.
+
+    The lines of the client's log are counted in ``report``.
 
     Raises:
         AnalysisError: there is no log or several, or the log is empty, or from another program or

@@ -71,7 +71,7 @@ def read_client(
     report: ParseReport,
     perf: TableWriter | None = None,
 ) -> tuple[pa.Table, pa.Table, pa.Table]:
-    """Return streams, goodput and progress of one client, and count lines in ``report``.
+    """Return one client's tables of streams, goodput and progress.
 
     Args:
         run_directory: directory of the run.
@@ -134,7 +134,8 @@ def _read(
         )
     if not log.is_foreign:
         require_own_log(run_directory, host, path, log)
-    # The log of every client has heartbeats, unless they are disabled.
+    # Unless heartbeats are disabled, every client logs some, so a log without any line with data is
+    # from another program or version.
     if log.is_foreign or not (log.understood or log.heartbeats_disabled):
         why = f": {log.first_problem}" if log.first_problem else ""
         raise AnalysisError(
@@ -189,7 +190,7 @@ def classify(success: bool, error: str, transport_error: str) -> tuple[Outcome, 
 
 
 def _seconds(us: int | None) -> float | None:
-    # In a damaged line, times may be out of order.
+    # In a damaged line, times may be out of order, so that their difference is negative.
     return None if us is None or us < 0 else us / 1e6
 
 

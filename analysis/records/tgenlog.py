@@ -59,7 +59,7 @@ _PREFIX = (
     rb"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d (\d{1,12})\.(\d{6}) \[[a-z]+\] \[[^\[\]]*\] \[[^\[\]]*\] "
 )
 _ANY_LINE = re.compile(_PREFIX)
-# The quantifiers are possessive (``++``), as backtracking is never necessary.
+# The quantifiers are possessive (``++``): backtracking would cost time, and is never necessary.
 _HEARTBEAT = re.compile(
     rb"[\d-]{10}+ [\d:]{8}+ (\d{1,12}+)\.(\d{6}+) \[[a-z]++\] \[[^\[\]]*+\] \[[^\[\]]*+\] "
     rb"\[driver-heartbeat\] \[bytes-read=(\d{1,18}+),bytes-written=(\d{1,18}+)"
@@ -200,7 +200,7 @@ class TgenLog(Log):
         return [one for one in self.completes if one.vertex != PASSIVE_VERTEX]
 
     def damage(self, clock: RunClock) -> str | None:
-        """Return a message if the log ends before its run, or lacks heartbeats."""
+        """Return a message if the log ends before its run or lacks heartbeats, or None."""
         return self.early_end(clock) or self._missing_heartbeats(clock)
 
     @property
@@ -221,9 +221,9 @@ class TgenLog(Log):
     def _missing_heartbeats(self, clock: RunClock) -> str | None:
         """Return a message if heartbeats are missing before the log's last one, or None.
 
-        The bytes that the client read in such a gap are unknown, since a heartbeat counts the bytes
-        since the previous one. The first heartbeat follows TGen's first line by one interval, and
-        every log with heartbeats begins with that line.
+        A heartbeat counts only the bytes since the one that TGen wrote before it, so the bytes of a
+        lost heartbeat are unknown. The first heartbeat follows TGen's first line by one interval.
+        That line contains the name of the host, so a log without a name has lost its beginning.
         """
         if not self.heartbeats:
             return None
@@ -231,7 +231,8 @@ class TgenLog(Log):
             return "its beginning is missing"
         times_us = self._beat_times_us
         intervals_us = np.diff(times_us).tolist()
-        # Even if every third heartbeat is missing, a quarter of the intervals are normal.
+        # Even if every third heartbeat is missing, a quarter of the intervals are normal, so the
+        # lower quartile is the usual interval.
         usual_us = sorted(intervals_us)[len(intervals_us) // 4]
         longest_us = max(intervals_us)
         if longest_us <= MAX_GAP * usual_us:
@@ -387,7 +388,8 @@ class TgenLog(Log):
         self._note_time(end_us)
         self.completes.append(complete)
         if complete.stream_id in self.progress:
-            # tgentools treats a stream's last line as one more progress line.
+            # tgentools treats a stream's last line as one more progress line, so the line's time is
+            # that of the amounts that no status line has reached.
             progress = self.progress[complete.stream_id]
             for amount in PERF_MARKS.values():
                 if complete.payload_bytes >= amount and amount not in progress.marks_us:
