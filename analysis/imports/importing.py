@@ -92,7 +92,8 @@ def import_runs(paths: Sequence[Path], name: str, options: ImportOptions) -> Run
     return RunSet(
         name=name,
         definitions="tornettools",
-        # Here, seeds only number the simulations. ``network`` identifies runs of the same network.
+        # Here, seeds only number the simulations, so runs with the same seed make no pair. Runs of
+        # the same network have the same ``network``.
         paired=False,
         notes=tuple(notes),
         runs=tuple(
@@ -125,7 +126,10 @@ def _ignored_notes(simulations: Sequence[ImportedSimulation]) -> Iterator[str]:
 
 
 def _network(pattern: re.Pattern[str] | None, name: str) -> str:
-    """Return the part of a simulation's name that identifies its network; "" without a pattern."""
+    """Return the part of a simulation's name that identifies its network; "" without a pattern.
+
+    Raises AnalysisError if no part of the name matches.
+    """
     if pattern is None:
         return ""
     found = pattern.search(name)
@@ -167,7 +171,8 @@ def find_simulations(path: Path) -> list[Path]:
     the plot data to the measured time.
 
     Raises:
-        AnalysisError: the path does not exist, has no simulation, or is another kind of file.
+        AnalysisError: the path does not exist, has no simulation, or is another kind of file, or an
+            analysis file exists both plain and compressed.
     """
     if path.name.endswith(".tar.xz"):
         raise AnalysisError(
