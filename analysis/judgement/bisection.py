@@ -2,10 +2,11 @@
 
 A commit is compared in pairs with a good and with a bad commit, on the same networks. It is called
 bad if it is shown to be worse than the good one, and good if it is shown to be better than the bad
-one; both are group-sequential tests (``analysis.inference.sequential``). If there is one step, one
-of the two tests has a true null hypothesis, so a decision is wrong at most at its own error level.
-The commits that a search without errors tests do not depend on the results, so by Bonferroni's
-inequality the search is wrong at most at the sum of these levels.
+one; both are group-sequential tests (``analysis.inference.sequential``). If the endpoint changes at
+one commit only, one of the two tests has a true null hypothesis, so the probability of a wrong
+decision is at most the decision's own error level. The commits that a search without errors tests
+do not depend on the results, so by Bonferroni's inequality the probability of a wrong search is at
+most the sum of these levels.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from analysis.inference.sequential import schedule
 from analysis.judgement.verdicts import Better, Verdict
 
 FIRST_LOOK = 4
-"""Number of networks at the first look at a commit."""
+"""Number of networks at the first look (interim analysis) at a commit."""
 
 LOOK_GROWTH = 1.25
 """Factor by which the number of networks grows between looks. It grows by at least two networks, so
@@ -91,7 +92,8 @@ def decide_commit(verdicts: Sequence[Verdict], better: Better, level: float) -> 
     endpoint got worse there or before.
 
     Args:
-        verdicts: the commit against the good one and, unless it is the bad one, against that.
+        verdicts: the comparison of the commit with the good one and, unless the commit is the bad
+            one itself, the comparison with the bad one.
         better: the preferred direction of the endpoint.
         level: error level of the decision.
     """
@@ -125,9 +127,10 @@ def find_first_bad(
         candidates: returns the commits that can be the first bad one, given a bad commit and good
             ones, in the order in which to test them; the bad commit is the last one.
         examine: tests a commit at an error level. The first call is for ``bad``.
-        good: a commit; an ancestor of ``bad``.
-        bad: a commit.
-        error_level: probability of a wrong result, if there is at most one step.
+        good: the good commit, an ancestor of ``bad``.
+        bad: the bad commit.
+        error_level: maximum probability of a wrong result, if the endpoint changes at no more than
+            one commit.
     """
     goods = [good]
     left = candidates(bad, goods)
@@ -138,8 +141,8 @@ def find_first_bad(
         return Search(tuple(examinations), ())
     skipped: set[str] = set()
     while len(left) > 1:
-        # With skipped commits, or with merged branches, the number of candidates may not be halved.
-        # Then the levels decrease, and their sum stays below the error level.
+        # With skipped commits, or with merged branches, a decision may leave more than half of the
+        # candidates. Then the levels decrease, so that their sum is at most the error level.
         share = (error_level - spent) / decisions(len(left))
         tested = None
         for commit in left[:-1]:

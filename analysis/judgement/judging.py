@@ -49,7 +49,7 @@ RunStatistics = dict[tuple[str, str], dict[tuple[str, str], dict[tuple[int, int]
 Key = TypeVar("Key", int, tuple[int, int])
 
 WHOLE = 1e-3
-"""Maximum distance of a gap from a whole number of heartbeats, in heartbeats."""
+"""Maximum deviation from a whole number of heartbeats, in heartbeats, that counts as rounding."""
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ def complete(
 ) -> dict[tuple[str, str], dict[tuple[str, str], dict[Key, Statistic]]]:
     """Add `NO_DATA` for metrics that a run lacks and another run of its level has.
 
-    A metric can be missing because no download of a client ended, or because a class had none.
+    For example, a run lacks some metrics of a class if none of the class's downloads ended.
     Excluding the run and its pair would bias the comparison. Metrics that a run has by chance
     (``Quantity.drawn``) are left alone. The result is ``statistics`` itself.
     """
@@ -434,7 +434,7 @@ def find_resolution(
 ) -> float:
     """Return the rounding step of a metric in its own unit, from the runs of these variants.
 
-    The mean of n repeats has steps of 1/n of that of a single run.
+    If networks have n repeats, the step of their mean is 1/n of the step of a single run.
     """
     seen = "streams_started" if judged.step == "stream" else metric
     networks = [one for name in variants for one in class_statistics.get((seen, name), {}).values()]

@@ -359,7 +359,8 @@ def _grade(effect: Effect | None, p: float, q: float, level: float) -> Grade:
         return Grade.SAME
     if p <= level:
         return Grade.SHOWN
-    # This is an optimisation: no interval is narrower than that of t with many degrees of freedom.
+    # Save time if the interval certainly includes zero: each interval is wider than 1.9 standard
+    # errors on both sides, because the 97.5% quantile of t is at least 1.96.
     if abs(effect.estimate) <= 1.9 * effect.standard_error:
         return Grade.OPEN
     return Grade.SUGGESTED if effect.interval(CONFIDENCE).leaves_out(0.0) else Grade.OPEN
@@ -394,7 +395,7 @@ def _measure(comparison: Sides, looks: Looks | None) -> _Measured:
         if variant.size < looks.sizes[-1]:
             reason = f"{variant.size} pairs, fewer than the {looks.sizes[-1]} looked at"
     if not reason and not comparison.resolution and _agree(comparison, variant, baseline):
-        # A known resolution would provide a minimum spread.
+        # If the resolution were known, the spread would be at least that of rounding.
         reason = "all values agree and their resolution is unknown: no spread to judge by"
     return _Measured(comparison, variant, baseline, ratio, size, reason)
 

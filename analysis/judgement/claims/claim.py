@@ -15,7 +15,7 @@ class Answer(StrEnum):
 
     SUPPORTED = "supported"
     OPPOSITE = "opposite"
-    """The opposite direction is shown, or, if no difference is claimed, one beyond the margin."""
+    """The opposite direction is shown or, for "no difference", a difference beyond the margin."""
     NO_DIFFERENCE = "no relevant difference"
     """The claimed difference is shown to be smaller than the margin, in either direction."""
     UNTESTABLE = "cannot be tested here"

@@ -86,7 +86,7 @@ class Evidence:
         return ""
 
     def resolution(self, points: Sequence[Point]) -> float:
-        """Return the largest resolution of the metric at these points, in its own unit."""
+        """Return the largest rounding step of the metric at these points, in the metric's unit."""
         return max(
             find_resolution(
                 self.metric.name,
@@ -98,7 +98,7 @@ class Evidence:
         )
 
     def paired(self, points: Sequence[Point], variant: Floats, baseline: Floats) -> Sides:
-        """Return a comparison of paired values, with the resolution at ``points``."""
+        """Return a comparison of paired values, with the metric's rounding step at ``points``."""
         return Sides(variant, baseline, self.margin, None, self.resolution(points))
 
     def _name(self, point: Point) -> str:

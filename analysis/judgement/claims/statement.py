@@ -104,7 +104,7 @@ class Statement:
         # Four rounded values have twice the rounding variance of two; see inference.effects.
         step = evidence.resolution(self.points) * np.sqrt(2)
         if evidence.margin.relative:
-            # Ratios are compared with ratios, so the gap is dimensionless.
+            # A gap is a ratio here and has no unit, so divide the step by the mean of the values.
             step /= float(np.mean([one, other, one_after, other_after]))
             before, after = one / other, one_after / other_after
             mirrored = 1 / before

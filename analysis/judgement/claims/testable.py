@@ -45,7 +45,11 @@ def cannot_differ(statement: Statement, evidence: Evidence) -> Untestable | None
 
 
 def _same_streams(contrast: Contrast, evidence: Evidence) -> Untestable | None:
-    """Return an obstacle if the same streams fail under both variants in every network."""
+    """Return an obstacle if the same streams fail under both variants in every network.
+
+    There is none if the metric is not a share of failed streams, if no stream fails, or if the
+    outcomes in a run are unknown.
+    """
     outcomes = evidence.metric.share_of
     runs = [_contention_of_runs(point, contrast, evidence) for point in contrast]
     if not outcomes or None in [run for point_runs in runs for run in point_runs]:
@@ -68,7 +72,10 @@ def _same_streams(contrast: Contrast, evidence: Evidence) -> Untestable | None:
 
 
 def _saturated(contrast: Contrast, evidence: Evidence) -> Untestable | None:
-    """Return an obstacle if the network is saturated under both variants."""
+    """Return an obstacle if the network is saturated under both variants.
+
+    The rule is only for the total throughput, which is then the same under every variant.
+    """
     if not evidence.metric.carried or evidence.class_name != ALL or not evidence.margin.relative:
         return None
     lost, by = [], set()
