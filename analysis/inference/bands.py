@@ -68,7 +68,8 @@ def simultaneous_band(curves: ArrayLike, draws: int = DRAWS, seed: int = 0) -> B
 def _half_width(values: Floats, draws: int, seed: int) -> Floats:
     runs = values.shape[0]
     sd = values.std(axis=0, ddof=1)
-    # The standard deviation of equal values is not exactly zero, because of rounding.
+    # Because of rounding, the standard deviation of equal values is not exactly zero, so compare it
+    # with the size of the values.
     scale = np.abs(values).max(axis=0, initial=0.0)
     varying = sd > 1e-12 * scale
     half = np.zeros(sd.shape)

@@ -22,10 +22,10 @@ NIGHTS = 365
 """Number of nights for which the rate of false steps holds. Older nights are not searched."""
 
 LOOKS = 6.0
-"""Effective number of independent positions for a step per night.
+"""Number of independent tests that one night's search counts as.
 
-Every night repeats the search of the whole history. With this value, the rate of false steps holds
-in simulations (docs/how-to/nightly.md, and a test).
+Every night repeats the search of the whole history, with a position for a step before each night.
+With this value, the rate of false steps holds in simulations (docs/how-to/nightly.md, and a test).
 """
 
 MINIMUM_DF = 20
@@ -41,14 +41,14 @@ DF_OF_A_CHANGE = 0.55
 """Degrees of freedom of the noise estimate per change, from 8,000 simulated histories."""
 
 EXCESS_LEVEL = 0.01
-"""Significance level for excess variation between nights.
+"""Significance level of the F test for more variation between nights than within them.
 
 A stricter level would miss excess variation, and steps would be falsely reported. A looser level
 would often replace the estimate from within nights by the less precise one from between nights.
 """
 
 NIGHTS_ALONE = 1 + int(np.ceil(MINIMUM_DF / DF_OF_A_CHANGE))
-"""Minimum number of nights with one run each before steps are searched."""
+"""If nights have one run each, steps are searched from this number of nights on."""
 
 
 @dataclass(frozen=True)

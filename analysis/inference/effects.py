@@ -14,7 +14,10 @@ from analysis.inference.shapes import SIGNED_RANKS_FROM, nominal_p_for, shape_co
 from analysis.inference.signed_ranks import lower_bound, p_typical_above
 
 RANKED_FROM = 8
-"""Minimum number of pairs for signed ranks. With fewer, no two-sided test can reject at 1%."""
+"""Minimum number of pairs for the signed-rank test.
+
+With fewer pairs, the two-sided test cannot reject at 1%.
+"""
 
 
 @dataclass(frozen=True)
@@ -73,7 +76,8 @@ class Effect:
             return shape_corrected_p(p, self.count, two_sided=two_sided)
         ranks = p_typical_above(self._ranked, bound)
         if self.count < SIGNED_RANKS_FROM:
-            # With so few pairs, the table is for t alone, and signed ranks need no correction.
+            # With so few pairs, the table corrects the t test alone. The signed-rank test needs no
+            # correction.
             worth = max(ranks, shape_corrected_p(p, self.count, two_sided=two_sided))
         else:
             worth = shape_corrected_p(max(p, ranks), self.count, two_sided=two_sided)

@@ -78,7 +78,7 @@ def positive_interval(values: ArrayLike) -> Interval:
     plain = t_interval(array)
     if array.min() < 0:
         raise ValueError("a value is negative")
-    # The mean of tiny values can underflow to 0.
+    # The mean of tiny values can underflow to 0, and it is the divisor below.
     if plain.low is None or plain.high is None or np.ptp(array) == 0 or plain.estimate == 0:
         return Interval(plain.estimate, None, None)
     half = (plain.high - plain.low) / 2 / plain.estimate

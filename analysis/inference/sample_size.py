@@ -12,7 +12,7 @@ POWER = 0.8
 """Power for which numbers of networks and detectable effects are computed."""
 
 MAX_COUNT = 10_000
-"""Maximum number of pairs that is considered."""
+"""Maximum number of pairs that `count_to_settle` considers."""
 
 MAX_MORE = 50
 """Maximum number of further networks that is recommended."""
@@ -83,7 +83,8 @@ def count_to_settle(
         if later.standard_error == 0:
             return size < margin
         needed = later.t_needed(level_inside, two_sided=False)
-        # Both one-sided tests have to reject, and each can miss in its own tail.
+        # Both one-sided tests have to reject. The probability of this is at least the sum of their
+        # powers minus 1.
         near, far = ((margin + side) / later.standard_error for side in (-size, size))
         return float(np.sum(stdtr(later.df, np.subtract((near, far), needed)))) - 1 >= POWER
 

@@ -149,7 +149,7 @@ def spending_levels(times: Sequence[float], alphas: ArrayLike, spent: ArrayLike)
     grid = np.arange(-_GRID_END, _GRID_END + step, step)
     spend = alpha[:, None] * np.diff(np.asarray(spent, dtype=np.float64), prepend=0.0)
     levels = np.empty((alpha.size, t.size))
-    # Mass of the paths that are not stopped yet, for each alpha, on the grid.
+    # Probability mass of the paths that no look has stopped yet: a row for each alpha, on the grid.
     mass = np.tile(stats.norm.pdf(grid, 0.0, np.sqrt(t[0])) * step, (alpha.size, 1))
     for look in range(t.size):
         if look:

@@ -65,7 +65,8 @@ _TWO_SIDES = {
 }
 """Number of values -> factors for a two-sided test.
 
-They are not larger, because skewness raises one of the two one-sided p-values and lowers the other.
+They are at most those for a one-sided test, because skewness raises one of the two one-sided
+p-values and lowers the other.
 """
 
 _LOG_P = np.log(np.array(P_VALUES[::-1]))
@@ -148,7 +149,7 @@ Each comes from 100,000 samples (for sizes of 30 and more, from 30,000).
 def looks_skewed(values: ArrayLike, resolution: float = 0.0) -> bool:
     """Return whether at most 1% of normal samples would be as skewed as these values.
 
-    The result is False for fewer than five values. It is True for one of six samples of ten
+    The result is False for fewer than five values. It is True for about one in six samples of ten
     exponentially distributed values.
 
     Args:
