@@ -107,8 +107,8 @@ class Network:
 
         The request is the last cell that the guard received from the client before the first byte.
         The answer is the first cell that the exit created after it received the request. CONNECTED
-        is the last cell that the guard had sent to the client when the request arrived there. BEGIN
-        is the last cell that the exit had received when it created CONNECTED.
+        is the last cell that the guard had sent to the client when the request arrived at the
+        guard. BEGIN is the last cell that the exit had received when it created CONNECTED.
 
         Args:
             client: address of the client.
@@ -157,7 +157,10 @@ class Network:
         )
 
     def _first_step(self, client: str, first_byte_ns: int, start_ns: int) -> tuple[str, _Key]:
-        """Return guard and key of the circuit with the client's last cell before the first byte."""
+        """Return guard and key of the circuit on which the client was last sent a cell.
+
+        Only cells between the start of the download and its first byte count.
+        """
         best_ns, best = start_ns, None
         for name, key in self._by_client[client]:
             flush_ns = self._relays[name].cells.flush_ns[self._circuits[name][key].sent[INWARD]]
@@ -189,7 +192,8 @@ class Network:
 
         row: the cell's row at the first relay if ``forwards`` is set, else at the last relay.
         """
-        # An outward cell goes from the first relay to the last.
+        # The loop goes in the direction of the cell or against it. An outward cell goes from the
+        # first relay to the last.
         leaves = forwards == (direction == OUTWARD)
         rows = [row]
         for (name, key), (next_name, next_key) in pairwise(steps if forwards else steps[::-1]):

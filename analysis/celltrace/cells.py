@@ -97,7 +97,8 @@ class Cells:
         Cells of both directions of a circuit have the same pair. Cells without a circuit have
         NEVER, NEVER.
         """
-        # For a cell that ended at the client, only the incoming side is known.
+        # Use the outgoing side of cells towards the client. A cell without one was never queued
+        # here, for example because it ended at a traced client, so use the incoming side.
         uses_out = (self.direction == INWARD) & (self.out_channel != NEVER)
         has_circuit = self.direction != 0
         channel = np.where(uses_out, self.out_channel, self.in_channel)

@@ -2,8 +2,9 @@
 
 docs/explanation/celltrace.md has the definitions. A relay serves a channel when it moves cells from
 the queues of circuits to the channel's outbuf. In simulated time, all cells of one scheduler round
-have the same time stamp. Only cells towards the client are included, because the records contain
-the channel on which a relay sends a cell only for this direction.
+have the same time stamp, so the cells that a channel gets at one time count as one service. Only
+cells towards the client are included, because the records lack the channel on which a relay sends a
+cell away from the client.
 """
 
 from __future__ import annotations

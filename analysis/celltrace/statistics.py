@@ -140,7 +140,7 @@ class Relayed:
 
     @property
     def noise(self) -> float:
-        """An approximate upper bound of the autocorrelation of white noise."""
+        """An approximate upper bound of the autocorrelation of white noise over the span."""
         return 3 / float(np.sqrt(self.span_s))
 
 

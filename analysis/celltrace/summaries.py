@@ -241,7 +241,7 @@ def mean_times(table: TraceTable) -> list[Row]:
 
 
 def mean_waits(table: TraceTable) -> list[Row]:
-    """Return sums of cells and means over runs of the mean waits for each role, level and variant.
+    """Return sums of cells, and means of the runs' mean waits, by role, level and variant.
 
     Runs without a sent cell are left out. The order is that of ``table.waits``.
     """
