@@ -22,7 +22,7 @@ class Rows:
     """
 
     def where(self, rows: Bools) -> Self:
-        """Return the rows for which ``rows`` is true."""
+        """Return an object with only the rows for which the mask ``rows`` is true."""
 
         def select(value: Any) -> Any:
             if isinstance(value, Mapping):

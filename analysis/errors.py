@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pydantic import ValidationError
 
 SHOWN = 5
-"""Maximum number of problems listed. A file of a different kind has hundreds."""
+"""Maximum number of problems in a message. A file of the wrong kind has hundreds of problems."""
 
 
 class UserError(Exception):
