@@ -1,8 +1,9 @@
-"""Synthetic run directories: tgen logs in the exact grammar, with known contents.
+"""Synthetic run directories: logs with known contents, in tgen's own format.
 
-``LogWriter`` writes the lines of one client in tgen's own formats. ``client_log`` writes a client's
-whole log, with streams, pauses, timeouts at heartbeats, and a stream that the end of the run cuts
-off. ``write_run`` and ``write_store`` put many of these logs where the analysis looks for them.
+``LogWriter`` writes single lines of one client. ``client_log`` returns a client's whole log, with
+streams, pauses, timeouts at heartbeats, and a stream that the end of the run cuts off.
+``write_run`` writes a run directory with many of these logs, and ``write_store`` a study of nine
+runs with their records.
 """
 
 from __future__ import annotations
@@ -43,9 +44,10 @@ TABLES = {
 
 
 def forget_hashes(path: Path) -> None:
-    """Remove the tables' hashes from a parse.json or published.json, as older versions wrote none.
+    """Remove the tables' hashes from a parse.json or published.json.
 
-    Without the hashes, a changed table is only refused if its content is wrong.
+    Older versions wrote no hashes. Without them, a changed table is refused only if its content is
+    wrong.
     """
     content = json.loads(path.read_text())
     del content["tables"]
@@ -78,9 +80,13 @@ def make_streams(
     ttfb_s: Sequence[float] | None = None,
     done_s: Sequence[float] | None = None,
 ) -> Streams:
-    """Return streams given as (client, start, end, outcome). Unknown times are NaN.
+    """Return streams given as (client, start, end, outcome), with times in seconds.
 
-    done_s: times to 320 KiB, which are also the times to the last byte.
+    Args:
+        rows: the streams.
+        ttfb_s: times from the start to the first byte, NaN without one; None: all are NaN. From the
+            command, each is 0.25 s shorter.
+        done_s: times to 320 KiB, in the same form. They are also the times to the last byte.
     """
 
     def column(values: Sequence[float] | None) -> Floats:
@@ -100,7 +106,7 @@ def make_streams(
 
 @dataclass
 class LogWriter:
-    """Writes lines of one tgen client. Times are simulated seconds."""
+    """Writes the log lines of one tgen client. Times are seconds since the start of the run."""
 
     name: str
     lines: list[str] = field(default_factory=list)
@@ -158,7 +164,11 @@ class LogWriter:
         first_byte_s: float | None = None,
         last_byte_s: float | None = None,
     ) -> None:
-        """Write the last line of a stream. ``payload`` is ``requested`` by default."""
+        """Write the line of a stream that ended.
+
+        ``payload``, the received bytes, is ``requested`` by default. The times ``command_s``,
+        ``first_byte_s`` and ``last_byte_s`` count from ``start_s``.
+        """
         payload = requested if payload is None else payload
 
         def us(value: float | None) -> int:
@@ -219,7 +229,7 @@ class LogWriter:
 
 @dataclass(frozen=True)
 class Load:
-    """How a class of clients behaves. ``slow`` multiplies the times of its downloads."""
+    """The behaviour of a class of clients. ``slow`` multiplies the times of its downloads."""
 
     request_bytes: int
     pause_s: tuple[float, float]
@@ -284,7 +294,7 @@ def client_log(name: str, load: Load, rng: np.random.Generator, *, stop_s: float
 
 
 def write_logs(run_directory: Path, logs: dict[str, tuple[str, bytes]]) -> None:
-    """Write the logs, given as host -> (class, log bytes), as a run directory."""
+    """Write a run directory with these logs, given as host -> (class, log bytes)."""
     for host, (_, text) in logs.items():
         directory = run_directory / "shadow.data" / "hosts" / host
         directory.mkdir(parents=True, exist_ok=True)
@@ -299,7 +309,8 @@ def write_run(
 ) -> None:
     """Write a run of ``web`` and ``bulk`` clients.
 
-    For any ``slow``, the same seed gives the same random draws.
+    The random draws depend on the seed and not on ``slow``, so runs that differ only in ``slow``
+    form a pair.
     """
     logs: dict[str, tuple[str, bytes]] = {}
     for kind, count, load in (("web", web, WEB), ("bulk", bulk, BULK)):
@@ -321,7 +332,10 @@ VARIANTS: list[dict[str, Any]] = [
 
 
 def study_content(seeds: list[int], levels: list[str] | None = None) -> dict[str, Any]:
-    """Return a study.json with three variants and one figure of each kind per level."""
+    """Return the content of a study.json with three variants.
+
+    Each level has one figure of each kind that draws a line per variant.
+    """
     levels = levels or ["5mid"]
     return {
         "format": 1,

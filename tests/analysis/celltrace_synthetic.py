@@ -1,4 +1,4 @@
-"""Hand-made traces for the tests of cell traces."""
+"""Cell traces (the events of each cell in a relay) with known contents, for tests."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ NOW_NS = 946684800_000000000
 
 
 def trace_of(*rows: tuple[int, ...], ended: bool = True) -> Trace:
-    """Return a trace of rows (time, seq, channel, circuit, event, command, direction)."""
+    """Return a trace of rows (time, seq, channel, circuit, event, command, direction).
+
+    Times are nanoseconds after NOW_NS. ``ended`` states whether Tor closed the trace.
+    """
     records = np.array([(NOW_NS + row[0], *row[1:], 0) for row in rows], RECORD)
     return Trace(records, {1: "11.0.0.1", 2: "11.0.0.2"}, ended=ended)
 
@@ -65,7 +68,7 @@ LATENCY_NS = 1_000
 
 @dataclass
 class ModelRelay:
-    """Writes the events of one relay, which identifies its neighbours by address."""
+    """Collects the events of one relay. It has one channel to each address."""
 
     address: str
     channels: dict[str, int] = field(default_factory=dict)
@@ -96,9 +99,10 @@ class Model:
     """A guard, a middle relay and an exit, and circuits through them for two clients.
 
     Attributes:
-        kernel_wait_ns: Upper limit of a cell's wait between its flush and the next relay's read, in
-            addition to the latency.
-        crossings: Sender, direction and this wait of each cell that a relay has read.
+        kernel_wait_ns: After its flush, a cell waits less than this time, in addition to the
+            latency, until the next relay reads it.
+        crossings: Sender, direction and wait (without the latency) of each cell that went from one
+            relay to another.
     """
 
     def __init__(self, seed: int, kernel_wait_ns: int = 1) -> None:
@@ -110,9 +114,10 @@ class Model:
         self.now = 0
 
     def send(self, client: str, circ: int, way: int) -> list[tuple[int, int, int]]:
-        """Send one cell over the whole circuit now.
+        """Send one cell over the whole circuit, and advance the time until it has arrived.
 
-        Return the durations of the cell's stages at each relay, from the guard to the exit.
+        Return the durations of the cell's three stages at each relay, from the guard to the exit,
+        in nanoseconds.
         """
         places = range(3) if way == OUTWARD else range(2, -1, -1)
         stages = {}
@@ -149,9 +154,10 @@ class Model:
         return [stages[i] for i in range(3)]
 
     def download(self, client: str, circ: int) -> tuple[int, int, list[list[tuple[int, int, int]]]]:
-        """Simulate a download. Return the times of its start and its first byte, and the stages.
+        """Simulate a download. Return its start, the time of its first byte, and stages of cells.
 
-        The stages are those of the four cells until the first byte. More cells follow.
+        The stages are those of the four cells that pass before the first byte: BEGIN, CONNECTED,
+        the request and the first answer. Up to eight more cells follow.
         """
         start = self.now
         self.now += 10

@@ -9,7 +9,7 @@ import numpy as np
 
 from analysis.comparison.run_sets import RunSet, SetRun, Span, TorBuild, Value
 
-# Primary metrics of a study with one class of clients: name -> (class, value in a usual run).
+# Metrics of runs with one class of clients, web: name -> (class, value in a usual run).
 USUAL: Mapping[str, tuple[str, float]] = {
     "goodput_bytes_per_s": ("all", 2e6),
     "timeout_rate": ("all", 0.02),
@@ -52,11 +52,15 @@ def make_set(
     records: str = "",
     project: str = "0.1.0 c0ffee",
 ) -> RunSet:
-    """Return a set of runs. Each network has the same random factor in all sets, but other noise.
+    """Return a set of runs, one on each network, with values of the metrics in USUAL.
+
+    A network has the same random factor in all sets. The noise differs between sets with different
+    values of ``noise_seed``, and between variants whose names have different lengths.
 
     Args:
         effect: Factor of all times.
         noise: Standard deviation of a metric's logarithm between runs on one network.
+        missing: Metrics that have a reason instead of a value.
         records: Hash of all runs' records, or "" if each run has a different one.
     """
     runs = []

@@ -58,7 +58,7 @@ def headless(content: bytes) -> bytes:
 def test_a_run_is_locked_while_its_records_are_extracted(
     run_directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Otherwise `unpack` would find incomplete records."""
+    """Without the lock, `unpack` could read incomplete records."""
     (run_directory.parent / ".locks").mkdir()
 
     def extract(run: Path, out: Path) -> ParseReport:

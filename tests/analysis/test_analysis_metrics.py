@@ -23,7 +23,7 @@ NAN = float("nan")
 
 
 def streams(*rows: tuple[float, float, str, float, float]) -> Streams:
-    """Return streams given as (start, end, outcome, ttfb, time to 320 KiB)."""
+    """Return streams given as (start, end, outcome, time to first byte, time to 320 KiB)."""
     own = [(client, *row[:3]) for client, row in enumerate(rows)]
     return make_streams(own, [row[3] for row in rows], [row[4] for row in rows])
 
@@ -40,8 +40,8 @@ def data(rows: Streams, horizon_s: float | None = 60.0) -> ClassData:
 
 
 ROWS = streams(
-    (50.0, 60.0, "success", 1.0, 2.0),  # before the span
-    (99.9, 160.0, "timeout", NAN, NAN),  # before the span
+    (50.0, 60.0, "success", 1.0, 2.0),  # starts before the span, which is from 100 s to 200 s
+    (99.9, 160.0, "timeout", NAN, NAN),  # starts before the span
     (100.0, 104.0, "success", 1.0, 4.0),
     (110.0, 170.5, "timeout", 3.0, NAN),
     (120.0, 180.5, "timeout", NAN, NAN),
@@ -50,7 +50,7 @@ ROWS = streams(
     (150.0, 158.0, "success", 4.0, 8.0),
     (199.9, 207.0, "open", 2.0, NAN),
     (199.5, 200.0, "unknown", NAN, NAN),
-    (200.0, 203.0, "success", 0.1, 0.2),  # after the span
+    (200.0, 203.0, "success", 0.1, 0.2),  # starts at the end of the span
 )
 
 
@@ -71,14 +71,15 @@ def statistic(class_data: ClassData, name: str) -> Statistic:
         ("unknown_count", 1),
         ("timeout_rate", 2 / 4),
         ("failure_rate", 4 / 6),
-        # 50 s at 100 B/s and 50 s at 300 B/s.
+        # During the span, the rate is 100 B/s for 50 s and 300 B/s for 50 s.
         ("goodput_bytes_per_s", 200.0),
-        # Seven streams count: five with first bytes at 1, 2, 2, 3, 4, two that fail at 0.5 and
-        # 60.5.
+        # Seven streams count: five have a first byte, after 1, 2, 2, 3 and 4 s, and two fail before
+        # it and count as infinitely long. The median is the fourth time.
         ("ttfb_p50_s", 3.0),
-        # The failed stream is censored at 0.5 s: the curve rises to 1/6 at 1 s and to 3/6 at 2 s.
+        # Kaplan-Meier censors failed streams when they fail. After the proxy error at 0.5 s, six
+        # streams remain, so the curve rises to 1/6 at 1 s and to 3/6 at 2 s.
         ("ttfb_km_p50_s", 2.0),
-        # The open stream is censored at 7.1, between the two successes.
+        # The two streams without a first byte count with the limit, 60 s.
         ("ttfb_restricted_mean_s", (1 + 2 + 2 + 3 + 4 + 60 + 60) / 7),
         ("ttfb_from_command_p50_s", 1.75),
     ],
@@ -106,10 +107,12 @@ def test_the_timeout_probability_uses_how_long_open_streams_were_watched() -> No
         (190.0, 220.0, "open", NAN, NAN),
         (190.0, 220.0, "unknown", NAN, NAN),
     )
-    # 3 of 5 streams are at risk after the success and the error. The open stream's weight goes to
-    # the timeouts.
+    # Five streams count, and after the success and the error three of them remain: the open stream
+    # and the two timeouts. The open stream's weight goes to the timeouts.
     assert statistic(data(rows), "timeout_incidence").value == pytest.approx(3 / 5)
     assert statistic(data(rows), "timeout_rate").value == pytest.approx(2 / 3)
+    # After an error, a success and a stall, 4/7 remain. The open stream is censored at 7.1 s. The
+    # success at 8 s is one of three streams, so 4/7 * 2/3 remain for the timeouts.
     assert statistic(data(ROWS), "timeout_incidence").value == pytest.approx(8 / 21)
     assert statistic(data(streams()), "timeout_incidence").value is None
 
@@ -120,13 +123,15 @@ def test_streams_that_failed_on_their_way_may_have_had_320_kib() -> None:
     failed = (110.0, 170.0, "timeout", 1.0, NAN)
     rows = streams((100.0, 160.0, "timeout", NAN, NAN), failed)
     assert statistic(data(of_size(rows, 5120)), name) == untold
-    # A failed stream that requested only 320 KiB has not received all of them.
+    # A failed stream that requested only 320 KiB has not received all of them, so it counts with
+    # the limit, 60 s.
     assert statistic(data(of_size(rows, 320)), name) == Statistic(60.0)
     # A stream without a first byte did not receive 320 KiB of its 5 MiB either.
     assert statistic(
         data(of_size(streams((100.0, 160.0, "timeout", NAN, NAN)), 5120)), name
     ) == Statistic(60.0)
-    # Another stream, which began before the span, shows that the logs have status lines.
+    # Another stream, which began before the span, has a time to 320 KiB, so the logs have status
+    # lines. The failed stream has no such time, so it did not receive 320 KiB.
     progressing = streams(failed, (50.0, 110.0, "timeout", 1.0, 6.0))
     assert statistic(data(of_size(progressing, 5120)), name) == Statistic(60.0)
 
@@ -165,7 +170,8 @@ def test_fairness_of_a_run(tmp_path: Path) -> None:
             if beat == 451:
                 times: Any = {"command_s": 0.5, "first_byte_s": 2.0, "last_byte_s": 20.0}
                 log.end(450.5, stream, start, requested=100 * KIB, **times)
-            # Bytes arrive from the second to the fifth second, and then none until the twentieth.
+            # The heartbeats at 432 to 436 s and at 451 s have bytes, so the longest gap is from 436
+            # to 450 s.
             busy = 432 <= beat <= 436 or beat == 451
             log.heartbeat(float(beat), share * 1000 if busy else 0)
         logs[name] = ("web", log.text())

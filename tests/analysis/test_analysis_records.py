@@ -1,4 +1,4 @@
-"""From run directories to tables of records."""
+"""Extraction of the tables of records from run directories."""
 
 from __future__ import annotations
 
@@ -96,7 +96,8 @@ def test_a_real_open_stream(tmp_path: Path) -> None:
     assert report.streams == {"web": {"success": 2, "open": 1}}
     last = rows[-1]
     assert last["outcome"] == "open"
-    # In the log the end of the second stream precedes the heartbeat that counts a third one.
+    # In the log, the end of the second stream precedes the heartbeat that counts a third one, so
+    # the third stream started between these two lines.
     assert rows[1]["end_s"] < last["start_s"] < last["end_s"]
     assert 0 < last["start_resolution_s"] <= 1.01
     assert last["bytes_received"] == 401420
@@ -137,8 +138,8 @@ def test_known_rows(tmp_path: Path) -> None:
         "outcome": "success", "server": "server1", "start_s": 241.25, "ttfb_from_start_s": 0.5,
         "ttfb_from_command_s": 0.25, "time_to_320kib_s": 1.2, "end_s": 242.5,
     }.items()  # fmt: skip
-    # The stream was created between the heartbeats at 243 s and 244 s. Its first kilobyte arrived
-    # between those at 245 s and 246 s.
+    # The open stream was created between the heartbeats at 243 s and 244 s, and its first kilobyte
+    # arrived between those at 245 s and 246 s. Each time is the middle of its interval.
     assert still_open.items() >= {
         "outcome": "open", "start_s": 243.5, "start_resolution_s": 1.0, "ttfb_from_start_s": 2.0,
         "ttfb_resolution_s": 1.0, "bytes_received": 5_072, "end_s": 247.25,
@@ -317,7 +318,7 @@ def test_the_log_of_another_host_is_refused(tmp_path: Path) -> None:
         one.write_bytes(text)
         with pytest.raises(AnalysisError, match=r"web1client: .* is the log of host web2client"):
             extract(tmp_path / "run", tmp_path / "out")
-    # TGENHOSTNAME can set a name that does not belong to any host.
+    # TGENHOSTNAME can set a name that does not belong to any host, so such a name is accepted.
     one.write_bytes(own.replace(b"on host web1client", b"on host alias"))
     assert extract(tmp_path / "run", tmp_path / "out").clean
 

@@ -87,7 +87,7 @@ def test_summary_has_a_row_per_variant_class_and_metric(report: Path) -> None:
         assert "nan" not in ",".join(row.values()).lower()
         assert row["seeds"] == "3"
         if row["estimate"] and row["minimum"] == row["maximum"]:
-            # Equal values have no variance, so no test is possible.
+            # The mean of equal values has no interval.
             assert row["low"] == row["high"] == ""
         elif row["estimate"]:
             assert 0 <= float(row["low"]) <= float(row["estimate"]) <= float(row["high"])

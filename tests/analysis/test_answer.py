@@ -36,8 +36,14 @@ def compared(
 ) -> VariantComparison:
     """Return a comparison with EWMA in METRICS and throughput.
 
-    factors: the variant's times (METRICS) relative to EWMA's. The first one is also the factor of
-    throughput. rate: difference of the timeout rates. If it is None, there is no timeout rate.
+    Args:
+        factors: the variant's times (METRICS) relative to EWMA's. The first factor is also that of
+            the throughput.
+        noise: standard deviation of the logarithm of the noise.
+        networks: number of networks.
+        rate: difference of the timeout rates; None: there is no timeout rate.
+        place: label of the level.
+        variant: label of the variant.
     """
     rng = np.random.default_rng(7)
     table: Statistics = {}
@@ -53,7 +59,7 @@ def compared(
         add("web", metric, factor)
     add("all", "goodput_bytes_per_s", factors[0], 1e6)
     if rate is not None:
-        # Without any variance the rates could not be tested.
+        # Equal differences of rates could not be tested, so they vary slightly.
         for who, value, spread in (("ewma", 0.1, 0.0), ("swrr", 0.1 + rate, 1e-6)):
             table["5mid", "all"]["timeout_rate", who] = {
                 seed: Statistic(value + 0.001 * (seed % 3) + spread * (seed % 2))
@@ -190,7 +196,8 @@ def test_levels_are_rows_and_metrics_are_panels(tmp_path: Path) -> None:
         compared([1.0, 1.0, 1.0], noise=0.4, networks=4, rate=0.0, place="10 middles"),
     ]
     first = known(levels.write_levels(shown, LOOKS_OF, tmp_path / "one"))
-    # This plot omits tail quantiles of times. The plot of all endpoints shows them.
+    # This plot omits tail quantiles of times, so each comparison has four of its five metrics. The
+    # plot of all endpoints shows the tail quantiles.
     assert len(first.path("csv").read_text().splitlines()) == 1 + 3 * 4
     figure = levels.draw(shown, LOOKS_OF)
     panels = {" ".join(axes.get_title(loc="left").split()): axes for axes in figure.axes}
@@ -211,7 +218,7 @@ def test_levels_are_rows_and_metrics_are_panels(tmp_path: Path) -> None:
 
 
 def _at(line: Line2D, axis: int) -> float:
-    """Return a coordinate of a mark."""
+    """Return the coordinate of a mark on an axis (0: x, 1: y)."""
     return float(np.asarray(line.get_xydata(), dtype=float)[0, axis])
 
 

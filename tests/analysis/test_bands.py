@@ -1,4 +1,4 @@
-"""Bands for whole curves: their coverage by simulation, and edge cases."""
+"""Confidence bands of whole curves: their coverage in simulations, and edge cases."""
 
 from __future__ import annotations
 

@@ -30,7 +30,11 @@ LEVEL = 0.05
 
 
 class Line:
-    """Commits "0" (good) to "n" (bad) in a line, of which some do not build or are not decided."""
+    """A linear history of commits "0" to "n", and the tests of these commits.
+
+    Commits from ``first_bad`` on are bad, those in ``skipped`` do not build, and the test of
+    ``opened`` does not decide.
+    """
 
     def __init__(self, n: int, first_bad: int, skipped: Sequence[int] = (), opened: int = -1):
         self.n, self.first_bad, self.skipped, self.opened = n, first_bad, skipped, opened
@@ -57,7 +61,7 @@ def test_every_place_is_found_with_few_decisions(n: int) -> None:
         assert line.search().found == str(first_bad)
         assert len(line.levels) <= np.ceil(np.log2(n)) + 1
         assert sum(line.levels) <= LEVEL + 1e-12
-        # Each of the decisions of the longest search has the same level.
+        # The error level is divided equally among the decisions of the longest search.
         assert line.levels[0] == pytest.approx(LEVEL / (np.ceil(np.log2(n)) + 1))
 
 
@@ -70,7 +74,8 @@ def test_without_a_worsening_only_one_commit_is_tested() -> None:
 def test_commits_that_do_not_build_are_passed_over(first_bad: int) -> None:
     line = Line(30, first_bad, skipped=[14, 15, 16, 17, 22])
     left = line.search().left
-    # The last one of each group is a candidate for those before it.
+    # If the first bad commit is in a group that does not build, or right after it, all commits of
+    # the group and the one after it are left.
     assert str(first_bad) in left
     assert set(map(int, left)) <= {first_bad, *range(14, 19), 22, 23}
     assert len(left) == 1 or {*left} <= {"14", "15", "16", "17", "18"} or {*left} == {"22", "23"}
@@ -103,9 +108,9 @@ def verdict(ratio: float, count: int = 12, level: float = LEVEL) -> Verdict:
     [
         (1.2, 1.0, Decision.BAD),
         (1.0, 1 / 1.2, Decision.GOOD),
-        # In the middle: the endpoint got worse here or before.
+        # Worse than the good commit and better than the bad one: it got worse here or before.
         (1.1, 1 / 1.1, Decision.BAD),
-        # Worse than the bad one, or better than the good one, decides nothing.
+        # A commit that is only worse than the bad one, or better than the good one, is not decided.
         (1.0, 1.2, Decision.OPEN),
         (1 / 1.2, 1.0, Decision.OPEN),
         (1.0, 1.0, Decision.OPEN),

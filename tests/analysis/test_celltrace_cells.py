@@ -1,4 +1,4 @@
-"""From events to cells, statistics of cells, and downloads through a model's relays."""
+"""Cells joined from events, statistics of cells, and downloads through a model's relays."""
 
 from __future__ import annotations
 

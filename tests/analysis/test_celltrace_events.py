@@ -74,7 +74,7 @@ def test_a_truncated_file_keeps_its_complete_records(
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Write a trace of two channels and a cell with four events."""
+    """Write a trace of two channels and a cell with four events, and return its path."""
     write_trace(tmp_path / "cells", PLAIN)
     return tmp_path / "cells"
 
@@ -99,7 +99,7 @@ def record_at(number: int) -> int:
         (10, b"\2\0", "has format 2, but this program reads 1"),
         (14, b"\x19\0", "the sizes in its header are damaged"),
         (HEADER.itemsize, b"\xff" * 240, "10 of 10 records are invalid"),
-        # Two programs wrote to the file.
+        # Records after the closing one, as if two programs had written to the file.
         (record_at(7), PLAIN.records.tobytes(), "goes on after its closing record"),
     ],
 )
@@ -113,7 +113,8 @@ def test_a_damaged_file_is_refused(path: Path, offset: int, new: bytes, message:
 
 def test_invalid_and_missing_records_are_counted(path: Path) -> None:
     content = bytearray(path.read_bytes())
-    # This damages the event, which follows the channels and two other events.
+    # Record 4 is the third event, after two channels and two events. Byte 20 of a record is the
+    # type of its event, and 99 is not a type.
     content[record_at(4) + 20] = 99
     path.write_bytes(content)
     damaged = read_trace(path)

@@ -26,7 +26,11 @@ SPAN_S = 400.0
 def cells(
     quiet_ms: float, busy_ms: float, flush_share: float = 0.5, time_s: Floats | None = None
 ) -> Relayed:
-    """Return two quiet circuits of a few cells and two busy ones of many."""
+    """Return the cells of two quiet circuits with 4 cells each and two busy ones with 40 each.
+
+    quiet_ms, busy_ms: time inside the relay of each cell of such a circuit. ``flush_share`` of this
+        time is from the outbuf to the flush, and the rest from the queue to the outbuf.
+    """
     sizes = [QUIET, QUIET, BUSY, BUSY]
     circuit = np.repeat(np.arange(4), sizes)
     total = np.where(circuit < 2, quiet_ms, busy_ms)
@@ -101,8 +105,8 @@ def test_no_value_has_its_reason(data: dict[str, Any], metric: str, reason: str)
 def test_waits_and_services_are_means_over_cells() -> None:
     found = values(
         waits=Waits(np.array([0.1, 0.3]), np.array([0.0, 0.02]), np.array([np.nan, 0.5]), unsent=3),
-        # At one instant one cell is moved while 5 circuits wait, at another one three cells while 9
-        # wait.
+        # At the first instant, one cell is moved while 5 circuits wait. At the second one, three
+        # cells are moved while 9 circuits wait.
         served=ServiceInstants(np.array([1, 3]), np.array([5, 9])),
     )
     assert found["cell_queue_wait_mean_s"] == pytest.approx(0.2)
@@ -116,7 +120,8 @@ def test_waits_and_services_are_means_over_cells() -> None:
 def test_a_spike_about_every_45_seconds_is_found_in_noise(period_s: int, stands_out: bool) -> None:
     seconds = np.arange(int(SPAN_S), dtype=np.float64)
     noise = np.random.default_rng(1).lognormal(0.0, 0.3, seconds.size)
-    # Two periods of 23 s are between 40 s and 50 s, but one is not.
+    # Two periods of 23 s are between 40 s and 50 s, but one is not, so a spike every 23 s does not
+    # count.
     times = np.where(seconds % period_s < 2, 50.0, 1.0) * noise
     stages = dict.fromkeys(Stage, times)
     circuits = by_circuit([np.zeros(seconds.size, np.int64)])

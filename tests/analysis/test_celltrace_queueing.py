@@ -23,7 +23,10 @@ CREATED2 = 11
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell at one relay: where it came from, where it went, and when."""
+    """A cell at one relay: where it came from, where it went, and when.
+
+    ``came`` and ``went`` are (channel, circuit ID). Times are nanoseconds.
+    """
 
     came: tuple[int, int] | None = None
     inbuf: int = NEVER
@@ -161,7 +164,10 @@ def traffic(draw: st.DrawFn) -> list[Sent]:
 
 
 def make_relays(rows: list[Sent]) -> tuple[dict[str, Relay], dict[tuple[str, int], Sent]]:
-    """Return the relays of this traffic, and the sent cells by name of relay and number."""
+    """Return the relays of this traffic, and its cells.
+
+    The cells are given as (name of the sending relay, number of the cell there) -> cell.
+    """
     seen: dict[str, list[tuple[int, int, Cell, Sent | None]]] = {name: [] for name in CHANNELS}
     for n, row in enumerate(rows):
         (sender, at_sender, receiver, at_receiver, circ), queue, outbuf, flush, read = row
@@ -222,7 +228,8 @@ def test_which_cells_count() -> None:
         Cell(None, NEVER, (1, 7), 10, 20, 40, command=CREATED2),
         Cell(None, NEVER, (1, 7), 9, 20, 40),
         Cell(None, NEVER, (1, 7), 100, 120, 140),
-        # One cell is still in the outbuf, and another one in the queue.
+        # Two cells were never flushed: the first one is still in the outbuf, the second one in the
+        # queue.
         Cell(None, NEVER, (1, 7), 10, 20, NEVER),
         Cell(None, NEVER, (1, 7), 10, NEVER, NEVER),
     ]
@@ -254,7 +261,8 @@ def test_which_services_count() -> None:
     assert served_instants([(1, 7, 0, 10)], direction=OUTWARD) == []
     second = 10**9
     rows = [(1, 7, 0, 2 * second), (1, 8, 0, second - 1), (1, 9, 0, 3 * second)]
-    # A cell that is served outside the span may still wait inside it.
+    # Only circuit 7 is served inside the span, at 2 s. Circuit 9 also waits then, although it is
+    # served later, at the end of the span.
     assert served_instants(rows, 1, 3) == [(1, 2)]
 
 

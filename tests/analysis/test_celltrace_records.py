@@ -1,4 +1,4 @@
-"""From a run's traces to tables, csv files, figures and the report's section."""
+"""Cell traces of a run: their tables, csv files, figures, and section of the report."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def run_directory(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def table(run_directory: Path) -> TraceTable:
-    """Return the tables of the run."""
+    """Return the tables of cells for the report, with the run's data."""
     made = TraceTable()
     made.add(RUN, LEVEL, extracted(run_directory))
     return made
@@ -78,8 +78,8 @@ def made_by(model: Model, tmp_path: Path) -> Path:
                 "ttfb_from_start_s": (first_byte - start) / 1e9,
             }
         )
-    # Of two further downloads, the first one has no first byte, so no cells are searched for it. No
-    # relay has seen cells of the second one, and the counts name this reason.
+    # The first of two more downloads has no first byte, so no cells are searched for it. No relay
+    # has seen cells of the second one, which is counted with this reason.
     streams.append({**streams[-1], "stream_index": 8, "ttfb_from_start_s": None})
     streams.append({**streams[-1], "stream_index": 9, "start_s": 9.0, "ttfb_from_start_s": 0.1})
     write_traces(tmp_path, model, ["client0", "client1"])
@@ -117,7 +117,7 @@ def test_the_tables_contain_the_events_of_the_traces(run_directory: Path) -> Non
 
 
 def statistics(records: Path) -> dict[tuple[str, str], Statistic]:
-    """Return the metrics of cells alone; there are no streams and heartbeats."""
+    """Return the metrics of cells, after replacing streams and heartbeats by empty tables."""
     for name, columns in ((files.STREAMS_TABLE, STREAMS), (files.GOODPUT_TABLE, GOODPUT)):
         pq.write_table(arrow_schema(columns).empty_table(), records / name)
     write_beside_tables(records / files.PARSE_REPORT, ParseReport())
@@ -202,7 +202,7 @@ def test_tables_figures_and_section(table: TraceTable, tmp_path: Path) -> None:
     assert "Completeness of events" in html
     assert "Waits of RELAY cells towards clients" in html
     assert "relayed: inbuf, queue, outbuf, flush" in html
-    # All cells end or start at the exit.
+    # Every cell starts or ends at the exit, so the exit relays none.
     assert list(content["times"]) == ["guard", "middle", "all relays"]
     assert "so they are not in the tables of times: exit. Circuits end there" in html
 

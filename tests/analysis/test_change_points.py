@@ -30,7 +30,10 @@ def test_a_step_is_found_where_it_is() -> None:
 
 
 def test_a_step_below_the_penalty_is_not_found() -> None:
-    """A split at a step of d in the middle of n nights lowers the sum of squares by n d^2 / 4."""
+    """A split at a step of d in the middle of n nights lowers the sum of squares by n d^2 / 4.
+
+    The step is found if this is more than the penalty.
+    """
     n = 40
     edge = np.sqrt(4 * penalty(0.05) / n)
     for factor, found in ((0.99, []), (1.01, [20])):
@@ -71,9 +74,9 @@ def test_false_steps_of_a_year_of_looks() -> None:
 
 
 def test_noise_is_that_of_paired_networks() -> None:
-    """The networks' values differ widely, and there is a step in the middle.
+    """The networks' values differ widely, and all of them have a step at the same night.
 
-    Neither counts as noise.
+    Neither the differences nor the step count as noise.
     """
     rng = np.random.default_rng(5)
     levels = rng.normal(0, 100, 8)
@@ -87,7 +90,10 @@ def test_noise_is_that_of_paired_networks() -> None:
 
 
 def test_noise_of_nights_with_one_run_comes_from_other_nights() -> None:
-    """In a year with one run each night, a step of 88 standard deviations is found."""
+    """The noise comes from the changes between nights, because each night has only one run.
+
+    A step of 88 standard deviations does not raise the estimate much, and is found.
+    """
     values = np.random.default_rng(2).normal(size=365)
     values[200:] += 88.0
     nights = [{1: float(value)} for value in values]
@@ -98,7 +104,10 @@ def test_noise_of_nights_with_one_run_comes_from_other_nights() -> None:
 
 
 def false_steps_of_varying_nights(seed: int, runs: int) -> bool:
-    """Return whether a false step is found if nights differ as much as the runs of one night."""
+    """Return whether a search after 20, 40, 80 or 120 nights finds a step, although there is none.
+
+    Nights vary as much as the runs of one night.
+    """
     rng = np.random.default_rng([seed, runs])
     own = rng.normal(size=(120, runs)) + rng.normal(size=(120, 1))
     nights = [{seed: float(x) for seed, x in enumerate(night)} for night in own]

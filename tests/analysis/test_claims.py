@@ -25,7 +25,13 @@ Means = Mapping[tuple[str, str], float]
 def runs(
     means: Means, metric: str = "ttfb_p50_s", *, seeds: int = 8, noise: float = 0.005
 ) -> Statistics:
-    """Return runs on networks that differ far more than the variants and levels."""
+    """Return the statistics of runs with these means.
+
+    Networks differ far more than the variants and levels do. Rates differ between networks only by
+    ``noise``.
+
+    means: (level, variant) -> mean of the metric.
+    """
     rng = np.random.default_rng(5)
     network = rng.lognormal(0.0, 0.4, seeds)
     rates = metric.endswith("_rate")
@@ -170,9 +176,10 @@ ENDS = ("20mid", "5mid")
 
 
 def gaps(before: float, after: float) -> Statistics:
-    """Return statistics of variants a and b at two levels, whose values differ threefold.
+    """Return statistics of variants a and b at two levels.
 
-    ``before`` and ``after`` are the ratios a/b at the first and the second level.
+    ``before`` and ``after`` are the ratios a/b at the first and the second level. The values of b
+    are three times as large at the second level.
     """
     first = {("20mid", "a"): before, ("20mid", "b"): 1.0}
     return runs(first | {("5mid", "a"): 3 * after, ("5mid", "b"): 3.0})
@@ -271,7 +278,7 @@ def test_a_gap_has_no_ratio_where_a_value_is_zero() -> None:
         statistics["5mid", "web"]["ttfb_p50_s", "b"][seed] = Statistic(0.0)
     answered = answer(claim("converges", "a b", ENDS), statistics)
     assert answered.deciding.reason == "no ratio: a value is zero"
-    # An order needs no ratio.
+    # An order needs no ratio, so it is still answered.
     assert answer(claim("lowest", "b a"), statistics).answer is Answer.SUPPORTED
     assert answer(claim("alike", "b a"), statistics).answer is not Answer.SUPPORTED
 

@@ -101,7 +101,7 @@ def test_a_slower_variant_is_a_regression(onionlab: Any, checkout: Path, tmp_pat
     assert "worse" in out
     *_, report = out.splitlines()
     table = find_table(out)
-    # The answer is printed between the table and the report.
+    # The answer is printed between the paths of the table and of the report.
     assert "Regression." in out.splitlines()
     assert Path(report).read_text().startswith("<!DOCTYPE html>")
     assert Path(table).read_text().startswith("cell,class,metric")
@@ -156,7 +156,8 @@ def test_ignored_logs_are_in_the_report(onionlab: Any, other: Path, tmp_path: Pa
 def pack_file(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a pack with the checkout's experiment twice, as `a` and `b`.
 
-    The run of rr on the last network is missing.
+    The run of rr on the last network is missing. A published pack of the same runs, p.tar.xz, is in
+    the same folder.
     """
     root = tmp_path_factory.mktemp("packed")
     store = Store(root / "runs")
@@ -179,7 +180,7 @@ def pack_file(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_pack_is_compared_as_its_runs_are(
     onionlab: Any, checkout: Path, pack_file: Path, tmp_path: Path
 ) -> None:
-    """The published baseline is compared with results of this checkout."""
+    """Both sides, or one of them, can be runs of a pack. The checkout's results do not change."""
     out = ("--out", str(tmp_path))
     status, packed, _ = onionlab(f"{pack_file}:a:ewma", f"{pack_file}:b:rr", *out)
     assert (status, "runs: 4" in packed, "without a pair: 5" in packed) == (1, True, True)

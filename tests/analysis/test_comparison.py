@@ -59,7 +59,7 @@ def test_networks_with_repeats_are_pairs_by_network() -> None:
     assert (result.pairs, result.about, result.identical) == (8, ("variant",), False)
     assert result.conclusion is Conclusion.REGRESSION
     assert compare_sets(a, a.model_copy(update={"name": "again"})).identical
-    # The other set has only first repeats.
+    # If one set has only first repeats, the files of second repeats are not compared.
     assert compare_sets(a, make_set("quick:rr", variant="rr")).about == ("variant",)
 
 
@@ -137,7 +137,7 @@ def test_options_of_tor_that_differ_are_named() -> None:
         "conf/tor.common.torrc (KISTSchedRunInterval: 10 msec / 100 msec; "
         "Log: notice, info / notice; CellStatistics: not set / 1)",
     )
-    # Without the texts of the torrc files, only the file is named.
+    # Without the text of a torrc file, only the file is named.
     assert compare_sets(a, b).found.found["configuration"] == ("conf/tor.common.torrc",)
 
 
@@ -170,7 +170,7 @@ def test_a_host_more_is_another_network() -> None:
 
 
 def test_no_network_in_common_makes_two_samples() -> None:
-    """Different seeds draw different networks, so their files differ in any case."""
+    """Different seeds draw different networks, so a differing network file is not reported."""
     far = make_set("b", seeds=range(20, 28), effect=2.0, files={**FILES, "conf/network.gml": "n2"})
     result = compare_sets(make_set(), far)
     assert not result.paired
@@ -206,7 +206,10 @@ def test_variants_that_do_not_match() -> None:
 
 
 def test_matches_share_the_error_level() -> None:
-    """A difference that is barely shown for a single variant is not shown if there are two."""
+    """A difference that is barely shown for a single variant is not shown if there are two.
+
+    Each of the two has half of the error level.
+    """
 
     def smallest_p(comparison: Comparison) -> float:
         return min(

@@ -1,4 +1,4 @@
-"""Parallel downloads: measures compared with simple models, and the way from logs to figures."""
+"""Parallel downloads: measures compared with simple models, and their progress in the records."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ from analysis.records.extract import extract
 def steady_download(
     start_s: float, done_s: float | None, size: float = 100.0, end_s: float = 50.0
 ) -> Download:
-    """Return a stream that receives the same amount each second."""
+    """Return a stream that receives the same amount each second.
+
+    If ``done_s`` is None, the stream is incomplete at ``end_s``.
+    """
     last = end_s if done_s is None else done_s
     times = np.arange(start_s + 1, last)
     # An incomplete stream has received half of its bytes.
@@ -40,7 +43,7 @@ def steady_download(
 def delayed_download(
     start_s: float, until_s: float, done_s: float, size: float = 100.0
 ) -> Download:
-    """Return a stream that first receives nothing and then the same amount each second."""
+    """Return a stream that receives nothing until ``until_s``, then the same amount each second."""
     times = np.arange(until_s + 1, done_s)
     received = size * (times - until_s) / (done_s - until_s)
     return Download.from_progress(start_s, done_s, done_s, size, times, received)
@@ -68,8 +71,8 @@ def test_three_that_starve_the_others() -> None:
 def test_streams_count_in_the_windows_that_they_are_in_progress_in() -> None:
     group = [steady_download(0, 14), steady_download(0, 40), steady_download(3, 40)]
     middles, index = jain_over_time(group)
-    # Windows start with the youngest stream. The stream that ends first is in no window after its
-    # end.
+    # Windows begin when the youngest stream starts, at 3 s. A stream counts in a window only if it
+    # is in progress until the window's end, so the first stream counts only in the first window.
     assert middles == pytest.approx([8, 18, 28])
     assert index[0] < index[1] == pytest.approx(1, abs=0.01)
 

@@ -1,4 +1,4 @@
-"""Runs in the layout of tornettools' parse, plot and archive commands."""
+"""Copies of runs in the layout that tornettools' parse, plot and archive commands expect."""
 
 from __future__ import annotations
 
@@ -55,7 +55,8 @@ def test_a_run_is_laid_out_whole_and_stays_as_it_was(store: Store, tmp_path: Pat
     assert log.read_bytes() == before["stock1/shadow.data/hosts/perfclient1exit/tgen.1004.stdout"]
     own = {files.CLIENTS, files.HOST_ROLES, files.RUN, files.MANIFEST}
     assert not own & {path.name for path in made[0].iterdir()}
-    # Do as `tornettools archive`, which compresses the files at the top level and removes the rest.
+    # Like `tornettools archive`, change a file at the top level and remove the logs. The store must
+    # not change.
     (made[0] / "shadow.log").write_text("compressed")
     shutil.rmtree(made[0] / files.LOGS)
     assert all_files(store.directory) == before

@@ -1,4 +1,4 @@
-"""File formats: their exact bytes and versions, and which module may define file names."""
+"""File formats: their exact bytes and versions, and the refusal of damaged or oversized files."""
 
 from __future__ import annotations
 
@@ -250,7 +250,8 @@ def test_a_small_file_with_gigabytes_of_content_needs_little_memory(tmp_path: Pa
     }
     bombs = {"unread": {"more": text}, "text": {"records": text}, "list": {"seeds": of_list}}
     for name, change in bombs.items():
-        # Without Arrow's own schema a dictionary column is read as text.
+        # Without Arrow's own schema, a dictionary column is read as a column of texts, which the
+        # layout of the history requires.
         pq.write_table(
             pa.table({**sound, **change}), tmp_path / name, compression="zstd", store_schema=False
         )
@@ -272,7 +273,8 @@ def test_a_page_that_states_a_wrong_size_is_refused(tmp_path: Path) -> None:
     pq.write_table(pa.table({"name": ["abc"]}), path, compression="zstd", use_dictionary=False)
     data = path.read_bytes()
     assert read_table(path, NAME).num_rows == 1
-    # The header's first fields are the type (0) and the unpacked size (2**31 as a zigzag number).
+    # A page's header begins with the type (0) and the unpacked size, each after the byte 0x15. The
+    # unpacked size is replaced by 2**31 - 1, and by a number with too many bytes.
     assert data[4:7] == bytes([0x15, 0, 0x15])
     begin = next(at for at in range(7, 20) if data[at] < 128) + 1
     for size in (b"\xfe\xff\xff\xff\x0f", b"\xff" * 20):
@@ -284,14 +286,18 @@ def test_a_page_that_states_a_wrong_size_is_refused(tmp_path: Path) -> None:
 def test_a_footer_with_more_columns_than_the_schema_does_not_end_the_process(
     tmp_path: Path,
 ) -> None:
-    """PyArrow aborts the process if a column is requested that the schema lacks."""
+    """PyArrow aborts the process if it is asked for a row group's column that the schema lacks.
+
+    The file has the schema of one column, and a row group with two.
+    """
     path = tmp_path / "x.parquet"
     data, footers = {}, {}
     for names in (("name",), ("name", "more")):
         pq.write_table(pa.table(dict.fromkeys(names, ["a"] * 77)), path, store_schema=False)
         data[names] = path.read_bytes()
         length = int.from_bytes(data[names][-8:-4], "little")
-        # A footer has version and schema, number of rows (77), row groups, and name of the program.
+        # A footer has the version and the schema, then the number of rows (77), the row groups, and
+        # the name of the program. It is split here, so that parts of two footers can be combined.
         schema, rest = data[names][-8 - length : -8].split(b"\x16\x9a\x01", 1)
         groups, program = rest.split(b"parquet-cpp", 1)
         footers[names] = (schema, groups, program)

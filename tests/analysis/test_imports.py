@@ -1,4 +1,4 @@
-"""Import results of tgentools and tornettools as sets of runs."""
+"""Import of results of tgentools and tornettools as sets of runs."""
 
 from __future__ import annotations
 
@@ -44,9 +44,11 @@ def stream(end_s: float, received: dict[str, float], progress: dict[str, float])
 
 
 def analysis(ttfb: list[float], *, layout: str = "stream_summary", failed: int = 1) -> Any:
-    """Return an analysis of one perf client.
+    """Return tgentools' analysis of one perf client.
 
-    Its downloads of 50 KiB complete at 310 s, 311 s, and so on.
+    Its downloads of 50 KiB complete at 310 s, 311 s, and so on. ``ttfb`` has their times to the
+    first byte in seconds; those to the last byte are twice as long. ``failed`` downloads fail at
+    310 s.
     """
     new = layout == "stream_summary"
     summary = {
@@ -97,8 +99,8 @@ def test_a_span_selects_by_completion(tmp_path: Path) -> None:
     assert values(made)["exit", "download_ttfb_p50_s"] == 2.0
     assert values(made)["exit", "download_error_rate"] == 0.0
     assert any("from 311 s to 312 s" in note for note in made.notes)
-    # Goodput is measured between two sizes that tgentools wrote, or else between two tenths of the
-    # download.
+    # Goodput is computed from the times of two byte counts. If the file lacks the time of a byte
+    # count, the time of the same share of the download is used: 80% for 4 MiB.
     got = read_analysis(path, begin_s=300.0)
     assert got.values["exit", "download_goodput_500kib_1mib"] == [1048576 - 512000]
     assert got.values["exit", "download_goodput_4mib_5mib"] == [(5242880 - 4194304) / 2]
@@ -133,9 +135,9 @@ def onionperf() -> dict[str, Any]:
 
 
 def test_onionperf_s_own_analysis(tmp_path: Path) -> None:
-    """The keys are those of an analysis in the repository anyone-protocol/onionperf.
+    """The keys are those of a real analysis in the repository anyone-protocol/onionperf.
 
-    The analysis is onionperf/tests/data/analyses/2021-06-01.op-hk6a.*.
+    Its file is onionperf/tests/data/analyses/2021-06-01.op-hk6a.*.
     """
     path = tmp_path / "2030-03-17.op-xx1.onionperf.analysis.json"
     path.write_text(json.dumps(onionperf()))
@@ -219,7 +221,7 @@ def test_streams_that_succeeded_or_failed_are_counted(tmp_path: Path, is_success
     read = read_analysis(path)
     assert read.downloads == {"exit": (0.0, 1.0) if is_success else (1.0, 1.0)}
     assert read.empty == (not is_success)
-    # For a failed stream nothing else is read.
+    # For a failed stream nothing else is read, so the invalid values are no error.
     path.write_text(
         json.dumps(one_stream(is_success=False, elapsed_seconds={"x": -1}, time_info={}))
     )
@@ -261,7 +263,10 @@ def test_ignored_files_are_noted(tmp_path: Path) -> None:
 
 
 def plot_data(folder: Path, median_s: float, rng: np.random.Generator, **more: Any) -> Path:
-    """Write one simulation's folder as tornettools does."""
+    """Write one simulation's folder as tornettools does. Return ``folder``.
+
+    more: name of a file without .json -> its content, which replaces the usual one.
+    """
     data = folder / "tornet.plot.data"
     data.mkdir(parents=True)
     times = (median_s * rng.lognormal(0, 0.2, 50)).round(6).tolist()
@@ -452,7 +457,8 @@ def test_a_file_that_needs_too_much_memory_is_not_parsed(tmp_path: Path) -> None
         ({"time_to_last_byte_recv.exit": {"51200": [1e999]}}, "finite|less than"),
         ({"time_to_last_byte_recv.exit": {"51200": [1.0], "051200": [1.0]}}, "valid integer"),
         ({"relay_goodput": {"300": 10**400}}, "finite|less than|valid number"),
-        # The number of megabits is finite, but the number of bytes would be infinite.
+        # The number is finite, but larger than any value may be, because a sum of such numbers
+        # could overflow.
         ({"relay_goodput": {"300": 1e308}}, "less than or equal to"),
         ({"time_to_first_byte_recv": {"ALL": [1.0]}}, "of exit circuits twice"),
     ],
@@ -503,7 +509,10 @@ def test_command(
 
 
 def test_simulations_of_the_same_networks_are_paired(tmp_path: Path) -> None:
-    """Folder names identify networks. The larger side must have each network of the smaller one."""
+    """Folder names identify networks. Sets with the same networks are paired.
+
+    One of the two may have further networks.
+    """
     fast = import_runs([collection(tmp_path / "a", 1.0, 6, 1)], "fast", ALL_TIME)
     slow = import_runs([collection(tmp_path / "b", 1.3, 8, 2)], "slow", ALL_TIME)
     result = compare_sets(fast, slow)
@@ -567,7 +576,7 @@ def test_copies_of_a_simulation_count_once(tmp_path: Path) -> None:
     result = compare_sets(made, other, pair=False)
     assert result.notes[0].startswith("warning: 3 simulations of b are byte-identical")
     again = import_runs([collection(tmp_path / "c", 1.0, 3, 1)], "c", ALL_TIME)
-    # Compared in pairs, the two imports do not differ at all.
+    # These two imports have identical files, so they do not differ if they are compared in pairs.
     assert compare_sets(again, other).identical
 
 

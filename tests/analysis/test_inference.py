@@ -70,8 +70,9 @@ def test_equal_differences_are_as_uncertain_as_their_resolution() -> None:
 def test_adjusted_p_values_by_hand() -> None:
     p = [0.01, 0.04, 0.03, 0.005]
     assert adjusted(p, [0.25] * 4) == pytest.approx([0.03, 0.06, 0.06, 0.02])
-    # The adjusted value of 0.01 is 0.01 / 0.5 = 0.02. That of 0.005 would be 0.005 / 0.25 times the
-    # remaining weight, 0.5, and is raised to 0.02. The last test has its own p-value.
+    # In the order of p-value / weight, adjusted values never decrease. That of 0.01 is 0.01 / 0.5 =
+    # 0.02. That of 0.005 would be 0.005 / 0.25 times the remaining weight, 0.5, and is raised to
+    # 0.02. The last one equals its p-value.
     weighted = adjusted([0.01, 0.005, 0.03], [0.5, 0.25, 0.25])
     assert weighted == pytest.approx([0.02, 0.02, 0.03])
     assert adjusted([], []).shape == (0,)
@@ -100,7 +101,10 @@ def test_the_count_to_settle_is_that_of_the_power_formula() -> None:
 
 @pytest.mark.parametrize("count", [4, 8, 14])
 def test_effects_of_the_detectable_size_are_found_with_the_stated_power(count: int) -> None:
-    """Differences of the stated size are found with the stated power, and smaller ones rarely."""
+    """Differences of the stated size are found with the stated power.
+
+    Differences of half this size are found less than half as often.
+    """
     level = 0.05 / 8
     size = shown_from_spreads(count, level)
     rng = np.random.default_rng(count)
@@ -127,13 +131,13 @@ def test_the_interval_of_nonnegative_values_is_nonnegative(values: list[float]) 
 
 def test_components_by_hand() -> None:
     # The mean squares are 2 within networks, with 2 degrees of freedom, and 16 between networks,
-    # with 1. Each network has 2 runs.
+    # with 1. Each network has 2 runs, so the variance between networks is (16 - 2) / 2 = 7.
     found = components([[1.0, 3.0], [5.0, 7.0]])
     within = known(found.within)
     assert within.estimate == pytest.approx(np.sqrt(2))
     assert within.low == pytest.approx(np.sqrt(4 / stats.chi2.ppf(0.975, 2)))
     assert known(found.between).estimate == pytest.approx(np.sqrt(7))
-    # The networks do not differ by more than the noise.
+    # The means of the networks do not differ, so the estimate between networks is 0.
     assert components([[1.0, 3.0], [1.0, 3.0]]).between == Interval(0.0, 0.0, 0.0)
     assert components([[1.0, 2.0]]).between is None
     assert components([[1.0], [2.0]]).within is None

@@ -1,4 +1,4 @@
-"""From tables of statistics to estimates and verdicts."""
+"""Estimates and verdicts from tables of statistics."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_a_study_is_judged_from_its_records_and_runs_csv_has_the_values(
             rows = table.loc[[(level, class_name, metric, variant)]].set_index("seed")["value"]
             values = [np.nan if one.value is None else one.value for one in by_seed.values()]
             assert rows[list(by_seed)].tolist() == pytest.approx(values, rel=1e-8, nan_ok=True)
-    # Three networks show little at the default error level, so this test uses another one.
+    # Three networks show little at the default error level, so this test uses a higher one.
     design = Design(error_level=0.3)
     judged = judge_comparison("5mid", statistics, "rr", "ewma", design)
     assert [(j.endpoint, j.class_name, j.metric.name) for j in judged[:4]] == [
@@ -108,7 +108,7 @@ def test_the_default_endpoints_exist_in_the_baseline() -> None:
     table = synthetic(1.2)
     both = [("web", "ttfb_p50_s"), ("all", "goodput_bytes_per_s")]
     assert usual_endpoints("5mid", table, "ewma") == both
-    # If there are several classes, web clients are chosen, or else the first one by name.
+    # If several classes have a metric, web clients are chosen, or else the first class by name.
     for name in ("bulk", "alone"):
         table["5mid", name] = {
             (metric, variant): by_seed
@@ -168,7 +168,8 @@ def test_an_endpoint_of_too_few_streams_of_the_baseline_is_left_out_of_the_famil
     table["5mid", "web"]["streams_started", "ewma"] = mean
     found = by_metric(judge_comparison("5mid", table, "rr", "ewma"))
     assert found["web", "ttfb_p50_s"].verdict.reason == "too few streams (9 of 10)"
-    # The variant's number of streams does not count.
+    # The variant's number of streams does not count, because the variant must not affect which
+    # endpoints are judged.
     table = add_started_streams(
         add_started_streams(synthetic(1.2), "web", "ewma", 30, 10, 30), "web", "rr", 1, 1, 1
     )
@@ -177,7 +178,10 @@ def test_an_endpoint_of_too_few_streams_of_the_baseline_is_left_out_of_the_famil
 
 
 def test_the_report_shows_the_interval_that_the_verdict_rests_on(store: Path) -> None:
-    """The comparison page of the same runs shows the same interval. All timeout rates are 0."""
+    """The ratio or difference in the report's summary has the interval of the verdict's effect.
+
+    All timeout rates are 0, so the interval of their difference comes only from their resolution.
+    """
     study = load_study(store / "study.json")
     statistics = read_statistics(study, store)
     for variant in ("ewma", "rr", "swrr"):
@@ -298,7 +302,8 @@ def test_unpaired_networks_are_left_out_and_named() -> None:
 
 
 def test_the_ratio_of_displayed_means_equals_the_displayed_ratio() -> None:
-    # The arithmetic mean falls from 2.5 to 2.38, although most networks' values rise.
+    # The arithmetic mean falls from 2.5 to 2.38, although most networks' values rise. Therefore
+    # geometric means are displayed next to a ratio.
     variant, baseline = numbered(1.0, 1.1, 5.04), numbered(0.7, 0.8, 6.0)
     own, base = estimate(variant), estimate(baseline)
     ratio = known(against_baseline(variant, baseline).ratio)

@@ -137,7 +137,7 @@ def test_a_panel_without_timeouts_has_a_text() -> None:
     figure = draw_figure(make_data(ALIKE, NONE))
     assert texts(timeouts_of(figure)) == ["no timeouts"]
     assert len(timeouts_of(figure).get_yticks()) == 0
-    # The lines of differences are in the middle of the panel, below the text.
+    # The lines of differences are in the middle of their panel, so the text is above the middle.
     (below,) = [text for a in figure.axes for text in a.texts if "difference" in a.get_title()]
     assert (below.get_text(), below.get_position()) == ("no timeouts", (0.5, 0.75))
     some = draw_figure(make_data(ALIKE, {**NONE, "rr": [0.0, 0.0, 1.0]}))
@@ -155,7 +155,7 @@ def test_a_wide_band_is_cut_with_a_note() -> None:
 
 
 def labelled(*labels: str) -> FigureData:
-    """Return a figure of one run of each variant."""
+    """Return a figure of one run of each variant. The first variants have these labels."""
     content = study_content([1])
     for variant, label in zip(content["variants"], labels, strict=False):
         variant["label"] = label

@@ -44,7 +44,11 @@ def nightly_list(**more: Any) -> NightlyList:
 
 
 class Machine:
-    """Runs nights on synthetic sets of runs."""
+    """Runs nights on synthetic sets of runs.
+
+    If ``fails_at`` is n > 0, the n-th measurement of an experiment is interrupted. ``key`` is that
+    of the baseline, and ``inputs`` is what it hashes.
+    """
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -162,9 +166,9 @@ def test_a_planted_change_raises_the_alarm(machine: Machine) -> None:
 
 
 def test_a_night_reports_its_smallest_detectable_change(machine: Machine) -> None:
-    """Four networks are too few to show a change that the test makes.
+    """Four networks are too few to show a change of 20%.
 
-    The night reports that they could not have shown it.
+    The night reports that only larger changes would raise an alarm.
     """
     first, _ = machine.night(make_set(seeds=range(1, 5), noise=0.05), accept=True)
     assert "times the standard deviation" in first.results[0].sees
@@ -180,7 +184,7 @@ def test_a_night_reports_its_smallest_detectable_change(machine: Machine) -> Non
     times = "\N{MULTIPLICATION SIGN}"
     assert f"| {times}{sizes['ttfb_p50_s']:.2f} |" in page
     assert f"{times}{sizes['ttfb_p50_s']:.2f}" in paths.html.read_text()
-    # With enough networks the same change is an alarm.
+    # With enough networks, the same change raises an alarm.
     machine.night(make_set(seeds=range(1, 31), noise=0.05), accept=True)
     seen, _ = machine.night(make_set(seeds=range(1, 31), noise=0.05, noise_seed=3, effect=1.2))
     assert seen.alarm
@@ -236,7 +240,8 @@ def test_a_step_points_to_its_commits(machine: Machine) -> None:
 def test_a_change_of_networks_is_not_a_step(machine: Machine) -> None:
     """Networks differ far more than measurements on one network, so a change of them is not a step.
 
-    Nights on other networks do not hide a step on the usual ones, and do not make it new again.
+    Nights on other networks do not hide a step on the usual ones, and a step that an earlier night
+    found is not new after them.
     """
     others = iter(range(100, 1000, 10))
 
@@ -248,8 +253,7 @@ def test_a_change_of_networks_is_not_a_step(machine: Machine) -> None:
         return [night() for _ in range(count)][-1]
 
     def other(count: int) -> Night:
-        # A real night has only a few networks. These can differ this much from those of other
-        # nights.
+        # The few networks of a real night can differ by 30% from those of other nights.
         sets = [
             make_set(seeds=range(n, n + 10), effect=1.3) for n in itertools.islice(others, count)
         ]
@@ -263,7 +267,7 @@ def test_a_change_of_networks_is_not_a_step(machine: Machine) -> None:
     stepped = usual(1, effect=1.05).steps
     times = {"ttfb_p50_s", "time_to_320kib_p50_s"}
     assert times <= {step.metric for step in stepped if step.new and step.worse}
-    # The night on other networks, just before the step, does not count.
+    # The night on other networks, just before the step, does not count as the last night before it.
     assert {step.last_before[0] for step in stepped} == {"2026-02-05T03:00:00Z"}
     again = other(1).steps
     assert times <= {step.metric for step in again}
@@ -282,9 +286,9 @@ def test_nights_of_the_same_bytes_count_once(machine: Machine) -> None:
 
 
 def test_metrics_without_values(machine: Machine) -> None:
-    """If all streams time out there is no value and no step.
+    """If all streams time out, times have no value.
 
-    The night is undecided, without a traceback.
+    The night is then undecided, and its summaries are still written.
     """
     times = ("ttfb_p50_s", "ttfb_p90_s", "ttfb_p99_s")
     machine.night(make_set(), accept=True)
@@ -376,7 +380,7 @@ def test_a_step_of_nights_with_one_run(machine: Machine) -> None:
     made, paths = [machine.night(one, accept=one is sets[0]) for one in sets][-1]
     times = {"ttfb_p50_s", "time_to_320kib_p50_s"}
     assert times <= {step.metric for step in made.steps}
-    # The timeout rate was constant in all nights, so its noise is unknown.
+    # The timeout rate was constant in all nights, so its noise is unknown, and it is not searched.
     assert (made.unsearched, made.series) == (1, 4)
     assert "1 of 4 time series cannot be searched" in paths.markdown.read_text()
 

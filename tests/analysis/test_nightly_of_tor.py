@@ -41,7 +41,10 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
 
 
 def night(machine: Machine, path: Path, ref: str = "main", **more: Any) -> Any:
-    """Run a night with the present commit of ``ref``. ``more``: arguments of ``make_set``."""
+    """Run a night with the present commit of ``ref``.
+
+    more: ``accept``, whether the night's runs become the baseline, and arguments of ``make_set``.
+    """
     experiments = [{"name": "today", "variants": ["stock"], "networks": 10}]
     watched, repository = watch_repository(
         machine.root, nightly_list(experiments=experiments), path, ref
@@ -87,7 +90,10 @@ def test_a_night_runs_the_newest_commit_alone(machine: Machine, tmp_path: Path) 
 def test_a_second_night_leaves_the_files_of_the_first_one(
     machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The second one may be refused, or watch another branch with a state of its own."""
+    """Runs of the first night may still read its files when the second night begins.
+
+    The second night is then refused, unless it has another state, for example for another branch.
+    """
     path = tmp_path / "tor"
     first, second = make_repository(path, ["0.4.9"] * 2)
     watched, _ = watch_repository(machine.root, nightly_list(), path, first)
@@ -187,7 +193,10 @@ def test_a_step_is_between_two_commits(machine: Machine, tmp_path: Path) -> None
 
 
 class Builder:
-    """A run builder whose files contain the name of Tor's program, as those of an engine do."""
+    """A run builder whose files contain the name of Tor's program, as those of an engine do.
+
+    The name contains the commit.
+    """
 
     def __init__(
         self, commit: str, torrc: str = "t1", load: str = "l1", engine: str = "1", known: str = ""
@@ -202,7 +211,7 @@ class Builder:
         self.torrc, self.load, self.commit = torrc, load, commit
 
     def compose(self, level: str, variant: str, seed: int) -> Any:
-        # The torrc of a Tor without the option "new" lacks it.
+        # If this Tor does not know the option "new", its torrc does not contain the option.
         is_known = self.known_options is None or "new" in self.known_options
         torrc = f"{self.torrc} new" if is_known else self.torrc
         return SimpleNamespace(
@@ -223,7 +232,8 @@ def test_only_the_harness_needs_a_new_baseline() -> None:
     assert Builder("b" * 12, known="new").inputs() == first
     for changed in ({"torrc": "t2"}, {"load": "l2"}, {"engine": "2"}):
         assert Builder("a" * 12, **changed).inputs() != first
-    # Without a repository, a night also compares versions of this project.
+    # Without a repository, a night also compares versions of this project, so the torrc files may
+    # differ.
     first = Builder("a" * 12).inputs(only_tor=False)
     assert Builder("a" * 12, torrc="t2").inputs(only_tor=False) == first
     assert Builder("a" * 12, load="l2").inputs(only_tor=False) != first
@@ -250,7 +260,7 @@ def test_a_changed_harness_says_what_changed_and_what_to_do(
         hint = f"{commit}\nor make this night's runs the baseline: {command} REF=maint"
         assert (caught.value.hint or "").endswith(f"{command} REF={hint}")
     assert machine.measured == 1
-    # A damaged file is not the newest baseline of a commit.
+    # Damaged baselines are ignored, so there is no newest one to suggest.
     for file in (machine.root / "nightly" / "baselines").iterdir():
         file.write_text("{")
     with pytest.raises(UserError, match="today has no baseline for this engine") as caught:
@@ -258,7 +268,10 @@ def test_a_changed_harness_says_what_changed_and_what_to_do(
 
 
 def test_the_newest_baseline_is_that_of_the_last_night(machine: Machine, tmp_path: Path) -> None:
-    """A checkout does not keep the files' times, and other experiments have similar names."""
+    """The night in a baseline decides, because a checkout does not keep the files' times.
+
+    Baselines of another experiment whose name begins with this one's do not count.
+    """
     path = tmp_path / "tor"
     commits = make_repository(path, ["0.4.9"] * 3)
     for number, key in enumerate(("key3", "key1", "key2")):

@@ -108,7 +108,7 @@ def run_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def run(run_directory: Path, tmp_path: Path) -> Path:
-    """Return a copy of the run."""
+    """Return a copy of the run, which a test may change."""
     return Path(shutil.copytree(run_directory, tmp_path / "run"))
 
 

@@ -114,7 +114,7 @@ def made(store: Path, tmp_path_factory: pytest.TempPathFactory) -> PaperResult:
 
 @pytest.fixture
 def partial_store(store: Path, tmp_path: Path) -> Path:
-    """Return a copy of the store, from which a test removes files."""
+    """Return a store with links to all runs, from which a test removes some runs."""
     copy = tmp_path / "store"
     copy.mkdir()
     for run in store.iterdir():
@@ -206,7 +206,7 @@ def test_studies_with_one_baseline_share_a_plot_of_levels(
         {f"levels-ewma.{end}" for end in ("csv", "pdf", "png")}
     ]
     assert '<section id="levels">' in made.html.read_text()
-    # With a single level there is no plot over levels, and that of an earlier call is removed.
+    # With a single level there is no plot over levels, and the plot of an earlier call is removed.
     shutil.copytree(folder, tmp_path / "again")
     one_level = Paper("A paper", STUDIES[1:], CLAIMS)
     page = build(one_level, store, tmp_path / "again").html
@@ -267,7 +267,8 @@ def test_answers_are_in_both_tables_and_on_the_page(made: PaperResult) -> None:
     assert "The claim &lt;fastest&gt; &amp; more." in html
     assert html.count("data:image/svg+xml") == 8
     assert 'href="#figure-11"' in html
-    # On this page the panels of a figure are drawn one above the other.
+    # On this page the panels of a figure are drawn one above the other, so the caption says "above"
+    # and "below".
     assert "first payload byte (above) and 320 KiB (below)" in html
     assert not re.search(r"\bnan\b", re.sub(r"\"data:[^\"]*\"", "", html).lower())
 
@@ -321,7 +322,8 @@ def test_one_network_is_not_judged(store: Path, tmp_path: Path) -> None:
     runs = tuple(run for run in STUDIES[1].runs if run.seed == 1)
     one = STUDIES[1].model_copy(update={"runs": runs})
     made = build(Paper("A paper", (one,), CLAIMS), store, tmp_path)
-    # Without variance no claim is decided. Without timeouts the claim about them cannot be tested.
+    # One network has no spread, so no claim is decided. The claim about timeouts cannot be tested,
+    # because there are none.
     answers = {answered.claim.id: answered.answer for answered in made.answers}
     assert answers.pop("timeouts") is Answer.UNTESTABLE
     assert set(answers.values()) == {Answer.OPEN}
@@ -366,7 +368,7 @@ def test_studies_that_do_not_fit_together_are_refused(store: Path, tmp_path: Pat
 
 
 def test_claims_without_numbered_figures_are_answered(store: Path, tmp_path: Path) -> None:
-    """The paper on cell times does not number its graphs."""
+    """For example, the paper on cell times has claims, but does not number its graphs."""
     made = build(WITHOUT_FIGURES, store, tmp_path)
     assert made.figures == ()
     assert read_claims(made)["fastest"]["answer"] == "supported"

@@ -136,7 +136,7 @@ def test_metrics_apply_where_the_records_are(run: Path) -> None:
     built = circuits.build_times_s(1200, 1800)
     assert found["perf-exit", "circuit_build_time_p90_s"].value == float(np.quantile(built, 0.9))
     relays = found[ALL, "relay_goodput_bytes_per_s"].value
-    assert relays == pytest.approx(3e6, rel=0.05)  # three relays, at up to 2 MB/s each
+    assert relays == pytest.approx(3e6, rel=0.05)  # three relays at 0 to 2 MB/s each
     assert ("perf-exit", "relay_goodput_bytes_per_s") not in found
 
 
@@ -242,7 +242,10 @@ def test_four_mib_are_the_least_payload_that_tgen_prints_as_80_per_cent_of_5_mib
 
 
 def marks(log: LogWriter) -> list[float | None]:
-    """Return when a log's only stream reached each amount of PERF_MARKS, or None."""
+    """Return when a log's only stream reached each amount of PERF_MARKS, in seconds from its start.
+
+    The time of an amount that it did not reach is None.
+    """
     read = TgenLog()
     read.feed(log.text().split(b"\n")[:-1])
     stream = {"client": "a", "class": "b", "stream_index": 0}
@@ -252,9 +255,9 @@ def marks(log: LogWriter) -> list[float | None]:
 
 
 def test_later_status_lines_count_for_amounts_that_the_last_line_lacks() -> None:
-    """An amount that the last line shows has the time of this line, as in tgentools.
+    """A stream-success line counts as a status line for the amounts that it shows, as in tgentools.
 
-    Only amounts that the last line does not show have the times of later status lines.
+    Later status lines count only for larger amounts.
     """
     log = started_log()
     log.status(301.0, 0, 5 << 20, 1)

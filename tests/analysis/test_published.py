@@ -1,4 +1,4 @@
-"""A published pack gives exactly the same values as the records of its runs."""
+"""A published pack gives exactly the values of its runs' records, except for a few metrics."""
 
 from __future__ import annotations
 
@@ -73,7 +73,10 @@ def make_level(begin_s: float, end_s: float, stop_s: float, load: Sequence[str] 
 
 
 def require_same(records: Path, small: Path, level: Level) -> dict[tuple[str, str], Any]:
-    """Check that all values and curves are bit-identical, and return the values."""
+    """Check that values and curves are bit-identical, and return the values of the records.
+
+    The published run ``small`` must lack the metrics that published packs omit.
+    """
     whole, published = load_run(records, level), load_run(small, level)
     assert list(whole) == list(published)
     values, again = run_statistics(whole), run_statistics(published)
@@ -95,7 +98,7 @@ def bits(values: Any) -> bytes:
 
 
 def as_bits(value: Any) -> Any:
-    """Return the data that a figure keeps, with the bits of arrays."""
+    """Return the data that a figure keeps, with each array replaced by its bytes."""
     if isinstance(value, list):
         return [as_bits(one) for one in value]
     if hasattr(value, "__dict__"):
@@ -166,7 +169,7 @@ def test_a_missing_or_damaged_file_is_named(
         (records / name).write_bytes(content)
     else:
         (records / name).unlink()
-    # Without published.json the folder is read as a full run, which has other tables.
+    # Without published.json the folder is read as a full run, whose tables it lacks.
     as_whole = files.GOODPUT_TABLE if (name, content) == (files.PUBLISHED, None) else name
     with pytest.raises(AnalysisError, match=as_whole):
         load_run(records, LEVEL)
@@ -416,7 +419,10 @@ def test_streams_are_restored_to_the_bit_or_not_encoded(rows: Rows) -> None:
 
 
 def side_by_side(folder: Path) -> Mapping[str, Rows]:
-    """Write two parallel downloads of one client. The second one receives nothing for a while."""
+    """Write the records of two parallel downloads of one client. Return their rows by table.
+
+    The second download receives nothing for 15.75 s.
+    """
     common = dict.fromkeys((c.name for c in STREAMS if not c.optional), 0) | {
         "client": "a",
         "class": "web",
@@ -451,7 +457,10 @@ def test_downloads_are_published_by_the_second_with_their_gaps(tmp_path: Path) -
 
 
 def test_downloads_of_another_span_have_no_value(tmp_path: Path) -> None:
-    """Downloads that overlap in the other span are not those that overlap in the published one."""
+    """A pack has only the progress of downloads that overlap in its own measured span.
+
+    In another span, other downloads overlap, so the pack is refused.
+    """
     side_by_side(tmp_path)
     streams = pq.read_table(tmp_path / files.STREAMS_TABLE).to_pylist()
     third = {**streams[-1], "stream_index": 2, "start_s": 25.0, "end_s": 45.0}

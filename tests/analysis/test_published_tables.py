@@ -87,7 +87,8 @@ def test_sample_sizes_of_power_family_tests_are_jennison_and_turnbulls(
 # ----- t
 
 # Hours of sleep gained by ten patients with each of two drugs: Student (1908), The probable error
-# of a mean, Biometrika 6(1). Results as R's t.test prints them for its data set `sleep`.
+# of a mean, Biometrika 6(1). The expected results are those that R's t.test prints for its data set
+# `sleep`.
 FIRST_DRUG = [0.7, -1.6, -0.2, -1.2, -0.1, 3.4, 3.7, 0.8, 0.0, 2.0]
 SECOND_DRUG = [1.9, 0.8, 1.1, 0.1, -0.1, 4.4, 5.5, 1.6, 4.6, 3.4]
 

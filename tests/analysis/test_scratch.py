@@ -1,4 +1,4 @@
-"""Scratch folders for incomplete files: none is left, even if a process is killed."""
+"""Incomplete files never replace whole ones, and the next writer removes those of a killed one."""
 
 from __future__ import annotations
 
@@ -62,9 +62,9 @@ ONE_FILE = half_written(
 
 
 def writing(name: str, out: Path) -> AbstractContextManager[Path]:
-    """Return the context manager that the program uses for a file.
+    """Return the context manager with which onionlab writes the file ``name`` in ``out``.
 
-    It yields the path to write to, or the folder for it.
+    The context manager yields the path to write to, or a folder for the file.
     """
     if name == "history.parquet":
         return whole_file(out / name)
@@ -115,7 +115,7 @@ def test_an_interrupted_write_keeps_the_old_file(tmp_path: Path) -> None:
 
 
 class Disk:
-    """Records what was synced, which is a folder's content on disk after a power failure.
+    """Records what was synced. After a power failure, only this content is sure to be on the disk.
 
     File names may reach the disk at any time. So a name must not appear before its content is
     synced, and a name that was not synced may be lost.

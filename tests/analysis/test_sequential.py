@@ -24,7 +24,10 @@ from analysis.inference.sequential import (
 
 
 def crossing(levels: np.ndarray, fractions: list[float]) -> float:
-    """Return the probability that a Brownian motion crosses any boundary, computed by SciPy."""
+    """Return the probability that a Brownian motion crosses the boundary of any look.
+
+    SciPy computes it from the one-sided level of each look and its share of the budget.
+    """
     t = np.array(fractions)
     covariance = np.minimum.outer(t, t) / np.sqrt(np.outer(t, t))
     z = stats.norm.isf(levels)
@@ -39,9 +42,10 @@ def test_a_sequential_p_value_falls_with_more_looks(budget: int, p: list[float])
     p = p[: len(looks.sizes)]
     plans = [spending([(looks.sizes[: k + 1], budget)]) for k in range(len(p))]
     values = [sequential_p(p[: k + 1], plan) for k, plan in enumerate(plans)]
-    # The last digits may differ.
+    # Each number of looks has its own table of levels, so the last digits may differ.
     assert all(b <= a * (1 + 1e-9) for a, b in itertools.pairwise(values))
     # A sequential p-value is not below the smallest p-value of its looks: several looks cost power.
+    # The least value that it can have is 1e-7.
     assert all(
         value >= min(0.999 * min(p[: k + 1]), 1.0) or value == pytest.approx(1e-7)
         for k, value in enumerate(values)

@@ -46,7 +46,8 @@ def gaps(
 ) -> np.ndarray:
     """Return the longest gap of each stream.
 
-    streams: (client, start, end, first byte). beats: client -> bytes of each second from 0.
+    streams: (client, start, end, time from the start to the first byte or NaN).
+    beats: client -> bytes of each second from 0.
     """
     rows = [(c, i, i + 1, n) for c, amounts in beats.items() for i, n in enumerate(amounts)]
     columns = [np.array(column) for column in zip(*rows, strict=True)] if rows else []

@@ -101,7 +101,7 @@ def test_rates_of_zero_are_equal_and_the_unseen_share_is_stated() -> None:
 
 @pytest.mark.parametrize("n", [8, 11])
 def test_from_eight_pairs_on_test_and_interval_ask_signed_ranks_too(n: int) -> None:
-    """The variance of an outlier far on the other side of 0 would mislead the t test alone."""
+    """A single distant network can mislead the t test, so signed ranks must reject as well."""
     rng = np.random.default_rng(n)
     for _ in range(300):
         values = rng.standard_t(2, n) + 0.7

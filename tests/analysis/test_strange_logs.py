@@ -100,7 +100,8 @@ def test_a_small_file_that_holds_a_lot_is_refused(
     try:
         with pytest.raises(AnalysisError, match=r"holds more than \S+ MiB, the limit for its size"):
             read_in_batches(path)
-        # A list of a million empty lines needs eight times the memory of their text.
+        # A list of a million empty lines needs eight times the memory of their text, so the bound
+        # for newlines is higher.
         assert tracemalloc.get_traced_memory()[1] < (45e6 if byte == b"\n" else 15e6)
     finally:
         tracemalloc.stop()
@@ -206,7 +207,7 @@ def test_a_log_of_tgen_before_1_0_is_refused(tmp_path: Path) -> None:
 def test_a_log_of_which_nothing_is_understood_is_refused(
     tmp_path: Path, line: str, lines: int, suffix: str
 ) -> None:
-    """Reading stops after as many lines as the decision needs."""
+    """Reading stops when the refusal is certain, so the message counts the lines until then."""
     text = (OTHER + line * (30_000 if lines > 1 else 0)).encode()
     with pytest.raises(AnalysisError, match=rf"only 0 of {lines} lines of .* are understood"):
         read(tmp_path, PACKERS[suffix](text) if suffix else text, suffix)

@@ -80,15 +80,15 @@ def test_the_restricted_mean_is_the_integral(sample: list[tuple[float, int]], li
 
 
 def test_the_bias_of_the_naive_distribution_by_hand() -> None:
-    # Ten streams: six have arrived after 1 to 6 s, three timed out at 60 s, and one was cut off at
-    # 3.5 s.
+    # Ten streams: six reached the event after 1 to 6 s, three timed out at 60 s, and one was
+    # censored at 3.5 s.
     times = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 60.0, 60.0, 60.0, 3.5]
     kinds = [EVENT] * 6 + [FAILURE] * 3 + [CENSORED]
     found = known(bias(times, kinds, (0.5, 0.9)))
     assert (found.streams, found.failed, found.censored) == (10, 3, 1)
     assert found.quantiles["naive"] == (3.0, 6.0)
     # After 3 s the probability is 0.3. The six streams that remain after the censored one share the
-    # other 0.7, so after k more arrivals the probability is 0.3 + 0.7 / 6 k.
+    # other 0.7, so after k more events the probability is 0.3 + k * 0.7 / 6.
     assert found.quantiles["incidence"] == (5.0, None)
     assert found.quantiles["kaplan_meier"] == (5.0, None)
     assert found.distance == pytest.approx(1 - 0.65)

@@ -1,4 +1,4 @@
-"""The rules by which runs cannot answer a claim, and cases just outside of each rule."""
+"""The rules that find runs which cannot answer a claim, and cases just outside of each rule."""
 
 from __future__ import annotations
 

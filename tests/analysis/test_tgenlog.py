@@ -185,7 +185,8 @@ def test_a_stream_ends_once() -> None:
     assert [complete.stream_id for complete in log.completes] == [0, 1]
     assert log.malformed == len(lines) - 1
     assert "stream 0 has ended before" in [example.reason for example in log.examples]
-    # Streams that the process accepts as a server are numbered separately.
+    # Streams that the process accepts as a server are numbered separately, so each number can occur
+    # once more.
     accepted = [line.replace(b"vertexid=stream", b"vertexid=passive-stream") for line in lines]
     assert len(parse([*lines, *accepted]).completes) == 4
 

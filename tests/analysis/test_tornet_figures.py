@@ -120,7 +120,10 @@ def test_invalid_measurements_are_refused(tmp_path: Path, content: object, what:
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Write a store of two variants on three networks. The second variant is slower by a fifth."""
+    """Write a store of two variants on three networks, and return it.
+
+    The times of the second variant are a fifth longer.
+    """
     folder = tmp_path_factory.mktemp("tornet-figures")
     for variant, slow in (("ewma", 1.0), ("swrr", 1.2)):
         for seed in SEEDS:

@@ -79,7 +79,8 @@ def test_the_first_endpoint_has_half_of_the_level_and_passes_it_on() -> None:
     found = decide(family, weights=endpoint_weights(3))
     p = known(found["first"].p_different)
     assert p == pytest.approx(equal * 2 / 3)
-    # The other two endpoints then share the whole error level, so their p-values double, too.
+    # The other two endpoints then share the whole error level, half each. Their adjusted p-values
+    # are therefore also twice the unadjusted ones.
     assert found["second"].p_different == found["third"].p_different == pytest.approx(p)
     assert endpoint_weights(1) == [1.0]
 

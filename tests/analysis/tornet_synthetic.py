@@ -24,7 +24,10 @@ needs_tornettools = pytest.mark.skipif(
 
 
 def stamp(time_us: int) -> str:
-    """Return the first three words of a line at these microseconds of simulated time."""
+    """Return the beginning of a log line: date, time and Unix seconds.
+
+    time_us: simulated time in microseconds.
+    """
     seconds, micros = divmod(EPOCH * 1_000_000 + time_us, 1_000_000)
     text = np.datetime64(seconds, "s").astype(str).replace("T", " ")
     return f"{text} {seconds}.{micros:06d}"
@@ -74,9 +77,9 @@ class OnionTraceWriter:
 
 
 def perf_log(host: str, rng: np.random.Generator, *, slow: float = 1.0) -> bytes:
-    """Return the log of a perf client that fetches one of the three sizes each minute.
+    """Return the log of a perf client that downloads 50 KiB, 1 MiB or 5 MiB each minute.
 
-    Some fetches time out.
+    Some downloads time out.
     """
     log = LogWriter(host)
     log.start(240.0)
@@ -104,7 +107,7 @@ def perf_log(host: str, rng: np.random.Generator, *, slow: float = 1.0) -> bytes
 
 
 def circuits_log(host: str, rng: np.random.Generator, *, relay: bool, slow: float = 1.0) -> bytes:
-    """Return OnionTrace's log of a relay (bytes each second) or of a client (circuits)."""
+    """Return OnionTrace's log of a relay (bytes each second) or of a client (also circuits)."""
     log = OnionTraceWriter(host)
     log.start(241_000_000)
     for second in range(250, STOP_S):
@@ -131,7 +134,11 @@ RELAYS = {"4uthority1": "authority", "relay1exitguard": "exitguard", "relay2midd
 
 
 def write_tornet_run(run: Path, seed: int, slow: float = 1.0) -> None:
-    """Write a whole run directory. For any ``slow``, the same seed gives the same random draws."""
+    """Write a whole run directory, in which times are multiplied by ``slow``.
+
+    The random draws depend on the seed and not on ``slow``, so runs that differ only in ``slow``
+    form a pair.
+    """
     hosts = {}
     for number, host in enumerate([*CLIENTS, *RELAYS]):
         rng = np.random.default_rng([seed, number])

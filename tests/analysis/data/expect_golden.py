@@ -2,9 +2,9 @@
 
     PYTHONPATH=PATH_TO_TGEN/tools python expect_golden.py GOLDEN_DIRECTORY
 
-For each log and each ended stream (by tgen's number), this file has the start and the end (Unix
-seconds), the outcome, tgentools' times to the first and the last byte (seconds from the command),
-and its times to some sizes (seconds from the start).
+For each log and each ended stream (by tgen's number), tgentools.json has the start and the end
+(Unix seconds), the outcome, the times to the first and the last byte (seconds from the command),
+and the times to some sizes (seconds from the start).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tgentools.analysis import Analysis  # type: ignore[import-not-found]
 
 
 def read(path: Path) -> dict[str, Any]:
-    """Return tgentools' streams of one log."""
+    """Return the ended streams that tgentools finds in one log."""
     text = path.read_bytes()
     if path.suffix == ".gz":
         text = gzip.decompress(text)

@@ -1,12 +1,12 @@
-"""Record the golden logs in this directory with a real tgen binary on loopback.
+"""Record the golden logs with a real tgen binary on loopback.
 
     python record_golden.py PATH_TO_TGEN OUTPUT_DIRECTORY
 
 TGENHOSTNAME names each process, so the logs do not contain the machine's name. A small
 SOCKS5 proxy between client and server shapes the traffic: it can be slow, fall silent after some
 bytes, never answer, refuse, or hang up. Times differ from one recording to the next, so the tests
-compare them with golden/tgentools.json (expect_golden.py makes it with tgentools) and state by hand
-only what cannot change: outcomes and sizes.
+compare them with golden/tgentools.json, which expect_golden.py makes with tgentools. The tests
+themselves contain outcomes and sizes.
 """
 
 from __future__ import annotations
