@@ -32,7 +32,8 @@ from onionlab.paths import working_root
 
 EXIT_USER_ERROR = 2
 EXIT_DEFECT = 70
-"""EX_SOFTWARE of sysexits.h. Python's own status for a traceback is 1, which some commands use."""
+"""EX_SOFTWARE of sysexits.h. Python's own status for a traceback, 1, is an answer of some commands:
+``compare`` returns it if it finds a regression."""
 EXIT_INTERRUPTED = 130
 
 STATUSES: Mapping[int, str] = {
@@ -56,8 +57,8 @@ REMEDIES = {
 }
 """errno of an operating system error -> hint."""
 
-# Escape all control characters except tabs and line breaks. Logs and other users' manifests may
-# contain such characters.
+# All control characters except tabs and line breaks are escaped in output. Messages quote logs and
+# other users' manifests, whose control characters could change the terminal.
 _ESCAPES = {
     number: f"\\x{number:02x}"
     for number in (*range(32), *range(127, 160))
@@ -107,7 +108,10 @@ def load_command(module_name: str) -> Command:
 
 
 def help_of(module_name: str) -> str:
-    """Read a command's HELP from its file. Importing all modules would take seconds."""
+    """Return the HELP of a command, read from its file.
+
+    An overview shows every command's HELP, and importing all modules would take seconds.
+    """
     spec = importlib.util.find_spec(module_name)
     assert spec is not None
     assert spec.origin is not None
@@ -119,7 +123,7 @@ def help_of(module_name: str) -> str:
 
 
 def build_parser(verb: str | None = None) -> argparse.ArgumentParser:
-    """Return the parser of one command, or of an overview if ``verb`` is not a command.
+    """Return the parser of the command ``verb``, or one that only lists all commands.
 
     Only the module of that command is imported. Therefore ``doctor`` starts fast, and works if a
     dependency of another command is broken.
@@ -156,10 +160,10 @@ def own_statuses(command: Command) -> Mapping[int, str]:
 
 
 def _print_status(status: int, statuses: Mapping[int, str], arguments: Sequence[str]) -> None:
-    """If make called this program, print what a status of ``statuses`` means, and how to get it.
+    """If make called this program, print the meaning of a status other than 0 in ``statuses``.
 
-    make itself ends with 2 for each status but 0, so the status is lost unless the user calls the
-    program directly.
+    make itself ends with 2 for each status but 0, so the command that ends with the status is
+    printed, too.
     """
     if status in statuses and status != 0 and "MAKELEVEL" in os.environ:
         command = shlex.join([".venv/bin/onionlab", *arguments])
@@ -289,7 +293,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         arguments = replace_former_names(arguments)
         args = build_parser(arguments[0] if arguments else None).parse_args(arguments)
         status = int(args.run(args))
-        # Flush here, because writing the buffered output may also fail.
+        # Flush here, so that an error of writing the buffered output is handled below.
         print(end="", flush=True)
         _print_status(status, args.statuses, arguments)
         return status

@@ -1,4 +1,4 @@
-"""Handling of SIGTERM and Ctrl-C: an interrupted command ends the processes that it started."""
+"""Treat SIGTERM like Ctrl-C, so that both make a command end the processes that it started."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def file_lock(
         timeout_s: Maximum wait. By default it is unlimited, and processes are served in the order
             of arrival.
         refusal: Exception to raise after this time, in place of TimeoutError.
-        open_file: Returns a descriptor of the opened file.
+        open_file: Opens the file and returns its descriptor.
     """
     descriptor = open_file(path)
     try:

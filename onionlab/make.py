@@ -45,7 +45,8 @@ PROGRAM_VARIABLES |= {"SHADOW", "TGEN", "ONIONTRACE", "TORNETTOOLS"}
 """Variables that the code or setup.sh reads directly from the environment."""
 
 CLUSTER_VARIABLES = {"PARTITION", "ACCOUNT", "QOS", "MAX_JOBS", "PROFILE"}
-"""Options that the environment may set only if EXECUTOR is set: other programs use such names."""
+"""Options that the environment may set only if EXECUTOR is set, because other programs also use
+variables with such names."""
 
 ENVIRONMENT_VARIABLES = {"NAME", "SCALE", "NETWORKS", "SEEDS", "REPEATS", "MAX_NETWORKS"}
 ENVIRONMENT_VARIABLES |= {"VARIANTS", "ENGINE", "SHADOW", "TGEN", "JOBS", "EXECUTOR"}
@@ -60,7 +61,8 @@ def command_line(verb: str, environment: Mapping[str, str]) -> list[str]:
         UserError: A required variable is missing, or make's command line sets an unknown one.
     """
     given = set(environment.get(COMMAND_LINE, "").split())
-    # If another make calls this one, its variables may be meant for other programs.
+    # MAKELEVEL is more than 1 if another make called this one. The command line of that make may
+    # set variables for other programs, so unknown ones are ignored then.
     if environment.get("MAKELEVEL", "1") == "1":
         _require_known(given, verb)
     usable = given | ENVIRONMENT_VARIABLES

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from onionlab.errors import UserError
 
-# The last range of characters stands for bytes that are not UTF-8.
+# Python decodes bytes of a path that are not UTF-8 as characters of the last range.
 _REFUSED = re.compile(r'[\x00-\x1f\x7f"$`\\{}:\udc80-\udcff]')
 
 
@@ -40,7 +40,8 @@ def working_root() -> Path:
     """Return the checkout: the folder of the code, the user's files and all output.
 
     Raises:
-        UserError: venv, Snakemake, apt or the guest's kernel cannot handle a character of its path.
+        UserError: The path has a character that venv, Snakemake, apt or the kernel of the embedded
+            engine cannot handle.
     """
     root = code_root()
     refused = _REFUSED.search(str(root))
@@ -54,12 +55,15 @@ def working_root() -> Path:
 
 
 def build_directory(root: Path) -> Path:
-    """Return the folder of all generated files that can be built again; Git ignores it."""
+    """Return the folder of builds, keys and other files that can be made again; Git ignores it."""
     return root / "build"
 
 
 def networks_directory(root: Path) -> Path:
-    """Return the folder of imported networks, whose keys cannot be generated again."""
+    """Return the folder of imported networks.
+
+    It is not in the build folder, because the keys of imported relays cannot be generated again.
+    """
     return root / "networks"
 
 
