@@ -80,7 +80,7 @@ def reserve_cpus(
 
     Args:
         count: Number of CPUs. If this process may use fewer CPUs, it gets all that it may use.
-        purpose: Text that processes show while they wait for these CPUs.
+        purpose: Text that other processes show while they wait for these CPUs.
         on_wait: Called once if too few CPUs are free.
         allocated: Whether a cluster has allocated the CPUs of this process. If so, and the process
             gets all CPUs that it may use, they are not locked.
@@ -153,7 +153,7 @@ def _try_reserve(
 
 
 def _idle_first(allowed: list[int]) -> list[int]:
-    """Return the CPUs, busy ones last, because programs that do not use the locks may run there."""
+    """Return the CPUs, busy ones last, because programs that use no locks may run on busy CPUs."""
     loads = psutil.cpu_percent(CPU_SAMPLE_S, percpu=True)
     busy = {cpu for cpu, load in enumerate(loads) if load > BUSY_PERCENT}
     return sorted(allowed, key=lambda cpu: (cpu in busy, cpu))
@@ -170,7 +170,8 @@ def _open_shared(path: Path) -> int:
         try:
             return _open_or_create(path)
         except OSError as error:
-            # Another user may have just created the file, and not yet changed its permissions.
+            # Try again: another user may have just created the file, and not yet changed its
+            # permissions.
             if time.monotonic() > deadline_s:
                 raise _unusable(path, str(error.strerror)) from error
             time.sleep(0.05)

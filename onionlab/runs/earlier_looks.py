@@ -1,8 +1,9 @@
 """Record interim analyses (looks) of the same runs under earlier plans.
 
-An earlier plan may have had fewer networks or a smaller budget. Adding networks until a verdict
-appears means looking at the same data repeatedly. study.json therefore lists all looks, and the
-next plan of the same runs continues the list.
+An earlier plan may have had fewer networks or a smaller budget (maximum number of networks). A user
+who adds networks until a verdict appears looks at the same data repeatedly, which raises the error
+rate unless the tests take all looks into account. study.json therefore lists them, and the next
+plan of the same runs continues the list.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def with_earlier_looks(
         looks: Looks of the new plan only. None means one look at all runs.
 
     Returns:
-        The looks; None if there is only one look, at runs that no earlier plan has looked at.
+        The looks. None if ``looks`` is None and no other plan is known to have looked at the runs.
     """
     try:
         before = load_study(study)
@@ -56,8 +57,8 @@ def with_earlier_looks(
 def looks_together(parts: Sequence[Looks | None], replicates: int) -> Looks | None:
     """Return the looks of a study that is merged from parts with different networks.
 
-    A part's earlier looks are also earlier looks at the merged study. So are the looks of the
-    part's own plan if there were several.
+    A part's earlier looks count as earlier looks at the merged study, and so do the looks of the
+    part's own plan if it has several. The result is None if there are no earlier looks.
 
     Args:
         parts: The looks of each part. None means one look at the whole part.
@@ -79,7 +80,7 @@ def _continues(past: PlannedLooks, own: PlannedLooks, growing: bool) -> bool:
 
 
 def _list_looks(study: Study, store: Store) -> list[PlannedLooks]:
-    """Return all plans that a study lists, followed by its own plan if its runs are finished."""
+    """Return the looks of all plans in a study; its own plan is last, if its runs are finished."""
     found = [] if study.looks is None else list(study.looks.earlier)
     if all(store.is_finished(run.run_id) for run in study.runs):
         if study.looks is not None:

@@ -18,8 +18,8 @@ def explain_outdated_runs(
 ) -> str:
     """Return why finished runs of an earlier plan are repeated; an empty text if none is repeated.
 
-    A change of the request, which changes a run's own files, is not reported. One run of each
-    variant is composed and compared with the earlier one.
+    A change of the request, which changes a run's own files, is not reported. To find the reason,
+    one run of each variant is composed, and its identity is compared with the earlier run's.
     """
     old_ids = {_place(run): run.run_id for run in earlier}
     replaced = [
@@ -49,7 +49,10 @@ def _place(run: PlannedRun) -> tuple[str, str, int, int]:
 
 
 def _changed_part(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """Return why a run has another name; an empty text if its own files differ."""
+    """Return why a run's identity differs from an earlier one; an empty text if its files differ.
+
+    A run's name is the hash of its identity.
+    """
     if before.get("files") != now["files"]:
         return ""
     programs = [

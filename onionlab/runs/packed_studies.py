@@ -34,8 +34,8 @@ def add_study(target: Path, source: Path, pack: Path) -> None:
     """Add the networks and runs of one study.json to another one.
 
     Args:
-        target: The file to change. It may be missing.
-        source: The study to add.
+        target: The file to change. If it is missing, ``source`` is moved there.
+        source: The study.json to add.
         pack: The pack that contains the study to add, for messages.
 
     Raises:

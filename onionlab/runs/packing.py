@@ -4,7 +4,7 @@ A pack is a tar archive, compressed with xz. Its first member, ``index.json``, h
 each other member: ``studies/<experiment>.json`` and the files of each run, ``<run id>/<path>``.
 The same runs of the same studies give the same bytes.
 
-A published pack has only the data that figures and claims need (`formats.published`).
+A published pack has only the data that figures and claims need (`analysis.formats.published`).
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ SCRATCH = ".unpacking-"
 """Prefix of the names of the folders in which packs are unpacked."""
 
 _NAME = re.compile(r"[0-9a-f]{16}(/[^/]+){1,15}|studies/[A-Za-z0-9][A-Za-z0-9._-]*\.json")
-"""Name of a file of a run or of a study. The names of a run's files have up to seven parts."""
+"""Name of a file of a run or of a study. A run's file has up to seven parts in its name; this
+pattern allows 16."""
 
 MAX_NAME_BYTES = 1024
 MAX_PART_BYTES = 255
@@ -51,7 +52,8 @@ MAX_PART_BYTES = 255
 
 MAX_INDEX_BYTES = 2**27
 """Maximum size of index.json, which has about 100 bytes per member. A second limit is a quarter of
-the maximum size of the pack's content, because JSON needs up to twenty times its size in memory."""
+the maximum size of the pack's content. It keeps a small file from needing much memory, because JSON
+needs up to twenty times its size."""
 
 MAX_HEADER_BYTES = 2**16
 """Maximum size of an extended header, which holds a name that is too long for tar's own header."""
@@ -268,7 +270,7 @@ def _merge(merged: Path, folder: Path, file: Path, sources: dict[Path, Path]) ->
         target = merged / run.name
         if target.exists() and record_hashes(run / RECORDS) != record_hashes(target / RECORDS):
             raise UserError(f"{run.name} has other records in {file} than in an earlier pack")
-        # The same run may be complete in one pack and published in another.
+        # A published run lacks records that the same run in this pack may have, so replace it.
         if is_published(target / RECORDS):
             shutil.rmtree(target)
         if not target.exists():
@@ -276,7 +278,8 @@ def _merge(merged: Path, folder: Path, file: Path, sources: dict[Path, Path]) ->
             sources[target] = file
     for study in sorted((folder / STUDIES).glob("*.json")):
         target = merged / STUDIES / study.name
-        # If the packs have none of a study's runs, it was only planned, so the other study is kept.
+        # If the packs have no run of a study, the study was only planned. It is then left out if
+        # another pack has a study of the same experiment.
         if target.exists() and not _has_runs(study, merged):
             continue
         if target.exists() and not _has_runs(target, merged):
@@ -357,7 +360,8 @@ def _extract(file: Path, folder: Path) -> None:
                     f"{member.name!r} is unexpected: {PACK_INDEX}, the first member, lists each "
                     "other one once"
                 )
-            # An extended header can change the size and make the file sparse.
+            # Check this here, because an extended header can change the size and make the file
+            # sparse.
             if member.size < 0 or member.issparse():
                 raise ValueError(f"{member.name!r} is not a file of a run")
             total_bytes += tarfile.BLOCKSIZE + member.size
@@ -405,11 +409,12 @@ def _runs(folder: Path) -> list[Path]:
 
 
 def _add_to_store(store: Store, unpacked: Path) -> Outcome:
-    """Move one run into the store, if the store does not have it."""
+    """Move one run into the store, unless the store has a complete copy of it."""
     target = store.run(unpacked.name)
     with store.exclusive(unpacked.name):
         if store.is_finished(target.name) and not (target / RECORDS / PARSE_REPORT).is_file():
-            # Another command has just finished the run, or was killed before it extracted records.
+            # Extract the records, to compare them below. They are missing if another command has
+            # just finished the run, or was killed after it had finished the run.
             with contextlib.suppress(AnalysisError):
                 extract(target, target / RECORDS)
         if not _is_readable(target):
@@ -424,7 +429,7 @@ def _add_to_store(store: Store, unpacked: Path) -> Outcome:
 
 
 def _is_readable(run: Path) -> bool:
-    """Return whether a run is in the store and can be read."""
+    """Return whether a run in the store exists, is complete, and can be read."""
     try:
         require_whole(run)
     except AnalysisError:
@@ -435,6 +440,7 @@ def _is_readable(run: Path) -> bool:
 def record_hashes(records: Path) -> dict[str, str]:
     """Return the SHA-256 of each record table.
 
-    For a published run, which lists them, these are the hashes of the original tables.
+    A published run has reduced tables, but lists the hashes of the original tables. These hashes
+    are returned.
     """
     return read_published(records).records if is_published(records) else table_hashes(records)

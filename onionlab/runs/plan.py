@@ -89,7 +89,7 @@ class Plan:
             resources=self.resources,
             resolved=dict(self.resolved),
         )
-        # Runs depend on the order of client classes in `resolved`.
+        # Keep the order of keys, because runs depend on the order of client classes in `resolved`.
         write_json(self.file, content.content(), sort_keys=False)
 
 
@@ -165,7 +165,7 @@ def make_plan(
 
 
 def _levels_with_the_same_runs(runs: Sequence[PlannedRun]) -> list[str]:
-    """Return the names of levels that share a run, joined for a message."""
+    """Return each group of levels that share a run, as one text: the names joined by "and"."""
     levels: dict[str, dict[str, None]] = {}
     for run in runs:
         # Variants of one level also share a run if no host runs them; this is not reported here.
@@ -177,7 +177,8 @@ def _name_runs(builder: RunBuilder, request: Request) -> list[PlannedRun]:
     """Return all runs of an experiment, ordered by network, repeat, level and variant."""
     seeds = builder.experiment.seeds
     processes = min(len(seeds), len(os.sched_getaffinity(0)))
-    # Generating the keys of a network's relays takes seconds.
+    # Generating the keys of a network's relays takes seconds, so further processes save time if two
+    # networks have no keys.
     is_slow = sum(not builder.is_drawn(seed) for seed in seeds) > 1
     runs = len(builder.experiment.replicates) * len(builder.experiment.levels)
     if processes == 1 or not (is_slow or runs * len(builder.selected) >= MIN_CONCURRENT_RUNS):

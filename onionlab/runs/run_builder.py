@@ -1,4 +1,4 @@
-"""Compose the runs of an experiment: its variants, its programs and its engine."""
+"""Compose the runs of an experiment from its settings, variants, programs and engine."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from onionlab.tornet.keeping import load_tornet
 from onionlab.yamlfile.units import nearest, show
 
 DEFAULT_CC_ALG = 2
-"""Vegas, the algorithm of Tor 0.4.9 if the consensus has no parameter cc_alg."""
+"""Vegas, which is the congestion control of Tor 0.4.9 if the consensus does not set cc_alg."""
 
 
 def _describe_tor(tor: BuiltTor) -> str:
@@ -104,11 +104,11 @@ class RunBuilder(ABC):
         return frozenset(set.intersection(*known)) if known else None
 
     def _require_known_options(self) -> None:
-        """Raise UserError for an option or a parameter that a Tor does not know.
+        """Raise UserError for an option that one Tor does not know, or a parameter that none reads.
 
         Tor exits when it starts with an unknown option, and ignores an unknown parameter.
         Parameters with the value 0 are accepted, because they only disable a feature. Experiments
-        without Tor have neither.
+        without Tor have no options and no parameters.
         """
         if not self._tors:
             return
@@ -213,7 +213,7 @@ class RunBuilder(ABC):
 
 
 class TorRunBuilder(RunBuilder):
-    """Builds Tor and checks that relays ran their variants."""
+    """Builds Tor, and checks after a run that every Tor ran the code of its variant."""
 
     def _build_tor(self) -> dict[str, BuiltProgram]:
         needed = [self.variants[name] for name in self.needed]
@@ -236,7 +236,7 @@ class TorRunBuilder(RunBuilder):
 
     @property
     def notes(self) -> list[str]:
-        """Notes on variants with uncommitted changes, and on variants that are identical."""
+        """Notes on variants whose source has uncommitted changes, and on identical variants."""
         changed: list[str] = []
         alike: dict[tuple[object, ...], list[str]] = {}
         for name in self.needed:
@@ -280,7 +280,7 @@ class DrawnRunBuilder(TorRunBuilder):
     """Composes runs with Tor in networks that are drawn at random, each from its seed."""
 
     def build(self) -> Mapping[str, BuiltProgram]:
-        """Build Tor, and libtorrent's peers if clients fetch in pieces."""
+        """Build Tor, and libtorrent's peers for classes of the kind `pieces`."""
         programs = self._build_tor()
         rules = {
             entry.request_rule
@@ -310,7 +310,10 @@ class DrawnRunBuilder(TorRunBuilder):
         )
 
     def coordinates(self, level: str) -> Mapping[str, float]:
-        """Return a level's bottleneck rate, number of parallel streams and congestion control."""
+        """Return a level's bottleneck rate, number of parallel streams and congestion control.
+
+        The bottleneck is the role whose relays have the least capacity on average.
+        """
         settings = self.settings(level)
         return {
             "bottleneck_kib_per_s": round(min(self._limits_bit_per_s(settings).values()) / 8192, 3),
@@ -404,7 +407,7 @@ class TornetRunBuilder(TorRunBuilder):
 
 
 class PeersRunBuilder(RunBuilder):
-    """Composes the runs of an experiment with libtorrent's peers alone."""
+    """Composes the runs of an experiment in which libtorrent's peers transfer data without Tor."""
 
     def build(self) -> Mapping[str, BuiltProgram]:
         peers = ensure_peers(self.root, self.needed)

@@ -58,7 +58,8 @@ def execute_on_cluster(root: Path, plan: Plan, run_id: str) -> None:
         extract_records(store, run_id)
     except UserError as error:
         if not reason.exists():
-            # The run did not start, for example because its node lacks a program.
+            # `execute` has stored no reason, because the run did not start. Its node may lack a
+            # program.
             message = f"on node {platform.node()}: {error.message}"
             hint = tuple((error.hint or "").splitlines())
             store.fail(run_id, RunFailure(title=planned.title, message=message, log=hint))

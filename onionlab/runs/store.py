@@ -1,11 +1,12 @@
 """The run store, in which the name of a run is the hash of everything that determines it.
 
     runs/<id>/            a finished run: files as in tornettools, manifest.json, records-*/
-    runs/.partial/<id>/   a run that is being made, or was interrupted; only its state is read
+    runs/.partial/<id>/   a run that is being made, or was interrupted; only its progress is read
     runs/.partial/<id>-*/ a copy from another disk that is not complete
     runs/.failed/<id>/    the last failed attempt, with error.json
 
-One rename moves a run to runs/<id>/ after all of it has been written.
+One rename moves a run to runs/<id>/ after all of it has been written, so an interrupted command
+leaves no incomplete run there.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class Store:
         return is_whole(self.run(run_id))
 
     def finished_among(self, run_ids: Collection[str]) -> set[str]:
-        """Return the runs that are finished. The store is listed once."""
+        """Return the runs that are finished. To be fast, this looks only at folders that exist."""
         return {run_id for run_id in _listed(self.directory, run_ids) if self.is_finished(run_id)}
 
     def begun_among(self, run_ids: Collection[str]) -> set[str]:
@@ -83,7 +84,7 @@ class Store:
             yield
 
     def locked_among(self, run_ids: Collection[str]) -> set[str]:
-        """Return the runs that a process is making now."""
+        """Return the runs whose lock a process holds, for example because it makes the run."""
         locks = self.directory / ".locks"
         return {run_id for run_id in _listed(locks, run_ids) if is_locked(locks / run_id)}
 
@@ -99,7 +100,7 @@ class Store:
         for run_id in sorted(_listed(self.directory, run_ids)):
             records = self.run(run_id) / files.RECORDS
             if not (self.manifest(run_id).exists() or (records / files.PARSE_REPORT).exists()):
-                continue  # Snakemake creates the folder before the job begins.
+                continue  # Snakemake created the folder, and the job has not begun.
             if self.is_finished(run_id) and not has_cut_files(records):
                 continue
             with self.exclusive(run_id):

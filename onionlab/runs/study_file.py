@@ -108,7 +108,7 @@ def update_provenance(path: Path, store_folder: Path) -> None:
 
 
 def published_cell_times(experiment: Experiment) -> PublishedCellTimes | None:
-    """Return the published cell times of the experiment's levels, if there are any."""
+    """Return the published cell times of the experiment's levels; None if its file has none."""
     published = getattr(experiment.header, "published_cell_times", None)
     if published is None:
         return None
@@ -166,7 +166,7 @@ def _relays(settings: AnySettings) -> dict[str, int]:
 
 
 def _public_tor(root: Path, experiment: Experiment) -> PublicTor | None:
-    """Return the measurements of the public Tor that the experiment names, if any.
+    """Return the measurements of the public Tor that the experiment names; None if it names none.
 
     Raises AnalysisError if they cannot be read.
     """

@@ -96,8 +96,8 @@ def _lay_out_one(root: Path, run: Path, target: Path, planned: PlannedRun) -> No
         if path.is_dir():
             _copy_folder(path, partial / path.name)
         else:
-            # `archive` compresses these files in place, but xz rejects files with several hard
-            # links.
+            # Copy these files instead of linking them. `archive` compresses them in place, and xz
+            # rejects files with several hard links.
             shutil.copy2(path, partial / path.name)
     log = find_generate_log(root, planned.seed, run / files.HOSTS)
     if log is not None:

@@ -35,8 +35,8 @@ class Estimate:
     Attributes:
         runs: Number of runs of the requests, each counted once.
         missing: Number of these runs that are not in the store, as far as is known.
-        unknown: Number of runs in the store that may be among the missing ones; only building the
-            programs would show it.
+        unknown: Number of runs in the store that may be among the missing ones. Only building the
+            programs, or generating keys, would show whether they are.
         concurrent: Number of concurrent runs.
         cpu_s, wall_s, disk_bytes: Total cost of all missing runs.
         memory_bytes: Memory of the largest run.
@@ -63,7 +63,7 @@ class Estimate:
 class Estimator:
     """Estimates requests from the finished runs of a store, which are read once.
 
-    max_jobs: Number of concurrent runs elsewhere. None if they run on this machine.
+    max_jobs: Maximum number of concurrent runs on a cluster. None if runs are on this machine.
     """
 
     def __init__(self, root: Path, *, max_jobs: int | None = None) -> None:
@@ -88,6 +88,7 @@ class Estimator:
         seen = set()
         unknown = 0
         # Runs start network by network, then repeat by repeat, then in the order of the requests.
+        # The wall time depends on this order.
         missing = []
         for i, requested in enumerate(resolve_request(self.root, one) for one in requests):
             existing, uncertain = find_existing_runs(self.root, requested, self._finished)
@@ -127,7 +128,10 @@ class Estimator:
         return {kind: costs[kind.level] for kind in requested.kinds}
 
     def _count_concurrent(self, costs: Sequence[RunCost], jobs: int | None) -> int:
-        """Return how many concurrent runs the CPUs, the memory and the request allow."""
+        """Return the number of concurrent runs, at least 1.
+
+        CPUs, memory and ``jobs`` limit it on this machine, and `max_jobs` limits it on a cluster.
+        """
         count = max(1, len(costs))
         if self.max_jobs is not None or not costs:
             return min(self.max_jobs or 1, count)
@@ -152,10 +156,12 @@ def estimate_resources(root: Path, experiment: Experiment, engine: str) -> Resou
 
 def _count_processes(settings: AnySettings) -> int:
     if isinstance(settings, Settings):
-        # Each host except the servers runs Tor. Each client and each server runs TGen.
+        # Each host except the servers runs Tor. Each client and each server has another process.
+        # Onion services' web servers, and servers' peers for `pieces`, are not counted.
         return settings.host_count + settings.client_count
     if isinstance(settings, TornetSettings):
-        # Most hosts run two of Tor, TGen and OnionTrace.
+        # This is an upper bound. A host with Tor has at most two other processes (TGen and
+        # OnionTrace), and a host without Tor has at most two processes.
         return 2 * settings.hosts + settings.tors
     return PEERS_PROCESSES
 

@@ -31,7 +31,7 @@ from onionlab.runs.run_builder import open_run_builder
 from onionlab.runs.store import Store
 
 MACHINE_FACTS = ("cpu", "cpus")
-"""Facts of a manifest's host that are equal for runs of one machine."""
+"""Facts of a manifest's host that are compared to find the runs of this machine."""
 DISK_PER_LOG_BYTE = 1.6
 """Ratio of a run directory's size to that of its logs: 1.57 to 1.67 in runs without traces."""
 
@@ -77,7 +77,7 @@ def _read_cost(manifest: Manifest, level: str, engine: str, stop_s: float) -> Me
     unit, processes = PEERS, PEERS_PROCESSES
     if files.PEERS not in names:
         unit = IMPORTED if files.HOST_ROLES in names else TOR
-        # Each Tor has its configuration in its host's folder.
+        # Count Tors by their torrc files, of which each is in its host's folder.
         torrcs = [name for name in names if name.endswith("/torrc")]
         processes = max(1, sum(name.startswith(f"{files.HOST_TEMPLATES}/") for name in torrcs))
     return MeasuredCost(
@@ -99,14 +99,14 @@ def _this_machine() -> Mapping[str, Any]:
 def find_existing_runs(
     root: Path, requested: RequestedRuns, finished: Iterable[FinishedRun]
 ) -> tuple[set[tuple[RunKind, Replicate]], int]:
-    """Return the requested runs that are in the store, without building programs or drawing keys.
+    """Return the requested runs that are in the store. No program is built and no key is generated.
 
-    The second value is the number of other runs in the store that may be requested ones; only
-    building the programs would show whether they are.
+    The second value is the number of other runs in the store that may be requested ones. Only
+    building the programs and generating the keys would show whether they are.
 
-    One run of each kind is composed, and its name is compared with those in the store. If it is
-    there, other stored runs of the kind count as requested if their programs are the same. They are
-    not composed, because drawing a large network takes seconds.
+    One run of each kind is composed, and its name is compared with those in the store. If the store
+    has this run, it is assumed that the kind's other stored runs with the same programs and engine
+    are requested, too. They are not composed, because drawing a large network takes seconds.
     """
     kinds, replicates = set(requested.kinds), set(requested.experiment.replicates)
     candidates: dict[RunKind, dict[Replicate, list[FinishedRun]]] = defaultdict(dict)

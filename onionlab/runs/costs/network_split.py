@@ -1,4 +1,4 @@
-"""Predict which interval a number of runs gives, with more networks or with more repeats."""
+"""Predict the intervals that a number of runs gives on many networks, or on fewer with repeats."""
 
 from __future__ import annotations
 
@@ -13,18 +13,20 @@ from analysis.formats.study import load_study
 from onionlab.runs.costs.requested_runs import RequestedRuns
 
 MIN_RUNS = 4
-"""Minimum number of runs of a variant for which there are several splits."""
+"""Minimum number of runs of a variant. Fewer cannot be several runs on each of several networks."""
 
 
 def split_rows(root: Path, requested: RequestedRuns) -> list[tuple[str, str]]:
-    """Return table rows that compare one repeat of each network with several repeats.
+    """Return table rows that compare one run on each network with several on fewer networks.
 
-    Both use the same number of runs.
+    Both splits have the same number of runs (if it is odd, the second may have one less), and thus
+    the same CPU time. One run on each network always gives the shorter interval, because each run
+    then reduces both variances: between networks and within them. The rows show by how much,
+    predicted from the spreads of the first endpoint in finished runs. If no spreads are known, the
+    only row says how to make such runs.
 
     The list is empty if the experiment's scope is one network, or if there are too few runs or
-    variants. A run costs the same on any network, so both splits need the same CPU time. One
-    repeat of each network always has the shorter interval: each run then reduces both variances.
-    The rows show by how much, from the spreads of the first endpoint in finished runs.
+    variants.
     """
     experiment = requested.experiment
     runs = len(experiment.replicates)
@@ -46,7 +48,8 @@ def split_rows(root: Path, requested: RequestedRuns) -> list[tuple[str, str]]:
     texts = []
     for networks, repeats in ((runs, 1), other):
         half = half_width(between, within, networks, repeats)
-        # The column `ratio` has a value if the metric is compared by ratios.
+        # The column `ratio` has a value if the metric is compared by ratios. `half` is then a
+        # difference of logarithms.
         width = f"a factor of {math.exp(half):.3g}" if row["ratio"] else f"± {half:.2g}"
         texts.append(f"NETWORKS={networks} REPEATS={repeats}: {width}")
     return [
@@ -56,7 +59,7 @@ def split_rows(root: Path, requested: RequestedRuns) -> list[tuple[str, str]]:
 
 
 def _read_largest_spreads(results: Path, scale: float) -> Mapping[str, str] | None:
-    """Return the row of the first endpoint in summary.csv that has the largest spreads.
+    """Return the row with the largest spreads among those of the first endpoint in summary.csv.
 
     Return None if there are no results at this scale, or they have no spreads.
     """

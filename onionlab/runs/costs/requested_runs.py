@@ -59,7 +59,10 @@ class RequestedRuns:
         return [RunKind(level, name) for level in self.experiment.levels for name in self.variants]
 
     def identify(self, kind: RunKind) -> Hashable:
-        """Return a value that is equal for equal runs of two requests."""
+        """Return a value for the runs of a kind.
+
+        Two requests that give equal values have these runs in common.
+        """
         settings = self.experiment.levels[kind.level].settings
         ignored: dict[str, Any] = {"engine": ENGINES.keys() - {self.engine}}
         if isinstance(settings, PeersSettings):
@@ -72,7 +75,7 @@ class RequestedRuns:
 
 
 def resolve_request(root: Path, request: Request) -> RequestedRuns:
-    """Read the experiment of a request. Raises UserError as planning the request does."""
+    """Return the runs of a request. Raises UserError if the request is wrong, as planning does."""
     experiment = load_experiment(root, request)
     require_networks(root, experiment)
     variants = select_variants(root, experiment, request.variants)

@@ -68,8 +68,8 @@ PEER_RATES = Rates(0.1, 10_000, 125 * MIB, 30 * MIB, error=2.3)
 class Amounts(NamedTuple):
     """Cost of a run.
 
-    wall_s: the time from its first file to the check of its logs, if no other program uses its
-    CPUs.
+    wall_s: the wall time from the start of the engine to the check of the logs, if no other program
+    uses the run's CPUs.
     """
 
     cpu_s: float

@@ -111,7 +111,7 @@ class _Workflow:
         self.jobs = where.max_jobs if isinstance(where, Executor) else where
         (directory,) = {plan.store for plan in plans}
         self.store = Store(directory)
-        # Levels and experiments may share a run.
+        # Levels and experiments may share a run, which is performed only once.
         self.runs = {run.run_id: run for plan in plans for run in plan.runs}
         self.out = Path(os.path.commonpath([plan.out for plan in plans]))
         self.log = self.out / LOG_NAME
@@ -154,7 +154,8 @@ class _Workflow:
                     f"{len(self.runs)} runs are finished and stay in {self.store.directory}; the "
                     "same command makes the others"
                 ) from None
-            # A profile may make Snakemake do something else, such as a dry run.
+            # Snakemake can succeed without making the runs, for example if a profile requests a dry
+            # run.
             if not succeeded or len(self.store.finished_among(self.runs)) < len(self.runs):
                 raise failure(self.runs, self.store, self.log)
 
@@ -239,8 +240,8 @@ class _Workflow:
             # order jobs by priority and respect resources.
             *("--scheduler", "greedy"),
             "--keep-going",
-            # Jobs on this machine print their errors into the log. For jobs of a cluster, only
-            # Snakemake reports what happened.
+            # Snakemake's own reports on jobs are left out, except for a cluster, where nothing else
+            # reports what happened. Jobs on this machine print their errors into the log.
             *([] if self.executor else ["--quiet", "rules"]),
             *("--configfile", str(config)),
             "--",
@@ -272,7 +273,7 @@ class _Workflow:
         """End Snakemake and all jobs."""
         # At SIGINT, Snakemake cancels the jobs of a cluster. At SIGTERM it would wait for them.
         first = signal.SIGINT if self.executor else signal.SIGTERM
-        # A job may still run when Snakemake has ended.
+        # Kill the process group in any case, because a job may still run when Snakemake has ended.
         for number in (first, signal.SIGKILL):
             with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
                 os.killpg(process.pid, number)
@@ -319,7 +320,10 @@ def _require_not_replaced(plan: Plan) -> None:
 
 
 def _require_resources(plan: Plan, at_a_time: int, *, on_cluster: bool = False) -> None:
-    """Raise UserError if memory or disk space is insufficient. A cluster's memory is unknown."""
+    """Raise UserError if memory or disk space is insufficient.
+
+    On a cluster, memory is not checked, because that of the nodes is unknown.
+    """
     if not at_a_time:
         return
     available = available_memory_bytes()

@@ -154,7 +154,7 @@ def cancel_jobs(job_name: str) -> int:
         UserError: Slurm does not answer.
     """
     lines = _ask_slurm("squeue", "--noheader", "--user", getpass.getuser(), "--format=%i %j")
-    # The name of another job may contain spaces, or be empty.
+    # Split at the first space only: the name of another job may contain spaces, or be empty.
     jobs = [line.partition(" ") for line in lines.splitlines()]
     found = [job_id for job_id, _, name in jobs if name.startswith(job_name)]
     if found:

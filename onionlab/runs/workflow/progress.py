@@ -54,7 +54,7 @@ class ProgressView:
         """Show the current state.
 
         Without a terminal, this prints a line every 30 s, and when a run is finished or begins to
-        wait. Errors of a full disk are ignored.
+        wait. Errors of the output, such as a full disk, are ignored.
 
         Args:
             finished: Number of finished runs.
@@ -64,7 +64,7 @@ class ProgressView:
         now = time.monotonic()
         waiting = {state.title for state in states if state.waiting}
         below = list(map(str, owners)) if waiting else []
-        # Waiting runs do not count as work.
+        # Count only the share of runs that do not wait, because waiting does not make progress.
         working = 1 - len(waiting) / len(states) if states else 1.0
         self._worked_s += (now - self._last_shown) * working
         self._last_shown = now
@@ -87,7 +87,7 @@ class ProgressView:
         self._last_waiting = waiting
 
     def _recent(self, state: RunState) -> deque[tuple[float, float]]:
-        """Return the wall and simulated times at which a run was seen recently."""
+        """Return pairs of a run's wall and simulated times in the last `RECENT_S`, oldest first."""
         seen = self._seen.get(state.title, deque())
         if seen and state.wall_s < seen[-1][0]:
             seen = deque()  # the run was started again
@@ -98,7 +98,10 @@ class ProgressView:
         return seen
 
     def _pace(self, state: RunState) -> tuple[str, str]:
-        """Return a run's simulated seconds per second, and the wall time left at this pace."""
+        """Return a run's simulated seconds per second, and the wall time left at this pace.
+
+        Both are texts. The time is empty if the run makes no progress.
+        """
         wall_s, simulated_s = self._seen[state.title][0]
         passed_s, pace = state.wall_s - wall_s, state.speed
         if passed_s >= MIN_PACE_S:
