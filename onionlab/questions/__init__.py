@@ -1,1 +1,1 @@
-"""Commands that need many runs: adding networks, comparing engines, nightlies, and papers."""
+"""Tasks that need many runs, such as a nightly run, a bisection, or a comparison of engines."""

@@ -1,8 +1,9 @@
 """NETWORKS=auto: add networks until every endpoint is settled or the budget is spent.
 
 A few networks are added at a time. After each addition an interim analysis (a look) gives the
-verdicts. Its sequential method makes sure that repeated looks do not raise the error rate. Only the
-budget determines when to look (``analysis.inference.sequential.schedule``).
+verdicts. Its sequential method makes sure that repeated looks do not raise the error rate. The
+budget is the maximum number of networks. It alone determines at which numbers of networks to look
+(``analysis.inference.sequential.schedule``).
 """
 
 from __future__ import annotations
@@ -81,8 +82,8 @@ def auto_seeds(root: Path, request: Request, where: Where, *, budget: int) -> Pa
         study = load_study(plan.study)
         _require_comparison(study)
         if size < budget and size <= _seen(study):
-            # An earlier plan has looked at these networks, so their part of the error rate is
-            # spent.
+            # Skip this look. An earlier plan has looked at these networks, so their part of the
+            # error rate is spent.
             continue
         make_runs(root, [plan], where)
         results = interim_results(study, read_statistics(study, plan.store))

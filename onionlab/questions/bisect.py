@@ -1,8 +1,8 @@
 """Find the first commit of Tor at which an endpoint of an experiment got worse.
 
-The commits, and the number of networks for each, follow from finished builds and runs alone
-(``analysis.judgement.bisection``). There is no other state: the same command continues a search
-that was interrupted.
+The commits to test, and the number of networks for each, follow from finished builds and runs
+alone (``analysis.judgement.bisection``). There is no other state: the same command continues a
+search that was interrupted.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class BisectRequest:
-    """What to search.
+    """The commits, the endpoint and the experiment of a search.
 
     Attributes:
         repository: A local git repository of Tor.
         good, bad: Two of its commits as branch, tag or hash; ``good`` is an ancestor of ``bad``.
         endpoint: Name of a metric, or CLASS:METRIC.
         runs: The experiment, with scale, repeats and engine.
-        budget: Maximum number of networks of a decision.
+        budget: Maximum number of networks on which a commit is tested.
         skip: Commits that are not tested.
     """
 
@@ -79,8 +79,8 @@ def bisect(root: Path, asked: BisectRequest, where: Where) -> tuple[Bisection, P
     """Return the result of a search, and the path of its report.
 
     Raises:
-        UserError: The commits, the experiment or the endpoint cannot be searched; a run fails; or
-            no commit between the two builds.
+        UserError: The commits, the experiment or the endpoint cannot be searched; the good or the
+            bad commit does not build; a run fails; or no commit between the two can be tested.
     """
     if asked.budget < FIRST_LOOK:
         raise UserError(
@@ -98,7 +98,7 @@ def bisect(root: Path, asked: BisectRequest, where: Where) -> tuple[Bisection, P
 
 
 def _require_searchable(experiment: Experiment, endpoint: str) -> tuple[str, str]:
-    """Return class and metric of the endpoint, as far as they are known before the runs.
+    """Return class and metric of the endpoint. The class is empty if only the runs determine it.
 
     Raises UserError for an experiment or an endpoint that cannot be searched.
     """
@@ -128,14 +128,15 @@ def _find_endpoint(
 ) -> tuple[str, str]:
     """Return class and metric of the first endpoint that ``text`` names.
 
-    An endpoint with an empty class stands for any class. Raises UserError if there is none.
+    An endpoint with an empty class stands for any class. Raises UserError if ``text`` names none of
+    the endpoints.
     """
     class_name, _, metric = text.rpartition(":")
     for endpoint in endpoints:
         if metric == endpoint[1] and class_name in ("", endpoint[0] or class_name):
             return endpoint
     names = [":".join(filter(None, one)) for one in endpoints]
-    # Without names in the experiment's file, only its runs show which of the usual ones it has.
+    # If the experiment's file has no endpoints, only its runs show which of the usual ones it has.
     its = "its endpoints" if all(one[0] for one in endpoints) else "its endpoints are among these"
     raise UserError(
         f"{experiment} has no endpoint {show(text)}{nearest(text, names)}",
@@ -144,7 +145,11 @@ def _find_endpoint(
 
 
 def _find_ends(root: Path, asked: BisectRequest) -> tuple[str, str]:
-    """Return the hashes of the good and the bad commit. Raises UserError if they do not fit."""
+    """Return the hashes of the good and the bad commit.
+
+    Raises UserError if one of them is not a commit of Tor, if they are the same, or if the good one
+    is not an ancestor of the bad one.
+    """
     good, bad = (find_commit(asked.repository, ref).hash for ref in (asked.good, asked.bad))
     for commit in (good, bad):
         source = TorSource(git=str(asked.repository), ref=commit)
@@ -193,7 +198,7 @@ class _Search:
 
     @property
     def name(self) -> str:
-        """The name of the experiments that it writes, and of the folder of its results."""
+        """The name of the experiments that the search writes, and of the folder of its results."""
         return f"{slug(self.experiment)}-{shorten(self.good)}-{shorten(self.bad)}"
 
     @property
@@ -268,7 +273,7 @@ class _Search:
                 return Examination(commit, Decision.SKIPPED, note=built.message)
             same = self.decided.get(built.sha256)
             if same is not None:
-                # The same bytes give the same runs, so this decision adds no error.
+                # The same bytes give the same runs, so this decision uses none of the error level.
                 note = f"the same program as {shorten(same.commit)}"
                 return replace(same, commit=commit, level=0.0, note=note)
             self.decided[built.sha256] = self._test(commit, level)
@@ -330,7 +335,7 @@ class _Search:
         looks: Looks,
         level: float,
     ) -> Verdict:
-        """Return the comparison of a commit with another one in the endpoint."""
+        """Return the verdict on a commit against another one, and set the class of `endpoint`."""
         place, good = study.levels[0].name, _variant(self.good)
         listed = [one.key for one in study.endpoints] or usual_endpoints(place, statistics, good)
         self.endpoint = _find_endpoint(self.asked.endpoint, listed, self.experiment)

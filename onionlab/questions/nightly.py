@@ -88,7 +88,10 @@ Its name is part of all keys, so it is the same for every branch and commit.
 
 @dataclass(frozen=True)
 class PreparedEntry:
-    """An experiment before its runs: its plan, and the key of its baseline with what it hashes."""
+    """A planned experiment of the list.
+
+    key: the hash of ``inputs``, which is part of the name of its baseline.
+    """
 
     entry: NightlyEntry
     plan: Plan
@@ -122,7 +125,7 @@ class NightPaths:
 def watch_repository(
     root: Path, nightly: NightlyList, path: Path, ref: str
 ) -> tuple[NightlyList, Repository]:
-    """Return the list with a commit of Tor as the only variant of each experiment.
+    """Return the list with a commit of Tor as the only variant of each experiment, and the commit.
 
     Args:
         root: The checkout, in which files for these experiments are written.
@@ -147,7 +150,7 @@ def watch_repository(
                 "remove it from the list, or name another list: CONFIG=FILE",
             )
         variants = {WATCHED: CommitVariant(path, commit, shorten(ref))}
-        # Jobs read these files during the night, so another commit gets others.
+        # Each commit has a folder of its own, because jobs read these files during the night.
         folder = build_directory(root) / "nightly-tor" / shorten(commit)
         file = write_experiment(root, folder, experiment.name, entry.name, variants)
         entries.append(entry.model_copy(update={"name": str(file), "variants": (WATCHED,)}))
@@ -284,7 +287,8 @@ def baseline_inputs(builder: RunBuilder, *, only_tor: bool = False) -> dict[str,
     version and commit.
     """
     if only_tor:
-        # Options that one version of Tor lacks are left out of its torrc, so keep all of them here.
+        # Options that one version of Tor lacks are left out of its torrc. Keep all of them here, so
+        # that the result is the same for all versions.
         builder.known_options = None
     aspects = {"network", "load", "time"}
     ids = [variant.source_id for variant in builder.variants.values() if only_tor]
@@ -311,7 +315,10 @@ def baseline_inputs(builder: RunBuilder, *, only_tor: bool = False) -> dict[str,
 
 
 def _without(content: bytes, ids: Sequence[str]) -> bytes:
-    """Return a file without the ids of sources, which are part of the names of programs."""
+    """Return a file without the ids of sources, which differ between commits.
+
+    The file contains ids in the names of programs.
+    """
     for source_id in filter(None, ids):
         content = content.replace(source_id.encode(), b"")
     return content
@@ -350,7 +357,8 @@ def _read_baseline(state: Path, item: PreparedEntry, baseline_command: str, ref:
                 f"restore it from a copy, or make this night's runs the baseline: {accept}",
             )
         return baseline
-    # Keys have equal lengths, and the name of another experiment may begin with this one's.
+    # All keys have this length. A "*" in place of the key would also match other experiments whose
+    # names begin with this one's.
     others = list(path.parent.glob(f"{item.name}-{'?' * len(item.key)}.set.json"))
     former = _newest_of_repository(others) if item.entry.variants == (WATCHED,) else None
     if former is not None:
@@ -383,12 +391,15 @@ def _commits(runs: RunSet) -> list[str]:
 
 
 def _newest_of_repository(paths: Sequence[Path]) -> RunSet | None:
-    """Return the newest baseline that is of a commit of Tor; damaged ones are ignored."""
+    """Return the newest baseline that is of a commit of Tor; None if there is none.
+
+    Damaged baselines are ignored.
+    """
     found = []
     for path in paths:
         with contextlib.suppress(AnalysisError):
             found.append(read_run_set(path))
-    # The name has the night. A checkout or a copy gives all files the same time.
+    # Compare names, which contain the night. A checkout or a copy gives all files the same time.
     return max(
         (one for one in found if one.variants == (WATCHED,) and _commits(one)),
         key=lambda one: one.name,
@@ -408,7 +419,8 @@ def _harness_changes(baseline: RunSet, inputs: Mapping[str, Any]) -> list[str]:
             paths = {**run.files, **level["files"]}
             differing = [path for path in paths if run.files.get(path) != level["files"].get(path)]
             found += [classify_file(path) for path in differing]
-    # Programs are named after the commit, so the engine's files always differ.
+    # Report the engine's files only if nothing else differs. They always differ, because programs
+    # are named after the commit.
     return list(dict.fromkeys(one for one in found if one != "engine files")) or ["engine files"]
 
 

@@ -112,7 +112,7 @@ def _results_folder(root: Path, claims: ClaimSet) -> Path:
 
 
 def _plan_without_building(root: Path, request: Request, *, out: Path) -> Plan:
-    """Return a plan for finished builds. If a build is missing, return the last plan in ``out``.
+    """Return a new plan if all programs are built, and otherwise the last plan in ``out``.
 
     A run's name depends on its programs. Without them, the names of runs are known only from an
     earlier plan of the same request.
@@ -131,7 +131,7 @@ def _plan_without_building(root: Path, request: Request, *, out: Path) -> Plan:
         except UserError:
             pass
         else:
-            # The paths of the engine's programs are irrelevant.
+            # The paths of Shadow and TGen do not matter, because nothing is run.
             if replace(last.request, shadow=request.shadow, tgen=request.tgen) == request:
                 LOG.info("%s: its programs are not built; these are the runs last planned", name)
                 return last

@@ -190,7 +190,7 @@ def _load(reference: _Reference) -> RunSet:
 
 
 def _find_store(folder: Path) -> Path:
-    """Return the run store that a results folder's plan names, or that is next to the folder."""
+    """Return the run store that a results folder's plan names, or else the nearest one above it."""
     candidates = []
     plan = folder / files.PLAN
     # Another version may have written the plan in an unsupported format.

@@ -17,7 +17,8 @@ STYLES = (("#000000", "o", "-"), ("#882255", "^", "--"), ("#117733", "s", ":"))
 """Colour, marker and line style of the first, second and third variant in figures."""
 
 MAX_SLUG = 60
-"""Two of them, and the name of an experiment, have to fit into the name of a file."""
+"""Maximum length of a slug. The name of a file can consist of three slugs: of an experiment and of
+two commits."""
 
 
 @dataclass(frozen=True)
@@ -38,9 +39,10 @@ class CommitVariant:
 def write_experiment(
     root: Path, folder: Path, name: str, extends: str, variants: Mapping[str, CommitVariant]
 ) -> Path:
-    """Write an experiment that runs ``variants`` in place of its own, and return its path.
+    """Write an experiment that extends another one and runs ``variants``. Return its path.
 
-    The variable VARIANTS_FILE, which jobs inherit, then names the file with the variants.
+    Another file defines the variants. The environment variable VARIANTS_FILE, which jobs inherit,
+    is set to its path.
 
     Args:
         root: The checkout.
