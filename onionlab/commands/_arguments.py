@@ -60,7 +60,7 @@ def add_max_networks_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def networks(text: str) -> int | list[int] | None:
-    """Parse a number of networks or a list of them. Raises UserError."""
+    """Parse a number of networks or a list of them. Raises UserError if the text is neither."""
     from onionlab.experiment import parse_seeds
 
     return parse_seeds(text) if text else None

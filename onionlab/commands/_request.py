@@ -45,7 +45,10 @@ def parse_overrides(args: argparse.Namespace) -> Request:
 
 
 def look_requests(args: argparse.Namespace) -> list[tuple[str, Request]]:
-    """Return title and request; for NETWORKS=auto, those of the smallest and the largest request.
+    """Return pairs of a title and a request.
+
+    NETWORKS=auto gives two: with the smallest and with the largest number of networks. Otherwise
+    there is one, and its title is empty.
 
     Raises:
         UserError: --max-networks is given without NETWORKS=auto.

@@ -48,7 +48,7 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print a line for each tested commit, the answer, and the path of the report."""
+    """Search, and print a line for each tested commit, the answer, and the path of the report."""
     root, where = working_root(), parse_where(args)
     args.networks = None
     name = str(Path(args.name).resolve()) if is_file(Path(args.name)) else args.name

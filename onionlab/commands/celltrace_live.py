@@ -72,8 +72,8 @@ def run(args: argparse.Namespace) -> int:
                         seconds=args.duration,
                     )
                 )
-                # The traces have hundreds of megabytes. Only the cost of writing them is of
-                # interest.
+                # Remove the traces, which have hundreds of megabytes. Only the cost of writing them
+                # is of interest.
                 for left in out.glob(f"{folder.name}*"):
                     shutil.rmtree(left)
     lines = [*report(trace, args.scheduler), *overhead(works)]

@@ -22,9 +22,9 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the paths of the table and of the reports on the last lines.
+    """Run the experiment on the engines. Print the paths of the table and the reports at the end.
 
-    The value of --engine can be a list of engines.
+    The value of --engine can be a list of engines; by default it is all engines.
     """
     engines = list(ENGINES) if args.engine in ("", "auto") else listed_names(args.engine)
     for name in engines:

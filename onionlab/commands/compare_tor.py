@@ -50,14 +50,15 @@ def run(args: argparse.Namespace) -> int:
         a, b = f"{a}-a", f"{b}-b"
     name = f"{slug(Path(args.name).stem)}-{a.removeprefix('tor-')}-{b.removeprefix('tor-')}"
     variants = {
-        # A branch may move before all runs are made. If the work tree has changes, name the branch
-        # or HEAD instead of the hash, because this includes the changes.
+        # Name the hash, because a branch may move before all runs are made. If the work tree has
+        # uncommitted changes, name the branch or HEAD instead, which includes them.
         variant: CommitVariant(
             repository, ref if commits[ref].changed else commits[ref].hash, shorten(ref)
         )
         for variant, ref in ((a, args.a), (b, args.b))
     }
-    # Jobs read these files, so if a branch moves, another command must not replace them.
+    # Put the hashes into the folder's name. If a branch moves, another command must not replace
+    # these files, because jobs read them.
     hashes = "-".join(shorten(commit.hash) for commit in commits.values())
     folder = build_directory(root) / "compare-tor" / name / hashes
     file = write_experiment(root, folder, name, args.name, variants)

@@ -27,7 +27,7 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the report's path on the last line."""
+    """Run the experiment. Print its cost, the answer, and the report's path on the last line."""
     root, where = working_root(), parse_where(args)
     requests = look_requests(args)
     for title, request in requests:

@@ -44,7 +44,10 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the answers, and the page's path on the last line. Return 1 if runs are missing."""
+    """Draw the figures and test the claims. Return 1 if runs are missing.
+
+    Print the answers, and the page's path on the last line.
+    """
     root, compare_with = working_root(), listed_files(args.compare_with)
     if args.packs:
         made = reproduce_from_packs(root, args.claims, listed_files(args.packs), compare_with)

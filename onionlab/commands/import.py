@@ -47,7 +47,7 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print what was imported, and the set's path on the last line."""
+    """Import the results. Print what was imported, and the set's path on the last line."""
     if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", args.name, re.ASCII) is None:
         raise UserError(
             f"{show(args.name)} is not a valid name for a set",

@@ -21,7 +21,7 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the number of relays and the weight of each distribution, then the file's path."""
+    """Import a consensus. Print each distribution's relays and weight, then the file's path."""
     consensus, path = import_consensus(working_root(), args.file, args.name)
     total = sum(map(sum, consensus.weights_kb_per_s.values()))
     print(f"valid after {consensus.valid_after}")

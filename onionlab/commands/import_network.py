@@ -27,7 +27,10 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print each network, the experiment, and the networks' folder on the last line."""
+    """Import the networks, and write their first experiment.
+
+    Print each network, the experiment, and the networks' folder on the last line.
+    """
     root = working_root()
     experiment = FirstExperiment(root, args.name)
     directories = listed_files(args.directories)

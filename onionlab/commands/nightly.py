@@ -49,7 +49,7 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def baseline_command(args: argparse.Namespace) -> str:
-    """Return the command that makes the runs of this command the baseline."""
+    """Return the command, without REF, that makes the runs of this night the baseline."""
     networks = args.networks
     listed = ",".join(map(str, networks)) if isinstance(networks, list) else networks
     values = {
@@ -68,7 +68,7 @@ def baseline_command(args: argparse.Namespace) -> str:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the answers, and the paths of summaries and history on the last lines."""
+    """Run and judge the list. Print the answers, and the paths of history and summaries."""
     root, overrides, where = working_root(), parse_overrides(args), parse_where(args)
     nightly = read_nightly_list(args.config or root / "experiments/nightly.yaml", root=root)
     repository = None

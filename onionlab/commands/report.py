@@ -22,7 +22,7 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the report's path on the last line."""
+    """Build the report. Print its answer, and its path on the last line."""
     plan = read_plan(args.plan) if args.plan else load_plan(args.name, working_root())
     update_provenance(plan.study, plan.store)
     print_report(report.build(plan.study, plan.store, plan.out))

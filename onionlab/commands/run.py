@@ -20,7 +20,7 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the folder of the runs on the last line."""
+    """Perform the missing runs. Print the store's folder on the last line."""
     root, request, where = working_root(), parse_request(args), parse_where(args)
     print_cost(root, [request], where)
     plan = make_plan(root, request)

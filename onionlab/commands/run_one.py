@@ -24,7 +24,7 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Return when the run is in the store."""
+    """Perform the run, unless it is in the store, and extract its records if requested."""
     root, plan = args.root or working_root(), read_plan(args.plan)
     if args.cluster:
         execute_on_cluster(root, plan, args.run_id)
