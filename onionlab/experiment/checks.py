@@ -41,7 +41,10 @@ NOT_WITH_MARKOV = ("request", "pause", "streams", "stagger", "repeat", "circuit"
 
 @dataclass(frozen=True)
 class KnownNames:
-    """Names that other files define. An attribute is None if its names are not known."""
+    """Names that other files define.
+
+    An attribute is None if its names are not known. Checks that need these names are then omitted.
+    """
 
     variants: Mapping[str, TorVariant] | None = None
     capacities: frozenset[str] | None = None
@@ -142,7 +145,7 @@ def _(settings: Settings) -> Iterator[Finding]:
 
 
 def find_errors_in_networks(settings: TornetSettings) -> Iterator[Finding]:
-    """Yield errors of settings that depend on facts about their imported networks."""
+    """Yield errors of settings that contradict the facts about their imported networks."""
     facts, time = settings.facts, settings.time
     if time.given_stop_s is not None and time.given_stop_s > facts.stop_s:
         message = (
@@ -180,7 +183,8 @@ def _check_class(
         )
         yield ("start",), message
     if entry.circuit == "one" and entry.repeat != "once":
-        # Tor uses another circuit for streams that start after MaxCircuitDirtiness.
+        # Repeated downloads cannot share one circuit: Tor uses another one for streams that start
+        # after MaxCircuitDirtiness.
         yield ("circuit",), "`one` takes `repeat: once`"
     if entry.stagger_s and entry.streams == 1:
         yield ("stagger",), "there is only one stream: set streams"

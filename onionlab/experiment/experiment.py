@@ -95,7 +95,7 @@ class Experiment:
 
     @property
     def shrunk(self) -> list[str]:
-        """Return a line for each effect of SCALE; none at full size."""
+        """Return lines on what SCALE changes and what it does not change; none at full size."""
         if self.scale == 1.0:
             return []
         by_level = {

@@ -290,7 +290,7 @@ def figures_without_streams(
 ) -> Iterator[Problem]:
     """Yield a problem for each figure of times to a number of bytes if no stream has such a time.
 
-    If streams are longer, only logs at TGen's level info contain this time.
+    For streams that are larger than this number, only logs at TGen's level info contain the time.
     """
     for position, figure in enumerate(figures):
         settings = levels[figure.level or ""].settings

@@ -117,7 +117,8 @@ def load_resolved_experiment(resolved: Mapping[str, Any]) -> Experiment:
     The experiment lacks the keys that runs do not depend on, such as titles and figures.
 
     Raises:
-        ValidationError, KeyError: another version of this program resolved it.
+        ValidationError, LookupError, TypeError, AttributeError, StopIteration: ``resolved`` is
+            damaged, or from another version of this program.
     """
     model = FILE_KINDS[resolved["kind"]].settings
     levels = {
@@ -137,7 +138,10 @@ def load_resolved_experiment(resolved: Mapping[str, Any]) -> Experiment:
 
 
 def _find_experiment(name_or_path: str, root: Path) -> Path:
-    """Return the file of an experiment. Raises UserError if it does not exist or has a bad name."""
+    """Return the file of an experiment.
+
+    Raises UserError if the file does not exist, or no experiment can have its name.
+    """
     if is_path(name_or_path):
         path = Path(name_or_path)
         if not is_file(path):
@@ -176,7 +180,7 @@ def _known_names(root: Path) -> KnownNames:
 
 
 class _Reader:
-    """Reads a file and what it extends. Collects the names of the files and the problems."""
+    """Reads a file and the files that it extends, and collects their names and problems."""
 
     def __init__(self, root: Path) -> None:
         self.root = root.resolve()
@@ -320,7 +324,10 @@ def _resolve(
 
 
 def _kind(tree: Node) -> tuple[str | None, FileKind, list[Problem]]:
-    """Return the value of the key `kind` or None, the models of this kind, and problems with it."""
+    """Return the value of the key `kind`, the models of this kind, and problems with the key.
+
+    If the key is missing or wrong, the value is None, and the models are those for Tor.
+    """
     entry = tree.get("kind")
     if entry is None:
         return None, FILE_KINDS[None], []

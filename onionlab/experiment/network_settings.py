@@ -26,7 +26,7 @@ IDENTIFIER = Field(pattern=r"^[a-z0-9][a-z0-9-]*$")
 
 ClassName = Annotated[str, Field(pattern=r"^[a-z]+$")]
 AnyClassName = Annotated[str, IDENTIFIER]
-"""A class in any kind of experiment, such as perf-exit of an imported network."""
+"""Name of a class in any kind of experiment, such as perf-exit in an imported network."""
 LevelName = Annotated[str, IDENTIFIER]
 MetricName = Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]
 ParameterName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]*$")]

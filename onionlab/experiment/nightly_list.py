@@ -1,4 +1,4 @@
-"""The list of what runs every night (experiments/nightly.yaml)."""
+"""The list of experiments that run every night (experiments/nightly.yaml)."""
 
 from __future__ import annotations
 

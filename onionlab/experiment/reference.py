@@ -47,8 +47,8 @@ def _rows(
         prefix: The path of the mapping, to which the names of its keys are appended.
         seen: Name of a model -> the path at which its keys are listed. This is extended.
     """
-    # Leave out versions that are not written to files, and options of Shadow, which have no
-    # description.
+    # Leave out versions of formats, which are not written to files, and options of Shadow, which
+    # have no description.
     keys = {
         name: (key, list(_models_below(key, prefix + name)))
         for name, key in schema.get("properties", {}).items()
@@ -63,7 +63,8 @@ def _rows(
         value = _value(key)
         default = "required" if name in schema.get("required", ()) else _default(key)
         if below and not new:
-            # Refer to the path where the keys are listed. No default: `overrides` requires no key.
+            # Refer to the path where the keys are listed. Leave the default out, because "required"
+            # would be wrong in `overrides`.
             value, default = f"{value}, as `{seen[below[0][1]]}`", ""
         yield f"`{prefix}{name}`", value, default, describe(key["description"])
         for path, model in new:

@@ -274,7 +274,7 @@ class Settings(RunSettings):
     def logs_mark(self, class_name: str, mark_bytes: int) -> bool:
         """Return whether the logs of a class contain the time to a number of bytes.
 
-        If streams are longer, only logs at TGen's level info contain this time.
+        For streams that are larger than this number, only logs at TGen's level info contain it.
         """
         size = self.traffic[class_name].request_bytes or 0
         is_info = self.engine.tgen.loglevel == "info"

@@ -37,7 +37,7 @@ from onionlab.yamlfile.units import nearest, show
 CC_ALGORITHMS = (0, 2)  # fixed windows and Vegas: Tor 0.4.9 replaces any other by its default
 
 FIXED_OPTIONS = INDISPENSABLE | {"clientonly", "orport"}
-"""Options, in lower case, for which messages propose no other value, because runs need theirs."""
+"""Options, in lower case, whose values runs need. Messages do not propose other values."""
 
 Finding = tuple[tuple[str, ...], str]
 """Path of keys below the settings, and the problem there."""
@@ -126,7 +126,8 @@ def _torrc(
         for option, lines in sorted(getattr(torrc, who).items()):
             where = ("tor", "torrc", who, option)
             letters = option.casefold()
-            # Tor also accepts the beginning of an option's name.
+            # Tor also accepts the beginning of an option's name, so an abbreviation of a reserved
+            # option is rejected, too.
             taken_for = next((one for one in RESERVED_OPTIONS if one.startswith(letters)), None)
             if who == "client" and letters == "socksport":
                 other = port is not None and lines[0].split()[:1] != [str(port)]

@@ -64,7 +64,8 @@ RESERVED_OPTIONS = {
 }
 """Option of torrc in lower case (Tor ignores case) -> why tor.torrc cannot contain it."""
 
-# Runs need these options, even if they override a parameter that the experiment sets.
+# Runs need these options, so `keep_options` keeps them even if they override a parameter that the
+# experiment sets.
 INDISPENSABLE = frozenset({"assumereachable", "testingtornetwork"})
 
 PARAMETERS_SOURCE = "tor.consensus_params"
@@ -166,7 +167,10 @@ def groups_of(role: str) -> tuple[str, ...]:
 
 
 def resolve_options(layers: Iterable[Layer]) -> dict[str, Setting]:
-    """Return option in lower case -> its effective setting. Later layers override earlier ones."""
+    """Return option in lower case -> its effective setting.
+
+    Later layers override earlier ones, or add lines to list options (see `Layer`).
+    """
     found: dict[str, Setting] = {}
     files: dict[str, str] = {}
     for layer in layers:
@@ -206,9 +210,9 @@ def experiment_layers(role: str, tor: TorSettings, variant: TorVariant) -> list[
 
 
 def scheduler_options(scheduler: Scheduler | None) -> dict[str, tuple[str, ...]]:
-    """Return the torrc options of a channel scheduler, or none if ``scheduler`` is None.
+    """Return the torrc options of a channel scheduler.
 
-    An imported network then has its own scheduler.
+    They are empty if ``scheduler`` is None. An imported network then keeps its own scheduler.
     """
     if scheduler is None:
         return {}

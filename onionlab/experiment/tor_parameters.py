@@ -52,8 +52,8 @@ class Override:
         option: The torrc option.
         group: Hosts that would read the ignored ones: authority, relay, client or all.
         harmless: Values of the option with which Tor still reads the other options or parameters.
-            "<N" stands for all numbers below N. "!" precedes a value with which a third setting can
-            keep Tor from reading them.
+            "<N" stands for all numbers below N. "!" precedes a value that does not suffice: another
+            setting can still keep Tor from reading them, so messages do not propose this value.
     """
 
     names: str
@@ -141,7 +141,7 @@ def _equals(word: str, expected: str) -> bool:
         return word.casefold() == expected.casefold()
     if expected.startswith("<"):
         return number < float(expected[1:])
-    # Tor treats each negative number as "not set".
+    # Tor treats each negative number as "not set", for which the tables have -1.
     return expected.lstrip("-").isdigit() and max(number, -1) == int(expected)
 
 

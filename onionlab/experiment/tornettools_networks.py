@@ -26,7 +26,8 @@ from onionlab.tornet.model import RELAY_ROLES, Tornet, TornetHost
 from onionlab.yamlfile.units import format_time, show
 
 CONVERGED_SHARE = 1 / 3
-"""The share of simulated time before the measured span. tornettools uses 1200 s of 3600 s."""
+"""Share of the simulated time before the measured span in a first experiment, as in tornettools,
+which uses 1200 s of 3600 s."""
 _TEMPLATE = Path(__file__).with_name("first_experiment.yaml.template")
 
 HOW_TO_IMPORT = (
@@ -114,7 +115,7 @@ def write_first_experiment(root: Path, name: str, tornet: Tornet, networks: int)
     time of the networks.
 
     Args:
-        root: The working root.
+        root: The checkout.
         name: Name of the networks, and of the experiment.
         tornet: Any of the networks; all are of one kind.
         networks: The number of networks.
