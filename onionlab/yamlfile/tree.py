@@ -20,8 +20,8 @@ Location = tuple[str | int, ...]
 
 MAX_DEPTH = 50
 MAX_NODES = 2**20
-"""Maximum number of nodes in a file. A tornettools network has 22 per host; the public Tor has
-8,000 relays."""
+"""Maximum number of nodes in a file. A tornettools network has 22 nodes per host, so it can have
+47,000 hosts. The public Tor has 8,000 relays."""
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """PyYAML's loader with libyaml, which is several times faster, or without it if it is missing.
@@ -92,7 +92,7 @@ class Node:
     def locate(self, location: Location, message: str) -> Problem:
         """Return a problem at a location below this node.
 
-        Its line is that of the nearest existing parent.
+        If there is nothing at the location, the line is that of the nearest existing parent.
         """
         node = self
         for depth, part in enumerate(location):

@@ -82,7 +82,10 @@ def parse_size(value: object) -> int:
 
 
 def parse_time(value: object, *, positive: bool = False) -> float:
-    """Return the seconds of a time such as "10 ms" (whole milliseconds). Raises ValueError."""
+    """Return the seconds of a time such as "10 ms".
+
+    Raises ValueError for other text, and for a time that is not a whole number of milliseconds.
+    """
     expected = 'a time such as "60 s"'
     return seconds(
         int(_parse(value, expected, TIME_UNITS, "milliseconds", int(positive), MAX_TIME_MS))
