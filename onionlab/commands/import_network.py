@@ -64,7 +64,7 @@ def report(experiment: FirstExperiment, networks: Sequence[KeptTornet]) -> None:
 
 
 def _summary(kept: KeptTornet) -> list[str]:
-    """Describe one network in lines."""
+    """Return lines that describe one network."""
     tornet = kept.tornet
     atlas = tornet.origin.atlas
     hosts = ", ".join(f"{count} {role}" for role, count in tornet.counts.items())

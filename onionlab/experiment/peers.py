@@ -99,12 +99,12 @@ class PeersTime(Model):
 
     @property
     def measured_end_s(self) -> float:
-        """Return the end of the measured span, which is the end of the simulation."""
+        """Return the end of the measured span and of the simulation, in seconds after its start."""
         return self.start_s + self.spread_s + self.measured_s
 
     @property
     def stop_s(self) -> float:
-        """Return the end of the simulation."""
+        """Return the end of the simulation, in seconds after its start."""
         return self.measured_end_s
 
 

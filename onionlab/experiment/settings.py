@@ -225,7 +225,7 @@ class TimeSettings(Model):
 
     @property
     def stop_s(self) -> float:
-        """Return the end of the simulation."""
+        """Return the end of the simulation, in seconds after its start."""
         return self.measured_end_s + self.drain_s
 
 

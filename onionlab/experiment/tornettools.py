@@ -99,11 +99,14 @@ class TornetTime(Model):
         "none", alias="stop", description="end of the simulation; none: the network's own"
     )
     network_stop_s: Derived[float | None] = None
-    """End of the networks' simulation; None if the network is missing."""
+    """End of the simulation as in the imported network; None if the network is missing."""
 
     @property
     def stop_s(self) -> float:
-        """Return the end of the simulation. Raises ValueError if the network is missing."""
+        """Return the end of the simulation, in seconds after its start.
+
+        Raises ValueError if the network is missing.
+        """
         stop_s = self.network_stop_s if self.given_stop_s is None else self.given_stop_s
         if stop_s is None:
             raise ValueError("the network is missing")

@@ -118,8 +118,9 @@ def pack(
             paths = [path for run_id in finished for path in _run_files(store.run(run_id), logs)]
         files = [(path.relative_to(store.directory).as_posix(), path) for path in paths]
         files += [(path.relative_to(scratch).as_posix(), path) for path in _files(scratch)]
-        # Manifests come first, so that no other unpacked file of a run is older than its manifest.
-        # Files with the same name are similar and compress best next to each other.
+        # Manifests come first, so that the records of an unpacked run are not older than its
+        # manifest, like those of a run that was made here. Files with the same name are similar and
+        # compress best next to each other.
         files.sort(key=lambda file: (file[1].name != MANIFEST, file[1].name, file[0]))
         _write_archive(out, dict(files), published=published)
     for run_id in finished:

@@ -213,7 +213,11 @@ class _Composer:
     _nodes: int = 0
 
     def document(self) -> Node:
-        """Return the tree of the only document. Raises YamlError and yaml.YAMLError."""
+        """Return the tree of the only document.
+
+        Raises yaml.YAMLError if the YAML is broken, and YamlError for features that are refused at
+        once. Other problems are added to `problems`.
+        """
         next(self.events)  # start of the stream
         if isinstance(next(self.events), yaml.StreamEndEvent):
             raise YamlError([Problem(self.file, 1, "", "the file is empty")])

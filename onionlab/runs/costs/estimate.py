@@ -172,7 +172,7 @@ def available_memory_bytes() -> int:
 
 
 def makespan(times_s: Iterable[float], slots: int) -> float:
-    """Return when the last job ends if each job in turn starts in the first free slot."""
+    """Return the seconds until all jobs have ended. Each in turn starts in the first free slot."""
     ends = [0.0] * slots
     for time_s in times_s:
         heapq.heapreplace(ends, ends[0] + time_s)

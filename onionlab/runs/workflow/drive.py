@@ -120,7 +120,8 @@ class _Workflow:
 
     def make(self, target: str) -> None:
         """Run a rule of the Snakefile, with the missing runs that it needs."""
-        # Unlike Python, Snakemake does not try other folders if TMPDIR is unusable.
+        # Unlike Python, Snakemake does not try other folders if TMPDIR is unusable, so this is
+        # reported here.
         require_room(Path(os.environ.get("TMPDIR") or tempfile.gettempdir()), TEMPORARY_HINT)
         self.store.remove_damaged(self.runs)
         finished = self.store.finished_among(self.runs)
