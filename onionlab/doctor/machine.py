@@ -13,7 +13,7 @@ from onionlab.engines.examination import (
     Finding,
     Need,
     cgroup_limit,
-    size_text,
+    format_bytes,
 )
 
 BUILD_DISK_BYTES = 1500 * 2**20
@@ -29,10 +29,10 @@ def cpus(count: int) -> Finding:
 
 def memory(available: int, need: Need | None) -> Finding:
     """Compare the available memory with the needs of the largest run."""
-    text = f"{size_text(available)} available"
+    text = f"{format_bytes(available)} available"
     if need is None:
         return Finding(OK, "memory", text)
-    text += f"; {need.name} needs about {size_text(need.memory_bytes)} per run"
+    text += f"; {need.name} needs about {format_bytes(need.memory_bytes)} per run"
     if available < need.memory_bytes:
         return Finding(MISSING, "memory", text, f"{SMALLER}, or add memory")
     return Finding(OK, "memory", text)
@@ -42,7 +42,7 @@ def disk(free: int, need: Need | None) -> Finding:
     """Compare the free disk space with the needs of a build and all runs."""
     wanted = BUILD_DISK_BYTES + (need.disk_bytes if need else 0)
     what = f"a build and {need.name} need" if need else "a build needs"
-    text = f"{size_text(free)} free; {what} about {size_text(wanted)}"
+    text = f"{format_bytes(free)} free; {what} about {format_bytes(wanted)}"
     if free < wanted:
         return Finding(MISSING, "disk", text, "make clean-build, fewer NETWORKS, or another disk")
     return Finding(OK, "disk", text)

@@ -57,11 +57,13 @@ SMALLER = "make the network smaller (SCALE=0.1, or `traffic: markov_clients` for
 """The hint if a run is too large for a machine."""
 
 
-def size_text(count: int) -> str:
-    """Format a number of bytes for people."""
-    if count < 2**30:
-        return f"{count / 2**20:.0f} MiB"
-    return f"{count / 2**30:.1f} GiB"
+def format_bytes(size: float) -> str:
+    """Format a number of bytes in the largest unit in which it is at least 1."""
+    for unit, factor in (("GiB", 2**30), ("MiB", 2**20)):
+        if size >= factor:
+            amount = size / factor
+            return f"{amount:.0f} {unit}" if amount >= 10 else f"{amount:.1f} {unit}"
+    return f"{max(size / 2**10, 1):.0f} KiB"
 
 
 def cgroup_limit(controller: str, *files: str) -> int | None:

@@ -22,7 +22,7 @@ from onionlab.engines.examination import (
     hard_limit,
     kernel_setting,
     process_status,
-    size_text,
+    format_bytes,
 )
 from onionlab.errors import UserError
 from onionlab.programs.installed import SHADOW, TGEN, Program, find_tool
@@ -106,14 +106,14 @@ def shared_memory(path: Path, need: Need | None) -> Finding:
             WARN, str(path), "not a separate file system", f"mount -t tmpfs tmpfs {path}"
         )
     free = shutil.disk_usage(path).free
-    text = f"{size_text(free)} free"
+    text = f"{format_bytes(free)} free"
     processes = need.processes if need else DEFAULT_PROCESSES
     wanted = SHARED_BASE_BYTES + processes * SHARED_BYTES_PER_PROCESS
     if free < wanted:
         return Finding(
             MISSING if need else WARN,
             str(path),
-            f"{text}; {_describe_need(need)} about {size_text(wanted)}",
+            f"{text}; {_describe_need(need)} about {format_bytes(wanted)}",
             f"docker run --shm-size=..., or: mount -o remount,size=... {path} "
             f"({SUPPORTED_PLATFORMS})",
         )

@@ -156,9 +156,12 @@ def estimate_resources(root: Path, experiment: Experiment, engine: str) -> Resou
 
 def _count_processes(settings: AnySettings) -> int:
     if isinstance(settings, Settings):
-        # Each host except the servers runs Tor. Each client and each server has another process.
-        # Onion services' web servers, and servers' peers for `pieces`, are not counted.
-        return settings.host_count + settings.client_count
+        # Each host except the servers runs Tor. Each client, onion service and server has another
+        # process, and each server one for each class that fetches in pieces.
+        net = settings.network
+        pieces = sum(entry.kind == "pieces" for entry in settings.traffic.values())
+        others = settings.client_count + net.onion_services + pieces * net.servers.count
+        return settings.host_count + others
     if isinstance(settings, TornetSettings):
         # This is an upper bound. A host with Tor has at most two other processes (TGen and
         # OnionTrace), and a host without Tor has at most two processes.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from onionlab.engines.examination import format_bytes
 from onionlab.runs.costs.estimate import Estimate
 
 
@@ -58,12 +59,3 @@ def format_time(seconds: float) -> str:
             amount = seconds / factor
             return f"{amount:.0f} {unit}" if amount >= 10 else f"{amount:.1f} {unit}"
     return f"{max(seconds, 1):.0f} s"
-
-
-def format_bytes(size: float) -> str:
-    """Format a size in the largest unit in which it is at least 1."""
-    for unit, factor in (("GiB", 2**30), ("MiB", 2**20)):
-        if size >= factor:
-            amount = size / factor
-            return f"{amount:.0f} {unit}" if amount >= 10 else f"{amount:.1f} {unit}"
-    return f"{max(size / 2**10, 1):.0f} KiB"

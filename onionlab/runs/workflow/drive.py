@@ -30,7 +30,7 @@ from onionlab.engines.processes import with_parent_death_signal
 from onionlab.errors import UserError
 from onionlab.paths import build_directory, code_root
 from onionlab.runs.costs.estimate import available_memory_bytes
-from onionlab.runs.costs.estimate_text import format_bytes
+from onionlab.engines.examination import format_bytes
 from onionlab.runs.cpus import lock_owners
 from onionlab.runs.places import require_room
 from onionlab.runs.plan import Plan, read_plan

@@ -15,7 +15,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from analysis.formats.attempt import RunState
-from onionlab.runs.costs.estimate_text import format_bytes
+from onionlab.engines.examination import format_bytes
 
 PLAIN_INTERVAL_S = 30.0
 RECENT_S = 120.0
