@@ -138,7 +138,7 @@ def read_fetched(folder: Path) -> tuple[Path, dict[str, Any]] | None:
 
 
 def store_fetched(folder: Path, work: Path, files: Iterable[Path], facts: dict[str, Any]) -> Path:
-    """Move fetched files and a record of ``facts`` to ``folder``. Return the tarball there.
+    """Move fetched files to ``folder``, with a record of ``facts``. Return the tarball's new path.
 
     The folder appears atomically, so an interrupted fetch never looks like a complete source.
     """
@@ -171,7 +171,8 @@ def fetch_source_package(
         The tarball and the facts about it that a manifest records.
 
     Raises:
-        UserError: apt is missing, the system configures no archive, or the package is unavailable.
+        UserError: apt is missing, the disk is full, fetching is not allowed, or no archive that the
+            system configures has the package.
     """
     cache.parent.mkdir(parents=True, exist_ok=True)
     log = cache.parent / "logs" / "source.log"
@@ -179,8 +180,8 @@ def fetch_source_package(
     LOG.info("fetching %s's source package with apt%s", what, again)
     with scratch_folder(cache.parent, ".fetch-") as work:
         apt = PrivateApt(work, log, f"{what}'s source package", sources=True, hint=hint)
-        # An index of an unrelated archive may be missing (for example one without sources). Only
-        # whether the package can be fetched afterwards matters.
+        # The result is ignored: an unrelated archive may lack an index of source packages. If the
+        # right archive does, the following commands fail.
         apt.get("update")
         wanted = package if version is None else _with_version(apt, package, version, what, hint)
         if not apt.get("source", "--download-only", wanted):
@@ -198,7 +199,7 @@ def fetch_source_package(
 
 
 def _with_version(apt: PrivateApt, package: str, version: str, what: str, hint: str) -> str:
-    """Return package=VERSION for the newest package with the upstream version ``version``.
+    """Return PACKAGE=VERSION, apt's name of a package with the upstream version ``version``.
 
     Raises UserError if there is none.
     """
@@ -213,7 +214,7 @@ def _with_version(apt: PrivateApt, package: str, version: str, what: str, hint: 
 
 
 def _upstream(package_version: str) -> str:
-    """Return the upstream version of a package's version, which may have an epoch."""
+    """Return the upstream version in a package's version, without epoch and Debian revision."""
     return package_version.split(":", 1)[-1].rsplit("-", 1)[0]
 
 

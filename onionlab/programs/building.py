@@ -39,7 +39,7 @@ RECORD = "built.json"
 _MACHINE_FAILED = re.compile(
     "No space left on device|Cannot allocate memory|virtual memory exhausted|Killed signal"
 )
-"""In a build's output: the machine, not the source, made the build fail."""
+"""Text in a build's output that shows that the machine, and not the source, made the build fail."""
 
 _PLAIN_PATH = re.compile(r"[\w./+,@-]+")
 
@@ -48,11 +48,11 @@ Second = TypeVar("Second")
 
 _builds_allowed = True
 _cancelled = threading.Event()
-"""Set while concurrent builds end because one of them failed."""
+"""Set by `run_concurrently` to end builds that still run: `_wait` checks it regularly."""
 
 
 class _CancelledError(Exception):
-    """This build was cancelled because the concurrent one failed."""
+    """This build was cancelled, because the concurrent one failed or the user interrupted both."""
 
 
 class BuildFailedError(UserError):
@@ -156,8 +156,8 @@ def run_concurrently(
 ) -> tuple[First, Second]:
     """Run two builds concurrently, because parts of each use a single CPU.
 
-    If one fails or this thread is interrupted, the other's program is terminated. The error is that
-    of the build that failed.
+    If one fails, the program that the other one is running is terminated, and the error of the
+    failed build is raised. If this thread is interrupted, the programs of both are terminated.
     """
     try:
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
@@ -202,6 +202,9 @@ def patch_problem(tree: Path, patch: Patch, *, dry_run: bool = False, fuzz: int 
         patch: The patch.
         dry_run: Change nothing.
         fuzz: The number of lines at each end of a hunk's context that may differ.
+
+    Raises:
+        UserError: The program `patch` is missing.
     """
     command = ["patch", "-p1", "--batch", "--forward", f"--fuzz={fuzz}", "--no-backup-if-mismatch"]
     command += ["--reject-file=-", f"--directory={tree}", *(["--dry-run"] if dry_run else [])]
@@ -214,7 +217,8 @@ def patch_problem(tree: Path, patch: Patch, *, dry_run: bool = False, fuzz: int 
     if result.returncode == 0:
         return None
     output = (result.stdout + result.stderr).decode(errors="replace")
-    # For example "patching file src/app/main.c", then "Hunk #1 FAILED at 12.".
+    # Select the lines that name the file and the error, for example "patching file
+    # src/app/main.c" and "Hunk #1 FAILED at 12.".
     lines = [
         line.strip().removeprefix("|")
         for line in output.splitlines()
@@ -239,7 +243,7 @@ def build_environment() -> dict[str, str]:
     """Return the environment for programs of a build.
 
     It omits flags for compilers and for make (including those of a make that called this program),
-    which would change the build without being part of its key.
+    which would change the build but not the hash that names it.
     """
     kept = ("PATH", "HOME", "TMPDIR", "USER", "LOGNAME")
     kept_variables = {name: os.environ[name] for name in kept if name in os.environ}
@@ -370,9 +374,9 @@ def run_logged(
         The exit status.
 
     Raises:
-        UserError: The program is missing, a signal ended it, or the machine lacks memory or disk
-            space.
-        BuildFailedError: It failed for another reason, and ``may_fail`` is not set.
+        UserError: The program is missing. Or ``may_fail`` is False, and a signal ended the program
+            or the machine lacks memory or disk space.
+        BuildFailedError: The program failed for another reason, and ``may_fail`` is False.
     """
     started_s = time.monotonic()
     with log.open("a", encoding="utf-8") as stream:

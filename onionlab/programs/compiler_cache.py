@@ -43,8 +43,8 @@ def cache_environment() -> dict[str, str]:
         # This is safe because our compiler options (-ffile-prefix-map) keep the path of the build
         # folder out of objects.
         "CCACHE_NOHASHDIR": "1",
-        # ccache does not see macros in precompiled headers. make recompiles files if such a header
-        # changes.
+        # Without this, ccache does not cache files with a precompiled header, because it does not
+        # see the macros in that header. make recompiles these files if the header changes.
         "CCACHE_SLOPPINESS": "pch_defines,time_macros",
     } | chosen
 

@@ -18,7 +18,7 @@ from onionlab.programs.system_packages import install_packages
 from onionlab.yamlfile.units import nearest, show
 
 FILE_TIME_UNIX_S = 946_684_800
-"""The time of all files of a commit: 2000-01-01."""
+"""The modification time of all files that `unpack_commit` writes: 2000-01-01."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,8 @@ def find_commit(repository: Path, ref: str) -> Commit:
     the commit. A tag and a hash always mean the commit.
 
     Raises:
-        UserError: There is no repository or no such commit.
+        UserError: There is no repository or no such commit, or git is missing and cannot be
+            installed.
     """
     if shutil.which("git") is None:
         ensure_building_allowed("the program `git` is missing")
@@ -53,7 +54,7 @@ def find_commit(repository: Path, ref: str) -> Commit:
         raise UserError(f"{repository} is not a folder, and thus no git repository")
     _output(repository, "rev-parse", "--git-dir")
     commit = _answer(repository, "rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}")
-    # git accepts "^main", which excludes the commits of a branch.
+    # git also succeeds for "^main", an expression that excludes commits, and returns "^HASH".
     if commit is None or commit.startswith("^"):
         names = _output(repository, "for-each-ref", "--format=%(refname:short)").split()
         raise UserError(
@@ -77,16 +78,17 @@ def read_committed(commit: Commit, name: str) -> str:
 
 
 _PLAIN = ("--no-color", "--no-show-signature")
-"""Options of git log. The user's settings must not change its output."""
+"""Options of git log that override the user's settings, which would change its output."""
 
 
 def commits_between(
     repository: Path, since: str, until: str, most: int = 20
 ) -> tuple[int, int, tuple[str, ...]] | None:
-    """Return how many commits ``since`` and ``until`` alone have, and the newest ones of ``until``.
+    """Compare the histories of two commits.
 
-    The latter are texts with abbreviated hash and subject; there are at most ``most``. Return None
-    if the repository does not contain ``since``.
+    Return the number of commits that only the history of ``since`` contains, the same number for
+    ``until``, and for the latter at most ``most`` texts (abbreviated hash and subject), newest
+    first. Return None if the repository does not contain ``since``.
     """
     if _answer(repository, "rev-parse", "--verify", "--quiet", f"{since}^{{commit}}") is None:
         return None
@@ -116,8 +118,8 @@ def list_commits(repository: Path, good: str, bad: str) -> list[tuple[str, str]]
 def first_bad_candidates(repository: Path, bad: str, goods: Sequence[str]) -> list[str]:
     """Return all commits that can be the first bad one, in the order in which to test them.
 
-    The first one halves the number of candidates. ``bad`` is a candidate too, and the last one,
-    because its test tells nothing new. goods: commits that are good, and so are their ancestors.
+    A test of the first one roughly halves the number of candidates. ``bad`` comes last, because it
+    is already known to be bad. goods: commits that are good, as are all of their ancestors.
     """
     listed = _output(repository, "rev-list", "--bisect-all", bad, "--not", *goods, "--")
     found = [line.split()[0] for line in listed.splitlines()]
@@ -147,7 +149,7 @@ def unpack_commit(
         with _start(repository, "cat-file", "--batch", wanted=wanted) as process:
             assert process.stdout is not None
             for path, (mode, blob) in blobs.items():
-                # "BLOB blob SIZE", the content and a line's end; or "BLOB missing".
+                # git writes "HASH blob SIZE", the content and a line feed; or "HASH missing".
                 size = process.stdout.readline().split()[2:]
                 content = process.stdout.read(int(size[0]) + 1) if size else b""
                 if not size or len(content) <= int(size[0]):
@@ -159,7 +161,7 @@ def unpack_commit(
 
 
 def _write(path: Path, mode: bytes, content: bytes) -> None:
-    """Write a file of a commit, with the same time for all files, because make compares them."""
+    """Write a file of a commit. All files get the same time, because make compares file times."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if mode == b"120000":
         path.symlink_to(os.fsdecode(content))
@@ -170,7 +172,7 @@ def _write(path: Path, mode: bytes, content: bytes) -> None:
 
 
 def _lines(log: str) -> list[str]:
-    """Return the lines of a log. A subject can contain other characters that end a line."""
+    """Split a log at line feeds. `str.splitlines` would also split some subjects."""
     return log.split("\n")[:-1]
 
 
@@ -190,7 +192,7 @@ def _output(repository: Path, *arguments: str) -> str:
 
 
 def _answer(repository: Path, *arguments: str) -> str | None:
-    """Return the output of git without the line's end, or None if it fails."""
+    """Return the output of git without the line's end, or None if git fails."""
     try:
         return _output(repository, *arguments).strip()
     except UserError:
@@ -200,7 +202,7 @@ def _answer(repository: Path, *arguments: str) -> str | None:
 def _start(
     repository: Path, *arguments: str, wanted: IO[bytes] | None = None
 ) -> subprocess.Popen[bytes]:
-    """Start git. wanted: a file that it reads; its messages are then discarded."""
+    """Start git. If ``wanted`` is given, git reads this file, and git's messages are discarded."""
     # With the first variable, git does not treat a folder inside of another repository as a
     # repository. With the second one, commands that only read do not write to the index.
     place = {"GIT_CEILING_DIRECTORIES": str(repository.parent), "GIT_OPTIONAL_LOCKS": "0"}

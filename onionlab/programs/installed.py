@@ -1,7 +1,7 @@
 """Find Shadow, TGen, OnionTrace and shared libraries on this machine, and their versions.
 
-Debian packages none of these programs. Errors state what is missing, the required version and the
-page with installation instructions.
+Debian has no packages of these three programs. Errors therefore state the page with installation
+instructions, besides what is missing and the required version.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ SHADOW = Program(
     variable="SHADOW",
     minimum=(3, 0, 0),
     documentation="https://shadow.github.io/docs/guide/install_shadow.html",
-    # Shadow 3.3.0 — v3.3.0-199-gf1b2cacf2 2026-08-19--09:03:14
+    # For example: Shadow 3.3.0 — v3.3.0-199-gf1b2cacf2 2026-08-19--09:03:14
     pattern=re.compile(
         rf"^Shadow {_VERSION}(?:.*-g(?P<commit>[0-9a-f]{{7,40}}(?:-dirty)?)\b)?", re.MULTILINE
     ),
@@ -105,7 +105,8 @@ def find_tool(program: Program, explicit: str | None = None) -> Tool:
     """Find a program by ``explicit``, else by its variable, else on the PATH.
 
     Raises:
-        UserError: It is missing, does not start, or is older than the minimum version.
+        UserError: It is missing, does not start or print its version, or is older than the minimum
+            version, or Shadow's path contains a space.
     """
     # `make SHADOW=` passes an empty value, which means that none is given.
     path = _locate(program, explicit or os.environ.get(program.variable) or None)

@@ -1,4 +1,4 @@
-"""Patches and patch series of the checkout."""
+"""Read patch files, and patch series (folders of patches that are applied together)."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class Patch:
 
     @property
     def sha256(self) -> str:
-        """SHA-256 of the bytes, in hexadecimal."""
+        """SHA-256 of ``content``, in hexadecimal."""
         return hashlib.sha256(self.content).hexdigest()
 
     def without(self, folder: str) -> Patch | None:
-        """Return the patch without changes of files in ``folder``; None if it has no others."""
+        """Return the patch without changes of files in ``folder``; None if nothing else is left."""
         head, *parts = _FILE.split(self.content)
         kept = [one for one in parts if f" b/{folder}/".encode() not in one.partition(b"\n")[0]]
         if len(kept) == len(parts):
@@ -58,7 +58,7 @@ class Series:
 
     @property
     def provenance(self) -> list[dict[str, str]]:
-        """The patches as JSON."""
+        """Name and SHA-256 of each patch, as the records of builds contain them."""
         return [{"name": patch.path.name, "sha256": patch.sha256} for patch in self.patches]
 
 
@@ -66,8 +66,8 @@ def load_series(root: Path, name: str, collection: str) -> Series:
     """Return the patches of one series, in the order of its file ``series``.
 
     Without such a file the patches apply in the order of their names. A name such as ``a+b`` means
-    the patches of ``a`` followed by those of ``b``. ``collection`` is the folder of the checkout
-    that contains the series.
+    the patches of ``a`` followed by those of ``b``. ``collection`` is the folder below ``root``
+    that contains the folders of all series.
 
     Raises:
         UserError: The folder or a patch is missing, ``series`` does not list each patch once, or a

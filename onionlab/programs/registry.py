@@ -1,4 +1,4 @@
-"""Shared parts of the registries of variants: display properties and reading."""
+"""Shared parts of the registries of variants (Tor's, libtorrent's): display properties, reading."""
 
 from __future__ import annotations
 

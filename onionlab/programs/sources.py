@@ -1,4 +1,4 @@
-"""The source of a program to build: the distribution's package, or the user's tarball or tree."""
+"""The source of a program to build: Debian's package, or the user's tarball, tree or commit."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def obtain_source(
         cache: The folder of the fetched source.
         named: A tarball or a tree; by default the program's variable names it.
         update: Fetch the current package even if one was fetched before. By default the first one
-            is kept, so that a later build results in the same program.
+            is kept, so that a later build results in the same program. No effect on a named source.
         fetch: Fetches the package in place of `fetch_source_package`.
 
     Raises:
@@ -132,7 +132,8 @@ def fetched_source(fetched: tuple[Path, dict[str, Any]]) -> Source:
 def user_source(program: Program, path: Path) -> Source:
     """Return the source in ``path``, a tarball or a tree.
 
-    Raises UserError if it does not exist, or is a tree of another program.
+    Raises UserError if it does not exist, or is a tree that was configured in place or that belongs
+    to another program.
     """
     if path.is_dir() and program.configured:
         version = program.version(path, path)
@@ -152,11 +153,11 @@ def user_source(program: Program, path: Path) -> Source:
 def unpack_source(program: Program, source: Source, destination: Path) -> str:
     """Unpack the needed files to ``destination``, which must not exist. Return the version.
 
-    Files keep their time stamps, because make compares them.
+    Files of tarballs and trees keep their time stamps, because make compares these.
 
     Raises:
-        UserError: The tarball is truncated or damaged, the tree has changed since it was obtained,
-            or it is not the program's source.
+        UserError: The tarball is truncated or damaged, the tree has changed since `user_source`
+            hashed it, or the source is that of another program.
     """
     destination.mkdir(parents=True)
     if source.kind == "tree":
@@ -165,7 +166,8 @@ def unpack_source(program: Program, source: Source, destination: Path) -> str:
             target = destination / name
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(source.path / name, target, follow_symlinks=False)
-        # Builds are kept under this hash, and other sources may have been configured since then.
+        # Builds are stored under this hash. It was computed earlier, perhaps minutes ago if other
+        # sources were built first, and the user may have edited the tree since then.
         if _files_sha256(destination, names) != source.sha256:
             raise UserError(
                 f"{source.path} has changed since this command started",
@@ -177,7 +179,8 @@ def unpack_source(program: Program, source: Source, destination: Path) -> str:
         try:
             _unpack_tarball(program, source.path, destination)
         except (tarfile.TarError, EOFError, OSError, lzma.LZMAError, zlib.error) as error:
-            # Errors of the file system name a file; errors of a damaged archive do not.
+            # An error that names a file is one of the file system, such as a full disk, and not
+            # one of a damaged archive.
             if isinstance(error, OSError) and error.filename is not None:
                 raise
             raise UserError(
@@ -187,7 +190,7 @@ def unpack_source(program: Program, source: Source, destination: Path) -> str:
 
 
 def _unpack_tarball(program: Program, tarball: Path, destination: Path) -> None:
-    """Unpack the files of an archive without its top-level folder."""
+    """Unpack the needed files of an archive, without the top-level folder of their paths."""
     with tarfile.open(tarball) as archive:
         for member in archive:
             name = member.name.removeprefix("./").partition("/")[2]
@@ -217,7 +220,8 @@ def _tree_files(program: Program, tree: Path) -> list[Path]:
                 f"{tree} has been configured in place",
                 f"Run `{command}` there, or unpack the source again.",
             )
-        # If git is missing or refuses the tree, its own files must not become a part of the build.
+        # A tree of git also gets here if git is missing or refuses it. Its folder .git must not
+        # become a part of the build.
         names = {path.relative_to(tree) for path in tree.rglob("*")}
         names = {name for name in names if name.parts[0] != ".git"}
     files = [name for name in names if (tree / name).is_symlink() or (tree / name).is_file()]
@@ -255,7 +259,7 @@ def _git_output(tree: Path, *arguments: str) -> str | None:
             capture_output=True,
             text=True,
             errors="surrogateescape",
-            # A hook of git has variables that name its own repository.
+            # If a git hook started this program, os.environ names the hook's own repository.
             env=build_environment(),
             check=False,
         )

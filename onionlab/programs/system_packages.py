@@ -1,4 +1,4 @@
-"""Install the Debian packages that only one part of the program needs, before it is used."""
+"""Install Debian packages that only one part of onionlab needs, when that part is used."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ from onionlab.programs.system_packages import install_packages
 
 LOG = logging.getLogger(__name__)
 FORMAT = 1
-"""A part of every key. Increase it when the build procedure changes."""
+"""A part of every `_key`. Increase it when the build procedure changes."""
 
 PROGRAM = "libtorrent-peer"
 COMPILER = "g++"
@@ -100,7 +100,8 @@ class _Inputs:
     """The inputs that all builds of one call share.
 
     Attributes:
-        own: This project's files that are compiled with libtorrent, by their paths in its tree.
+        own: Path in libtorrent's tree -> content of each file of this project that is compiled
+            there.
         wanted: The variants to build.
     """
 
@@ -113,7 +114,7 @@ class _Inputs:
 
     @property
     def directory(self) -> Path:
-        """``build/libtorrent``."""
+        """The folder of libtorrent's source and builds: ``build/libtorrent``."""
         return build_directory(self.root) / "libtorrent"
 
 
@@ -200,7 +201,8 @@ def _provenance(inputs: _Inputs, series: Iterable[Series], own: Iterable[str]) -
 
 
 def _key(inputs: _Inputs, provenance: dict[str, Any]) -> str:
-    # Only the source's content matters: the same tarball from elsewhere is the same source.
+    # A hash replaces the facts about the source, such as a file's name: the same content from
+    # elsewhere results in the same build.
     return hash_inputs({**provenance, "libtorrent": inputs.source.sha256, "format": FORMAT})
 
 

@@ -2,21 +2,22 @@
 
 The layout under ``build/tor``::
 
-    source/               Debian's source package and its record
-    base/KEY/configured/  Tor as released, configured
-    base/KEY/tree/        the same, compiled, if several builds can use it
-    base/KEY/unit-tests/  the same with its unit tests compiled, for the quick check
-    unit-tests/KEY/test   a series' unit tests, for the quick check
-    store/KEY/bin/        a finished build: tor-SERIES and tor-gencert
-    SERIES -> store/KEY   the build for the present source and patches
-    SERIES-ID -> store/KEY  the same for the source of a variant, with the program tor-SERIES-ID
-    logs/                 the compiler's whole output
+    source/                     Debian's source package and its record
+    base/KIND-KEY/configured/   Tor as released, configured
+    base/KIND-KEY/tree/         the same, compiled, if several builds can use it
+    base/KIND-KEY/unit-tests/   the same with its unit tests compiled, for the quick check
+    unit-tests/SERIES-KEY/test  a series' unit tests, for the quick check
+    store/SERIES-KEY/bin/       a finished build: tor-SERIES and tor-gencert
+    SERIES -> store/SERIES-KEY  a link to the build for the present source and patches
+    logs/                       the compiler's whole output
 
-KEY is a hash of everything that a build depends on: source, patches, options of configure, compiler
-and libraries. Each build runs in its own directory and is put in place by one rename, so a killed
-build is never mistaken for a complete one, and a running experiment keeps the executables that it
-started with. The executables contain neither paths nor times: the same inputs result in the same
-bytes in every checkout.
+SERIES is ``stock`` for Tor as released. A build from a variant's own source has SERIES-ID in place
+of SERIES in its names, with the id of the source. KIND is ``plain``, or ``hardened`` with
+sanitizers. KEY is a hash of everything that a build depends on: source, patches, options of
+configure, compiler and libraries. Each build runs in its own directory and is put in place by one
+rename, so a killed build is never mistaken for a complete one, and a running experiment keeps the
+executables that it started with. The executables contain neither paths nor times: the same inputs
+result in the same bytes in every checkout.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ from onionlab.programs.tor.variants import (
 )
 
 MIN_SERIES_FOR_BASE = 3
-"""The number of series from which on a compiled base saves time. Most files of Tor include a header
+"""The minimum number of series for which a compiled base saves time. Most files include a header
 that a series changes, so a compiled base saves each series only a third of its build time."""
 
 GENCERT = "tor-gencert"
@@ -75,8 +76,9 @@ GENCERT = "tor-gencert"
 IN_EVERY_TOR = frozenset(
     {"max-consensus-age-to-cache-for-diff", "try-diff-for-consensus-newer-than"}
 )
-"""Parameters that every Tor since 0.3.1 reads. Their names are local arrays in Tor's source, which
-the compiler turns into instructions, so an executable does not contain them as strings."""
+"""Consensus parameters that every Tor since 0.3.1 reads. Their names are local arrays in Tor's
+source, which the compiler turns into instructions, so an executable does not contain them as
+strings."""
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ from onionlab.programs.tor.tor_source import TOR, TorSource, obtain_tor_source
 
 LOG = logging.getLogger(__name__)
 FORMAT = 1
-"""A part of every key. Increase it when the build procedure changes."""
+"""A part of every `build_key`. Increase it when the build procedure changes."""
 
 PROGRAMS = ("src/app/tor", "src/tools/tor-gencert")
 UNIT_TESTS = "src/test/test"
@@ -56,8 +56,8 @@ CONFIGURE_OPTIONS = (
     "--disable-seccomp",
     "--disable-systemd",
     "--disable-libscrypt",
-    # configure has no option against libcap, which drops root's privileges; nothing here runs as
-    # root of its own machine. These cached results make configure treat libcap as missing.
+    # configure has no option against libcap, which Tor needs only to bind low ports after it has
+    # changed its user (option User). These cached results make configure treat libcap as missing.
     "ac_cv_lib_cap_cap_init=no",
     "ac_cv_header_sys_capability_h=no",
 )
@@ -103,7 +103,7 @@ class Inputs:
 
     @property
     def directory(self) -> Path:
-        """``build/tor``."""
+        """The folder of Tor's sources and builds: ``build/tor``."""
         return tor_directory(self.root)
 
     @property
@@ -140,7 +140,7 @@ def prepare(
     update_source: bool = False,
     jobs: int | None = None,
 ) -> Inputs:
-    """Prepare source and toolchain for builds. The caller holds the lock of Tor's builds.
+    """Find source and toolchain for builds. The caller has to hold the lock of Tor's builds.
 
     source: the source of a variant. By default it is ``tor_source``, or else the source that the
     variable TOR_SOURCE names, or else Debian's source package.
@@ -163,7 +163,8 @@ def provenance(inputs: Inputs, series: Series | None, cflags: str = CFLAGS) -> d
 
 def build_key(inputs: Inputs, series: Series | None, cflags: str = CFLAGS) -> str:
     """Return the name of a build on disk: a hash of everything that determines its content."""
-    # Only the source's content matters: the same tarball from elsewhere is the same source.
+    # A hash replaces the facts about the source, such as a file's name: the same content from
+    # elsewhere results in the same build.
     decisive = {"tor": inputs.source.sha256, "format": FORMAT}
     return hash_inputs(provenance(inputs, series, cflags) | decisive)
 

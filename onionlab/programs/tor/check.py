@@ -42,8 +42,8 @@ LOG = logging.getLogger(__name__)
 # Tor's own rules for its source, which its maintainers check before a merge. check-changes is
 # omitted because releases do not contain its program.
 STYLE_CHECKS = ("check-spaces", "check-includes")
-# Variables with absolute paths, which configure wrote into the base tree's Makefile and which the
-# test scripts use.
+# Variables with which test scripts find the tree. configure wrote the base tree's paths into the
+# Makefile, so make gets the paths of the patched copy on its command line.
 PATH_VARIABLES = ("abs_builddir", "abs_srcdir", "abs_top_builddir", "abs_top_srcdir")
 MAX_FAILED_SHARE = 0.1
 """The largest share of failed tests of Tor as released that still allows a comparison."""
@@ -232,7 +232,7 @@ def _run_unit_tests(inputs: Inputs, program: Path, outcome: Outcome, prefix: str
             command, work, log, what, environment=_environment(outcome), may_fail=True
         )
     output = log.read_text("utf-8", "replace")
-    # A series can add a group of tests that Tor as released does not have.
+    # Tor as released lacks the tests that a series adds, so it may have none with this prefix.
     if "No such test as" not in output:
         read_program(outcome, UNIT_TESTS, output, status == 0)
 
@@ -246,7 +246,7 @@ def _run_all_tests(inputs: Inputs, tree: Path, outcome: Outcome) -> None:
     what = f"tests of {outcome.title}"
     log = new_log(inputs.directory, what)
     rewrite_embedded_paths(tree, str(tree))
-    # Run `make check` in two steps, because a failure has another meaning in each.
+    # Run `make check` in two steps: a failed compilation is an error, a failed test is a result.
     compile_targets(inputs, tree, ["all"], what, log)
     make = [*make_command(inputs, tree), "-k", *(f"{name}={tree}" for name in PATH_VARIABLES)]
     environment = _environment(outcome)
@@ -254,7 +254,7 @@ def _run_all_tests(inputs: Inputs, tree: Path, outcome: Outcome) -> None:
     outcome.retried = _failures_to_retry(tree)
     if outcome.retried:
         LOG.info("%s: running again separately: %s", what, " ".join(outcome.retried))
-        # Some of Tor's tests measure time and fail on a busy machine.
+        # Some of Tor's tests measure time and fail on a busy machine, so run one at a time.
         again = [*make, "-j1", "check-TESTS", f"TESTS={' '.join(outcome.retried)}"]
         run_logged(again, tree, log, what, environment=environment, may_fail=True)
     _read_results(outcome, tree, log)
@@ -266,7 +266,7 @@ def _run_all_tests(inputs: Inputs, tree: Path, outcome: Outcome) -> None:
 def _failures_to_retry(tree: Path) -> list[str]:
     """Return the test programs that failed without a sanitizer report.
 
-    A failure with a report is final.
+    These programs are run again. A failure with a report is final.
     """
     return [
         result.relative_to(tree).with_suffix("").as_posix()
@@ -288,7 +288,7 @@ def _read_results(outcome: Outcome, tree: Path, log: Path) -> None:
         program = result.relative_to(tree).with_suffix("").as_posix()
         output = result.with_suffix(".log").read_text("utf-8", "replace")
         read_program(outcome, program, output, passed)
-    # Each part of the unit tests reports the other parts' cases as skipped.
+    # The unit tests run in several parts, each of which reports the cases of the others as skipped.
     outcome.skipped -= outcome.passed | outcome.failed
 
 

@@ -1,7 +1,7 @@
 """The registry of variants, ``tor-patches/variants.yaml``, and the patch series in that folder.
 
-A variant is a build of Tor (a source and a patch series, or none) together with torrc options. The
-file's comments explain each key. A file of the same form outside of the checkout, which the
+A variant is a build of Tor (a source, with or without a patch series) together with torrc options.
+The file's comments explain each key. A file of the same form outside of the checkout, which the
 variable VARIANTS_FILE names, adds variants and series.
 
 A variant's proof is a text that Tor logs if it runs the variant's code with its options.
@@ -87,11 +87,11 @@ class _OwnFile(_File):
 class TorVariant(_VariantEntry):
     """One variant of Tor, with its name.
 
-    proof_from: the relays that must have logged the proof: one of ``PROOF_FROM``, from its series.
-    Relays of a variant without a proof must not have logged any line with the proof prefix of a
-    series.
+    proof_from: the relays that must have logged the proof: the value of its series, one of
+    ``PROOF_FROM``. Relays of a variant without a proof must not have logged any line with the proof
+    prefix of a series.
 
-    source_id: `Source.id` of its source, once that is known.
+    source_id: `Source.id` of its source, which is set once the variant is built.
     """
 
     name: str
@@ -215,7 +215,7 @@ def _inconsistencies(content: _File, tree: Node, known: Registry) -> Iterator[Pr
 def _check_proof(
     variant: _VariantEntry, series: Mapping[str, SeriesEntry]
 ) -> Iterator[tuple[str, str]]:
-    """Yield errors in a variant's proof, which has to match the proofs of its series."""
+    """Yield key and message of each error in a variant's series and proof."""
     if variant.series is None:
         if variant.proof is not None:
             yield "proof", "a variant without a series has nothing to prove"
