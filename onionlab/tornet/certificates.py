@@ -12,7 +12,7 @@ _ED25519_HEAD = b"== ed25519v1-cert: type4 ==".ljust(32, b"\0")
 crypto_format.c writes it."""
 _SECRET_HEAD = b"== ed25519v1-secret: type0 ==".ljust(32, b"\0")
 _SECRET_BYTES = 96
-# Tor ends its own files with a NUL; tor-gencert does not.
+# Tor ends its own files with a NUL, and tor-gencert does not. Both match.
 _RSA_SECRET = re.compile(
     rb"-----BEGIN ((?:RSA )?PRIVATE KEY)-----\n[A-Za-z0-9+/=\n]+\n-----END \1-----[\s\0]*"
 )
@@ -68,7 +68,7 @@ def _unix_s(text: str) -> int:
 
 
 def signing_key_expires_unix_s(content: bytes) -> int:
-    """Return when a keys/ed25519_signing_cert expires (cert-spec, section 2.1: whole hours).
+    """Return when a keys/ed25519_signing_cert expires, in seconds since 1970 (cert-spec, 2.1).
 
     Raises:
         ValueError: it is not such a certificate.

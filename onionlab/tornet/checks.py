@@ -17,10 +17,11 @@ from onionlab.tornet.path_graph import PathGraph
 from onionlab.tornet.shadow_config import CONFIGURATION, ShadowConfig
 from onionlab.yamlfile.units import show
 
-# Only folders of hosts contain these files.
+# A folder with one of these files is the folder of a host.
 _HOST_FILES = ("torrc-defaults", "torrc", "tgenrc.graphml", FINGERPRINT, "hostname")
 
-# The complete line of a relay in a bandwidth file.
+# The line of a relay in a bandwidth file, including the line feed, so that a truncated last line
+# does not match.
 _MEASURED = re.compile(
     r"^(?=(?:[^\n]*[ \t])?bw=[0-9])(?:[^\n]*[ \t])?node_id=\$?([0-9A-Fa-f]{40})(?:[ \t][^\n]*)?\n",
     re.MULTILINE,
@@ -138,7 +139,11 @@ class Checker:
         return {parse_fingerprint(one) for listed in lists for one in listed.split(",")} - {""}
 
     def _authority_problems(self) -> Iterator[str]:
-        """Yield differences between the authorities that each Tor trusts and the existing ones."""
+        """Yield problems with the authorities.
+
+        All hosts have to trust exactly the existing authorities, and these have to vote for guards
+        and for exits.
+        """
         trusting = {
             (*host.tor.all("DirServer"), *host.tor.all("DirAuthority")): name
             for name, host in self._read.items()

@@ -1,8 +1,8 @@
 """Generate networks with an installed tornettools from its staged files, and import them.
 
-tornettools samples the hosts by its `--seed` but has our Tor, as released, generate random keys.
-Before the import, keys that depend on the seed replace these random keys, so that the same inputs
-result in the same network.
+tornettools samples the hosts by its `--seed`, but lets a Tor (here onionlab's build without
+patches) generate random keys. Before the import, keys that depend on the seed replace these random
+keys, so that the same inputs result in the same network.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def find_tornettools() -> Path:
 
 
 def _single_file(folder: Path, pattern: str) -> Path:
-    """Return the only file of a folder that matches. Raises UserError for none or several."""
+    """Return the only file of a folder that matches. Raises UserError if none or several match."""
     found = sorted(folder.glob(pattern)) if is_folder(folder) else []
     if len(found) != 1:
         what = "no" if not found else f"{len(found)} files"
@@ -130,7 +130,7 @@ def _single_file(folder: Path, pattern: str) -> Path:
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        """Raise UserError. argparse itself would print its usage, without the program's name."""
+        """Raise UserError. argparse itself would print a usage text and exit."""
         raise UserError(f"tornettools generate: {message}", "correct OPTIONS")
 
 

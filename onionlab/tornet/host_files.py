@@ -78,7 +78,7 @@ class TornetFiles:
         """Return a file's text.
 
         Raises:
-            FileError: it is not UTF-8 or cannot be read.
+            FileError: it is not UTF-8, is too large, or cannot be read.
         """
         try:
             return self.content(path).decode()
@@ -100,8 +100,8 @@ def find_files(directory: Path, shown: str) -> TornetFiles:
     shown: the directory's name in messages.
 
     Raises:
-        UserError: a folder is missing or cannot be read, or contains something that cannot be
-            copied.
+        UserError: a folder is missing or cannot be read, contains something that cannot be copied,
+            or there are more than MAX_FILES files.
     """
     found: dict[str, Path] = {}
     for folder in (CONF, TEMPLATE):
@@ -130,7 +130,8 @@ def _walk(folder: Path) -> Iterator[Path]:
     def refuse(error: OSError) -> None:
         raise UserError(f"{error.filename} cannot be read: {error.strerror}", READABLE)
 
-    # os.walk lists a link to a folder among the folders and does not follow it.
+    # os.walk lists a link to a folder among the folders, and does not follow it. `_require_plain`
+    # has to reject such a link, so it is yielded.
     for parent, folders, names in os.walk(folder, onerror=refuse):
         paths = [Path(parent, name) for name in (*names, *folders)]
         yield from (path for path in paths if path.is_symlink() or not path.is_dir())

@@ -34,7 +34,7 @@ _SECRET_KEYS = {
 }
 _SIGNING_CERTIFICATE = "keys/ed25519_signing_cert"
 
-# The value of each of these Tor options is the path of a file.
+# The value of each of these Tor options is the path of a file, which must be in the directory.
 _FILE_OPTIONS = ("ServerDNSResolvConfFile", "V3BandwidthsFile", "GeoIPFile", "GeoIPv6File")
 _LIMITS = ("BandwidthRate", "BandwidthBurst")
 _TORRC_ARGUMENTS = ("--defaults-torrc", "-f")
@@ -141,8 +141,8 @@ class HostReader:
         for process in entry.processes:
             if process.program == "oniontrace" and _oniontrace_mode(process) != "log":
                 raise FileError("its OnionTrace logs no events: generate the network with --events")
-            # This is the last line of a process, so its absence may mean that the file is
-            # truncated.
+            # tornettools writes this key last for each process. If the key is missing, the file may
+            # be truncated.
             if process.expected_final_state is None:
                 raise FileError(
                     f"its {process.program} has no expected_final_state: write "
@@ -235,7 +235,10 @@ class HostReader:
         return found if len(found) == 40 else None
 
     def key_problems(self, host: HostFiles, role: Role) -> Iterator[str]:
-        """Yield missing, damaged and expired files that a host of this role needs."""
+        """Yield a message for each missing, damaged or expired file that a host of this role needs.
+
+        The check ends at the first missing file.
+        """
         wanted = {
             "authority": AUTHORITY_KEYS,
             "onion-service": [f"{host.option('HiddenServiceDir')}/{key}" for key in SERVICE_KEYS],
@@ -282,5 +285,5 @@ def _limit(host: HostFiles, option: str) -> int | None:
 
 
 def parse_fingerprint(text: str) -> str:
-    """Return a fingerprint in upper case, without spaces and the sign $."""
+    """Return a fingerprint in upper case, without spaces and without a leading $."""
     return text.strip().lstrip("$").replace(" ", "").upper()

@@ -97,8 +97,8 @@ def import_tornets(
         name: The name of the set.
         directories: Directories that ``tornettools generate`` wrote.
         before_rename: Writes files that belong to the networks. It gets the first network and the
-            number of networks, and is called so that an interrupted import leaves no network
-            without these files.
+            number of networks. It is called before the networks are put in place, so that an
+            interrupted import leaves no network without these files.
 
     Raises:
         UserError: the name is invalid, a directory cannot be imported, or it is not a replicate of
@@ -135,7 +135,7 @@ def import_tornets(
 
 
 def list_seeds(root: Path, name: str) -> list[int]:
-    """Return the seeds of a set of networks in order, an empty list if the set does not exist."""
+    """Return the seeds of a set of networks in order. The list is empty if there is no such set."""
     _require_name(name)
     folder = networks_directory(root) / name
     found = [path.parent.name for path in folder.glob(f"*/{TORNET}")]
@@ -221,8 +221,8 @@ def _require_replicates(
             )
     kinds = [(place, _kind(tornet)) for place, tornet in networks.values()]
     for (at_a, kind_a), (at_b, kind_b) in itertools.combinations(kinds, 2):
-        # Options that only one log contains need not differ: logs are lost, and new versions add
-        # options.
+        # Options that only one log contains are not compared, because a log may have been lost, and
+        # other versions of tornettools have other options.
         different = [key for key in kind_a if kind_a[key] != kind_b.get(key, kind_a[key])]
         if different:
             raise UserError(
@@ -234,8 +234,8 @@ def _require_replicates(
 def _kind(tornet: Tornet) -> dict[str, object]:
     """Return the properties that replicates have in common, under their names in messages.
 
-    tornettools draws the number of relays in each position; its options determine all other
-    numbers.
+    The number of relays in each position is not among them, because tornettools draws it. The
+    options of tornettools determine the numbers of all other hosts.
     """
     roles: tuple[Role, ...] = (
         "authority", "server", "onion-service", "markov-client", "perf-client",

@@ -89,7 +89,7 @@ class Origin(FormatModel):
 
 
 class Tornet(FormatModel):
-    """tornet.json: an imported network of tornettools, one seed of a set."""
+    """tornet.json: an imported network of tornettools, one of a set."""
 
     format: Literal[1] = Field(default=1, description="version")
     content_sha256: str = Field(

@@ -2,8 +2,8 @@
 
 tornettools' atlas of the Internet contains thousands of nodes and an edge for each pair. Its
 configuration sets ``use_shortest_path: false``, so Shadow uses only the edge between two nodes and
-the removed parts have no effect. networkx would need gigabytes for the atlas, but can read the
-reduced graph.
+the removed parts have no effect. GML is parsed here because networkx would need gigabytes for the
+atlas; networkx can read the reduced graph.
 """
 
 from __future__ import annotations
@@ -21,9 +21,8 @@ T = TypeVar("T")
 
 MAX_LINE_BYTES = 2**16
 MAX_LINES = 2**26
-"""Eight lines for each edge of a complete graph of 4,000 nodes. The largest id in tmodel's atlas is
-about 2,500.
-"""
+"""Eight lines for each edge of a complete graph of 4,000 nodes. tmodel's atlas is smaller: its
+largest id is about 2,500."""
 MAX_MISSING_SHOWN = 3
 HINT = (
     "Correct the line: use GML with one attribute per line, as Shadow reads it. Or copy "
@@ -55,7 +54,7 @@ class PathGraph:
     """Nodes by id, and paths by the ids of their two ends.
 
     An undirected path is listed once, with the lower id first.
-    nodes_read, edges_read: the numbers in the file, whether or not they were kept.
+    nodes_read, edges_read: the numbers of nodes and edges in the file, including those left out.
     """
 
     directed: bool
@@ -225,7 +224,8 @@ def _records(lines: Iterable[bytes], file: str) -> Iterator[_Record]:
         if value is not None:
             if record is None:
                 continue  # An attribute of the file, such as its creator.
-            # The graph's attribute `directed` has to precede its nodes.
+            # Attributes of the graph have to precede its nodes, because `directed` determines how
+            # edges are read.
             if name not in record.values and not (record.kind == "graph" and graph_yielded):
                 record.values[name] = value
                 continue

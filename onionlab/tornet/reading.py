@@ -240,7 +240,10 @@ def _read_graph(path: Path, keep: set[int]) -> tuple[PathGraph, str]:
 
 
 def _lines(unpacked: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the lines; stop inside a line that is longer than MAX_LINE_BYTES."""
+    """Yield the lines. The last one is incomplete if it is longer than MAX_LINE_BYTES.
+
+    `read_path_graph` rejects a file with such a line, so the rest is not read.
+    """
     rest = b""
     for piece in unpacked:
         *lines, rest = (rest + piece).split(b"\n")
@@ -292,7 +295,8 @@ def _refused(shown: str, problems: list[str]) -> UserError:
 def _generate_log(directory: Path) -> bytes | None:
     """Return the latest log of a ``tornettools generate`` that chose relays, or None.
 
-    A second call for an existing directory fails but still leaves a log.
+    A second call for an existing directory fails, and leaves a later log of options that were not
+    used.
     """
     for path in sorted(directory.glob(_LOGS), reverse=True):
         try:

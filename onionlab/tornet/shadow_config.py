@@ -41,7 +41,7 @@ def _options(types: Mapping[str, OptionType]) -> BeforeValidator:
 
 
 def _require_text(value: str) -> str:
-    """Return text without NUL and without unpaired surrogates, for files and programs."""
+    """Return the text. Raise ValueError for NUL and unpaired surrogates: no argument has these."""
     if b"\0" in value.encode():
         raise ValueError(f"expected text, got {show(value)}")
     return value
@@ -100,7 +100,8 @@ class ProcessEntry(Model):
     environment: dict[Annotated[ProgramText, AfterValidator(_require_variable)], ProgramText] = key(
         {}, description="its environment"
     )
-    # Without this key Shadow starts a process immediately. tornettools always writes the key.
+    # Shadow's default is to start a process immediately, but tornettools always writes this key. So
+    # a missing key is an error.
     start_time: Time = key(description="when it starts")
     expected_final_state: Annotated[bool, BeforeValidator(_runs_to_end)] | None = key(
         None, description="how it is when the simulation ends"

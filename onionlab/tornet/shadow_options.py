@@ -1,7 +1,7 @@
 """The options of Shadow that an experiment or an imported network may set.
 
 Source: shadow_config_spec.md in the docs of Shadow 3.3.0. Options are passed to Shadow unchanged;
-this table only detects misspelt options before a run.
+these tables only detect wrong names and values before a run.
 """
 
 from __future__ import annotations

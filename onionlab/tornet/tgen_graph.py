@@ -1,7 +1,7 @@
 """The part of TGen's GraphML that an import needs: vertices with their attributes.
 
 A graph that TGen 1.x would reject, or a client whose streams cannot be measured, is rejected with a
-message before any run (tgen-graph.c of TGen 1.1.2).
+message before any run. The rules are those of tgen-graph.c of TGen 1.1.2.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MODEL_PATHS = ("flowmodelpath", "streammodelpath", "packetmodelpath")
 MAX_BYTES = 2**24
 """The size limit of a graph or a model. tornettools writes files of 25 KB."""
 
-# TGen searches for these words in a vertex's id, in this order.
+# A vertex's action is the first of these words that its id contains, as in TGen.
 _ACTIONS = ("start", "end", "pause", "stream", "flow", "traffic")
 _ATTRIBUTES = frozenset(
     (
@@ -63,7 +63,7 @@ class TgenGraph:
 
     @property
     def is_model(self) -> bool:
-        """True if this is a Markov model: it has states, and a first one."""
+        """True if this is a Markov model: one of its vertices is a state with the name `start`."""
         return any(
             vertex.get("type") == "state" and vertex.get("name") == "start"
             for vertex in self.vertices.values()
@@ -71,7 +71,7 @@ class TgenGraph:
 
     @property
     def ends(self) -> bool:
-        """True if a model has an observation that ends a walk."""
+        """True if a model has an observation that ends a walk: one whose name begins with F."""
         return any(
             vertex.get("type", "").startswith("observation")
             and vertex.get("name", "").upper().startswith("F")
@@ -140,7 +140,7 @@ class TgenGraph:
                     )
 
     def _streams(self, *actions: str) -> dict[str, dict[str, str]]:
-        """Return the attributes of vertices with these actions, by default those of the start."""
+        """Return the vertices with these actions. The start's attributes are their defaults."""
         start = next((data for v, data in self.vertices.items() if _action(v) == "start"), {})
         return {v: {**start, **data} for v, data in self.vertices.items() if _action(v) in actions}
 
@@ -157,7 +157,7 @@ def read_tgen_graph(content: bytes) -> TgenGraph:
     """Read GraphML.
 
     Raises:
-        FileError: it is not GraphML.
+        FileError: it is not GraphML, is too large, or has no vertices.
     """
     if len(content) > MAX_BYTES:
         raise FileError(f"larger than {MAX_BYTES // 2**20} MiB: it is not a graph of TGen")

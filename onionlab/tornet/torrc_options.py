@@ -38,7 +38,7 @@ class Options:
         return [value for found, value in self.pairs if found.lstrip("+/").lower() == name.lower()]
 
     def get(self, name: str) -> str | None:
-        """Return the effective value of an option, the last one, or None."""
+        """Return the effective value of an option, which is its last one; None if it is not set."""
         found = self.all(name)
         return found[-1] if found else None
 
@@ -65,7 +65,8 @@ def read_lines(path: str, read: Callable[[str], str]) -> Iterator[tuple[str, str
     path: an argument for `read`, which returns a file's text or raises FileError.
 
     Raises:
-        FileError: a file is missing, or files include each other endlessly.
+        FileError: `read` raises it, or more than MAX_INCLUDES files are included, for instance
+            because two files include each other.
     """
     included = 0
 
