@@ -7,9 +7,9 @@ src/core/or/connection_edge.c, circuituse.c and circuitbuild.c)::
     [info] exit circ (length 3): $A...(open) $B...(open) $C...(open)
 
 Tor logs the first line when it attaches a stream to a circuit. It logs the second line, with the
-circuit's hops, at the same time and when the exit has connected. A circuit's id is unique on the
-channel to its guard, and the hops include the guard. Tor's own directory requests have the socket
--1 and are ignored. For a stream to an onion service, Tor logs::
+circuit's hops, at the same time and when the exit has connected. A circuit's id is unique only on
+the channel to its guard, so the hops, which include the guard, are also compared. Tor's own
+directory requests have the socket -1 and are ignored. For a stream to an onion service, Tor logs::
 
     [info] hs_client_receive_rendezvous2(): Got RENDEZVOUS2 cell from hidden service on circuit 39.
     [info] ...: rend joined circ 39 (id: 14) already here. Attaching. (stream 4 sec old)
@@ -87,7 +87,7 @@ class SharedCircuit:
 class Rendezvous:
     """The fingerprints of relays that are allowed in a client's half of a rendezvous circuit.
 
-    guards: in the first position; relays: in all others.
+    guards: in the first position; relays: in every position.
     """
 
     guards: frozenset[str]

@@ -117,7 +117,8 @@ class RunDirectory:
             path.write_bytes(content)
         if self.resolved:
             (directory / RESOLVED).write_text(self.resolved, encoding="utf-8")
-        # Do not depend on the umask: under Shadow, Tor logs permissions that it corrects.
+        # Set all permissions, because they would otherwise depend on the umask: under Shadow, Tor
+        # logs each permission that it corrects, so logs would differ between machines.
         for parent in {parent for relative in self.files for parent in Path(relative).parents}:
             (directory / parent).chmod(0o755)
         for folder in self.private_folders:
@@ -279,7 +280,7 @@ def mean_capacity_bit_per_s(root: Path, network: NetworkSettings, role: RelayRol
 
 
 def network_request(root: Path, settings: Settings) -> NetworkRequest:
-    """Return the request for a network with these settings."""
+    """Return the request from which `sample_network` generates a network with these settings."""
     net = settings.network
     groups = {}
     for role, entry in net.relays.items():
@@ -359,7 +360,7 @@ def _own_options(settings: Settings, host: Host) -> list[str]:
     if role is None or role.bandwidth_rate_bit_per_s is None:
         return []
     rate = f"{role.bandwidth_rate_bit_per_s // 8} bytes"
-    # Tor's default burst is a gigabyte, which would never take effect.
+    # With Tor's default burst of a gigabyte, the rate would hardly ever limit a relay.
     return [f"BandwidthRate {rate}", f"BandwidthBurst {rate}"]
 
 

@@ -130,8 +130,8 @@ PROOF_PREFIX = "request rule: "
 def verify_peer_logs(hosts: Path, rules: Mapping[str, str]) -> dict[str, int]:
     """Check each host's log below `hosts`. Return the number of hosts that logged each rule.
 
-    rules: host -> its peer's request rule. Raises RunRefusedError with the host's name if a peer
-    logged nothing, used another rule, or was never connected.
+    rules: host -> its peer's request rule. Raises RunRefusedError with the host's name if a log is
+    empty or lacks its first line, or if a peer used another rule or was never connected.
     """
     proofs: dict[str, int] = {}
     for host, rule in rules.items():

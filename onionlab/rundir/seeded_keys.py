@@ -18,7 +18,7 @@ from onionlab.rundir.keys import make_authority_keys, make_onion_service_keys, m
 from onionlab.tornet.host_files import ATLAS_ENDINGS
 
 _MADE_BY_TOR = ("fingerprint-ed25519", "lock")
-"""Files of a host, outside of its folder of keys, that Tor rewrites when it starts."""
+"""Files outside of a host's folder of keys that are removed. Tor writes them when it starts."""
 
 
 def draw_seeded_keys(directory: Path, seed: int) -> None:

@@ -1,4 +1,4 @@
-"""Compose the run directory of a `tornettools` experiment: an imported network with our Tor.
+"""Compose the run directory of a `tornettools` experiment, which runs on an imported network.
 
 Files, hosts, start times and options are those of the network. The experiment decides which Tor
 build each host runs and optionally changes Tor's options, the number of Markov clients and the end
@@ -62,8 +62,8 @@ def compose_tornet(
     clients. The seeds of Markov models are part of the network's files, so all repeats use the same
     ones.
 
-    Raises UserError if the network's files have changed since the import or require something that
-    the engine does not support.
+    Raises UserError if the network's files have changed since the import, contradict the
+    experiment, or require something that the engine does not support.
     """
     tornet = kept.tornet
     hosts = _running_hosts(settings, tornet, kept.seed)

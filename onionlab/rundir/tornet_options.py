@@ -68,7 +68,7 @@ def host_options(
 
 
 def require_effect(tor: TornetTor, hosts: Sequence[HostOptions]) -> None:
-    """Raise UserError if the network's files and the experiment contradict each other."""
+    """Raise UserError if an option of the experiment contradicts the network or has no effect."""
     for host in hosts:
         _require_variant(host)
         _require_above(host)
@@ -115,7 +115,7 @@ def _require_variant(host: HostOptions) -> None:
 
 
 def _require_above(host: HostOptions) -> None:
-    """Raise UserError if a host's own torrc, which comes last, overrides the experiment."""
+    """Raise UserError if a host's torrc or command line, which come last, override an option."""
     asked = resolve_options(host.experiment)
     final = resolve_options(host.layers)
     lost = {

@@ -52,10 +52,10 @@ def deployed_hosts(deployment: Deployment, roles: Mapping[str, str], seed: int) 
 
 
 TRACE_SERIES = "cell-trace"
-"""The patch series that adds the trace to a build."""
+"""The patch series with which Tor can write a cell trace."""
 
 TRACE_FILE = "cells.stdtrace"
-"""The name of a trace in a host's folder. The embedded engine's guest copies out `*.std*`."""
+"""The name of a trace in a host's folder. The embedded engine keeps only files `*.std*`."""
 
 CELL_TRACE_IN_USE = "Cell trace in use: file."
 """The line that Tor logs at notice level when it has written its first event."""

@@ -35,8 +35,8 @@ PERF_SPREAD_S = 60.0
 
 # For downloads in pieces, servers use one port per traffic class.
 PIECES_FIRST_PORT = 6881
-# The logs of these peers are needed for streams only, so they report their requests at most once a
-# second.
+# Only streams and the goodput of each second are read from the logs of these peers, so the peers
+# report their progress at most once a second.
 PIECES_SAMPLE_US = 1_000_000
 
 # TGen needs only one thread, and the threads of OpenBLAS, a dependency of igraph, spin under
@@ -73,7 +73,7 @@ def traffic_files(
         if entry.kind == MARKOV:
             files |= _read_models(root, name, entry)
             # TGen's client sends the path of a model, and not the model, to the server, which reads
-            # it relative to the server's own folder.
+            # the path relative to the server's own folder. This path is right for every host.
             models = {
                 key.removesuffix("_model"): f"../../../{_model_path(name, key)}"
                 for key in entry.models

@@ -23,7 +23,7 @@ MAX_NEVER_BOOTSTRAPPED_SHARE = 0.05
 MAX_NAMED_HOSTS = 5
 DURING_RUN = " (detected during the run, which was stopped)"
 LAST_LINES = 15
-"""The number of lines of a log that explain why a run was rejected."""
+"""The number of last lines of a log that are shown when a run is rejected."""
 
 
 class RunRefusedError(Exception):
@@ -36,7 +36,7 @@ class RunRefusedError(Exception):
 
 
 class ProofRequirement(Enum):
-    """The rule that decides if a relay must have logged its proof."""
+    """The rule that decides if a relay must have logged its proof, see `Expectation`."""
 
     MUST = "must"
     ONE_OF = "one of"
@@ -58,8 +58,8 @@ class Expectation:
     circuit: the circuits that the streams of a client have to use; None if any circuit is valid.
 
     traced: whether Tor must have logged that it writes a cell trace, and the trace must exist.
-    may_never_bootstrap: set for clients of an imported network with its own load; a small share of
-    such hosts may fail to bootstrap.
+    may_never_bootstrap: True for clients and onion services of an imported network, of which a
+    small share may fail to bootstrap.
     """
 
     proof: str | None
@@ -73,11 +73,12 @@ class Expectation:
 def verify_tor_logs(
     hosts: Path, expectations: Mapping[str, Expectation], proof_prefixes: Collection[str]
 ) -> dict[str, int]:
-    """Check each host's Tor log below `hosts`. Return the number of hosts that proved each variant.
+    """Check each host's Tor log below `hosts`. Return the number of hosts that logged each proof.
 
-    Hosts that never bootstrapped, and did not have to, are counted separately. proof_prefixes: the
-    prefixes of lines that identify a variant, for every patch series. Raises RunRefusedError with
-    the hosts' names and the last lines of the first one's log.
+    The key "" counts hosts without a proof, and NEVER_BOOTSTRAPPED counts hosts that did not
+    bootstrap and did not have to. proof_prefixes: the prefixes of lines that identify a variant,
+    for every patch series. Raises RunRefusedError with the hosts' names and the last lines of the
+    first one's log.
     """
     problems: dict[str, list[str]] = {}
     proofs: Counter[str] = Counter()
@@ -191,11 +192,11 @@ def format_first_hosts(hosts: list[str]) -> str:
 
 
 TAIL_BYTES = 1 << 16
-"""The size of a log's end that contains several heartbeats at log level message."""
+"""The size of a log's end that is read first. At log level message it has several heartbeats."""
 
 
 def verify_log_ends(run_directory: Path) -> None:
-    """Check that each client's TGen logs reach the end of the run or of TGen.
+    """Check that each client's TGen logs are complete: to the end of the run, or of TGen.
 
     Raises RunRefusedError with the clients' names and the last lines of the first one's log.
     """
