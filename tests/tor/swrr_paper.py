@@ -2,9 +2,9 @@
 
 Lu, Yan, Li, Yin, Chen, Zou: *SWRR: The Link Scheduling Algorithm Based on Weighted Round-Robin*,
 2019. The number in a comment is a line of the algorithm that the function's docstring names. The
-code is independent of Tor and of the patches, because the patch ``SWRR-literal`` is tested against
-it. ``python tests/tor/swrr_paper.py`` prints a C file with the events and answers for Tor's unit
-test ``circuitmux_swrr_literal/paper``.
+code is independent of Tor and of the patches, because their policy ``SWRR-literal`` is tested
+against it. ``python tests/tor/swrr_paper.py`` prints a C file with the events and answers for Tor's
+unit test ``circuitmux_swrr_literal/paper``.
 """
 
 from __future__ import annotations
@@ -20,10 +20,13 @@ WEIGHT_FUNCTIONS: dict[str, Callable[[int, int], float]] = {
     "PROPORTIONAL": lambda t, d: (t + 1000.0) / (d + 1000.0),  # (2)
     "LOGARITHMIC": lambda t, d: math.log1p(t) / math.log(d + 2.0),  # (3), with C = 1
 }
-"""F(T, D), with T in microseconds and D in cells."""
+"""The paper's weight functions F(T, D), with the numbers of their formulas.
+
+T is the time since the circuit was last served, in microseconds, and D its number of queued cells.
+"""
 
 SEQUENCES = 10
-"""Sequences of events for each weight function."""
+"""The number of sequences of events for each weight function."""
 EVENTS = 70
 CIRCUITS = "abcdefgh"
 START_USEC = 1_000_000
@@ -130,8 +133,8 @@ class Policy:
 
         The other circuits keep their order, and stay inside or outside of the range to be served.
 
-        A pass without remaining circuits ends by lines 11 to 14 of Algorithm 3. A round without
-        remaining circuits in range ends by lines 15 to 23.
+        If no circuit of the pass remains, the pass ends as in lines 11 to 14 of Algorithm 3. If no
+        circuit remains in range, the round ends as in lines 15 to 23.
         """
         end = self.nodes.index(self.cur_tail)
         in_range = [one for one in self.nodes[1:end] if one is not node]

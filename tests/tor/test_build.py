@@ -369,7 +369,7 @@ def test_an_interrupted_step_ends_its_program(tmp_path: Path, beside: bool) -> N
 
     def interrupt() -> None:
         sleeper.wait()
-        # The program already runs before Popen() returns in this process.
+        # The program may write its id before Popen() returns. Wait until it has returned.
         time.sleep(0.5)
         os.kill(os.getpid(), signal.SIGINT)
 

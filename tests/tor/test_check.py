@@ -160,7 +160,7 @@ SECOND_TIME = diff(
             [],
             ["circuitmux/basic failed", "make check-includes failed", "make check-spaces failed"],
         ),
-        # A program that fails on a busy machine gets another chance.
+        # A program that fails is run again, because the machine may have been busy.
         (SECOND_TIME % "late", [SCRIPT], []),
         (
             SECOND_TIME % "ERROR: AddressSanitizer: SEGV",

@@ -219,7 +219,7 @@ def run_unit_tests(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], 
 def test_tors_own_circuitmux_tests_pass_on_every_build(
     run_unit_tests: Callable[[str], list[Outcome]],
 ) -> None:
-    """`make check-variants` runs the whole suite, also with AddressSanitizer."""
+    """This is a small part of `make check-variants`, which runs all of Tor's tests."""
     outcomes = run_unit_tests("circuitmux")
     assert new_problems(outcomes) == []
     assert all(not outcome.failed for outcome in outcomes)

@@ -26,7 +26,7 @@ README = REPOSITORY / "tor-patches/README.md"
 
 
 def listed_releases() -> list[tuple[str, str, bool]]:
-    """Return the series, releases, and whether the series applies, from the page's table."""
+    """Return a series, a release, and whether the series applies, for each cell of the table."""
     head, *rows = re.findall(
         r"^\| (Series|`[a-z-]+`) \|(.* \|.* \|.*)\|$", README.read_text(), re.M
     )

@@ -37,7 +37,7 @@ def test_a_tarball_is_used_unchanged(tmp_path: Path, tiny_tarball: Path) -> None
     assert (source.kind, source.sha256) == ("tarball", file_sha256(tiny_tarball))
     assert unpack_source(source, tmp_path / "tree") == "0.4.9.99"
     assert (tmp_path / "tree/configure.ac").read_text() == FILES["configure.ac"]
-    # Time stamps are kept, because make uses them.
+    # The file has the tarball's time stamp and is thus older than its folder: make compares times.
     assert (tmp_path / "tree/configure.ac").stat().st_mtime < (tmp_path / "tree").stat().st_ctime
 
 
@@ -118,7 +118,7 @@ def test_a_git_tree_gives_its_tracked_files_and_its_commit(
     assert not (tmp_path / "copy/stale.o").exists()
     assert not (tmp_path / "copy/.git").exists()
     assert (tmp_path / "copy/new.c").exists()
-    # An uncommitted file does not make `git describe` print dirty, but it changes the hash.
+    # `git describe` ignores new.c, which is untracked, so the commit is not marked as dirty.
     assert len(source.facts["commit"]) >= 7
     # A hook of another repository sets this variable.
     monkeypatch.setenv("GIT_DIR", str(tmp_path))
@@ -145,7 +145,7 @@ def test_a_tree_that_was_configured_in_place_is_an_error(tmp_path: Path, tiny_tr
     assert "make distclean" in (caught.value.hint or "")
 
 
-# A script on the PATH replaces apt.
+# Scripts on the PATH replace apt's programs.
 
 APT_GET = """\
 #!/bin/sh

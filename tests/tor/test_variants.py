@@ -1,4 +1,4 @@
-"""The registry of variants: the shipped one, and all mistakes in it that are detected."""
+"""The registry of variants and their patches: its values, and the messages for mistakes."""
 
 from __future__ import annotations
 
