@@ -401,7 +401,7 @@ def test_an_option_of_a_variant_that_the_network_sets_otherwise_is_refused(
 
 def test_the_command_line_of_each_host_is_checked(root: Path, settings: Settings) -> None:
     tiny = TinyTornet(7)
-    # The files of `probe` are those of the host `peek`.
+    # `probe` and `peek` have the same files, so their options differ only in the command line.
     tiny.host("probe")["processes"][0]["args"] += " --NumCPUs 4"
     (kept,) = import_tornets(root, "changed", [tiny.write(root / "changed")])
     tor = EWMA | {"torrc": {"client": {"NumCPUs": 2}}}

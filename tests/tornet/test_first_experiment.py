@@ -40,7 +40,7 @@ def imported(root: Path, stop_s: int = 3600) -> str:
     [
         (3600, (1200, 3480)),
         (1000, (333, 880)),
-        # The networks bootstrap until 300 s.
+        # The networks bootstrap until 300 s, so the measurement does not begin earlier.
         (600, (300, 480)),
         (430, (300, 310)),
         (400, (300, 400)),

@@ -1,4 +1,4 @@
-"""Calls of an installed tornettools, and their errors."""
+"""Calls of tornettools, for which these tests install a substitute, and their errors."""
 
 from __future__ import annotations
 

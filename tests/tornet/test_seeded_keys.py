@@ -65,7 +65,7 @@ def test_all_references_to_old_keys_are_replaced(tmp_path: Path) -> None:
     directory = generated(tmp_path)
     before = contents(directory)
     draw_seeded_keys(directory, 1)
-    # The import checks fingerprints, votes, bandwidths and peers.
+    # This checks fingerprints, votes, bandwidths and peers, so it fails for inconsistent keys.
     found = read_tornet(directory)
     old = {*FINGERPRINTS.values(), IDENTITY, SERVICE}
     assert not old & {host.fingerprint for host in found.tornet.hosts.values()}

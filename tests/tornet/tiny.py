@@ -238,7 +238,7 @@ class TinyTornet:
         self.files[path] = self.files[path].replace(old.encode(), new.encode())
 
     def write(self, directory: Path, *, order: int = 1) -> Path:
-        """Write the directory below `directory`. order: 1, or -1 to write in reverse order."""
+        """Write the files to `directory`. order: 1, or -1 for files and hosts in reverse order."""
         config = copy.deepcopy(self.config)
         config["hosts"] = dict(list(config["hosts"].items())[::order])
         contents = {
