@@ -358,10 +358,10 @@ def test_names_are_checked_only_against_existing_files(checkout: Path, write: Wr
     [
         "consensus_params: {cc_alg: 0, circwindow: 1000}",
         "consensus_params: {cc_vegas_alpha_exit: 3}",
-        # Tor builds some names from parts.
+        # Tor builds some of these names from parts.
         "consensus_params: {cc_vegas_delta_onion: 100, cc_sscap_sbws: 100, "
         "max-consensus-age-to-cache-for-diff: 100}",
-        # These parameters replace defaults of onionlab.
+        # onionlab leaves out its own torrc options that would override these parameters.
         "consensus_params: {DoSCircuitCreationEnabled: 1, DoSCircuitCreationRate: 9, "
         "DoSConnectionEnabled: 1, DoSConnectionConnectRate: 9, pb_warnpct: 50}",
         "torrc: {all: {CircuitPriorityHalflife: 3}}",

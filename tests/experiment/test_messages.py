@@ -23,7 +23,7 @@ Write = Callable[[str, str], None]
 
 VARIANTS = ", ".join(sorted(load_variants(REPOSITORY)))
 
-# id: (text to replace, replacement, message)
+# id: (text to replace, replacement, messages)
 CASES = {
     "timeout of zero": (
         'timeout: "60 s"',
@@ -353,7 +353,7 @@ TOR_CASES = {
     "torrc options of the harness": (
         "torrc: {relay: {OrPort: 9001}, client: {socksPor: 1}}",
         "25: tor.torrc.relay.OrPort: cannot be set here: the harness gives every host its own",
-        # Tor accepts the beginning of an option's name.
+        # Tor accepts the beginning of an option's name, here of SocksPort.
         "25: tor.torrc.client.socksPor: cannot be set here: only as SocksPort in tor.torrc.client",
     ),
     "a torrc option in two lines": (
