@@ -176,8 +176,7 @@ def fetch_source_package(
     """
     cache.parent.mkdir(parents=True, exist_ok=True)
     log = cache.parent / "logs" / "source.log"
-    again = ", because the one that was fetched before is damaged" if cache.exists() else ""
-    LOG.info("fetching %s's source package with apt%s", what, again)
+    LOG.info("fetching %s's source package with apt", what)
     with scratch_folder(cache.parent, ".fetch-") as work:
         apt = PrivateApt(work, log, f"{what}'s source package", sources=True, hint=hint)
         # The result is ignored: an unrelated archive may lack an index of source packages. If the

@@ -144,7 +144,8 @@ def user_source(program: Program, path: Path) -> Source:
             facts["commit"] = commit.strip()
         return Source("tree", path.resolve(), version, sha256, facts)
     if not path.is_file():
-        raise UserError(f"{program.variable}: {path} does not exist", program.hint)
+        problem = "is not a tarball" if path.exists() else "does not exist"
+        raise UserError(f"{program.variable}: {path} {problem}", program.hint)
     sha256 = file_sha256(path)
     facts = {"kind": "tarball", "file": path.name, "sha256": sha256}
     return Source("tarball", path.resolve(), None, sha256, facts)

@@ -30,21 +30,10 @@ RELAXED = settings(max_examples=150, suppress_health_check=[HealthCheck.function
 
 WORDS = """{} [] null ~ true -1 0 1e9 999999999999999999999999999999 .5 "" ' " : - ? &a *a !!int <<:
     % | > # \\ é { } [ ] , count levels overrides "1 s" none --- ... @ `""".split()  # noqa: SIM905
-BREAKS = [
-    ": ",
-    "- ",
-    "? ",
-    "&a ",
-    "!!int ",
-    "<<: ",
-    "  ",
-    "---\n",
-    "\t",
-    "\n",
-    "\r",
-    "\0",
-    "\ufeff",
-]
+BREAKS = (
+    *(": ", "- ", "? ", "&a ", "!!int ", "<<: ", "  "),
+    *("---\n", "\t", "\n", "\r", "\0", "\ufeff"),
+)
 SNIPPETS = st.sampled_from([*WORDS, *BREAKS]) | st.text(max_size=8)
 
 

@@ -109,9 +109,10 @@ def test_a_source_of_something_else_is_an_error(
     tarball.write_bytes(tarball.read_bytes()[:20])
     with pytest.raises(UserError, match="is truncated or damaged"):
         build(checkout)
-    monkeypatch.setenv("LIBTORRENT_SOURCE", str(tmp_path / "nowhere.tar.gz"))
-    with pytest.raises(UserError, match="does not exist"):
-        build(checkout)
+    for name, problem in (("nowhere.tar.gz", "does not exist"), ("other", "is not a tarball")):
+        monkeypatch.setenv("LIBTORRENT_SOURCE", str(tmp_path / name))
+        with pytest.raises(UserError, match=problem):
+            build(checkout)
 
 
 @pytest.mark.parametrize(

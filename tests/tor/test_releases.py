@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import tarfile
 from pathlib import Path
 
 import pytest
+from tor_repository import git
 
 from onionlab.programs.building import patch_problem
 from onionlab.programs.git import find_commit, read_committed
@@ -52,16 +52,7 @@ def read_release(release: str, names: set[str]) -> dict[str, str]:
     if not os.environ.get("TOR_GIT"):
         pytest.skip(f"no source of Tor {release}: TOR_GIT does not name a repository")
     repository = Path(os.environ["TOR_GIT"])
-    command = [
-        "git",
-        "-C",
-        str(repository),
-        "tag",
-        "--sort=-version:refname",
-        "-l",
-        f"tor-{release}.*",
-    ]
-    tags = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    tags = git(repository, "tag", "--sort=-version:refname", "-l", f"tor-{release}.*").split()
     if not tags:
         pytest.skip(f"{repository} has no tag of Tor {release}")
     commit = find_commit(repository, tags[0])

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tor_repository import git
 
 from onionlab.errors import UserError
 from onionlab.programs.building import file_sha256
@@ -39,12 +39,6 @@ def repository(tmp_path: Path) -> Path:
         git(path, "commit", "-qam", branch)
     git(path, "switch", "-q", "main")
     return path
-
-
-def git(path: Path, *arguments: str) -> str:
-    identity = ("-c", "user.name=a", "-c", "user.email=a@example.org")
-    command = ["git", "-C", str(path), *identity, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def build(root: Path, repository: Path, *refs: str, series: str | None = None) -> list[BuiltTor]:

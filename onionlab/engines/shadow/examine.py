@@ -19,10 +19,10 @@ from onionlab.engines.examination import (
     Need,
     Question,
     cgroup_limit,
+    format_bytes,
     hard_limit,
     kernel_setting,
     process_status,
-    format_bytes,
 )
 from onionlab.errors import UserError
 from onionlab.programs.installed import SHADOW, TGEN, Program, find_tool

@@ -25,12 +25,11 @@ from analysis.formats.attempt import RunFailure, RunState
 from analysis.formats.json_files import read_as, write_json
 from analysis.formats.plan_file import PlannedRun
 from analysis.formats.study import load_study
-from onionlab.engines.examination import SMALLER
+from onionlab.engines.examination import SMALLER, format_bytes
 from onionlab.engines.processes import with_parent_death_signal
 from onionlab.errors import UserError
 from onionlab.paths import build_directory, code_root
 from onionlab.runs.costs.estimate import available_memory_bytes
-from onionlab.engines.examination import format_bytes
 from onionlab.runs.cpus import lock_owners
 from onionlab.runs.places import require_room
 from onionlab.runs.plan import Plan, read_plan
