@@ -49,7 +49,7 @@ def server() -> Iterator[int]:
 
 
 def load(socks_port: int, server_port: int, seconds: float) -> tuple[int, int]:
-    """Load all circuits for some seconds. Return the number of downloads and their bytes."""
+    """Load all circuits for some seconds. Return the number and size of the complete downloads."""
     stop_at = time.monotonic() + seconds
 
     def download(name: str, size: int, pause_s: float) -> int:

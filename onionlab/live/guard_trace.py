@@ -43,8 +43,8 @@ class Work:
 class LiveTrace:
     """One live trace, recorded by LTTng and in a file.
 
-    cells: from LTTng's events; lttng_bytes, file_bytes: sizes of both traces; warnings: output of
-    babeltrace2.
+    cells: computed from LTTng's events; lttng_bytes, file_bytes: sizes of both traces; warnings:
+    output of babeltrace2.
     """
 
     work: Work

@@ -1,4 +1,4 @@
-"""Build Tor with LTTng's probes and the cell trace for the live trace."""
+"""Build the Tor of the live trace, which has LTTng's probes and the patches that trace cells."""
 
 from __future__ import annotations
 

@@ -16,7 +16,8 @@ from onionlab.live.live_tor import LTTNG_HINT
 
 EVENTS = "tor_cell:*"
 DAEMON_TIMEOUT_S = 15.0
-# Eight buffers of 4 MiB per CPU hold the events of about one second of a fast relay.
+# LTTng discards events while its buffers are full. Eight buffers of 4 MiB per CPU suffice for the
+# events of about one second of a fast relay.
 BUFFER_OPTIONS = ("--subbuf-size=4M", "--num-subbuf=8")
 
 
@@ -36,7 +37,10 @@ def lttng(*arguments: str, may_fail: bool = False) -> str:
 
 @contextlib.contextmanager
 def daemon() -> Iterator[None]:
-    """Run LTTng's session daemon, or use the one that this user already runs."""
+    """Run LTTng's session daemon, or use the one that this user already runs.
+
+    Raises UserError if the daemon is not installed or does not start.
+    """
     listed = subprocess.run(["lttng", "--no-sessiond", "list"], capture_output=True, check=False)
     if listed.returncode == 0:
         yield
@@ -86,7 +90,10 @@ def session(output: Path) -> Iterator[str]:
 
 
 def to_text(trace: Path, text: Path) -> str:
-    """Convert a trace to text with babeltrace2, and return its warnings. Raises UserError."""
+    """Convert a trace to text with babeltrace2, and return the warnings that babeltrace2 prints.
+
+    Raises UserError if babeltrace2 fails.
+    """
     with text.open("wb") as out:
         result = subprocess.run(
             ["babeltrace2", "--clock-gmt", str(trace)],

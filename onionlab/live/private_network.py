@@ -1,6 +1,7 @@
 """Run native Tor on the loopback interface: an authority, three relays and a client.
 
-The programs, the kernel and the clock are real. All hosts share one address.
+Unlike in a simulation, the kernel and the clock are the machine's own, and all hosts share one
+address.
 """
 
 from __future__ import annotations
