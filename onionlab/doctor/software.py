@@ -84,7 +84,7 @@ def build_tools() -> Iterator[Finding]:
 
 
 def tor_builds(root: Path) -> Finding:
-    """List the builds of `make build` that are missing. Existing ones may be out of date."""
+    """List the builds of `make build` that are missing. Those that exist may be out of date."""
     try:
         variants = load_registry(root).variants.values()
         wanted = list(
