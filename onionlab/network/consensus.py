@@ -45,7 +45,7 @@ _IDENTITY = re.compile(r"[A-Za-z0-9+/]{27}", re.ASCII)
 _MIN_PARTS_OF_R = {"ns": 9, "microdesc": 8}
 _RELAY_LINES = ("r", "s", "w")
 _Entry = dict[str, tuple[int, str]]
-"""The lines of the header or of a relay: keyword -> number and rest of its first line."""
+"""The lines of the header or of a relay: keyword -> number and rest of the keyword's first line."""
 
 
 class ConsensusError(ValueError):
@@ -58,9 +58,9 @@ class Consensus:
 
     valid_after: as in the document, in UTC; weights_kb_per_s: circuit position -> weights
     (`Bandwidth=`) of its relays, ascending, where each relay counts only for the most specialised
-    position that it qualifies for; not_running: the number of relays without the flags Running and
-    Valid; without_weight: the number of relays that clients never choose, because their weight is
-    0.
+    position that it qualifies for; not_running: the number of relays that lack the flag Running or
+    Valid; without_weight: the number of other relays that clients never choose, because their
+    weight is 0.
     """
 
     valid_after: str
@@ -157,8 +157,8 @@ def import_consensus(root: Path, source: Path, name: str) -> tuple[Consensus, Pa
     """Write a consensus's distributions to a file of the checkout. Return consensus and file.
 
     The name of a distribution is `name` and a circuit position. If the file exists with the same
-    content, nothing changes. Raises UserError if the document cannot be read or is not a valid
-    consensus, or if the name is invalid or already in use.
+    content, nothing changes. Raises UserError if the document cannot be read, is not a valid
+    consensus or has too many relays, or if the name is invalid or already in use.
     """
     if re.fullmatch(NAME_PATTERN, name, re.ASCII) is None:
         raise UserError(

@@ -46,7 +46,8 @@ T = TypeVar("T")
 class Geography:
     """Regions, distances and the places of each kind of host (see configs/regions.yaml).
 
-    rtt_ms: keyed by a pair of regions in both orders; rtt_deviation: (quantile, factor) pairs;
+    rtt_ms: keyed by a pair of regions in both orders; rtt_deviation: pairs of a quantile and a
+    factor, by which the latency of two places deviates from their regions' figure;
     client_bit_per_s: region -> (up, down); places: kind of host -> region -> weight.
     """
 
@@ -61,8 +62,8 @@ _NUMBER = TypeAdapter(PositiveNumber, config=ConfigDict(strict=True, allow_inf_n
 
 
 Quantile = Annotated[float, Field(ge=0, le=1, strict=False)]
-# Names of places begin with a region's name. Shadow's GML allows neither quotes nor non-ASCII
-# letters.
+# Names of places contain a region's name. They are written to Shadow's GML, which allows neither
+# quotes nor non-ASCII letters.
 Region = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._-]*$")]
 
 
@@ -166,9 +167,10 @@ def load_geography(root: Path, name: str) -> Geography:
 
 
 def load_relays(root: Path, name: str) -> tuple[SourceRelay, ...]:
-    """Read one distribution of relays, sorted by the capacity of their links. Raises UserError.
+    """Read one distribution of relays, sorted by the capacity of their links.
 
-    If several files define the name, CAPACITY_FILE wins, then the first file.
+    If several files define the name, CAPACITY_FILE has precedence, then the first of the files in
+    CAPACITY_FOLDER. Raises UserError if no file defines the name or a file is invalid.
     """
     content, tree = _read(root, CAPACITY_FILE, CapacitiesFile)
     known = dict(content.distributions)
@@ -184,7 +186,7 @@ def load_relays(root: Path, name: str) -> tuple[SourceRelay, ...]:
 def known_geographies(root: Path) -> frozenset[str] | None:
     """Return the names of all geographies, or None if the file cannot be read.
 
-    `load_geography` reports errors in the file.
+    Errors in the file are not reported here, because `load_geography` reports them.
     """
     return _names(root, [REGIONS_FILE], "geographies")
 

@@ -65,9 +65,8 @@ class Network:
     """Hosts, the places they attach to and the one-way latency between each pair of places.
 
     latency_us: one-way latency in whole microseconds, keyed by the two places' names in the order
-    of `places` (first <= second, including the pair of a place with itself); never 0. packet_loss:
-    the share of packets that a path loses; path_loss: the exceptions from packet_loss, keyed like
-    `latency_us`.
+    of `places`, including the pair of a place with itself; never 0. packet_loss: the share of
+    packets that a path loses; path_loss: the exceptions from packet_loss, keyed like `latency_us`.
     """
 
     hosts: tuple[Host, ...]

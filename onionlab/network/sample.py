@@ -24,8 +24,8 @@ ATTACHMENTS_PER_REGION = 4
 CAPACITY_STEP_BIT_PER_S = 1000
 MIN_RELAY_BIT_PER_S = 100_000
 
-# The ratio of link to limit for a relay with a limit of its own. At this ratio the link adds almost
-# no delay to the traffic that Tor lets pass.
+# The ratio of a relay's link to its own limit if `limited_by` is "bandwidth-rate". At this ratio,
+# the link adds almost no delay to the traffic that Tor lets pass.
 LINK_TO_LIMIT_RATIO = 10
 MIN_BANDWIDTH_RATE_BYTES_PER_S = 75 * 1024
 """Tor's minimum: RELAY_REQUIRED_MIN_BANDWIDTH in src/core/or/or.h."""
@@ -48,12 +48,12 @@ ADDRESSES_PER_ROLE = 250 * 256
 class RelayGroup:
     """The relays of one role: their number, limits and total capacity.
 
-    source: the distribution, sorted by links; total_bit_per_s: the capacity of all relays together
-    (the draw divides this total among the relays, so all networks of a level have the same total);
-    limited_by: "link", "bandwidth-rate" (the link is ample) or "both" (as in the distribution);
+    source: the distribution, sorted by the links' capacities. total_bit_per_s: the capacity of all
+    relays together; the draw divides this total among the relays, so that all seeds have the same.
+    limited_by: "link", "bandwidth-rate" (the link is ample) or "both" (as in the distribution).
     representative: whether each relay has the median capacity of its slice of the distribution, so
-    that all networks have the same capacities; rate_bit_per_s: Tor's limit for each relay without
-    a limit of its own, or None.
+    that all networks have the same capacities. rate_bit_per_s: the experiment's BandwidthRate for
+    each relay without a drawn limit, or None.
     """
 
     count: int
@@ -89,9 +89,11 @@ class NetworkRequest:
 def sample_network(request: NetworkRequest, seed: int) -> Network:
     """Draw the network of one seed.
 
-    A host's draws depend only on the seed and its name, so networks of different sizes have as many
-    draws in common as possible. Raises UserError if a role has more hosts than addresses, if relays
-    cannot be as slow as requested, or if the geography has no places for a kind of host.
+    A draw depends only on the seed and on its purpose, such as the latency between two places, and
+    not on the rest of the network. Networks of different sizes therefore have as many draws in
+    common as possible. Only the draw of a relay's capacity also depends on the number of relays of
+    its role. Raises UserError if a role has more hosts than addresses, if relays cannot be as slow
+    as requested, or if the geography has no places for a kind of host.
     """
     geography = request.geography
     hosts: list[Host] = []
@@ -136,7 +138,7 @@ def sample_network(request: NetworkRequest, seed: int) -> Network:
         for traffic_class, count in request.clients.items()
         for name in _names(f"{traffic_class}client", count)
     ]
-    # tornettools identifies its clients by this name.
+    # tornettools identifies its perf clients by names of this form.
     clients += [(f"perfclient{i + 1}exit", PERF_CLASS) for i in range(request.perf_clients)]
     for name, traffic_class in clients:
         region = _draw_region(geography, "client", seed, name)
@@ -249,9 +251,9 @@ def _draw_limits(group: RelayGroup, seed: int, role: str) -> list[tuple[int, Own
 def _require_total(
     group: RelayGroup, role: str, limits: Sequence[tuple[int, OwnLimit | None]]
 ) -> None:
-    """Raise UserError if a role carries more than requested.
+    """Raise UserError if a role carries more than MAX_TOTAL_RATIO times the requested capacity.
 
-    Otherwise, all statements about the network's congestion would be wrong.
+    Such a network would be less congested than the experiment intends.
     """
     carried_bit_per_s = sum(
         min(link, 8 * own.rate_bytes_per_s) if own else link for link, own in limits
@@ -275,7 +277,7 @@ def _relay_bit_per_s(value: float) -> int:
 
 
 def _own_limit(relay: SourceRelay, factor: float) -> OwnLimit | None:
-    """Return a relay's scaled limit, or None if its link is the lower limit."""
+    """Return a relay's scaled limit, or None if it has none that is lower than its link."""
     if relay.rate_bit_per_s is None or relay.rate_bit_per_s >= relay.link_bit_per_s:
         return None
     burst_bit = relay.burst_bit or relay.rate_bit_per_s
