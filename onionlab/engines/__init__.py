@@ -18,8 +18,8 @@ PREFERRED, EMBEDDED = "shadow", "uml"
 
 PTRACE_VARIABLE = "ONIONLAB_PTRACE"
 """An environment variable that makes the embedded engine's kernel trace its processes with ptrace
-even if this is not necessary. It is meant for measurements: records are the same, but runs take
-longer.
+even if this is not necessary. It exists to measure the cost of ptrace: runs take longer, but their
+records are the same.
 """
 
 LOG = logging.getLogger(__name__)
@@ -28,19 +28,23 @@ LOG = logging.getLogger(__name__)
 class EngineKind(Protocol):
     """The operations of an engine that are available before it is opened.
 
-    Implementations import the engine's modules only when they are called. The guest of the embedded
-    engine also imports this package, and has only the standard library.
+    Implementations import the engine's modules only when they are called, because the code inside
+    the embedded engine's kernel also imports this package and has only the standard library.
     """
 
     def open(self, root: Path, shadow: str | None, tgen: str | None) -> Engine:
-        """Prepare the engine. Raises UserError if something that it needs is missing.
+        """Prepare the engine.
 
         root: the checkout; shadow, tgen: the user's paths of these programs. If a path is None, the
-        environment variable SHADOW or TGEN, or otherwise the PATH, determines it.
+        environment variable SHADOW or TGEN, or otherwise the PATH, determines it. Raises UserError
+        if a program is missing or unsuitable, or if a build fails.
         """
 
     def examine(self, question: Question, *, needed: bool) -> Iterator[Finding]:
-        """Check whether the machine can run the engine; needed: whether runs will use it."""
+        """Check whether the machine can run the engine; needed: whether runs will use it.
+
+        Problems of an engine that is not needed are at most warnings.
+        """
 
     def cpus_per_run(self, options: Mapping[str, Any]) -> int:
         """Return the number of CPUs to reserve for a run with an experiment's options."""
@@ -92,7 +96,8 @@ def open_engine(
 
     root: the checkout, where an engine stores its builds; shadow, tgen: the user's paths of these
     programs. If a path is None, the environment variable SHADOW or TGEN, or otherwise the PATH,
-    determines it. Raises UserError if the engine is unknown or something that it needs is missing.
+    determines it. Raises UserError if the engine is unknown, a program is missing or unsuitable, or
+    a build fails.
     """
     if name == AUTO:
         name, reason = _select_engine(root, shadow, tgen)
@@ -115,12 +120,15 @@ def resolve_engine_name(
 
 
 def _select_engine(root: Path, shadow: str | None, tgen: str | None) -> tuple[str, str]:
-    """Return the name of the engine for "auto", and the reason, which may be empty."""
+    """Return the name of the engine for "auto", and the reason for the choice.
+
+    The reason is empty if Shadow is selected although it cannot be opened.
+    """
     try:
         _kind(PREFERRED).open(root, shadow, tgen)
     except UserError as missing:
-        # If the user specified a path and it is wrong, report the error instead of selecting
-        # another engine: opening Shadow raises it again.
+        # A user who specified a path expects Shadow. Opening Shadow raises this error again, so
+        # the user sees it.
         if any((shadow, tgen, os.environ.get("SHADOW"), os.environ.get("TGEN"))):
             return PREFERRED, ""
         return EMBEDDED, f"because Shadow is not available ({missing.message})"

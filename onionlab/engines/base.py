@@ -2,7 +2,8 @@
 
 Nothing outside an engine's own package may depend on the engine that ran: plan, run directory,
 store and analysis use only this interface. A new engine is one package with a class that satisfies
-`Engine`, a function that examines the machine for it, and one line in `onionlab.engines.ENGINES`.
+`Engine` and a function that examines the machine. An `EngineKind` in `onionlab.engines.ENGINES`
+calls both.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ EPOCH_UNIX_S = 946684800
 """Simulated time starts at 2000-01-01 00:00:00 UTC, in every engine."""
 
 WATCHED_LATE_S = 10.0
-"""The maximum delay in simulated time until the output of a watched host can be read."""
+"""The maximum delay, in simulated time, until the output of a watched host can be read (see
+`Simulation.watched`).
+"""
 
 ENDLESS_STREAM_BYTES = 6 * 2**20
 """The memory of a stream that sends continuously: the buffers of both ends and of the Tor
@@ -31,9 +34,10 @@ processes. It was measured on the embedded engine with 189 such streams.
 class Process:
     """One program of one host, with its start time.
 
-    program: the base name of an executable, which an engine looks up in `ProgramPaths`. Its
-    standard output goes to `shadow.data/hosts/<host>/<program>.<pid>.stdout`, its working directory
-    is `shadow.data/hosts/<host>`. runs_to_end: whether it must still run when the simulation ends.
+    program: the base name of an executable, whose path is in the argument `programs` of
+    `Engine.run`, or which the engine replaces by code of its own. Its standard output goes to
+    `shadow.data/hosts/<host>/<program>.<pid>.stdout`, its working directory is
+    `shadow.data/hosts/<host>`. runs_to_end: whether it must still run when the simulation ends.
     """
 
     program: str
@@ -51,8 +55,8 @@ class Simulation:
     programs' output can be read in the run directory during the simulation, with a delay of at most
     `WATCHED_LATE_S`. Watching changes no result. bootstrap_end_ms: simulated time until which links
     have no limits and paths no loss. shadow_options: an imported network's options of Shadow, by
-    section; `options` override them. endless_streams: the expected number of streams at the end of
-    the simulation that only a timeout would end.
+    section; `options` override them. endless_streams: the expected number of streams that are open
+    at the end of the simulation and that only a timeout would end; they need memory.
     """
 
     network: Network

@@ -58,7 +58,7 @@ SMALLER = "make the network smaller (SCALE=0.1, or `traffic: markov_clients` for
 
 
 def format_bytes(size: float) -> str:
-    """Format a number of bytes in the largest unit in which it is at least 1."""
+    """Format a number of bytes in GiB, MiB or KiB: the largest unit in which it is at least 1."""
     for unit, factor in (("GiB", 2**30), ("MiB", 2**20)):
         if size >= factor:
             amount = size / factor
@@ -69,8 +69,9 @@ def format_bytes(size: float) -> str:
 def cgroup_limit(controller: str, *files: str) -> int | None:
     """Return the lowest limit of this process's control groups (v1 or v2), or None without a limit.
 
-    files: the names of the files that contain the limit. Control groups v1 use a huge number for
-    "unlimited", so values of 2**60 or more are ignored.
+    controller: the name of the resource in v1, such as "memory". files: the names of the files that
+    contain the limit. Control groups v1 use a huge number for "unlimited", so values of 2**60 or
+    more are ignored.
     """
     found = []
     for line in Path("/proc/self/cgroup").read_text("utf-8").splitlines():
@@ -104,13 +105,19 @@ def hard_limit(which: int) -> int | None:
 
 
 def kernel_setting(name: str) -> int | None:
-    """Return a number below /proc/sys, such as ``fs/nr_open``, or None if it does not exist."""
+    """Return the number in a file of /proc/sys, such as ``fs/nr_open``.
+
+    Return None if the file cannot be read.
+    """
     values = _words(Path("/proc/sys") / name)
     return int(values[0]) if values else None
 
 
 def process_status(name: str) -> str | None:
-    """Return an entry of /proc/self/status, such as ``Seccomp``, or None if it does not exist."""
+    """Return the first word of an entry of /proc/self/status, such as ``Seccomp``.
+
+    Return None if the entry does not exist.
+    """
     text = Path("/proc/self/status").read_text("utf-8")
     match = re.search(rf"^{name}:\s+(\S+)", text, re.MULTILINE)
     return match[1] if match else None

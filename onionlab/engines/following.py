@@ -56,7 +56,7 @@ class ExitInfo:
     usage: Usage
 
     def __str__(self) -> str:
-        """Describe the end as a predicate for the process's name."""
+        """Describe the end in words that follow a name, such as "ended with status 1"."""
         if self.status >= 0:
             how = f"ended with status {self.status}"
         else:
@@ -76,7 +76,7 @@ class ExitInfo:
 
 
 def _signal_name(number: int) -> str:
-    """Return a signal's name; real-time signals have none."""
+    """Return a signal's name, or "signal NUMBER" if it has none, as most real-time signals."""
     with contextlib.suppress(ValueError):
         return signal.Signals(number).name
     return f"signal {number}"
@@ -98,7 +98,7 @@ def follow(
     cpu_before_s = children_cpu_s()
     kills_before = memory_kills()
     with command.log.open("wb") as log:
-        # If the runner is killed, the simulation must end as well.
+        # If this process is killed, the simulation must end as well.
         process = subprocess.Popen(
             with_parent_death_signal(command.argv),
             cwd=command.directory,

@@ -53,7 +53,8 @@ def mean_streams_per_s(flow_model: bytes | None, stream_model: bytes | None) -> 
 def _count_begun(model: MarkovModel) -> tuple[int, float, int]:
     """Walk through a model, from the start again after each end.
 
-    Return the number of flows or streams that it starts, the time in s, and the number of ends.
+    Return the number of flows or streams that the model starts, the duration in s, and the number
+    of ends.
     """
     walk = MarkovWalk(model, seed=1)
     begun, time_us, ends = 0, 0, 0

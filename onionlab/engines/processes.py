@@ -29,10 +29,11 @@ def with_parent_death_signal(command: Sequence[str]) -> list[str]:
 
 
 class MemorySampler:
-    """Samples the memory of a process tree, and of the machine in the format of `free -w -b -l`.
+    """Samples the memory of a process tree and of the machine.
 
-    Samples of the machine go to `free_log`, each after its time, in the format that tornettools
-    reads. A sample of the tree is the sum of its processes' private memory and of shared_bytes.
+    Samples of the machine are appended to `free_log`, each after its time, as the header and the
+    line `Mem:` of `free -w -b -l`, which tornettools reads. A sample of the tree is the sum of its
+    processes' private memory and of shared_bytes.
     shared_bytes: returns the memory that the tree's processes share, given the first process's id.
     """
 

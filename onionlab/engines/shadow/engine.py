@@ -30,8 +30,8 @@ GRAPH = "conf/network.gml"
 LOG_TAIL_LINES = 25
 LOG_TAIL_BYTES = 200_000
 
-# These defaults result from the measurements in docs/explanation/performance.md. An experiment's
-# `engine: shadow:` overrides them.
+# These defaults result from the measurements in docs/explanation/performance.md. The section
+# `engine: shadow:` of an experiment overrides them.
 DEFAULT_OPTIONS: dict[str, Any] = {
     "general": {"parallelism": 1, "heartbeat_interval": "5 sec", "log_level": "info"},
     "experimental": {},
@@ -51,10 +51,11 @@ class ShadowEngine:
     name = "shadow"
 
     def __init__(self, *, shadow: str | None = None, tgen: str | None = None) -> None:
-        """Find Shadow and TGen. Raises UserError if one of them is missing or too old.
+        """Find Shadow and TGen.
 
         shadow, tgen: their paths. If a path is None, the environment variable SHADOW or TGEN, or
-        otherwise the PATH, determines it.
+        otherwise the PATH, determines it. Raises UserError if one of the programs is missing, too
+        old, or does not start.
         """
         self._shadow = find_tool(SHADOW, shadow)
         self._tgen = find_tool(TGEN, tgen)
@@ -65,7 +66,7 @@ class ShadowEngine:
 
         Any version of Shadow may change results (see its semver.md), and so may any build.
         """
-        # The executable's RUNPATH is $ORIGIN/../lib.
+        # The executable's RUNPATH is $ORIGIN/../lib, so it loads its libraries from this folder.
         libraries = self._shadow.path.resolve().parent.parent.glob("lib/libshadow_*.so")
         return {
             "name": self.name,
@@ -100,7 +101,10 @@ class ShadowEngine:
         programs: Mapping[str, Path],
         on_progress: Callable[[Progress], None],
     ) -> Usage:
-        """Run Shadow in `directory`; its log goes to shadow.log, its memory use to free.log."""
+        """Run Shadow in `directory`.
+
+        Shadow's log goes to shadow.log, and samples of the machine's memory go to free.log.
+        """
         shutil.rmtree(directory / LOGS, ignore_errors=True)
         folders = [str(path.parent) for path in programs.values()]
         search_path = os.pathsep.join([*dict.fromkeys(folders), os.environ.get("PATH", "")])
@@ -126,7 +130,8 @@ def managed_shared_bytes(pid: int) -> int:
     """Return the shared memory of Shadow's managed processes. pid: the id of Shadow's own process.
 
     With `use_memory_manager`, Shadow places the heap of each managed process in a file that both
-    Shadow and the managed process map. It is counted once, as memory of the managed process.
+    Shadow and the managed process map. To count the heap once, Shadow's own shared memory is left
+    out.
     """
     total_kib = 0
     with contextlib.suppress(psutil.NoSuchProcess):

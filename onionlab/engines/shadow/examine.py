@@ -44,7 +44,9 @@ THREADS_PER_PROCESS = 3
 DEFAULT_PROCESSES = 1000
 """The number of processes for checks without an experiment: a network at full size."""
 MAPS_MINIMUM = 65530
-"""The kernel's default. Shadow's documentation recommends more for programs with many mappings."""
+"""The lowest accepted vm.max_map_count, which is the kernel's default. Shadow's documentation
+recommends more for programs with many mappings.
+"""
 
 
 def examine(question: Question, *, needed: bool) -> Iterator[Finding]:
@@ -124,8 +126,8 @@ def shared_memory(path: Path, need: Need | None) -> Finding:
 class Limit:
     """A limit of the system.
 
-    read: returns its value, or None if it is unlimited. wanted: returns the value that a number of
-    simulated processes needs.
+    read: returns its value, or None if it is unlimited or unknown. wanted: returns the value that a
+    number of simulated processes needs.
     """
 
     subject: str

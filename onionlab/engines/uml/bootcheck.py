@@ -26,8 +26,8 @@ MARK = "onionlab-boot-check "
 """The prefix of the line in which the guest reports."""
 
 IN_PROCESSES = "onionlab.inprocess=on"
-"""The parameter that makes the kernel run inside its processes (patch 0009). Kernels without this
-patch ignore it.
+"""The parameter that makes the kernel run inside its processes instead of tracing them with ptrace
+(patch 0009). Kernels without this patch ignore the parameter.
 """
 
 _TAKES_PTRACE = re.compile(r"^The kernel takes ptrace: (.*)$", re.MULTILINE)
@@ -61,7 +61,10 @@ class BootReport:
 
 
 def ptrace_reason(output: str) -> str:
-    """Return the reason for ptrace that a kernel with IN_PROCESSES has printed, or "" if none."""
+    """Return why a kernel uses ptrace despite IN_PROCESSES, or "" if it does not.
+
+    output: the console's output, in which the kernel gives the reason.
+    """
     found = _TAKES_PTRACE.search(output)
     return found[1].strip() if found else ""
 
@@ -106,7 +109,8 @@ def boot_command(
 def _quote(argument: str | Path) -> str:
     """Quote an argument of the kernel's command line, which is split at spaces.
 
-    The set-up rejects a checkout whose path contains a double quote or a line break.
+    Double quotes and line breaks are not escaped, because the set-up rejects a checkout whose path
+    contains them.
     """
     text = str(argument)
     return f'"{text}"' if " " in text or "\t" in text else text
@@ -119,7 +123,7 @@ def check_boot(
 
     log: receives the guest's console. guest: the Python program of the first process. arguments:
     further parameters for the kernel. Raises UserError if the kernel does not boot, does not keep
-    simulated time, or does not end.
+    simulated time (checked only with GUEST), or does not end.
     """
     started = time.monotonic()
     with scratch_folder(roomiest_memory_folder(), "onionlab-boot-") as place:
@@ -170,8 +174,8 @@ def _run(command: list[str], place: Path, log: Path) -> str:
             stdout=stream,
             stderr=subprocess.STDOUT,
             env={"PATH": os.environ.get("PATH", ""), "HOME": "/", "TMPDIR": str(place)},
-            # The guest's processes are children of the kernel, so one process group contains all of
-            # them.
+            # The guest's processes are children of the kernel, so they are in its process group,
+            # which killpg below ends.
             start_new_session=True,
         )
         try:

@@ -32,7 +32,7 @@ REFUSED = "no huge pages for the guest's memory"
 
 
 def command(size_bytes: int) -> list[str]:
-    """Return the prefix of a command that needs a TMPDIR of this size on huge pages."""
+    """Return the words to put before a command that needs a TMPDIR of this size on huge pages."""
     python, script = Path(sys.executable).resolve(), Path(__file__).resolve()
     return [str(python), "-I", "-S", "-B", str(script), str(size_bytes)]
 
@@ -62,7 +62,8 @@ def _become_root_of_a_user_namespace() -> None:
         file = os.open(f"/proc/self/{name}", os.O_WRONLY)
         os.write(file, text.encode())
         os.close(file)
-    # The change of credentials clears the parent-death signal, so set it again.
+    # The change of credentials clears the parent-death signal, so set it again. The parent may have
+    # ended before, so check it as well.
     _check(_libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0), "prctl")
     if os.getppid() != parent:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -75,7 +76,7 @@ def _check(status: int, what: str) -> None:
 
 
 def main() -> None:
-    """Replace this process by the command."""
+    """Mount huge pages if possible, and replace this process by the command."""
     size_bytes, command = int(sys.argv[1]), sys.argv[2:]
     try:
         mount_huge_pages(os.environ["TMPDIR"], size_bytes)

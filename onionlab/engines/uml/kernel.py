@@ -60,7 +60,8 @@ CALLS_PATCH = "0010-calls-without-signals"
 CALLS = "calls.so"
 CALLS_FLAGS = (
     *("-std=gnu11", "-O2", "-shared", "-fPIC", "-fno-stack-protector"),
-    # The library makes calls in assembly, and the kernel does not preserve vector registers.
+    # The library calls the kernel in inline assembly. The call pushes a return address to where a
+    # function's red zone would be, and the kernel does not preserve vector registers.
     *("-mno-red-zone", "-mgeneral-regs-only"),
     *("-Wl,--build-id=none", "-Wl,-z,now"),
 )
@@ -102,7 +103,11 @@ class BuiltKernel:
 
 @dataclass(frozen=True)
 class Inputs:
-    """The inputs of a build. directory: ``build/uml``."""
+    """The inputs of a build.
+
+    directory: ``build/uml``. fragment: the file with the kernel's options. calls: the source of the
+    library by which programs call the kernel.
+    """
 
     directory: Path
     source: Source
@@ -112,7 +117,7 @@ class Inputs:
     toolchain: dict[str, str]
 
     def provenance(self) -> dict[str, Any]:
-        """Return everything that determines a kernel's content, as JSON."""
+        """Return everything that determines a kernel's content, as a dictionary for JSON."""
         return {
             "linux": self.source.facts,
             "patches": [
@@ -127,7 +132,8 @@ class Inputs:
 
     def key(self) -> str:
         """Return the name of the kernel's folder in the store."""
-        # Only the source's content matters: the same tarball from elsewhere is the same source.
+        # Replace the facts about the source by its hash, because the same tarball from elsewhere
+        # results in the same kernel.
         decisive = {"linux": self.source.sha256, "format": FORMAT}
         return hash_inputs(self.provenance() | decisive)
 
@@ -138,7 +144,7 @@ def uml_directory(root: Path) -> Path:
 
 
 def ensure_kernel(root: Path) -> BuiltKernel:
-    """Build the kernel of the checkout ``root`` unless it exists.
+    """Return the kernel of the checkout ``root``. Build it first if it is missing or damaged.
 
     The source is the tarball or tree that LINUX_SOURCE specifies, and by default the distribution's
     linux-source package. Raises UserError if this machine cannot run a kernel, or none can be

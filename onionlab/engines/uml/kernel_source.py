@@ -1,8 +1,8 @@
-"""Linux's source: the distribution's ``linux-source-VERSION`` package, or a local one.
+"""Obtain Linux's source: the distribution's ``linux-source-VERSION`` package, or the user's own.
 
-apt fetches the package with a private state (:mod:`onionlab.programs.apt`). It therefore needs
-neither root's rights nor a change to the system's package sources. The package contains one
-tarball, which is stored.
+apt fetches the package with a private state (:mod:`onionlab.programs.apt`). This needs neither
+root's rights nor a change to the system's package sources. The package contains one tarball, which
+is stored.
 """
 
 from __future__ import annotations
@@ -34,8 +34,9 @@ OLDEST = (6, 8)
 TESTED = (6, 12)
 """The newest tested version."""
 
-# The parts that no kernel for User-Mode Linux needs, which are most of the tree. Kconfig files are
-# kept, because Kconfig reads all of them. The patterns are those of fnmatch: `*` also matches `/`.
+# Files that are not unpacked, because no kernel for User-Mode Linux needs them. They are most of
+# the tree. Kconfig files are unpacked, because Kconfig reads all of them. The patterns are those
+# of fnmatch: `*` also matches `/`.
 UNNEEDED = (
     "Documentation/*/*",
     "samples/*.[ch]",
@@ -108,7 +109,7 @@ LINUX = Program(
 
 
 def choose_package(names: Iterable[str]) -> str | None:
-    """Return the newest package from OLDEST to TESTED, or otherwise the oldest that is newer.
+    """Return the newest package from OLDEST to TESTED, or otherwise the oldest one after TESTED.
 
     Args:
         names: Packages such as ``linux-source-6.12`` (Debian) or ``linux-source-6.8.0`` (Ubuntu).
@@ -185,7 +186,7 @@ def _open_package(work: Path, package: str) -> tuple[dict[str, Any], Path]:
         ).stdout.strip()
     except (OSError, subprocess.CalledProcessError) as error:
         raise UserError(f"{packages[0].name} cannot be unpacked: {error}", SOURCE_HINT) from error
-    # Ubuntu stores the tarball in a separate folder with a link to it.
+    # Ubuntu's packages contain the tarball in a subfolder and a link to it, which is not counted.
     tarballs = [
         path for path in sorted(content.glob("usr/src/**/*.tar.*")) if not path.is_symlink()
     ]

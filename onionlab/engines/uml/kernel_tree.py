@@ -94,7 +94,8 @@ def apply_patches(tree: Path, patches: Iterable[KernelPatch], origin: str) -> li
     return applied
 
 
-# By default Linux stores the time, host and user of its build in the kernel.
+# By default Linux stores the time, host and user of its build in the kernel. With fixed values, the
+# same source results in the same kernel.
 FIXED_IDENTITY = (
     "KBUILD_BUILD_TIMESTAMP=2000-01-01",
     "KBUILD_BUILD_USER=onionlab",
@@ -119,9 +120,10 @@ def make_command(tree: Path) -> list[str]:
 
 
 def configure(fragment: Path, tree: Path, log: Path) -> None:
-    """Generate ``.config`` in ``tree`` from the fragment.
+    """Generate ``.config`` in ``tree`` from the fragment, a file with the options to set.
 
-    Raises UserError if Kconfig does not accept an option of the fragment.
+    Kconfig disables all other options if possible. Raises UserError if Kconfig does not accept an
+    option of the fragment.
     """
     release = tuple(int(part) for part in linux_version(tree, tree).split(".")[:2])
     wanted = list(fragment_options(fragment.read_text(encoding="utf-8"), release))

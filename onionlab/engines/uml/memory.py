@@ -14,7 +14,8 @@ from onionlab.engines.base import ENDLESS_STREAM_BYTES, Simulation
 from onionlab.errors import UserError
 
 # Measured needs (docs/explanation/performance.md): the guest before its first program, each network
-# namespace with its link, each Tor under load, and each client or server of the driver.
+# namespace with its link, each Tor under load, and each TGen client or server, which the traffic
+# driver plays.
 BASE_BYTES = 80 * 2**20
 HOST_BYTES = 2**19
 TOR_BYTES = 3 * 2**20
@@ -32,7 +33,7 @@ _TRAFFIC_PROGRAM = "tgen"
 
 
 def expected_bytes(simulation: Simulation) -> int:
-    """Return the expected memory use of a simulation of this size."""
+    """Return the memory that the guest of a simulation is expected to use."""
     programs = [program for each in simulation.processes.values() for program in each]
     traffic = sum(program.program == _TRAFFIC_PROGRAM for program in programs)
     return (
@@ -60,8 +61,8 @@ def guest_bytes(simulation: Simulation, asked_bytes: int | None) -> int:
 def memory_folder(simulation: Simulation, limit_bytes: int) -> Path:
     """Return a folder on a file system in memory with space for the guest's memory.
 
-    limit_bytes: the guest's memory. Raises UserError if no folder has enough space, or if the
-    machine has less memory available than the simulation is expected to use.
+    limit_bytes: the size of the guest's memory. Raises UserError if no folder has enough space, or
+    if the machine has less memory available than the simulation is expected to use.
     """
     # Import psutil here, because this module is also used to build and boot a kernel before the
     # Python packages are installed (kernel.py).
@@ -90,7 +91,8 @@ def memory_folder(simulation: Simulation, limit_bytes: int) -> Path:
 def roomiest_memory_folder() -> Path:
     """Return the folder whose file system in memory has the most free space.
 
-    Raises UserError if there is no such file system with free space.
+    The candidates are /dev/shm, /tmp, and the folders in the environment variables TMPDIR and
+    XDG_RUNTIME_DIR. Raises UserError if none of them has free space in memory.
     """
     named = [value for name in _FOLDER_VARIABLES if (value := os.environ.get(name))]
     candidates = [Path(name) for name in dict.fromkeys(("/dev/shm", *named, "/tmp"))]
@@ -126,7 +128,10 @@ def unlinked_files_bytes(pid: int) -> int:
 
 
 def free_bytes(folder: Path) -> int:
-    """Return the free space of a folder, or 0 if it cannot contain a guest's memory."""
+    """Return the free space of a folder, or 0 if it cannot contain a guest's memory.
+
+    Only a writable tmpfs without `noexec` can contain a guest's memory.
+    """
     try:
         if file_system_type(folder) != "tmpfs" or not os.access(folder, os.W_OK | os.X_OK):
             return 0
