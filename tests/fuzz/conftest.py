@@ -1,4 +1,7 @@
-"""Fixtures of the fuzz tests: helpers of the analysis tests, and a project to damage."""
+"""Fixtures of the fuzz tests: a project and nights to damage.
+
+The modules of tests/analysis are made importable, since these tests use them as helpers.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from .project import Project
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
-    """Return a project. Each example damages some of its files and restores them."""
+    """Yield a project. Each example of a test damages some of its files and restores them."""
     made = Project(tmp_path_factory.mktemp("fuzz"))
     with made.at_work():
         yield made
@@ -24,5 +27,5 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
 
 @pytest.fixture(scope="module")
 def nights(tmp_path_factory: pytest.TempPathFactory) -> Nights:
-    """Return nights. Each example damages some of their files and restores them."""
+    """Return a folder of nightly runs. Each example of a test damages a file and restores it."""
     return Nights(tmp_path_factory.mktemp("nights"))

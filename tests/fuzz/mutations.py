@@ -46,7 +46,7 @@ VALUES: tuple[Any, ...] = (
 
 
 def deep(depth: int, item: Any = 0) -> Any:
-    """Return nested lists."""
+    """Return ``item`` inside ``depth`` nested lists."""
     for _ in range(depth):
         item = [item]
     return item
@@ -75,14 +75,14 @@ def _edit(draw: Draw, data: bytes) -> bytes:
         case 4:
             part *= draw(st.sampled_from((0, 2, 3, 50)))
         case 5:
-            # The next number changes.
+            # Replace the next number.
             if found := DIGITS.search(data, begin):
                 begin, end = found.span()
                 part = draw(st.sampled_from(SNIPPETS))
         case 6:
             end = len(data)
         case 7:
-            # Some bytes are copied from another position.
+            # Replace the part by bytes from another position.
             other = draw(st.integers(0, len(data)))
             part = data[other : other + 200]
     return data[:begin] + part + data[end:]
@@ -130,7 +130,7 @@ def _replace(draw: Draw, value: Any) -> Any:
 
 
 def json_bytes(draw: Draw, value: Any) -> bytes:
-    """Return a JSON value as a file's bytes. Sometimes a key is repeated, or bytes are damaged."""
+    """Return a JSON value as a file's bytes. Sometimes repeat a member, or damage the bytes."""
     try:
         data = json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass")
     except (RecursionError, ValueError):
@@ -140,7 +140,7 @@ def json_bytes(draw: Draw, value: Any) -> bytes:
         return changed_bytes(draw, data)
     members = list(MEMBER.finditer(data)) if how == 1 else []
     if members:
-        # A key occurs twice, with two values.
+        # Copy a random member to another place. Within one object, a key then occurs twice.
         at = draw(st.sampled_from(members)).start()
         again: bytes = draw(st.sampled_from(members))[0]
         data = data[:at] + again + data[at:]
@@ -157,11 +157,14 @@ FLOATS = (
 
 
 def changed_table(draw: Draw, table: pa.Table) -> bytes:
-    """Return a valid Parquet file whose values, rows or columns have changed."""
+    """Return a table as a Parquet file, after changes of its values, rows or columns.
+
+    In one of eight cases the bytes of the file are damaged, too.
+    """
     for _ in range(draw(st.integers(1, 3))):
         try:
             table = _change(draw, table)
-        # The column cannot hold the drawn value.
+        # The change is impossible, for example because its value does not fit the column's type.
         except (pa.ArrowException, OverflowError, ValueError):
             continue
     data = io.BytesIO()

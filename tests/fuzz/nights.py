@@ -17,7 +17,7 @@ SEEDS = range(1, 5)
 
 
 class Nights:
-    """Three nights of one experiment. ``next_night`` reads the damaged files."""
+    """Three nights of one experiment, and a further one that reads the damaged files."""
 
     def __init__(self, root: Path) -> None:
         self._machine = Machine(root)
@@ -39,12 +39,12 @@ class Nights:
 
     @property
     def measured(self) -> int:
-        """Return how many runs the next night made, 0 or 1."""
+        """Return 1 if the next night made its runs, 0 if it was refused before."""
         return self._machine.measured - 3
 
     @contextlib.contextmanager
     def restored(self) -> Iterator[None]:
-        """Restore all files at the end."""
+        """Restore all files, and the counts of nights, at the end of the block."""
         try:
             yield
         finally:

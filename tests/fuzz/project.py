@@ -1,4 +1,4 @@
-"""A small project with results, a store, packs and imports, and the commands that read them.
+"""A small project with results, a store, packs and imports, in which fuzz tests call commands.
 
 Each example of a fuzz test overwrites some files of the project, calls a command as a user does,
 and restores the project.
@@ -48,18 +48,18 @@ SEEDS = (1, 2, 3)
 STATUSES = {0, 1, 2, 3}
 NAME = "swrr-test"
 EXAMPLES = int(os.environ.get("ONIONLAB_FUZZ_EXAMPLES", "0"))
-"""Number of inputs of each kind for a long run of the fuzz tests. 0 means a few."""
+"""Number of inputs of each fuzz test. 0 means a few, which are always the same."""
 
 MAX_S = 20.0
 MAX_BYTES = 2**30
-"""Limits for one input. The memory is in addition to what the process used before."""
+"""Limits of CPU time and memory for one input. Memory that was used before does not count."""
 
 
 @contextlib.contextmanager
 def limited() -> Iterator[None]:
     """Fail if the block exceeds the limits."""
     before_bytes = _resident_bytes("VmRSS")
-    # The kernel's peak memory counter restarts here.
+    # This resets the process's peak memory, VmHWM, to its current memory.
     Path("/proc/self/clear_refs").write_text("5")
     before_s = time.process_time()
     yield
@@ -86,7 +86,7 @@ class Sample:
         return sorted(self.records.iterdir())
 
     def read(self, records: Path) -> None:
-        """Compute all metrics of ``records``, and publish them."""
+        """Compute all metrics of ``records``, and again from a published version of them."""
         run_statistics(load_run(records, self.level))
         publish(records, [self.level], records.parent / "published")
         run_statistics(load_run(records.parent / "published", self.level))
@@ -207,9 +207,10 @@ class Project:
         path.write_text(made.text())
 
     def call(self, *words: str) -> int:
-        """Run a command on damaged input and return its status. It must end with a short message.
+        """Run a command on damaged input and return its exit status.
 
-        The message has one or two lines, and files outside the project stay unchanged.
+        The command must not show a traceback, and an error must be short. Files that no command may
+        change must stay unchanged.
         """
         out, errors, before = io.StringIO(), io.StringIO(), self._beside()
         with limited(), contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
@@ -227,9 +228,9 @@ class Project:
         return status
 
     def check(self, read: Callable[[], object]) -> int:
-        """Call ``read`` as a command does, with the checks of ``call``. Return the status.
+        """Call ``read`` in place of a command, with the checks of ``call``. Return the exit status.
 
-        This is for readers that commands call only before a simulation.
+        This tests a reader without the rest of the command, which may be a simulation.
         """
         verb = SimpleNamespace(
             HELP="reads", setup_arguments=lambda _: None, run=lambda _: (read(), 0)[1]
@@ -242,7 +243,10 @@ class Project:
 
     @contextlib.contextmanager
     def damaged(self, changes: Mapping[Path, bytes | None]) -> Iterator[None]:
-        """Replace some files for the block. None as content removes a file."""
+        """Replace files for the block, then restore their folders, results/ and runs/.
+
+        None as content removes a file.
+        """
         touched = {path.relative_to(self.root).parts[0] for path in changes} | {"results", "runs"}
         try:
             for path, content in changes.items():
@@ -271,14 +275,18 @@ class Project:
                 shutil.copy2(original, path)
 
     def _beside(self) -> dict[Path, tuple[int, int] | None]:
-        """Return size and time of change of all files that no command may touch."""
+        """Return size and time of change of the files and folders that no command may change.
+
+        These are the entries beside the project, those of its top folder except results/ and runs/,
+        and everything in inputs/.
+        """
         written = (self.root / "results", self.root / "runs")
         paths = [*self.outside.iterdir(), *self.root.iterdir(), *self.inputs.rglob("*")]
         return {path: _seen(path) for path in paths if path not in (*written, self.root)}
 
 
 def _seen(path: Path) -> tuple[int, int] | None:
-    """Return size and time of change, which a copy preserves."""
+    """Return size and time of change, which a copy preserves; None if the path is missing."""
     try:
         return path.lstat().st_size, path.lstat().st_mtime_ns
     except FileNotFoundError:
@@ -298,7 +306,7 @@ def repacked(members: Mapping[str, bytes], *, hashes: bool = True, version: int 
     """Return a pack of these members.
 
     Args:
-        hashes: Whether the index, if it is a member, is replaced by one with the right hashes.
+        hashes: Whether the index (if there is one) is replaced by one with the right hashes.
         version: Format of this index, 2 for a published pack.
     """
     if hashes and "index.json" in members:

@@ -42,21 +42,24 @@ from .nights import Nights
 from .project import EXAMPLES, NAME, Project, repacked, traced_run, usual_log
 
 FEW = 40
-"""Number of inputs of each kind in `make test-rest`, which are about five hundred in total."""
+"""Number of inputs of each test that `make test` leaves out."""
 
 FEWEST = 25
-"""Number of inputs of each kind that `make test` includes."""
+"""Number of inputs of most tests that `make test` includes."""
 
 
 def fuzz(test: Callable[..., None]) -> Any:
-    """Use the same examples each time, unless ONIONLAB_FUZZ_EXAMPLES is set."""
+    """Let a test draw inputs, the same ones each time unless ONIONLAB_FUZZ_EXAMPLES is set.
+
+    The test is marked as slow, so `make test` leaves it out.
+    """
     return pytest.mark.slow(fuzz_always(test, FEW))
 
 
 def fuzz_always(test: Callable[..., None], few: int = FEWEST) -> Any:
-    """Do the same as ``fuzz``, but include the test in `make test`.
+    """Do the same as ``fuzz``, but without the mark, so that `make test` includes the test.
 
-    Results are made from the files that these tests damage.
+    This is for files from which results are computed.
     """
     made = settings(
         max_examples=EXAMPLES or few,
@@ -79,7 +82,7 @@ PACKERS: dict[str, Callable[[bytes], bytes]] = {
 
 
 def packed(draw: Draw, content: bytes) -> tuple[str, bytes]:
-    """Return damaged content, compressed or not, after the suffix of its file name.
+    """Return a suffix for a file's name, and damaged content that is compressed accordingly.
 
     Sometimes the compressed bytes are damaged, too.
     """
@@ -89,7 +92,7 @@ def packed(draw: Draw, content: bytes) -> tuple[str, bytes]:
 
 
 def test_sound_inputs_are_read(project: Project) -> None:
-    """The undamaged versions of these inputs are accepted."""
+    """Undamaged versions of the inputs of the other tests are accepted."""
     made = project.root / "runs" / "made"
     sims = project.inputs / "sims" / "tgen.analysis.json"
     content = json.dumps(analysis([1.0, 2.0, 4.0])).encode()
@@ -164,7 +167,7 @@ def test_cell_traces_and_run_descriptions(project: Project, data: st.DataObject)
 
 
 def require_readable(run: Path) -> None:
-    """Check that the records of any logs can be read."""
+    """Check that records that were extracted from damaged logs can be read."""
     for path in (run / RECORDS).glob("*.parquet"):
         read_table(path, TABLES[path.name])
 
@@ -186,7 +189,7 @@ def test_packs(project: Project, data: st.DataObject) -> None:
 
 @fuzz
 def test_published_packs(project: Project, data: st.DataObject) -> None:
-    """Published packs are damaged as in ``test_packs``. They are never added to a store."""
+    """Published packs are damaged as in ``test_packs``. `unpack` refuses all published packs."""
     draw = data.draw
     path = project.published_file
     file = changed_pack(draw, project.published_members, path.read_bytes(), version=2)
@@ -196,7 +199,7 @@ def test_published_packs(project: Project, data: st.DataObject) -> None:
 
 
 def changed_pack(draw: Draw, members: Mapping[str, bytes], whole: bytes, version: int) -> bytes:
-    """Return a pack with changed bytes anywhere (of ``whole``) or with a changed member."""
+    """Return ``whole`` with damaged bytes, or a pack of ``members``, one of which is changed."""
     members = dict(members)
     how = draw(st.integers(0, 3))
     if not how:
@@ -232,14 +235,14 @@ def test_analyses_of_others(project: Project, data: st.DataObject) -> None:
 
 
 def changed_file(draw: Draw, path: Path) -> bytes:
-    """Return a file with damaged values, or damaged bytes."""
+    """Return the content of a file after damage to its values or its bytes."""
     if path.suffix == ".json":
         return json_bytes(draw, changed_json(draw, read_json(path)))
     return changed_content(draw, path.read_bytes())
 
 
 def changed_content(draw: Draw, content: bytes) -> bytes:
-    """Damage the bytes of a file, or the values of a table."""
+    """Return content with damaged bytes or, if it is a Parquet file, with changed values."""
     if content.startswith(b"PAR1") and draw(st.booleans()):
         return changed_table(draw, pq.read_table(io.BytesIO(content)))
     return changed_bytes(draw, content)
@@ -309,7 +312,7 @@ def test_yaml(project: Project, data: st.DataObject) -> None:
         project.check(read)
 
 
-# For these readers fewer inputs do not find known kinds of faults.
+# With fewer inputs the next tests do not find known kinds of faults.
 fuzz_nights = partial(fuzz_always, few=60)
 
 
