@@ -1,7 +1,7 @@
 """A separate checkout for a test, and the commands that users run in it.
 
 It has a copy of the code, and the shipped experiments and patches. It shares finished builds and
-generated keys with the checkout in which the tests run. It has no runs and results.
+generated keys with the checkout in which the tests run. At first it has no runs and results.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Checkout:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        # Other processes may compile modules at the same time and rename the results.
+        # Other processes that compile modules rename these files, so copying one may fail.
         unfinished = shutil.ignore_patterns("*.pyc.*")
         for name in CODE:
             shutil.copytree(REPOSITORY / name, root / name, ignore=unfinished)
@@ -84,7 +84,7 @@ class Checkout:
 
     @property
     def _environment(self) -> dict[str, str]:
-        # The workflow's jobs run in another folder and would otherwise import the installed code.
+        # The workflow's jobs run in another folder, and would otherwise import the installed code.
         return {**os.environ, "PYTHONPATH": str(self.root)}
 
     def run_names(self, name: str) -> list[str]:
@@ -114,7 +114,7 @@ def arguments(engine: str, variant: str = "rr", experiment: Path = TINY) -> list
 
 
 def processes_below(directory: Path) -> list[str]:
-    """Return the processes whose working directory is below a directory."""
+    """Return the IDs of processes whose working directory is in or below a directory."""
     found = []
     for entry in Path("/proc").iterdir():
         try:

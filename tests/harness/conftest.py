@@ -19,7 +19,7 @@ def repository() -> Path:
 
 
 def make_shadow_engine() -> ShadowEngine:
-    """Return a configured Shadow engine of a certain version. It cannot run."""
+    """Return a Shadow engine with made-up programs. It can configure simulations, not run them."""
     engine = ShadowEngine.__new__(ShadowEngine)
     engine._shadow = Tool(Path("/nonexistent/shadow"), "3.3.0", "f1b2cacf2", "00")
     engine._tgen = Tool(Path("/nonexistent/tgen"), "1.1.2", None, "01")
@@ -43,9 +43,10 @@ def real_shadow() -> None:
 
 @pytest.fixture
 def engine(request: pytest.FixtureRequest) -> str:
-    """Return the engine's name. The embedded engine's kernel is built first if there is none.
+    """Return the name of the engine that is the test's parameter.
 
-    Skip the test if the engine is missing.
+    If the engine is Shadow, skip the test if Shadow or TGen is missing. The embedded engine's
+    kernel is built first if there is none.
     """
     request.getfixturevalue({"shadow": "real_shadow", "uml": "uml_kernel"}[request.param])
     return str(request.param)

@@ -1,4 +1,4 @@
-"""A checkout with an imported network that runs in seconds, and its experiment."""
+"""Import a network whose run takes seconds into a checkout, and describe its only run."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from .checkout import REPOSITORY, Checkout
 
 NAME = "imported"
 OF_THE_MACHINE = ("manifest.json", "uml.log", "free.log", "uml.result.json")
-"""Files of a run on the embedded engine that depend on the machine."""
+"""Files of a run that contain facts about the machine, which differ between equal runs."""
 
 
 def import_network(checkout: Checkout, directory: Path) -> None:
-    """Import one network, and write the experiment that the import command writes.
+    """Write a network to ``directory`` and import it. The import also writes its experiment.
 
-    OnionTrace is left out of the network if it is not installed.
+    If OnionTrace is not installed, the experiment is changed to run without it.
     """
-    # An import writes into this folder, so it is a copy.
+    # The import writes into this folder. A copy replaces the link to the shipped one.
     experiments = checkout.root / "experiments"
     experiments.unlink()
     shutil.copytree(REPOSITORY / "experiments", experiments)
@@ -40,7 +40,7 @@ def import_network(checkout: Checkout, directory: Path) -> None:
 
 
 def words(verb: str, engine: str, *more: str) -> list[str]:
-    """Return the words of a command ``verb`` for the only run of the variant rr."""
+    """Return the arguments of a command for the only run of the variant rr."""
     return [verb, NAME, "--engine", engine, "--variants", "rr", *more]
 
 

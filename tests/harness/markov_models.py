@@ -12,8 +12,8 @@ from onionlab.engines.uml.traffic.draws import GlibRandom
 from onionlab.engines.uml.traffic.markov_model import Event, parse_model
 from onionlab.engines.uml.traffic.markov_walk import PACKET_BYTES, MarkovWalk
 
-# Every one to three seconds a flow with one stream starts, so streams get their seeds in a fixed
-# order.
+# A flow starts every one to three seconds, and its only stream 1 to 2 ms later. So streams never
+# start at the same time, and get their seeds in a fixed order.
 FLOW = model_graphml(
     ("s0", "s1"), [to("s0", "s1"), to("s1", "s1"), emits("s1", "+", "uniform", low=1e6, high=3e6)]
 )
@@ -56,9 +56,9 @@ def seed_of(graph: bytes) -> int:
 
 
 def drawn_streams(model_seed: int, count: int) -> list[tuple[int, int]]:
-    """Return the payload that a client's first streams have to send and receive, in bytes.
+    """Return the payload that each of a client's first streams has to send and receive, in bytes.
 
-    model_seed: the seed in the client's graph.
+    model_seed: the seed in the client's graph. count: the number of streams.
     """
     packets = parse_model("packet.graphml", PACKET.encode())
     seeds = GlibRandom(model_seed)
@@ -75,9 +75,9 @@ def drawn_streams(model_seed: int, count: int) -> list[tuple[int, int]]:
 
 
 def logged_streams(log: str, count: int) -> list[tuple[int, int] | None]:
-    """Return the payload that the first streams in TGen's or the driver's log sent and received.
+    """Return the payload that each of the first streams in a log sent and received, in bytes.
 
-    It is None for a stream that failed.
+    None stands for a stream that failed. log: the log of TGen or of the traffic driver.
     """
     counts = r"payload-bytes-recv=(\d+),payload-bytes-send=(\d+)"
     lines = re.findall(rf"\[stream-success\].*stream \[id=(\d+),.*{counts}", log)

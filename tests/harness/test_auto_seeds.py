@@ -22,7 +22,11 @@ from .test_engine_comparison import study
 
 
 class FakeRunner:
-    """Replaces planning and running. Statistics of the runs depend on ``ratio`` and ``sd``."""
+    """Replaces plans, runs and reports.
+
+    The goodput of rr is ``ratio`` times that of ewma, with log-normal noise of the standard
+    deviation ``sd``. If ``missing``, a rate of timeouts is unknown in one network.
+    """
 
     def __init__(self, tmp_path: Path, ratio: float, sd: float, missing: bool = False) -> None:
         self.tmp_path = tmp_path

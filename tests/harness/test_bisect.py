@@ -37,11 +37,11 @@ ENDPOINT = "time_to_320kib_p50_s"
 
 
 class Machine:
-    """Replaces builds and runs. ``first_bad`` is the first of ``commits`` that takes longer.
+    """Replaces builds and runs. Downloads take longer from ``commits[first_bad]`` on.
 
     Attributes:
-        runs: the finished runs, by commit and network.
-        dies_at: number of the call that performs runs at which the process is killed.
+        runs: the variant and the network of each finished run.
+        dies_at: number of the call of ``make_runs`` that is interrupted; 0 if none is.
     """
 
     def __init__(self, root: Path, path: Path, commits: list[str], first_bad: int) -> None:
@@ -278,7 +278,7 @@ def test_a_failed_run_names_the_commit_to_skip(
 def test_a_commit_that_is_not_tor_is_named_to_be_skipped(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """For instance one of another project, whose history was merged."""
+    """Such a commit may come from another project, whose history was merged into Tor's."""
 
     def build(root: Path, wanted: Mapping[TorBuild, object]) -> dict[TorBuild, Any]:
         (source,) = (build.source for build in wanted)

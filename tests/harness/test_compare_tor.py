@@ -54,9 +54,9 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, object]]:
-    """Return the arguments of each command that `compare-tor` calls.
+    """Return a list of the arguments of each command that `compare-tor` calls.
 
-    The commands do nothing, and `compare` ends with 3.
+    The commands are replaced by ones that do nothing, of which `compare` returns 3.
     """
     found: list[dict[str, object]] = []
 
@@ -85,7 +85,7 @@ def test_it_runs_both_commits_and_compares_them(
     assert (written.variants, written.baseline) == (("tor-main", "tor-fix-1"), "tor-main")
     (level,), (today,) = (one.levels.values() for one in (written, load("today", root=root)))
     assert level.settings.network == today.settings.network
-    # The title and the description of `today` are about other variants.
+    # The title and the description of `today` are about other variants, so they are replaced.
     assert written.header.title == "Tor at main and Fix_1, in the experiment today"
     assert "Fix_1" in written.header.description
     assert (compared["a"], compared["b"]) == (

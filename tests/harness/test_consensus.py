@@ -101,7 +101,7 @@ def test_every_relay_is_somewhere(drawn: list[tuple[set[str], int]], flavour: st
 
 
 def test_other_line_ends_and_compression(root: Path) -> None:
-    """stem's cached-microdesc-consensus_with_carriage_returns has these line ends."""
+    """Lines may end with CR LF, as in stem's cached-microdesc-consensus_with_carriage_returns."""
     expected = read_consensus(document(RELAYS).encode())
     source = root / "consensus.xz"
     source.write_bytes(lzma.compress(document(RELAYS).replace("\n", "\r\n").encode()))
@@ -114,7 +114,7 @@ def test_other_line_ends_and_compression(root: Path) -> None:
 @given(st.integers(0, len(document(RELAYS).encode()) - 1), st.binary(max_size=4))
 def test_a_damaged_document_is_read_or_refused(place: int, change: bytes) -> None:
     content = document(RELAYS).encode()
-    with pytest.raises(ConsensusError):  # A consensus that is cut.
+    with pytest.raises(ConsensusError):  # The document is cut.
         read_consensus(content[: min(place, content.index(b"directory-footer"))])
     try:
         consensus = read_consensus(content[:place] + change + content[place + len(change) :])

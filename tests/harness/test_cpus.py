@@ -23,7 +23,8 @@ NOBODY = 65534
 # Python processes of other users need the psutil of the tests' environment.
 PYTHONPATH = f"{REPOSITORY}:{Path(psutil.__file__).parents[1]}"
 
-# This program reserves argv[2] CPUs with locks in the folder argv[1], and prints their numbers.
+# This program reserves argv[2] CPUs with locks in the folder argv[1]. It prints "waits" if it has
+# to wait, then the numbers of the CPUs, and holds them until its standard input ends.
 HOLDER = """
 import sys
 from pathlib import Path
@@ -124,7 +125,7 @@ def test_processes_get_a_cpu_in_the_order_of_arrival(lock_folder_of_test: Path) 
         waiting.start()
         assert is_waiting.wait(10)
     for _ in range(20):
-        # The next run of the same experiment arrives at once.
+        # The next run of the same experiment arrives at once, but the waiting one comes first.
         with cpus.reserve_cpus(count_usable_cpus()):
             served.append("again")
     waiting.join(10)

@@ -1,4 +1,4 @@
-"""Earlier interim analyses of a study are remembered."""
+"""Earlier looks (interim analyses) at the runs of a study are remembered in later plans."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .test_engine_comparison import study
 
 
 class StudyFolder:
-    """A results folder and a store, with runs that are one file each."""
+    """A study file and a store, in which a finished run is only a manifest."""
 
     def __init__(self, folder: Path) -> None:
         self.study = folder / "study.json"
@@ -54,7 +54,7 @@ def test_more_networks_are_a_further_look(bench: StudyFolder) -> None:
     assert bench.plan(5) is None
     assert bench.plan(8) == Looks((8,), 8, (PlannedLooks((5,), 5),))
     bench.run()
-    # Repeating a plan adds no look, and neither does a plan with fewer networks.
+    # Repeating a plan adds no look. Looks at more networks do not count for a plan with fewer.
     assert bench.plan(8) == Looks((8,), 8, (PlannedLooks((5,), 5),))
     third = bench.plan(20)
     assert third == Looks((20,), 20, (PlannedLooks((5,), 5), PlannedLooks((8,), 8)))
@@ -79,18 +79,18 @@ def test_parts_remember_each_ones_looks() -> None:
     together = looks_together([one, other], 7)
     assert together == looks_together([other, one], 7)
     assert together == Looks((7,), 7, (*before, PlannedLooks((3,), 9)))
-    # A part that grew over several looks does not count as a single look.
+    # All looks at a part that grew over several looks are earlier ones.
     grown = Looks((3, 4), 9)
     assert looks_together([grown, None], 6) == Looks((6,), 6, (PlannedLooks((3, 4), 9),))
     assert looks_together([grown, grown], 4) == Looks((4,), 4, (PlannedLooks((3, 4), 9),))
-    # Parts can also be combined one after another.
+    # Combining parts one after another gives the same looks.
     assert looks_together([looks_together([one, None], 4), other], 7) == together
 
 
 def test_a_raised_budget_remembers_the_first(bench: StudyFolder) -> None:
     assert bench.plan(3, Looks((3,), 10)) == Looks((3,), 10)
     bench.run()
-    # With the same budget, the plan continues.
+    # With the same budget, the plan continues the first one, whose look is not an earlier one.
     assert bench.plan(4, Looks((3, 4), 10)) == Looks((3, 4), 10)
     bench.run()
     raised = bench.plan(3, Looks((3,), 20))

@@ -20,7 +20,7 @@ from .checkout import CONTENDED, TINY, Checkout, arguments, processes_below
 
 LIMIT_S = 600
 
-# Replacements in a checkout's code (text, new text) that disable the watch of relays' logs.
+# Two replacements in a checkout's code (text, new text), which disable the watch of relays' logs.
 WATCHED = ('WATCHED_ROLES = ("authority", *RELAY_ROLES)', "WATCHED_ROLES = ()")
 LOOK = ("look(progress.simulated_s)", "pass")
 
@@ -45,7 +45,7 @@ def test_an_experiment_from_the_command_to_its_report(
     assert done.stdout.splitlines()[-1] == str(results / "report.html")
     (run_id,) = checkout.run_names("tiny")
     manifest = json.loads(checkout.store.manifest(run_id).read_text())
-    # All Tor processes of the run logged the proof: 3 authorities, 4 relays, 5 clients.
+    # Each Tor process logged the line that proves its variant: 3 authorities, 4 relays, 5 clients.
     assert manifest["proofs"] == {"Circuit policy in use: RR.": 12}
     assert manifest["cpu_s"] > 1
     assert manifest["peak_memory_bytes"] > 50e6
@@ -60,7 +60,7 @@ def test_an_experiment_from_the_command_to_its_report(
 @pytest.mark.tor
 @ENGINES
 def test_a_wrong_proof_ends_the_run_when_it_is_logged(engine: str, checkout: Checkout) -> None:
-    """The run ends when Tor logs the wrong proof, not at its regular end."""
+    """The run ends when Tor logs another line than its variant's proof, not at its regular end."""
     patches = checkout.root / "tor-patches"
     shipped = patches.resolve()
     patches.unlink()
@@ -91,7 +91,7 @@ def test_a_wrong_proof_ends_the_run_when_it_is_logged(engine: str, checkout: Che
 def test_watching_changes_nothing(engine: str, checkout: Checkout) -> None:
     """Records are the same as without the watch.
 
-    The guest itself prints its hosts' output, since writing to a file would delay Tor.
+    For the watch, the guest copies lines of Tor's logs to its console. This must not delay Tor.
     """
     hashes = []
     for changed in ({}, {"rundir/compose.py": WATCHED, "runs/runner.py": LOOK}):
@@ -171,9 +171,9 @@ def test_a_policy_shares_a_full_connection(checkout: Checkout) -> None:
 
 @pytest.fixture
 def failing_tools(tmp_path: Path) -> list[str]:
-    """Install a Shadow that fails during a run, and a TGen.
+    """Return options that select a Shadow that fails during a run, and a TGen.
 
-    Both print versions like the real ones.
+    Both are scripts that print versions like the real programs.
     """
     shadow, tgen = tmp_path / "shadow", tmp_path / "tgen"
     shadow.write_text(

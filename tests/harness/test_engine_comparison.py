@@ -69,7 +69,7 @@ def test_engines_take_the_place_of_variants() -> None:
     assert made.baseline == "shadow"
     assert [variant.name for variant in made.variants] == ["shadow", "uml"]
     assert [level.label for level in made.levels] == ["EWMA", "RR"]
-    # A comparison has pairs of one policy and seed on two engines.
+    # A comparison pairs runs of one policy in one network on two engines.
     assert [r.run_id for r in made.runs_of("quick-rr", "uml")] == ["umlquickrr1", "umlquickrr2"]
     assert {figure.level for figure in made.figures} == {"quick-ewma", "quick-rr"}
 

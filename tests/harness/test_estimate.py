@@ -34,7 +34,7 @@ from .test_engine_comparison import study
 VARIANTS = ("rr", "ewma")
 NETWORKS, TORS, STOP_S = 7, 19, 255.0
 RUNS = NETWORKS * len(VARIANTS)
-"""Variants, networks, Tor processes and simulated seconds of a run, and runs of `quick`."""
+"""`quick` has these variants, networks and runs. TORS and STOP_S are facts of a single run."""
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def test_every_run_is_counted(root: Path) -> None:
 
 
 def test_a_run_of_two_experiments_is_counted_once(root: Path) -> None:
-    # Both requests compare swrr-linear in the same network.
+    # Each request compares three variants in the same networks, and both include swrr-linear.
     asked = [request(name, seeds=2, scale=0.1) for name in ("swrr-5mid", "weights-5mid")]
     found = estimate(root, *asked)
     assert found.runs == found.missing == 2 * (3 + 3 - 1)
@@ -123,7 +123,7 @@ def test_no_more_runs_go_side_by_side_than_fit_into_memory(
             estimate_module, "available_memory_bytes", lambda available=available: int(available)
         )
         assert estimate(root, request(), jobs=None).concurrent == runs
-    # The memory of a cluster's nodes is not known.
+    # The memory of a cluster's nodes is not known, so only the number of jobs limits the runs.
     assert Estimator(root, max_jobs=5).estimate([request()]).concurrent == 5
 
 
@@ -140,7 +140,10 @@ def finish(
     root: Path, variant: str = "rr", seed: int = 1, *, cpu_s: float = 100.0, level: str = "quick",
     here: bool = True, engine: str = "uml", tors: int = TORS, program: str = "a",
 ) -> None:  # fmt: skip
-    """Put a finished run into a root's store."""
+    """Put a finished run into the store of a checkout.
+
+    here: whether this machine performed it.
+    """
     described = {**identity(variant, seed, engine=engine, tors=tors), "programs": {"tor": program}}
     run_id = identity_hash(described)
     folder = root / "runs" / run_id
@@ -164,7 +167,7 @@ def finish(
 
 
 class FakeRunBuilder:
-    """Composes runs with known identities."""
+    """Composes runs with the identities that ``finish`` gives to runs."""
 
     programs = engine = None
 
@@ -192,7 +195,7 @@ def test_finished_runs_are_not_made_again(root: Path, bench: FakeRunBuilder) -> 
         finish(root, "rr", seed)
     found = estimate(root, request())
     assert (found.runs, found.missing) == (RUNS, RUNS - 2)
-    # Only one run of a kind is composed. The other one counts since it has the same programs.
+    # Only the first run of rr is composed. The second one counts, since its programs are the same.
     assert bench.composed == [("rr", 1)]
     for variant, seed in itertools.product(VARIANTS, range(1, NETWORKS + 1)):
         if variant != "rr" or seed > 2:
@@ -242,7 +245,7 @@ def test_finished_runs_of_a_level_give_its_cost(root: Path, bench: FakeRunBuilde
     assert cost.expected.memory_bytes == pytest.approx(2**28)
     assert cost.expected.disk_bytes == pytest.approx(1.6e6)
     assert cost.memory_bytes > 1.4 * 2**28
-    # The cost of a larger network of the level is scaled from these runs.
+    # From these runs, the cost of a larger network of the same level is scaled.
     double = run_cost(root, request(scale=2.0), RR)
     assert double.expected.cpu_s == pytest.approx(100 * 33 / TORS, rel=0.1)
 
@@ -257,7 +260,7 @@ def test_finished_runs_of_other_levels_correct_the_constants(root: Path) -> None
     finish(root, "rr", 4, cpu_s=12 * quick, level="other")
     corrected = run_cost(root, asked, kind)
     assert (alone.source, corrected.source) == (CONSTANTS, OTHER_LEVELS)
-    # Each level counts once, however many runs it has.
+    # Each level counts once, however many runs it has: 6 is the geometric mean of 3 and 12.
     assert corrected.expected.cpu_s == pytest.approx(6 * alone.expected.cpu_s)
     assert corrected.error == alone.error > run_cost(root, request(), RR).error
     assert run_cost(root, request(engine="shadow"), RR).source == CONSTANTS

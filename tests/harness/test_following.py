@@ -1,4 +1,4 @@
-"""The loop of every engine: its progress, how it ends, and that no process is left."""
+"""The loop that follows an engine's process: progress, the end, and that no process is left."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Experiments on an imported network, up to the report, with reproducible bytes."""
+"""An experiment on an imported network runs up to the report, and gives the same bytes again."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .test_end_to_end import ENGINES
 START_LIMIT_S = 300.0
 END_LIMIT_S = 60.0
 UNDER_WAY_S = 70.0
-"""Simulated time at which a run is killed, at the first try. Users start at 60 s."""
+"""Simulated time at which the first attempt kills a run. Clients start their traffic at 60 s."""
 
 pytestmark = [pytest.mark.slow, pytest.mark.tor]
 
@@ -81,7 +81,10 @@ def test_it_gives_the_same_bytes_elsewhere_and_after_a_kill(
 
 
 def killed_under_way(checkout: Checkout, simulated_until_s: float) -> bool:
-    """Start the run and kill its command. Return False if the command ended before."""
+    """Start the run, and kill its command at a simulated time.
+
+    Return False if the run was finished, or the command had ended, before the kill.
+    """
     command = checkout.start(*words("run", "uml"))
     everything: list[psutil.Process] = []
     started_s = time.monotonic()
@@ -102,7 +105,7 @@ def killed_under_way(checkout: Checkout, simulated_until_s: float) -> bool:
 
 
 def simulated_s(checkout: Checkout) -> float:
-    """Return the simulated time of the current run, or 0 before it starts."""
+    """Return the simulated time of the run in progress, or 0 if it has reported none."""
     for path in checkout.store.directory.glob(f".partial/*/{PROGRESS}"):
         try:
             return float(json.loads(path.read_text())["simulated_s"])

@@ -28,7 +28,10 @@ def authority() -> RelayKeys:
 
 
 def unsign(key: RSA.RsaKey, signature: bytes) -> bytes:
-    """Return the signed digest. Tor pads the bare digest as PKCS#1 v1.5, type 1."""
+    """Return the digest that was signed.
+
+    Tor pads the digest as PKCS#1 v1.5, type 1, without the identifier of the hash function.
+    """
     size = (key.n.bit_length() + 7) // 8
     padded = pow(int.from_bytes(signature, "big"), key.e, key.n).to_bytes(size, "big")
     head, digest = padded[:-20], padded[-20:]
@@ -46,7 +49,7 @@ def block(certificate: str, kind: str, after: str) -> bytes:
 def test_a_fingerprint_is_the_digest_of_the_public_key() -> None:
     keys = make_relay_keys(1, "relay1guard")
     key = RSA.import_key(keys.files["secret_id_key"])
-    # The bit string in SubjectPublicKeyInfo contains the PKCS#1 key.
+    # The fingerprint is the digest of the PKCS#1 key inside SubjectPublicKeyInfo.
     spki = key.public_key().export_key("DER")
     pkcs1 = spki[spki.index(b"\x03\x81") + 4 :]
     assert keys.fingerprint == hashlib.sha1(pkcs1).hexdigest().upper()
@@ -83,7 +86,7 @@ def test_a_certificate_is_valid_at_the_simulated_start(authority: RelayKeys) -> 
 
 @pytest.fixture
 def fresh_memory() -> Iterator[None]:
-    """Clear the process's caches, so that only files count."""
+    """Clear the process's cache of keys before and after the test, so that only files count."""
     load_keys.cache_clear()
     yield
     load_keys.cache_clear()

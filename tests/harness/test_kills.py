@@ -39,8 +39,8 @@ COMMANDS = ("experiment", "nightly", "pack", "unpack")
 # A command starts the workflow's processes, a job for each run, and the simulation.
 KINDS = ("command", "workflow", "job", "simulation")
 STATUSES = {
-    # Statuses of an interrupted command. If Python is just starting or ending, it kills itself by
-    # SIGINT, which a shell shows as 130.
+    # Statuses of an interrupted command. If it is just starting or ending, Python kills itself by
+    # SIGINT, which subprocess reports as -SIGINT.
     signal.SIGTERM: (130, -signal.SIGTERM, -signal.SIGINT),
     signal.SIGINT: (130, -signal.SIGINT),
     # Statuses if the command itself or one of its processes was killed.
@@ -52,7 +52,7 @@ PERMANENT = {".locks", ".partial", ".failed", ".in-use", ".lock"}
 
 
 def process_kind(process: psutil.Process, store: Store) -> str:
-    """Return the kind of a process below the command."""
+    """Return the kind of a descendant of the command."""
     words = process.cmdline()
     if "run-one" in words:
         return "job"
@@ -66,7 +66,7 @@ def processes_by_kind(
 ) -> dict[str, list[psutil.Process]]:
     """Return a command's process and its descendants, by kind.
 
-    The command must not have been waited for.
+    The command must not have been waited for, because its process would no longer exist.
     """
     root = psutil.Process(command.pid)
     found = {"command": [root]}
@@ -133,12 +133,12 @@ class CommandKiller:
         shutil.copy(self.pack, packed)
 
     def succeed(self, name: str) -> None:
-        """Run a command to its end."""
+        """Run a command to its end, and require success."""
         result = self.checkout.onionlab(*self.words[name])
         assert result.returncode == 0, result.stdout + result.stderr
 
     def clear(self, name: str) -> None:
-        """Remove the output of a command."""
+        """Remove the output of a command. For `pack`, unpack the run if it is missing."""
         shutil.rmtree(self.state, ignore_errors=True)
         self.pack.unlink(missing_ok=True)
         if name == "pack":
@@ -161,7 +161,7 @@ class CommandKiller:
         return found
 
     def undisturbed(self, name: str) -> Mapping[str, object]:
-        """Return the output of an undisturbed command."""
+        """Return the output of a command that nothing disturbs."""
         # A pack contains the times of its run. The run may have been repeated since the last call,
         # so the expected pack is written again.
         if name == "pack" or name not in self.expected:
@@ -189,7 +189,7 @@ class CommandKiller:
         return [*hidden, *unfinished, *self.temporary.iterdir()]
 
     def moment(self, name: str, number: signal.Signals) -> tuple[subprocess.Popen[bytes], float]:
-        """Start a command. Return it and its age in seconds at a random moment before its end.
+        """Start a command, and return it and its age in seconds at a random moment before its end.
 
         If the command ends before this moment, start it again.
         """
@@ -277,12 +277,13 @@ def test_nothing_is_left_and_the_command_continues(kills: CommandKiller) -> None
     before = traces()
     pairs = list(itertools.product(COMMANDS, SIGNALS))
     kills.draws.shuffle(pairs)
-    # The order covers each command and each signal before it repeats any.
+    # Four pairs in a row have each command and each signal once, so a few kills cover all.
     pairs.sort(key=lambda pair: (COMMANDS.index(pair[0]) + SIGNALS.index(pair[1])) % 4)
     for name, number in itertools.islice(itertools.cycle(pairs), KILLS):
         expected = kills.undisturbed(name)
         what, status = kills.end(name, number)
-        # A signal may arrive after the last write, and repeating nightly would add another night.
+        # If the signal came after the last write, the night is complete, and repeating the command
+        # would add another one.
         is_finished = status == 0 or (name == "nightly" and kills.nights() == expected["nights"])
         if not is_finished:
             kills.succeed(name)

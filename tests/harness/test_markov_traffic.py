@@ -35,7 +35,7 @@ FIRST_STREAMS = 4
 
 def write_experiment(folder: Path, **traffic: Any) -> Path:
     path = folder / "one.yaml"
-    # The experiment has one bulk client and four web clients.
+    # TINY has one bulk client and four web clients, which stay beside the classes in `traffic`.
     path.write_text(yaml.safe_dump({"extends": str(TINY), "traffic": traffic}))
     return path
 
@@ -99,7 +99,7 @@ def test_a_class_can_ask_onion_services(tmp_path: Path, shadow_engine: ShadowEng
     address = make_onion_service_keys(1, "onionservice1").address
     nodes = read_nodes(run.files[f"{HOSTS}/usersclient1/tgen.graphml"])
     assert nodes["start"]["peers"] == f"{address}:80"
-    # Streams of Markov clients have to use rendezvous circuits as well.
+    # Streams of Markov clients are checked for rendezvous circuits, as those of other clients are.
     assert isinstance(run.expectations["usersclient1"].circuit, Rendezvous)
     assert b"[app,rend]info" in run.files[f"{HOSTS}/usersclient1/torrc"]
 
@@ -131,7 +131,7 @@ def test_the_class_is_load(tmp_path: Path) -> None:
 
 def test_streams_are_flows_times_the_streams_of_a_flow() -> None:
     def ending(share: float) -> bytes:
-        """Return a model with 1 / share - 1 streams on average."""
+        """Return a stream model with 1 / share - 1 streams on average, endless for a share of 0."""
         return model_graphml(
             ("s0", "s1"),
             [
@@ -146,7 +146,7 @@ def test_streams_are_flows_times_the_streams_of_a_flow() -> None:
         0.5, rel=0.05
     )
     assert mean_streams_per_s(MODELS["flow"].encode(), ending(0.2)) == pytest.approx(2, rel=0.1)
-    # In an endless flow a stream lasts until the timeout.
+    # A flow that never ends is assumed to start streams for 600 s: one every ten seconds.
     assert mean_streams_per_s(MODELS["flow"].encode(), ending(0.0)) == pytest.approx(30, rel=0.05)
     with pytest.raises(ValueError, match="GraphML"):
         mean_streams_per_s(b"<x/>", None)
@@ -225,7 +225,7 @@ def test_an_endless_packet_model_needs_a_timeout_and_memory(
     before = estimate_resources(tmp_path, with_timeout, "uml")
     (tmp_path / "models" / "packet.graphml").write_text(endless)
     simulation = composed(with_timeout, shadow_engine).simulation
-    # Two clients start a stream about every two seconds for 45 s.
+    # Each of two clients starts a stream about every two seconds, for 45 s.
     assert (ending.endless_streams, simulation.endless_streams) == (0, 45)
     assert memory.expected_bytes(simulation) - memory.expected_bytes(ending) == 45 * 6 * 2**20
     after = estimate_resources(tmp_path, with_timeout, "uml")

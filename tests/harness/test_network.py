@@ -1,4 +1,4 @@
-"""Networks: drawing is deterministic on any machine, and runs on the same network are paired."""
+"""Generated networks are the same on any machine, and have the requested capacities."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_capacities_keep_the_shape_of_their_distribution() -> None:
     capacities = [one.link_bit_per_s for one in load_relays(REPOSITORY, "middle")]
     request = request_for({"exitguard": 1, "guard": 1, "exit": 1, "middle": 66})
     drawn = list_capacities(sample_network(request, 5), "middle")
-    # There is one relay from each of 66 slices, so each is close to the source relay of its rank.
+    # One relay is drawn from each of 66 slices, so each is close to the source relay of its rank.
     for ours, source in zip(drawn[20:60], capacities[20:60], strict=True):
         assert 0.5 < ours / source < 2
 
@@ -236,7 +236,7 @@ def test_the_capacity_of_a_role_does_not_depend_on_seed_or_limit(
     counts = {"exitguard": 1, "guard": 1, "exit": 1, "middle": count}
     network = sample_network(request_for(counts, factor=2.0, limited_by=limited_by), seed)
     carried = sum(network.carries_bit_per_s(host) for host in network.by_role("middle"))
-    # Rates are whole kilobits and at least 75 KiB/s.
+    # Links have whole kbit/s, and own limits are at least 75 KiB/s, so the sum may differ a little.
     assert carried == pytest.approx(
         2.0 * count * mean_carried("middle", limited_by), rel=0.01, abs=count * 75 * 8192
     )

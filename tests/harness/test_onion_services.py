@@ -37,7 +37,7 @@ def test_a_service_has_its_keys_and_a_server_that_only_its_tor_reaches(
 ) -> None:
     run = composed(shadow_engine)
     run.write(tmp_path)
-    # Only the owner may read the service's folder.
+    # Tor requires that only the owner may read the service's folder.
     assert (tmp_path / TEMPLATE / "hs").stat().st_mode & 0o777 == 0o700
     keys = make_onion_service_keys(1, "onionservice1")
     for name, content in keys.files.items():
@@ -99,7 +99,7 @@ def test_downloads_from_an_onion_service_take_rendezvous_circuits(
     assert parse["streams"]["onion"]["success"] >= 20
     assert parse["streams"]["web"]["success"] >= 20
     hosts = checkout.store.run(run_id) / "shadow.data/hosts"
-    # The service's own circuits are the other half of these circuits. The client chose their fourth
-    # relay, the rendezvous point.
+    # The service builds the other half of each circuit: three relays, and then the rendezvous
+    # point, which the client chose.
     (log,) = (hosts / "onionservice1").glob("tor-*.stdout")
     assert "Rendezvous circuit " in log.read_text()

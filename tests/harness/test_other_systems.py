@@ -33,7 +33,7 @@ def experiment(checkout: Checkout, name: str, engine: str) -> dict[tuple[str, st
 
 
 def records(checkout: Checkout, name: str) -> dict[str, Path]:
-    """Return the folders of the runs' records by variant."""
+    """Return variant -> folder of its run's records."""
     plan = json.loads((checkout.results(name) / "plan.json").read_text())
     return {
         run["variant"]: next(checkout.store.run(run["run_id"]).glob("records-*"))
@@ -41,14 +41,15 @@ def records(checkout: Checkout, name: str) -> dict[str, Path]:
     }
 
 
-# This test runs first because it builds libtorrent while another test file may be building Tor.
+# This test comes first, so that it builds libtorrent while another test file builds Tor.
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES, indirect=True)
 def test_requests_that_depend_only_on_the_rate_keep_a_transfer_in_slow_start(
     engine: str, checkout: Checkout
 ) -> None:
     value = experiment(checkout, "transfer", engine)
-    # The C++ library's own random numbers come from the processor, not from the seed.
+    # std::random_device takes numbers from the processor, not from the run's seed, so runs of a
+    # program that uses it could not be repeated.
     peers = list((checkout.root / "build/libtorrent/store").glob("*/bin/*"))
     assert [peer.name for peer in peers if b"random_device" in peer.read_bytes()] == []
     assert peers != []

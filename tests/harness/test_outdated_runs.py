@@ -1,4 +1,4 @@
-"""A plan that repeats finished runs reports the changed program or engine."""
+"""A plan that repeats finished runs names the changed program, library, processor or engine."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ OTHER_ID = "0" * 16
 
 
 def make_run(store: Store, name: str) -> str:
-    """Return the id of a finished run. It is made if it is not in the store."""
+    """Return the ID of a finished run. The run is made if it is not in the store."""
     identity = {"files": {"conf/torrc": name}}
     run_id = identity_hash(identity)
     if store.is_finished(run_id):
@@ -55,7 +55,7 @@ def make_run(store: Store, name: str) -> str:
 
 
 def make_study(name: str, runs: dict[int, str], **changes: Any) -> Study:
-    """Return a study of one level and variant. runs: seed -> id of its run."""
+    """Return a study of one level and variant. runs: seed -> ID of its run."""
     made = study("uml").model_copy(
         update={
             "name": name,
@@ -93,7 +93,7 @@ def places(tmp_path: Path) -> Places:
 
 
 def packed(store: Store, folder: Path, *names: str, logs: bool = False) -> tuple[Path, list[str]]:
-    """Return a pack of runs, and their ids."""
+    """Return a pack of the named runs, and their sorted IDs."""
     run_ids = [make_run(store, name) for name in names]
     file = folder / "runs.tar.xz"
     assert pack(store, [*run_ids, OTHER_ID], file, logs=logs) == len(names)
@@ -101,7 +101,7 @@ def packed(store: Store, folder: Path, *names: str, logs: bool = False) -> tuple
 
 
 def content(store: Store) -> dict[str, bytes]:
-    """Return all contents of a store except locks."""
+    """Return path -> content of all files of a store except locks."""
     return {
         path.relative_to(store.directory).as_posix(): path.read_bytes()
         for path in store.directory.rglob("*")
@@ -122,7 +122,7 @@ def test_a_pack_without_logs_suffices_for_reports(places: Places) -> None:
     records = {f"{RECORDS}/{name}" for name in ("goodput.parquet", "parse.json", STREAMS_TABLE)}
     found = {name.partition("/")[2] for name in content(places.there)}
     assert found == {MANIFEST, "run.json", *records}
-    # make would extract the records again if the manifest was newer.
+    # The records are not older than the manifest.
     parse_report = places.there.run(run_id) / RECORDS / "parse.json"
     assert places.there.manifest(run_id).stat().st_mtime_ns <= parse_report.stat().st_mtime_ns
     with pytest.raises(AnalysisError, match="has neither its logs") as refused:
@@ -176,7 +176,7 @@ def test_studies_are_packed_and_are_not_runs(places: Places) -> None:
 
 
 def published(store: Store, folder: Path, *names: str) -> tuple[Path, list[str]]:
-    """Return a published pack of runs, and their ids."""
+    """Return a published pack of the named runs, and their sorted IDs."""
     run_ids = [make_run(store, name) for name in names]
     file = folder / "published.tar.xz"
     study = make_study("quick", dict(enumerate(run_ids, 1)))
@@ -199,7 +199,7 @@ def test_a_published_pack_is_not_added_to_a_store(places: Places) -> None:
     with open_pack(file, places.folder / "open") as folder:
         assert sorted(path.name for path in (folder / run_id).iterdir()) == [MANIFEST, RECORDS]
         assert read_manifest(folder / run_id / MANIFEST).log_bytes == {}
-        # If someone copies a published run into the store, another pack still adds the full run.
+        # If someone has copied a published run into the store, unpacking still adds the full run.
         shutil.copytree(folder / run_id, places.there.run(run_id), dirs_exist_ok=True)
     assert unpack(places.there, whole) == [(run_id, "new")]
 
@@ -226,7 +226,10 @@ Change = Callable[[Members, str], object]
 
 
 def rewrite(file: Path, change: Change, run_id: str) -> None:
-    """Change the members of a pack. change: gets their names -> contents, and the id of the run."""
+    """Apply a change to the members of a pack.
+
+    change: a function that gets name -> content of all members, and the ID of the run.
+    """
     with tarfile.open(file) as archive:
         members = {}
         for one in archive.getmembers():
@@ -289,7 +292,10 @@ def change_file(name: str, data: bytes | None) -> Change:
 
 
 def change_older_file(name: str, data: bytes | None) -> Change:
-    """Return a change like ``change_file``, but to older records, which have no list of tables."""
+    """Return a change like ``change_file``, in a pack with older records.
+
+    Their parse.json does not list the tables.
+    """
 
     def change(members: Members, run_id: str) -> None:
         change_file("records-v1/parse.json", b'{"format": 1}')(members, run_id)
@@ -408,8 +414,8 @@ def require_little_memory(store: Store, file: Path, message: str) -> None:
 def test_a_pack_that_needs_a_large_dictionary_is_refused(places: Places) -> None:
     file, _ = packed(places.here, places.folder, "a")
     data = bytearray(file.read_bytes())
-    # The block's header follows the stream's header of 12 bytes. Its fifth byte is the size of the
-    # dictionary, and 40 is the largest one, 4 GiB.
+    # The header of the xz block follows the stream's header of 12 bytes. Its fifth byte encodes the
+    # size of the dictionary, and 40 is the largest one, 4 GiB. A checksum ends the header.
     end = 12 + 4 * data[12]
     assert (data[14], data[15]) == (0x21, 1)
     data[16] = 40
@@ -457,7 +463,7 @@ def test_the_scratch_folder_of_a_killed_command_is_removed(places: Places) -> No
 
 
 def part(store: Store, folder: Path, seed: int) -> tuple[Path, str]:
-    """Return a pack of a study's run on one network, and the id of this run."""
+    """Return a pack of a study's run on one network, and the ID of this run."""
     run_id = make_run(store, f"seed {seed}")
     file = folder / f"seed-{seed}.tar.xz"
     pack(store, [run_id], file, studies=[make_study("small", {seed: run_id})], logs=False)
@@ -528,7 +534,7 @@ def test_a_part_of_another_study_is_refused(tmp_path: Path, changes: dict[str, o
 
 
 def test_a_study_without_runs_is_replaced(places: Places) -> None:
-    """A pack with one experiment of a paper also contains the studies of the others."""
+    """A pack with the runs of one experiment of a paper also contains the studies of the others."""
     (made, run_id), (one, _) = (
         part(places.here, places.folder, 1),
         part(places.here, places.folder, 3),

@@ -30,11 +30,11 @@ from .test_engine_comparison import study
 
 
 class FakeRunner:
-    """Replaces planning, running and drawing."""
+    """Replaces plans, runs and the drawing of figures."""
 
     def __init__(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.tmp_path = tmp_path
-        # The program writes its results to a separate checkout.
+        # The command uses this folder as its checkout, and writes its results there.
         for name in ("experiments", "configs", "tor-patches"):
             (tmp_path / name).symlink_to(REPOSITORY / name)
         monkeypatch.setattr(figures, "working_root", lambda: tmp_path)
@@ -130,7 +130,7 @@ def test_nothing_is_built_where_only_the_store_is_asked_for(
     with pytest.raises(UserError) as refused:
         repeat(bench, run=False, request=Request("", scale=0.2, seeds=5))
     assert "The last plan was for SCALE=0.1, NETWORKS=5, ENGINE=auto." in str(refused.value.hint)
-    # The runs are planned again after each build.
+    # With the programs, the runs are planned again.
     bench.lacking, before = "", len(bench.planned)
     repeat(bench, run=False)
     assert len(bench.planned) == before + len(EXPERIMENTS)
@@ -176,7 +176,7 @@ def test_published_runs_need_neither_build_nor_engine(
     run_id = identity_hash(identity)
     runs = Store(bench.tmp_path / "elsewhere")
     write_json(runs.manifest(run_id), {"identity": identity})
-    # These records are of another version, so their format is not read.
+    # These records have another version than the code, so they are packed without being read.
     write_json(runs.run(run_id) / "records-v0" / "parse.json", {"format": 0})
     studies = [bench.tmp_path / name / "study.json" for name in EXPERIMENTS]
     write_studies(studies, "web")

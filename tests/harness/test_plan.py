@@ -147,7 +147,7 @@ def test_a_helper_that_is_killed_is_one_line(tmp_path: Path) -> None:
 def test_unwritable_folders_are_reported_before_any_build(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The program asks os.access(), which is replaced here because root may write everywhere."""
+    """The command asks os.access(), which is replaced here because root may write everywhere."""
     monkeypatch.setattr("os.access", lambda path, mode: Path(path).name != "results")
     monkeypatch.setattr(plan, "open_run_builder", lambda *_: pytest.fail("it went on"))
     (tmp_path / "results").mkdir()
@@ -163,7 +163,7 @@ def test_levels_that_share_runs_are_named(
         for level, run_id in (("short", "a"), ("long", "a"), ("other", "b"))
         for seed in (1, 2)
     ]
-    # With a deployment of 0 %, rr has the same run as ewma.
+    # With a deployment of 0 %, rr has the same run as ewma. The note is only about levels.
     runs.append(PlannedRun("b1", "other", "rr", 1))
     bench = SimpleNamespace(
         experiment=SimpleNamespace(

@@ -41,11 +41,11 @@ class Surroundings:
     """Conditions on a machine that vary while a run is made.
 
     Attributes:
-        read_before_s: When the run's files were last read, in seconds before the start. None means
-            when they were written, five days before the start.
+        read_before_s: When the run's files were last read, in seconds before the start. If this is
+            given, their last change is five days old. None leaves the times of writing them.
         busy: Whether other programs read the run's files, start processes, and use memory and disk.
-        other_checkout: Whether the code is in another folder, compiled, and the interpreter
-            searches thousands of missing files, as with many folders of packages.
+        other_checkout: Whether the guest's code is in another folder and is compiled, and Python
+            looks for thousands of missing files, as with many folders of packages.
     """
 
     name: str
@@ -119,7 +119,10 @@ def apply_surroundings(surroundings: Surroundings, directory: Path) -> Iterator[
 
 
 def use_other_checkout(checkout: Path, change: pytest.MonkeyPatch) -> None:
-    """Let the embedded engine's guest import its code from a copy of this checkout."""
+    """Let the embedded engine's guest run compiled code of a copy of this checkout.
+
+    The copy also looks for missing files when it starts.
+    """
     for package in ("analysis", "onionlab"):
         shutil.copytree(
             code_root() / package, checkout / package, ignore=shutil.ignore_patterns("__pycache__")
@@ -146,8 +149,8 @@ def hashes_of_run(
     """Make a run in these surroundings.
 
     Returns:
-        File below the folder of hosts -> SHA-256, for all output of programs. On Shadow, Tor logs
-        the path of its configuration, from which the run's folder is removed.
+        File below the folder of hosts -> SHA-256, for all output of programs. The path of the run's
+        folder is removed from the output, because Tor logs it on Shadow.
     """
     directory.parent.mkdir()
     old_umask = os.umask(surroundings.umask)

@@ -77,7 +77,7 @@ def test_a_damaged_plan_is_reported(damage: dict[str, Any]) -> None:
 
 
 class OldTor(BuiltTor):
-    """A Tor that has only a few options and one parameter."""
+    """A Tor that has only a few torrc options, and reads only one consensus parameter."""
 
     @property
     def torrc_options(self) -> frozenset[str]:
@@ -108,7 +108,7 @@ def with_old_tor(monkeypatch: pytest.MonkeyPatch, shadow_engine: Any) -> Any:
             tor = level.settings.tor.model_copy(update=changes)
             return replace(level, settings=level.settings.model_copy(update={"tor": tor}))
 
-        # A later level may disable an option that an earlier one enables.
+        # A second level sets the parameters to 0. It must not hide those of the first level.
         levels = {name: with_tor(parameters), "without": with_tor(dict.fromkeys(parameters, 0))}
         experiment = replace(experiment, levels=levels, variants=("stock",), baseline="stock")
         builder = DrawnRunBuilder(REPOSITORY, experiment, ())
@@ -240,7 +240,8 @@ def test_the_total_capacity_of_relays_comes_from_the_drawn_network() -> None:
     builder = make_builder(name="configs/costs/links.yaml")
     level = "5mid"
     carried = builder.capacities_bytes_per_s(level)
-    # Five middle relays of 928.939 KiB/s have doubled capacities (docs/explanation/calibration.md).
+    # Five middle relays of 928.939 KiB/s on average, with doubled capacities
+    # (docs/explanation/calibration.md).
     assert carried["middle"] == pytest.approx(5 * 2 * 928.939 * 1024, rel=1e-6)
     drawn = sample_network(network_request(REPOSITORY, builder.settings(level)), 1)
     for role, bytes_per_s in carried.items():

@@ -46,8 +46,8 @@ def composed(
 def test_the_same_inputs_give_the_same_bytes_on_any_machine(shadow_engine: ShadowEngine) -> None:
     """The hash covers keys, draws, GraphML, GML and YAML. It was computed on another machine.
 
-    It changes with quick.yaml, with configs/ and with the generator. In this case look at the
-    changed files (`make generate NAME=quick`) and insert the new hash here.
+    The hash changes with quick.yaml, with configs/ and with the code that writes run directories.
+    Then look at the changed files (`make generate NAME=quick`) and insert the new hash here.
     """
     files = composed(shadow_engine).files
     whole = hashlib.sha256()

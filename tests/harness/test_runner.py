@@ -1,4 +1,4 @@
-"""Errors of the progress file do not end a run, and its loss is reported."""
+"""Making one run: errors of the progress file, a full disk, refused runs and cut logs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,11 @@ PLANNED = PlannedRun("ab", "tiny", "rr", 1)
 
 
 class OneRun:
-    """A run whose engine reports progress twice. Tests can replace what it does in between."""
+    """A run whose engine reports progress twice, at 12 and 13 s.
+
+    Tests can replace ``look``, which watches the run at each report, and ``end``, which the engine
+    calls last.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.store = Store(folder)
@@ -79,7 +83,7 @@ def test_progress_that_cannot_be_written_ends_no_run(
 def test_a_run_on_a_full_disk_comes_to_its_end_and_does_not_count(
     one_run: OneRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Programs do not report that lines of their logs are missing."""
+    """Programs do not report lines that could not be logged, so such a run must not count."""
     ended: list[bool] = []
     one_run.end = lambda: ended.append(True)
     refuse_to_write(monkeypatch, errno.ENOSPC)

@@ -216,7 +216,7 @@ def test_the_memory_of_a_tree_counts_its_children(tmp_path: Path) -> None:
         parent.kill()
         parent.communicate()
     lines = (tmp_path / "free.log").read_text().splitlines()
-    # tornettools finds the date, the header and the values of Mem: by the positions of their lines.
+    # tornettools expects the date, the header and the values of Mem: in this order of lines.
     assert "UTC" in lines[0]
     assert lines[1].split()[0] == "total"
     assert lines[2].startswith("Mem:")
@@ -305,7 +305,7 @@ def test_the_wait_for_a_run_that_another_command_makes(tmp_path: Path) -> None:
 
     waiter = threading.Thread(target=wait, daemon=True)
     waiter.start()
-    # The other process does not release the run, so this holds on a slow machine, too.
+    # The other process keeps the run, so the wait cannot succeed, however slow the machine is.
     assert not entered.wait(timeout=0.5)
     assert said.is_set()
     assert store.locked_among(["ab", "other"]) == {"ab"}
@@ -365,8 +365,8 @@ def test_a_waiting_job_ends_with_its_command(tmp_path: Path, victim: str) -> Non
 
 
 def test_helpers_end_with_a_killed_starter() -> None:
-    # The worker processes are started as in onionlab.runs.plan. If their starter is killed, it
-    # cannot end them.
+    # The worker processes are started as in onionlab.runs.plan. A starter that is killed cannot end
+    # them, so they have to end by themselves.
     starter = python(
         """
         import os

@@ -1,4 +1,4 @@
-"""study.json lists the programs and the machine of its finished runs."""
+"""study.json describes its finished runs, and a plan can be read where its folder was moved."""
 
 from __future__ import annotations
 

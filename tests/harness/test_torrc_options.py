@@ -32,7 +32,10 @@ CLIENT, AUTHORITY = "webclient1", "authority1"
 
 
 def composed(engine: ShadowEngine, *, options: dict[str, str], **tor: Any) -> RunDirectory:
-    """Compose a run of `quick` with further options of its variant."""
+    """Compose a run of `quick` whose variant has further options.
+
+    tor: changed keys of `tor`. The middle relays limit themselves to 100 KiB/s.
+    """
     settings = next(iter(load("quick", root=REPOSITORY).levels.values())).settings
     assert isinstance(settings, Settings)
     relays = settings.network.relays
@@ -59,7 +62,8 @@ def composed(engine: ShadowEngine, *, options: dict[str, str], **tor: Any) -> Ru
     )
 
 
-# Lower and higher layer: (host, resulting options, keys of `tor`, options of the variant, if any)
+# "lower layer, higher layer" -> (host, resulting options, keys of `tor`, options of the variant).
+# The last two may be left out.
 PAIRS: dict[str, tuple[Any, ...]] = {
     "defaults, scheduler": (
         RELAY,

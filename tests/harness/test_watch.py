@@ -23,7 +23,7 @@ DUE_S = 90.0 + WATCHED_LATE_S
 
 
 class Relays:
-    """Logs of some hosts, and the object that watches them."""
+    """Logs of some hosts, and the watch of these logs."""
 
     def __init__(self, hosts: Path, **expectations: Expectation) -> None:
         self.hosts = hosts
@@ -94,8 +94,8 @@ def test_an_exit_has_until_the_end_however_slow_the_link(
     assert isinstance(settings, Settings)
     builder: Any = run_builder(REPOSITORY, Request("starvation"))
     due = builder.watch(tmp_path, "r20-s5", SimpleNamespace(expectations={}))
-    # On the embedded engine the exit of seed 1 logged the proof at 1252 s, which is 922 s after the
-    # measured span.
+    # On the embedded engine the exit of network 1 logged the proof at 1252 s, which is 922 s after
+    # the measured span. So exits have until the end of the run.
     assert due["an_exit_s"] == settings.time.stop_s > 1252 > settings.time.measured_end_s
     assert due["every_relay_s"] == settings.time.bootstrap_s
 
@@ -111,7 +111,7 @@ def test_lines_are_read_once(tmp_path: Path) -> None:
     relays.log("a", "[notice] Tor 0.4.9\n")
     relays.watch.look(1)
     log = tmp_path / "a" / "tor-x.1000.stdout"
-    # This replaces the part that was already read and is not read again.
+    # Replace the part that was already read. The watch must not read it again.
     log.write_text(EWMA[:18] + "\n")
     relays.watch.look(2)
     relays.log("a", f"{RR}\n")

@@ -122,7 +122,7 @@ def test_waiting_does_not_count_as_work(set_clock: Callable[..., None]) -> None:
     )
     assert first == "[16:40] 1/4 runs done, about 50:00 left"
     assert second.startswith("[1:23:20] 1/4 runs done, about 50:00 left; 5mid rr seed 1: waits")
-    # Half of the last 1000 s were work, on half a run.
+    # In the last 1000 s one of two runs worked, so half of this time was work. 2.5 runs remain.
     assert third.startswith("[1:40:00] 1/4 runs done, about 42:00 left; 5mid rr seed 1: waits")
 
 
@@ -169,7 +169,7 @@ esac
 
 
 class Workflow:
-    """Two plans with a common run, made by Snakemake with jobs that only record their call."""
+    """Two plans with a common run. Snakemake starts jobs that only record their calls."""
 
     def __init__(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.store, self.calls = tmp_path / "runs", tmp_path / "calls"
@@ -185,7 +185,7 @@ class Workflow:
             "_configuration",
             lambda *arguments: {**original(*arguments), "python": str(job)},
         )
-        # The names are in a different order than the seeds.
+        # The order of the names is not that of the networks, so tests see which one is used.
         self.plans = [
             self.plan("one", {"c1": 1, "a2": 2, "b3": 3}),
             self.plan("two", {"d1": 1, "a2": 2, "0e3": 3}),
@@ -278,7 +278,7 @@ def test_no_job_outlives_an_interrupted_command(tmp_path: Path) -> None:
 
 
 def test_a_plan_that_another_command_has_replaced_is_not_carried_out(workflow: Workflow) -> None:
-    """Figures and the report read the plan's files, which the other command has replaced."""
+    """Otherwise figures and the report, which read the plan's files, would be of other runs."""
     for plan in workflow.plans:
         plan.write()
     workflow.plan("two", {"d1": 1}).write()
@@ -290,9 +290,9 @@ def test_a_plan_that_another_command_has_replaced_is_not_carried_out(workflow: W
 
 
 def test_a_checkout_may_lie_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The path of the checkout has spaces and characters that shells and patterns interpret.
+    """The path of the checkout may have spaces and characters that shells and patterns interpret.
 
-    Jobs import the code of the command that starts them.
+    Jobs import the code of the command that starts them, before that of PYTHONPATH.
     """
     root = tmp_path / "a folder, müßig & (so) [*] 'on'"
     root.mkdir()
@@ -334,7 +334,7 @@ def test_a_folder_without_room_is_named_before_the_work(
 
 
 def refuse_in(folder: Path) -> Callable[[int, int, int], None]:
-    """Let posix_fallocate fail in one folder as on a full disk."""
+    """Return a replacement of os.posix_fallocate that fails in one folder, as on a full disk."""
 
     def fallocate(descriptor: int, offset: int, length: int) -> None:
         if Path(f"/proc/self/fd/{descriptor}").readlink().is_relative_to(folder):
@@ -354,7 +354,7 @@ def test_the_pace_of_a_run_is_measured_recently() -> None:
         "0.2 s/s, 24:30 left",
         "0.2 s/s, 23:50 left",
         "0.2 s/s, 23:00 left",
-        # The run has not advanced during the whole period of measurement.
+        # The run has not advanced in the period over which the pace is measured.
         "0 s/s",
         # The run was started again.
         "10 s/s, 0:40 left",

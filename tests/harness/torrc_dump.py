@@ -13,7 +13,7 @@ from onionlab.tornet.torrc_options import read_lines
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 TOR = next(iter(sorted(REPOSITORY.glob("build/tor/circuit-policy/bin/tor-circuit-policy"))), None)
-"""A built Tor, if there is one. It has all options of stock Tor."""
+"""A built Tor, which has all options of stock Tor. None if it is not built."""
 
 Dump = dict[str, list[str | float]]
 
@@ -23,7 +23,7 @@ def dump(
 ) -> dict[str, list[str | float]]:
     """Return the values of the named options in a host's files, and check them with Tor.
 
-    Numbers are without units. If Tor prints an option, it must have the same values. It does not
+    Numbers are without units. If Tor prints an option, the values must be the same. Tor does not
     print options that have their built-in values. directory: an empty folder for Tor.
     """
     read = _read(files, host)
@@ -64,7 +64,8 @@ def _ask(tor: Path, files: Mapping[str, bytes], host: str, directory: Path) -> D
             (directory / path).parent.mkdir(parents=True, exist_ok=True)
             (directory / path).write_bytes(content)
     found: Dump = {}
-    # `short` prints options that differ from the defaults. `full` fails with an assertion.
+    # `short` prints only options that differ from the file of defaults, so both files are printed
+    # in turn. `full` would print all options, but fails with an assertion.
     for defaults, torrc in (("/dev/null", "torrc-defaults"), ("torrc-defaults", "torrc")):
         printed = subprocess.run(
             # An authority needs its address, which only the second file has.
