@@ -1,4 +1,4 @@
-"""From a `peers` experiment to run directories, and the check of its logs."""
+"""From a `peers` experiment to run directories, and the check of the peers' logs."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_seeds_differ_by_start_and_content_inside_the_spread(
         assert 1000 <= process.start_ms <= 2000
         assert own.start_ms == SEED_START_MS
         if connects == "seed":
-            # The seed connects at the same time in all draws, after the start of the downloader.
+            # In all networks the seed connects at the same time, after the start of the downloader.
             assert argument(own, "--to") == "downloader:6881"
             assert own.start_ms + int(argument(own, "--start-ms")) == 2000
             assert "--from" not in process.arguments

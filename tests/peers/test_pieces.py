@@ -1,4 +1,4 @@
-"""The log of a client that fetches in pieces, as streams and goodput."""
+"""The log of a client that fetches in pieces gives records of streams and goodput."""
 
 from __future__ import annotations
 

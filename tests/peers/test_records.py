@@ -127,8 +127,8 @@ def test_measures_of_a_known_transfer(run: Path, tmp_path: Path) -> None:
     assert values == {
         "slow_start_s": pytest.approx(1.35),
         "request_slow_start_s": pytest.approx(4.2),
-        # The window grows at 0.2, 1.2 and 1.3 s, between the connection and the end. A gap of 0.05
-        # s is half a round trip and barely counts as a stall.
+        # After the connection, the window grows at 0.2, 1.2 and 1.3 s, and slow start ends at 1.35
+        # s. The last of the four gaps, 0.05 s, is half a round trip and just counts as a stall.
         "window_stall_max_s": pytest.approx(1.0),
         "window_stall_p50_s": pytest.approx(0.15),
         "window_long_stalls_s": pytest.approx(1.2),
@@ -147,7 +147,7 @@ def test_a_transfer_that_never_leaves_slow_start_has_no_such_time(tmp_path: Path
 
 
 def test_a_truncated_log_loses_its_last_line_and_reports_it(run: Path, tmp_path: Path) -> None:
-    # The cut line is still well formed, but its last number has lost digits.
+    # The last line loses its last field.
     write_run(run, whole(SEED)[:-3], whole(DOWNLOADER))
     report = extract(run, tmp_path / "records")
     assert (report.truncated_files, report.malformed_lines) == (1, 1)
@@ -219,13 +219,13 @@ def test_any_line_is_parsed_or_counted(left_out: list[int], junk: bytes) -> None
 
 @given(st.lists(st.integers(1, 300), min_size=1, max_size=30), st.data())
 def test_stalls_are_the_gaps_between_growths(gaps_ms: list[int], data: st.DataObject) -> None:
-    """Compare with a plain count: one growth after each gap, then the end of slow start."""
+    """Compare with a plain count. The window grows after each gap, until slow start ends."""
     from analysis.measures.peer_transfer import STALL_RTTS, PeerTransfer
 
     rest_ms = data.draw(st.integers(0, 300))
     times = np.cumsum(gaps_ms) / 1000
     end_s = float(times[-1]) + rest_ms / 1000
-    # The first growth starts from the time of the connection, in the first line.
+    # The first gap begins with the connection, at the time of the first line.
     utp_s = np.concatenate(([0.0], times, [end_s]))
     window = np.concatenate((np.arange(1.0, len(gaps_ms) + 2), [1.0]))
     event = np.array(["progress"] * (len(gaps_ms) + 1) + ["end-by-loss"])
