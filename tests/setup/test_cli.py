@@ -96,7 +96,10 @@ def play(
     status: int = 0,
     **more: object,
 ) -> None:
-    """Replace all commands by one that raises an error or returns a status."""
+    """Replace all commands by `play`, which raises an error or returns a status.
+
+    more: further attributes of the command's module, such as STATUSES.
+    """
 
     def run(_: argparse.Namespace) -> int:
         if raised is not None:
@@ -133,7 +136,7 @@ def test_an_exit_status_is_printed_because_make_hides_it(
     status: int,
     meaning: str,
 ) -> None:
-    """The command's STATUSES do not describe the status 4, so nothing is printed."""
+    """Nothing is printed outside of make, for 0, or for 4, which STATUSES does not describe."""
     play(
         monkeypatch,
         status=status,
@@ -180,7 +183,7 @@ def test_a_full_disk_is_named_where_the_error_names_no_file(
 
 
 def test_no_text_controls_the_terminal() -> None:
-    """Titles in other users' manifests, and lines of logs, may contain control characters."""
+    """Control characters, which other users' manifests or logs may contain, are printed escaped."""
     code = (
         "import sys; from onionlab import cli; cli.main(['list'])\n"
         "for output in sys.stdout, sys.stderr: print('\\x1b]0;title\\x07\\x9b31m\\t.', file=output)"
@@ -192,7 +195,7 @@ def test_no_text_controls_the_terminal() -> None:
 
 
 def test_an_import_is_not_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Compiled modules turn an interrupt into other errors, sometimes into a SystemError."""
+    """An interrupt waits for the end of an import: compiled modules turn it into other errors."""
     (tmp_path / "interrupted.py").write_text(
         "import os, pathlib, signal\n"
         "os.kill(os.getpid(), signal.SIGINT)\n"

@@ -62,7 +62,7 @@ def test_users_choices_of_a_place_count(
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
     assert cache_environment()["CCACHE_DIR"] == str(tmp_path / "caches/onionlab/ccache")
-    # By the specification, relative paths have to be ignored.
+    # By the XDG specification, relative paths have to be ignored.
     monkeypatch.setenv("XDG_CACHE_HOME", "caches")
     assert cache_environment()["CCACHE_DIR"] == str(home / ".cache/onionlab/ccache")
     monkeypatch.setenv("CCACHE_DIR", str(tmp_path / "own"))

@@ -1,4 +1,4 @@
-"""The system's package archives, through a private configuration of apt."""
+"""Reading the system's package archives with a private configuration of apt."""
 
 from __future__ import annotations
 

@@ -45,8 +45,8 @@ def test_builds_that_are_missing_are_a_warning(tmp_path: Path) -> None:
     finding = software.tor_builds(tmp_path)
     assert finding.status == WARN
     assert finding.text.startswith("not built yet: stock, circuit-policy, stream-order")
-    # These are the builds of `make build`. It does not build cell-trace alone, since no variant
-    # consists of this series alone. Users' own series come after the shipped ones.
+    # These are the builds of `make build`, which does not build the series cell-trace alone, since
+    # no variant consists of it. Users' own series come after the shipped ones.
     names = finding.text.removeprefix("not built yet: ").split(", ")
     assert "cell-trace" not in names
     for name in names:
@@ -155,7 +155,7 @@ def test_the_verb_fails_where_something_is_missing(
 def test_an_experiment_is_checked_against_its_needs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Finished runs in the tests' checkout are ignored.
+    # Finished runs in the tests' checkout would change the cost, so they are ignored.
     monkeypatch.setattr("onionlab.runs.costs.estimate.find_finished_runs", lambda store: [])
     parser = argparse.ArgumentParser()
     verb.setup_arguments(parser)

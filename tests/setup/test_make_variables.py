@@ -27,7 +27,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 MAKEFILE = (REPOSITORY / "Makefile").read_text(encoding="utf-8")
 LOCKS = ("requirements-build.lock", "requirements.lock", "requirements-dev.lock")
 PREREQUISITES = (*LOCKS, "pyproject.toml", "configs/apt-packages.txt", "onionlab/setup.sh")
-# This script replaces Python, the setup script and shellcheck. It prints its arguments and some
+# This script replaces Python, the setup script and lint-imports. It prints its arguments and some
 # variables.
 PROGRAM = """\
 #!/bin/sh
@@ -91,7 +91,7 @@ def test_the_program_gets_the_value_unchanged(project: Project, text: str) -> No
     assert result.stdout.split("\0")[:-1] == [*called, "MAKE_VARIABLES=NAME"]
     result = project.make("report", NAME=text)
     assert result.stdout.split("\0")[:-1] == [*called, "MAKE_VARIABLES="]
-    # An outer make may pass on variables of its own.
+    # An outer make may pass on its own variables, so unknown ones are accepted from it.
     assert project.make("report", f"ANY_OTHER={text}", MAKELEVEL="1").returncode == 0
     assert project.make("setup", f"PYTHON={text}").stdout.split("\0")[1] == f"PYTHON={text}"
     assert not project.mark.exists()
@@ -102,7 +102,7 @@ def test_no_target_executes_a_variable(project: Project, text: str) -> None:
     text = text.format(mark=project.mark)
     variables = [f"{name}={text}" for name in sorted(_all_variables())]
     targets = set(re.findall(r"^([a-z-]+):.* ## ", MAKEFILE, re.MULTILINE))
-    # These targets read or remove files instead of calling a program.
+    # These targets call none of the replaced programs, or also others, so they are left out.
     unfit = {"help", "lint", "lock"} | {one for one in targets if "clean" in one}
     for target in sorted(targets - unfit):
         result = project.make(target, *variables)
@@ -130,7 +130,7 @@ def test_options_read_the_variables_of_their_names() -> None:
         *("import-network", "--name=--n", "--", "a b")
     ]
     assert arguments("doctor") == ["doctor"]
-    # `make build run NAME=quick` is one command line for two commands.
+    # `make build run NAME=quick` gives both commands all variables, so each ignores the other's.
     assert arguments("build", NAME="quick", SCALE="2", JOBS="3") == ["build", "--jobs=3"]
 
 

@@ -77,7 +77,7 @@ def test_actions_are_pinned_to_commits() -> None:
     assert all(re.fullmatch(r"actions/[a-z/-]+@[0-9a-f]{40} # v[\d.]+", one) for one in uses)
 
 
-# `gh issue list` prints nothing if there is no open issue.
+# This script replaces gh, and records its calls. `issue list` prints 7 once an issue is created.
 GH = """\
 #!/bin/sh
 echo "$1 $2 $3" >> "$CALLS"
@@ -90,7 +90,10 @@ esac
 
 @pytest.fixture
 def publish(tmp_path: Path) -> Callable[[str], int]:
-    """Return a function that runs a step of the job `publish` with a local repository."""
+    """Return a function that runs a step of the job `publish` with a local repository.
+
+    The function returns the exit status of the step.
+    """
     programs = tmp_path / "bin"
     programs.mkdir()
     (programs / "gh").write_text(GH)

@@ -22,7 +22,7 @@ def read(name: str) -> str:
 
 
 def listed_packages(name: str) -> set[str]:
-    """Return the package names in a list with comments."""
+    """Return the names of the packages in a file that lists one per line, with comments."""
     lines = (line.split("#")[0].strip() for line in read(name).splitlines())
     return {re.split(r"[<>=]", line)[0] for line in lines if line}
 
@@ -66,7 +66,7 @@ def test_a_package_is_in_one_lock() -> None:
 
 
 def make(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run make without executing recipes, and return its output."""
+    """Run make so that it prints its recipes instead of executing them."""
     clean = {key: os.environ[key] for key in ("PATH", "HOME") if key in os.environ}
     return subprocess.run(
         ["make", "-n", "-o", ".venv/ready", "-o", ".venv/ready-dev", *arguments],

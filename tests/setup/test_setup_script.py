@@ -19,8 +19,8 @@ REAL_PROGRAMS = (
     *("readlink",),
 )
 
-# $MACHINE/installed lists the installed packages; apt-get adds to it. $MACHINE/locked is the number
-# of calls that find apt's lock held.
+# $MACHINE/installed lists the installed packages, to which apt-get adds. $MACHINE/locked is the
+# number of further calls of apt-get that find apt's lock held.
 DPKG_QUERY = """\
 for name; do :; done
 while read -r package; do [ "$package" != "$name" ] || printf installed; done < "$MACHINE/installed"

@@ -23,7 +23,7 @@ DIGITS = "9" * 5000
 
 
 def first_error_line(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
-    """Run the program, require status 2, and return the first line of its error."""
+    """Run the program, require the exit status 2, and return the only line with "error: "."""
     try:
         status = main(words)
     except SystemExit as ended:  # argparse ends like this
@@ -78,7 +78,7 @@ def test_impossible_arguments_give_a_one_line_error(
     words: list[str],
     message: str,
 ) -> None:
-    # The checkout of the tests may have results of `quick`.
+    # The checkout of the tests may have results of `quick`, which `compare` would find.
     monkeypatch.setattr(compare_command, "working_root", lambda: tmp_path)
     assert message in first_error_line(words, capsys)
 
@@ -136,7 +136,7 @@ def test_errors_of_the_system_are_messages(
     ],
 )
 def test_a_nightly_list_of_any_depth_and_length(tmp_path: Path, text: str, message: str) -> None:
-    """Reading takes only seconds, most of them in PyYAML, since its time is not quadratic."""
+    """Reading takes only seconds, because its time does not grow with the square of the length."""
     path = tmp_path / "nightly.yaml"
     path.write_text(text)
     begun = time.process_time()

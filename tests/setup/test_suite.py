@@ -24,7 +24,7 @@ markers =
 
 @pytest.fixture
 def suite(pytester: pytest.Pytester) -> pytest.Pytester:
-    """Return an empty folder of tests with this project's settings."""
+    """Return an empty folder of tests, with settings like this project's and a short timeout."""
     pytester.makeini(INI)
     return pytester
 
@@ -80,7 +80,7 @@ def test_files_that_take_long_exist() -> None:
 
 def test_both_parts_together_are_all_tests() -> None:
     def pytest_arguments(target: str) -> str:
-        """Return the arguments of pytest without the number of processes."""
+        """Return the arguments with which a target calls pytest, except the number of processes."""
         words = make(target).stdout.partition(" pytest ")[2].strip()
         return re.sub(r" --numprocesses (logical|\$\(\(.*?\)\))", "", words)
 
@@ -98,7 +98,7 @@ def test_both_parts_together_are_all_tests() -> None:
 
 @pytest.fixture
 def user_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return a checkout with a run and without results."""
+    """Return a checkout with a run and without results, which suite_roots then guards."""
     root = tmp_path / "user"
     (root / "runs" / "0123").mkdir(parents=True)
     (root / "runs" / "0123" / "manifest.json").write_text("{}")

@@ -33,7 +33,7 @@ def sha256(path: Path) -> str:
 
 @pytest.fixture(autouse=True)
 def path_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the only folder on the PATH. Variables that name tools are unset."""
+    """Return the only folder on the PATH, which is empty. SHADOW and TGEN are unset."""
     folder = tmp_path / "path"
     folder.mkdir()
     monkeypatch.setenv("PATH", str(folder))
