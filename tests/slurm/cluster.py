@@ -1,7 +1,7 @@
 """Run Slurm on this machine: munge, slurmctld, and two slurmd with shared files.
 
 The configuration works without systemd. It has to be in /etc/slurm, where jobs look for it
-(docs/how-to/cluster.md). An earlier configuration is restored.
+(docs/how-to/cluster.md). An earlier configuration is restored at the end.
 """
 
 from __future__ import annotations
@@ -150,7 +150,10 @@ PartitionName=short Nodes={NODES[0]} MaxTime={SHORT_MINUTES} State=UP
         return ask("squeue", "--noheader", "--format=%i %T %N")
 
     def wait(self, until: Callable[[], object], what: str, limit_s: float = START_S) -> None:
-        """Wait until a condition holds. Raises TimeoutError with the last lines of all logs."""
+        """Wait until a condition holds.
+
+        After ``limit_s`` raise TimeoutError with the last lines of all logs.
+        """
         deadline_s = time.monotonic() + limit_s
         while not until():
             if time.monotonic() > deadline_s:
@@ -193,9 +196,9 @@ def _succeeds(*words: str) -> bool:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports that are not in use now, below those that Linux gives to outgoing connections.
+    """Return ports that are not in use, below those that Linux gives to outgoing connections.
 
-    An outgoing connection could get one of those before the cluster starts.
+    A higher port could be given to an outgoing connection before the cluster starts.
     """
     found: list[int] = []
     for port in random.sample(range(20_000, 30_000), 10_000):
@@ -209,7 +212,10 @@ def free_ports(count: int) -> list[int]:
 
 @contextlib.contextmanager
 def running(folder: Path) -> Iterator[Cluster]:
-    """Run a cluster until the block ends. Each machine can run one at a time."""
+    """Run a cluster until the block ends.
+
+    A machine can run only one at a time, so this waits for clusters of other test processes.
+    """
     with LOCK.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         before = CONFIGURATION.read_bytes() if CONFIGURATION.exists() else None

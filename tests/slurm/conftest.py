@@ -1,4 +1,4 @@
-"""A cluster for the tests of a file, and runs without simulations."""
+"""Fixtures: a cluster for the tests of a file, and a workflow whose jobs do not simulate."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .fake_jobs import FakeWorkflow
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Return a Slurm cluster with two nodes. Skip a test if Slurm cannot be started."""
+    """Yield a Slurm cluster with two nodes. Skip the tests if Slurm cannot be started."""
     why = lacking()
     if why is not None:
         pytest.skip(why)

@@ -59,7 +59,8 @@ class FakeWorkflow:
     def plan(self, *runs: str) -> Plan:
         """Return a plan of some runs."""
         planned = tuple(PlannedRun(run, "level", "rr", 1) for run in runs)
-        # No machine has so much memory, which shows that a cluster's memory is not checked.
+        # No machine has so much memory. The runs start nevertheless if memory is not checked for a
+        # cluster, as it should be.
         resources = Resources(memory_bytes=2**60, disk_bytes=1, processes=1)
         return Plan(Request("one"), planned, self.store, self.root / "results", 1, resources)
 
@@ -68,7 +69,7 @@ class FakeWorkflow:
         drive.make_runs(self.root, [self.plan(*runs)], executor)
 
     def lines(self, name: str) -> list[str]:
-        """Return the lines of a file that the jobs wrote."""
+        """Return the lines of a file that the jobs wrote, or none if it is missing."""
         path = self.root / name
         return path.read_text().splitlines() if path.exists() else []
 

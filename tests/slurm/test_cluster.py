@@ -26,7 +26,7 @@ from .fake_jobs import FakeWorkflow
 
 AWAY_S = 90.0
 """Time for which slurmctld does not run. With its default of five attempts to ask for jobs,
-Snakemake's plugin gives up after 90 s, but not after 70 s."""
+Snakemake's plugin would give up after 90 s, but not after 70 s. The executor sets more attempts."""
 END_LIMIT_S = 60.0
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
@@ -34,7 +34,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
 @pytest.fixture
 def profile(tmp_path: Path) -> Path:
-    """Return the shipped profile with a shorter interval for asking Slurm about jobs."""
+    """Return the shipped profile, changed so that Slurm is asked about jobs earlier."""
     shipped = (REPOSITORY / "configs/slurm/config.yaml").read_text()
     folder = tmp_path / "profile"
     folder.mkdir()
@@ -144,8 +144,8 @@ def test_neither_a_cancelled_job_nor_a_restart_of_the_controller_stops_a_command
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # While the controller is down, the plugin uses sacct if it is installed. sacct never succeeds
-    # on a cluster without accounting.
+    # While the controller is down, the plugin uses sacct if `which` finds it. On a cluster without
+    # accounting, such as this one, sacct never succeeds, so it is hidden.
     which = tmp_path / "bin" / "which"
     which.parent.mkdir()
     which.write_text('#!/bin/sh\ntest "$1" != sacct && exec /usr/bin/which "$@"\n')
