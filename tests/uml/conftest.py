@@ -1,7 +1,7 @@
 """Fixtures for tests of the embedded engine.
 
-One is a source with Linux's build targets that builds in a second, with a script as kernel. Another
-one is the engine with its real kernel.
+``linux_tarball`` has Linux's build targets, but builds a script as kernel, in a second.
+``uml_engine`` is the engine with its real kernel.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from onionlab.engines.uml.kernel import BuiltKernel
 from onionlab.errors import UserError
 from onionlab.programs.installed import TGEN, find_tool
 
-# The resulting `linux` passes the boot check. Like a real kernel, it depends on the configuration
-# and on file.c.
+# The `linux` that this builds passes the boot check. Like a real kernel, it depends on the
+# configuration and on file.c.
 MAKEFILE = """\
 VERSION = 6
 PATCHLEVEL = 12
@@ -79,7 +79,7 @@ Change two.
 
 
 def tarball_of(files: dict[str, str], path: Path, mode: str = "w:xz") -> Path:
-    """Return a tarball like that of a release, with a single top-level folder."""
+    """Write a tarball like that of a release, with a single top-level folder. Return its path."""
     with tarfile.open(path, mode) as tar:  # type: ignore[call-overload]
         for name, text in files.items():
             member = tarfile.TarInfo(f"linux-source-6.12/{name}")
@@ -117,7 +117,7 @@ def uml_engine(uml_kernel: BuiltKernel) -> UmlEngine:
 
 @pytest.fixture(scope="session")
 def tgen() -> Path:
-    """Skip a test if TGen is missing."""
+    """Return the path of TGen. Skip the test if TGen is missing."""
     try:
         return find_tool(TGEN).path
     except UserError as error:

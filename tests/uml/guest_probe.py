@@ -25,7 +25,7 @@ WARM_UP_S = 4.0
 
 
 def say(**data: object) -> None:
-    # The line is written at once, because several threads print.
+    # A single call writes the line and its end, because several threads print.
     sys.stdout.write(json.dumps(data) + "\n")
     sys.stdout.flush()
 
@@ -38,7 +38,7 @@ def accept_all(serve: Callable[[socket.socket], None], port: int) -> None:
 
 
 def swallow(connection: socket.socket) -> None:
-    """Count the bytes received once TCP has reached its rate."""
+    """Print the bytes received, and in which time, once TCP has reached its rate."""
     steady_after_s = time.monotonic() + WARM_UP_S
     first_s = last_s = 0.0
     total = 0
@@ -52,7 +52,7 @@ def swallow(connection: socket.socket) -> None:
 
 
 def hold(connection: socket.socket) -> None:
-    """Read nothing."""
+    """Keep the connection open, and read nothing."""
     time.sleep(1_000_000)
     connection.close()
 
@@ -90,7 +90,7 @@ def connect(*hosts: str) -> None:
 
 
 def outstanding(connection: socket.socket) -> dict[str, int]:
-    """Return the number of unacknowledged bytes, and how many of them are still in the socket."""
+    """Return the number of unacknowledged bytes, and how many of them TCP has not sent yet."""
     siocoutqnsd = 0x894B
     queued, unsent = struct.pack("i", 0), struct.pack("i", 0)
     queued = fcntl.ioctl(connection, termios.TIOCOUTQ, queued)
@@ -99,7 +99,7 @@ def outstanding(connection: socket.socket) -> dict[str, int]:
 
 
 def send(host: str, seconds: str, connections: str = "1") -> None:
-    """Send as much as possible for a time, over a number of connections."""
+    """Send as much as possible for a time. Print retransmissions and queues of each connection."""
 
     def stream(end_s: float) -> None:
         with socket.create_connection((host, PORT)) as connection:
@@ -193,7 +193,7 @@ def facts() -> None:
 
 
 def fail(status: str, after_s: str = "0") -> None:
-    """End with a status."""
+    """Print a line to standard error after a time, and end with a status."""
     time.sleep(float(after_s))
     print("the last words", file=sys.stderr, flush=True)
     sys.exit(int(status))

@@ -18,12 +18,12 @@ PROBE = Path(__file__).with_name("guest_probe.py")
 MBIT = 1_000_000
 MEMORY_FILE_NAMES = ("vm_file", "uml", "onionlab")
 OTHER_FOLDERS = tuple(f"onionlab-{name}-" for name in ("attempts", "test-cpus", "boot", "build"))
-"""Prefixes of folders of cluster jobs, tests and builds that may run at the same time."""
+"""Prefixes of folders of cluster jobs, tests and builds, which may appear at any time."""
 
 
 @dataclass
 class Net:
-    """Builds a simulation. By default, every host has its own place in the network."""
+    """Builds a simulation. By default, each host is at a place of the network of its own."""
 
     packet_loss: float = 0.0
     seed: int = 1
@@ -112,7 +112,10 @@ def run_guest(
 
 
 def read_output(directory: Path, host: str, position: int = 0) -> list[dict[str, Any]]:
-    """Return what a host's program printed."""
+    """Return the lines of JSON that a program printed.
+
+    position: the program's place among the programs of its host.
+    """
     folder = directory / "shadow.data" / "hosts" / host
     lines = (folder / f"python.{1000 + position}.stdout").read_text().splitlines()
     return [json.loads(line) for line in lines]
@@ -130,7 +133,7 @@ def run_endless_guest(directory: Path, engine: UmlEngine) -> None:
 
 
 def processes_in(directory: Path) -> list[int]:
-    """Return the processes whose working directory is ``directory``."""
+    """Return the IDs of processes whose working directory is ``directory``."""
     found = []
     for entry in Path("/proc").iterdir():
         with contextlib.suppress(OSError):
@@ -142,7 +145,7 @@ def processes_in(directory: Path) -> list[int]:
 def traces() -> set[str]:
     """Return mounts and memory files on this machine, which a guest could leave behind.
 
-    Named network namespaces are mounts, too, but the engine does not create them.
+    Named network namespaces are mounts that the engine does not create, so they do not count.
     """
     mounts = {
         line.split(" ", 5)[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()

@@ -56,7 +56,7 @@ def model_graphml(states: Sequence[str], edges: Sequence[ModelEdge]) -> str:
 
 
 class Script:
-    """A walk through a model with these steps. Its last step is repeated."""
+    """A walk with these steps: event and delay in us. The last is repeated unless it is the end."""
 
     def __init__(self, *steps: tuple[str, int]) -> None:
         self.steps = [Step(Event(event), delay_us) for event, delay_us in steps]
@@ -74,4 +74,4 @@ class Script:
 
 SIMPLE_STATES = ("s0", "s1")
 SIMPLE_EDGES = (to("s0", "s1"), to("s1", "s1"), emits("s1", "+", "exponential", rate=0.001))
-"""Events at an average interval of a millisecond, endlessly."""
+"""A model that emits "+" at an average interval of a millisecond, endlessly."""

@@ -1,4 +1,4 @@
-"""For programs, system calls by function call (patch 0010, calls.c) behave like other ones."""
+"""System calls by a function of calls.c (patch 0010) behave for programs like ordinary ones."""
 
 from __future__ import annotations
 
@@ -49,7 +49,8 @@ def test_calls_preserve_registers_like_functions(kernel: BuiltKernel, tmp_path: 
     assert signals > 500
     assert interrupted > 50
     assert wrong == 0
-    # System calls by signals (without the library) and by ptrace have exactly the same results.
+    # System calls by signals (without the library) and by ptrace (in the other mode) have exactly
+    # the same results.
     assert run_program(kernel, tmp_path, program, calls=False) == by_calls
     assert run_program(kernel, tmp_path, program, mode="onionlab.inprocess=off") == by_calls
 

@@ -188,7 +188,7 @@ def test_the_description_omits_absent_properties(small_net: Net) -> None:
     data = json.loads(UmlEngine(NO_KERNEL).configuration(small_net.simulation(5000))[CONFIGURATION])
     assert not {"path_loss", "bootstrap_end_ms"} & data.keys()
     assert "runs_to_end" not in data["hosts"][0]["programs"][0]
-    # A path's loss is omitted if it equals that of all other paths.
+    # The losses of single paths are omitted if all of them equal the network's packet loss.
     small_net.path_loss[frozenset(("place-a",))] = small_net.packet_loss
     same = UmlEngine(NO_KERNEL).configuration(small_net.simulation(5000))[CONFIGURATION]
     assert json.loads(same) == data
@@ -209,7 +209,7 @@ def test_the_description_contains_single_links_losses_and_ends(
     added = data["hosts"][3]
     assert (added["address"], added["up_bit_per_s"], added["down_bit_per_s"]) == ("9.9.9.9", 7, 8)
     assert added["programs"][0]["runs_to_end"] is False
-    # The guest reads the same description as was written.
+    # The guest reads what the engine has written.
     (tmp_path / "uml.json").write_bytes(files[CONFIGURATION])
     described = description.read_description(tmp_path / "uml.json")
     losses = [[described.loss(one, other) for other in (0, 1)] for one in (0, 1)]

@@ -54,15 +54,15 @@ def test_a_program_runs_on_the_described_host(tmp_path: Path, uml_engine: UmlEng
     assert facts["open_files"] >= 65536
     assert facts["working_directory"].endswith("/shadow.data/hosts/a")
     assert "OPENSSL_ia32cap" in facts["environment"]
-    # The host's time zone and OpenSSL configuration do not affect a run.
+    # This machine's time zone and OpenSSL configuration do not affect a run.
     assert facts["environment"]["TZ"] == "UTC0"
     assert facts["environment"]["OPENSSL_CONF"] == "/dev/null"
     names = {"PATH", "HOME", "LC_ALL", "TZ", "OPENSSL_CONF", "OPENSSL_ia32cap", "LD_PRELOAD"}
     assert set(facts["environment"]) <= names
-    # A hundred idle seconds take little time, and the resource usage is measured.
+    # A hundred idle seconds of simulated time take little time, and the resource usage is measured.
     assert time.monotonic() - started_s < TIMEOUT_S
     assert 0 < usage.cpu_s <= usage.wall_s + 1
-    # A short run may have a single sample, taken during the boot.
+    # A short run may have only one sample of its memory, taken during the boot.
     assert 5e6 < usage.peak_memory_bytes < 500e6
     assert seen[-1].stop_s == 100
     assert leftovers(tmp_path) == []
@@ -100,7 +100,10 @@ def test_output_of_a_watched_host_is_visible_during_the_run(
 def test_late_copies_of_lines_are_not_duplicated_in_the_logs(
     tmp_path: Path, uml_engine: UmlEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The host may read the console late; in this test it does so after the guest has ended."""
+    """The engine may read the lines on the console late: in this test, after the guest has ended.
+
+    At that time the guest has also copied its logs.
+    """
 
     def follow_late(command: Command, **more: Any) -> ExitInfo:
         look = more.pop("simulated_s")
@@ -154,7 +157,7 @@ def test_the_error_names_a_program_that_ends_early(tmp_path: Path, uml_engine: U
         run_guest(tmp_path, uml_engine, one_host("fail", "3"), stop_s=50)
     assert caught.value.message.startswith("python of a ended with status 3 after 1.")
     assert caught.value.log_tail[-1] == "the last words"
-    # Existing files are kept.
+    # What the program has printed is kept.
     assert (tmp_path / "shadow.data" / "hosts" / "a" / "python.1000.stderr").exists()
     assert leftovers(tmp_path) == []
 
@@ -182,7 +185,7 @@ def test_programs_do_not_react_to_the_end_of_the_traffic(
     run_guest(tmp_path, uml_engine, net, stop_s=5)
     (log,) = (tmp_path / "shadow.data/hosts/a").glob("tgen*.stdout")
     assert "streams-pending=1" in log.read_text()
-    # The server prints a line for each connection that has ended.
+    # The server would print a line for each connection that has ended.
     assert read_output(tmp_path, "a") == []
 
 

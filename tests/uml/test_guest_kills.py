@@ -31,7 +31,7 @@ RUNNERS.set_forkserver_preload(["onionlab.engines.uml.engine", "onionlab.engines
 
 
 def run_simulation(directory: Path, engine: UmlEngine, ended: Connection) -> None:
-    """Run a simulation like the command, and report how it ended."""
+    """Run a simulation as a command does, and send the error with which it ends."""
     try:
         run_endless_guest(directory, engine)
     except EngineFailureError as error:
@@ -89,7 +89,7 @@ def test_killing_a_guest_leaves_nothing(tmp_path: Path, uml_engine: UmlEngine) -
 
 EARLY_KILLS = 700
 EARLY_S = 0.04
-"""A guest starts its first processes within this time."""
+"""A guest starts its first processes within this time, in which it is killed."""
 
 
 def find_processes(program: Path) -> list[int]:

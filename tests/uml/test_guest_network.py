@@ -14,12 +14,13 @@ pytestmark = [pytest.mark.uml, pytest.mark.slow]
 
 # The share of payload in a TCP packet of 1500 bytes with time stamps.
 PAYLOAD_SHARE = 1448 / 1500
-# A connection attempt and its answer: 60 bytes each, over two links of 100 Mbit/s or more.
+# The most that a connection attempt and its answer take in addition to the latency: each packet of
+# 60 bytes passes two links of 100 Mbit/s or more.
 HANDSHAKE_ON_WIRE_S = 0.00005
 
 
-# Link rates up and down in Mbit/s, and for how many seconds the links are filled. TCP reaches its
-# rate after 4 s.
+# The sender's rate up and the receiver's rate down in Mbit/s, and for how many seconds these links
+# are filled. TCP reaches its rate after 4 s.
 PAIRS = [(10, 50, 12), (50, 10, 12), (2, 2, 20), (100, 100, 6), (0.5, 20, 20)]
 CONNECTIONS = 10
 MANY = 200
@@ -124,7 +125,7 @@ def test_codel_keeps_the_queue_of_a_full_downstream_link_short(guest: Path) -> N
 def test_connections_do_not_depend_on_the_memory_of_the_guest(
     tmp_path: Path, uml_engine: UmlEngine
 ) -> None:
-    """Linux limits the buffers of all connections together to a sixteenth of a machine's memory."""
+    """Linux limits the buffers of all connections to a sixteenth of memory, but not in a guest."""
     taken = []
     for memory_bytes in (MEMORY_BYTES, 4 * MEMORY_BYTES):
         net = Net(options={"memory_bytes": memory_bytes}, default_latency_us=1_000)
@@ -137,6 +138,6 @@ def test_connections_do_not_depend_on_the_memory_of_the_guest(
         run_guest(directory, uml_engine, net, stop_s=20)
         taken.append([line["taken"] for line in read_output(directory, "busy")])
     assert len(taken[0]) == MANY
-    # Otherwise the comparison would be meaningless.
+    # The buffers exceed Linux's limit. Otherwise the comparison would show nothing.
     assert sum(taken[0]) > MEMORY_BYTES / 16
     assert taken[0] == taken[1]

@@ -27,7 +27,7 @@ SHOW = 'id -u; grep " $TMPDIR " /proc/self/mountinfo | tail -n 1; touch "$TMPDIR
 
 
 def run_in(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
-    """Run SHOW through a command, by default the one that prepares huge pages."""
+    """Run SHOW through a command, by default the one that mounts a tmpfs with huge pages."""
     return subprocess.run(
         [*(command or huge_pages.command(SIZE_BYTES)), "sh", "-c", SHOW],
         env={"PATH": "/usr/bin:/bin", "TMPDIR": str(folder)},
@@ -61,7 +61,7 @@ AS_NOBODY = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-group
 
 @pytest.fixture
 def public_folder() -> Iterator[Path]:
-    """Return a folder that every user may read, unlike pytest's folders."""
+    """Yield a folder that every user may read, unlike pytest's folders."""
     with tempfile.TemporaryDirectory() as name:
         Path(name).chmod(0o755)
         yield Path(name)
@@ -72,7 +72,7 @@ def test_another_user_than_root(public_folder: Path) -> None:
     allowed = run_in(Path("/"), *AS_NOBODY, "unshare", "--user", "--mount", "true")
     if allowed.returncode:
         pytest.skip(f"needs user namespaces for all users: {allowed.stderr.strip()}")
-    # Other users may not be able to read the interpreter of the environment.
+    # Other users may not be able to read this environment's interpreter, so the system's is used.
     script, folder = shutil.copy2(SCRIPT, public_folder), Path("/dev/shm")
     python = ("/usr/bin/python3", "-I", "-S")
     done = run_in(folder, *AS_NOBODY, *python, str(script), str(SIZE_BYTES))

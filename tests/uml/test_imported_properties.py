@@ -21,13 +21,14 @@ from uml.guest_support import MBIT, Net, run_guest
 pytestmark = [pytest.mark.uml, pytest.mark.slow]
 
 BOOTSTRAP_END_S = 40
-# After a loss, Shadow's TCP needs three seconds or more, so many hosts ping at the same time.
+# After a loss, Shadow's TCP needs three seconds or more to send again. So many connections ping at
+# the same time, which gives enough pings.
 PINGERS, PINGS_BEFORE, PINGS_AFTER, PING_INTERVAL_S = 40, 50, 200, 0.5
 STOP_S = 180
 TRANSFER_BYTES, TRANSFERS = 1_000_000, 4
 OWN_LINK = Link(2 * MBIT, 4 * MBIT)
 PAYLOAD_SHARE = 1448 / 1500
-# One-way latencies and losses from the place of `near`.
+# Host -> one-way latency in us, and loss, from the place of the host `near`.
 PATHS = {"neighbour": (7_000, 0.1), "far": (20_000, 0.05), "clean": (10_000, 0.0)}
 
 
@@ -58,12 +59,12 @@ def network() -> Net:
     net.path_loss[frozenset(("place-clean",))] = 0.0
     for name in ("neighbour", "far", "clean", "own"):
         net.run(name, "serve")
-    # The programs are in the order of their starts, as in Shadow's process numbers.
+    # The programs are in the order of their starts, in which Shadow numbers its processes.
     for start_s, count in ((2, PINGS_BEFORE), (BOOTSTRAP_END_S + 1, PINGS_AFTER)):
         for name in PATHS:
             arguments = ("ping", name, str(count), str(PING_INTERVAL_S), str(PINGERS))
             net.run("near", *arguments, at_ms=1000 * start_s)
-        # The transfers run one after another, since acknowledgements would wait behind other data.
+        # One transfer runs after the other, as acknowledgements would wait behind other data.
         for sender, receiver, after_s in (("own", "clean", 0), ("clean", "own", 30)):
             sizes = str(TRANSFER_BYTES), str(TRANSFERS)
             net.run(sender, "transfer", receiver, *sizes, at_ms=1000 * (start_s + after_s))
@@ -123,14 +124,15 @@ def test_a_link_limits_a_host_after_the_bootstrap(
     )
     assert len(before_s) == len(after_s) == TRANSFERS
     of_link_s = TRANSFER_BYTES * 8 / bit_per_s / PAYLOAD_SHARE
-    # Slow start is much shorter than a transfer over the limited link.
+    # Without the limit, a transfer is mostly slow start, and much shorter than over the link.
     assert max(before_s) < 0.5 < of_link_s
     assert statistics.median(after_s) == pytest.approx(of_link_s, rel=0.05)
 
 
 @pytest.mark.parametrize("bootstrap_end_ms", [0, 2000], ids=["at-once", "after-the-bootstrap"])
 def test_a_rate_may_exceed_32_bits(tmp_path: Path, engine: Engine, bootstrap_end_ms: int) -> None:
-    # tornettools gives servers 100 Gbit/s. The lower 32 bits of the rate below are 1 Mbit/s.
+    # tornettools gives servers 100 Gbit/s. The lower 32 bits of the rate below are 1 Mbit/s, with
+    # which the transfer would take eight seconds.
     fast = Link(2**32 * 8 + MBIT, 2**32 * 8 + MBIT)
     net = Net(bootstrap_end_ms=bootstrap_end_ms)
     net.host("a", link=fast)

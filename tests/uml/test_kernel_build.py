@@ -247,7 +247,7 @@ def test_the_error_names_missing_programs(
 
 def test_setup_installs_the_programs_of_the_build() -> None:
     listed = (REPOSITORY / "configs/apt-packages.txt").read_text().split()
-    # gcc depends on binutils.
+    # gcc depends on binutils, which therefore need not be listed.
     assert set(kernel.BUILD_PROGRAMS.values()) - {"binutils"} <= set(listed)
 
 
@@ -312,7 +312,8 @@ def test_the_shipped_patches() -> None:
 
 
 def test_finding_a_kernel_removes_nothing(checkout: Path) -> None:
-    # During a build the link build/uml/linux is missing, or points to an incomplete kernel.
+    # While another process builds, the link build/uml/linux is missing, or leads to an incomplete
+    # kernel. Its files must stay.
     work = checkout / "build/uml/.work-1"
     work.mkdir(parents=True)
     assert find_kernel(checkout) is None

@@ -1,4 +1,4 @@
-"""The kernel inside its processes (patch 0009) does not change what programs see."""
+"""Programs see the same whether the kernel is inside its processes (patch 0009) or uses ptrace."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from uml.test_kernel_real import CODA, MODES, PRELUDE, RANDOMNESS, report
 
 pytestmark = pytest.mark.uml
 
-# This program tests processes that end in different ways, threads, address spaces and mappings.
+# This program has processes that end in different ways, threads, mappings and alarms.
 PROCESSES = """
 import mmap, signal, threading
 out["ends"] = []
@@ -54,7 +54,8 @@ signal.setitimer(signal.ITIMER_REAL, 0)
 out["alarms"] = [later - alarms[0] for later in alarms]
 """
 
-# This program maps memory at the kernel's address, with MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS.
+# This program tries to map memory at the kernel's address. 0x32 is MAP_FIXED | MAP_PRIVATE |
+# MAP_ANONYMOUS.
 ITS_PLACE = """
 libc = ctypes.CDLL(None, use_errno=True)
 libc.mmap.restype = ctypes.c_void_p
@@ -89,7 +90,10 @@ def test_programs_cannot_map_memory_over_the_kernel(
 
 
 def boot_without_dispatch(kernel: Path, folder: Path, said: Connection) -> None:
-    """Boot a kernel while prctl(PR_SET_SYSCALL_USER_DISPATCH) fails, as in some sandboxes."""
+    """Boot a kernel while prctl(PR_SET_SYSCALL_USER_DISPATCH) fails, as in some sandboxes.
+
+    Send the reason why the kernel uses ptrace, or None if the failure cannot be set up here.
+    """
 
     def line(code: int, yes: int, no: int, value: int) -> bytes:
         return struct.pack("HBBI", code, yes, no, value)

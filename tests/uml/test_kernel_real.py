@@ -75,7 +75,8 @@ out["openssl"] = command("openssl", "rand", "-hex", "32")
 out["key"] = command("openssl", "genpkey", "-algorithm", "ed25519")
 """
 
-# In this program, several hosts read random numbers in turn. ``order`` is the order of hosts.
+# In this program, several hosts (UTS namespaces) read random numbers in turn. ``order`` names the
+# hosts in the order of these turns.
 HOSTS = """
 CLONE_NEWUTS = 0x04000000
 out["drawn"] = {{}}
@@ -93,8 +94,8 @@ for name in {order!r}:
     out["drawn"].setdefault(name, []).append(answer)
 """
 
-# This program sleeps between its two measurements, because the kernel switches to exact timers only
-# a few ticks after the boot.
+# This program sleeps between its two measurements, so that the second one is after the start of the
+# guest, in which nothing is charged (onionlab.start, 50 ms).
 STEPS = """
 def fail_often():
     started = time.monotonic_ns()
@@ -220,7 +221,8 @@ def test_clocks(kernel: BuiltKernel, tmp_path: Path, mode: tuple[str, ...]) -> N
     numbers = [int(number) for number in re.findall(r"\d+", result)]
     compared, different, wrong, *busy_waits = numbers
     assert compared > 50_000
-    # The two readings differ if time is charged in between, about once in ten thousand steps.
+    # Readings by vDSO and by system call differ if time is charged in between, which happens about
+    # once in ten thousand steps.
     assert different < compared / 5000
     assert wrong == 0
     # Reading a clock is charged with 256 ns, and a failing call with 1 us.
@@ -243,10 +245,10 @@ def test_the_start_of_a_guest_takes_no_time(kernel: BuiltKernel, tmp_path: Path)
 def test_many_simultaneous_programs_take_no_time(
     kernel: BuiltKernel, tmp_path: Path, mode: tuple[str, ...]
 ) -> None:
-    """Simulated time is charged only if a single program takes many steps at one instant.
+    """Simulated time is charged if one program takes more than 10,000 steps at one instant.
 
-    A step is a system call or a read of a clock. If the steps of all programs were added, clocks
-    would depend on how many files programs look for when they start.
+    A step is a failing system call or a read of a clock. Here 20 programs take 6,000 steps each. If
+    their steps were added, clocks would depend on how many files programs look for when they start.
     """
     assert report(kernel, tmp_path, CROWD, *mode)["elapsed_ns"] == 0
 
@@ -256,8 +258,8 @@ def test_reading_a_clock_needs_no_system_call(kernel: BuiltKernel, tmp_path: Pat
     if "0003-clocks-without-system-calls" not in kernel.patches:
         pytest.skip("this kernel is without the patch")
 
-    # A system call takes several microseconds of the host's CPU, which a guest does not see. The
-    # number depends on the machine, so real system calls are measured for comparison.
+    # A system call takes several microseconds of the host's CPU, which a guest does not see. How
+    # many depends on the machine, so real system calls are measured for comparison.
     def cpu_s(call: str, times: int) -> float:
         before_s = children_cpu_s()
         boot(kernel, tmp_path / "boot.log", f"[{call}() for _ in range({times})]")
@@ -288,5 +290,5 @@ def test_timers_are_exact(kernel: BuiltKernel, tmp_path: Path) -> None:
     assert all(
         value >= wanted for value, wanted in zip(result["epoll"], [1e6, 7e6, 250e6], strict=True)
     )
-    # Computing takes no time.
+    # Sending and receiving on a socket takes no simulated time.
     assert result["socket"] == [0]

@@ -119,7 +119,7 @@ APT_CACHE = """\
 
 
 class Archive:
-    """An archive that offers a package of Linux's source."""
+    """A package archive, from which the replaced apt lists names and downloads packages."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -130,7 +130,7 @@ class Archive:
         (self.folder / "names").write_text("".join(name + "\n" for name in names))
 
     def package(self, name: str, version: str, *, files: dict[str, str] = FILES) -> Path:
-        """Make ``name_version.deb`` as Debian and Ubuntu lay it out. Return its tarball."""
+        """Make a package as Debian or Ubuntu lays it out. Return the tarball that it contains."""
         tree = self.folder / "tree"
         shutil.rmtree(tree, ignore_errors=True)
         (tree / "DEBIAN").mkdir(parents=True)
@@ -185,7 +185,8 @@ def test_the_package_is_fetched_once(
         "sha256": file_sha256(tarball),
     }
     assert unpack_source(source, tmp_path / "tree") == "6.12.99"
-    # A binary package is requested from the system's archives, with a private state of apt.
+    # apt has a private state in the root. The package is a binary one, so apt reads the system's
+    # own archives instead of archives of source packages.
     configuration = (archive.folder / "apt.conf").read_text()
     assert str(root) in configuration
     assert "Only-Source" not in configuration

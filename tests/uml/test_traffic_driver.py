@@ -1,4 +1,4 @@
-"""The driver as a process, on loopback and in real time."""
+"""The traffic driver as a process, on loopback and in real time."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_client_and_server(tmp_path: Path) -> None:
         known_us = [time_us for time_us in times_us if time_us is not None]
         assert times_us == sorted(known_us)
     assert [stream.stream_id for stream in streams] == list(range(len(streams)))
-    # The driver may be stopped when only one of the two sides has ended.
+    # The driver may be stopped when only one of the two sides of a stream has ended.
     assert abs(len(completes(driver, "server1")) - len(streams)) <= 1
     assert "vertexid=passive-stream:stream,name=server1,peername=client1" in driver.text("server1")
 
@@ -102,9 +102,9 @@ def test_heartbeats_count_every_byte_once(tmp_path: Path, low_water: int) -> Non
         awaited = {"client1": ("total-streams-succeeded=1", 1)}
         driver = play_until(tmp_path, graphs, awaited, receive_low_water_bytes=low_water)
     counts = [beat.bytes_read for beat in driver.log("client1").heartbeats]
-    # SOCKS answers are counted in heartbeats, but not in streams.
+    # Heartbeats count the 12 bytes of SOCKS answers, too, which streams do not.
     assert sum(counts) == 12 + 69 + 327680 + 37 + 4
-    # 327 KB in pieces of 1000 bytes take at least a third of a second.
+    # 327 KB in pieces of 1000 bytes take at least a third of a second, or three heartbeats.
     assert len([count for count in counts if count]) >= 3
 
 
@@ -114,7 +114,7 @@ LINE = re.compile(
 
 
 def shape(line: str) -> str:
-    """Return a line without numbers and names, for comparison with TGen's."""
+    """Return a log line without numbers, names and source locations, for comparison with TGen's."""
     match = LINE.fullmatch(line)
     assert match, line
     text = match["level"] + " " + match["rest"]
@@ -170,14 +170,15 @@ def test_status_lines_at_level_info(tmp_path: Path) -> None:
     assert log.created_us.keys() >= {stream.stream_id for stream in log.completes}
     progress = log.progress[first.stream_id]
     assert 1 in progress.marks_us
-    # TGen reads 64 KiB at once and logs each read except the last.
+    # TGen reads 64 KiB at once and logs each read except the last: four of 320 KiB.
     assert log.status_lines >= 4 * len(log.completes)
 
 
 @pytest.mark.parametrize("low_water", [1, 16384])
 def test_a_silent_server_times_out_at_a_heartbeat(tmp_path: Path, low_water: int) -> None:
     port = free_port()
-    # The last bytes before the silence cause no wake-up. Heartbeats find them.
+    # With the higher low-water mark, the last bytes before the silence cause no wake-up. Heartbeats
+    # have to find them.
     with Proxy(silent_after=69 + 100_000, piece_bytes=1000) as proxy:
         limits = {"client1": {"timeout": "1500 ms"}, "client2": {"stallout": "1 s"}}
         often = {"heartbeat": "500 ms"}
@@ -341,7 +342,8 @@ def test_a_loop_without_pause_does_not_spin_when_refused(tmp_path: Path) -> None
         [("start", "stream"), ("stream", "stream")],
     )
     driver = play_until(tmp_path, {"c": graph}, {"c": ("[driver-heartbeat]", 3)})
-    # About one stream per second if each takes less than a millisecond.
+    # A stream that fails within a millisecond is repeated after a second. On a slow machine some
+    # streams take longer, and are repeated at once.
     assert 1 <= len(completes(driver, "c")) < 400
     assert {stream.error for stream in completes(driver, "c")} == {"PROXY"}
 

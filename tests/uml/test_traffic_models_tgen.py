@@ -36,7 +36,7 @@ from .traffic_support import (
 pytestmark = pytest.mark.shadow
 
 # With this seed, the flows below have three and five streams, and walks through the slow model have
-# several pauses on both sides. (TGen itself checks models with the seed 12345 when it starts.)
+# several pauses on both sides.
 SEED = 83
 
 # Flows start half a second apart, and each ends long before the next one begins. So the order in
@@ -128,14 +128,17 @@ def generator_lines(log: str) -> list[str]:
 
 
 def streams(log: str) -> list[tuple[int, int]]:
-    """Return payload sent and received of each successful stream, in the order of their numbers."""
+    """Return the payload bytes sent and received by each successful stream, ordered by its ID."""
     counts = r"payload-bytes-recv=(\d+),payload-bytes-send=(\d+)"
     found = re.findall(rf"\[stream-success\].*stream \[id=(\d+),.*{counts}", log)
     return [(int(sent), int(got)) for _, got, sent in sorted(found, key=lambda x: int(x[0]))]
 
 
 def packet_seeds(log: str) -> list[int]:
-    """Return the seeds of TGen's packet models in the order of its streams."""
+    """Return the seeds of TGen's packet models in the order of its streams, from its log.
+
+    Before its main loop TGen checks the models with another seed.
+    """
     _, _, walks = log.partition("entering main loop")
     wanted = r"Validating graph for markov model name 'packet\.graphml' seed (\d+)"
     return [int(seed) for seed in re.findall(wanted, walks)]
@@ -193,7 +196,7 @@ def test_the_real_client_and_our_server(tgen: Path, conf: Path) -> None:
 
 @pytest.mark.parametrize("model", ["slow", "packet"])
 def test_sizes_are_cut_out_of_repeated_models(tgen: Path, conf: Path, model: str) -> None:
-    """With fixed sizes and a packet model, checksums and closing lines are exchanged."""
+    """A packet model that ends before the fixed sizes are sent is repeated, as in TGen."""
     (conf / "slow.graphml").write_text(SLOW_MODEL)
     stream = {"sendsize": "20000", "recvsize": "100 kb", "packetmodelpath": f"{model}.graphml"}
 
@@ -235,7 +238,7 @@ def test_the_same_logins(tgen: Path, conf: Path) -> None:
 
 
 def list_bursts(model: MarkovModel, seed: int, mine: Event) -> list[Burst]:
-    """Return all bursts of one side."""
+    """Return all bursts of the side whose packets are the event ``mine``."""
     schedule = PacketSchedule(MarkovWalk(model, seed), mine)
     bursts = []
     while not schedule.ended:
@@ -245,7 +248,8 @@ def list_bursts(model: MarkovModel, seed: int, mine: Event) -> list[Burst]:
 
 def arrivals(sock: socket.socket, bursts: list[Burst]) -> list[tuple[float, int]]:
     """Return times in seconds and byte counts of arrivals, until all bursts have arrived."""
-    # TGen would wait for further packets of this side, because it sees no end of the connection.
+    # TGen does not close the connection, because it waits for packets of this side. So bytes are
+    # counted.
     sock.settimeout(LIMIT_S)
     found = []
     left = sum(burst.send_bytes for burst in bursts)
@@ -265,7 +269,7 @@ def check_bursts(found: list[tuple[float, int]], bursts: list[Burst]) -> None:
     assert sum(burst.pause_us > AT_ONCE_US for burst in bursts) > 3
     assert len({burst.send_bytes for burst in bursts}) > 2
     assert sum(size for _, size in found) == sum(burst.send_bytes for burst in bursts)
-    # An empty burst prolongs the pause.
+    # Empty bursts before the first bytes delay these by their pauses.
     due_s, come, at = 0.0, 0, 0
     empty_first = itertools.takewhile(lambda burst: not burst.send_bytes, bursts)
     first = found[0][0] - sum(burst.pause_us for burst in empty_first) / 1e6

@@ -1,4 +1,4 @@
-"""Sockets in other network namespaces."""
+"""The traffic driver opens the sockets of each host in the host's network namespace."""
 
 from __future__ import annotations
 

@@ -60,7 +60,10 @@ SOCKS = b"\x05\x01\x00" + b"\x05\x01\x00\x01\x0b\x00\x00\x09\x00\x50"
 
 
 class FakeSocket:
-    """A socket with received bytes, then an end or an error, and space to send."""
+    """A socket with received bytes, then an end or an error.
+
+    room: how many bytes can be sent before the socket is full. None means any number.
+    """
 
     def __init__(self, room: int | None = None) -> None:
         self.arrived = bytearray()
@@ -159,7 +162,7 @@ class FakeHost:
 
 
 def client(host: FakeHost, sock: FakeSocket, **changes: Any) -> Stream:
-    """Return a client's stream with changed options."""
+    """Return a client's stream through a proxy. changes: options that differ from OPTIONS."""
     options = replace(OPTIONS, **changes)
     transport = SocksTransport(
         cast(socket.socket, sock),
@@ -191,7 +194,7 @@ def play(
     arriving: Sequence[bytes],
     rooms: Sequence[int],
 ) -> None:
-    """Deliver pieces, each after a clock tick. Make room for sending when it is requested."""
+    """Deliver pieces, each after 10 us. Make the next room when the stream waits to send."""
     room = iter(rooms)
 
     def give_room() -> None:
@@ -507,7 +510,7 @@ def test_bytes_sent_after_a_heartbeat_found_bytes_are_progress() -> None:
     sock.arrived += b"x" * 100
     host.now_us += 1_000_000
     stream.on_heartbeat()
-    # The last bytes arrived at +0.6 s, the last ones were sent at +2.5 s.
+    # The last bytes arrived at +0.6 s. Bytes are sent at +2.5 s, from which the limit then counts.
     host.now_us, sock.room = first + 2_500_000, 1000
     stream.on_event(select.EPOLLOUT)
     for after_ms, ended in ((4000, False), (5499, False), (5500, True)):

@@ -32,7 +32,7 @@ def test_our_client_and_the_real_server(tgen: Path, tmp_path: Path, sizes: tuple
             with run_driver(tmp_path, graphs) as driver:
                 wait_until(lambda: driver.text("client1").count("[stream-") >= 3, "streams")
                 driver.terminate()
-        # The probe of the port is logged as a failed stream.
+        # The probe of the port is logged as a failed stream, so only successful ones are counted.
         wait_until(lambda: server.text().count("[stream-success]") >= 3, "the server's lines")
     assert all(stream.success for stream in driver.log("client1").completes)
     assert "error=MD5" not in server.text()
@@ -128,15 +128,15 @@ def test_errors_are_logged_like_in_tgen(
 
 
 def without_numbers(log: str) -> list[str]:
-    """Return the lines about streams without numbers and source locations."""
+    """Return the lines about streams without times and other numbers that differ by chance."""
     lines = [line for line in log.splitlines() if "client1" in line or "roxy" in line]
     kept = []
     for line in lines:
         text = line.split(" ", 3)[3]
         if "Initializing" in text or "graphml" in text:
             continue
-        # The model's seed has a random number of digits, and TGen subtracts 1 from its total for
-        # each read that would have blocked.
+        # Totals differ: the model's seed has a random number of digits, and TGen subtracts 1 from
+        # its total for each read that would have blocked.
         text = re.sub(r"total-bytes-(recv|send)=\d\d+", r"total-bytes-\1=N", text)
         text = re.sub(r"fd=\d+|localhost:127.0.0.1:\d+|-ts=\d+", "", text)
         kept.append(re.sub(r"(usecs-to-[a-z-]+)=\d+", r"\1=N", text))

@@ -1,4 +1,4 @@
-"""TGen's messages, byte for byte."""
+"""The driver's messages equal those of TGen, byte for byte."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Graphs, a SOCKS5 proxy and a driver process for tests of the traffic driver."""
+"""Graphs, a SOCKS5 proxy, and processes of the driver and of TGen, for tests of the driver."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def graphml(vertices: Mapping[str, Attributes], edges: Sequence[tuple[str, str]]
 
 
 def weighted(text: str, edge: tuple[str, str], weight: str, name: str = "weight") -> str:
-    """Return the graph with a weight on an edge, as networkx writes it."""
+    """Return the graph with a weight, or another attribute, on an edge, as networkx writes it."""
     source, target = edge
     plain = f"<edge source='{source}' target='{target}'/>"
     assert plain in text
@@ -107,7 +107,7 @@ class DriverRun:
         return parse_log(self.path(host))
 
     def terminate(self) -> None:
-        """End the process as the engine does."""
+        """End the process by SIGTERM, as the engine does."""
         assert self.process is not None
         self.process.terminate()
         self.wait()
@@ -148,7 +148,7 @@ def write_traffic_file(
     return path
 
 
-# Logs are flushed often enough for a test to wait for their lines.
+# This program runs the driver, and lets it write its logs every 50 ms, since tests wait for lines.
 DRIVER = """
 import sys
 from pathlib import Path
@@ -312,7 +312,7 @@ class Proxy:
             try:
                 self._downstream(client, server)
             finally:
-                # close() does not close a socket from which another thread reads.
+                # close() does not close a socket from which another thread reads: it ends first.
                 over.set()
                 upstream.join()
 
