@@ -55,6 +55,6 @@ def require_named(there: Iterable[str], named: Iterable[str], page: str) -> None
 
 
 def is_own_experiment(path: Path) -> bool:
-    """Return whether a file is an experiment that a user added to this checkout."""
+    """Return whether a file is an experiment that a user added to experiments/ of this checkout."""
     inside = path.parent == REPOSITORY / "experiments" and path.suffix == ".yaml"
     return inside and path.stem not in (*EXPERIMENTS, "nightly")

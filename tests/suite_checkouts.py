@@ -20,5 +20,5 @@ def checkout(tmp_path: Path) -> Checkout:
 
 @pytest.fixture(scope="session")
 def circuit_policy_build() -> None:
-    """Build the Tor of the variants rr, ewma and swrr before the time limit of the test starts."""
+    """Build the Tor of the variants rr, ewma and swrr, so that the test's commands need not."""
     ensure_series(REPOSITORY, ["circuit-policy"])

@@ -1,8 +1,9 @@
 """Time limits of tests. Tests of more than ten seconds need the mark ``slow``.
 
-The time of fixtures, which may build Tor or the kernel, does not count. The limits are for an idle
-machine of 2026. ONIONLAB_TESTS_SLOWER=2 doubles them for a slower machine. If the CPUs are
-overloaded, a test without the mark ``slow`` may automatically take longer.
+A test without the mark fails if it takes longer, not counting its fixtures, which may build Tor or
+the kernel. pytest-timeout ends a test that exceeds its time limit, which includes the fixtures. The
+limits are for an idle machine of 2026. ONIONLAB_TESTS_SLOWER=2 doubles them for a slower machine.
+If the CPUs are overloaded, a test without the mark ``slow`` may automatically take longer.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ import pytest
 
 SLOW_S = 15.0
 """A test without the mark ``slow`` fails after this time, which exceeds ten seconds by a margin."""
-# In a new clone a fixture may have to build the kernel, or wait for another build of Tor.
+# In a new clone a fixture of these tests may have to build the kernel, or wait for a build of Tor.
 BUILD_S = 2400.0
 LIMIT_S = {"slow": 900.0, "tor": BUILD_S, "uml": BUILD_S}
-"""Time limits of tests with these marks. Other tests have pyproject.toml's ``timeout``."""
+"""Time limits of tests with these marks, in seconds. Others have pyproject.toml's ``timeout``."""
 
 
 def slower() -> float:
@@ -31,7 +32,7 @@ def crowding() -> float:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Set each test's time limit, unless it has one or the command line sets one."""
+    """Set each test's time limit, unless the test has one or the command line sets one."""
     if config.getoption("timeout") is not None:
         return
     least_s = float(config.getini("timeout"))
@@ -47,7 +48,7 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Fail a test that takes long without the mark ``slow``."""
     report = yield
-    # crowding() is squared, since a test's programs wait for CPUs, and the test for its programs.
+    # A test's programs wait for CPUs and the test waits for its programs, so crowding() is squared.
     limit_s = SLOW_S * slower() * crowding() ** 2
     if (
         report.when == "call"

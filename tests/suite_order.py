@@ -11,8 +11,8 @@ import pytest
 
 TESTS = Path(__file__).parent
 LONG_FILES = (
-    # The next two files need builds: `make test` builds Tor for one of them and the kernel for the
-    # other one, in parallel.
+    # The next two files need builds. They come first, so that `make test` builds Tor for one of
+    # them and the kernel for the other one in parallel.
     "tor/test_real_tor.py",
     "slurm/test_cluster.py",
     "harness/test_other_systems.py",

@@ -1,4 +1,4 @@
-"""Check that tests do not change the user's runs and results, nor anything in build/ but builds.
+"""Check that tests do not change the user's runs and results, nor build/ except its builds.
 
 The names, sizes and modification times in the upper levels of these folders are compared before the
 first test and after the last one. Everything that the harness writes or removes changes them.
@@ -63,7 +63,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Compare the state after the last test. A change fails the run."""
+    """Compare the state after the last test. After a change the session fails."""
     if _is_worker(session.config):
         return
     changed = changes(session.config.stash[BEFORE], snapshot(REPOSITORY))
