@@ -13,11 +13,6 @@ from onionlab.programs.installed import SHADOW, TGEN, Tool, find_tool
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 
-@pytest.fixture
-def repository() -> Path:
-    return REPOSITORY
-
-
 def make_shadow_engine() -> ShadowEngine:
     """Return a Shadow engine with made-up programs. It can configure simulations, not run them."""
     engine = ShadowEngine.__new__(ShadowEngine)

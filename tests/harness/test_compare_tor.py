@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
+from tor_repository import git
 
 from onionlab.commands import compare, compare_tor, experiment
 from onionlab.errors import UserError
@@ -19,12 +19,6 @@ from onionlab.questions.tor_commits import CommitVariant, shorten, write_experim
 from .checkout import ship
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
-
-
-def git(path: Path, *arguments: str) -> str:
-    identity = ("-c", "user.name=a", "-c", "user.email=a@example.org")
-    command = ["git", "-C", str(path), *identity, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
 @pytest.fixture

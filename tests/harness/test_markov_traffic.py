@@ -6,7 +6,6 @@ import json
 import re
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import pytest
 import yaml
@@ -26,6 +25,7 @@ from onionlab.runs.costs.estimate import estimate_resources
 from .checkout import TINY, Checkout
 from .markov_models import MODELS, drawn_streams, logged_streams, seed_of, write_models
 from .test_end_to_end import ENGINES
+from .test_rundir import vertices
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 CLASS = {"kind": "markov", "count": 2, "timeout": "60 s", "stallout": "30 s"}
@@ -54,18 +54,6 @@ def composed(experiment: Experiment, engine: ShadowEngine, seed: int = 1) -> Run
     )
 
 
-def read_nodes(graph: bytes) -> dict[str, dict[str, str]]:
-    """Return the attributes of each vertex, by the vertex's name."""
-    root = ElementTree.fromstring(graph)
-    names = {key.get("id"): key.get("attr.name", "") for key in root.findall("{*}key")}
-    return {
-        node.get("id", ""): {
-            names[data.get("key")]: data.text or "" for data in node.findall("{*}data")
-        }
-        for node in root.iter("{http://graphml.graphdrawing.org/xmlns}node")
-    }
-
-
 def test_a_client_has_a_graph_of_its_own_and_its_class_the_models(
     tmp_path: Path, shadow_engine: ShadowEngine
 ) -> None:
@@ -74,7 +62,7 @@ def test_a_client_has_a_graph_of_its_own_and_its_class_the_models(
         assert run.files[f"conf/tgen.users.{kind}-model.graphml"] == text.encode()
     assert "conf/tgen.users.graphml" not in run.files
     graphs = [run.files[f"{HOSTS}/usersclient{number}/tgen.graphml"] for number in (1, 2)]
-    nodes = [read_nodes(graph) for graph in graphs]
+    nodes = [vertices(graph) for graph in graphs]
     assert nodes[0]["start"]["peers"] == "server1:80,server2:80"
     assert nodes[0]["start"]["timeout"] == "60 seconds"
     assert nodes[0]["start"]["stallout"] == "30 seconds"
@@ -97,7 +85,7 @@ def test_a_class_can_ask_onion_services(tmp_path: Path, shadow_engine: ShadowEng
     path.write_text(yaml.safe_dump({"extends": extended, "traffic": {"users": users}}))
     run = composed(load(str(path), root=REPOSITORY), shadow_engine)
     address = make_onion_service_keys(1, "onionservice1").address
-    nodes = read_nodes(run.files[f"{HOSTS}/usersclient1/tgen.graphml"])
+    nodes = vertices(run.files[f"{HOSTS}/usersclient1/tgen.graphml"])
     assert nodes["start"]["peers"] == f"{address}:80"
     # Streams of Markov clients are checked for rendezvous circuits, as those of other clients are.
     assert isinstance(run.expectations["usersclient1"].circuit, Rendezvous)

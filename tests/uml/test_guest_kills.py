@@ -17,7 +17,7 @@ import pytest
 from onionlab.engines.base import EngineFailureError
 from onionlab.engines.uml.engine import STATE_FOLDER, UmlEngine
 from onionlab.engines.uml.kernel import BuiltKernel
-from uml.guest_support import run_endless_guest, traces
+from uml.guest_support import processes_in, run_endless_guest, traces
 
 pytestmark = [pytest.mark.uml, pytest.mark.slow]
 
@@ -36,17 +36,6 @@ def run_simulation(directory: Path, engine: UmlEngine, ended: Connection) -> Non
         run_endless_guest(directory, engine)
     except EngineFailureError as error:
         ended.send(error.message)
-
-
-def processes_in(directory: Path) -> dict[int, str]:
-    found = {}
-    for entry in Path("/proc").iterdir():
-        try:
-            if entry.name.isdigit() and (entry / "cwd").readlink() == directory:
-                found[int(entry.name)] = (entry / "cmdline").read_text().replace("\0", " ")
-        except OSError:
-            continue
-    return found
 
 
 def test_killing_a_guest_leaves_nothing(tmp_path: Path, uml_engine: UmlEngine) -> None:
