@@ -20,11 +20,11 @@ PIECE_BYTES = 1 << 20
 STEP_BYTES = {".gz": 1 << 12, ".xz": 1 << 12, ".zst": 64}
 """Suffix of a file name -> compressed bytes per decompression step.
 
-The output of a damaged step is discarded, including valid bytes before the damage. (gzip and xz
-give their output in parts of 1 MiB, of which only the damaged part is discarded.) A decompressor
-may produce wrong bytes before it detects the damage. With smaller steps, those bytes would belong
-to an earlier step and be accepted. The output of a zstd step cannot be limited: four bytes can
-expand to 128 KiB, so 64 bytes give at most 2 MiB.
+The size is a compromise. The output of a damaged step is discarded (with gzip and xz only the part
+of 1 MiB that is damaged), so with large steps valid bytes before the damage are lost. With small
+steps wrong bytes are accepted, because a decompressor may return some before it detects the damage.
+A step of zstd returns its whole output at once, and four bytes can expand to 128 KiB, so 64 bytes
+give at most 2 MiB.
 """
 
 MIN_LIMIT_BYTES = 2**26

@@ -78,7 +78,7 @@ class Spending:
         sizes: shape (k,), number of pairs at each look, increasing.
         spent: shape (k,), cumulative share of the error rate spent, nondecreasing. A value above 1
             means that the rate is exceeded by that factor.
-        end: the largest budget of the plans.
+        end: the largest number of pairs that any of the plans of looks allows.
     """
 
     sizes: tuple[int, ...]

@@ -243,7 +243,8 @@ def _draw_limits(group: RelayGroup, seed: int, role: str) -> list[tuple[int, Own
     carried = [_relay_bit_per_s(value * factor) for value in drawn]
     if group.limited_by == "link":
         return [(bit_per_s, None) for bit_per_s in carried]
-    # Tor's default burst is a gigabyte, which would never take effect. Use one second's worth.
+    # BandwidthBurst is the size of Tor's token bucket, by default a gigabyte. A simulation would
+    # not empty such a bucket, so the rate would have no effect. Let it hold one second of the rate.
     rates = [max(MIN_BANDWIDTH_RATE_BYTES_PER_S, bit_per_s // 8) for bit_per_s in carried]
     return [(LINK_TO_LIMIT_RATIO * 8 * rate, OwnLimit(rate, rate)) for rate in rates]
 

@@ -263,9 +263,13 @@ def open_packs(files: Sequence[Path], parent: Path) -> Iterator[Path]:
 
 
 def _merge(merged: Path, folder: Path, file: Path, sources: dict[Path, Path]) -> None:
-    """Move the runs and studies of an unpacked pack into the folder of the first one.
+    """Move the runs and studies of an unpacked pack to those of the packs before it.
 
-    sources: moved path -> the pack that it is from; this function adds entries.
+    Args:
+        merged: the folder of the first pack, which also has the runs of the packs after it.
+        folder: the folder of this pack.
+        file: the pack, for messages.
+        sources: moved path -> the pack that it is from; this function adds entries.
     """
     for run in _runs(folder):
         target = merged / run.name

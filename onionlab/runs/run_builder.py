@@ -357,7 +357,7 @@ class TornetRunBuilder(TorRunBuilder):
     """Composes the runs of an experiment with imported networks of tornettools."""
 
     def __init__(self, root: Path, experiment: Experiment, variants: Sequence[str]) -> None:
-        """Select variants. Raises UserError also if a seed has no network."""
+        """Select variants by name. Raises UserError if one is unknown or a seed has no network."""
         super().__init__(root, experiment, variants)
         require_networks(root, experiment)
         # The most recent network is cached for the next variant.

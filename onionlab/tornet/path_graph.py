@@ -145,7 +145,10 @@ def _require_complete(
     nodes: Collection[int],
     paths: Collection[tuple[int, int]],
 ) -> None:
-    """Raise UserError unless all nodes exist, and Shadow finds a path for each pair of them."""
+    """Raise UserError unless the file has all nodes of ``keep``, and an edge for each pair.
+
+    A node is also paired with itself. In a directed graph, a pair needs edges in both directions.
+    """
     absent = sorted(set(keep) - set(nodes))
     if absent:
         shown = ", ".join(map(str, absent[:MAX_MISSING_SHOWN]))

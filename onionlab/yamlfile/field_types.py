@@ -79,7 +79,7 @@ def _quantity(parse: Callable[[object], object], text: Any, word: str = "") -> B
 
 
 def parse_time_span(value: object) -> tuple[float, float]:
-    """Return the seconds of two times, the lower one first. Raises ValueError."""
+    """Return two times in seconds. Raises ValueError if the first one is later than the second."""
     expected = 'two times such as ["1 s", "60 s"]'
     if not isinstance(value, list) or len(value) != 2:
         raise ValueError(f"expected {expected}, got {show(value)}")

@@ -175,7 +175,8 @@ def validate_tree(
         tree: The values.
         model: The type of the model.
         partial: Whether to report no problem if a key is missing.
-        suggest_from: Model whose keys messages suggest, if `model` has only some of them.
+        suggest_from: Model with the keys that messages about an unknown key suggest. It is needed
+            if `model` describes only a part of the file; the default is `model`.
     """
     try:
         return model.model_validate(plain(tree)), []

@@ -168,7 +168,7 @@ def test_a_published_pack_has_the_same_values(run: Path, tmp_path: Path) -> None
     names = {key for key in whole if "download_" in key[1] or "circuit_" in key[1]}
     names |= {key for key in whole if "time_to_last_byte_50kib" in key[1] or "relay_" in key[1]}
     assert names
-    # Otherwise the published tables would contain rows that no metric reads.
+    # A published pack lacks the rows that no metric reads.
     for name in (files.CIRCUITS_TABLE, files.RELAY_BYTES_TABLE):
         every = pq.read_table(run / files.RECORDS / name)
         some = pq.read_table(tmp_path / "published" / name)

@@ -59,7 +59,8 @@ def test_networks_are_generated_and_imported(inputs: tuple[Path, Path], tmp_path
         )
 
     one, other = generate(tmp_path, 2)
-    # Another folder and other random numbers give the same network.
+    # Network 1 does not depend on the folder, nor on the random keys that Tor draws while
+    # tornettools runs, because keys that depend only on the seed replace them.
     (again,) = generate(tmp_path / "elsewhere", 1)
     assert again.tornet.files == one.tornet.files
     assert again.tornet.content_sha256 == one.tornet.content_sha256

@@ -91,7 +91,7 @@ class ShadowEngine:
         }
 
     def check_files(self, simulation: Simulation, files: Mapping[str, bytes]) -> None:
-        """Accept all files, because the programs themselves read them."""
+        """Accept all files: Shadow runs the real programs, such as TGen, which check them."""
 
     def run(
         self,

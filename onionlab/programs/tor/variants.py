@@ -85,13 +85,16 @@ class _OwnFile(_File):
 
 
 class TorVariant(_VariantEntry):
-    """One variant of Tor, with its name.
+    """A variant of Tor: its entry in variants.yaml, and its name.
 
-    proof_from: the relays that must have logged the proof: the value of its series, one of
-    ``PROOF_FROM``. Relays of a variant without a proof must not have logged any line with the proof
-    prefix of a series.
+    A run counts only if its relays logged the variant's ``proof``. If the variant has none, they
+    must not have logged a line with the ``proof_prefix`` of any series.
 
-    source_id: `Source.id` of its source, which is set once the variant is built.
+    Attributes:
+        name: the key of the entry.
+        proof_from: which relays have to log the proof; one of ``PROOF_FROM``. This is a setting of
+            the patch series.
+        source_id: `Source.id` of the variant's source; empty until the variant is built.
     """
 
     name: str
