@@ -49,8 +49,8 @@ DEFAULT_OPTIONS: dict[str, Any] = {
 _UNSUPPORTED_VARIABLES = {"TGENHOSTNAME", "TGENSOCKS"}
 
 _WRAPPERS = (
-    # The amount of memory that the guest finds depends on its kernel's addresses in the host's
-    # memory.
+    # With random addresses of the guest's kernel, the amount of memory that the guest finds would
+    # vary, and with it the limits that Tor derives from this amount.
     *("setarch", "--addr-no-randomize"),
     # A guest's panic ends in abort(3), and a core dump of its memory would be useless.
     *("prlimit", "--core=0"),
@@ -294,7 +294,7 @@ def _guest_seed(seed: int) -> str:
 
 
 def _own_sha256() -> str:
-    """Return a hash of this module and of all code that runs in the guest."""
+    """Return a hash of this module and of the engine's modules that the guest runs."""
     digest = hashlib.sha256()
     folder = Path(__file__).parent
     inside = (*folder.glob("guest/*.py"), *folder.glob("traffic/*.py"))

@@ -14,7 +14,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def mount(source: str, target: str, kind: str = "", flags: int = 0, data: str = "") -> None:
-    """Mount a file system, or with MS_BIND a file or folder of one."""
+    """Mount a file system, or with MS_BIND an existing file or folder."""
     _check(
         _libc.mount(
             source.encode(), target.encode(), kind.encode() or None, flags, data.encode() or None

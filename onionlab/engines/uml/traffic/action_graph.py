@@ -1,11 +1,13 @@
 """Parse the part of TGen's action graphs that this driver supports.
 
-Supported are one ``start`` vertex, ``stream``, ``flow``, ``traffic`` and ``pause`` vertices, edges
-with and without weights, and loops. As in TGen, a vertex's id contains its kind ("stream_1" is a
-stream), options of a stream, flow or traffic may be set at ``start`` as defaults, an empty value
-counts as missing, and a walk follows all unweighted edges of a vertex and one of the weighted ones.
-Any other content of a graph is rejected with a message, because playing it incorrectly would give
-wrong results.
+A graph has one ``start`` vertex. It may have ``stream``, ``flow``, ``traffic`` and ``pause``
+vertices, edges with and without weights, and loops. Any other content is rejected with a message,
+because playing it incorrectly would give wrong results. As in TGen:
+
+- A vertex's id contains its kind ("stream_1" is a stream).
+- Options of streams, flows and traffics may be set at ``start`` as defaults.
+- An empty value counts as missing.
+- A walk follows all unweighted edges of a vertex, and one of its weighted edges.
 """
 
 from __future__ import annotations
@@ -43,6 +45,7 @@ _WEIGHT = re.compile(r"(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?", re.ASCII)
 class Start:
     """Options of the start vertex. Times are in microseconds.
 
+    server_port: None if the host has no server. delay_us: the time until the walk starts.
     heartbeat_us: 0 disables heartbeats and thereby timeouts, which TGen checks at heartbeats.
     timeout_us, stallout_us: limits of the streams that this host serves; 0 means no limit.
     """
@@ -75,8 +78,8 @@ class StreamOptions:
     timeout_us, stallout_us: in microseconds; 0 means no limit. packet_model_path: the model's path
     in the graph, or None for TGen's default model. packet_model_by_path: whether the server gets
     the model's path instead of its text. model_seed: the source of the seeds of all models of this
-    vertex. auth_seed: the source of user names and passwords for the proxy; None to use `username`
-    and `password`.
+    vertex; None to derive them from the run's seed. auth_seed: the source of user names and
+    passwords for the proxy; None to use `username` and `password`.
     """
 
     id: str

@@ -124,7 +124,7 @@ The unit is microseconds, except for lognormal distributions (the logarithm of m
 
 
 def _whole_us(value: float) -> int:
-    # C's round() rounds halves away from zero, Python's rounds them to even numbers.
+    # Round halves up, like C's round() in TGen. Python's round() rounds halves to even numbers.
     if not 0 < value < MAX_DELAY_US:
         return MAX_DELAY_US if value > 0 else 0
     whole = math.floor(value)

@@ -33,7 +33,8 @@ class Driver:
     def __init__(self, traffic: TrafficFile) -> None:
         """Read all graphs and open all logs.
 
-        Raises UserError if a graph is not supported, or a file cannot be opened.
+        Raises UserError if a graph is not supported, if two graphs have different packet models at
+        the same path, or if a file cannot be opened.
         """
         clock = Clock()
         self.loop = Loop(clock)

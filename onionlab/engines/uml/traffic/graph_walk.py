@@ -83,7 +83,8 @@ class FlowGenerator:
             )
             self._end_if_complete()
             return
-        # A child may end while it starts, for example if its connection is refused immediately.
+        # Count the child first, because it may end while it starts, for example if its connection
+        # is refused immediately.
         self.begun += 1
         if self.begin_child(self):
             self.log.info(
@@ -281,7 +282,10 @@ class GraphWalk:
         ).start()
 
     def _continue_after(self, action: Action) -> None:
-        """Continue after a flow or traffic, but later if too many have ended in this instant."""
+        """Continue after a flow or traffic, but later if too many have ended in this instant.
+
+        Otherwise, an endless sequence of them would prevent simulated time from advancing.
+        """
         if self._exceeds_instant_limit():
             self._continue_later(action.id, HOLD_US)
         else:

@@ -52,7 +52,7 @@ class Host:
         self.loop = loop
         self.log = log
         self.packet_models = packet_models
-        # Every arrival matters if status lines are logged.
+        # If status lines are logged, each arrival gets one, so each must wake up the process.
         self.low_water_bytes = 1 if log.wants_info else traffic.receive_low_water_bytes
         self._entry = entry
         self._bind = entry.bind or "0.0.0.0"

@@ -5,8 +5,9 @@ when flows start, a stream model when the streams of a flow start, and a packet 
 of a stream sends. They are parsed as in tgen-markovmodel.c; ``markov_walk.py`` walks through them.
 
 The parser rejects the models that TGen rejects. It also rejects faulty models, with which TGen
-would abort or never stop sending: those with a reachable state that cannot be left or has no
-emission, a state with an observation's name, parameters that are not finite, or two start states.
+would abort or never stop sending: those in which a walk can reach a state without an emission, or
+can get stuck before END; and those with a state that has an observation's name, with parameters
+that are not finite, or with two start states.
 A model without the event END is not faulty: its streams or flows continue until they are stopped.
 """
 

@@ -29,7 +29,8 @@ _TIME_FACTORS_NS = {
 
 _LIMIT = 2**63
 
-# TGen searches for these words in a vertex's id, in this order.
+# TGen searches for these words in a vertex's id, in this order. The first word that it finds is the
+# vertex's kind.
 _KINDS = ("start", "end", "pause", "stream", "flow", "traffic")
 _SUPPORTED_KINDS = ("start", "pause", "stream", "flow", "traffic")
 

@@ -2,8 +2,8 @@
 
 A proxy may put each piece that it reads into separate cells. Each message is therefore sent alone,
 in one piece. Payload is passed to the kernel in larger pieces than TGen's 32 KiB, which needs fewer
-system calls, unless the log contains status lines. With a packet model, payload is sent in the
-model's bursts.
+system calls, unless the log gets a status line for each piece. With a packet model, payload is sent
+in the model's bursts.
 """
 
 from __future__ import annotations

@@ -144,7 +144,10 @@ class Stream(StreamState):
         return self.progress is not None and now_us - self.progress >= self._stallout_us
 
     def finish(self) -> None:
-        """End the stream and log its results in one line."""
+        """End the stream and log its results.
+
+        If the stream has failed, correct the times of its last bytes before.
+        """
         if not self.over and self.fault != "NONE":
             self.receive.correct_drained_times()
         super().finish()

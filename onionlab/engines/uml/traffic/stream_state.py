@@ -145,7 +145,8 @@ class StreamState:
         """End the stream if both directions have ended."""
         receive, schedule = self.receive, self.schedule
         # If the model determines the size, this side has received everything when it has received
-        # the bytes that the model expects. If it expects none, it does not wait for the response.
+        # the bytes that the model expects. If the model expects none, this side does not even wait
+        # for the response.
         if (
             receive.wanted_bytes == 0
             and receive.state != "RECV_ERROR"

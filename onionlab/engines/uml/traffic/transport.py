@@ -63,7 +63,7 @@ class Address:
 
     @classmethod
     def from_ip(cls, address: str, port: int) -> Address:
-        """Return the address of an IP address. It has a name only if it is localhost."""
+        """Return an address with an IP address and a port, and with a name only for localhost."""
         return cls("localhost" if address == "127.0.0.1" else None, address, port)
 
     def __str__(self) -> str:

@@ -1,8 +1,9 @@
 """The messages of TGen 1.1.2's protocol (version 2.0), except payload.
 
-A client sends a command line and, immediately after it, its Markov model as GraphML. The server
-answers with a response line. Then each side sends its payload, a line with the payload's MD5 sum,
-and a closing line once the other side's MD5 line has arrived. Payload repeats one letter.
+A client sends a command line. Its Markov model follows as GraphML, unless the line contains the
+model's path. The server answers with a response line. Then each side sends its payload, which
+repeats one letter. If the size was given, a line with the payload's MD5 sum follows, and a closing
+line once the other side's MD5 line has arrived.
 """
 
 from __future__ import annotations
