@@ -1,6 +1,6 @@
-"""The engine's instructions for the guest beyond the simulation: paths on this machine.
+"""The engine's instructions for the guest that do not affect results, such as paths on the machine.
 
-They do not affect results, so they are not part of a run's identity.
+They are therefore not part of a run's identity. The simulation itself is in conf/uml.json.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class Boot:
     """The engine's instructions. All paths are paths on the machine that runs the guest.
 
     run_directory: the folder with conf/, to which the logs are written; package_root: the folder
-    that contains the package onionlab; programs: base name -> executable; calls: the library by
-    which programs call the kernel, or empty; open_files: the limit of open files per process;
+    that contains the package onionlab; programs: base name -> executable; calls: the library
+    that makes system calls faster, or empty; open_files: the limit of open files per process;
     watched: hosts whose output the guest copies to its console.
     """
 

@@ -21,8 +21,8 @@ BIND_VARIABLE = "TGENIP"
 class GuestHost:
     """One simulated machine.
 
-    place: its index in the matrices of `Description`. up_bit_per_s, down_bit_per_s: the rates of
-    its access link.
+    place: the index of its place in the network, for the matrices of `Description`. up_bit_per_s,
+    down_bit_per_s: the rates of its access link.
     """
 
     name: str

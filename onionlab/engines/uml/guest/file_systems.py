@@ -1,8 +1,8 @@
 """The guest's file systems: the machine's files for reading, the guest's memory for writing.
 
 The root is the file system of the machine that runs the guest, read-only. A simulation writes only
-to a file system in the guest's memory, because every write to a file of the machine would be a call
-to the machine's kernel. Logs are copied to the machine at the end.
+to a file system in the guest's memory, because each write to a file of the machine would cost a
+call of the machine's kernel. Logs are copied to the machine at the end.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ def mount_basics() -> None:
 def mount_outside(run_directory: str) -> None:
     """Mount the run directory, writable, at OUTSIDE.
 
-    By default, Linux updates a file's access time on a read if it is older than the modification
-    time. This depends on the machine's files, and the guest's later write of a changed inode would
-    move simulated events. With noatime, no read changes an inode.
+    With noatime, no read changes an inode. By default, a read updates a file's access time if it is
+    older than the modification time, which depends on the machine's files. The guest's later write
+    of the changed inode would move simulated events.
     """
     OUTSIDE.mkdir()
     flags = system.MS_NOATIME
@@ -100,7 +100,8 @@ def copy_out(name: str) -> None:
 def _copy_private(source: Path, target: Path) -> None:
     """Copy a tree in the order of its names, readable only by its owner, as Tor requires.
 
-    The order and the permissions of the original depend on the machine's file system and umask.
+    The original's order and permissions depend on the machine's file system and umask, but those of
+    the copy must not.
     """
     target.mkdir(mode=0o700, parents=True)
     for path in sorted(source.iterdir()):

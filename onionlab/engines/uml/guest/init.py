@@ -38,8 +38,8 @@ from onionlab.engines.uml.traffic.traffic_file import TrafficFile, TrafficHost
 
 PROGRESS_INTERVAL_NS = 10**9
 LOG_INTERVAL_NS = 10 * PROGRESS_INTERVAL_NS
-"""The interval at which the guest reports new output of watched hosts. It is the maximum delay that
-an engine may have (onionlab.engines.base.WATCHED_LATE_S).
+"""The interval at which the guest reports new output of watched hosts. It is as long as the maximum
+delay with which an engine may report it (onionlab.engines.base.WATCHED_LATE_S).
 """
 READY_STEP_MS = 100
 """The first program may start at the first multiple of this time after the network was built."""
@@ -206,8 +206,8 @@ class Simulation:
         TrafficFile(
             seed=self._description.seed,
             epoch_unix_s=self._description.epoch_unix_s,
-            # Like all programs, the driver gets a signal at the end of the simulation. Its own stop
-            # time is later.
+            # The driver should not stop by itself: like all programs, it gets a signal at the end
+            # of the simulation. Its own stop time is therefore later.
             stop_ms=self._description.stop_ms + round(1000 * DRIVER_TIMEOUT_S),
             names={host.name: host.address for host in self._description.hosts},
             receive_low_water_bytes=TRAFFIC_PIECE_BYTES,

@@ -22,7 +22,8 @@ ENVIRONMENT = {
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
     "HOME": "/nonexistent",
     "LC_ALL": "C",
-    # Otherwise programs would use the host's time zone and its configuration of OpenSSL.
+    # Otherwise programs would use the time zone and the OpenSSL configuration of the machine that
+    # runs the guest.
     "TZ": "UTC0",
     "OPENSSL_CONF": "/dev/null",
     # OpenSSL's random generator mixes in the processor's time stamp counter and random numbers.
@@ -44,8 +45,8 @@ class RunningProgram:
     def read_from(self, begin: int) -> bytes:
         """Return the standard output from byte `begin` on.
 
-        This neither makes a system call that fails nor reads the clock, because many such calls at
-        one moment would take simulated time (configs/uml/patches).
+        This neither makes a system call that fails nor reads the clock. If there were many such
+        steps in one instant, the kernel would let simulated time pass (configs/uml/patches, 0002).
         """
         log = os.open(self.log, os.O_RDONLY)
         try:

@@ -139,7 +139,7 @@ class Netlink:
         self._request(_RTM_NEWLINK, _link(index, flags, _IFF_UP | _IFF_NOARP))
 
     def add_address(self, index: int, address: str) -> None:
-        """Assign an IPv4 address to a link, as the only one in its subnet."""
+        """Assign an IPv4 address to a link, with a subnet that contains only this address (/32)."""
         raw = socket.inet_aton(address)
         self._request(
             _RTM_NEWADDR,
@@ -291,7 +291,8 @@ def _traffic_control(index: int, *, handle: int, parent: int, info: int = 0) -> 
 def token_bucket(rate_bytes_per_s: int, burst_bytes: int, *, limit_packets: int = 0) -> bytes:
     """Return the options of a `tbf` without an inner queue (add one at parent HANDLE:1).
 
-    limit_packets: the limit of a `pfifo` that was added as the inner queue; 0 for a new `tbf`.
+    limit_packets: 0 for a new `tbf`. To change an existing `tbf`, the limit of the `pfifo` that was
+    added as its inner queue, because the kernel sets the queue's limit to this value.
     """
     # struct tc_tbf_qopt: two of struct tc_ratespec (cell logarithm, link layer, overhead, cell
     # alignment, smallest packet, rate), then queue, bucket and largest packet.
@@ -325,7 +326,8 @@ def packet_fifo(limit_packets: int) -> bytes:
 def departure_queue(limit_packets: int, buckets_log: int) -> bytes:
     """Return the options of an `fq` queue that delays each packet until its departure time.
 
-    The queue neither paces packets nor coalesces timers. It never mixes packets of different flows.
+    The queue neither paces packets nor coalesces timers. Inside it, each flow (addresses and ports)
+    has its own queue.
     """
     return _pack(
         [

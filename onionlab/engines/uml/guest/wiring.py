@@ -64,9 +64,10 @@ _TCP = _IP + _IP_BYTES
 _IP_TOTAL_LENGTH, _IP_PROTOCOL, _IP_SOURCE, _IP_TARGET = 2, 9, 12, 16
 _TCP_DATA_OFFSET = 12
 _PATH = struct.Struct("=QI4x")
-"""A value of the map of paths: latency in ns, and how many of the 2**31 draws lose a packet."""
+"""A value of the map of paths: latency in ns, and how many of 2**31 random values lose a packet."""
 
-# In tc's notation, the bucket is 1:, and the queue in it is 2: at its class 1:1.
+# In tc's notation: 1:, its class 1:1, and 2:. On a host's link, 1: is the token bucket, and 2: is
+# the queue in the bucket's class.
 _FIRST_QDISC, _BELOW_FIRST_QDISC, _SECOND_QDISC = 0x00010000, 0x00010001, 0x00020000
 
 _MACHINE_SETTINGS = {
@@ -167,7 +168,10 @@ def build_network(description: Description) -> Links:
 
 
 def enter_host(name: str) -> None:
-    """Move the calling process to a host: its network, its name and its random numbers."""
+    """Move the calling process to a host's namespaces: its network, and its name (UTS).
+
+    The random numbers that the kernel gives to programs depend on the UTS namespace.
+    """
     for directory, kind in ((NAMESPACES, system.CLONE_NEWNET), (_NAMES, system.CLONE_NEWUTS)):
         descriptor = os.open(directory / name, os.O_RDONLY | os.O_CLOEXEC)
         system.enter_namespace(descriptor, kind)
@@ -187,8 +191,8 @@ def _make_host(
     host: GuestHost, core_link: str, core: int, settings: dict[str, str], links: Links
 ) -> None:
     system.unshare(system.CLONE_NEWNET | system.CLONE_NEWUTS)
-    # The kernel's random numbers depend on the host name and on the number of requests in this
-    # namespace.
+    # The patched kernel's random numbers for programs depend on the host name and on the number of
+    # requests in this namespace (configs/uml/patches, 0001).
     system.set_host_name(host.name)
     for directory, kind in ((NAMESPACES, "net"), (_NAMES, "uts")):
         handle = directory / host.name
@@ -258,8 +262,8 @@ def _path_program(description: Description, indices: Sequence[int], delay_line: 
     """Return the program at the core's end of each host's link.
 
     The program looks up the path by the packet's two addresses, draws whether the path loses the
-    packet, and sends a copy with its arrival time to the delay line. Unlike the original, the copy
-    does not count in the sender's socket, so the packet has left the host.
+    packet, and sends a copy with its arrival time to the delay line. The original would still count
+    in the send buffer of the sender's socket. The copy does not: it has left the host.
     """
     places = len(description.latency_us)
     hosts = bpf.Map(bpf.BPF_MAP_TYPE_HASH, value_bytes=8, entries=len(description.hosts))
