@@ -327,10 +327,10 @@ def _stream(
     if sizes != (None, None):
         for name in ("sendsize", "recvsize"):
             if not options.get(name):
-                # In TGen, a stream with only one size, or with 0 for both, waits until it stalls:
-                # in the former case for a closing line, in the latter case for the other side's
-                # checksum before it sends its own. A single size of 0 works in TGen but is not
-                # supported here.
+                # In TGen, a stream with only one size waits for a closing line until it stalls. If
+                # both sizes are 0, each side waits for the other's checksum before it sends its
+                # own, and the stream stalls as well. If only one of two given sizes is 0, TGen's
+                # stream succeeds, but this driver does not support it.
                 raise ValueError(
                     f"vertex {vertex!r}: attribute {name!r} is required and must not be 0 if the "
                     "other "

@@ -282,9 +282,9 @@ class GraphWalk:
         ).start()
 
     def _continue_after(self, action: Action) -> None:
-        """Continue after a flow or traffic, but later if too many have ended in this instant.
+        """Continue after a flow or traffic: now, or in a second if many have ended in this instant.
 
-        Otherwise, an endless sequence of them would prevent simulated time from advancing.
+        Without this pause, an endless sequence of them would prevent simulated time from advancing.
         """
         if self._exceeds_instant_limit():
             self._continue_later(action.id, HOLD_US)

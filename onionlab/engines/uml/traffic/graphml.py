@@ -164,8 +164,8 @@ def _graph(graph: ElementTree.Element, keys: dict[tuple[str, str], Key]) -> Grap
         elif _tag(element) == "edge":
             edge = Edge(element.get("source", ""), element.get("target", ""), data)
             if edge.source not in vertices or edge.target not in vertices:
-                # igraph would number a vertex at its first edge, which affects the order of the
-                # edges.
+                # Reject this file, because igraph would number the vertex at its first edge, which
+                # affects the order of the edges.
                 raise ValueError(
                     f"{edge}: the edge precedes one of its vertices or the vertex is missing"
                 )

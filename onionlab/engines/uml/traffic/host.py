@@ -52,7 +52,8 @@ class Host:
         self.loop = loop
         self.log = log
         self.packet_models = packet_models
-        # If status lines are logged, each arrival gets one, so each must wake up the process.
+        # If status lines are logged, each arrival of payload gets one. All arrivals must therefore
+        # wake up the process, not only large pieces.
         self.low_water_bytes = 1 if log.wants_info else traffic.receive_low_water_bytes
         self._entry = entry
         self._bind = entry.bind or "0.0.0.0"

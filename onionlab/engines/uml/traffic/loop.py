@@ -17,8 +17,8 @@ EDGE_IN = select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLET
 EDGE_IN_OUT = EDGE_IN | select.EPOLLOUT
 
 MAX_TURNS_IN_AN_INSTANT = 1_000_000
-"""The maximum number of turns without time passing. In virtual time, an endless sequence of such
-turns would stop time forever.
+"""The maximum number of turns without time passing, after which `run` raises UserError. The guest's
+virtual time stands still while a process computes, so endless turns could stop it forever.
 """
 
 _START_STEP_NS = 10_000_000
@@ -28,9 +28,9 @@ _TIMER_ABSTIME = 1
 class Clock:
     """The monotonic clock, read once per turn of the event loop.
 
-    In virtual time this makes no difference, because time stops while a process computes. The wall
-    clock's time is computed from the monotonic clock, because nothing adjusts the wall clock during
-    a simulation.
+    One reading is enough, because the guest's virtual time stands still while a process computes.
+    The wall clock is read only at the start. Later its time is computed from the monotonic clock,
+    because nothing adjusts the wall clock during a simulation.
     """
 
     def __init__(self) -> None:
@@ -49,8 +49,8 @@ class Clock:
         """
         start_ns = (time.monotonic_ns() // _START_STEP_NS + 1) * _START_STEP_NS
         moment = ctypes.create_string_buffer(struct.pack("=qq", *divmod(start_ns, 10**9)), 16)
-        # time.sleep() needs a duration, and the clock could advance between the computation of the
-        # duration and the call.
+        # Sleep until a given time. time.sleep() would need a duration, and the clock could advance
+        # between the computation of the duration and the call.
         ctypes.CDLL(None).clock_nanosleep(time.CLOCK_MONOTONIC, _TIMER_ABSTIME, moment, None)
         self._compare()
 

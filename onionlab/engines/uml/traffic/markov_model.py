@@ -5,9 +5,13 @@ when flows start, a stream model when the streams of a flow start, and a packet 
 of a stream sends. They are parsed as in tgen-markovmodel.c; ``markov_walk.py`` walks through them.
 
 The parser rejects the models that TGen rejects. It also rejects faulty models, with which TGen
-would abort or never stop sending: those in which a walk can reach a state without an emission, or
-can get stuck before END; and those with a state that has an observation's name, with parameters
-that are not finite, or with two start states.
+would abort or never stop sending:
+
+- A walk can reach a state without an emission, or get stuck before END.
+- A state has the name of an observation.
+- A parameter is not finite.
+- There are two start states.
+
 A model without the event END is not faulty: its streams or flows continue until they are stopped.
 """
 
@@ -304,8 +308,8 @@ def _number(owner: str, name: str, text: str) -> float:
 def _check_exits(model: MarkovModel) -> None:
     """Reject reachable states in which a walk cannot continue.
 
-    These are states without an emission, and states without a transition that can emit other events
-    than END. In such a state, TGen ends a flow but continues a stream forever.
+    These are states without an emission, and states that have no transition although they can emit
+    another event than END. In such a state, TGen ends a flow but continues a stream forever.
     """
     reached: set[int] = set()
     border = {model.start}

@@ -36,8 +36,8 @@ class Receiver(Direction[ReceiveState]):
     """Receives a stream's messages and payload. buffer: received bytes that were not processed.
 
     process: advances the stream's protocol by the bytes in the buffer. read_failed: handles a read
-    error. _before_drain: `last_at` and the stream's `progress` before heartbeats read bytes; None
-    if no heartbeat has read bytes since the last wake-up by an arrival.
+    error. _before_drain: if heartbeats have read the last bytes, the values that `last_at` and the
+    stream's `progress` had before; None if the last bytes have woken up the process.
     """
 
     def __init__(
@@ -140,9 +140,10 @@ class Receiver(Direction[ReceiveState]):
                 self._before_drain = before
 
     def last_wake_up(self) -> int | None:
-        """Return the time of the last byte in either direction, except those read by heartbeats.
+        """Return the time of the last byte that was sent, or that woke up the process on arrival.
 
-        Return None before the connection is established.
+        Bytes that were read by a heartbeat do not count. Return None before the connection is
+        established.
         """
         if self._before_drain is not None and self._before_drain[1] is not None:
             return max(self._before_drain[1], self._stream.sent_at or 0)

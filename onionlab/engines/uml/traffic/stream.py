@@ -72,8 +72,9 @@ class Stream(StreamState):
         )
 
     def _use_model(self, model: MarkovModel, mine: Event) -> None:
-        """Send according to a packet model, except TGen's default model if the sizes are given.
+        """Send according to a packet model.
 
+        If the payload's size is given, TGen's default model is ignored, because it has no pauses.
         mine: the event of the model for a packet that this side sends.
         """
         if model is not INTERNAL_PACKET_MODEL or not self.send.wanted_bytes:
@@ -107,8 +108,8 @@ class Stream(StreamState):
             if events & _HANGUP:
                 self.send.end_pause()
             self.send.flush()
-            # The buffer may contain an answer that arrived before the request was sent. No event
-            # will report it again.
+            # An answer may have arrived before the whole request was sent. It is in the buffer, and
+            # no event will report it again.
             self._process()
         if not self.over and events & _HANGUP:
             if self.receive.state not in ("RECV_NONE", "RECV_SUCCESS"):
@@ -116,7 +117,7 @@ class Stream(StreamState):
             self.fail("MISC")
 
     def on_heartbeat(self) -> None:
-        """Count bytes that arrived without a wake-up; end the stream if it is too old or stalls."""
+        """Read payload that has not woken up the process; end the stream if too old or stalled."""
         self.receive.drain()
         if self.over:
             return
@@ -146,7 +147,8 @@ class Stream(StreamState):
     def finish(self) -> None:
         """End the stream and log its results.
 
-        If the stream has failed, correct the times of its last bytes before.
+        If the stream has failed and a heartbeat has read its last bytes, they arrived before the
+        heartbeat. In this case, first replace the time of the heartbeat by that of their arrival.
         """
         if not self.over and self.fault != "NONE":
             self.receive.correct_drained_times()

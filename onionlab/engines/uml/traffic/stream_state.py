@@ -82,8 +82,8 @@ class Direction(Generic[State]):
 class StreamHost(Protocol):
     """The interface of the host that a stream belongs to.
 
-    low_water_bytes: the number of payload bytes that wake up the process. packet_models: the packet
-    models by the paths with which clients request them.
+    low_water_bytes: the number of payload bytes that must have arrived before a stream wakes up the
+    process. packet_models: the packet models by the paths with which clients request them.
     """
 
     name: str
@@ -145,8 +145,8 @@ class StreamState:
         """End the stream if both directions have ended."""
         receive, schedule = self.receive, self.schedule
         # If the model determines the size, this side has received everything when it has received
-        # the bytes that the model expects. If the model expects none, this side does not even wait
-        # for the response.
+        # the bytes that the other side sends according to the model. If these are none, this side
+        # does not even wait for the response.
         if (
             receive.wanted_bytes == 0
             and receive.state != "RECV_ERROR"

@@ -36,9 +36,10 @@ class TrafficFile:
 
     epoch_unix_s: a time of the wall clock, to which all other times are relative. names: the IPv4
     address of each host of the simulation by its name. receive_low_water_bytes: the number of
-    payload bytes that wake up the process. If it is more than 1, the loopback must acknowledge each
-    segment immediately (``ip route ... quickack 1``). Otherwise the sender would have to wait for
-    delayed acknowledgements, which frequent reads like TGen's would send earlier.
+    payload bytes that must have arrived before a socket wakes up the process. If it is more than 1,
+    the loopback must acknowledge each segment immediately (``ip route ... quickack 1``). Otherwise
+    the driver's rare reads would make the sender wait for delayed acknowledgements, which TGen's
+    frequent reads would send early.
     """
 
     seed: int

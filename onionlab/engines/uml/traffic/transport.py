@@ -52,7 +52,7 @@ class Address:
 
     @classmethod
     def from_peer(cls, peer: Peer) -> Address:
-        """Return the unresolved address of a peer in a graph."""
+        """Return the address of a peer in a graph. Names except localhost are not resolved yet."""
         if peer.name.lower() == "localhost":
             return cls("localhost", "127.0.0.1", peer.port)
         try:
