@@ -131,7 +131,7 @@ def check_result(result: Result | None, log: Path, ended: ExitInfo) -> None:
 
 
 def log_tail(log: Path) -> list[str]:
-    """Return the last lines on the guest's console without the engine's own marks.
+    """Return the last lines on the guest's console, except those that begin with one of `MARKS`.
 
     A panic is followed by a stack trace of any length, so the panic's line is included first.
     """

@@ -84,7 +84,7 @@ class UmlEngine:
 
     @property
     def programs(self) -> dict[str, Path]:
-        """No programs: the traffic driver, a part of the engine, replaces `tgen`."""
+        """The executables that the engine provides: none, as its traffic driver replaces `tgen`."""
         return {}
 
     def configuration(self, simulation: Simulation) -> dict[str, bytes]:
@@ -183,10 +183,12 @@ class UmlEngine:
         return boot_command(
             self._kernel.path,
             f"onionlab.seed={_guest_seed(simulation.seed)}",
-            # Programs do not see this parameter in their environment, so it affects no results.
+            # IN_PROCESSES makes the kernel faster and affects no results: the kernel does not pass
+            # it to the environment of programs.
             *([] if self._kernel.ptrace_because else [IN_PROCESSES]),
-            # The guest's own start takes no simulated time, because the amount of its work depends
-            # on the checkout. This phase ends before any program starts (guest/init.py).
+            # Until this time, clock reads and failing system calls take no simulated time. Their
+            # number at the guest's start depends on the checkout and would otherwise move later
+            # events. All programs start after this time (guest/init.py).
             f"onionlab.start={START_ENDS_NS}",
             memory_mib=memory_bytes // 2**20,
             start_unix_s=EPOCH_UNIX_S,
@@ -202,7 +204,7 @@ class UmlEngine:
 
 
 def _move_logs(directory: Path) -> None:
-    """Replace the log lines that were copied during the simulation by the guest's complete logs.
+    """Put the guest's complete logs in the place of the lines copied during the simulation.
 
     Call this after the guest has ended, when no more lines are added. If the guest ended
     prematurely, it has written no complete logs, and the copied lines remain.
@@ -251,7 +253,8 @@ def _describe(simulation: Simulation) -> bytes:
             for host in network.hosts
         ],
     }
-    # Omit properties that have no effect, so that an addition to the format changes few files.
+    # Omit properties that have no effect. A property that is added to the format then changes only
+    # the files of those simulations that use it.
     if any(loss != network.packet_loss for loss in network.path_loss.values()):
         data["path_loss"] = _matrix(number, {p: network.loss_of(p) for p in network.latency_us})
     if simulation.bootstrap_end_ms:

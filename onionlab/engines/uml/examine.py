@@ -85,7 +85,8 @@ def _kernel_build(subject: str, lacking: str) -> Iterator[Finding]:
     else:
         source = choose_package(offered_packages(query_system_apt))
     if source is None:
-        # The system's lists may be outdated or empty, but the build fetches its own lists.
+        # This is only a warning: the system's lists may be outdated or empty, but the build fetches
+        # its own lists.
         text = "apt's lists contain no linux-source package"
         yield Finding(WARN, subject, text, f"apt-get update, or {ENVIRONMENT_VARIABLE}=/path/to/it")
     else:

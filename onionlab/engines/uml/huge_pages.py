@@ -3,10 +3,10 @@
     python huge_pages.py BYTES PROGRAM [ARGUMENT]...
 
 A guest's memory is one file that each of its hundreds of processes maps. With pages of 4 KiB, each
-process fills its own page tables for the same memory; at full size, all page tables take a gigabyte
-(docs/explanation/engines.md). A tmpfs uses huge pages only with a mount option that is rarely set.
-The command therefore gets its own tmpfs, in a mount namespace that disappears when it ends. Without
-root's rights, this needs a user namespace, in which the user stays the same.
+process fills its own page tables for the same memory: half a gigabyte in a guest with 537 simulated
+hosts. A tmpfs uses huge pages only with a mount option that is rarely set. The command therefore
+gets its own tmpfs, in a mount namespace that disappears when it ends. Without root's rights, this
+needs a user namespace, in which the user stays the same.
 
 The script runs with a bare interpreter (`python -I -S`) and then replaces itself by the command. If
 any of these steps is not permitted, the command runs without huge pages, with the same results.

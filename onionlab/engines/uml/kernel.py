@@ -4,7 +4,7 @@ The layout under ``build/uml``::
 
     source/              the tarball of Linux and its record
     store/KEY/linux      a finished kernel, in one folder with built.json and its configuration
-    store/KEY/calls.so   the library by which programs call the kernel (configs/uml/calls.c)
+    store/KEY/calls.so   a preloaded library for faster system calls (configs/uml/calls.c)
     linux -> store/KEY/linux
     logs/                the whole output of apt, the compiler and the last boot check
 
@@ -60,8 +60,9 @@ CALLS_PATCH = "0010-calls-without-signals"
 CALLS = "calls.so"
 CALLS_FLAGS = (
     *("-std=gnu11", "-O2", "-shared", "-fPIC", "-fno-stack-protector"),
-    # The library calls the kernel in inline assembly. The call pushes a return address to where a
-    # function's red zone would be, and the kernel does not preserve vector registers.
+    # The library calls the kernel in inline assembly. Its functions must have no red zone, because
+    # the call pushes a return address there, and must not use vector registers, because the kernel
+    # does not preserve them.
     *("-mno-red-zone", "-mgeneral-regs-only"),
     *("-Wl,--build-id=none", "-Wl,-z,now"),
 )
@@ -86,10 +87,10 @@ class BuiltKernel:
     """One finished kernel.
 
     path, sha256: the executable. version: Linux's version. patches: the names of the applied
-    patches. ptrace_because: the reason why the kernel traces its processes with ptrace, which is
-    slower than running inside them but has the same results; empty if it runs inside them. calls:
-    the library by which programs call the kernel, or None if there is none. calls_sha256: the
-    library's SHA-256, or empty.
+    patches. ptrace_because: why the kernel controls its processes with ptrace instead of running
+    inside them (ptrace is slower, with the same results); empty if it runs inside them. calls: the
+    library that makes the system calls of programs faster, or None if the kernel does not support
+    it. calls_sha256: the library's SHA-256, or empty.
     """
 
     path: Path
@@ -105,8 +106,8 @@ class BuiltKernel:
 class Inputs:
     """The inputs of a build.
 
-    directory: ``build/uml``. fragment: the file with the kernel's options. calls: the source of the
-    library by which programs call the kernel.
+    directory: ``build/uml``. fragment: the file with the kernel's options. calls: the source of
+    ``calls.so``.
     """
 
     directory: Path
@@ -166,7 +167,7 @@ def ensure_kernel(root: Path) -> BuiltKernel:
 
 
 def find_kernel(root: Path) -> BuiltKernel | None:
-    """Return the last kernel of `ensure_kernel`, or None if there is none or it is damaged."""
+    """Return the kernel that `ensure_kernel` returned last; None if it is missing or damaged."""
     link = uml_directory(root) / "linux"
     # Do not repair a damaged kernel here, because `ensure_kernel` will do it.
     return _read_intact(link.resolve().parent) if link.is_symlink() else None
@@ -247,7 +248,7 @@ def _build(inputs: Inputs, store: Path) -> BuiltKernel:
         run_logged(command, tree, log, "the kernel: compile")
         staged = work / "staged"
         staged.mkdir()
-        # Keep the symbols: a profile of a simulation uses them for the kernel's functions.
+        # Keep the symbols, so that a profile of a simulation can name the kernel's functions.
         kernel = staged / "linux"
         shutil.copy2(tree / "linux", kernel)
         calls_sha256 = ""
@@ -281,7 +282,7 @@ def _build(inputs: Inputs, store: Path) -> BuiltKernel:
 
 
 def _boot(inputs: Inputs, kernel: Path, patches: Sequence[str]) -> tuple[BootReport, str]:
-    """Boot a new kernel inside its processes if possible, as a run does, or else with ptrace.
+    """Boot a new kernel in the way that runs will use: inside its processes, or else with ptrace.
 
     Return the report, and the reason for the use of ptrace (empty if it is not used). Raises
     UserError if the kernel does not boot even with ptrace.

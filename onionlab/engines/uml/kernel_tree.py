@@ -1,6 +1,6 @@
-"""Patch and configure Linux's tree: configs/uml/patches and configs/uml/kernel.config.
+"""Patch and configure Linux's tree, with configs/uml/patches and configs/uml/kernel.config.
 
-A patch may have variants for different versions of Linux. The first one that applies is used.
+A patch may have variants for different versions of Linux. The first variant that applies is used.
 """
 
 from __future__ import annotations
@@ -48,8 +48,9 @@ def load_patches(directory: Path) -> tuple[KernelPatch, ...]:
     """Return the patches in a directory, in the order in which they have to be applied.
 
     ``NNNN-name.patch`` may have variants for other versions, ``NNNN-name.WHICH.patch``. The
-    variants are tried after ``NNNN-name.patch``, in the order of their names. If the first of these
-    files contains the line ``Onionlab: optional``, the kernel works without the patch.
+    variants are tried after ``NNNN-name.patch``, in the order of their names. If
+    ``NNNN-name.patch`` contains the line ``Onionlab: optional``, the patch is not required: the
+    kernel works without it.
     """
 
     def name_of(path: Path) -> str:

@@ -13,9 +13,8 @@ from pathlib import Path
 from onionlab.engines.base import ENDLESS_STREAM_BYTES, Simulation
 from onionlab.errors import UserError
 
-# Measured needs (docs/explanation/performance.md): the guest before its first program, each network
-# namespace with its link, each Tor under load, and each TGen client or server, which the traffic
-# driver plays.
+# Measured needs of memory: the guest before its first program, each network namespace with its
+# link, each Tor under load, and each TGen client or server, which the traffic driver plays.
 BASE_BYTES = 80 * 2**20
 HOST_BYTES = 2**19
 TOR_BYTES = 3 * 2**20
