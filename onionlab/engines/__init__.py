@@ -28,8 +28,9 @@ LOG = logging.getLogger(__name__)
 class EngineKind(Protocol):
     """The operations of an engine that are available before it is opened.
 
-    Implementations import the engine's modules only when they are called, because the code inside
-    the embedded engine's kernel also imports this package and has only the standard library.
+    Implementations import the engine's modules only when they are called. The reason is the guest,
+    the User-Mode Linux kernel in which the embedded engine runs a simulation: code in the guest
+    also imports this package, but has only the standard library.
     """
 
     def open(self, root: Path, shadow: str | None, tgen: str | None) -> Engine:
@@ -83,7 +84,7 @@ class _Uml:
         return examine(question, needed=needed)
 
     def cpus_per_run(self, options: Mapping[str, Any]) -> int:
-        return 1  # A guest has a single processor, which its processes share.
+        return 1  # The guest has a single processor, which all simulated processes share.
 
 
 ENGINES: dict[str, EngineKind] = {"shadow": _Shadow(), "uml": _Uml()}

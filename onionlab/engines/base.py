@@ -1,4 +1,4 @@
-"""The interface of engines, which simulate a run directory.
+"""The interface of engines. An engine, such as Shadow, simulates the content of a run directory.
 
 Nothing outside an engine's own package may depend on the engine that ran: plan, run directory,
 store and analysis use only this interface. A new engine is one package with a class that satisfies

@@ -31,10 +31,11 @@ def with_parent_death_signal(command: Sequence[str]) -> list[str]:
 class MemorySampler:
     """Samples the memory of a process tree and of the machine.
 
-    Samples of the machine are appended to `free_log`, each after its time, as the header and the
-    line `Mem:` of `free -w -b -l`, which tornettools reads. A sample of the tree is the sum of its
-    processes' private memory and of shared_bytes.
-    shared_bytes: returns the memory that the tree's processes share, given the first process's id.
+    free_log: the file for samples of the machine. A sample is a line with the time, followed by the
+    header and the line `Mem:` of `free -w -b -l`, because tornettools reads this format.
+    shared_bytes: function that gets the id of the tree's first process and returns the memory that
+    the processes of the tree share. A sample of the tree is this memory plus the private memory of
+    all its processes.
     """
 
     def __init__(

@@ -41,7 +41,7 @@ DEFAULT_OPTIONS: dict[str, Any] = {
 _REPORT = " System memory usage in bytes at simtime "
 _HEARTBEAT = re.compile(rb"resource usage at simtime (\d+) ")
 
-# Otherwise programs would use the machine's time zone and its configuration of OpenSSL.
+# Without these variables, programs would use the machine's time zone and OpenSSL configuration.
 FIXED_ENVIRONMENT = {"TZ": "UTC0", "OPENSSL_CONF": "/dev/null"}
 
 
@@ -146,7 +146,8 @@ def managed_shared_bytes(pid: int) -> int:
 def network_graph(network: Network) -> bytes:
     """Return the network as a complete undirected graph in GML, with one node per place.
 
-    Shadow's parser requires each node and edge attribute on its own line.
+    A place is a point of the network to which hosts with the same bandwidth attach. Shadow's
+    parser requires each node and edge attribute on its own line.
     """
     number = {place.name: i for i, place in enumerate(network.places)}
     lines = ["graph [", "  directed 0"]

@@ -126,8 +126,9 @@ def shared_memory(path: Path, need: Need | None) -> Finding:
 class Limit:
     """A limit of the system.
 
-    read: returns its value, or None if it is unlimited or unknown. wanted: returns the value that a
-    number of simulated processes needs.
+    read: function that returns the value of the limit, or None if there is no limit or it is
+    unknown. wanted: function that gets the number of simulated processes and returns the lowest
+    sufficient value.
     """
 
     subject: str
