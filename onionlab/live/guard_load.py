@@ -49,7 +49,10 @@ def server() -> Iterator[int]:
 
 
 def load(socks_port: int, server_port: int, seconds: float) -> tuple[int, int]:
-    """Load all circuits for some seconds. Return the number and size of the complete downloads."""
+    """Load all circuits for some seconds.
+
+    Return the number of complete downloads, and their total size in bytes.
+    """
     stop_at = time.monotonic() + seconds
 
     def download(name: str, size: int, pause_s: float) -> int:

@@ -1,4 +1,4 @@
-"""Run a private network under load, and trace its guard with LTTng and to a file."""
+"""Run a private network under load, and trace its guard: with LTTng, to a file, or both ways."""
 
 from __future__ import annotations
 

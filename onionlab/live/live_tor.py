@@ -1,4 +1,7 @@
-"""Build the Tor of the live trace, which has LTTng's probes and the patches that trace cells."""
+"""Build a Tor that can trace cells with LTTng, for a network without simulation.
+
+This Tor has the patches that trace cells, and LTTng's probes.
+"""
 
 from __future__ import annotations
 

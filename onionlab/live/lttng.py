@@ -16,8 +16,8 @@ from onionlab.live.live_tor import LTTNG_HINT
 
 EVENTS = "tor_cell:*"
 DAEMON_TIMEOUT_S = 15.0
-# LTTng discards events while its buffers are full. Eight buffers of 4 MiB per CPU suffice for the
-# events of about one second of a fast relay.
+# LTTng discards events while its buffers are full. Eight buffers of 4 MiB per CPU hold about one
+# second of a fast relay's events.
 BUFFER_OPTIONS = ("--subbuf-size=4M", "--num-subbuf=8")
 
 

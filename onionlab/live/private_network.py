@@ -94,7 +94,10 @@ MaxCircuitDirtiness 1 hour
 
 @dataclass(frozen=True)
 class LiveNetwork:
-    """A running network. processes: by the name of the host; socks_port: of the client."""
+    """A running network.
+
+    processes: name of a host -> its Tor process; socks_port: the SOCKS port of the client.
+    """
 
     processes: Mapping[str, subprocess.Popen[bytes]]
     folder: Path
