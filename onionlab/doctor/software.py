@@ -17,7 +17,7 @@ from onionlab.programs.tor.variants import STOCK, load_registry
 
 PYTHON_MINIMUM, PYTHON_MAXIMUM = (3, 11), (3, 13)
 
-# Program or module of pkg-config -> its Debian package.
+# Both mappings have Debian packages as values. The keys of BUILD_LIBRARIES are pkg-config modules.
 BUILD_PROGRAMS = {
     "autoconf": "autoconf",
     "automake": "automake",
