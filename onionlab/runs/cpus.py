@@ -109,7 +109,7 @@ def reserve_cpus(
 
 
 def lock_owners(cpus: Iterable[int]) -> list[LockOwner]:
-    """Return the known owners of the locks of some CPUs."""
+    """Return the owners of the locks of some CPUs, as far as the lock files name them."""
     folder = lock_folder()
     found = (_read_owner(cpu, _lock_file(folder, cpu)) for cpu in cpus)
     return [owner for owner in found if owner is not None]

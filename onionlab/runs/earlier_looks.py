@@ -57,8 +57,9 @@ def with_earlier_looks(
 def looks_together(parts: Sequence[Looks | None], replicates: int) -> Looks | None:
     """Return the looks of a study that is merged from parts with different networks.
 
-    A part's earlier looks count as earlier looks at the merged study, and so do the looks of the
-    part's own plan if it has several. The result is None if there are no earlier looks.
+    The analysis of the merged study is one look at all its networks. Earlier looks at it are the
+    earlier looks of each part, and the looks of the part's own plan if that plan has several. The
+    result is None if there are no earlier looks.
 
     Args:
         parts: The looks of each part. None means one look at the whole part.

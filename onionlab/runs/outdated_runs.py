@@ -18,8 +18,9 @@ def explain_outdated_runs(
 ) -> str:
     """Return why finished runs of an earlier plan are repeated; an empty text if none is repeated.
 
-    A change of the request, which changes a run's own files, is not reported. To find the reason,
-    one run of each variant is composed, and its identity is compared with the earlier run's.
+    A run's name is the hash of its identity, so a run is repeated if its identity has changed. To
+    find the reason, one run of each variant is composed, and its identity is compared with that of
+    the earlier run. A change of the request is not reported; it changes the run's own files.
     """
     old_ids = {_place(run): run.run_id for run in earlier}
     replaced = [
@@ -51,7 +52,7 @@ def _place(run: PlannedRun) -> tuple[str, str, int, int]:
 def _changed_part(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     """Return why a run's identity differs from an earlier one; an empty text if its files differ.
 
-    A run's name is the hash of its identity.
+    before, now: the two identities; "files" are the hashes of the files from which a run starts.
     """
     if before.get("files") != now["files"]:
         return ""

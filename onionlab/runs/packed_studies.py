@@ -1,4 +1,8 @@
-"""Reduce the study of a pack to some networks, and merge such studies."""
+"""Reduce a study to some of its networks, and merge the parts again.
+
+A study (study.json) describes an experiment and its runs. A pack, a file with runs, contains the
+studies of its runs, so several packs can publish parts of one study.
+"""
 
 from __future__ import annotations
 

@@ -51,9 +51,9 @@ MAX_PART_BYTES = 255
 """Maximum size of one part of a path on Linux."""
 
 MAX_INDEX_BYTES = 2**27
-"""Maximum size of index.json, which has about 100 bytes per member. A second limit is a quarter of
-the maximum size of the pack's content. It keeps a small file from needing much memory, because JSON
-needs up to twenty times its size."""
+"""Maximum size of index.json, which has about 100 bytes per member. For a small pack, the maximum
+is a quarter of `max_content_bytes`, which depends on the size of the pack. Reading JSON needs up to
+twenty times its size in memory, and a small pack must not need much memory."""
 
 MAX_HEADER_BYTES = 2**16
 """Maximum size of an extended header, which holds a name that is too long for tar's own header."""
@@ -118,9 +118,10 @@ def pack(
             paths = [path for run_id in finished for path in _run_files(store.run(run_id), logs)]
         files = [(path.relative_to(store.directory).as_posix(), path) for path in paths]
         files += [(path.relative_to(scratch).as_posix(), path) for path in _files(scratch)]
-        # Manifests come first, so that the records of an unpacked run are not older than its
-        # manifest, like those of a run that was made here. Files with the same name are similar and
-        # compress best next to each other.
+        # Manifests come first. The records of an unpacked run are then not older than its manifest,
+        # as in a run that was made here, whose records are extracted after the manifest is written.
+        # Files with the same name are next to each other, because they are similar, so that the
+        # archive becomes smaller.
         files.sort(key=lambda file: (file[1].name != MANIFEST, file[1].name, file[0]))
         _write_archive(out, dict(files), published=published)
     for run_id in finished:
@@ -263,12 +264,12 @@ def open_packs(files: Sequence[Path], parent: Path) -> Iterator[Path]:
 
 
 def _merge(merged: Path, folder: Path, file: Path, sources: dict[Path, Path]) -> None:
-    """Move the runs and studies of an unpacked pack to those of the packs before it.
+    """Move the runs and studies of an unpacked pack into the folder of the first pack.
 
     Args:
-        merged: the folder of the first pack, which also has the runs of the packs after it.
-        folder: the folder of this pack.
-        file: the pack, for messages.
+        merged: the folder of the first pack, into which all earlier packs have been merged.
+        folder: the folder in which this pack is unpacked.
+        file: the file of this pack, for messages.
         sources: moved path -> the pack that it is from; this function adds entries.
     """
     for run in _runs(folder):
@@ -365,8 +366,8 @@ def _extract(file: Path, folder: Path) -> None:
                     f"{member.name!r} is unexpected: {PACK_INDEX}, the first member, lists each "
                     "other one once"
                 )
-            # Check this here, because an extended header can change the size and make the file
-            # sparse.
+            # `_Member.frombuf` cannot check this: tarfile applies an extended header afterwards,
+            # which can change the size and make the file sparse.
             if member.size < 0 or member.issparse():
                 raise ValueError(f"{member.name!r} is not a file of a run")
             total_bytes += tarfile.BLOCKSIZE + member.size

@@ -21,7 +21,7 @@ def require_room(folder: Path, hint: str = "free some space there") -> None:
 
 
 def require_writable(folder: Path, hint: str = "name another place") -> None:
-    """Raise UserError unless files can be written into a folder, which is created if missing."""
+    """Raise UserError unless a folder is writable or, if it does not exist, can be created."""
     existing = next(place for place in (folder, *folder.absolute().parents) if place.exists())
     if not existing.is_dir():
         raise UserError(f"{existing} is not a folder", "name another place")

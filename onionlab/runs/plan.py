@@ -1,5 +1,8 @@
 """Plan an experiment: its runs, their names, and the place of its results.
 
+A run's name is the hash of everything that determines it, such as the files that it starts from and
+the programs. To name a run, its programs are built and its files are composed.
+
 A plan is `results/<name>/plan.json`. Jobs compose runs from it. `study.json` in the same folder is
 for the analysis (onionlab/runs/study_file.py).
 """
@@ -239,7 +242,7 @@ def _name_concurrently(
 
 
 _builder: RunBuilder | None = None
-"""The run builder of a process that names runs for another process."""
+"""The run builder in a child process that names runs (see `_name_concurrently`)."""
 
 
 def _open_builder(root: Path, request: Request) -> None:

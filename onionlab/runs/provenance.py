@@ -38,5 +38,5 @@ def current_commit() -> str:
 
 
 def project_name() -> str:
-    """Return this project's version and commit, which manifests also record."""
+    """Return this project's version and commit as one text, such as "0.3 3b1c..."."""
     return " ".join(part for part in (__version__, current_commit()) if part)

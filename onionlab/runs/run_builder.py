@@ -1,4 +1,8 @@
-"""Compose the runs of an experiment from its settings, variants, programs and engine."""
+"""Compose the runs of an experiment from its settings, variants, programs and engine.
+
+A level is one of the settings in which an experiment compares its variants, such as one amount of
+traffic.
+"""
 
 from __future__ import annotations
 
@@ -104,11 +108,12 @@ class RunBuilder(ABC):
         return frozenset(set.intersection(*known)) if known else None
 
     def _require_known_options(self) -> None:
-        """Raise UserError for an option that one Tor does not know, or a parameter that none reads.
+        """Raise UserError for unknown torrc options, and consensus parameters without effect.
 
-        Tor exits when it starts with an unknown option, and ignores an unknown parameter.
-        Parameters with the value 0 are accepted, because they only disable a feature. Experiments
-        without Tor have no options and no parameters.
+        An option must be known to each built Tor that gets it: Tor exits when it starts with an
+        unknown option. A parameter must be read by at least one of the built Tors; the others
+        ignore it. Parameters with the value 0 are accepted, because they only disable a feature.
+        Experiments without Tor have no options and no parameters.
         """
         if not self._tors:
             return
@@ -133,8 +138,8 @@ class RunBuilder(ABC):
                 for place, option in options
                 if option.casefold() not in known
             ]
-        # Levels may have different values of a parameter. One value other than 0 is enough to check
-        # the parameter.
+        # Levels may set a parameter to different values. Its name is checked if at least one level
+        # sets it to a value other than 0.
         voted = {
             name: value
             for tor in levels
@@ -160,10 +165,10 @@ class RunBuilder(ABC):
 
     @abstractmethod
     def build(self) -> Mapping[str, BuiltProgram]:
-        """Build the missing programs of the runs, while the engine builds its own."""
+        """Build the missing programs of the runs. The engine is prepared at the same time."""
 
     def settings(self, level: str) -> Any:
-        """Return one level's settings."""
+        """Return the settings of a level of the experiment."""
         return self.experiment.levels[level].settings
 
     def coordinates(self, level: str) -> Mapping[str, float]:
@@ -182,7 +187,10 @@ class RunBuilder(ABC):
         return {}
 
     def is_drawn(self, seed: int) -> bool:
-        """Return whether a network's keys exist, so that its runs can be composed quickly."""
+        """Return whether the keys of a network's relays exist. Generating them takes seconds.
+
+        The default, True, is for experiments in which no keys are generated.
+        """
         return True
 
     @abstractmethod
@@ -261,7 +269,11 @@ class TorRunBuilder(RunBuilder):
         return verify_tor_logs(hosts, run.expectations, load_registry(self.root).proof_prefixes)
 
     def watch(self, hosts: Path, level: str, run: RunDirectory) -> Callable[[float], None]:
-        """Return a function that looks for the variants' proofs in the relays' logs."""
+        """Return a function that checks, during a run, the proofs in the relays' logs.
+
+        It raises RunRefusedError if a relay logs the proof of another variant, or if no relay has
+        logged a required proof in time.
+        """
         prefixes = load_registry(self.root).proof_prefixes
         return ProofWatch(
             hosts,
@@ -273,14 +285,14 @@ class TorRunBuilder(RunBuilder):
 
     @abstractmethod
     def bootstrap_end_s(self, level: str) -> float:
-        """Return the simulated second at which the relays have started."""
+        """Return the simulated second by which the relays have started."""
 
 
 class DrawnRunBuilder(TorRunBuilder):
     """Composes runs with Tor in networks that are drawn at random, each from its seed."""
 
     def build(self) -> Mapping[str, BuiltProgram]:
-        """Build Tor, and libtorrent's peers for classes of the kind `pieces`."""
+        """Build Tor, and libtorrent's peers if a class of clients has the kind `pieces`."""
         programs = self._build_tor()
         rules = {
             entry.request_rule
@@ -357,14 +369,18 @@ class TornetRunBuilder(TorRunBuilder):
     """Composes the runs of an experiment with imported networks of tornettools."""
 
     def __init__(self, root: Path, experiment: Experiment, variants: Sequence[str]) -> None:
-        """Select variants by name. Raises UserError if one is unknown or a seed has no network."""
+        """Select variants by name.
+
+        Raises UserError if a variant is unknown, or if a seed of the experiment has no imported
+        network.
+        """
         super().__init__(root, experiment, variants)
         require_networks(root, experiment)
         # The most recent network is cached for the next variant.
         self._network = functools.lru_cache(maxsize=1)(functools.partial(load_tornet, root))
 
     def build(self) -> Mapping[str, BuiltProgram]:
-        """Build Tor, and find OnionTrace if the networks have it."""
+        """Build Tor, and find the installed OnionTrace if hosts of the networks run it."""
         programs: dict[str, BuiltProgram] = {}
         if any(
             level.settings.network.oniontrace != "none"
@@ -379,7 +395,11 @@ class TornetRunBuilder(TorRunBuilder):
         return programs | self._build_tor()
 
     def compose(self, level: str, variant: str, seed: int, repeat: int = 1) -> RunDirectory:
-        """Compose one run. Raises UserError also if no Tor reads a parameter of the network."""
+        """Compose one run.
+
+        Raises UserError if the network sets a consensus parameter that none of the built Tors
+        reads.
+        """
         settings = self.settings(level)
         run = compose_tornet(
             settings,
@@ -423,7 +443,7 @@ class PeersRunBuilder(RunBuilder):
         )
 
     def verify(self, hosts: Path, run: RunDirectory) -> dict[str, int]:
-        """Check that every peer followed its request rule."""
+        """Check that every peer was connected and followed the request rule of its variant."""
         return verify_peer_logs(hosts, run.expectations)
 
 
@@ -435,7 +455,9 @@ _BUILDERS: Mapping[str | None, type[RunBuilder]] = {
 
 
 _NOT_RESOLVED = (ValidationError, LookupError, TypeError, AttributeError, StopIteration)
-"""Errors of `load_resolved_experiment` for data that is not from `Experiment.resolved`."""
+"""Errors that `load_resolved_experiment` raises for data that `Experiment.resolved` did not
+return, such as that of another version.
+"""
 
 
 def known_variants(root: Path, experiment: Experiment) -> Mapping[str, TorVariant | PeerVariant]:
@@ -477,7 +499,7 @@ def load_experiment(root: Path, request: Request) -> Experiment:
 def run_builder(
     root: Path, request: Request, resolved: Mapping[str, Any] | None = None
 ) -> RunBuilder:
-    """Return the run builder of a request, without engine and programs.
+    """Return the run builder of a request, whose engine and programs are not prepared yet.
 
     resolved: the experiment as plan.json contains it; by default the experiment's files are read.
     Raises UserError if the experiment is wrong.
@@ -492,8 +514,9 @@ def run_builder(
     else:
         experiment = load_experiment(root, request)
     builder = _BUILDERS[experiment.kind](root, experiment, request.variants)
-    # The settings of a plan were checked before it was written. They contain every key, so another
-    # check would reject keys that may only be set together with others.
+    # Check added variants only for a new plan. The settings in plan.json were checked before it was
+    # written, and contain every key, even those that were not set. The check would reject some of
+    # these keys, because they may only be set together with others.
     if not resolved and (added := builder.added_variants):
         experiment.require_variants([*experiment.variants, *sorted(added)])
     return builder

@@ -1,8 +1,9 @@
 """The run store, in which the name of a run is the hash of everything that determines it.
 
-    runs/<id>/            a finished run: files as in tornettools, manifest.json, records-*/
+    runs/<id>/            a finished run: manifest.json, records-*/, and the files of the simulation
+                          with the names that tornettools expects
     runs/.partial/<id>/   a run that is being made, or was interrupted; only its progress is read
-    runs/.partial/<id>-*/ a copy from another disk that is not complete
+    runs/.partial/<id>-*/ an incomplete copy of a run, which is being moved from another disk
     runs/.failed/<id>/    the last failed attempt, with error.json
 
 One rename moves a run to runs/<id>/ after all of it has been written, so an interrupted command

@@ -49,7 +49,8 @@ def build_study(builder: RunBuilder, runs: Sequence[PlannedRun], looks: Looks | 
         description=header.description,
         baseline=experiment.baseline if experiment.baseline in builder.selected else None,
         variants=tuple(
-            # The fields of a study's variant are the display properties of a variant.
+            # A study has only what tables and figures show of a variant (name, label, colour), and
+            # not how to build it.
             Variant(**{key: getattr(builder.variants[name], key) for key in DISPLAY_FIELDS})
             for name in builder.selected
         ),
@@ -93,6 +94,8 @@ def build_study(builder: RunBuilder, runs: Sequence[PlannedRun], looks: Looks | 
 def update_provenance(path: Path, store_folder: Path) -> None:
     """Copy times, memory, proofs and machine of each run from its manifest into study.json.
 
+    A proof is a log line which shows that a variant's code is active.
+
     Raises:
         AnalysisError: A manifest is missing or damaged.
     """
@@ -108,7 +111,10 @@ def update_provenance(path: Path, store_folder: Path) -> None:
 
 
 def published_cell_times(experiment: Experiment) -> PublishedCellTimes | None:
-    """Return the published cell times of the experiment's levels; None if its file has none."""
+    """Return the cell times that a paper published for the levels of the experiment.
+
+    Return None if the experiment's file has no published cell times.
+    """
     published = getattr(experiment.header, "published_cell_times", None)
     if published is None:
         return None

@@ -3,11 +3,12 @@
     OUT/<level>-<variant>/tornet-<seed>/    the output of `tornettools simulate`:
         shadow.data/hosts/<host>/
         shadow.log free.log ...
-        tornettools.generate.log        if the network exists and was imported with it
+        tornettools.generate.log        if the network still exists and was imported with this log
 
-If all runs have the same level, the folders are called <variant>. Repeats after the first have
--repeat-<n> at the end of their names. The folder of one level and variant is a collection for
-`tornettools plot`. tornettools changes only the copies, and not the store.
+A level is one of the settings in which an experiment compares its variants. If all runs have the
+same level, the folders are called <variant>. Repeats after the first have -repeat-<n> at the end of
+their names. The folder of one level and variant is a collection for `tornettools plot`. tornettools
+changes only the copies, and not the store.
 """
 
 from __future__ import annotations
@@ -47,12 +48,12 @@ OWN_FILES = (files.RUN, files.CLIENTS, files.HOST_ROLES, files.MANIFEST)
 def lay_out(
     root: Path, store: Store, runs: Sequence[PlannedRun], out: Path, *, with_plot_data: bool = False
 ) -> list[Path]:
-    """Lay finished runs out below ``out``, and return their folders.
+    """Copy each finished run to a folder below ``out``, and return these folders.
 
     Args:
         root: The checkout, which has the networks.
         store: The store of the runs.
-        runs: Runs of networks of tornettools.
+        runs: Runs on imported networks of tornettools.
         out: The folder. Existing folders of runs are not changed.
         with_plot_data: Also write the output of `tornettools parse`, from the runs' records.
 

@@ -37,12 +37,12 @@ class Estimate:
         missing: Number of these runs that are not in the store, as far as is known.
         unknown: Number of runs in the store that may be among the missing ones. Only building the
             programs, or generating keys, would show whether they are.
-        concurrent: Number of concurrent runs.
+        concurrent: Number of runs that are performed at the same time.
         cpu_s, wall_s, disk_bytes: Total cost of all missing runs.
         memory_bytes: Memory of the largest run.
         reserved_disk_bytes: Disk of all missing runs, with reserve.
         error: In nine of ten experiments, times differ from the estimate at most by this factor.
-        sources: Sources of the figures.
+        sources: What the estimate is based on, such as finished runs of the same level.
         engines: Engines of the missing runs.
     """
 
@@ -156,8 +156,9 @@ def estimate_resources(root: Path, experiment: Experiment, engine: str) -> Resou
 
 def _count_processes(settings: AnySettings) -> int:
     if isinstance(settings, Settings):
-        # Each host except the servers runs Tor. Each client, onion service and server has another
-        # process, and each server one for each class that fetches in pieces.
+        # Each host runs a main process: a server its own program, every other host Tor. Clients and
+        # onion services run a second process, and servers one more for each class of clients that
+        # fetches in pieces.
         net = settings.network
         pieces = sum(entry.kind == "pieces" for entry in settings.traffic.values())
         others = settings.client_count + net.onion_services + pieces * net.servers.count

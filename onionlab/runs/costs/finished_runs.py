@@ -77,7 +77,7 @@ def _read_cost(manifest: Manifest, level: str, engine: str, stop_s: float) -> Me
     unit, processes = PEERS, PEERS_PROCESSES
     if files.PEERS not in names:
         unit = IMPORTED if files.HOST_ROLES in names else TOR
-        # Count Tors by their torrc files, of which each is in its host's folder.
+        # Count the Tor processes: each has its torrc in the folder of its host.
         torrcs = [name for name in names if name.endswith("/torrc")]
         processes = max(1, sum(name.startswith(f"{files.HOST_TEMPLATES}/") for name in torrcs))
     return MeasuredCost(
@@ -142,5 +142,9 @@ def find_existing_runs(
 
 
 def _same_programs(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Return whether two identities differ at most in the files that the runs start from."""
+    """Return whether two runs have the same programs, libraries, processor features and engine.
+
+    one, other: the identities of the runs, which contain everything that determines their results.
+    Only the hashes of the files from which the runs start may differ.
+    """
     return {**one, "files": None} == {**other, "files": None}

@@ -1,4 +1,7 @@
-"""Predict the intervals that a number of runs gives on many networks, or on fewer with repeats."""
+"""Predict the precision of a number of runs, split in two ways between networks and repeats.
+
+The runs can be one on each of many networks, or several (repeats) on each of fewer networks.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from analysis.formats.study import load_study
 from onionlab.runs.costs.requested_runs import RequestedRuns
 
 MIN_RUNS = 4
-"""Minimum number of runs of a variant. Fewer cannot be several runs on each of several networks."""
+"""Minimum number of runs of a variant: two runs on each of two networks."""
 
 
 def split_rows(root: Path, requested: RequestedRuns) -> list[tuple[str, str]]:
@@ -38,7 +41,8 @@ def split_rows(root: Path, requested: RequestedRuns) -> list[tuple[str, str]]:
         command = f"NAME={requested.request.experiment}{scale} NETWORKS=3 REPEATS=2"
         text = f"not known without finished runs with repeats: make experiment {command}"
         return [("split", text)]
-    # This imports SciPy's statistics, which takes longer than an estimate.
+    # Import this only if it is needed: it loads SciPy's statistics, which takes longer than the
+    # rest of an estimate.
     from analysis.inference.components import half_width
 
     between, within = _spreads(row)

@@ -1,4 +1,7 @@
-"""Resolve a request into its runs, without building anything."""
+"""Resolve a request (an experiment and its overrides) into its runs, without building anything.
+
+A level is one of the settings in which an experiment compares its variants.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ from onionlab.runs.costs.run_cost import (
 from onionlab.runs.run_builder import load_experiment, select_variants
 
 Replicate = tuple[int, int]
-"""Network and repeat."""
+"""Number (seed) of a network, and number of a repeat on this network."""
 
 
 @dataclass(frozen=True)
@@ -59,9 +62,9 @@ class RequestedRuns:
         return [RunKind(level, name) for level in self.experiment.levels for name in self.variants]
 
     def identify(self, kind: RunKind) -> Hashable:
-        """Return a value for the runs of a kind.
+        """Return a value that identifies what the runs of a kind simulate.
 
-        Two requests that give equal values have these runs in common.
+        If two requests give equal values, their runs on the same network and repeat are the same.
         """
         settings = self.experiment.levels[kind.level].settings
         ignored: dict[str, Any] = {"engine": ENGINES.keys() - {self.engine}}
@@ -88,7 +91,7 @@ def resolve_request(root: Path, request: Request) -> RequestedRuns:
 def estimate_level_cost(
     root: Path, level: str, settings: AnySettings, engine: str, finished: Iterable[MeasuredCost]
 ) -> RunCost:
-    """Estimate the cost of a run of a level."""
+    """Estimate the cost of one run of a level. finished: costs of runs on this machine."""
     options = engine_options(settings, engine)
     unit, processes, endless_streams = PEERS, PEERS_PROCESSES, 0
     if isinstance(settings, Settings):

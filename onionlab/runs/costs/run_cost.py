@@ -3,6 +3,9 @@
 Time and disk space are proportional to the number of processes times the simulated seconds. Memory
 grows with the number of processes. Finished runs on this machine correct the shipped constants by
 the mean ratio of measured to predicted cost. docs/reference/cost.md has the measured error.
+
+A level is one of the settings in which an experiment compares its variants. Runs of one level are
+similar, so finished runs of the same level give the best correction.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ MIB = 2**20
 PEERS_PROCESSES = 2
 
 TOR, IMPORTED, PEERS = "Tor", "imported Tor", "libtorrent peer"
-"""Kinds of processes. A run's size is the number of its processes of one kind."""
+"""Kinds of processes. The size of a run is the number of its Tor processes or of its peers."""
 SAME_LEVEL = "finished runs of the same level"
 OTHER_LEVELS = "finished runs of other levels"
 CONSTANTS = "the shipped constants"
@@ -33,8 +36,9 @@ WALL_FACTOR = 1.3
 PARALLEL_CPU_FACTOR = 1.27
 """Ratio of CPU time on several CPUs to CPU time on one (docs/explanation/performance.md)."""
 IMPORTED_FACTOR = 3.3
-"""Ratio of CPU time and memory per Tor process in imported networks to that in drawn networks
-(swrr-tornettools on the embedded engine: 3.4 and 3.2)."""
+"""A Tor process in an imported network needs this many times the CPU time and memory of one in a
+network that onionlab generates. The factors measured in the experiment swrr-tornettools on the
+embedded engine were 3.4 for CPU time and 3.2 for memory."""
 
 
 @dataclass(frozen=True)
@@ -178,7 +182,7 @@ def estimate_run_cost(
 def _mean_ratios(finished: Sequence[MeasuredCost]) -> Amounts:
     """Return the geometric mean of the ratio of measured to predicted cost, for each amount.
 
-    Each level counts once. The mean is 1 if no run recorded the amount.
+    All levels have the same weight. The mean is 1 if no run recorded the amount.
     """
     logs: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for run in finished:

@@ -54,12 +54,12 @@ CANCEL_TIMEOUT_S = 60.0
 """Timeout for Snakemake to cancel the jobs of a cluster."""
 TEMPORARY_HINT = "name a folder that is writable and has free space: TMPDIR=/path make ..."
 ERROR_PREFIX = "error: "
-"""Prefix of the console program's error messages, which a hint follows."""
+"""Prefix of an error message of `python -m onionlab`. The lines after the message are its hint."""
 JOB_MESSAGE = "    message: "
 """Prefix of Snakemake's line about the end of a cluster job."""
 AFTER_ERROR = (ERROR_PREFIX, "RuleException:", "Error in rule ", "[")
-"""Prefixes of lines that can follow an error and its hint: errors of other jobs, and Snakemake's
-own lines."""
+"""Prefixes of lines that do not belong to a hint, and so end it: errors of other jobs, and lines of
+Snakemake itself."""
 DISK_MARGIN = 1.2
 """Factor for disk space, because Shadow keeps shared memory in files that the estimate does not
 include."""
@@ -77,7 +77,7 @@ def make_report(root: Path, plan: Plan, where: Where) -> Path:
     except UserError as error:
         if not report.is_file():
             raise
-        # Otherwise an earlier report could be mistaken for the report of this command.
+        # Say that the existing report is old. It could be mistaken for that of this command.
         raise UserError(
             error.message, f"{error.hint or ''}\n{report} is that of an earlier command".lstrip()
         ) from error
@@ -167,7 +167,7 @@ class _Workflow:
         if not self.executor:
             return {}
         for path in (Path(sys.executable), self.store.directory):
-            # Job scripts do not quote paths.
+            # Job scripts do not quote paths, so the shell would interpret special characters.
             if shlex.quote(str(path)) != str(path):
                 raise UserError(
                     f"{path}: jobs of a cluster cannot use a path with a space or another "
@@ -382,7 +382,7 @@ def running_states(store: Store, run_ids: Collection[str], since_s: float) -> li
 
 
 def failure(runs: Mapping[str, PlannedRun], store: Store, log: Path) -> UserError:
-    """Return one error for all failed runs; if no run failed, for the first error in the log."""
+    """Return one error about all failed runs. If none failed, return the first error in the log."""
     failed = [run_id for run_id in runs if (store.failed(run_id) / files.ERROR).exists()]
     if failed:
         path = store.failed(failed[0]) / files.ERROR

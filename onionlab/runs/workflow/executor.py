@@ -59,7 +59,8 @@ class Executor:
         name: ``slurm`` or ``generic``.
         profile: The file of a Snakemake profile.
         options: The options in that file.
-        resources: Resources of every job, as the plugin names them. They override the profile.
+        resources: Slurm's partition, account and QOS for every job, by the plugin's names for
+            them. They override the profile.
         max_jobs: Maximum number of queued and running jobs.
     """
 

@@ -26,7 +26,7 @@ MIN_PACE_S = 10.0
 
 
 class ProgressView:
-    """Shows the state of the runs until its block ends. total: number of runs."""
+    """Context manager that shows the state of the runs. total: number of runs."""
 
     def __init__(self, total: int, console: Console | None = None) -> None:
         self._total = total
@@ -64,7 +64,8 @@ class ProgressView:
         now = time.monotonic()
         waiting = {state.title for state in states if state.waiting}
         below = list(map(str, owners)) if waiting else []
-        # Count only the share of runs that do not wait, because waiting does not make progress.
+        # A run makes no progress while it waits for a CPU. Multiply the time since the last call by
+        # the share of runs that do not wait.
         working = 1 - len(waiting) / len(states) if states else 1.0
         self._worked_s += (now - self._last_shown) * working
         self._last_shown = now
