@@ -29,7 +29,7 @@ from onionlab.yamlfile.units import format_rate, format_time, nearest, show
 
 RESERVED_CLASSES = {
     "perf": "this name belongs to the clients of network.perf_clients",
-    # A class's TGen graph has the name of the class, and the servers' graph has this name.
+    # A class of clients has a TGen graph of its name. The graph of the servers is named "server".
     "server": "this name belongs to what the servers run",
     **dict.fromkeys(
         RELAY_ROLES, "this name belongs to the relays of this role, where they are traced"
@@ -133,8 +133,9 @@ def _(settings: Settings) -> Iterator[Finding]:
         for one in settings.traffic.values()
         if one.count and one.timeout_s is not None and not one.is_load
     ]
-    # A timeout longer than the drain is common, for example for bulk downloads, and the estimates
-    # account for the censored streams. Therefore warn only if every timeout is longer.
+    # The drain is the time after the measured span, in which streams can end. A longer timeout is
+    # common, for example for bulk downloads, and the estimates account for streams that are cut off
+    # (censored). Therefore warn only if every timeout is longer than the drain.
     if timeouts_s and settings.time.drain_s < min(timeouts_s):
         message = (
             f"shorter than every timeout (the least is {format_time(min(timeouts_s))}): streams "
@@ -287,7 +288,10 @@ def _check_sizes(settings: Settings) -> Iterator[Finding]:
 
 
 def _own_options(network: NetworkSettings) -> dict[str, str]:
-    """Return option in relays' own torrc files, in lower case -> the experiment's key for it."""
+    """Return option of relays' own torrc files -> the experiment's key that puts it there.
+
+    The options are in lower case.
+    """
     keys = [
         f"network.relays.{role}.bandwidth_rate"
         for role, entry in network.relays.items()

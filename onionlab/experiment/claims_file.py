@@ -1,7 +1,8 @@
 """Read the claims of a paper from `experiments/claims/*.yaml`.
 
 Every claim is checked against the table of metrics and against the experiments whose runs answer
-it, so that a misspelt level or variant is found before anything runs.
+it. So a misspelt name of a variant, or of a level (one of the settings under which an experiment
+compares its variants), is found before anything runs.
 """
 
 from __future__ import annotations
@@ -168,7 +169,10 @@ Found = Iterator[tuple[Location, str]]
 
 
 def _find_problems(content: ClaimsFile, experiments: dict[str, Experiment]) -> Found:
-    """Yield problems because of which no run could answer a claim, although each value is valid."""
+    """Yield the problems of a file whose values are each valid.
+
+    A problem is an entry that is listed twice, or a claim that no run of the experiments answers.
+    """
     yield from _find_repeated(("experiments",), content.experiments)
     ids = [entry.id for entry in content.claims]
     for position, entry in enumerate(content.claims):
@@ -218,9 +222,10 @@ def _check_claim(entry: ClaimEntry, experiments: dict[str, Experiment]) -> Found
 
 
 def _classes(settings: AnySettings) -> list[str] | None:
-    """Return the classes of a level, or None if they depend on an imported network that is missing.
+    """Return the classes of clients and relays at a level, or None if they are not known.
 
-    This is not an error, because claims can be answered from a pack of runs without the networks.
+    They are unknown if they depend on an imported network that is missing. This is not an error,
+    because the runs in a pack can answer claims without the networks.
     """
     if isinstance(settings, TornetSettings) and settings.network.facts is None:
         return None

@@ -1,4 +1,4 @@
-"""An experiment, ready to be planned, and its options NETWORKS, REPEATS and SCALE."""
+"""An experiment with its resolved settings, and its options NETWORKS, REPEATS and SCALE."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Level:
 
 @dataclass(frozen=True)
 class Experiment:
-    """An experiment, ready to be planned.
+    """An experiment with its resolved settings: all that is needed to list its runs.
 
     Attributes:
         name: The file's name without its ending.
@@ -82,7 +82,7 @@ class Experiment:
 
     @property
     def asked(self) -> dict[str, object]:
-        """Return the requested scale and runs, as plain JSON data."""
+        """Return what was requested (experiment, scale, networks, repeats), as plain JSON data."""
         asked = {"experiment": self.name, "scale": self.scale, "seeds": list(self.seeds)}
         # Packs of earlier versions do not have the key `repeats`. Omit it if there is only one
         # repeat, so that these packs can be merged with others.
@@ -202,7 +202,7 @@ def parse_seeds(text: str) -> int | list[int]:
 
 
 def checked_seeds(seeds: object) -> tuple[int, ...]:
-    """Return the networks for a number n (1 to n) or a list. Raises UserError for other values."""
+    """Return networks 1 to n if the value is a number n, or those of a list. Raises UserError."""
     try:
         return parse_networks(seeds)
     except ValueError as error:

@@ -29,7 +29,7 @@ EXPERIMENTS = "experiments"
 SUFFIX = ".yaml"
 NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 RESERVED_NAMES = re.compile(r"figures(?:-.*)?|bisect|compare|nightly|celltrace-live|.*-engines")
-"""Names that experiments cannot have: other commands write their results to such folders."""
+"""Names that experiments cannot have, because other commands write to results/NAME."""
 MAX_SEEDS = 10_000
 MAX_REPEATS = 1_000
 
@@ -55,7 +55,7 @@ FileNames = Annotated[
 
 
 def parse_networks(value: object) -> tuple[int, ...]:
-    """Return the networks for a number n (1 to n), or for a list. Raises ValueError."""
+    """Return networks 1 to n if the value is a number n, or those of a list. Raises ValueError."""
     expected = (
         f"expected a number of networks (1 to {MAX_SEEDS}) or a list of different ones such as "
         "[1, 2, 7], got"
@@ -254,7 +254,7 @@ FIGURE_TITLES = {
 def resolve_figures(
     header: Header[Any, Any], tree: Node, levels: dict[str, Any]
 ) -> tuple[tuple[Figure[Any], ...], list[Problem]]:
-    """Return the figures with level and title, and problems with them.
+    """Return the figures, each with its level and title, and the problems that they have.
 
     If the file lists no figures, each level has one figure of each default kind.
     """
@@ -290,7 +290,8 @@ def figures_without_streams(
 ) -> Iterator[Problem]:
     """Yield a problem for each figure of times to a number of bytes if no stream has such a time.
 
-    For streams that are larger than this number, only logs at TGen's level info contain the time.
+    A stream of exactly this size always has the time. A larger one has it only if TGen logs at
+    level info.
     """
     for position, figure in enumerate(figures):
         settings = levels[figure.level or ""].settings

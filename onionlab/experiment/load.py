@@ -1,7 +1,8 @@
 """Load an experiment by its name: return the settings of each level, or report all errors.
 
-A file is merged with the files that it extends. The overrides of a level are then merged on top.
-Every value keeps the file and the line where it was written, so that each error names them.
+A level is one of the settings under which an experiment compares its variants. A file is merged
+with the files that it extends, and then the overrides of each level are merged on top. Every value
+keeps the file and the line where it was written, so that each error names them.
 """
 
 from __future__ import annotations
@@ -80,7 +81,10 @@ networks."""
 
 
 def experiment_names(root: Path) -> list[str]:
-    """Return the names of all experiments, sorted, without the parts that they extend."""
+    """Return the names of all experiments, sorted.
+
+    Files in subfolders of `experiments/` are omitted: experiments extend them, or they are claims.
+    """
     files = (root / EXPERIMENTS).glob(f"*{SUFFIX}")
     return sorted(path.stem for path in files if path.name not in NOT_EXPERIMENTS)
 

@@ -54,7 +54,7 @@ class RelayRole(Model):
         "`BandwidthBurst` of one second; Tor needs at least 75 KiB/s",
     )
     full_count: Derived[int] = 0
-    """`count` before SCALE."""
+    """The value of `count` in the file, before SCALE multiplies it."""
 
 
 class Relays(Model):
@@ -164,7 +164,8 @@ class NetworkSettings(Model):
 
         This is the product of both keys `capacity_factor` and of a correction for the rounding of
         counts. Because of the correction, the total capacity of the role is exactly `scale` times
-        that at full size, if the draws for `count` and for `full_count` relays have the same mean.
+        that at full size, if the capacities drawn for `count` relays have the same mean as those
+        drawn for `full_count` relays.
         """
         entry = dict(self.relays.items())[role]
         if entry.count == 0:

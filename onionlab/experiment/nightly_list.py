@@ -96,7 +96,7 @@ def read_nightly_list(path: Path, *, root: Path) -> NightlyList:
 
 
 def _find_problems(content: NightlyList, tree: Node, known: list[str]) -> Iterator[Problem]:
-    """Yield problems because of which no night could run, although each value is valid."""
+    """Yield problems because of which the list cannot run, although each value is valid."""
     before: set[str] = set()
     for position, entry in enumerate(content.experiments):
         where = ("experiments", position, "name")

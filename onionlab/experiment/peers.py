@@ -1,4 +1,7 @@
-"""The keys of an experiment of kind `peers`, and checks of its settings."""
+"""The keys of an experiment of kind `peers`, and checks of its settings.
+
+In such an experiment, one BitTorrent peer (libtorrent) downloads from another one, without Tor.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from onionlab.yamlfile.model import Model, key
 
 PeersFigureKind = Literal["transfer-window"]
 TRANSFER = "transfer"
-"""The name of the only class in an experiment of this kind."""
+"""Name of the only class of traffic in such an experiment. Metrics are reported by class."""
 
 BLOCK_BYTES = 16_384
 MAX_PIECE_BYTES = 16 * 2**20
@@ -121,7 +124,7 @@ class PeersSettings(RunSettings):
 
     @property
     def classes(self) -> dict[str, dict[str, Any]]:
-        """Return the only class, for the analysis: one transfer."""
+        """Return the only class of traffic (one transfer) -> what the analysis needs to know."""
         return {TRANSFER: {"request_bytes": self.transfer.size_bytes, "count": 1}}
 
 

@@ -20,9 +20,9 @@ SCHEMAS: dict[str, tuple[str, type[BaseModel]]] = {
 
 
 def editor_schema(model: type[BaseModel]) -> str:
-    """Return the JSON Schema of experiment files, in which no key is required.
+    """Return the JSON Schema with which editors check experiment files.
 
-    The files that a file extends may supply any key.
+    No key is required, because the files that an experiment file extends may supply it.
     """
     schema = json_schema(model, partial=True)
     return json.dumps({"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}) + "\n"
@@ -45,7 +45,7 @@ def _rows(
         schema: The JSON Schema of the mapping.
         models: Name of a model -> its JSON Schema.
         prefix: The path of the mapping, to which the names of its keys are appended.
-        seen: Name of a model -> the path at which its keys are listed. This is extended.
+        seen: Name of a model -> the path at which its keys are listed. The function adds entries.
     """
     # Leave out versions of formats, which are not written to files, and options of Shadow, which
     # have no description.
@@ -54,7 +54,8 @@ def _rows(
         for name, key in schema.get("properties", {}).items()
         if "description" in key and "not written" not in key["description"]
     }
-    # List the keys of a model only once: at a key of this mapping rather than in a nested one.
+    # List the keys of a model only once. If both this mapping and a nested one contain the model,
+    # list them at the key of this mapping.
     for _, below in keys.values():
         for path, model in below:
             seen.setdefault(model, path)
@@ -63,8 +64,8 @@ def _rows(
         value = _value(key)
         default = "required" if name in schema.get("required", ()) else _default(key)
         if below and not new:
-            # Refer to the path where the keys are listed. Leave the default out, because "required"
-            # would be wrong in `overrides`.
+            # Refer to the path where the keys are listed. Leave the default out: it can be
+            # "required", which is wrong below `overrides`, where all keys are optional.
             value, default = f"{value}, as `{seen[below[0][1]]}`", ""
         yield f"`{prefix}{name}`", value, default, describe(key["description"])
         for path, model in new:

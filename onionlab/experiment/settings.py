@@ -66,7 +66,8 @@ def _word_or_item(
         words: The words that can replace the mapping.
         types: Key that the mapping can have -> type of its value.
         examples: Examples of the mapping, for messages.
-        make: Returns the result for a word and None, or for the key and its value.
+        make: Makes the result. It is called with a word and None, or with the mapping's key and
+            value.
     """
     schema: Any = Literal[words]
     models: dict[str, type[Model]] = {}
@@ -230,7 +231,7 @@ class TimeSettings(Model):
 
 
 class RunSettings(Model):
-    """The settings of a run of any kind."""
+    """Base of the settings of a run, for all kinds of experiments."""
 
     section: ClassVar[str] = "tor"
     """The key of an experiment file below which the variants are."""
@@ -259,7 +260,7 @@ class Settings(RunSettings):
 
     @property
     def classes(self) -> dict[str, dict[str, Any]]:
-        """Return the facts about each class of clients for the analysis."""
+        """Return class of clients -> the facts about it that the analysis needs."""
         return {
             name: {
                 "timeout_s": entry.timeout_s,
@@ -282,7 +283,7 @@ class Settings(RunSettings):
 
     @property
     def client_count(self) -> int:
-        """Return the number of clients of all classes and of perf clients."""
+        """Return the number of clients of all classes, and of `network.perf_clients`."""
         return sum(c.count for c in self.traffic.values()) + self.network.perf_clients
 
     @property

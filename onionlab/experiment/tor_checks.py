@@ -77,7 +77,8 @@ def check_tor_options(
         known: All variants by name; None if they are not known.
         defaults: Name of a file of configs/tor -> its text; None for imported networks, which have
             their own files.
-        own: Option in relays' own torrc files, in lower case -> the experiment's key for it.
+        own: Option that relays' own torrc files contain, in lower case -> the key of the experiment
+            that puts it there.
     """
     variants = [known[name] for name in tor.variants if known and name in known]
     own = own or {}
@@ -167,7 +168,7 @@ def _limited_options(hosts: Iterable[HostOptions]) -> Iterator[Finding]:
 
 
 def find_without_service(hosts: Iterable[HostOptions]) -> Iterator[Finding]:
-    """Yield options of onion services on hosts without one: Tor does not start with these."""
+    """Yield options of onion services on hosts without HiddenServiceDir: Tor would not start."""
     found: dict[tuple[str, ...], str] = {}
     for host in hosts:
         if "hiddenservicedir" in host.resolved:

@@ -64,15 +64,15 @@ RESERVED_OPTIONS = {
 }
 """Option of torrc in lower case (Tor ignores case) -> why tor.torrc cannot contain it."""
 
-# Runs need these options, so `keep_options` keeps them even if they override a parameter that the
-# experiment sets.
+# Runs need these options, so `keep_options` keeps them even if they override a consensus parameter
+# that the experiment sets.
 INDISPENSABLE = frozenset({"assumereachable", "testingtornetwork"})
 
 PARAMETERS_SOURCE = "tor.consensus_params"
 SOURCES_OF_PARAMETERS = ("Tor's own default", PARAMETERS_SOURCE)
 TORRC_SOURCE = "tor.torrc."
-"""Beginning of the source of an option that an experiment sets. The key of a kind of host follows,
-such as `relay`."""
+"""Prefix of `Layer.source` for the options that an experiment sets below its key `tor.torrc`. The
+prefix is followed by a kind of host, as in `tor.torrc.relay`."""
 
 SERVICE_OPTIONS = frozenset(one for one in ADDED_LISTS if one.startswith("hiddenservice"))
 """Options of an onion service, in lower case. Tor stops if no HiddenServiceDir precedes them."""
@@ -112,8 +112,8 @@ class Setting:
         name: Name of the option.
         values: Values of its lines.
         source: The source of the layer that sets the option.
-        needed: Values of this setting with which Tor would read another option or parameter, which
-            it ignores because of this setting. Empty if there are no such values.
+        needed: If Tor ignores another option or parameter because of this setting: the values of
+            this setting with which Tor would read the other one, for messages. Otherwise empty.
     """
 
     name: str

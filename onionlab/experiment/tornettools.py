@@ -31,7 +31,7 @@ _set_name = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")
 
 
 class NetworkFacts(Model):
-    """Facts about the first network of a set. Settings depend on these facts."""
+    """Facts about the first of the imported networks, on which settings depend."""
 
     stop_s: float
     bootstrap_end_s: float
@@ -150,7 +150,7 @@ class TornetSettings(RunSettings):
 
     @property
     def classes(self) -> dict[str, dict[str, Any]]:
-        """Return the facts about each class of clients for the analysis.
+        """Return class of clients -> the facts about it that the analysis needs.
 
         Markov clients are background load. The facts include no size and no timeout: perf clients
         download files of several sizes, and each size has its own timeout.
@@ -165,7 +165,10 @@ class TornetSettings(RunSettings):
 
     @property
     def left_out(self) -> int:
-        """Return the number of Markov clients, each with a Tor, that do not run."""
+        """Return the number of Markov clients that do not run, if only a share of them runs.
+
+        Each of them is a host with a Tor process.
+        """
         running = sum(int(entry["count"]) for entry in self.classes.values())
         return sum(self.facts.classes.values()) - running
 

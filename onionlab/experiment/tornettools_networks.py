@@ -26,8 +26,8 @@ from onionlab.tornet.model import RELAY_ROLES, Tornet, TornetHost
 from onionlab.yamlfile.units import format_time, show
 
 CONVERGED_SHARE = 1 / 3
-"""Share of the simulated time before the measured span in a first experiment, as in tornettools,
-which uses 1200 s of 3600 s."""
+"""Share of the simulated time before the measured span, in the file that `write_first_experiment`
+writes. tornettools uses the same share: 1200 s of 3600 s."""
 _TEMPLATE = Path(__file__).with_name("first_experiment.yaml.template")
 
 HOW_TO_IMPORT = (
@@ -109,15 +109,15 @@ def require_networks(root: Path, experiment: Experiment) -> None:
 
 
 def write_first_experiment(root: Path, name: str, tornet: Tornet, networks: int) -> str:
-    """Write `experiments/NAME.yaml` with all keys, unless there is such an experiment.
+    """Write `experiments/NAME.yaml` for imported networks, unless there is such an experiment.
 
-    The values are the defaults, except for the measured span. This span depends on the simulated
+    The file has the usual keys, for users to change. Its measured span depends on the simulated
     time of the networks.
 
     Args:
         root: The checkout.
         name: Name of the networks, and of the experiment.
-        tornet: Any of the networks; all are of one kind.
+        tornet: Any of the networks. They have the same simulated time and the same bootstrap.
         networks: The number of networks.
 
     Returns:

@@ -106,7 +106,7 @@ class Start(Model):
 
 
 class TrafficClass(Model):
-    """One class of clients. Each client fetches one file after another."""
+    """One class of clients. A client downloads files, or follows Markov models (`kind: markov`)."""
 
     count: Annotated[int, COUNT] = key(description="how many clients")
     request_bytes: Size | None = key(
@@ -165,7 +165,7 @@ class TrafficClass(Model):
         None, description="the same, of what both sides of a stream send, and when"
     )
     full_count: Derived[int] = 0
-    """`count` before SCALE."""
+    """The value of `count` in the file, before SCALE multiplies it."""
 
     @property
     def is_load(self) -> bool:
