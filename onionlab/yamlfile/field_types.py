@@ -103,7 +103,8 @@ PositiveTime = Annotated[float, _quantity(parse_positive_time, _TIME)]
 OptionalTime = Annotated[float | None, _quantity(parse_positive_time, _TIME, "none")]
 _TWO_TIMES: Any = Annotated[list[_TIME], Field(min_length=2, max_length=2)]  # type: ignore[valid-type]
 OptionalTimeSpan = Annotated[tuple[float, float] | None, parsed(parse_time_span, _TWO_TIMES)]
-"""Two times in seconds, the lower one first. None is only a default: a file cannot have null."""
+"""Two times in seconds, of which the first is not later than the second. None is only a default: a
+file cannot have null."""
 Rate = Annotated[int, _quantity(parse_rate, _RATE)]
 """A positive rate in bit/s."""
 OptionalRate = Annotated[int | None, _quantity(parse_rate, _RATE, "none")]

@@ -144,8 +144,8 @@ def read_model(
         path: The file.
         file: Its name in messages.
         model: The model of the whole file.
-        hint: Hint for the error.
-        check: Returns problems of a file whose values are each valid.
+        hint: What a user can do about errors.
+        check: Returns further problems of a file if each of its values is valid.
         max_bytes: Maximum size of the file.
 
     Raises:
@@ -236,7 +236,10 @@ def _schema_at(model: type[Model], location: Location) -> dict[str, Any]:
 
 
 def _object_schema(root: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of a mapping or a list, found by reference or in alternatives; else {}."""
+    """Return the schema of a mapping or a list, or {} if ``schema`` describes another value.
+
+    References are followed. Of several alternatives, the first mapping or list is returned.
+    """
     for choice in schema.get("anyOf", [schema]):
         if "$ref" in choice:
             return _object_schema(root, root["$defs"][choice["$ref"].rpartition("/")[2]])

@@ -20,14 +20,14 @@ Location = tuple[str | int, ...]
 
 MAX_DEPTH = 50
 MAX_NODES = 2**20
-"""Maximum number of nodes in a file. A tornettools network has 22 nodes per host, so it can have
-47,000 hosts. The public Tor has 8,000 relays."""
+"""Maximum number of YAML nodes in a file. The file of a tornettools network has 22 nodes for each
+host, so the network can have 47,000 hosts. The public Tor has 8,000 relays."""
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""PyYAML's loader with libyaml, which is several times faster, or without it if it is missing.
+"""PyYAML's loader: with libyaml, or if libyaml is missing, the several times slower one in Python.
 
-Only its events are used. Its own composer would end the process with SIGSEGV on a deeply nested
-file, so ``_Composer`` builds the tree.
+The loader is used only to parse a file into events. PyYAML's own composer would end the process
+with SIGSEGV on a deeply nested file, so ``_Composer`` builds the tree.
 """
 
 
@@ -143,8 +143,8 @@ def merge(base: Node, over: Node, *, replaced: Container[str] = (), key: str = "
     return replace(over, value=merged)
 
 
-# The same few files are read for each of a plan's many runs. Trees are immutable, so they can be
-# cached.
+# The same few files are read for each of the many runs of an experiment, so their trees are cached.
+# Trees are immutable, so callers can share them.
 @functools.lru_cache(maxsize=64)
 def read_tree(text: str, file: str) -> Node:
     """Return the tree of a file's text; `file` is its name in messages.

@@ -30,7 +30,8 @@ MAX_SIZE_BYTES = 2**50
 MAX_TIME_MS = 366 * 24 * TIME_UNITS["h"]
 MAX_RATE_BIT_PER_S = 10**15
 
-# The nearest spelling of "Mbps" would be "MB/s", which is wrong by a factor of eight.
+# Misspelt unit -> the unit to suggest. For "Mbps", the most similar name of a unit would be "MB/s",
+# which is wrong by a factor of eight.
 _UNIT_BY_SPELLING = {"bps": "bit", "kbps": "Kbit", "mbps": "Mbit", "gbps": "Gbit"} | {
     f"{prefix}bit/s": f"{prefix.upper()}bit" for prefix in ("", "k", "m", "g")
 }
