@@ -1,4 +1,4 @@
-"""Run Tor's own tests on every build."""
+"""Run Tor's own tests on the builds of Tor as released and of all patch series."""
 
 from __future__ import annotations
 

@@ -36,7 +36,8 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Write an experiment with both commits as variants, run it, and print `compare`'s answer."""
     root = working_root()
-    # Load the experiment here, so that an error in its name is not attributed to the file below.
+    # Load the experiment here, so that an error in its name is not reported for the file that
+    # extends it, which is written below.
     load(args.name, root=root)
     repository = args.tor_git.expanduser().resolve()
     commits = {ref: find_commit(repository, ref) for ref in (args.a, args.b)}

@@ -28,7 +28,7 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print a table; with NETWORKS=auto one for the first look, and one for the whole budget."""
+    """Print a table; with NETWORKS=auto one for the fewest and one for the most networks."""
     root = working_root()
     estimator = Estimator(root)
     for title, request in look_requests(args):

@@ -1,4 +1,4 @@
-"""Write runs into one file."""
+"""Write the finished runs of an experiment into one file, a pack."""
 
 from __future__ import annotations
 

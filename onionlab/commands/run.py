@@ -1,4 +1,4 @@
-"""Plan an experiment and perform its missing runs."""
+"""Plan an experiment, and perform the runs that the store (the folder runs/) lacks."""
 
 from __future__ import annotations
 

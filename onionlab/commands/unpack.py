@@ -1,4 +1,4 @@
-"""Add the runs of packs to the store."""
+"""Add the runs of packs (files that `onionlab pack` wrote) to the store (the folder runs/)."""
 
 from __future__ import annotations
 
