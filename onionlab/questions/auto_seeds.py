@@ -33,7 +33,7 @@ LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class InterimResult:
-    """The verdicts of one look on one variant, compared with the baseline at one level."""
+    """The verdicts of an interim analysis (look) on a variant and the baseline, at one level."""
 
     level: str
     variant: str
@@ -82,8 +82,8 @@ def auto_seeds(root: Path, request: Request, where: Where, *, budget: int) -> Pa
         study = load_study(plan.study)
         _require_comparison(study)
         if size < budget and size <= _seen(study):
-            # Skip this look. An earlier plan has looked at these networks, so their part of the
-            # error rate is spent.
+            # Skip this look. An earlier plan of these runs, for instance with another budget, has
+            # looked at this many networks or more, and has spent their part of the error rate.
             continue
         make_runs(root, [plan], where)
         results = interim_results(study, read_statistics(study, plan.store))
@@ -101,13 +101,16 @@ def auto_seeds(root: Path, request: Request, where: Where, *, budget: int) -> Pa
 
 
 def _seen(study: Study) -> int:
-    """Return the number of networks that earlier plans have looked at."""
+    """Return the largest number of networks at which an earlier plan of these runs had a look."""
     earlier = () if study.looks is None else study.looks.earlier
     return max((looks.sizes[-1] for looks in earlier), default=0)
 
 
 def interim_results(study: Study, statistics: Statistics) -> list[InterimResult]:
-    """Judge each level and variant of a study. Raises AnalysisError like ``judge_comparison``."""
+    """Judge each variant at each level of an experiment, whose study.json is ``study``.
+
+    Raises AnalysisError like ``judge_comparison``.
+    """
     assert study.baseline is not None
     design = study_design(study)
     return [

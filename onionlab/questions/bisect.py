@@ -311,7 +311,7 @@ class _Search:
         raise AssertionError("the looks end at the budget")
 
     def _measure(self, commit: str, size: int) -> tuple[Study, Statistics]:
-        """Make the missing runs of a commit and of the two ends on the first ``size`` networks."""
+        """Make the missing runs of a commit, GOOD and BAD on the first ``size`` networks."""
         commits = dict.fromkeys((self.good, self.bad, commit))
         variants = {
             _variant(one): CommitVariant(self.asked.repository, one, shorten(one))

@@ -2,8 +2,11 @@
 
 There are two reports. The first compares the engines, with one level for each variant; runs are
 paired by network. The second compares the variants, with one level for each engine. It shows
-whether each engine gives the same differences between variants, on which a study bases its
+whether each engine gives the same differences between variants, from which experiments draw their
 conclusions. `effects.csv` has a row for each difference and columns for each engine.
+
+Each engine has a study (study.json), which describes the experiment and its runs for the analysis.
+Each report is made from a study that combines them.
 """
 
 from __future__ import annotations
@@ -150,8 +153,8 @@ def _report(study: Study, plans: dict[str, Plan], out: Path) -> Path:
 def _common(studies: Mapping[str, Study], parts: Mapping[str, str]) -> dict[str, Any]:
     """Return the fields that `engine_study` and `variant_study` have in common.
 
-    There is a copy of each level and each figure for each part. parts: name -> label, of the
-    variants or of the engines.
+    Each level and each figure is copied for each of ``parts``: name -> label, of the variants for
+    `engine_study`, and of the engines for `variant_study`.
     """
     first = next(iter(studies.values()))
     return {

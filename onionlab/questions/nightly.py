@@ -125,7 +125,7 @@ class NightPaths:
 def watch_repository(
     root: Path, nightly: NightlyList, path: Path, ref: str
 ) -> tuple[NightlyList, Repository]:
-    """Return the list with a commit of Tor as the only variant of each experiment, and the commit.
+    """Return a list whose experiments have a commit of Tor as their only variant, and this commit.
 
     Args:
         root: The checkout, in which files for these experiments are written.
@@ -315,9 +315,9 @@ def baseline_inputs(builder: RunBuilder, *, only_tor: bool = False) -> dict[str,
 
 
 def _without(content: bytes, ids: Sequence[str]) -> bytes:
-    """Return a file without the ids of sources, which differ between commits.
+    """Return a file's content without ``ids``, the ids of Tor's sources.
 
-    The file contains ids in the names of programs.
+    These ids differ between commits, and files contain them in names of Tor's programs.
     """
     for source_id in filter(None, ids):
         content = content.replace(source_id.encode(), b"")
@@ -430,7 +430,10 @@ def _with_ranges(
     prepared: Sequence[PreparedEntry],
     baselines: Sequence[RunSet | None],
 ) -> WatchedTor:
-    """Return the commit of a night with the commits since the last night and the baselines."""
+    """Return the night's commit of Tor, and in `ranges` the commits since earlier measurements.
+
+    These are the last night and the baselines.
+    """
     earlier: dict[str, list[str]] = {}
     for item, baseline in zip(prepared, baselines, strict=True):
         if commit := last_commit(history, item.name, WATCHED):

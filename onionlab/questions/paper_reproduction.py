@@ -167,11 +167,13 @@ def _answer_other_study(packs: Sequence[Path], wanted: ClaimSet, out: Path) -> O
 
 
 def _find_studies(packs: Sequence[Path], folder: Path, wanted: ClaimSet) -> list[Path]:
-    """Return the studies of the claims' experiments in unpacked packs.
+    """Return the study of each of the claims' experiments, from unpacked packs.
+
+    A study is a JSON file that describes an experiment and its runs for the analysis.
 
     Raises:
         UserError: The packs have no study of an experiment, or no run has the class of a claim. The
-            classes of imported networks are known only from their runs.
+            class is checked here, because only the runs show the classes of imported networks.
     """
     studies = [folder / STUDIES / f"{name}.json" for name in wanted.experiments]
     absent = [path.stem for path in studies if not path.is_file()]

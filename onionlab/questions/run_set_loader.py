@@ -6,7 +6,7 @@ PATH             a results folder anywhere (with study.json), or the folder of a
 PATH:rr          one variant of it
 PACK             the runs of a file that `onionlab pack` wrote; PACK:rr: of one variant
 PACK:quick:rr    the same, if the pack has the runs of several experiments
-CHECKOUT         another checkout: the experiment and the variant that the other name specifies
+CHECKOUT         another checkout: the same experiment and variant as the other set to compare
 """
 
 from __future__ import annotations
@@ -206,7 +206,9 @@ def _find_store(folder: Path) -> Path:
 
 
 def load_run_set(study: Study, store: Path, *, name: str) -> RunSet:
-    """Return a study's runs with their statistics and the facts of their manifests.
+    """Return an experiment's runs with their statistics and the facts of their manifests.
+
+    ``study`` is the experiment's study.json, which lists the runs. ``store`` contains their files.
 
     Raises:
         AnalysisError: A run is missing, or its manifest or records are missing or damaged.
