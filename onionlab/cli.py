@@ -160,10 +160,10 @@ def own_statuses(command: Command) -> Mapping[int, str]:
 
 
 def _print_status(status: int, statuses: Mapping[int, str], arguments: Sequence[str]) -> None:
-    """If make called this program, print the meaning of a status other than 0 in ``statuses``.
+    """Print what an exit status means, if ``statuses`` explains it and make called this program.
 
-    make itself ends with 2 for each status but 0, so the command that ends with the status is
-    printed, too.
+    Status 0 is not printed. For every other status, make itself ends with 2. So the command line
+    that ends with the status itself is printed, too.
     """
     if status in statuses and status != 0 and "MAKELEVEL" in os.environ:
         command = shlex.join([".venv/bin/onionlab", *arguments])
