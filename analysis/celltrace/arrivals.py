@@ -37,8 +37,8 @@ class Arrivals:
 def arrivals(relays: Mapping[str, Relay]) -> dict[str, Arrivals]:
     """Return the cells that each relay sent to others of these relays, with their arrival times.
 
-    This includes RELAY and RELAY_EARLY cells in both directions. A hop of a circuit is excluded if
-    its cells cannot be counted reliably: its two relays used the circuit ID on several
+    Only RELAY and RELAY_EARLY cells are returned, in both directions. A hop of a circuit is
+    excluded if its cells cannot be counted reliably: its two relays used the circuit ID on several
     connections, a cell would have arrived before it left, or the trace of either relay has missing
     or malformed records.
     """

@@ -1,4 +1,4 @@
-"""Following cells from relay to relay, and the time of a download's first byte in relays.
+"""Paths of cells, and the time that each relay adds to the first byte of a download.
 
 A circuit has the same circuit ID at both ends of a connection. The addresses of the channels' peers
 show which relays a connection links. TLS preserves the order of cells, so the n-th RELAY cell that
@@ -157,9 +157,10 @@ class Network:
         )
 
     def _first_step(self, client: str, first_byte_ns: int, start_ns: int) -> tuple[str, _Key]:
-        """Return guard and key of the circuit on which the client was last sent a cell.
+        """Return the circuit of a download: its guard, and the guard's key for it.
 
-        Only cells between the start of the download and its first byte count.
+        This is the circuit of the last cell that a guard sent to the client between the start of
+        the download and its first byte.
         """
         best_ns, best = start_ns, None
         for name, key in self._by_client[client]:
@@ -192,8 +193,8 @@ class Network:
 
         row: the cell's row at the first relay if ``forwards`` is set, else at the last relay.
         """
-        # The loop goes in the direction of the cell or against it. An outward cell goes from the
-        # first relay to the last.
+        # True if the loop goes in the direction of the cell, so that the cell leaves each relay for
+        # the next one of the loop. An outward cell goes from the first relay to the last.
         leaves = forwards == (direction == OUTWARD)
         rows = [row]
         for (name, key), (next_name, next_key) in pairwise(steps if forwards else steps[::-1]):

@@ -141,9 +141,10 @@ def _write_arrivals(found: Mapping[str, Arrivals], path: Path, epoch_ns: int) ->
 def _relay_time(
     network: Network, hosts: Mapping[str, TracedHost], streams: Path, epoch_ns: int
 ) -> pa.Table:
-    """Return a row for each ``Leg`` of each stream, or one row with the reason if it has no legs.
+    """Return a row for each ``Leg``: the stay in one relay of one cell that a stream waited for.
 
-    Streams that received no byte are left out.
+    A stream whose cells cannot be followed has one row, with the reason. Streams that received no
+    byte are left out.
     """
     table = pq.read_table(
         streams, columns=["client", "class", "stream_index", "start_s", "ttfb_from_start_s"]
@@ -226,7 +227,7 @@ def _by_relay(table: pa.Table) -> Iterator[tuple[str, pa.Table]]:
 def load_arrivals(records: Path, relays: Sequence[tuple[str, str, Cells]]) -> list[Arrivals | None]:
     """Return the arrivals of the cells of each of ``relays`` in nanoseconds of simulated time.
 
-    All are None if the records were written before this table existed.
+    All are None if the records have no table of arrivals, like those of older versions.
 
     Args:
         records: directory of a run's records.

@@ -29,7 +29,7 @@ class Fate(IntEnum):
 
 
 JOINED = (Fate.RELAYED, Fate.MADE_HERE, Fate.RECOGNIZED, Fate.NO_RELAY_CELL)
-"""Fates of cells that have all the events which such a cell should have."""
+"""Fates of cells whose events are complete: all events that ``MEANINGS`` names for the fate."""
 
 MEANINGS: dict[Fate, str] = {
     Fate.RELAYED: "relayed: inbuf, queue, outbuf, flush",
@@ -92,13 +92,14 @@ class Cells:
         return {fate: int(found[fate]) for fate in Fate}
 
     def circuits(self) -> tuple[Ints, Ints]:
-        """Return each cell's circuit by its side towards the client: channel and circuit ID.
+        """Return each cell's circuit: the channel and circuit ID on the side towards the client.
 
         Cells of both directions of a circuit have the same pair. Cells without a circuit have
         NEVER, NEVER.
         """
-        # Use the outgoing side of cells towards the client. A cell without one was never queued
-        # here, for example because it ended at a traced client, so use the incoming side.
+        # A cell towards the client leaves on the side towards the client, and a cell away from the
+        # client arrives there. A cell towards the client that was never queued here, for example
+        # because it ended at a traced client, has no outgoing side, so use the incoming one.
         uses_out = (self.direction == INWARD) & (self.out_channel != NEVER)
         has_circuit = self.direction != 0
         channel = np.where(uses_out, self.out_channel, self.in_channel)
@@ -119,7 +120,7 @@ def join(trace: Trace) -> Cells:
     command, direction = np.zeros((2, seqs.size), np.int64)
     repeated = 0
     for event in trace.event_counts():
-        # Assign backwards, so that the first of two events of a cell wins.
+        # Assign in reverse order, so that the first event of each cell is kept.
         places = np.flatnonzero(records["event"] == event)[::-1]
         own, found = rows[places], records[places]
         times[event] = missing()

@@ -183,7 +183,8 @@ def _are_valid(records: NDArray[np.void]) -> NDArray[np.bool_]:
     event = records["event"]
     valid = (event >= Event.INBUF) & (event <= Event.END)
     valid &= (records["direction"] <= OUTWARD) & (records["zero"] == 0)
-    # Only CHANNEL and END records may have the cell number 0.
+    # The numbers of cells begin at 1. In CHANNEL and END records, ``seq`` means something else and
+    # may be 0.
     result: NDArray[np.bool_] = valid & ((records["seq"] > 0) | (event >= Event.CHANNEL))
     return result
 
@@ -213,8 +214,8 @@ _CHANNEL_LINE = re.compile(
 def read_lttng_text(path: Path) -> Trace:
     """Read the output of ``babeltrace2 TRACE`` for a session with the events ``tor_cell:*``.
 
-    Events of other providers are ignored. Events that LTTng discarded are missing in the output. A
-    cell without such an event usually has a fate outside of ``cells.JOINED``.
+    Events of other providers are ignored. If LTTng discarded events, they are missing in the
+    output, and the fates of their cells are usually not in ``cells.JOINED``.
 
     Raises:
         AnalysisError: the file is missing, or has no event of a cell.

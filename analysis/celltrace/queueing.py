@@ -23,8 +23,8 @@ from analysis.celltrace.events import INWARD, RELAY
 MIN_KNOWN_SHARE = 0.5
 """Minimum share of cells with a known wait in the kernel, for the mean of these waits.
 
-A guard is also the middle relay of a few circuits. Only the cells of those circuits are read by a
-traced relay, and they are not representative of the cells that the guard sends to clients.
+A guard sends most of its cells to clients, which are not traced. A traced relay reads only those
+of the few circuits in which the guard is the middle relay, and these are not representative.
 """
 
 

@@ -1,9 +1,9 @@
 """Statistics of the time that cells spend inside relays, in total and in each stage.
 
 They follow D. Goulet's "Inprocess Cell Time Tracing" (tor-scaling mailing list, 7 August 2019).
-Times are in milliseconds, from the inbuf to the kernel, of relayed RELAY cells. Groups of circuits
-are the busiest circuit, the quiet circuits (at most as many cells as the first quartile of
-circuits) and the busy circuits (at least as many as the third quartile).
+The times are those of relayed RELAY cells from the inbuf to the kernel, in milliseconds. Circuits
+are grouped by their number of cells: the busiest circuit has the most, quiet circuits have at most
+the first quartile over all circuits, and busy circuits at least the third.
 """
 
 from __future__ import annotations

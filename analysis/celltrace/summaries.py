@@ -1,4 +1,4 @@
-"""Summaries of a study's cell traces, of each run and over runs, for CSV files and the report."""
+"""Summaries of a study's cell traces, by run and as means over runs, for CSV files and reports."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Points:
     Attributes:
         time_s: when each cell was received.
         time_ms: the time that it spent inside the relay.
-        groups: whether it belongs to each group of circuits.
+        groups: group of circuits -> mask of the points that belong to it.
         cells: the number of all cells, of which only some are points.
     """
 
@@ -94,10 +94,11 @@ class TraceTable:
             the numbers of cells queued in the span that were sent and that were not; ``arrived`` is
             the number of cells whose arrival at the next relay is known. A mean wait is NaN if
             there is no cell. The mean wait in the kernel is also NaN if too few arrivals are known.
-        relay_times: the part of downloads' time to first byte that their cells spent inside relays,
-            as a mean by run, class, position of the relay and stage. ``followed`` is the number of
+        relay_times: how much of a download's time to first byte its cells spent inside relays:
+            means by run, class, position of the relay and stage. ``followed`` is the number of
             ``streams`` whose cells were followed.
-        spikes: the strongest period of delays, by run and role; NaN if there is none.
+        spikes: the period after which delays recur most strongly (the lag of their highest
+            autocorrelation), by run and role; NaN if it is unknown.
         points: the points of a scatter plot, from one run for each level, variant and role.
         counts: the counts of each run's traces.
     """
@@ -230,8 +231,8 @@ class TraceTable:
 def mean_times(table: TraceTable) -> list[Row]:
     """Return means over runs for each role, level, variant, group and stage.
 
-    The means are over the runs with such cells; only that of ``circuits`` is over all runs.
-    ``count`` is a sum. The order is that of ``table.times``.
+    Runs without a cell of the group are left out, except from the mean of ``circuits``. ``count``
+    is a sum. The order is that of ``table.times``.
     """
     keys = ["role", "level", "variant", "group", "stage"]
     rows = pd.DataFrame(table.times, columns=TIME_COLUMNS)
