@@ -1,7 +1,7 @@
 """Byte marks: sizes of payload whose time of arrival is in records, metrics and figures.
 
 columns.csv lists the marks: a column with the flag ``at=N`` has the time until N bytes arrived.
-This module imports no slow packages, because experiment files are checked with it.
+This module imports no slow packages, because the check of experiment files uses it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Columns of all tables, from columns.csv. A name ends with its unit, such as ``_s`` for seconds.
+"""Columns of the Parquet tables that onionlab writes, from columns.csv.
+
+The name of a column ends with its unit, such as ``_s`` for seconds.
 
 Times on the simulated clock (``start_s``, ``end_s``, ``time_s``) are relative to the start of the
 simulation.
@@ -61,8 +63,8 @@ class Column:
     Attributes:
         name: name of the column, with its unit.
         type: Arrow's type.
-        description: text that is stored in the file. It never changes, even if a module that it
-            names moves, so that the same values give the same bytes.
+        description: text that is stored in the Parquet file. It never changes, even if it names a
+            module that is renamed, so that the same values always give the same bytes.
         meaning: replaces the description in the reference documentation; empty unless the
             description would mislead.
         optional: whether a row may lack a value, such as a stream without a first byte.
@@ -161,7 +163,7 @@ HISTORY_FORMAT = 1
 """Version of the history of nightly runs."""
 
 CODED_STREAMS = TABLES["coded_streams"]
-"""Streams of a published run. Times are whole ticks, relative to the time in another column.
+"""Streams of a published run. Times are multiples of 0.25 us, relative to another column.
 
 The table has no ``stream_index``, because this equals the row's number among the rows of a client.
 If this encoding cannot restore every value exactly, the table has

@@ -84,9 +84,9 @@ REPORT = "report.html"
 ANSWER = "answer.txt"
 """The first sentences of the report, one per line."""
 FOREST = "answer"
-"""The plot below the answer in the report: its name in FIGURES, without the extension."""
+"""Name of the plot below the answer in the report: a file in FIGURES, without the extension."""
 LEVELS = "levels"
-"""The plot that compares levels: its name in FIGURES, without the extension."""
+"""Name of the plot that compares levels: a file in FIGURES, without the extension."""
 FIGURES = "figures"
 SUMMARY_CSV = "summary.csv"
 RUNS_CSV = "runs.csv"
@@ -105,7 +105,8 @@ CLAIMS_JSON = "claims.json"
 LEVELS_AGAINST = "levels-"
 """Name of a plot, to which the name of a baseline is appended.
 
-The plot compares all levels with this baseline, as LEVELS does for those of one experiment.
+The plot compares variants with this baseline at the levels of all experiments of a paper. LEVELS
+does the same for one experiment.
 """
 CLAIMS_BESIDE_CSV = "claims-beside.csv"
 
@@ -119,7 +120,7 @@ STUDIES = "studies"
 """The folder of a pack that has its studies, <experiment>.json."""
 COMPARISON_CSV = "comparison.csv"
 STEPS = "steps"
-"""The plot and the table of a bisection, without the extension."""
+"""Name of the plot and of the table of a bisection, without the extension."""
 EFFECTS_CSV = "effects.csv"
 RUN_SET = "runs.set.json"
 HISTORY = "history.parquet"

@@ -13,7 +13,10 @@ This is 3,000 years in seconds. In microseconds, it still fits into a 64-bit int
 """
 
 LEAST_VALUE = -1.0
-"""Minimum value of any metric: a lead of streams is at least -1, other metrics are at least 0."""
+"""Minimum value of any metric.
+
+Only ``last_three_lead``, a difference of two shares, can be negative, down to -1.
+"""
 
 LARGEST_VALUE = 1e18
 """Maximum of a measured value. Real values are far smaller; sums and products remain finite."""

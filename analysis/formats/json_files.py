@@ -23,9 +23,9 @@ The Python objects need several times as much memory.
 """
 
 LARGEST_OWN_BYTES = 2**25
-"""Maximum size of other files.
+"""Maximum size of other files, such as study.json.
 
-The Python objects of a damaged file can need twenty times as much memory.
+It is lower, because the Python objects of a damaged file can need twenty times as much memory.
 """
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -79,7 +79,8 @@ def parse_json(data: bytes | bytearray) -> Any:
     """Parse the bytes of a JSON file, which may begin with a byte order mark.
 
     pydantic's parser limits the depth of nesting (200) and the digits of a number (4,300), and
-    rejects incomplete characters. So the result can be checked, written and printed.
+    rejects incomplete characters, so that nothing fails when the result is checked, written or
+    printed.
 
     Raises:
         ValueError: the bytes are not JSON, or exceed these limits.

@@ -1,4 +1,7 @@
-"""manifest.json: the inputs and costs of a finished run. A run's name is a hash of its identity."""
+"""manifest.json: the inputs and costs of a finished run.
+
+A run's name is a hash of its identity, which is everything that determines its results.
+"""
 
 from __future__ import annotations
 
@@ -125,7 +128,7 @@ def log_sizes(run: Path) -> dict[str, int]:
 
 
 def is_whole(run: Path) -> bool:
-    """Return whether a run has a manifest, and none of the listed logs is missing or truncated.
+    """Return whether a run has a manifest, and no log listed there is missing or truncated.
 
     A loss of power or an interrupted copy may leave empty or truncated files. A run without the
     folder of logs, such as one from a pack, counts as complete. A log that was compressed later is

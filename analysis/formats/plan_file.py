@@ -1,4 +1,4 @@
-"""plan.json: the runs of an experiment, and everything a job process needs to perform one."""
+"""plan.json: the runs of an experiment, and everything that a process needs to perform one."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def format_network(seed: int, repeat: int) -> str:
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """One run: its name in the store, and what it is in this experiment."""
+    """One run: its name in the store, and its level, variant and network in this experiment."""
 
     run_id: str = Field(description="its name in the store")
     level: str = Field(description="name of its level")
@@ -71,7 +71,7 @@ class Resources:
 
 
 class PlanFile(FormatModel):
-    """plan.json: the runs of an experiment, and everything a job process needs to perform one."""
+    """plan.json: the runs of an experiment, and everything that a process needs to perform one."""
 
     format: Literal[1, 2] = Field(description="version; 1 has the absolute path of the store")
     request: Request = Field(description="the request")
@@ -88,7 +88,8 @@ class PlanFile(FormatModel):
 
 def store_of(path: Path, store: str) -> Path:
     """Return the path of the run store that the plan.json at ``path`` names as ``store``."""
-    # Do not resolve symbolic links: a folder of results may be a link to another disk.
+    # Do not resolve symbolic links. If the folder of results is a link to another disk, ".." means
+    # the folder that contains the link.
     return Path(os.path.normpath(path.parent / store))
 
 

@@ -4,7 +4,7 @@
         published.json                  hashes of the tables, and spans of heartbeats
         published-streams.parquet       replaces streams.parquet
         published-goodput.parquet       replaces goodput.parquet: sums by class and second
-        published-progress.parquet      replaces progress.parquet, if downloads are compared
+        published-progress.parquet      replaces progress.parquet, only for parallel downloads
 
 The tables of peers, of perf clients and of cell traces are copied, and so are the rows of circuits
 and of relays' bytes that metrics read. All values equal those of the records exactly. The tables

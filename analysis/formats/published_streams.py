@@ -1,6 +1,6 @@
-"""Streams of a published run.
+"""Writing and reading of the streams of a published run (see ``published``).
 
-Times are stored as whole ticks relative to other columns, unless this would change a value.
+If possible without changing any value, times are stored as whole ticks relative to other columns.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PUBLISHED_COLUMNS = tuple(
 )
 """The columns of streams that metrics, figures and claims read.
 
-Only one metric, a median, needs another column, so published runs do not have this metric.
+Only ``ttfb_from_command_p50_s`` needs another column, so published runs do not have this metric.
 """
 
 _TIMES = ("start_s", "end_s", "ttfb_from_start_s", "time_to_last_byte_s", *BYTE_MARKS)
@@ -118,8 +118,8 @@ def decode(table: pa.Table) -> pa.Table:
     marks = {name: _values(table, coded) for name, coded in _CODED_MARKS.items()}
     duration = _values(table, "end_ticks")[0] + last_byte
     pause = TICKS_PER_S * _values(table, "pause_s")[0] + _values(table, "pause_ticks")[0]
-    # A stream ends at the end of its client's previous stream (0 for the first one) plus its own
-    # pause and duration.
+    # The pause of a stream is the time from the end of its client's previous stream (0 for the
+    # first one) to its start. So the end is the sum of the client's pauses and durations up to it.
     total = np.cumsum(pause + duration)
     before_client = np.maximum.accumulate(np.where(first, np.arange(first.size), 0))
     end = total - np.concatenate(([0], total))[before_client].astype(np.int64)

@@ -208,7 +208,8 @@ class ParseReport:
     def damaged_relays(self) -> list[str]:
         """Return the relays whose log of OnionTrace is damaged or ends early.
 
-        The list is empty for older records, which do not contain the classes of hosts.
+        Relays are the hosts without a traffic class. The list is empty for older records, which do
+        not contain the classes.
         """
         return [
             one.host for one in self.problems if one.damage and self.classes.get(one.host) == ""
@@ -229,7 +230,7 @@ class ParseReport:
 
 
 def first_names(names: Sequence[str]) -> str:
-    """Return the first of the sorted names and the number of the others, as text; "" if none."""
+    """Return up to ``MAX_NAMED_HOSTS`` sorted names, and the number of the others; "" if none."""
     first = sorted(set(names))
     more = len(first) - MAX_NAMED_HOSTS
     named = ", ".join(first[:MAX_NAMED_HOSTS])

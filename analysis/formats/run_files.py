@@ -1,7 +1,7 @@
-"""Descriptions in a run's directory: its clock, its hosts, and its cell traces.
+"""Files in a run's directory that describe its clock, its hosts, and its cell traces.
 
-The bytes of these files are part of the run's identity, which a version would change. So version 1
-is not written, and a file without a version has version 1.
+The run's identity contains hashes of these files, so a version in the files would change it.
+Therefore version 1 is not written, and a file without a version has version 1.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class PeerPair(FormatModel):
 
 
 class TracedHost(FormatModel):
-    """The facts of one host for the analysis of cell traces."""
+    """The role and the address of one host, for the analysis of cell traces."""
 
     role: str = Field(description="its role: guard, middle, exit, exitguard, client, server, ...")
     address: str = Field(description="its IPv4 address")
@@ -86,7 +86,7 @@ class TracePlan(FormatModel):
 
 
 class RoleOfHost(FormatModel):
-    """The facts of one host for the analysis."""
+    """The role of one host, and whether OnionTrace runs there."""
 
     role: Name = Field(description="its role, as in tornet.json: guard, perf-client, ...")
     oniontrace: bool = Field(
@@ -110,8 +110,8 @@ def written(file: FormatModel | Clients) -> bytes:
 read_clock = reader(RunClock, "clock of a run", files.RUN)
 read_peers = reader(PeerPair, "description of two peers", files.PEERS)
 read_trace_plan = reader(TracePlan, "plan of cell traces", files.TRACE_PLAN)
-# Each function reads a file in a run's directory. It raises AnalysisError if the file is missing,
-# not JSON, or not valid.
+# Each function above takes a run's directory and reads one file in it. It raises AnalysisError if
+# the file is missing, not JSON, or not valid.
 
 
 def read_clients(run_directory: Path) -> dict[str, str]:

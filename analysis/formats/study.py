@@ -18,13 +18,16 @@ from analysis.formats.json_files import reader, write_json
 from analysis.formats.plan_file import PlannedRun, format_network
 
 Scope = Literal["networks", "one-network"]
-"""The population that the verdicts of a study are about."""
+"""The population that the verdicts of a study are about.
+
+Either networks like those of the study, or one network, on which the runs were repeated.
+"""
 
 Replicate = Literal["network", "repeat"]
 """The unit of replication in each scope."""
 
 STEPS = 1000
-"""Quantile functions of the public Tor are stored at the shares 0, 1/STEPS, ... 1."""
+"""For the public Tor, the quantiles at the probabilities 0, 1/STEPS, ... 1 are stored."""
 
 MAX_SCALE = 1e6
 """Maximum size of a network relative to its full size."""
@@ -183,7 +186,7 @@ class Run(FormatModel):
 class PlannedLooks:
     """The interim analyses ("looks") under one plan.
 
-    A plan is a budget, or a fixed number of networks.
+    A plan sets the number of pairs of runs: at most a budget, or exactly a number of networks.
     """
 
     sizes: Annotated[
@@ -205,7 +208,7 @@ class PlannedLooks:
 
     @property
     def judges(self) -> bool:
-        """True if the last look has more than one pair, so that the pairs have a spread."""
+        """True if the last look has several pairs, so that a test can estimate their spread."""
         return self.sizes[-1] > 1
 
 
@@ -220,10 +223,10 @@ class Looks(PlannedLooks):
 
     @property
     def judging_plans(self) -> tuple[PlannedLooks, ...]:
-        """Earlier plans that tested pairs which the present plan has as well.
+        """Earlier plans with a test of pairs that also belong to the present plan.
 
-        Their last look had more than one pair, and their first look had no more pairs than the
-        present plan has.
+        The last look of such a plan had more than one pair, and its first look had no more pairs
+        than the present plan has.
         """
         return tuple(
             past for past in self.earlier if past.judges and past.sizes[0] <= self.sizes[-1]

@@ -112,7 +112,7 @@ def read_table(
         require_plausible(path)
         names = [column.name for column in columns]
         texts = [column.name for column in columns if column.type == pa.string()]
-        # As a dictionary, a long text that occurs in many rows needs its memory only once.
+        # Read texts as dictionaries, in which a text that occurs in many rows is stored only once.
         with pq.ParquetFile(path, metadata=metadata, read_dictionary=texts) as file:
             table = _read_columns(file, names, max_content_bytes(path.stat().st_size))
         table.validate(full=True)
