@@ -21,7 +21,7 @@ from analysis.judgement.judging import Statistics
 LEVEL = VARIANT = "imported"
 
 FINGERPRINT = "fingerprint"
-"""Name of the file with the fingerprint of a relay. All relays' fingerprints identify a network."""
+"""Name of the files with the fingerprints of relays. Together, they identify a network."""
 
 
 @dataclass(frozen=True)

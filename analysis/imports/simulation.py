@@ -31,7 +31,10 @@ Measured = Annotated[float, Field(strict=True, ge=0, le=LARGEST_VALUE)]
 
 
 def _parse_whole_number(value: object) -> object:
-    """Convert a text with a canonical integer, so that no two texts give the same number."""
+    """Convert a text with an integer, but not one such as "060".
+
+    Otherwise, two keys of an object could become the same number.
+    """
     is_number = isinstance(value, str) and re.fullmatch(r"0|-?[1-9][0-9]{0,17}", value)
     return int(str(value)) if is_number else value
 
@@ -43,8 +46,11 @@ WholeNumber = Annotated[Integer, Field(ge=0)]
 """A nonnegative whole number. If it is a key of a JSON object, it is written as text."""
 
 MAX_MEMORY_BYTES = 900_000_000
-"""Maximum memory for the content of a file. Nested empty arrays need 34 times their size in JSON.
-tgentools' streams contain many texts, and need a few times their size."""
+"""Maximum memory for the content of a file, estimated from its JSON.
+
+The size of the file would be a poor limit: tgentools' streams, which are mostly texts, need a few
+times their size in memory, but nested empty arrays 34 times.
+"""
 
 BYTE_MEMORY = 5
 MARK_MEMORY = {b"{": 200, b"[": 80, b":": 100, b",": 40}

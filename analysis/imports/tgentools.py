@@ -73,8 +73,8 @@ _SIZES = TypeAdapter(dict[str, WholeNumber])
 class _Summary(BaseModel):
     """stream_summary or transfers_summary: times in seconds, by size of the download.
 
-    tgentools always writes the first three keys, even if they are empty. A file that lacks one of
-    them was modified: failures or downloads would be missing from the results.
+    The first three keys are required. tgentools always writes them, so a file that lacks one of
+    them was modified, and the results would lack failures or downloads.
     """
 
     first_bytes: dict[WholeNumber, BySecond] = Field(
@@ -190,8 +190,8 @@ def read_analysis(
 def client_class(node: str) -> str:
     """Return a node's class of clients: its name without the number.
 
-    The class of tornettools' perf clients is their kind of circuit, which is the end of their names
-    ("perfclient1exit") or, if it is missing, "exit".
+    For tornettools' perf clients, the class is the kind of circuit: "exit" or "onionservice", which
+    is the end of the name ("perfclient1exit"). A name without such an end means "exit".
     """
     stem = re.sub(r"\d+(?=(exit|onionservice)?\Z)", "", node)
     return _CIRCUITS.get(stem, stem or "client")
