@@ -19,10 +19,14 @@ MAX_LINE_BYTES = 1 << 16
 """Maximum length of a line. The rest of a longer line is dropped."""
 
 MAX_LINES = 10_000
-"""Maximum number of lines in a batch. A piece of 2 MiB usually has fewer lines."""
+"""Maximum number of lines that ``LogFile.batches`` yields at once, in case of very short lines."""
 
 MAX_MALFORMED = 10_000
-"""Reading stops if there are more malformed lines than this, and more than lines with data."""
+"""Maximum number of malformed lines in a log with few data.
+
+A log is taken for that of another program, and its reading stops, if it has more malformed lines
+than this and more than lines with data.
+"""
 
 MAX_EXAMPLES = 5
 """Maximum number of malformed lines of one log that are stored as examples."""
@@ -205,7 +209,7 @@ def count_log(
 ) -> None:
     """Add the size and problems of a log to the report.
 
-    If ``problems`` has no damage, it is set to that which ``log`` finds.
+    If ``problems`` has no damage yet, it gets the damage that ``log`` finds, such as an early end.
     """
     problems.damage = problems.damage or log.damage(clock)
     report.bytes += file.bytes_read

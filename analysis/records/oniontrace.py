@@ -45,9 +45,9 @@ MAX_LOG_GAP_S = 5.0
 """Maximum time between the end of a log and the end of the run; Tor reports bytes each second."""
 
 RELAY_ROLES = ("authority", "exitguard", "guard", "exit", "middle")
-"""Roles of hosts whose bytes are stored.
+"""Roles of hosts whose bytes are stored: relays and authorities.
 
-In tornettools, the names of these hosts begin with `relay` or `4uthority`.
+In a network of tornettools, the names of these hosts begin with `relay` or `4uthority`.
 """
 
 
@@ -208,7 +208,7 @@ def extract(
         run_directory: directory of the run.
         roles: content of hosts.json.
         classes: content of clients.json.
-        clock: clock of the run.
+        clock: the start and end of simulated time.
         directory: directory for the tables.
         report: updated with the counts of the logs' lines and their problems.
 

@@ -23,7 +23,7 @@ and have less than 300 bytes in total.
 
 @dataclass(frozen=True)
 class Missing:
-    """A stream without a line. Times are wall-clock microseconds.
+    """A stream that has no line of its end. Times are wall-clock microseconds.
 
     The stream's start is between ``start_early_us`` and ``start_late_us``, and the arrival of its
     first byte between ``first_byte_early_us`` and ``first_byte_late_us``, which are None if no
@@ -63,9 +63,9 @@ def find_missing(log: TgenLog) -> list[Missing]:
     missing = [number for number in range(count) if number not in ended]
     if not missing:
         return []
-    # The number of ended streams is that in the last heartbeat, plus the lines after the heartbeat.
-    # The other streams are open. If more streams than these have no line, lines were lost. Assume
-    # that they belong to the lowest numbers, as later streams are more likely to be open.
+    # Streams that ended are counted by the last heartbeat or have a line after it. All others are
+    # open. If more streams lack a line than are open, lines were lost. Assume that the streams with
+    # the lowest numbers lost theirs, as later streams are more likely to be open.
     if beats:
         ended_count = beats[-1].total_succeeded + beats[-1].total_failed
         ended_count += sum(c.heartbeats_before == len(beats) for c in log.completes)

@@ -1,7 +1,8 @@
-"""Extraction of the records of libtorrent peers: two that make up a run, or clients of Tor.
+"""Extraction of records from the logs of libtorrent peers.
 
-A client's download counts as a stream. It starts when the client begins to connect. Its first byte
-arrives with the first block (16 KiB), and its last byte with the last block.
+The peers are the two hosts of a run without Tor, or clients in a simulated Tor network. A client's
+download counts as a stream. It starts when the client begins to connect. Its first byte arrives
+with the first block (16 KiB), and its last byte with the last block.
 """
 
 from __future__ import annotations

@@ -76,10 +76,11 @@ def read_client(
     Args:
         run_directory: directory of the run.
         host: name of the client.
-        class_name: class of the client.
-        clock: clock of the run.
+        class_name: traffic class of the client.
+        clock: the start and end of simulated time.
         report: updated with the counts of the logs' lines, streams and problems.
-        perf: for a perf client, the writer of perf.parquet, to which its rows are added.
+        perf: for a perf client (a measuring client of a tornettools network), the writer of
+            perf.parquet, to which the client's rows are added.
 
     Raises:
         AnalysisError: a log is missing, duplicated, empty, not from TGen, not understood, or that
@@ -158,7 +159,7 @@ def _read(
 
 
 def _stream_rows(log: TgenLog) -> list[Row]:
-    """Return rows of streams.parquet: the active streams that ended, then those without a line."""
+    """Return rows of streams.parquet: started streams with a final line, then those without one."""
     rows = [
         _complete_row(one, log.progress.get(one.stream_id), log.epoch_us)
         for one in log.active_streams
@@ -198,8 +199,8 @@ def _complete_row(c: Complete, progress: Progress | None, epoch_us: int) -> Row:
     start_us = c.end_us - c.duration_us
     outcome, error = classify(c.success, c.error, c.transport_error)
     requested = c.requested_bytes or None
-    # The last byte in an error line is the last one received, so use its time only if no byte of
-    # the request is missing.
+    # In an error line, the time of the last byte is that of the last byte received. It is the time
+    # to the last byte only if no byte of the request is missing.
     whole = c.success or (requested is not None and c.payload_bytes >= requested)
     last_byte_us = c.last_byte_us if whole else None
     marks: Row = {}
@@ -209,7 +210,7 @@ def _complete_row(c: Complete, progress: Progress | None, epoch_us: int) -> Row:
             continue
         if requested == amount:
             marks[name] = _seconds(last_byte_us)
-        # A line that predates the start of the stream shows a clock error, not progress.
+        # A status line from before the start of the stream shows a clock error, not progress.
         elif reached_us is not None and reached_us >= start_us:
             marks[name] = _seconds(reached_us - start_us)
     from_command = None

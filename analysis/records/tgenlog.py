@@ -40,7 +40,7 @@ SAMPLE_US = 100_000
 STREAMS_PER_S = 1000
 """Upper bound on streams per second of one TGen process.
 
-A larger stream number means that the log is corrupt.
+A line is malformed if its stream number exceeds this bound times the length of the run in seconds.
 """
 
 DAY_S = 86_400.0
@@ -143,7 +143,7 @@ class Progress:
 
     payload_bytes: int = 0
     marks_us: dict[int, int] = field(default_factory=dict)
-    """Each reached amount in ``MARK_BYTES`` -> time of the first status line with this payload."""
+    """Each reached amount in ``MARK_BYTES`` -> time of the first status line with this or more."""
     end_marks_us: dict[int, int] = field(default_factory=dict)
     """Each amount in ``PERF_MARKS`` that was reached, but not by any status line -> time of the
     stream-success or stream-error line."""
@@ -151,7 +151,7 @@ class Progress:
     _newest: tuple[int, int] | None = None
 
     def add(self, time_us: int, payload_bytes: int) -> None:
-        """Add the total payload received by a time."""
+        """Add a sample: the total payload that had been received at a time."""
         self.payload_bytes = payload_bytes
         if self._samples and time_us - self._samples[-1][0] < SAMPLE_US:
             self._newest = (time_us, payload_bytes)
@@ -222,8 +222,9 @@ class TgenLog(Log):
         """Return a message if heartbeats are missing before the log's last one, or None.
 
         A heartbeat counts only the bytes since the one that TGen wrote before it, so the bytes of a
-        lost heartbeat are unknown. The first heartbeat follows TGen's first line by one interval.
-        That line contains the name of the host, so a log without a name has lost its beginning.
+        lost heartbeat are unknown. TGen's first line contains the name of the host, so a log
+        without a name has lost its beginning. The first heartbeat follows that line by one
+        interval.
         """
         if not self.heartbeats:
             return None
@@ -380,7 +381,8 @@ class TgenLog(Log):
         )
         self._require_possible(complete.stream_id)
         require_bytes(complete.requested_bytes, complete.total_bytes, complete.payload_bytes)
-        # Numbers are never reused. If a log is duplicated, each stream counts once.
+        # TGen never reuses the number of a stream, so a second line with the same number is from a
+        # duplicated log. Count each stream once.
         number = (complete.vertex == PASSIVE_VERTEX, complete.stream_id)
         if number in self._ended:
             raise MalformedError(f"stream {complete.stream_id} has ended before")
@@ -388,8 +390,8 @@ class TgenLog(Log):
         self._note_time(end_us)
         self.completes.append(complete)
         if complete.stream_id in self.progress:
-            # tgentools treats a stream's last line as one more progress line, so the line's time is
-            # that of the amounts that no status line has reached.
+            # tgentools treats a stream's last line as one more status line. So amounts that no
+            # status line has reached get the time of the last line.
             progress = self.progress[complete.stream_id]
             for amount in PERF_MARKS.values():
                 if complete.payload_bytes >= amount and amount not in progress.marks_us:
