@@ -52,7 +52,7 @@ class PrivateApt:
     """
 
     def __init__(self, work: Path, log: Path, what: str, *, sources: bool, hint: str) -> None:
-        """Set up the state under ``work``.
+        """Create apt's configuration and empty lists and cache in ``work``.
 
         Args:
             work: An empty directory.
@@ -156,7 +156,7 @@ def store_fetched(folder: Path, work: Path, files: Iterable[Path], facts: dict[s
 def fetch_source_package(
     cache: Path, package: str, what: str, *, hint: str, version: str | None = None
 ) -> tuple[Path, dict[str, Any]]:
-    """Fetch the upstream tarball of a source package and store it as ``cache``.
+    """Fetch the upstream tarball of a source package and store it in the folder ``cache``.
 
     Debian's packaging is not used. apt compares the tarball with the signed index of the archive.
 
@@ -180,7 +180,7 @@ def fetch_source_package(
     with scratch_folder(cache.parent, ".fetch-") as work:
         apt = PrivateApt(work, log, f"{what}'s source package", sources=True, hint=hint)
         # The result is ignored: an unrelated archive may lack an index of source packages. If the
-        # right archive does, the following commands fail.
+        # archive with this package lacks its index, the following commands fail.
         apt.get("update")
         wanted = package if version is None else _with_version(apt, package, version, what, hint)
         if not apt.get("source", "--download-only", wanted):

@@ -28,8 +28,9 @@ class Commit:
     Attributes:
         repository: The repository: a work tree, or a bare repository.
         hash: The commit's hash.
-        changed: The top of the work tree if its files are meant (see `find_commit`) and differ from
-            the commit; otherwise None.
+        changed: The top of the work tree if its files have to be used instead of the commit,
+            because they differ from it and `find_commit` got HEAD or the branch that is checked
+            out; otherwise None.
     """
 
     repository: Path
@@ -86,9 +87,10 @@ def commits_between(
 ) -> tuple[int, int, tuple[str, ...]] | None:
     """Compare the histories of two commits.
 
-    Return the number of commits that only the history of ``since`` contains, the same number for
-    ``until``, and for the latter at most ``most`` texts (abbreviated hash and subject), newest
-    first. Return None if the repository does not contain ``since``.
+    Return the number of commits that only the history of ``since`` contains, the number of commits
+    that only the history of ``until`` contains, and the abbreviated hash and the subject of at most
+    ``most`` of the latter commits, newest first. Return None if the repository does not contain
+    ``since``.
     """
     if _answer(repository, "rev-parse", "--verify", "--quiet", f"{since}^{{commit}}") is None:
         return None
@@ -118,8 +120,9 @@ def list_commits(repository: Path, good: str, bad: str) -> list[tuple[str, str]]
 def first_bad_candidates(repository: Path, bad: str, goods: Sequence[str]) -> list[str]:
     """Return all commits that can be the first bad one, in the order in which to test them.
 
-    A test of the first one roughly halves the number of candidates. ``bad`` comes last, because it
-    is already known to be bad. goods: commits that are good, as are all of their ancestors.
+    Testing the first commit of the list roughly halves the number of candidates. ``bad`` comes
+    last, because it is already known to be bad. goods: commits that are good, as are all of their
+    ancestors.
     """
     listed = _output(repository, "rev-list", "--bisect-all", bad, "--not", *goods, "--")
     found = [line.split()[0] for line in listed.splitlines()]

@@ -221,8 +221,8 @@ def _tree_files(program: Program, tree: Path) -> list[Path]:
                 f"{tree} has been configured in place",
                 f"Run `{command}` there, or unpack the source again.",
             )
-        # A tree of git also gets here if git is missing or refuses it. Its folder .git must not
-        # become a part of the build.
+        # This can also be a git work tree, if git is missing or refuses to read it. Its folder .git
+        # must not become a part of the build.
         names = {path.relative_to(tree) for path in tree.rglob("*")}
         names = {name for name in names if name.parts[0] != ".git"}
     files = [name for name in names if (tree / name).is_symlink() or (tree / name).is_file()]

@@ -97,7 +97,7 @@ LIBTORRENT = Program(
 
 @dataclass(frozen=True)
 class _Inputs:
-    """The inputs that all builds of one call share.
+    """The inputs that all builds of one call of `ensure_peers` have in common.
 
     Attributes:
         own: Path in libtorrent's tree -> content of each file of this project that is compiled

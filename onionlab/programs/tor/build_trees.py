@@ -38,7 +38,8 @@ FORMAT = 1
 PROGRAMS = ("src/app/tor", "src/tools/tor-gencert")
 UNIT_TESTS = "src/test/test"
 CONFIGURED, COMPILED, WITH_TESTS = "configured", "tree", "unit-tests"
-"""Names of the base trees."""
+"""Names of the three base trees of a source: Tor configured, also compiled, and also with compiled
+unit tests."""
 
 # The choices are the same on every machine, independent of installed libraries, because a relay's
 # features must not depend on who built it. A simulated network needs no compression other than
@@ -90,7 +91,7 @@ class Toolchain:
 
 @dataclass(frozen=True)
 class Inputs:
-    """The inputs that all builds of one call share.
+    """The inputs that all builds from one source have in common.
 
     hardened: whether AddressSanitizer and UndefinedBehaviorSanitizer are enabled.
     """
@@ -199,7 +200,7 @@ def configure(inputs: Inputs, tree: Path, log: Path, what: str, *options: str) -
 
 
 def check_patches_apply(inputs: Inputs, wanted: Iterable[Series]) -> None:
-    """Apply each series to a copy of the configured tree before anything is compiled.
+    """Check that each series applies to the configured tree, before anything is compiled.
 
     Raises:
         UserError: A patch does not apply.
@@ -224,15 +225,15 @@ def ensure_base(inputs: Inputs) -> Path:
 
 
 def ensure_unit_tests(inputs: Inputs, series: Series | None, what: str) -> Path:
-    """Compile Tor's unit tests for the quick check. Return the program.
+    """Compile Tor's unit tests for the quick check, which runs no other tests. Return the program.
 
     They are compiled without optimisation, which takes a third of the time. All files are compiled
     only for Tor as released; for a series, only the files that its patches affect.
     """
     base = inputs.base / WITH_TESTS
     if not base.is_dir():
-        # Tor's rules cannot build the unit tests alone in an uncompiled tree, because they lack the
-        # dependency on micro-revision.i.
+        # Start from the compiled tree: in another tree, Tor's makefile cannot build only the unit
+        # tests, because it lacks their dependency on micro-revision.i.
         compiled = ensure_base(inputs)
         with patched_tree(inputs, compiled, None) as staged:
             _compile_unit_tests(inputs, staged, inputs.title)

@@ -288,7 +288,8 @@ def _read_results(outcome: Outcome, tree: Path, log: Path) -> None:
         program = result.relative_to(tree).with_suffix("").as_posix()
         output = result.with_suffix(".log").read_text("utf-8", "replace")
         read_program(outcome, program, output, passed)
-    # The unit tests run in several parts, each of which reports the cases of the others as skipped.
+    # The unit tests run in several parts, each of which reports the cases of the other parts as
+    # skipped. A case that ran in one part is therefore not a skipped one.
     outcome.skipped -= outcome.passed | outcome.failed
 
 

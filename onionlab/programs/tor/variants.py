@@ -136,7 +136,8 @@ class Registry:
 def tor_series(root: Path, name: str, *, tests: bool = False) -> Series:
     """Return the patches of one of Tor's series. Raises UserError like `load_series`.
 
-    tests: whether to include changes of Tor's tests, on which its programs do not depend.
+    name: a series, or several series joined by ``+``, whose patches are applied one after the
+    other. tests: whether to include changes of Tor's tests, on which its programs do not depend.
     """
     patches: list[Patch] = []
     for part in name.split("+"):
