@@ -1,4 +1,7 @@
-"""Check the hosts of a tornet, and that its files belong together."""
+"""Check a tornet, a directory that ``tornettools generate`` wrote.
+
+Each host has to be complete, and the files have to belong to one network.
+"""
 
 from __future__ import annotations
 
@@ -65,9 +68,9 @@ class Checker:
         ]
 
     def _orphaned_folders(self) -> Iterator[str]:
-        """Yield a problem if the configuration lacks the host of a folder.
+        """Yield a problem if there is a folder of a host that the configuration does not contain.
 
-        The configuration may be truncated and still be valid YAML.
+        The configuration may be truncated: its beginning can be valid YAML.
         """
         for path in sorted(self._files.paths):
             parent, name = posixpath.split(path)
@@ -225,7 +228,7 @@ class Checker:
         return {self._files.resolve(name, path) for name, path in named if path}
 
     def _peer_problems(self) -> Iterator[str]:
-        """Yield addresses that two hosts share, and peers that are unreachable."""
+        """Yield a problem for each shared address, and for each host with a nonexistent peer."""
         with_address = ((h.address, name) for name, h in self.hosts.items() if h.address)
         for address, group in itertools.groupby(sorted(with_address), key=lambda pair: pair[0]):
             names = [name for _, name in group]

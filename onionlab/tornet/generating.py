@@ -1,4 +1,6 @@
-"""Generate networks with an installed tornettools from its staged files, and import them.
+"""Generate networks with an installed tornettools from staged files, and import them.
+
+Staged files are the output of `tornettools stage`.
 
 tornettools samples the hosts by its `--seed`, but lets a Tor (here onionlab's build without
 patches) generate random keys. Before the import, keys that depend on the seed replace these random
@@ -139,8 +141,8 @@ def _checked(options: Sequence[str]) -> list[str]:
 
     Raises UserError for options that the command sets itself or that prevent the import.
     """
-    # --seed is an option of tornettools itself. The parser below must not know it, because it would
-    # take --se, an abbreviation of an option of `generate`, for --seed.
+    # --seed is an option of tornettools itself, so it is rejected. The parser below must not know
+    # --seed, because it would take an abbreviation of --server_scale, such as --se, for --seed.
     if "--seed" in [word.partition("=")[0] for word in options]:
         raise UserError("--seed: not allowed", "the command sets it")
     parser = _Parser(add_help=False)

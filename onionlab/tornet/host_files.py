@@ -1,4 +1,7 @@
-"""The files of a tornet as a host's programs see them, by paths relative to the host's folder."""
+"""The files of a tornet (a directory that ``tornettools generate`` wrote).
+
+Programs of a host refer to these files by paths relative to the host's folder.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,8 @@ CONF = "conf"
 MAX_FILE_BYTES = 2**26
 MAX_FILES = 1_000_000
 ATLAS_ENDINGS = (".gml", ".gml.xz")
-"""Atlases are not copied; an excerpt is stored instead."""
+"""The endings of names of atlases, tornettools' graphs of the Internet. An import does not copy an
+atlas: it stores the part that the network uses."""
 COMPLETE = "Copy the whole directory that `tornettools generate` wrote, or generate it again."
 READABLE = "Make it readable (chmod u+rX), or copy the directory again."
 
@@ -28,7 +32,10 @@ class FileError(Exception):
 
 @dataclass(frozen=True)
 class TornetFiles:
-    """All files that a run may start from: path in the directory -> path of its content."""
+    """All files that a run may start from.
+
+    paths: path relative to the tornet's directory -> path from which to read the file.
+    """
 
     paths: Mapping[str, Path]
 

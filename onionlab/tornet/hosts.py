@@ -1,4 +1,7 @@
-"""Read one host of a tornet: its role follows from its files, not from its name."""
+"""Read the hosts of a tornet, a directory that ``tornettools generate`` wrote.
+
+The role of a host follows from its files, not from its name.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,7 @@ _SECRET_KEYS = {
 }
 _SIGNING_CERTIFICATE = "keys/ed25519_signing_cert"
 
-# The value of each of these Tor options is the path of a file, which must be in the directory.
+# The value of each of these Tor options is the path of a file, which must be part of the tornet.
 _FILE_OPTIONS = ("ServerDNSResolvConfFile", "V3BandwidthsFile", "GeoIPFile", "GeoIPv6File")
 _LIMITS = ("BandwidthRate", "BandwidthBurst")
 _TORRC_ARGUMENTS = ("--defaults-torrc", "-f")

@@ -2,7 +2,7 @@
 
     networks/<name>/<seed>/             one network; seed n is the n-th directory of an import
         tornet.json                     its model, hashes and origin (onionlab/tornet/model.py)
-        conf/ shadow.data.template/     its files, with the reduced graph as conf/network.gml
+        conf/ shadow.data.template/     its files; conf/network.gml has only the paths in use
         tornettools.generate.log        the log of `tornettools generate`, if any; used by no run
     networks/.partial/                  an import in progress; never read
 
@@ -34,7 +34,8 @@ from onionlab.yamlfile.units import show
 
 NAME_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"
 GENERATE_LOG = "tornettools.generate.log"
-"""The name of the stored log. `tornettools parse` finds it by the beginning of this name."""
+"""The name of the stored log of `tornettools generate`. `tornettools parse` finds the log by the
+beginning of this name."""
 IMPORT_HINT = "import it again: make import-network FROM=directory NAME=name"
 
 
@@ -42,8 +43,8 @@ IMPORT_HINT = "import it again: make import-network FROM=directory NAME=name"
 class KeptTornet:
     """An imported network.
 
-    is_new: whether this import added it; left_out: the parts of the directory that were not
-    imported.
+    Set by `import_tornets` only: is_new: whether the network was added to the set; left_out: the
+    parts of the directory that were not imported.
     """
 
     directory: Path
@@ -90,7 +91,8 @@ def import_tornets(
 ) -> list[KeptTornet]:
     """Import directories of ``tornettools generate`` as seeds 1, 2, ... of one set of networks.
 
-    If a seed already exists, its directory has to be the same network; it is not modified.
+    If the set already has a network of a seed, the directory for this seed has to contain the same
+    network. The existing network is not modified.
 
     Args:
         root: The checkout.
@@ -146,7 +148,7 @@ def load_tornet(root: Path, name: str, seed: int) -> KeptTornet:
     """Load one network of a set. Its files are compared with their hashes when they are read.
 
     Raises:
-        UserError: it does not exist, or its record has changed since the import.
+        UserError: it does not exist, or its tornet.json has changed since the import.
     """
     _require_name(name)
     directory = networks_directory(root) / name / str(seed)
@@ -203,7 +205,11 @@ def _require_name(name: str) -> None:
 def _require_replicates(
     name: str, found: Sequence[tuple[Path, FoundTornet]], existing: dict[int, KeptTornet]
 ) -> None:
-    """Raise UserError unless the networks differ and are of one kind."""
+    """Raise UserError unless the networks of the set are all different and of one kind.
+
+    found: the directories to import, which may contain the existing networks again, in the same
+    order. existing: seed -> network.
+    """
     networks = {seed: (kept.directory, kept.tornet) for seed, kept in existing.items()}
     for seed, (path, one) in enumerate(found, start=1):
         if seed in networks and networks[seed][1].content_sha256 != one.tornet.content_sha256:
@@ -221,8 +227,9 @@ def _require_replicates(
             )
     kinds = [(place, _kind(tornet)) for place, tornet in networks.values()]
     for (at_a, kind_a), (at_b, kind_b) in itertools.combinations(kinds, 2):
-        # Options that only one log contains are not compared, because a log may have been lost, and
-        # other versions of tornettools have other options.
+        # Options of `tornettools generate` that only one of the two networks' logs contains are not
+        # compared, because a log may have been lost, and other versions of tornettools have other
+        # options.
         different = [key for key in kind_a if kind_a[key] != kind_b.get(key, kind_a[key])]
         if different:
             raise UserError(

@@ -69,7 +69,7 @@ class TornetHost(FormatModel):
 
 
 class Atlas(FormatModel):
-    """The graph of paths between nodes, before and after it was cut."""
+    """The size of the graph of paths, before and after it was cut to the nodes with hosts."""
 
     sha256: str = Field(description="of the original file")
     nodes: int = Field(description="nodes of the original file")

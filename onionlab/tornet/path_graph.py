@@ -1,9 +1,9 @@
 """Read Shadow's graph of paths (GML) and reduce it to the nodes that hosts attach to.
 
-tornettools' atlas of the Internet contains thousands of nodes and an edge for each pair. Its
-configuration sets ``use_shortest_path: false``, so Shadow uses only the edge between two nodes and
-the removed parts have no effect. GML is parsed here because networkx would need gigabytes for the
-atlas; networkx can read the reduced graph.
+This graph is tornettools' atlas of the Internet: thousands of nodes, and an edge for each pair. The
+removed parts have no effect, because tornettools configures Shadow with ``use_shortest_path:
+false``, with which a path is only the edge between two nodes. GML is parsed here because networkx
+would need gigabytes for the atlas; networkx can read the reduced graph.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ T = TypeVar("T")
 
 MAX_LINE_BYTES = 2**16
 MAX_LINES = 2**26
-"""Eight lines for each edge of a complete graph of 4,000 nodes. tmodel's atlas is smaller: its
-largest id is about 2,500."""
+"""The maximum number of lines in a file. It allows a complete graph of 4,000 nodes with eight lines
+for each edge. tmodel's atlas is smaller: its largest id is about 2,500."""
 MAX_MISSING_SHOWN = 3
 HINT = (
     "Correct the line: use GML with one attribute per line, as Shadow reads it. Or copy "
@@ -32,7 +32,10 @@ HINT = (
 
 @dataclass(frozen=True)
 class PathNode:
-    """A point of the network that hosts attach to, with bandwidths for hosts without their own."""
+    """A point of the network that hosts attach to.
+
+    up_bit_per_s, down_bit_per_s: the bandwidths of hosts whose entries specify none.
+    """
 
     label: str | None
     country_code: str | None
@@ -197,8 +200,9 @@ def _format_time(amount_ns: int) -> str:
 
 
 _LINE = re.compile(rb"""([A-Za-z]\w*)(?:\s*(\[)|\s+("[^"]*"|[-+]?[0-9][0-9.eE+-]*))|\]""")
-"""An opening bracket with its name, an attribute with its value, or a closing bracket."""
-# The records that may open inside a record of each kind.
+"""A line of GML: an opening bracket with its name, an attribute with its value, or a closing
+bracket."""
+# Kind of a record (None: the file) -> the kinds of records that it may contain.
 _PARTS = {None: (b"graph",), "graph": (b"node", b"edge"), "node": (), "edge": ()}
 
 

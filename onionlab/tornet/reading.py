@@ -42,11 +42,11 @@ from onionlab.yamlfile.tree import Node
 from onionlab.yamlfile.units import show
 
 GRAPH = f"{CONF}/network.gml"
-"""The path of the reduced graph."""
+"""The path, in an imported network, of the graph with the nodes that hosts attach to."""
 
 MAX_SHOWN = 20
 MAX_ATLAS_BYTES = 2**30
-"""The limit of the unpacked size, several times the size of tmodel's atlas."""
+"""The maximum size of a decompressed atlas: several times the size of tmodel's atlas."""
 CORRECTION_HINT = (
     "Correct this in the directory and import it again. If a file is missing, truncated or from "
     f"another network: {COMPLETE[0].lower()}{COMPLETE[1:]} docs/how-to/import-networks.md lists "
@@ -58,14 +58,15 @@ ATLAS_HINT = (
 )
 _XZ_MAGIC = b"\xfd7zXZ\x00"
 
-# Options that a run sets itself, that the network's model contains, or that only affect progress
-# output.
+# Options of Shadow that are not stored as options of the network, because a run sets them itself,
+# the network's model has its own field for them, or they do not affect results.
 _OMITTED_OPTIONS = {
     *RUN_OPTIONS,
     *("bootstrap_end_time", "heartbeat_interval", "log_level", "parallelism"),
 }
 
-# Options of `tornettools generate`, without files and programs of the machine where it ran.
+# The options of `tornettools generate` that are stored. Options that name files and programs of the
+# machine where it ran are not.
 _GENERATE_OPTIONS = (
     *("seed", "network_scale", "process_scale", "server_scale", "load_scale"),
     *("exit_user_scale", "onion_service_user_scale"),
@@ -80,10 +81,11 @@ MAX_LOG_BYTES = 2**24
 class FoundTornet:
     """A network as it was found: its model and the source of each imported file.
 
-    graph: the reduced graph of paths, stored as GRAPH; it is part of the model's files but not of
-    `files`. generate_log: the log of `tornettools generate`, without lines with paths of the
-    machine where it ran; runs do not depend on it. None if the log is missing. left_out:
-    executables, options and files of the directory that no run uses.
+    graph: the content of GRAPH, a reduced form of the directory's graph of paths. `tornet.files`
+    therefore lists GRAPH, but `files` does not contain it. generate_log: the log of `tornettools
+    generate`, without lines with paths of the machine where it ran; runs do not depend on it. None
+    if the log is missing. left_out: executables, options and files of the directory that no run
+    uses.
     """
 
     tornet: Tornet
@@ -188,10 +190,11 @@ def _times(config: ShadowConfig, tree: Node, file: str) -> tuple[int, int]:
 
 
 def _graph_path(directory: Path, config: ShadowConfig, file: str) -> Path:
-    """Return the path of the graph of paths. Raises UserError if it is missing or cannot be cut.
+    """Return the path of the file with the graph of paths.
 
     The configuration contains the graph's path on the machine where tornettools ran. A directory
-    that was moved still has the graph in its own conf/.
+    that was moved still has the graph in its own conf/, so this folder has precedence. Raises
+    UserError if the graph is missing, or cannot be reduced to the nodes that hosts attach to.
     """
     network = config.network
     if network.graph.type != "gml":
@@ -218,10 +221,10 @@ def _graph_path(directory: Path, config: ShadowConfig, file: str) -> Path:
 
 
 def _read_graph(path: Path, keep: set[int]) -> tuple[PathGraph, str]:
-    """Read and cut the graph. Return it with the SHA-256 of its file. Raises UserError.
+    """Read the graph and reduce it to the nodes `keep`. Return it with the SHA-256 of its file.
 
     The first bytes show whether it is compressed: tornettools writes `compression: xz` even for an
-    uncompressed atlas of its option --atlas.
+    uncompressed atlas of its option --atlas. Raises UserError.
     """
     try:
         with path.open("rb") as stream:
@@ -293,10 +296,10 @@ def _refused(shown: str, problems: list[str]) -> UserError:
 
 
 def _generate_log(directory: Path) -> bytes | None:
-    """Return the latest log of a ``tornettools generate`` that chose relays, or None.
+    """Return the log of the ``tornettools generate`` that wrote the directory, or None.
 
-    A second call for an existing directory fails, and leaves a later log of options that were not
-    used.
+    This is the latest log in which relays were chosen. The directory may have later logs, because
+    another call fails if the directory exists, but writes a log.
     """
     for path in sorted(directory.glob(_LOGS), reverse=True):
         try:

@@ -41,7 +41,7 @@ def _options(types: Mapping[str, OptionType]) -> BeforeValidator:
 
 
 def _require_text(value: str) -> str:
-    """Return the text. Raise ValueError for NUL and unpaired surrogates: no argument has these."""
+    """Return the text. Raise ValueError for NUL or a surrogate, which no argument can contain."""
     if b"\0" in value.encode():
         raise ValueError(f"expected text, got {show(value)}")
     return value

@@ -30,7 +30,7 @@ _ATTRIBUTES = frozenset(
     )
 )
 _QUIET = ("error", "critical", "warning")
-"""Log levels at which TGen does not log streams, because their lines have the level `message`."""
+"""Log levels at which TGen does not log streams, because it logs a stream at level `message`."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class TgenGraph:
 
     @property
     def has_models(self) -> bool:
-        """True if Markov models determine when streams start, including TGen's internal models."""
+        """True if Markov models, possibly TGen's internal ones, determine when streams start."""
         return any(self.values(name) for name in MODEL_PATHS[:2]) or any(
             kind in ("flow", "traffic") for kind in map(_action, self.vertices)
         )
@@ -123,8 +123,8 @@ class TgenGraph:
     def _check_streams(self) -> None:
         """Raise FileError for a client without Markov flows whose streams cannot be measured.
 
-        A stream needs both sizes. If one is missing, TGen sends until the packet model ends, and a
-        packet model alone determines neither the number of streams nor their sizes.
+        A stream needs both sizes. If one is missing, TGen sends until the packet model ends, so the
+        stream is not a download of a known size.
         """
         streams = self._streams("stream")
         if not streams:
@@ -140,7 +140,7 @@ class TgenGraph:
                     )
 
     def _streams(self, *actions: str) -> dict[str, dict[str, str]]:
-        """Return the vertices with these actions. The start's attributes are their defaults."""
+        """Return the vertices with these actions. The attributes of `start` are their defaults."""
         start = next((data for v, data in self.vertices.items() if _action(v) == "start"), {})
         return {v: {**start, **data} for v, data in self.vertices.items() if _action(v) in actions}
 

@@ -52,7 +52,7 @@ def parse_memory(text: str) -> int:
     found = _QUANTITY.fullmatch(text)
     factor = _MEMORY_UNITS.get(found[3].lower()) if found is not None else None
     if found is not None and factor is not None:
-        # Tor multiplies a fraction as a double and truncates it.
+        # Tor multiplies a fraction by the unit's bytes as a double and truncates the product.
         amount = int(found[1]) * factor if found[1] else float(found[2]) * factor
         if amount <= _MAX_BYTES:
             return int(amount)
