@@ -17,8 +17,9 @@ directory requests have the socket -1 and are ignored. For a stream to an onion 
     [info] ...: Address/port sent, ap socket 14, n_circ_id 39
 
 It logs the first line once for each circuit that a service has joined at its rendezvous point. It
-logs the others for each stream: the stream's circuit, the relays of the circuit, and the request.
-The last relay is the rendezvous point; a client cannot know the service's relays beyond it.
+logs the other three lines for each stream: the stream's circuit, the relays of the circuit, and the
+request. The last relay is the rendezvous point; a client cannot know the service's relays beyond
+it.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 APP_LOG = "[app]info-info stdout"
-"""The value of torrc's `Log` with which Tor logs the lines of SharedCircuit, and no others."""
+"""The value of torrc's `Log` with which Tor logs the lines that `SharedCircuit` reads."""
 RENDEZVOUS_LOG = "[app,rend]info-info stdout"
-"""The value of torrc's `Log` with which Tor logs the lines of Rendezvous, and no others."""
+"""The value of torrc's `Log` with which Tor logs the lines that `Rendezvous` reads."""
 MIN_HOPS = 3
 """The minimum length of a client's half of a rendezvous circuit. Vanguards may add a relay."""
 

@@ -55,7 +55,8 @@ AUTHORITY_START_MS = 1_000
 RELAY_START_MS = (2_000, 8_000)
 CLIENT_START_SHARE_OF_BOOTSTRAP = (0.75, 0.9)
 
-# Roles whose logs show early which variant is in use: authorities and relays.
+# The roles of hosts whose logs are read during the run, because they show early which variant is in
+# use: authorities and relays.
 WATCHED_ROLES = ("authority", *RELAY_ROLES)
 
 
@@ -140,7 +141,7 @@ def compose(
 
     baseline: the variant for hosts outside the experiment's deployment; known_options: torrc
     options that the built Tor supports, in lower case, or None if they are unknown. Raises
-    UserError if the network is impossible.
+    UserError if no network can be drawn with these settings.
     """
     network = sample_network(network_request(root, settings), seed)
     own_seed = run_seed(seed, repeat)
@@ -391,5 +392,5 @@ def engine_options(settings: AnySettings, engine: str) -> dict[str, Any]:
     return own.model_dump() if own is not None else {}
 
 
-# Cache the keys, because all variants and levels of a network use the same ones.
+# Cache the keys, because all runs on a network use the same ones.
 _onion_keys = functools.cache(make_onion_service_keys)

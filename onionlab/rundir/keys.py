@@ -73,9 +73,10 @@ class OnionServiceKeys:
 def load_keys(root: Path, seed: int, name: str, *, is_authority: bool = False) -> RelayKeys:
     """Return the keys of a relay or an authority, generated once per checkout.
 
-    All jobs of a network need the same keys, and generating an authority's keys takes seconds. A
-    cached file is used only if its checksum is correct, and each version of this module has its own
-    folder. The cache can therefore be removed, truncated or copied without changing a run.
+    They are stored in files, because all runs on a network need the same keys, and generating an
+    authority's keys takes seconds. A file is used only if its checksum is correct, and each version
+    of this module has its own folder. The files can therefore be removed, truncated or copied
+    without changing a run.
     """
     file = _cache(root) / f"{'' if is_authority else 'relay-'}{seed}-{name}.json"
     try:

@@ -1,4 +1,7 @@
-"""Compose the run directory of a `peers` experiment, and verify its logs."""
+"""Compose the run directory of a `peers` experiment, and verify its logs.
+
+Such a run has two libtorrent peers, a seed and a downloader, and no Tor.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +72,8 @@ def compose_peers(
     files = {
         PEERS: written(peers),
         RUN: written(RunClock(epoch_unix_s=EPOCH_UNIX_S, stop_s=settings.time.stop_s)),
-        # Both engines start hosts from copies of these two folders, which may be empty.
+        # Engines copy conf/ and the folders of the hosts. These two kinds of file make the folders
+        # exist; no program reads them.
         "conf/README": b"The engine's own files of this run.\n",
         **{f"{HOST_TEMPLATES}/{name}/.keep": b"" for name in _ADDRESSES},
     }
@@ -130,8 +134,9 @@ PROOF_PREFIX = "request rule: "
 def verify_peer_logs(hosts: Path, rules: Mapping[str, str]) -> dict[str, int]:
     """Check each host's log below `hosts`. Return the number of hosts that logged each rule.
 
-    rules: host -> its peer's request rule. Raises RunRefusedError with the host's name if a log is
-    empty or lacks its first line, or if a peer used another rule or was never connected.
+    rules: host -> its peer's request rule, by which libtorrent decides how many blocks to request.
+    Raises RunRefusedError with the host's name if a log is empty or lacks its first line, or if a
+    peer used another rule or was never connected.
     """
     proofs: dict[str, int] = {}
     for host, rule in rules.items():

@@ -2,8 +2,8 @@
 
 tornettools samples hosts by its seed but has Tor generate random keys. Generating the network again
 therefore results in a different network, in which relays have other positions on the hash ring of
-directories and in the order of the consensus. If the keys are drawn from a seed, the same staged
-files and options result in the same network on every machine.
+directories and in the order of the consensus. If the keys are drawn from a seed, the same output of
+`tornettools stage` and the same options result in the same network on every machine.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from onionlab.rundir.keys import make_authority_keys, make_onion_service_keys, m
 from onionlab.tornet.host_files import ATLAS_ENDINGS
 
 _MADE_BY_TOR = ("fingerprint-ed25519", "lock")
-"""Files outside of a host's folder of keys that are removed. Tor writes them when it starts."""
+"""Files of a host that are removed with its random keys. Tor writes them again when it starts."""
 
 
 def draw_seeded_keys(directory: Path, seed: int) -> None:

@@ -15,14 +15,15 @@ from onionlab.experiment.tor_options import SOCKS_PORT
 
 SERVER_PORT = 80
 
-# TGen requires a request body. This one fits into one Tor cell together with TGen's header.
+# TGen requires a request body. This is the size that tornettools' perf clients send.
 REQUEST_PAYLOAD_BYTES = 1000
 
 
 def server_graph() -> bytes:
     """Return the graph of a server, which answers every request."""
     graph: nx.DiGraph[str] = nx.DiGraph()
-    # Only the client decides when a stream has failed, so that each failure has a single kind.
+    # 0 disables the server's limits, so only the client ends a stream that fails. If the server
+    # ended it first, the client would log another kind of failure.
     graph.add_node(
         "start",
         serverport=str(SERVER_PORT),
@@ -56,7 +57,8 @@ def client_graph(
     stream.
     """
     graph = _started(servers, heartbeat_ms, log_level)
-    # A single stream has no number, because another graph would change the names of existing runs.
+    # Vertices of a single stream have no number. With a number, the graph would differ from that of
+    # existing runs, whose names are hashes of their files, and these runs would not be found.
     for number in range(1, streams + 1):
         suffix = "" if streams == 1 else str(number)
         stream, pause, wait = f"stream{suffix}", f"pause{suffix}", f"pause-before{suffix}"

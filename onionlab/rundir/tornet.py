@@ -56,7 +56,8 @@ def compose_tornet(
 ) -> RunDirectory:
     """Compose one run of one variant on one imported network.
 
-    The network's seed determines everything that its runs have in common.
+    The network's seed determines everything that its runs have in common. The experiment's
+    deployment determines which hosts run `variant`; the other hosts run `baseline`.
 
     The repeat determines the engine's random numbers, and thereby those of Tor and of TGen's
     clients. The seeds of Markov models are part of the network's files, so all repeats use the same
@@ -150,10 +151,10 @@ def addresses(tornet: Tornet) -> dict[str, str]:
 
 
 def _running_hosts(settings: TornetSettings, tornet: Tornet, seed: int) -> dict[str, TornetHost]:
-    """Return the network's hosts without surplus Markov clients, sorted by name.
+    """Return the hosts of the network that take part in the run, sorted by name.
 
-    The same share of both kinds of Markov clients remains: clients of exits, and clients of onion
-    services.
+    Only a share of the Markov clients takes part, which the experiment sets. It is the same for
+    clients that use exits and for clients that use onion services. All other hosts take part.
     """
     share = settings.traffic.markov_clients
     kinds: dict[str, list[str]] = {}
@@ -189,7 +190,7 @@ def _own_torrc(tor: TornetTor, role: str, variant: TorVariant, is_traced: bool) 
     """
     lines: dict[str, list[str]] = {}
     for layer in experiment_layers(role, tor, variant):
-        # Voted parameters are in the file of the authorities' other options.
+        # Consensus parameters go into the file with the other options of authorities.
         name = "authority" if layer.source == PARAMETERS_SOURCE else layer.source.split(".")[-1]
         lines.setdefault(name.replace(" ", "."), []).extend(replacing_lines(layer.options))
     lines["trace"] = trace_lines(is_traced)
@@ -295,7 +296,7 @@ def _processes(settings: TornetSettings, host: TornetHost, tor: str | None) -> t
 
 
 def _roles(settings: TornetSettings, hosts: Mapping[str, TornetHost]) -> HostRoles:
-    """Return the content of the file with which the analysis reads the roles of all hosts."""
+    """Return the content of the file from which the analysis reads the roles of all hosts."""
     wanted = settings.network.oniontrace != "none"
     return HostRoles(
         hosts={
@@ -322,7 +323,7 @@ def _check_start_times(simulation: Simulation) -> None:
 
 def _expectation(host: TornetHost, variant: TorVariant, is_traced: bool) -> Expectation:
     is_relay = host.role in RELAY_ROLES
-    # Circuits of an onion service need not carry traffic, so its Tor need not log a proof.
+    # A client or an onion service need not log a proof, because its circuits may carry no traffic.
     requirement = proof_requirement(variant, host.role) if is_relay else ProofRequirement.MAY
     return Expectation(
         proof=variant.proof,

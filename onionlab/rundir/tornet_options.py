@@ -115,7 +115,10 @@ def _require_variant(host: HostOptions) -> None:
 
 
 def _require_above(host: HostOptions) -> None:
-    """Raise UserError if a host's torrc or command line, which come last, override an option."""
+    """Raise UserError if a host's torrc or command line overrides an option of the experiment.
+
+    Tor reads the torrc and the command line after the files of the experiment.
+    """
     asked = resolve_options(host.experiment)
     final = resolve_options(host.layers)
     lost = {

@@ -38,10 +38,10 @@ _AUTHORITY_WEIGHT = 1
 class TorrcFiles:
     """The torrc files of a run: those in conf/, which hosts share, and two for each host.
 
-    A host's Tor reads the common file, those of its role, that of its variant, and those of the
-    experiment, in this order. An option of the experiment is appended to the file for its hosts. If
-    a file that Tor reads later may set the option, the option goes into a file of the experiment
-    instead.
+    A host's Tor reads files in this order: the common file, the files of its role, the file of its
+    variant, the files of the experiment. An option that the experiment sets is appended to the
+    common file or to the file of a role. If a file that Tor reads later may set the same option,
+    the option goes into a file of the experiment instead, so that it has precedence.
 
     Attributes:
         shared: path -> content of the files in conf/.
@@ -126,7 +126,7 @@ class TorrcFiles:
         }
 
     def options(self, role: str, variant: TorVariant, own: Iterable[str]) -> HostOptions:
-        """Return the sources of a host's options, without lines that name hosts."""
+        """Return a host's options and where they are set, except for options that name hosts."""
         return HostOptions(
             role,
             variant,

@@ -1,4 +1,7 @@
-"""Select the hosts that run the variant, and the relays that write a cell trace."""
+"""Select the hosts that run the variant, and the relays that write a cell trace.
+
+A cell trace is a file in which a relay records when each cell passes through it.
+"""
 
 from __future__ import annotations
 
@@ -91,7 +94,7 @@ def traced_hosts(trace: Traced, relays: Mapping[str, str], seed: int) -> frozens
 
 
 def trace_files(traced: frozenset[str], hosts: Mapping[str, TracedHost]) -> dict[str, bytes]:
-    """Return the file with which the analysis reads the traces; empty if no relay is traced.
+    """Return the file that tells the analysis which relays have traces; empty if there are none.
 
     hosts: all hosts of the network, by name.
     """

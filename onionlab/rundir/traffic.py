@@ -33,14 +33,15 @@ PERF_PAUSE_MS = 60_000
 PERF_TIMEOUT_MS = 15_000
 PERF_SPREAD_S = 60.0
 
-# For downloads in pieces, servers use one port per traffic class.
+# Clients of a class of kind `pieces` download from libtorrent peers on the servers. Each such class
+# has its own port.
 PIECES_FIRST_PORT = 6881
-# Only streams and the goodput of each second are read from the logs of these peers, so the peers
-# report their progress at most once a second.
+# The peers report their progress at most once a second, because only streams and the goodput of
+# each second are read from their logs.
 PIECES_SAMPLE_US = 1_000_000
 
-# TGen needs only one thread, and the threads of OpenBLAS, a dependency of igraph, spin under
-# Shadow.
+# Disable the threads of OpenBLAS, which TGen loads with igraph: TGen needs only one thread, and the
+# others would spin under Shadow.
 TGEN_ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1"}
 
 

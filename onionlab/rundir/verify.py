@@ -48,12 +48,12 @@ class ProofRequirement(Enum):
 class Expectation:
     """The required log content of a host's Tor process.
 
-    proof: the text that identifies its variant, or None if Tor is unpatched and must log no proof.
-    A client must have bootstrapped, and a proof that it logs must not contradict the expected one.
-    A relay must have logged the proof if `requirement` says so. (A proof that Tor logs when it
-    opens a channel is in the log of every relay. A proof that Tor logs when a stream waits may be
-    missing at some exits.) A relay's ability to build its own circuits is not checked: in a network
-    with two guards, a guard often cannot build any.
+    proof: the text that Tor logs if it runs the code of the host's variant, or None if Tor is
+    unpatched and must log no proof. A client must have bootstrapped, and a proof that it logs must
+    not contradict the expected one. For a relay, `requirement` says whether it must have logged the
+    proof. (Tor logs some proofs when it opens a channel, which every relay does, and others when a
+    stream waits, which does not happen at every exit.) A relay's ability to build its own circuits
+    is not checked: in a network with two guards, a guard often cannot build any.
 
     circuit: the circuits that the streams of a client have to use; None if any circuit is valid.
 
@@ -76,9 +76,9 @@ def verify_tor_logs(
     """Check each host's Tor log below `hosts`. Return the number of hosts that logged each proof.
 
     The key "" counts hosts without a proof, and NEVER_BOOTSTRAPPED counts hosts that did not
-    bootstrap and did not have to. proof_prefixes: the prefixes of lines that identify a variant,
-    for every patch series. Raises RunRefusedError with the hosts' names and the last lines of the
-    first one's log.
+    bootstrap and did not have to. proof_prefixes: the texts with which the proofs of each patch
+    series begin. Raises RunRefusedError with the names of hosts that failed the check and the last
+    lines of the first such host's log.
     """
     problems: dict[str, list[str]] = {}
     proofs: Counter[str] = Counter()
@@ -192,13 +192,15 @@ def format_first_hosts(hosts: list[str]) -> str:
 
 
 TAIL_BYTES = 1 << 16
-"""The size of a log's end that is read first. At log level message it has several heartbeats."""
+"""The number of bytes at the end of a TGen log that are read first. At TGen's log level `message`,
+they contain several heartbeats, the lines that TGen writes at regular intervals."""
 
 
 def verify_log_ends(run_directory: Path) -> None:
-    """Check that each client's TGen logs are complete: to the end of the run, or of TGen.
+    """Check that each client's TGen logs go on until the run ended or TGen exited.
 
-    Raises RunRefusedError with the clients' names and the last lines of the first one's log.
+    Raises RunRefusedError with the names of clients that failed the check and the last lines of the
+    first such client's log.
     """
     clock = read_clock(run_directory)
     problems: dict[str, str] = {}
@@ -237,10 +239,10 @@ def _last_lines(path: Path) -> list[bytes]:
 class ProofWatch:
     """Watches the log of each relay until it contains the relay's proof or the proof is overdue.
 
-    every_relay_s, an_exit_s: the simulated seconds by which at least one relay must have logged a
-    proof. The first applies to proofs that every relay logs when it opens a channel. The second
-    applies to proofs that only exits log, when a stream has had to wait for the first time. With a
-    link of 20 KiB/s that took 15 minutes, so such a proof can be required only at the end.
+    A proof is overdue if no relay has logged it by a simulated time in seconds: `every_relay_s` for
+    a proof that every relay logs, when it opens a channel; `an_exit_s` for a proof that only exits
+    log, when a stream has had to wait for the first time. With a link of 20 KiB/s, the first stream
+    waited after 15 minutes, so `an_exit_s` should be the end of the run.
     """
 
     def __init__(
@@ -279,7 +281,8 @@ class ProofWatch:
                 del self._open[host]
                 proof = expectation.proof
                 must = expectation.requirement is not ProofRequirement.MAY
-                # If other hosts have logged this proof, a late host may still log it.
+                # A proof that other hosts have logged is not overdue: this host may still log it,
+                # and is checked again at the end of the run.
                 if must and proof is not None and proof not in self._proved:
                     absent.setdefault(f'none of these logged "{proof}"', []).append(host)
         _require_none(absent, self._hosts, DURING_RUN)
