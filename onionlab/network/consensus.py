@@ -45,7 +45,8 @@ _IDENTITY = re.compile(r"[A-Za-z0-9+/]{27}", re.ASCII)
 _MIN_PARTS_OF_R = {"ns": 9, "microdesc": 8}
 _RELAY_LINES = ("r", "s", "w")
 _Entry = dict[str, tuple[int, str]]
-"""The lines of the header or of a relay: keyword -> number and rest of the keyword's first line."""
+"""The lines of the header or of a relay: keyword -> the number of the first line with this keyword,
+and the text after the keyword."""
 
 
 class ConsensusError(ValueError):

@@ -37,7 +37,8 @@ KIB_PER_S_IN_BIT_PER_S = 8 * 1024
 HINT = "the comments at the top of the file describe its content"
 MAX_HOSTS = 1_000_000
 PLACED = ("authority", *RELAY_ROLES, "server", "client")
-"""The kinds of host with their own places. Onion services use the places of servers."""
+"""The kinds of host for which a geography gives each region a weight. Onion services use the
+weights of servers."""
 
 T = TypeVar("T")
 
@@ -46,9 +47,10 @@ T = TypeVar("T")
 class Geography:
     """Regions, distances and the places of each kind of host (see configs/regions.yaml).
 
-    rtt_ms: keyed by a pair of regions in both orders; rtt_deviation: pairs of a quantile and a
-    factor, by which the latency of two places deviates from their regions' figure;
-    client_bit_per_s: region -> (up, down); places: kind of host -> region -> weight.
+    rtt_ms: (region, region) -> round-trip time, with each pair in both orders; rtt_deviation: the
+    distribution, as pairs (quantile, factor), of the factor by which the round-trip time between
+    two places differs from the `rtt_ms` of their regions; client_bit_per_s: region -> (up, down);
+    places: kind of host -> region -> weight.
     """
 
     regions: tuple[str, ...]
@@ -235,7 +237,7 @@ def _read(root: Path, file: str, model: type[AnyModel]) -> tuple[AnyModel, Node]
 
 @functools.lru_cache(maxsize=32)
 def _read_once(path: Path, shown: str, model: type[AnyModel], now: bytes) -> tuple[AnyModel, Node]:
-    """Read a file. The result is cached, because every run of a plan needs it.
+    """Read a file. The result is cached, because every run of an experiment needs it.
 
     now: the file's present content, which is part of the cache key.
     """
@@ -254,7 +256,10 @@ def _look_up(entries: Mapping[str, T], name: str, file: str) -> T:
 def _inconsistencies(
     entry: GeographyEntry, tree: Node, where: tuple[str, ...]
 ) -> Iterator[Problem]:
-    """Yield errors that make it impossible to draw networks from an entry with valid values."""
+    """Yield the errors of an entry in which each value on its own is valid.
+
+    An example is a pair of regions without a round-trip time.
+    """
     rtt_ms = {(a, b): value for a, row in entry.rtt_ms.items() for b, value in row.items()}
     access = entry.client_bandwidth_mbit_per_s
     named = {

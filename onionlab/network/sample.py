@@ -17,7 +17,7 @@ AUTHORITY_BIT_PER_S = 50_000_000
 PERF_CLASS = "perf"
 
 # Clients and servers share a few attachment points per region. Separate points for 400 clients
-# would add 80,000 edges, almost all of them unused.
+# would add 80,000 edges to the graph of paths, almost all of them unused.
 ATTACHMENTS_PER_REGION = 4
 
 # Capacities are whole kilobits per second, which every engine's units represent exactly.
@@ -30,8 +30,8 @@ LINK_TO_LIMIT_RATIO = 10
 MIN_BANDWIDTH_RATE_BYTES_PER_S = 75 * 1024
 """Tor's minimum: RELAY_REQUIRED_MIN_BANDWIDTH in src/core/or/or.h."""
 MAX_TOTAL_RATIO = 1.05
-"""The largest accepted ratio of a role's capacity to the requested one. Raising relays to the
-minimum capacity increases the total."""
+"""The largest accepted ratio of the total capacity of a role's relays to the requested total. The
+total exceeds the requested one if slow relays are raised to the minimum capacity."""
 
 # The second octet of an address identifies the host's role. Shadow's examples use 100.0.0.0/8.
 _NETWORKS = {
@@ -49,7 +49,7 @@ class RelayGroup:
     """The relays of one role: their number, limits and total capacity.
 
     source: the distribution, sorted by the links' capacities. total_bit_per_s: the capacity of all
-    relays together; the draw divides this total among the relays, so that all seeds have the same.
+    relays together, which is the same for all seeds: the draw divides this total among the relays.
     limited_by: "link", "bandwidth-rate" (the link is ample) or "both" (as in the distribution).
     representative: whether each relay has the median capacity of its slice of the distribution, so
     that all networks have the same capacities. rate_bit_per_s: the experiment's BandwidthRate for
