@@ -119,7 +119,8 @@ class BiasTable:
     def rows(self, study: Study) -> Iterator[Row]:
         """Yield a row for each level, class, time and variant, in the order of the study.
 
-        A time is omitted if every stream reached it, or if it equals an earlier time of the class.
+        A time (``Duration``) is omitted if every stream reached its event, or if it equals an
+        earlier time of the class.
         """
         for level in study.levels:
             for class_name in dict.fromkeys(c for where, c, _ in self.found if where == level.name):
@@ -128,7 +129,7 @@ class BiasTable:
                     by_variant = self.found.get((level.name, class_name, duration.name), {})
                     runs = [one for found in by_variant.values() for one in found if one]
                     # If all streams have the size of a byte mark, the time to the mark equals the
-                    # time to last byte, so yield only the first of them.
+                    # time to last byte, so omit the time to last byte.
                     if by_variant in shown or not any(one.failed + one.censored for one in runs):
                         continue
                     shown.append(by_variant)

@@ -19,7 +19,7 @@ from analysis.measures.perf import Circuits, PerfStreams, RelayBytes
 from analysis.measures.service import cumulative_at, longest_gaps
 
 ALL = "all"
-"""The name that is used like a class for all classes together."""
+"""The name that stands for all classes together, where otherwise a class is named."""
 
 
 @dataclass(frozen=True)
@@ -112,8 +112,9 @@ class ClassData:
             only the sums over the class's clients are known (``published_read``).
         begin_s: start of the measured span.
         end_s: end of the measured span.
-        horizon_s: limit of the restricted means; None for all classes together, and for classes
-            without streams.
+        horizon_s: time after its start for which every measured stream is observed, and to which
+            restricted means are limited. None for all classes together, and for classes without
+            streams.
         side_by_side: for each client with parallel downloads in the measured span, the downloads
             that start in the span, oldest first. Empty if the logs have no stream-status lines.
         clients: names of the clients; ``streams`` and ``beats`` contain indices into this tuple.

@@ -40,9 +40,9 @@ class Download:
         size_bytes: requested payload.
         time_s: shape (n,), ascending: ``start_s``, then the times at which bytes arrived.
         received_bytes: shape (n,), the bytes received by each of these times; 0 at the start.
-        known_gap_s: in a published pack, the longest time without a byte, which cannot be computed
-            there, because ``time_s`` contains only the times returned by ``asked_times``. Otherwise
-            None.
+        known_gap_s: the longest time without a byte, if the download is from a published pack;
+            otherwise None. A pack has to store this value, because its ``time_s`` contains only the
+            times returned by ``asked_times``.
     """
 
     start_s: float

@@ -96,12 +96,13 @@ def duration_observations(data: ClassData, name: str) -> tuple[tuple[Floats, Int
 
 
 def _logs_mark(data: ClassData, name: str) -> bool:
-    """Return whether measured streams without a time to ``MARKED[name]`` bytes lack the bytes.
+    """Return whether streams without a time to ``MARKED[name]`` bytes did not receive the bytes.
 
-    A stream that requested more bytes, and failed in progress or is still open, may have received
-    this number of bytes without a time, because only stream-status lines have the time. The log has
-    such lines if any stream of the run that requested more bytes has the time. If sizes are
-    unknown, the result is True.
+    If a measured stream requested more bytes, and failed in progress or is still open, only
+    stream-status lines of the log have its time. If the log lacks such lines, the stream may have
+    received the bytes, and the result is False. The log has such lines if any stream of the run
+    that requested more bytes has the time. The result is True if there is no such measured stream,
+    or if sizes are unknown.
     """
     streams, measured, mark_bytes = data.streams, data.measured, MARKED[name]
     if streams.bytes_requested is None or measured.bytes_requested is None:

@@ -24,7 +24,7 @@ from analysis.measures.perf import (
 )
 
 CONVERGE_S = 1200
-"""Simulated second at which the span begins that tornettools analyses by default."""
+"""Simulated second from which tornettools analyses a run by default."""
 
 MIBIT_BYTES = 2**20 / 8
 """tornettools reports client goodput in Mibit/s."""

@@ -1,4 +1,7 @@
-"""Read the bytes over time and the progress of streams of a run from a published pack."""
+"""Read a run's bytes over time, and the progress of its streams, from a published pack.
+
+A published pack contains only what figures and claims need of the records of runs.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,9 @@ Curve = tuple[Floats, Floats]
 
 
 def load_sums(records: Path) -> dict[str, BytesRead]:
-    """Return the bytes read over time by each class with heartbeats, and by ``ALL``.
+    """Return class of clients, or ``ALL`` for all classes together -> the bytes it read over time.
+
+    Classes whose clients logged no heartbeats (regular lines of TGen) are omitted.
 
     Raises:
         AnalysisError: A file is missing or damaged, or the files do not match each other.
@@ -46,8 +51,8 @@ def load_sums(records: Path) -> dict[str, BytesRead]:
         curves[ALL] = of_all, _sum(curves, of_all, rounding.to_numpy())
     for times, values in curves.values():
         finite = np.all(np.isfinite(times)) and np.all(np.isfinite(values))
-        # A damaged rounding gives a sum that is negative or that descends. Sums of interpolated
-        # counts are not exact, so one byte of descent is accepted.
+        # If the column "rounding" is damaged, the sum for ``ALL`` is negative or descends. Sums of
+        # interpolated counts are not exact, so one byte of descent is accepted.
         ascending = np.all(np.diff(times) > 0) and np.all(np.diff(values) >= -1)
         if not (finite and ascending and np.all(values >= 0)):
             raise AnalysisError(
@@ -60,7 +65,7 @@ def load_sums(records: Path) -> dict[str, BytesRead]:
 
 
 def bytes_by(curve: Curve, grid_s: Floats) -> Floats:
-    """Return the bytes until each time of a grid, interpolated linearly between the points."""
+    """Return the bytes until each time of a grid, interpolated between the points of a curve."""
     time_s, amount = curve
     return np.interp(grid_s, time_s, amount, left=0.0)
 
@@ -86,7 +91,7 @@ def _sum(curves: Mapping[str, Curve], time_s: Floats, rounding: Ints) -> Floats:
 
 
 def load_received(records: Path) -> dict[tuple[str, int], Curve]:
-    """Return (client, number of the stream) -> bytes received by each published time.
+    """Return (client, number of the stream) -> times, and the bytes received by each of them.
 
     The result is empty if the pack does not contain the progress of streams.
 

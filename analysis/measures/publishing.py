@@ -1,4 +1,4 @@
-"""Write the files of a run in a published pack."""
+"""Write a run's part of a published pack, which has only what figures and claims need."""
 
 from __future__ import annotations
 
@@ -49,12 +49,13 @@ Key = tuple[str, int]
 
 
 def publish(records: Path, levels: Sequence[Level], out: Path) -> None:
-    """Write the files of a published pack from a run's records.
+    """Write the files with which a published pack represents a run.
 
     Args:
-        records: The folder of the records.
-        levels: The run's levels in one or more studies. Their measured spans are included.
-        out: The folder, which is created.
+        records: The folder of the run's records.
+        levels: The run's level (setting of the network) in each study that includes the run. The
+            files cover the measured spans of all these levels.
+        out: The folder for the files, which is created.
 
     Raises:
         AnalysisError: The records are missing or damaged, are from a published pack themselves, or
@@ -126,7 +127,7 @@ def _write_sums(
 ) -> dict[str, HeartbeatSpan]:
     """Write the bytes that each class had read by each second.
 
-    Return the spans of the heartbeats.
+    Return class -> the span of its heartbeats.
     """
     reads = {name: read for name, one in data.items() if (read := one.bytes_read) is not None}
     spans = [(level.measured_start_s, level.measured_end_s) for level in levels]
@@ -155,7 +156,8 @@ def _write_sums(
 def _curve(read: BytesRead, needed_s: Floats) -> Curve:
     """Return the bytes read until each whole second, and until some other times.
 
-    These are both ends of the heartbeats, and those of ``needed_s`` that are between the ends.
+    The other times are the start of the first heartbeat interval, the end of the last one, and the
+    times in ``needed_s`` between these two.
 
     Raises:
         AnalysisError: The heartbeats cover more than ``MAX_SPAN_S``.
@@ -175,8 +177,8 @@ def _curve(read: BytesRead, needed_s: Floats) -> Curve:
 def _write_received(path: Path, records: Path, levels: Sequence[Level]) -> dict[Key, float]:
     """Write the bytes that parallel downloads had received over time.
 
-    Return the longest time without a byte of each of these downloads. Without any, no file is
-    written.
+    Return (client, number of the stream) -> the longest time in which this download received no
+    byte. If there are no parallel downloads, no file is written.
     """
     needed: dict[str, list[Floats]] = {}
     downloads: dict[Key, Download] = {}
@@ -206,7 +208,7 @@ def _write_received(path: Path, records: Path, levels: Sequence[Level]) -> dict[
 def _without_load(streams: pa.Table, levels: Sequence[Level]) -> pa.Table:
     """Return the streams, except those of classes that are background load at all levels.
 
-    Metrics need those streams only if there are parallel downloads.
+    Metrics need the streams of background load only if there are parallel downloads.
     """
     loads = [{name for name, one in level.classes.items() if one.load} for level in levels]
     load = pa.array(sorted(set.intersection(*loads)), pa.string())

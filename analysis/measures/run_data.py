@@ -39,9 +39,9 @@ from analysis.records.peerlog import Kind
 def load_run(records: Path, level: Level) -> dict[str, ClassData]:
     """Load the records of a run as class -> arrays.
 
-    The classes are those of the level, any others in the records, the roles of traced relays, and
-    ``ALL``. A transfer between peers has only the classes of the level. The records may be those of
-    a published pack.
+    The keys are the level's classes of clients, any other classes in the records, the roles of
+    traced relays, and ``ALL``. For a transfer between BitTorrent peers, they are only the level's
+    classes. The records may be those of a published pack.
 
     Raises:
         AnalysisError: a table is missing, cannot be read, does not match parse.json, or was
@@ -160,7 +160,7 @@ def _without_streams(level: Level) -> ClassData:
 
 
 def load_transfer(records: Path) -> PeerTransfer:
-    """Load a transfer between two peers from a run's records.
+    """Load a transfer between two BitTorrent peers, the seed and the downloader, from records.
 
     Raises:
         AnalysisError: the table, or the file with the facts of the path, is missing or cannot be
@@ -285,7 +285,7 @@ def _groups(
     """Yield each client with parallel downloads, and stream number -> download, oldest first.
 
     The downloads are those that start in the measured span. If the outcome or size of any of them
-    is unknown, an empty mapping is yielded for the client, because not all of its service is known.
+    is unknown, an empty mapping is yielded for the client, as its downloads cannot be compared.
     """
     if not progress:
         return

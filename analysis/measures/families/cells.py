@@ -1,5 +1,6 @@
-"""Metrics of cells inside traced relays. Each role of relays is a class.
+"""Metrics of cells inside traced relays.
 
+Each role of relays, such as guard, takes the place of a class of clients.
 docs/explanation/celltrace.md has the definitions.
 """
 

@@ -90,4 +90,4 @@ METRICS: tuple[Metric, ...] = (
         for q in QUANTILES
     ),
 )  # fmt: skip
-"""The report shows these metrics together."""
+"""The metrics of fairness, for which the report has a separate table."""
