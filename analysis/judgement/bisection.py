@@ -2,11 +2,13 @@
 
 A commit is compared in pairs with a good and with a bad commit, on the same networks. It is called
 bad if it is shown to be worse than the good one, and good if it is shown to be better than the bad
-one; both are group-sequential tests (``analysis.inference.sequential``). If the endpoint changes at
-one commit only, one of the two tests has a true null hypothesis, so the probability of a wrong
-decision is at most the decision's own error level. The commits that a search without errors tests
-do not depend on the results, so by Bonferroni's inequality the probability of a wrong search is at
-most the sum of these levels.
+one; both are group-sequential tests (``analysis.inference.sequential``).
+
+If the endpoint changes at one commit only, each tested commit equals either the good or the bad
+one, so only one of the two tests can show a false difference. The probability of a wrong decision
+is therefore at most the decision's error level. A search without errors always tests the same
+commits, whatever the measured values are. So by Bonferroni's inequality, the probability of a wrong
+search is at most the sum of the error levels of its decisions.
 """
 
 from __future__ import annotations

@@ -41,7 +41,10 @@ class VariantComparison:
 
     @property
     def networks(self) -> int:
-        """Number of pairs, or of runs on the smaller side; the maximum over the endpoints."""
+        """The number of pairs of the endpoint that has the most.
+
+        For unpaired data, it is the number of runs on the smaller side.
+        """
         return max((judgement.verdict.count for judgement in self.judgements), default=0)
 
     @property

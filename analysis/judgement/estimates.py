@@ -107,10 +107,10 @@ def against_baseline(
     baseline: Mapping[int, Statistic],
     resolution: float = 0.0,
 ) -> AgainstBaseline:
-    """Return differences (variant - baseline) and ratios (variant / baseline) of common networks.
+    """Return the mean difference (variant - baseline) and mean ratio (variant / baseline).
 
-    The ratio is the geometric mean of the pairs' ratios, with the interval of their logarithms.
-    Networks on only one side are listed in a note.
+    The mean ratio is geometric, with the interval of the mean logarithm. Networks on only one side
+    are excluded and listed in a note.
 
     Args:
         variant: network -> statistic.

@@ -40,7 +40,8 @@ from analysis.measures.run_data import load_run
 Statistics = dict[tuple[str, str], dict[tuple[str, str], dict[int, Statistic]]]
 """(level, class) -> (metric, variant) -> seed of the network -> statistic.
 
-In the scope of one network, the number of the repeat replaces the seed.
+If the study judges a single network (scope "one-network"), the number of the repeat replaces the
+seed.
 """
 
 RunStatistics = dict[tuple[str, str], dict[tuple[str, str], dict[tuple[int, int], Statistic]]]
@@ -49,7 +50,10 @@ RunStatistics = dict[tuple[str, str], dict[tuple[str, str], dict[tuple[int, int]
 Key = TypeVar("Key", int, tuple[int, int])
 
 WHOLE = 1e-3
-"""Maximum deviation from a whole number of heartbeats, in heartbeats, that counts as rounding."""
+"""Maximum deviation from a whole number of heartbeat intervals at which a time counts as whole.
+
+The unit is the heartbeat interval.
+"""
 
 
 @dataclass(frozen=True)
@@ -64,8 +68,8 @@ class Design:
         catalogue: definitions of the statistics.
         endpoints: class and metric of each endpoint, the most important first; if empty, those of
             ``usual_endpoints``.
-        looks: the interim looks at the growing set of pairs, if any; only for paired runs.
-        replicate: as in ``Sides``.
+        looks: interim analyses (looks) of the growing set of pairs, if any; only for paired runs.
+        replicate: the unit of replication: "network", or "repeat" if all runs are of one network.
     """
 
     paired: bool = True
@@ -101,7 +105,7 @@ class Judgement:
 
     @property
     def exposure(self) -> float | None:
-        """For a rate, the share of networks in which harm may be unseen; None for other metrics."""
+        """For a rate, the largest share of networks with unseen harm; None for other metrics."""
         return exposure(self.metric, self.verdict.count)
 
 
@@ -119,7 +123,7 @@ def study_design(study: Study) -> Design:
 def study_error_level(study: Study) -> float:
     """Return the probability of any false "shown" in one comparison, over all looks.
 
-    It is also that of any false "same".
+    The probability of any false "same" is equal to it.
     """
     return LEVEL if study.looks is None else LEVEL * spending(study.looks.plans).excess
 
@@ -145,8 +149,9 @@ def complete(
     """Add `NO_DATA` for metrics that a run lacks and another run of its level has.
 
     For example, a run lacks some metrics of a class if none of the class's downloads ended.
-    Excluding the run and its pair would bias the comparison. Metrics that a run has by chance
-    (``Quantity.drawn``) are left alone. The result is ``statistics`` itself.
+    Excluding the run and its pair would bias the comparison. Nothing is added for a metric if the
+    random network determines which runs have it (``Quantity.drawn``). The result is ``statistics``
+    itself.
     """
     read: dict[str, set[tuple[str, Key]]] = {}
     for (level, _), class_statistics in statistics.items():
@@ -164,7 +169,7 @@ def over_networks(runs: RunStatistics, scope: Scope = "networks") -> Statistics:
     """Return one statistic for each network: the mean of its repeats.
 
     The mean is geometric for metrics that are compared as ratios, which have a relative margin and
-    only positive values, and arithmetic for others. In the scope of one network, each repeat has
+    only positive values, and arithmetic for others. With the scope "one-network", each repeat has
     its own statistic. ``runs`` is changed in place by ``complete``.
     """
     result: Statistics = {}
@@ -252,8 +257,8 @@ USUAL_ENDPOINTS = (
 )  # fmt: skip
 """The default endpoints, in order.
 
-Each row gives at most one endpoint: a metric that has a value in the baseline's runs, or else one
-that is computed for them (see `usual_endpoints`).
+Each row gives at most one endpoint: the first metric with a value in a run of the baseline. If none
+has a value, it is the first metric that applies to these runs (see `usual_endpoints`).
 """
 
 MAIN_CLASS = "web"
@@ -268,10 +273,10 @@ def usual_endpoints(
 ) -> list[tuple[str, str]]:
     """Return class and metric of the default endpoints.
 
-    Each row of ``USUAL_ENDPOINTS`` gives the first metric with a value in a run of the baseline, or
-    else the first one that exists. Metrics over all classes together come first, then those of
-    ``MAIN_CLASS``, then those of other classes by name; within a class, they are ordered as in the
-    row.
+    Each row of ``USUAL_ENDPOINTS`` gives the first metric with a value in a run of the baseline. If
+    none has a value, it gives the first metric that applies to these runs. Metrics over all classes
+    together come first, then those of ``MAIN_CLASS``, then those of other classes by name; within a
+    class, they are ordered as in the row.
     """
     known = {metric.name: metric for metric in catalogue.quantities}
     # Metrics over all classes go first, because they describe the whole network.
@@ -324,7 +329,7 @@ def _too_few(
     class_statistics: Mapping[tuple[str, str], Mapping[int, Statistic]],
     baseline: str,
 ) -> str:
-    """Return why a metric is not judged if the baseline has too few streams, else "".
+    """Return a text if the baseline has too few streams for judging a metric, else "".
 
     The variant's streams are ignored, because the choice of endpoints must not depend on the
     variant.
@@ -432,9 +437,11 @@ def find_resolution(
     class_statistics: Mapping[tuple[str, str], Mapping[int, Statistic]],
     variants: Iterable[str],
 ) -> float:
-    """Return the rounding step of a metric in its own unit, from the runs of these variants.
+    """Return the rounding step of a metric's values, in the unit of the metric.
 
-    If networks have n repeats, the step of their mean is 1/n of the step of a single run.
+    ``judged.step`` says how the step depends on the runs of ``variants``, for example on the number
+    of streams that they start. If networks have n repeats, the step of their mean is 1/n of the
+    step of a single run.
     """
     seen = "streams_started" if judged.step == "stream" else metric
     networks = [one for name in variants for one in class_statistics.get((seen, name), {}).values()]

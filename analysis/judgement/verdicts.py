@@ -62,7 +62,7 @@ class Sides:
         margin: the equivalence margin.
         better: the preferred direction, or None.
         resolution: rounding step of the values, >= 0, in the metric's unit.
-        replicate: the unit of replication: "network", or "repeat" in the scope of one network.
+        replicate: the unit of replication: "network", or "repeat" if all values are of one network.
         paired: whether the values are of the same networks or repeats; otherwise the sides are
             independent sets of runs, such as results of other groups.
     """
@@ -96,7 +96,7 @@ class Verdict:
         p_different: p-value of "no difference", adjusted for the family; None without a test.
         p_equivalent: p-value of "not equivalent", adjusted for the family; None without a test or
             a margin.
-        count: number of pairs, or of runs on the smaller side.
+        count: number of pairs or, for unpaired data, of runs on the smaller side.
         agreeing: number of pairs whose difference has the sign of the estimate; None without pairs
             or without an estimate.
         more_networks: approximate number of further networks for "shown" or "same", rounded; None
@@ -145,11 +145,11 @@ class Verdict:
 
 
 def exposure(metric: Quantity, count: int) -> float | None:
-    """Return the share of networks in which a study of ``count`` networks may miss harm.
+    """Return the largest share of all networks in which harm may occur without being observed.
 
-    A verdict is about the typical network. With probability ``LEVEL``, harm in this share of all
-    networks does not appear in any of ``count`` networks. The result is None if the metric is not a
-    rate, or if ``count`` is 0.
+    A verdict is about the typical network. If harm occurs in this share of all networks, none of
+    the ``count`` networks of a study has it with probability ``LEVEL``. The result is None if the
+    metric is not a rate, or if ``count`` is 0.
     """
     rate = metric.judged is not None and metric.judged.rate
     return unseen_share(count, LEVEL) if rate and count else None
@@ -258,7 +258,7 @@ def decide(
     Args:
         comparisons: the comparisons of the family by name, in order.
         level: probability of a false verdict of each kind.
-        looks: interim looks at the pairs; the level then holds over all looks.
+        looks: interim analyses (looks) of the pairs, if any; the level then holds over all looks.
         weights: shares of the level; None: equal shares, which is Holm's procedure.
 
     Raises:
@@ -395,7 +395,8 @@ def _measure(comparison: Sides, looks: Looks | None) -> _Measured:
         if variant.size < looks.sizes[-1]:
             reason = f"{variant.size} pairs, fewer than the {looks.sizes[-1]} looked at"
     if not reason and not comparison.resolution and _agree(comparison, variant, baseline):
-        # If the resolution were known, the spread would be at least that of rounding.
+        # If the resolution were known, the spread would be at least that of rounding, so a test
+        # would be possible.
         reason = "all values agree and their resolution is unknown: no spread to judge by"
     return _Measured(comparison, variant, baseline, ratio, size, reason)
 

@@ -1,4 +1,7 @@
-"""Answers to claims: the statements of each claim are tested as one family."""
+"""Answers to claims.
+
+The tests of a claim's statements form one family: their p-values are corrected together.
+"""
 
 from __future__ import annotations
 
@@ -30,14 +33,15 @@ def answer_claims(
     labels: Labels | None = None,
     contention: ContentionByRun | None = None,
 ) -> list[ClaimResult]:
-    """Return the answers to all claims, in order; each claim is a separate family.
+    """Return the answers to all claims, in order. Claims are not corrected for each other.
 
     Args:
         claims: claims whose metrics are known and have a margin.
         statistics: statistics of all runs; a claim remains open if its runs are missing.
         margins: margins of the experiments, as in ``study.Study.margins``.
         labels: labels of levels and variants, for the texts of parts.
-        contention: contention in the runs. If that of a run is missing, only the tests decide.
+        contention: data of each run on whether variants can differ in it. Without the data of a
+            run, only the tests decide.
 
     Raises:
         AnalysisError: a margin is not positive, or is for an unknown metric.
@@ -54,7 +58,7 @@ def answer_claims(
 
 
 def _answer(claim: Claim, evidences: Sequence[Evidence]) -> ClaimResult:
-    """Return the answer to a claim, with evidence for each of its metrics."""
+    """Return the answer to a claim, given the evidence on each of its metrics."""
     questions = [
         _question(statement, evidence)
         for evidence in evidences
@@ -77,7 +81,7 @@ def _answer(claim: Claim, evidences: Sequence[Evidence]) -> ClaimResult:
 def _combine(answers: Sequence[Answer]) -> Answer:
     """Combine the answers to the parts of a claim. A single failing part refutes the claim.
 
-    If none fails, one untestable part means that such runs can never support the claim.
+    If no part fails, a single untestable part means that such runs can never support the claim.
     """
     for decides in (Answer.OPPOSITE, Answer.NO_DIFFERENCE, Answer.UNTESTABLE, Answer.OPEN):
         if decides in answers:
@@ -86,14 +90,15 @@ def _combine(answers: Sequence[Answer]) -> Answer:
 
 
 def _decide(family: Iterable[Sides]) -> Iterator[Verdict]:
-    """Return the verdicts on one family, in order."""
+    """Return the verdicts on comparisons whose p-values are corrected together, in order."""
     return iter(decide((str(number), sides) for number, sides in enumerate(family)).values())
 
 
 @dataclass(frozen=True)
 class _Question:
-    """A statement with the comparisons ``sides`` and ``beyond`` that its answer needs.
+    """A statement with the comparisons that its answer needs.
 
+    ``sides`` and ``beyond`` are those that the statement's methods of these names return.
     ``reason`` says why nothing can be compared, and ``untestable`` why these runs cannot answer the
     statement.
     """
@@ -127,8 +132,8 @@ def _remaining_obstacle(
 
     A saturated network carries the same total traffic under every variant. A significant difference
     in total traffic shows that it was not saturated. If the same streams fail under both variants,
-    the part remains untestable even if the failure rates differ: then only the total numbers of
-    streams differ.
+    the part remains untestable even if the failure rates differ, because only different total
+    numbers of streams can cause this difference.
     """
     saturated = untestable is not None and untestable.obstacle is Obstacle.SATURATED
     differs = any(verdict.grade is Grade.SHOWN for verdict in verdicts)

@@ -15,7 +15,10 @@ class Answer(StrEnum):
 
     SUPPORTED = "supported"
     OPPOSITE = "opposite"
-    """The opposite direction is shown or, for "no difference", a difference beyond the margin."""
+    """The opposite direction is shown.
+
+    For a claim that there is no difference: a difference larger than the margin is shown.
+    """
     NO_DIFFERENCE = "no relevant difference"
     """The claimed difference is shown to be smaller than the margin, in either direction."""
     UNTESTABLE = "cannot be tested here"
@@ -52,7 +55,7 @@ class Untestable:
 
 @dataclass(frozen=True)
 class Point:
-    """A variant at a level."""
+    """A variant at a level, which is a setting of the network."""
 
     level: str
     variant: str
@@ -120,11 +123,11 @@ class Labels:
 
 @dataclass(frozen=True, kw_only=True)
 class Part(Verdict):
-    """One comparison of a claim, with the verdict on it within the claim.
+    """One comparison of a claim, with its verdict, which is corrected for all parts of the claim.
 
     If a part is about a gap between two variants, its effect compares the gap at the later level
-    with the gap at the earlier level. ``count`` is the number of networks with a pair, and
-    ``reason`` says why the part is open, or is a note.
+    with the gap at the earlier level. ``count`` is the number of networks with a pair. ``reason``
+    says why the part is open or cannot be tested; with any other answer, it is a note.
 
     Attributes:
         text: the comparison as text.
@@ -142,7 +145,7 @@ class Part(Verdict):
 
     @property
     def exposure(self) -> float | None:
-        """For a rate, the share of networks in which harm may be unseen; None for other metrics."""
+        """For a rate, the largest share of networks with unseen harm; None for other metrics."""
         return exposure(self.metric, self.count)
 
 

@@ -48,7 +48,7 @@ class Evidence:
         self._contention_of_runs = contention
 
     def statistics_at(self, point: Point) -> Mapping[int, Statistic]:
-        """Return seed -> statistic at a point; empty without runs."""
+        """Return seed -> statistic at a point (a variant at a level); empty without runs."""
         class_statistics = self._statistics.get((point.level, self.class_name), {})
         return class_statistics.get((self.metric.name, point.variant), {})
 
@@ -57,7 +57,10 @@ class Evidence:
         return sorted(set.intersection(*(set(self.statistics_at(point)) for point in points)))
 
     def contention(self, point: Point, seed: int) -> Contention | None:
-        """Return the contention in the runs of a network at a point; None if unknown."""
+        """Return the data on whether variants can differ in a network's runs; None if unknown.
+
+        The runs are those at ``point``.
+        """
         return self._contention_of_runs.get((point.level, point.variant, seed))
 
     def arrays(self, points: Sequence[Point]) -> tuple[Floats, ...]:

@@ -44,12 +44,15 @@ class Statement:
 
     @property
     def untested(self) -> int:
-        """Number of comparisons that the statement adds to its family if values are missing."""
+        """Number of comparisons that `sides` returns or, if values are missing, would return."""
         return 2 if self.rule is Rule.CLOSER else 1
 
     @property
     def contrasts(self) -> tuple[Contrast, ...]:
-        """The pairs of variants at a level that must be able to differ."""
+        """The pairs of variants, at one level each, that must be able to differ for a test.
+
+        There are none if the statement compares one variant with a value or at two levels.
+        """
         if len(self.points) == 1 or len({point.level for point in self.points[:2]}) == 2:
             return ()
         pairs = tuple(zip(self.points[::2], self.points[1::2], strict=True))

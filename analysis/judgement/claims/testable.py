@@ -116,7 +116,10 @@ def _all_lost(shares: Sequence[float], evidence: Evidence) -> bool:
 def _contention_of_runs(
     point: Point, contrast: Contrast, evidence: Evidence
 ) -> list[Contention | None]:
-    """Return the contention at ``point``, for each network that has both points of ``contrast``."""
+    """Return the contention at ``point`` in each network; None for a network if it is unknown.
+
+    The networks are those with runs at both points of ``contrast``.
+    """
     return [evidence.contention(point, seed) for seed in evidence.seeds(contrast)]
 
 
