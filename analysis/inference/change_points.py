@@ -139,10 +139,11 @@ def noise_of_means(
 ) -> tuple[float, float]:
     """Return the standard deviation of a night's mean for the search.
 
-    The estimate from within nights (`noise`) is used, except in two cases. If it has fewer than
-    ``MINIMUM_DF`` degrees of freedom, the estimate with more of them is used. If nights differ
-    significantly more than it predicts (F test at ``excess_level``), the estimate from changes
-    between nights (`night_to_night`) is used.
+    There are two estimates: from within nights (`noise`) and from changes between nights
+    (`night_to_night`). The one from within nights is used, except in two cases. If it has fewer
+    than ``MINIMUM_DF`` degrees of freedom, the one with more degrees of freedom is used. If nights
+    differ significantly more than it predicts (F test at ``excess_level``), the one from changes
+    between nights is used.
 
     Args:
         nights: seed -> value, for each night.

@@ -29,7 +29,7 @@ class Effect:
         standard_error: standard error of the estimate; 0 if all differences are equal and the
             resolution is unknown.
         df: degrees of freedom of the standard error, > 0.
-        count: number of pairs, or of runs on the smaller side.
+        count: number of pairs or, for unpaired data, of runs on the smaller side.
         robust: whether p-values and intervals are about the typical difference and hold for the
             distributions in ``inference.shapes``; otherwise they are those of a t test of the mean.
         differences: the paired differences, shape (count,), for signed ranks; None if they are

@@ -26,14 +26,15 @@ def lower_quantiles(sample: ArrayLike, shares: Floats) -> Floats:
 def mean_quantiles(samples: Sequence[Floats | Sequence[Floats]], shares: Floats) -> Band | None:
     """Return the mean quantiles over samples, and mean +- t(n-1) sd / sqrt(n), clipped at 0.
 
-    Each sample counts once, regardless of its size, and empty samples are ignored. A sequence of
-    samples counts as one sample, whose quantiles are the means of their quantiles. A value with a
-    resolution lies anywhere in a span of that width, so sd^2 increases by the sum of the samples'
-    resolution^2 / 12, divided by n - 1.
+    Each of the n samples counts once, regardless of its size, and empty samples are ignored. An
+    element of ``samples`` may be several samples, such as the repeats of a network. They count as
+    one sample, whose quantiles are the means of theirs. If values have a resolution (rounding
+    step), each may lie anywhere in a span of this width. Therefore sd^2 is increased by the sum of
+    the samples' resolution^2 / 12, divided by n - 1.
 
     Args:
-        samples: samples of nonnegative values, one per simulation; shape (n,), or (n, 2) of values
-            with their resolutions.
+        samples: samples of nonnegative values, one per simulation. A sample has the shape (m,), or
+            (m, 2) if each value has its resolution in the second column.
         shares: in [0, 1], shape (g,).
 
     Returns:

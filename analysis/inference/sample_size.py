@@ -1,4 +1,7 @@
-"""The number of pairs that a verdict needs, and the effect that a number of pairs can detect."""
+"""The number of pairs that a verdict needs, and the effect that a number of pairs can detect.
+
+A pair has the values of a variant and of the baseline on the same network.
+"""
 
 from __future__ import annotations
 
@@ -59,8 +62,8 @@ def count_to_settle(
 ) -> int | None:
     """Return the total number of pairs that would show a difference, or equivalence.
 
-    This happens with probability ``POWER`` if the present estimate and spread are the true ones.
-    The result is at least one more than the number of existing pairs.
+    With this number, one of the two is shown with probability ``POWER`` if the present estimate and
+    spread are the true ones. The result is at least one more than the number of existing pairs.
 
     Args:
         effect: the effect in the existing pairs.
@@ -98,9 +101,9 @@ def count_to_settle(
 
 
 def unseen_share(count: int, level: float) -> float:
-    """Return the largest share of networks in which a study of ``count`` networks may miss harm.
+    """Return the largest share of all networks in which harm may occur without being observed.
 
-    Harm in a share q of all networks is absent from n networks with probability (1 - q)^n. The
-    result is the q for which this probability is ``level``.
+    If harm occurs in a share q of all networks, none of the ``count`` networks of a study has it
+    with probability (1 - q)^count. The result is the q for which this probability is ``level``.
     """
     return float(-np.expm1(np.log(level) / count))

@@ -1,10 +1,12 @@
 """Repeated tests of growing data with one overall error rate. Arrays in, numbers out.
 
 This is a group-sequential test with an error-spending function: Lan and DeMets (1983), Biometrika
-70(3). When a share t of the budget has been used, the share t^POWER of the error rate has been
-spent: a function of the family of Kim and DeMets (1987), Biometrika 74(1). The p-value of each
-interim analysis ("look") is that of the t test and is compared with the nominal level that the
-spending function allows (the significance-level approach, Jennison and Turnbull 2000, section 4.4).
+70(3). When a share t of the budget (the maximum number of pairs) has been used, the share t^POWER
+of the error rate has been spent: a function of the family of Kim and DeMets (1987), Biometrika
+74(1).
+The p-value of each interim analysis ("look") is that of the t test and is compared with the nominal
+level that the spending function allows (the significance-level approach, Jennison and Turnbull
+2000, section 4.4).
 The number and times of looks must not depend on the observed data; docs/reference/statistics.md
 explains the consequences for NETWORKS=auto.
 """
@@ -32,7 +34,10 @@ to a tenth more often than planned.
 """
 
 LATER = 0.2
-"""Share of the remaining error rate that a plan leaves to later plans, which raise the budget."""
+"""Share of the remaining error rate that a plan (looks up to a budget) leaves to later plans.
+
+Later plans have a larger budget.
+"""
 
 FIRST_LOOK = 3
 """Number of pairs at the first look. A t test of two pairs detects only extreme differences."""
@@ -190,7 +195,7 @@ def _boundary(above: Floats, grid: Floats, step: float, spend: float) -> tuple[f
 @lru_cache(maxsize=64)
 def _level_table(looks: Spending) -> Floats:
     times = [size / looks.end for size in looks.sizes]
-    # Error rates have to stay below 1 even if more than the whole rate is spent.
+    # Looks may spend more than the whole error rate. What they spend has to stay below 1.
     alphas = np.minimum(ALLOWANCE * _ALPHAS, 0.5 / looks.excess)
     table = spending_levels(times, alphas, looks.spent)
     # Enforce monotonicity despite numerical noise.

@@ -1,12 +1,12 @@
 """Correction of t tests of few values for non-normal data. Numbers in, numbers out.
 
-If values are few and skewed, their mean is too often far from the typical value, relative to the
-estimated spread. The tables therefore contain the factor by which small p-values occur more often
-than they should. Each factor is the maximum over several distributions: normal, t with 3 degrees of
-freedom, exponential, and lognormal with a standard deviation of the logarithm of 0.5 and of 1, each
-with skewness of either sign. The true value is the pseudomedian (``signed_ranks``). With
-``SIGNED_RANKS_FROM`` or more values, the table applies to the larger p-value of the t test and the
-signed-rank test. With fewer values, it applies to the p-value of the t test.
+If values are few and skewed, their mean is too often far from the typical value, the pseudomedian
+(``signed_ranks``), relative to the estimated spread. Small p-values then occur more often than they
+should. The tables contain the factor by which they do. Each factor is the maximum over several
+distributions: normal, t with 3 degrees of freedom, exponential, and lognormal with a standard
+deviation of the logarithm of 0.5 and of 1, each with skewness of either sign. With fewer than
+``SIGNED_RANKS_FROM`` values, the tables correct the p-value of the t test. Otherwise, they correct
+the larger one of the p-values of the t test and of the signed-rank test.
 tools/validate_statistics.py checks the result by simulation.
 """
 
@@ -21,9 +21,10 @@ from scipy import stats
 from analysis.arrays import Floats
 
 SIGNED_RANKS_FROM = 12
-"""Minimum number of values for which the tables correct both tests (see above).
+"""Minimum number of values for which the tables correct the larger p-value of both tests.
 
-With fewer values, the smallest p-value of signed ranks is too large for a family of metrics.
+The one-sided p-value of the signed-rank test of n values is at least 2^-n. For smaller n, this is
+too large if many metrics are judged together.
 """
 
 _MAX_T_ALONE = SIGNED_RANKS_FROM - 1
@@ -128,7 +129,7 @@ def nominal_p_for(level: float, count: int, *, two_sided: bool) -> float:
         two_sided: as in ``shape_corrected_p``.
     """
     low, high = 3 * np.log(level) - 8.0, np.log(level)
-    # Use bisection, as the tables are flat in places.
+    # The tables are flat in places, where the slope is no help in the search. So use bisection.
     for _ in range(60):
         middle = (low + high) / 2
         if shape_corrected_p(float(np.exp(middle)), count, two_sided=two_sided) <= level:
