@@ -59,8 +59,8 @@ class Comparison:
         about: the aspects (keys of ``ASPECTS``) in which the sets may differ; empty if none was
             given and no difference is known.
         found: all differences between the inputs.
-        identical: whether each run is paired with one of byte-identical records, the same load, the
-            same length and the same measured span, so that there is nothing to test.
+        identical: whether there is nothing to test: all runs form pairs, and both runs of each pair
+            have byte-identical records, the same load, length and measured span.
         paired: whether runs were compared in pairs.
         pairs: number of common networks, summed over the matches; 0 for unpaired sets.
         notes: networks without a partner, and other notes on the comparison.

@@ -60,18 +60,19 @@ The configuration is one of them, because the torrc contains the keys of the aut
 _ALLOWED = ("machine",)
 """Aspects that may always differ. They are only reported.
 
-Updates of Debian change a run's bytes, but the effects of variants are not tied to its libraries.
+Updates of Debian's shared libraries may change the bytes of a run's records, but the effects of
+variants do not depend on the versions of these libraries.
 """
 
 _COVERED: Mapping[str, frozenset[str]] = {
     # Another version of this project may write any input differently.
     "project": frozenset({"network", "load", "time", "configuration", "engine files"}),
-    # The engine's file contains the programs of the hosts.
+    # The engine's input file names the programs of the hosts.
     "variant": frozenset({"engine files"}),
     "tor": frozenset({"engine files"}),
     "engine": frozenset({"engine files"}),
-    # The engine's file also contains hosts, locations and the end time. The TGen files of clients
-    # list the servers.
+    # The engine's input file also contains hosts, locations and the end time. The TGen files of
+    # clients list the servers.
     "network": frozenset({"engine files", "load"}),
     "time": frozenset({"engine files"}),
 }
@@ -223,7 +224,7 @@ def _tor_differences(a: SetRun, b: SetRun) -> Iterator[tuple[str, str]]:
         if builds[0].sha256 != builds[1].sha256:
             yield "tor", f"build of {program}: {' / '.join(x.sha256[:12] for x in builds)}"
     # Each patch series has a program of its own, so different variants may run different programs.
-    # Only for equal variants this is a difference to report.
+    # Report different programs only if the variants are equal.
     if a.variant == b.variant and set(a.tor) != set(b.tor):
         yield "tor", f"programs: {' '.join(sorted(a.tor))} / {' '.join(sorted(b.tor))}"
 

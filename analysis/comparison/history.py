@@ -40,8 +40,8 @@ class HistoryStep:
         step: the step, with the means before and after it in the metric's unit (geometric means if
             ``ratio`` is set).
         ratio: after / before if all values are positive, else None.
-        last_before: start of the last night before the step, and what this night measured: the
-            version of this project and, if Tor was built from a commit, that of Tor.
+        last_before: start of the last night before the step, and the versions that it measured: of
+            this project and, if Tor was built from a commit, of Tor.
         first_after: the same for the first night after the step.
         new: whether the step is found only with the last night of the history.
     """
@@ -143,7 +143,7 @@ def history_rows(
 ) -> list[dict[str, Any]]:
     """Return one night of an experiment as rows of the history.
 
-    A metric without a value in any network has no row.
+    A metric has no row if no network has a value of it.
 
     Args:
         night: start of the night.
@@ -235,8 +235,9 @@ def find_history_steps(
 ) -> list[HistoryStep]:
     """Return the step changes in the time series ``searched``.
 
-    Consecutive nights with byte-identical records count as one measurement. Each set of networks is
-    searched separately, except that sets measured only once are searched together.
+    Consecutive nights with byte-identical records count as one measurement. Nights with different
+    sets of networks are searched separately, except that all sets which were measured only once are
+    searched together. ``_by_seeds`` states the reasons.
 
     Args:
         history: as returned by ``read_history``.
@@ -257,7 +258,10 @@ def find_history_steps(
 
 @dataclass
 class _Measurement:
-    """The rows of the first and the last of consecutive nights with the same records."""
+    """Consecutive nights with the same records, which count as one measurement.
+
+    The attributes are the rows of the first and of the last of these nights.
+    """
 
     first: dict[str, Any]
     last: dict[str, Any]

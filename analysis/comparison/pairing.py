@@ -1,4 +1,7 @@
-"""Pairing of two sets of runs: levels and variants by name, runs by seed or network."""
+"""Pairing of two sets of runs.
+
+Levels (settings of the network) and variants are paired by name, and runs by their network.
+"""
 
 from __future__ import annotations
 
@@ -102,11 +105,12 @@ def _matched_names(noun: str, a: RunSet, b: RunSet) -> list[tuple[str, str]]:
 
 
 def pair_imports(a: RunSet, b: RunSet) -> tuple[RunSet, RunSet, str]:
-    """Return two imports with seeds that identify their common networks, and a note.
+    """Return two imports with equal seeds for equal networks, and a note.
 
-    The imports are returned unchanged unless every network of the smaller side is also on the other
-    side, at least ``MIN_PAIRS`` networks are common, and no network occurs twice. The note is "" if
-    there is no common network, or if a side is not an import.
+    An import has the results of another program; its seeds only number its simulations. The imports
+    are returned unchanged unless every network of the smaller side is also on the other side, at
+    least ``MIN_PAIRS`` networks are common, and no network occurs twice. The note says whether the
+    imports are paired; it is "" if there is no common network, or if a side is not an import.
     """
     networks = [Counter(run.network for run in side.runs) for side in (a, b)]
     common = [run.network for run in a.runs if run.network and run.network in networks[1]]
@@ -128,7 +132,7 @@ def _renumber(side: RunSet, numbers: Mapping[str, int], others: int) -> RunSet:
 
     Runs of networks without a number get larger numbers.
 
-    others: how many of the larger numbers to skip, because the other side may use them.
+    others: number of larger numbers that the other side may use. They are skipped.
     """
     last = others + len(side.runs)
     seeds = {

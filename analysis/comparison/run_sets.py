@@ -1,7 +1,7 @@
 """A set of runs as data: the statistics of its networks, and what is known about its inputs.
 
-Both sides of a comparison, a nightly baseline, and an import are such sets. The file of a set is
-JSON.
+Such a set is a side of a comparison, the baseline of nightly runs, or an import (the results of
+another program, such as tornettools). It is stored as a JSON file.
 """
 
 from __future__ import annotations
