@@ -60,9 +60,10 @@ It applies to all costs of all cases together, as in experiments/nightly.yaml.
 EXCESS_LEVEL = 0.5
 """Significance level of the F test for more noise between measurements than within them.
 
-The search for changes uses the noise between measurements if the test rejects. At 0.5 it thus uses
-roughly the larger of the two. Consecutive runs are more alike than runs of two days: at the default
-level of 1%, 15 of 40 simulated histories had a false change.
+If the test rejects, the search for changes uses the noise between measurements, otherwise the noise
+within them. The level of 0.5 selects roughly the larger noise. The default level of 1% is too
+strict, because consecutive runs are more alike than runs of two days: with it, 15 of 40 simulated
+histories had a false change.
 """
 MEASURES = {"cpu_s": "CPU time", "wall_s": "wall time", "peak_memory_bytes": "peak memory"}
 PTRACE = f"{EMBEDDED}-ptrace"
@@ -147,7 +148,10 @@ SUITES: Mapping[str, list[Case]] = {
 
 
 def plan_run(root: Path, case: Case, side: str, place: Path, args: argparse.Namespace) -> Plan:
-    """Build what a run needs, and plan the run with a separate store."""
+    """Build what a run needs, and plan the run.
+
+    The run's results go to a separate store (folder of runs), in ``place``.
+    """
     request = Request(
         case.experiment,
         scale=case.scale,
@@ -293,7 +297,7 @@ def bench(args: argparse.Namespace) -> int:
     """Measure the suite, print costs and changes, and add a line to the history.
 
     Returns 1 if there is an alarm, and otherwise 0. Raises UserError if the history is damaged or a
-    run fails. In both cases, nothing is added to the history.
+    run fails; then nothing is added to the history.
     """
     root = working_root()
     path: Path = (args.state_dir or root / "bench") / "history.jsonl"

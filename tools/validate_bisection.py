@@ -2,10 +2,10 @@
 
     .venv/bin/python tools/validate_bisection.py --searches 300
 
-Each search is for a step at a random place among 30 commits, or for none. On one network, the runs
-of different commits vary by 5% (standard deviation), as in tools/validate_statistics.py, so the
-difference of two commits varies by 7%. The exit status is 1 if more than 5% of the searches name a
-wrong commit, by more than three standard errors of the simulation.
+In each simulated history of 30 commits, a random commit makes the endpoint worse, or none does. On
+one network, the runs of different commits vary by 5% (standard deviation), as in
+tools/validate_statistics.py, so the difference of two commits varies by 7%. The exit status is 1 if
+the share of searches that name a wrong commit exceeds 5% by more than three standard errors.
 """
 
 from __future__ import annotations
@@ -35,7 +35,10 @@ COMMITS = 30
 BUDGETS = (20, 40)
 STEPS = (0.0, 0.1, 0.2)
 NO_MARGIN = Margin(1e-9)
-"""No difference is within this margin, so each one whose p-value is at most the level is shown."""
+"""A margin so small that no difference is graded "the same".
+
+A difference is therefore shown if its p-value is at most the level.
+"""
 
 
 def candidates(bad: str, goods: Sequence[str]) -> list[str]:
@@ -62,7 +65,7 @@ class History:
         self.runs: Counter[int] = Counter()
 
     def examine(self, commit: str, level: float) -> Examination:
-        """Test a commit against commit 0 and against the last one, as `make bisect` does."""
+        """Test a commit against commit 0 (good) and the last one (bad), as `make bisect` does."""
         own = int(commit)
         worse = self._first_shown(own, 0, level)
         better = None if own == COMMITS else self._first_shown(own, COMMITS, level)
@@ -78,9 +81,9 @@ class History:
         return Examination(commit, decision, level, size)
 
     def _first_shown(self, own: int, other: int, level: float) -> tuple[int, bool] | None:
-        """Return the size of the first interim analysis (look) that shows a difference.
+        """Find the first interim analysis (look) that shows a difference between two commits.
 
-        Also return whether ``own`` is worse in it. None if no look shows a difference.
+        Return its number of networks, and whether ``own`` is worse; None if no look shows one.
         """
         low, high = -1, len(self.sizes)
         # A sequential p-value never rises, so the looks that show a difference come last, and
@@ -124,10 +127,11 @@ def simulate(step: float, budget: int, searches: int) -> Iterator[Row]:
 def is_answer_right(search: Search, first_bad: int | None) -> bool | None:
     """Return whether an answer is right.
 
-    None if a step is missed, or if several commits, with the first bad one, are left: such an
-    answer names no wrong commit, but does not name the right one either.
+    The result is None if a commit is bad, but the answer names neither the first bad commit nor a
+    wrong one. This happens if the search finds no deterioration, or if several commits are left,
+    including the first bad one.
 
-    first_bad: the true first bad commit, or None if there is no step.
+    first_bad: the true first bad commit, or None if no commit makes the endpoint worse.
     """
     if first_bad is None:
         return not search.left
@@ -139,7 +143,7 @@ def is_answer_right(search: Search, first_bad: int | None) -> bool | None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the rows; return 1 if a promise is broken."""
+    """Print the rows; return 1 if the rate of wrong commits is above its limit."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -3,11 +3,11 @@
     .venv/bin/python tools/validate_statistics.py --families 4000
     .venv/bin/python tools/validate_statistics.py --part family --networks 8,9,10,11
 
-Each part simulates families of endpoints, passes them to the code that judges real runs, and counts
-false grades, true grades and intervals that contain the truth. A rate is printed with its
-Monte-Carlo standard error. The exit status is 1 if a rate is beyond the limit that
-docs/reference/statistics.md promises by more than three of these errors. Each cell of a table has
-its own random numbers, so the same options always print the same rows.
+Each part simulates families (endpoints that are judged together), passes them to the code that
+judges real runs, and counts false grades, true grades and intervals that contain the truth. A rate
+is printed with its Monte-Carlo standard error. The exit status is 1 if a rate misses the limit that
+docs/reference/statistics.md promises, and does so by more than three standard errors. Each cell of
+a table has its own random numbers, so the same options always print the same rows.
 docs/explanation/statistics-validation.md has results.
 """
 
@@ -59,7 +59,10 @@ With a narrow spread, differences within the margin are called the same, which w
 "shown". With a wide one, nothing is called the same.
 """
 MAX_NETWORKS = 20
-"""The budget of NETWORKS=auto in the search for false grades."""
+"""Maximum number of networks of a simulated study with NETWORKS=auto, in tests for false grades.
+
+Such a study adds networks until all endpoints are settled.
+"""
 NIGHT_LEVEL = 2 / 365
 """The error level of one night of an experiment that may raise two false alarms a year."""
 
@@ -116,7 +119,8 @@ def rate_row(
 ) -> Row:
     """Return the row of the rate ``hits / families``.
 
-    Its standard error is that of a rate at the limit, or at the rate itself without a limit.
+    Its standard error is computed as if the true rate were the limit or, if there is no limit, the
+    rate itself.
     """
     rate = float(hits / families)
     expected = rate if limit is None else limit
@@ -138,7 +142,7 @@ class Shape:
 
     Attributes:
         quantile: maps probabilities to values.
-        promised: whether the promises include this distribution.
+        promised: whether docs/reference/statistics.md promises the limits for this distribution.
     """
 
     quantile: Callable[[Floats], Floats]
@@ -197,7 +201,7 @@ SHAPES: Mapping[str, Shape] = {
     "lognormal(1.5)": Shape(stats.lognorm(1.5).ppf, promised=False),
 }
 SEQUENTIAL_SHAPES = ("normal", "exponential", "lognormal(1)", "one of ten off by 15 sd")
-"""The distributions for NETWORKS=auto and for nights."""
+"""The distributions in the parts that simulate NETWORKS=auto and nightly runs."""
 
 
 # Simulated families. A family is (variant, baseline), two arrays of shape (endpoints, networks).
@@ -402,7 +406,8 @@ def raised_errors(ends: tuple[int, ...], endpoints: int, kind: str, families: in
     for _ in range(families):
         family = draw_normal_family(rng, ends[-1], np.zeros(endpoints))
         hits += any(
-            # With fixed numbers of networks, the first test is an ordinary one.
+            # With fixed numbers of networks, the first test is not corrected for several looks,
+            # because it was planned as the only one.
             Grade.SHOWN in judge(first_networks(family, looks.budget),
                                  looks if looks.earlier or kind != "NETWORKS" else None)
             for looks in all_looks
@@ -451,7 +456,7 @@ def auto_savings(ratio_index: int, families: int) -> Iterator[Row]:
 
 
 def networks_to_settle(family: Family, budget: int) -> int | None:
-    """Return the size of the first look that settles all endpoints; None if no look does."""
+    """Return the number of networks at the first look that settles all endpoints, or None."""
     sizes = schedule(budget)
 
     def is_settled(size: int) -> bool:
@@ -463,7 +468,11 @@ def networks_to_settle(family: Family, budget: int) -> int | None:
 
 
 def make_parts(networks: Sequence[int] | None = None) -> dict[str, list[Cell]]:
-    """Return the cells of each part. networks: numbers of networks, in place of the part's own."""
+    """Return the cells of each part.
+
+    networks: numbers of networks to simulate in parts that test one number at a time; None: the
+        numbers that each of these parts has by default.
+    """
     few, more = networks or (3, 5, 8, 10), networks or (3, 5, 10, 20)
     sequential = range(len(SEQUENTIAL_SHAPES))
     return {
@@ -501,7 +510,7 @@ def numbers_of_networks(text: str) -> list[int]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the rows, part by part; return 1 if a promise is broken."""
+    """Print the rows, part by part; return 1 if a rate misses its promised limit."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
