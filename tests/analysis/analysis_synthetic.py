@@ -84,8 +84,8 @@ def make_streams(
 
     Args:
         rows: the streams.
-        ttfb_s: times from the start to the first byte, NaN without one; None: all are NaN. From the
-            command, each is 0.25 s shorter.
+        ttfb_s: times from the start to the first byte; NaN: the stream got no byte; None: no stream
+            got one. The times from the command to the first byte are 0.25 s shorter.
         done_s: times to 320 KiB, in the same form. They are also the times to the last byte.
     """
 

@@ -182,7 +182,7 @@ class Model:
 
 
 def write_traces(run_directory: Path, model: Model, clients: Iterable[str]) -> None:
-    """Write the traces of a model's relays, and the plan of a traced run.
+    """Write the traces of a model's relays, and trace.json with the traced hosts.
 
     clients: names of the two hosts that are the model's clients.
     """

@@ -111,8 +111,9 @@ def test_the_timeout_probability_uses_how_long_open_streams_were_watched() -> No
     # and the two timeouts. The open stream's weight goes to the timeouts.
     assert statistic(data(rows), "timeout_incidence").value == pytest.approx(3 / 5)
     assert statistic(data(rows), "timeout_rate").value == pytest.approx(2 / 3)
-    # After an error, a success and a stall, 4/7 remain. The open stream is censored at 7.1 s. The
-    # success at 8 s is one of three streams, so 4/7 * 2/3 remain for the timeouts.
+    # After an error, a success and a stall, 4 of 7 streams remain, with a weight of 4/7. The open
+    # stream is censored at 7.1 s. The success at 8 s is one of the last three streams, so the two
+    # timeouts have a weight of 4/7 * 2/3.
     assert statistic(data(ROWS), "timeout_incidence").value == pytest.approx(8 / 21)
     assert statistic(data(streams()), "timeout_incidence").value is None
 

@@ -1,4 +1,4 @@
-"""The report's first sentences and plots, from verdicts of known kinds."""
+"""The first sentences and the plots of a report, for comparisons with known effects."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ def compared(
     place: str = "",
     variant: str = "SWRR",
 ) -> VariantComparison:
-    """Return a comparison with EWMA in METRICS and throughput.
+    """Return a variant's comparison with EWMA, in the metrics METRICS and throughput.
 
     Args:
-        factors: the variant's times (METRICS) relative to EWMA's. The first factor is also that of
-            the throughput.
+        factors: the variant's values relative to EWMA's, one factor for each time in METRICS. The
+            first factor also applies to the throughput.
         noise: standard deviation of the logarithm of the noise.
         networks: number of networks.
         rate: difference of the timeout rates; None: there is no timeout rate.

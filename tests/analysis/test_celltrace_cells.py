@@ -1,4 +1,4 @@
-"""Cells joined from events, statistics of cells, and downloads through a model's relays."""
+"""Cells joined from events, statistics of cells, and traced downloads through synthetic relays."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def test_a_relay_that_is_not_traced(traced: tuple[str, ...], problem: str) -> No
 @pytest.mark.parametrize("lost", [set(Event), {Event.OUTBUF}])
 @pytest.mark.parametrize("relay", [0, 1])
 def test_a_lost_event_is_noticed(relay: int, lost: set[Event]) -> None:
-    """Later cells are not mistaken for a cell whose events are lost, and no time is invented."""
+    """A download with a lost event has no times. No later cell is mistaken for the lost one."""
     model = Model(2)
     start, first_byte, _ = model.download(CLIENTS[0], 100)
     rows = model.relays[relay].rows

@@ -52,7 +52,7 @@ def statistics(**cells: Any) -> dict[str, Statistic]:
 
 
 def values(**cells: Any) -> dict[str, float | None]:
-    """Return metric -> value, and require that sets of runs accept the value."""
+    """Return metric -> value. Check that files of run sets accept each value."""
     found = {name: statistic.value for name, statistic in statistics(**cells).items()}
     for name, value in found.items():
         quantity = OWN.quantity(name)
@@ -120,8 +120,8 @@ def test_waits_and_services_are_means_over_cells() -> None:
 def test_a_spike_about_every_45_seconds_is_found_in_noise(period_s: int, stands_out: bool) -> None:
     seconds = np.arange(int(SPAN_S), dtype=np.float64)
     noise = np.random.default_rng(1).lognormal(0.0, 0.3, seconds.size)
-    # Two periods of 23 s are between 40 s and 50 s, but one is not, so a spike every 23 s does not
-    # count.
+    # A spike every 23 s must not count as one every 40 to 50 s, although two of its periods, 46 s,
+    # are in this range.
     times = np.where(seconds % period_s < 2, 50.0, 1.0) * noise
     stages = dict.fromkeys(Stage, times)
     circuits = by_circuit([np.zeros(seconds.size, np.int64)])

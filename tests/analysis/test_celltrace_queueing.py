@@ -143,9 +143,9 @@ Sent = tuple[Hop, int, int, int, int]
 
 @st.composite
 def traffic(draw: st.DrawFn) -> list[Sent]:
-    """Draw cells that cross some hops. Those of one hop are in the order in which they cross it.
+    """Draw cells that cross some hops. The cells of a hop are listed in the order of crossing.
 
-    The last cells of a hop may never be read.
+    The receiver may never read the last cells of a hop.
     """
     rows: list[Sent] = []
     for hop in draw(st.lists(st.sampled_from(HOPS), unique=True, max_size=6)):

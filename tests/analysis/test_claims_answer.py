@@ -1,4 +1,4 @@
-"""The answers to a paper's claims, as sentences in order and as a plot."""
+"""The answers to a paper's claims: their order, and their sentences, plot and tables."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_large_shown_differences_come_first() -> None:
         "open",
         "lacking",
     ]
-    # A factor and its inverse count as equally large.
+    # A factor and its inverse count as equally large: 0.5 counts as 2, so it precedes 1.9.
     half, more = (answered(f"{r}", Answer.SUPPORTED, r) for r in (0.5, 1.9))
     assert names(sort_answers([more, half])) == ["0.5", "1.9"]
 

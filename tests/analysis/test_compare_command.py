@@ -123,7 +123,7 @@ def worse(table: str) -> set[str]:
 
 
 def test_another_checkout_with_the_same_records(onionlab: Any, other: Path, tmp_path: Path) -> None:
-    """The checkout was moved, so the plan names a missing store.
+    """The checkout was moved, so its plan.json names a store (folder of runs) that is missing.
 
     The store next to the results is used instead.
     """
@@ -154,7 +154,7 @@ def test_ignored_logs_are_in_the_report(onionlab: Any, other: Path, tmp_path: Pa
 
 @pytest.fixture(scope="module")
 def pack_file(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a pack with the checkout's experiment twice, as `a` and `b`.
+    """Return a pack (archive of runs) with the checkout's experiment twice, as `a` and `b`.
 
     The run of rr on the last network is missing. A published pack of the same runs, p.tar.xz, is in
     the same folder.

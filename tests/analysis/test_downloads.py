@@ -100,7 +100,7 @@ def test_a_download_against_a_plain_model(came: list[tuple[int, int]], done: boo
     assert one.longest_gap_s == pytest.approx(max(b - a for a, b in pairwise(marks)))
 
 
-# ----- from logs
+# ----- progress of downloads, extracted from logs
 
 
 # Progress of two streams, the second of which waits: (seconds after the epoch, number of stream,

@@ -48,7 +48,7 @@ SCHEMAS = {
 
 @pytest.mark.parametrize("name", SCHEMAS)
 def test_tables_of_records_keep_their_columns_and_descriptions(name: str) -> None:
-    """The descriptions are part of the files, so another text changes the bytes of records."""
+    """The columns' descriptions are in the files, so changing one changes the bytes of records."""
     schema = arrow_schema(getattr(columns, name))
     found = [(f.name, str(f.type), f.metadata[b"description"].decode()) for f in schema]
     assert hashlib.sha256(repr(found).encode()).hexdigest()[:16] == SCHEMAS[name]
@@ -250,8 +250,8 @@ def test_a_small_file_with_gigabytes_of_content_needs_little_memory(tmp_path: Pa
     }
     bombs = {"unread": {"more": text}, "text": {"records": text}, "list": {"seeds": of_list}}
     for name, change in bombs.items():
-        # Without Arrow's own schema, a dictionary column is read as a column of texts, which the
-        # layout of the history requires.
+        # The layout of the history requires columns of texts. A dictionary column is read as one
+        # if the file does not contain Arrow's own schema.
         pq.write_table(
             pa.table({**sound, **change}), tmp_path / name, compression="zstd", store_schema=False
         )

@@ -99,8 +99,8 @@ def test_a_span_selects_by_completion(tmp_path: Path) -> None:
     assert values(made)["exit", "download_ttfb_p50_s"] == 2.0
     assert values(made)["exit", "download_error_rate"] == 0.0
     assert any("from 311 s to 312 s" in note for note in made.notes)
-    # Goodput is computed from the times of two byte counts. If the file lacks the time of a byte
-    # count, the time of the same share of the download is used: 80% for 4 MiB.
+    # Goodput is computed from the times of two byte counts. If the file lacks the time of 4 MiB,
+    # the time of the same share of the 5 MiB, 80%, is used.
     got = read_analysis(path, begin_s=300.0)
     assert got.values["exit", "download_goodput_500kib_1mib"] == [1048576 - 512000]
     assert got.values["exit", "download_goodput_4mib_5mib"] == [(5242880 - 4194304) / 2]
@@ -306,9 +306,9 @@ def test_plot_data_of_tornettools(tmp_path: Path) -> None:
 
 
 def test_files_of_once_is_never_enough(tmp_path: Path) -> None:
-    """Files of the paper "Once is Never Enough" have no kinds of circuits in their names.
+    """The names of this paper's files lack the kind of circuits, such as `.exit`.
 
-    They are not in a folder tornet.plot.data, and those of OnionTrace have older names.
+    The files are not in a folder tornet.plot.data, and those of OnionTrace have older names.
     """
     for folder in ("sim", "tor"):
         (tmp_path / folder).mkdir()

@@ -70,9 +70,9 @@ def test_equal_differences_are_as_uncertain_as_their_resolution() -> None:
 def test_adjusted_p_values_by_hand() -> None:
     p = [0.01, 0.04, 0.03, 0.005]
     assert adjusted(p, [0.25] * 4) == pytest.approx([0.03, 0.06, 0.06, 0.02])
-    # In the order of p-value / weight, adjusted values never decrease. That of 0.01 is 0.01 / 0.5 =
-    # 0.02. That of 0.005 would be 0.005 / 0.25 times the remaining weight, 0.5, and is raised to
-    # 0.02. The last one equals its p-value.
+    # P-values are adjusted in the order of p-value / weight, in which adjusted values never
+    # decrease: 0.01 becomes 0.01 / 0.5 = 0.02; 0.005 would become 0.005 / 0.25 times the remaining
+    # weight, 0.5, which is 0.01, and is raised to 0.02; 0.03 has all remaining weight and stays.
     weighted = adjusted([0.01, 0.005, 0.03], [0.5, 0.25, 0.25])
     assert weighted == pytest.approx([0.02, 0.02, 0.03])
     assert adjusted([], []).shape == (0,)

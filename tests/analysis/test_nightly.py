@@ -46,8 +46,8 @@ def nightly_list(**more: Any) -> NightlyList:
 class Machine:
     """Runs nights on synthetic sets of runs.
 
-    If ``fails_at`` is n > 0, the n-th measurement of an experiment is interrupted. ``key`` is that
-    of the baseline, and ``inputs`` is what it hashes.
+    If ``fails_at`` is n > 0, the n-th measurement of an experiment is interrupted. ``key`` is the
+    key of the baseline. In a real night, it is a hash of ``inputs``.
     """
 
     def __init__(self, root: Path) -> None:
@@ -240,8 +240,8 @@ def test_a_step_points_to_its_commits(machine: Machine) -> None:
 def test_a_change_of_networks_is_not_a_step(machine: Machine) -> None:
     """Networks differ far more than measurements on one network, so a change of them is not a step.
 
-    Nights on other networks do not hide a step on the usual ones, and a step that an earlier night
-    found is not new after them.
+    Nights on other networks do not hide a step on the usual networks. After such nights, a step
+    that was reported before does not count as new.
     """
     others = iter(range(100, 1000, 10))
 

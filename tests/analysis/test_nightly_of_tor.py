@@ -90,9 +90,9 @@ def test_a_night_runs_the_newest_commit_alone(machine: Machine, tmp_path: Path) 
 def test_a_second_night_leaves_the_files_of_the_first_one(
     machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Runs of the first night may still read its files when the second night begins.
+    """Runs of the first night may still read that night's files when the second night begins.
 
-    The second night is then refused, unless it has another state, for example for another branch.
+    The second night writes files, too, before it is refused or, with another STATE_DIR, begins.
     """
     path = tmp_path / "tor"
     first, second = make_repository(path, ["0.4.9"] * 2)
@@ -193,9 +193,9 @@ def test_a_step_is_between_two_commits(machine: Machine, tmp_path: Path) -> None
 
 
 class Builder:
-    """A run builder whose files contain the name of Tor's program, as those of an engine do.
+    """A run builder whose files contain the path of Tor's program, as the files of an engine do.
 
-    The name contains the commit.
+    The path contains the commit, so it differs between nights with different commits.
     """
 
     def __init__(
@@ -268,7 +268,7 @@ def test_a_changed_harness_says_what_changed_and_what_to_do(
 
 
 def test_the_newest_baseline_is_that_of_the_last_night(machine: Machine, tmp_path: Path) -> None:
-    """The night in a baseline decides, because a checkout does not keep the files' times.
+    """The date in a baseline decides which one is the newest. A checkout changes files' times.
 
     Baselines of another experiment whose name begins with this one's do not count.
     """

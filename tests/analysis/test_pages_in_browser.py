@@ -42,8 +42,8 @@ class OpenedPage:
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     with sync_playwright() as playwright:
-        # Chromium's sandbox needs user namespaces, which containers and root lack. The pages are
-        # our own.
+        # Chromium's sandbox needs user namespaces, which containers and root lack. Our own pages do
+        # not need it.
         browser = playwright.chromium.launch(
             executable_path=CHROMIUM,
             args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"],
@@ -77,7 +77,7 @@ def _night(worse: Any, out: Path) -> Path:
 
 @pytest.fixture
 def opened(request: pytest.FixtureRequest, browser: Browser, pages: dict[str, Path]) -> Any:
-    """Return a function that opens a page of a kind. Other arguments are those of ``new_page``."""
+    """Return a function that opens a page of a kind. It passes options on to ``new_page``."""
     tabs = []
 
     def open_page(kind: str, **how: Any) -> OpenedPage:

@@ -291,7 +291,8 @@ def test_missing_runs_are_named_and_the_rest_is_answered(
     manifest = read(made, "manifest.json")
     by_number = {figure["paper"]: figure for figure in manifest["figures"]}
     assert [run["run_id"] for run in by_number[11]["missing"]] == ["20midrr2"]
-    # Networks differ more than variants, so all lines are of the complete networks, 1 and 3.
+    # Networks differ more than variants, so a figure only shows networks with runs of all variants:
+    # 1 and 3.
     assert [run["run_id"] for run in by_number[11]["left_out"]] == ["20midewma2", "20midswrr2"]
     assert {run["seed"] for run in by_number[11]["runs"]} == {1, 3}
     assert {row["seeds"] for row in read_rows(tmp_path / "out" / "figure-11.csv")} == {"2"}

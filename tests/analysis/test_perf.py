@@ -196,7 +196,7 @@ LATE = {"measured_start_s": float(CONVERGE_S), "measured_end_s": 2000.0}
 
 
 def in_any_order(content: Any) -> Any:
-    """Return the content with sorted lists, as tornettools' order of clients and seconds varies."""
+    """Return the content with sorted lists. tornettools writes clients and seconds in any order."""
     if isinstance(content, list):
         return sorted(map(in_any_order, content))
     if isinstance(content, dict):

@@ -129,7 +129,7 @@ def test_metrics_and_figures_of_classes_are_the_same(
     publish(run, [LEVEL, level], tmp_path / "out")
     values = require_same(run, tmp_path / "out", level)
     known = {metric for (_, metric), value in values.items() if value.value is not None}
-    # Otherwise the comparison above would compare nothing.
+    # These metrics must have values. Otherwise only missing values would have been compared.
     assert known >= LEFT_OUT | {"goodput_bytes_per_s", "timeout_rate", "time_to_320kib_p50_s"}
     hashes = read_published(tmp_path / "out").records
     assert set(hashes) == {files.STREAMS_TABLE, files.GOODPUT_TABLE}
@@ -206,7 +206,7 @@ def negative(values: list[Any]) -> list[Any]:
 
 
 def change_sign(values: list[Any]) -> list[Any]:
-    """Make all sums negative, by a rounding that changes the highest bit."""
+    """Return a column `rounding` with which all sums are negative: it changes their sign bit."""
     return [None if value is None else 2**63 - 1 for value in values]
 
 
@@ -276,7 +276,7 @@ def test_a_changed_table_of_a_run_is_refused(
                 read()
 
 
-# ----- any records
+# ----- randomly drawn records
 
 
 Rows = list[dict[str, Any]]
@@ -470,7 +470,7 @@ def test_downloads_of_another_span_have_no_value(tmp_path: Path) -> None:
         load_run(tmp_path / "out", make_level(0, 30, 60))
 
 
-# ----- copied tables
+# ----- tables that are copied into a pack
 
 
 def publish_copied(directory: Path, level: Level, folder: Path) -> dict[tuple[str, str], Any]:

@@ -23,7 +23,7 @@ from analysis.measures.survival import (
     kaplan_meier,
 )
 
-# ----- repeated looks
+# ----- repeated looks (interim analyses)
 
 SPENDING = [
     # Kim-DeMets spending with exponent 2.2 (typeOfDesign "asKD"), one-sided alpha 0.03.
@@ -84,7 +84,7 @@ def test_sample_sizes_of_power_family_tests_are_jennison_and_turnbulls(
             assert crossed.any(axis=1).mean() == pytest.approx(0.8, abs=0.004)
 
 
-# ----- t
+# ----- t tests
 
 # Hours of sleep gained by ten patients with each of two drugs: Student (1908), The probable error
 # of a mean, Biometrika 6(1). The expected results are those that R's t.test prints for its data set

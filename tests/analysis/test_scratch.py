@@ -1,4 +1,4 @@
-"""Incomplete files never replace whole ones, and the next writer removes those of a killed one."""
+"""Incomplete files never replace whole ones. A writer removes those that a killed one left."""
 
 from __future__ import annotations
 

@@ -24,9 +24,10 @@ from analysis.inference.sequential import (
 
 
 def crossing(levels: np.ndarray, fractions: list[float]) -> float:
-    """Return the probability that a Brownian motion crosses the boundary of any look.
+    """Return the probability that a Brownian motion crosses the boundary at any look.
 
-    SciPy computes it from the one-sided level of each look and its share of the budget.
+    A look is an interim analysis. SciPy computes the probability from each look's one-sided level,
+    and from the share of the budget of networks that is used at this look.
     """
     t = np.array(fractions)
     covariance = np.minimum.outer(t, t) / np.sqrt(np.outer(t, t))

@@ -101,7 +101,10 @@ def test_rates_of_zero_are_equal_and_the_unseen_share_is_stated() -> None:
 
 @pytest.mark.parametrize("n", [8, 11])
 def test_from_eight_pairs_on_test_and_interval_ask_signed_ranks_too(n: int) -> None:
-    """A single distant network can mislead the t test, so signed ranks must reject as well."""
+    """One network with an extreme difference can mislead the t test. So signed ranks decide, too.
+
+    Both tests must reject, and the interval must contain that of signed ranks.
+    """
     rng = np.random.default_rng(n)
     for _ in range(300):
         values = rng.standard_t(2, n) + 0.7

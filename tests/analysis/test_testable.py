@@ -45,7 +45,7 @@ def answer(one: Claim, statistics: Statistics, contention: Runs) -> ClaimResult:
     return answered
 
 
-# ----- a rate at a bound
+# ----- a rate of 0% or 100% in all runs
 
 AT_ZERO = [0.0, 0.0, 0.0, 0.0, 0.0]
 
@@ -65,7 +65,7 @@ def test_a_value_of_a_rate_is_answered_by_runs_at_its_bound() -> None:
     assert answer(claim("below", "timeout_rate"), of, {}).answer is Answer.SUPPORTED
 
 
-# ----- the same streams
+# ----- the same streams time out under both variants
 
 TIMED_OUT: Fates = {"bulk1": ("timeout", "timeout", "open"), "bulk2": ("success", "timeout")}
 NONE: Fates = {"bulk1": ("success", "success", "open"), "bulk2": ("success",)}
@@ -249,7 +249,7 @@ def test_the_share_of_one_class_can_differ_in_a_saturated_network() -> None:
     assert answer(one, of, FULL).answer is Answer.NO_DIFFERENCE
 
 
-# ----- several parts
+# ----- claims of several parts
 
 
 def test_failed_parts_refute_and_untestable_parts_prevent_support() -> None:

@@ -1,4 +1,4 @@
-"""The grammar of log lines, on real logs and on damaged ones."""
+"""The parser of TGen's log lines, on real logs and on damaged ones."""
 
 from __future__ import annotations
 
@@ -129,7 +129,8 @@ GARBAGE = st.one_of(
 ).filter(lambda line: b"\n" not in line)
 
 
-# Garbage goes after the first line, because a heartbeat earlier than the first line is malformed.
+# No garbage is inserted before the first line. If the log began with a piece of a later line, all
+# heartbeats before the time of that line would be malformed, too.
 @given(st.lists(st.tuples(st.integers(1, 6), GARBAGE), max_size=12))
 def test_garbage_lines_are_counted_and_hurt_nothing_else(
     garbage: list[tuple[int, bytes]],

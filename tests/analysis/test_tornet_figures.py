@@ -53,7 +53,7 @@ def test_a_resolution_widens_the_band() -> None:
     half = t_quantile(0.975, 1.0) * math.sqrt(25.0 + (36.0 + 9.0) / 12 / 2)
     assert found.mean.tolist() == [15.0]
     assert found.high[0] == pytest.approx(15.0 + half)
-    # Each quantile keeps the resolution of its value.
+    # The rows are (value, resolution). A quantile is returned with the resolution of its value.
     three = np.array([[2.0, 7.0], [1.0, 5.0], [3.0, 9.0]])
     assert lower_quantiles(three, np.array([0.0, 0.5, 1.0]))[:, 1].tolist() == [5.0, 7.0, 9.0]
 
@@ -68,7 +68,7 @@ def test_a_simulation_without_a_value_is_left_out_and_one_has_no_band() -> None:
 
 
 def metrics_file(folder: Path) -> Path:
-    """Write a small tor_metrics file with invented numbers."""
+    """Write a small tor_metrics file: invented measurements of the public Tor."""
     rng = np.random.default_rng(7)
     path = folder / "tor_metrics_2026-01-01--2026-01-31.json"
     content = {

@@ -80,7 +80,7 @@ def test_the_first_endpoint_has_half_of_the_level_and_passes_it_on() -> None:
     p = known(found["first"].p_different)
     assert p == pytest.approx(equal * 2 / 3)
     # The other two endpoints then share the whole error level, half each. Their adjusted p-values
-    # are therefore also twice the unadjusted ones.
+    # are therefore twice the unadjusted ones, as that of the first endpoint is.
     assert found["second"].p_different == found["third"].p_different == pytest.approx(p)
     assert endpoint_weights(1) == [1.0]
 
