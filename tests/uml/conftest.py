@@ -1,6 +1,6 @@
 """Fixtures for tests of the embedded engine.
 
-``linux_tarball`` has Linux's build targets, but builds a script as kernel, in a second.
+``linux_tarball`` replaces Linux's source: its build only writes a shell script, in a second.
 ``uml_engine`` is the engine with its real kernel.
 """
 
@@ -17,8 +17,8 @@ from onionlab.engines.uml.kernel import BuiltKernel
 from onionlab.errors import UserError
 from onionlab.programs.installed import TGEN, find_tool
 
-# The `linux` that this builds passes the boot check. Like a real kernel, it depends on the
-# configuration and on file.c.
+# This makefile builds a script `linux` that passes the boot check. Like a real kernel, the script
+# depends on the configuration and on a source file, file.c.
 MAKEFILE = """\
 VERSION = 6
 PATCHLEVEL = 12

@@ -1,4 +1,4 @@
-"""Programs of hosts in the tests' guests. They only need the standard library.
+"""Commands that hosts inside a guest run in tests. They only need the standard library.
 
 Each command prints lines of JSON and then sleeps, because every program is expected to run until
 the end.
@@ -141,7 +141,7 @@ def fill(host: str, connections: str) -> None:
 
 
 def ping(host: str, count: str, interval_s: str, connections: str = "1") -> None:
-    """Echo bytes over connections and print each round trip."""
+    """Send single bytes to the echo server over connections, and print each round-trip time."""
 
     def echoed() -> None:
         with socket.create_connection((host, PORT + 1)) as connection:
@@ -161,7 +161,7 @@ def ping(host: str, count: str, interval_s: str, connections: str = "1") -> None
 
 
 def transfer(host: str, size_bytes: str, count: str) -> None:
-    """Send a size repeatedly, and print the duration of each transfer."""
+    """Send ``size_bytes`` bytes ``count`` times, and print the duration of each transfer."""
     with socket.create_connection((host, PORT + 2)) as connection:
         for _ in range(int(count)):
             started_s = time.monotonic()
@@ -213,7 +213,7 @@ def hoard() -> None:
 
 
 def touch(path: str) -> None:
-    """Try to write a file of the host."""
+    """Try to write a file of the machine on which the guest runs."""
     try:
         with open(path, "w") as file:  # noqa: PTH123
             file.write("written")

@@ -23,7 +23,7 @@ OTHER_FOLDERS = tuple(f"onionlab-{name}-" for name in ("attempts", "test-cpus", 
 
 @dataclass
 class Net:
-    """Builds a simulation. By default, each host is at a place of the network of its own."""
+    """Builds a simulation. By default, each host has its own place in the network."""
 
     packet_loss: float = 0.0
     seed: int = 1

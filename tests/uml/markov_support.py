@@ -24,7 +24,10 @@ def to(source: str, target: str, weight: float = 1.0) -> ModelEdge:
 def emits(
     source: str, event: str, distribution: str, weight: float = 1.0, **parameters: float
 ) -> ModelEdge:
-    """Return an emission of "+", "-" or "F", with the distribution of the delay after it."""
+    """Return an emission of an event, which is "+", "-" or "F".
+
+    distribution, parameters: the distribution of the delay after the event.
+    """
     named = {f"param_{name}": value for name, value in parameters.items()}
     values: dict[str, float | str] = {"type": "emission", "distribution": distribution}
     return source, OBSERVATIONS[event], {**values, "weight": weight, **named}

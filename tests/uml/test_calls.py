@@ -1,4 +1,7 @@
-"""System calls by a function of calls.c (patch 0010) behave for programs like ordinary ones."""
+"""Programs cannot distinguish system calls through the library calls.c from ordinary ones.
+
+The library calls the kernel as a function, without a signal (kernel patch 0010).
+"""
 
 from __future__ import annotations
 

@@ -100,9 +100,9 @@ def test_output_of_a_watched_host_is_visible_during_the_run(
 def test_late_copies_of_lines_are_not_duplicated_in_the_logs(
     tmp_path: Path, uml_engine: UmlEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The engine may read the lines on the console late: in this test, after the guest has ended.
+    """A watched host's lines are on the console, and again in the logs that the guest copies.
 
-    At that time the guest has also copied its logs.
+    In this test, the engine reads the console only after the guest has ended, so it finds both.
     """
 
     def follow_late(command: Command, **more: Any) -> ExitInfo:
@@ -177,7 +177,7 @@ def test_a_program_that_is_missing_is_an_error(tmp_path: Path, uml_engine: UmlEn
 def test_programs_do_not_react_to_the_end_of_the_traffic(
     tmp_path: Path, uml_engine: UmlEngine
 ) -> None:
-    """In a large network, programs would need minutes to react to the end of their connections."""
+    """Programs are stopped before the traffic ends, because their reactions may take minutes."""
     net = one_host("serve")
     net.processes["a"].append(Process("tgen", ("../../../conf/graph.graphml",), 1500))
     (tmp_path / "conf").mkdir()

@@ -19,8 +19,8 @@ PAYLOAD_SHARE = 1448 / 1500
 HANDSHAKE_ON_WIRE_S = 0.00005
 
 
-# The sender's rate up and the receiver's rate down in Mbit/s, and for how many seconds these links
-# are filled. TCP reaches its rate after 4 s.
+# For each pair of hosts: the rate of the sender's upstream link and of the receiver's downstream
+# link in Mbit/s, and for how many seconds data is sent. TCP reaches its rate after 4 s.
 PAIRS = [(10, 50, 12), (50, 10, 12), (2, 2, 20), (100, 100, 6), (0.5, 20, 20)]
 CONNECTIONS = 10
 MANY = 200

@@ -1,7 +1,7 @@
 """Properties of imported networks, measured on both engines by the same programs.
 
-The properties are losses of single paths, links of single hosts, two hosts at one place, any IPv4
-address, a bootstrap without limits and losses, and programs that end.
+Imported networks have paths with their own loss, hosts with their own link or with any IPv4
+address, two hosts at one place, a bootstrap without limits and losses, and programs that end.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from uml.guest_support import MBIT, Net, run_guest
 pytestmark = [pytest.mark.uml, pytest.mark.slow]
 
 BOOTSTRAP_END_S = 40
-# After a loss, Shadow's TCP needs three seconds or more to send again. So many connections ping at
-# the same time, which gives enough pings.
+# After a loss, Shadow's TCP needs three seconds or more to send again. To get enough pings, many
+# connections ping at the same time.
 PINGERS, PINGS_BEFORE, PINGS_AFTER, PING_INTERVAL_S = 40, 50, 200, 0.5
 STOP_S = 180
 TRANSFER_BYTES, TRANSFERS = 1_000_000, 4
@@ -64,7 +64,8 @@ def network() -> Net:
         for name in PATHS:
             arguments = ("ping", name, str(count), str(PING_INTERVAL_S), str(PINGERS))
             net.run("near", *arguments, at_ms=1000 * start_s)
-        # One transfer runs after the other, as acknowledgements would wait behind other data.
+        # The two transfers do not overlap. Otherwise the acknowledgements of one would wait behind
+        # data of the other.
         for sender, receiver, after_s in (("own", "clean", 0), ("clean", "own", 30)):
             sizes = str(TRANSFER_BYTES), str(TRANSFERS)
             net.run(sender, "transfer", receiver, *sizes, at_ms=1000 * (start_s + after_s))

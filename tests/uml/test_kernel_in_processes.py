@@ -1,4 +1,7 @@
-"""Programs see the same whether the kernel is inside its processes (patch 0009) or uses ptrace."""
+"""Programs behave the same with both ways in which the guest's kernel handles their system calls.
+
+It runs inside the programs' host processes (kernel patch 0009), or controls them by ptrace.
+"""
 
 from __future__ import annotations
 

@@ -94,8 +94,8 @@ for name in {order!r}:
     out["drawn"].setdefault(name, []).append(answer)
 """
 
-# This program sleeps between its two measurements, so that the second one is after the start of the
-# guest, in which nothing is charged (onionlab.start, 50 ms).
+# The guest adds simulated time for many failing calls, but not during its start, the first 50 ms
+# (onionlab.start). This program measures both: it sleeps until the second measurement.
 STEPS = """
 def fail_often():
     started = time.monotonic_ns()
@@ -173,7 +173,7 @@ def test_a_kernel_boots_in_a_checkout_whose_path_has_a_space(
 
 def test_all_patches_are_in(kernel: BuiltKernel) -> None:
     patches = load_patches(REPOSITORY / "configs/uml/patches")
-    # Optional patches, which only save time, may not apply to Linux before 6.12.
+    # Optional patches only save time. Before Linux 6.12, none of them is expected to apply.
     recent = tuple(int(part) for part in kernel.version.split(".")) >= (6, 12)
     assert kernel.patches == tuple(one.name for one in patches if one.required or recent)
 
@@ -221,19 +221,19 @@ def test_clocks(kernel: BuiltKernel, tmp_path: Path, mode: tuple[str, ...]) -> N
     numbers = [int(number) for number in re.findall(r"\d+", result)]
     compared, different, wrong, *busy_waits = numbers
     assert compared > 50_000
-    # Readings by vDSO and by system call differ if time is charged in between, which happens about
-    # once in ten thousand steps.
+    # Readings by vDSO and by system call differ if the guest adds simulated time in between, which
+    # happens about once in ten thousand steps (readings and failing calls).
     assert different < compared / 5000
     assert wrong == 0
-    # Reading a clock is charged with 256 ns, and a failing call with 1 us.
+    # On average, the guest adds 256 ns for each reading of a clock, and 1 us for each failing call.
     assert busy_waits[0] == pytest.approx(200_000_000 / 256, rel=0.07)
     assert busy_waits[1] == pytest.approx(200_000_000 / 1256, rel=0.07)
 
 
 def test_the_start_of_a_guest_takes_no_time(kernel: BuiltKernel, tmp_path: Path) -> None:
-    """The start of a guest may look for any number of files.
+    """While a guest starts, its programs may look for any number of missing files.
 
-    If simulated time was charged for this, it would affect the scheduler later.
+    If these failing calls took simulated time, the scheduler would later decide differently.
     """
     at_once, later = report(kernel, tmp_path, STEPS, "onionlab.start=50000000")["elapsed_ns"]
     assert (at_once, later > 0) == (0, True)
@@ -245,10 +245,10 @@ def test_the_start_of_a_guest_takes_no_time(kernel: BuiltKernel, tmp_path: Path)
 def test_many_simultaneous_programs_take_no_time(
     kernel: BuiltKernel, tmp_path: Path, mode: tuple[str, ...]
 ) -> None:
-    """Simulated time is charged if one program takes more than 10,000 steps at one instant.
+    """The guest adds simulated time only if one program takes 10,000 steps at one instant.
 
     A step is a failing system call or a read of a clock. Here 20 programs take 6,000 steps each. If
-    their steps were added, clocks would depend on how many files programs look for when they start.
+    all programs' steps counted together, clocks would depend on how many files they look for.
     """
     assert report(kernel, tmp_path, CROWD, *mode)["elapsed_ns"] == 0
 

@@ -185,8 +185,8 @@ def test_the_package_is_fetched_once(
         "sha256": file_sha256(tarball),
     }
     assert unpack_source(source, tmp_path / "tree") == "6.12.99"
-    # apt has a private state in the root. The package is a binary one, so apt reads the system's
-    # own archives instead of archives of source packages.
+    # apt keeps its state in ``root``, not in the system. The package is a binary one, so apt uses
+    # the archives of the system's configuration, and needs no archives of source packages.
     configuration = (archive.folder / "apt.conf").read_text()
     assert str(root) in configuration
     assert "Only-Source" not in configuration

@@ -108,7 +108,7 @@ def test_halves_are_rounded_up(value: float, whole: int) -> None:
 
 
 def test_edges_are_in_igraphs_order() -> None:
-    """The order is that of the targets in the file, with the last of parallel edges first."""
+    """Edges are in the order of their targets in the file, and parallel edges in reverse order."""
     some = model(
         to("s0", "s2", 1),
         to("s0", "s1", 2),

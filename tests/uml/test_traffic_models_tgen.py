@@ -269,7 +269,7 @@ def check_bursts(found: list[tuple[float, int]], bursts: list[Burst]) -> None:
     assert sum(burst.pause_us > AT_ONCE_US for burst in bursts) > 3
     assert len({burst.send_bytes for burst in bursts}) > 2
     assert sum(size for _, size in found) == sum(burst.send_bytes for burst in bursts)
-    # Empty bursts before the first bytes delay these by their pauses.
+    # If the first bursts are empty, their pauses delay the first bytes.
     due_s, come, at = 0.0, 0, 0
     empty_first = itertools.takewhile(lambda burst: not burst.send_bytes, bursts)
     first = found[0][0] - sum(burst.pause_us for burst in empty_first) / 1e6
@@ -278,7 +278,7 @@ def check_bursts(found: list[tuple[float, int]], bursts: list[Burst]) -> None:
         while come < wanted:
             when, size = found[at]
             # No bytes of this burst arrived too early, and none of the next burst arrived with it.
-            # A late first read makes the others look early, by less than any pause.
+            # If the first read is late, later ones look early, but by less than any pause.
             assert due_s - READ_LATE_S <= when - first < due_s + 5
             come, at = come + size, at + 1
         assert come == wanted
@@ -304,7 +304,7 @@ def test_a_servers_bursts(tgen: Path, tmp_path: Path, who: str) -> None:
             answer = b""
             while not answer.endswith(b"\n"):
                 answer += sock.recv(1)
-            # The server uses the model that it receives, in which numbers have 15 digits.
+            # The server uses the model that it receives, in which numbers are rounded to 15 digits.
             bursts = list_bursts(parse_model("slow", model.text), SEED, Event.TO_ORIGIN)
             found = arrivals(sock, bursts)
     assert b"CODE=NONE" in answer

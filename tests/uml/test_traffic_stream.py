@@ -194,7 +194,10 @@ def play(
     arriving: Sequence[bytes],
     rooms: Sequence[int],
 ) -> None:
-    """Deliver pieces, each after 10 us. Make the next room when the stream waits to send."""
+    """Deliver pieces, each after 10 us.
+
+    rooms: how many bytes the socket accepts each time that the stream waits to send.
+    """
     room = iter(rooms)
 
     def give_room() -> None:
@@ -240,7 +243,7 @@ rooms = st.lists(st.integers(1, 400), max_size=30)
 def test_a_client_handles_bytes_in_any_pieces(
     at: list[int], room: list[int], low_water: int, info: bool
 ) -> None:
-    # The driver never combines status lines with a low-water mark.
+    # If the driver logs status lines (``info``), it sets no low-water mark.
     host = FakeHost(low_water=1 if info else low_water, info=info)
     sock = FakeSocket(room=0 if room else None)
     play(host, sock, client(host, sock), pieces(TO_CLIENT, at), room)

@@ -134,7 +134,7 @@ def write_traffic_file(
 ) -> Path:
     """Write a traffic file of hosts that all start now, and their graphs.
 
-    hosts: host -> settings that differ.
+    hosts: host -> settings that differ from the defaults below.
     """
     entries = []
     for name, graph in graphs.items():
@@ -239,7 +239,7 @@ class Proxy:
         hang_up_at: "greeting" or "request" if it hangs up then, instead of answering.
         requests: All requests of clients.
         logins: User name and password of each client that has sent them.
-        client_bytes: Bytes of the last client after its request.
+        client_bytes: What the last client has sent after its request.
         client_left: Set when a client has closed its side.
     """
 
@@ -312,7 +312,8 @@ class Proxy:
             try:
                 self._downstream(client, server)
             finally:
-                # close() does not close a socket from which another thread reads: it ends first.
+                # While the other thread reads from a socket, close() does not close the connection.
+                # So the thread has to end before.
                 over.set()
                 upstream.join()
 
