@@ -15,12 +15,12 @@ STOP_S = 180
 TOR_START_S = 30
 """Start of clients and of the onion service. tornettools starts them at 240 s."""
 
-# A path needs three of the six relays, and a rendezvous needs one more.
+# A circuit needs three of the six relays, and a rendezvous needs one more.
 ALL_RELAYS = RELAYS | dict.fromkeys(("fay", "gil", "hal"), "relay")
 GUARDS = ("bob", "eve", "fay")
 EXITS = ("gil", "hal")
 
-# These are tornettools' options, with an earlier consensus.
+# These are tornettools' options, except that the first consensus is voted earlier.
 COMMON = """\
 TestingEnableCellStatsEvent 0
 ServerDNSAllowBrokenConfig 1

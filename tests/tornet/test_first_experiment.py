@@ -1,4 +1,4 @@
-"""The experiment that an import writes."""
+"""The experiment file that an import of tornettools' networks writes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls of tornettools, for which these tests install a substitute, and their errors."""
+"""Calls of tornettools, and their errors. A small program replaces tornettools in these tests."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ shutil.copytree({made!r} + words[1], words[words.index("--prefix") + 1], symlink
 
 
 class Place:
-    """A checkout, staged files, and a replacement for tornettools."""
+    """A checkout, files like those of `tornettools stage`, and a replacement for tornettools."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.root = folder / "checkout"

@@ -1,4 +1,4 @@
-"""Readers of parts of tornettools' directories. Each returns a value or raises its own error."""
+"""Readers of parts of tornettools' directories: what they return, and the errors they raise."""
 
 from __future__ import annotations
 
@@ -200,7 +200,7 @@ def test_damaged_directories_are_read_or_refused(tmp_path: Path, data: st.DataOb
 
 
 def test_strange_values_of_options_are_reported(tmp_path: Path) -> None:
-    """YAML has values that JSON does not have."""
+    """A lone surrogate, NUL or a list with infinity is an error with the number of its line."""
     for text in ('"\\ud800"', '"a\\0b"', "[1, {a: .5e999}]"):
         file = TinyTornet().write(tmp_path / "t" / str(len(text))) / CONFIGURATION
         file.write_text(f"experimental: {{a: {text}}}\n{file.read_text()}")

@@ -1,4 +1,4 @@
-"""The path graph: removed parts have no effect, and the canonical form can be read."""
+"""The graph of paths between hosts' nodes: reading it, reducing it to these nodes, writing it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading tornettools' directories: the models, and the message for each error."""
+"""Reading tornettools' directories: what is read, and the message for each error."""
 
 from __future__ import annotations
 

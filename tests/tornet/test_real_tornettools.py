@@ -1,4 +1,4 @@
-"""Networks that an installed tornettools generates from invented staged files."""
+"""Networks that an installed tornettools generates, from invented outputs of `stage`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ OPTIONS = (
 
 @pytest.fixture(scope="module")
 def inputs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """Return the folders of staged files, and of tmodel's data with an invented atlas."""
+    """Return the inputs of `tornettools generate`: a folder of staged files, and one of tmodel.
+
+    The staged files are invented, and so is tmodel's atlas, the graph of latencies.
+    """
     try:
         find_tornettools()
     except UserError as error:

@@ -22,7 +22,11 @@ def small_authorities(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def generated(folder: Path, chance: str = "", change: tuple[str, str, str] | None = None) -> Path:
-    """Write a directory like that of tornettools. ``chance`` changes its random keys."""
+    """Write a directory like that of tornettools.
+
+    chance: hexadecimal digits with which fingerprints begin. Another value simulates that
+        tornettools has drawn other random keys.
+    """
     tiny = TinyTornet()
     for name in FINGERPRINTS:
         tiny.files[f"{HOSTS}/{name}/fingerprint-ed25519"] = f"{name} {chance or 'x'}\n".encode()
@@ -71,7 +75,7 @@ def test_all_references_to_old_keys_are_replaced(tmp_path: Path) -> None:
     assert not old & {host.fingerprint for host in found.tornet.hosts.values()}
     after = contents(directory)
     assert not [path for path, content in after.items() for o in old if o.encode() in content]
-    # Only the identity of a relay remains; Tor generates the other keys.
+    # Of a relay's keys only those of its identity remain; Tor generates the others.
     gone = {"fingerprint-ed25519", "lock", "keys/secret_onion_key", "keys/ed25519_signing_cert"}
     assert {path for path in before if path not in after} == {
         f"{HOSTS}/{name}/{path}" for name in FINGERPRINTS for path in gone

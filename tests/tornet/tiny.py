@@ -1,6 +1,6 @@
 """A tiny directory like that of `tornettools generate`.
 
-Its hosts do not have tornettools' names, since the roles follow from files.
+Its hosts have other names than tornettools', because roles follow from files, not from names.
 """
 
 from __future__ import annotations
