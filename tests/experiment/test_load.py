@@ -368,7 +368,7 @@ def test_names_are_checked_only_against_existing_files(checkout: Path, write: Wr
         "torrc: {all: {CircuitPriorityHalflife: -1}}\n"
         "  consensus_params: {CircuitPriorityHalflifeMsec: 3000}",
         # Vanilla does not use the interval. The default interval is still accepted, because a level
-        # may change only the scheduler's name.
+        # of an experiment may override only the scheduler's name.
         'scheduler: {name: Vanilla, run_interval: "10 ms"}',
         'torrc: {all: {ExitPolicy: "accept *:*"}}',
         "torrc: {relay: {DoSCircuitCreationEnabled: 1, DoSCircuitCreationRate: 3}}",

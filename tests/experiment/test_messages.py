@@ -413,7 +413,8 @@ TOR_CASES = {
     ),
 }
 
-# id: (keys of `tor`; messages without "tor." and "Tor ignores it, because")
+# id: (keys of `tor`, messages). The messages lack the line and "tor." at their beginning, and "Tor
+# ignores it, because".
 IGNORED = {
     "parameters that an option overrides": (
         "consensus_params: {KISTSchedRunInterval: 2, CircuitPriorityHalflifeMsec: 90000, "

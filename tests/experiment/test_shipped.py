@@ -49,7 +49,8 @@ def test_it_loads_at_every_scale(name: str, scale: float) -> None:
     experiment = experiment.with_overrides(scale=scale)
     assert experiment.warnings == ()
     assert (experiment.shrunk == []) == (scale == 1.0)
-    # Jobs get the settings from the plan, not from the files.
+    # Runs get their settings from plan.json, not from the experiment's files. So the settings must
+    # be the same after conversion to JSON and back.
     planned = load_resolved_experiment(json.loads(json.dumps(experiment.resolved)))
     assert planned.levels == experiment.levels
 
@@ -107,7 +108,7 @@ def test_both_families_share_the_runs_of_linear_swrr(middles: int) -> None:
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_every_file_fits_the_json_schema_that_it_names(name: str) -> None:
-    """The files are the experiment's own one and those that it extends."""
+    """Check the experiment's own file and the files that it extends."""
     for file in load(name, root=REPOSITORY).files:
         path = REPOSITORY / file
         text = path.read_text(encoding="utf-8")
