@@ -25,7 +25,7 @@ OF_TOR = {"check-spaces", "src/test/bench", "src/test/test"}
 # Experiments and claims that readers of the tutorial or a how-to write, and placeholders for names.
 OF_READERS = {"exhaustive", "small-window", "...", "NAME", "name", "figures"}
 OF_READERS |= {"$HOME/releases/releases.yaml"}
-# Imported networks that a shipped experiment needs, so pages import networks of this name.
+# A shipped experiment needs imported networks of this name, so pages may import them.
 ASKS = (REPOSITORY / "experiments/swrr-tornettools.yaml").read_text(encoding="utf-8")
 NETWORKS = {yaml.safe_load(ASKS)["network"]["name"]}
 
@@ -87,7 +87,10 @@ def test_make(words: list[str]) -> None:
 
 @pytest.mark.parametrize("page", PAGES.values(), ids=PAGES)
 def test_no_status_of_the_program_is_promised_of_make(page: Page) -> None:
-    """make ends with 2 for each status but 0. Sentences about other statuses name the program."""
+    """If a program fails, make always exits with 2. Only the program has other statuses.
+
+    So a sentence about other statuses must name the program, onionlab.
+    """
     call = re.compile(rf"\bmake (?:{'|'.join(TARGETS)})\b")
     status = re.compile(r'exit status|\bexits? with [13]\b|"Error [13]"')
     history = page.path == "CHANGELOG.md"

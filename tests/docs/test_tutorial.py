@@ -65,7 +65,7 @@ def test_the_experiment_loads(tutorial_checkout: Path) -> None:
 
 
 def test_the_patch_applies_to_the_files_of_the_series(tmp_path: Path) -> None:
-    """Changes to Tor's own files, such as the manual page, are left out, as they are not here."""
+    """Changes to Tor's own files, such as the manual page, are left out: Tor is not unpacked."""
     names = (REPOSITORY / SERIES / "series").read_text(encoding="utf-8").split()
     patches = [*(REPOSITORY / SERIES / name for name in names), PATCH]
     ours = [f"--include={pattern}" for pattern in ("changes/*", "src/*/circuitmux_[prs]*")]
