@@ -23,7 +23,7 @@ LINE_OF_0_2_0 = (
 class Machine:
     """Measures invented costs.
 
-    cost: side -> CPU time in seconds. busy: numbers of runs that other load disturbs, from 1 on.
+    cost: engine -> CPU time in seconds. busy: which runs other load disturbs, counted from 1.
     """
 
     def __init__(self, root: Path) -> None:

@@ -1,4 +1,4 @@
-"""The simulation of searches accepts the current method, and detects wrong ones."""
+"""The simulation of `make bisect` accepts the current method, and detects wrong ones."""
 
 from __future__ import annotations
 
@@ -36,5 +36,5 @@ def test_what_counts_as_wrong() -> None:
     assert is_answer_right(Search((), ("3", "4")), 5) is False
     assert is_answer_right(Search((), ("3",)), None) is False
     assert is_answer_right(Search((), ()), None) is True
-    # A missed step does not name a wrong commit.
+    # The search missed the bad commit. This is no right answer, but names no wrong commit either.
     assert is_answer_right(Search((), ()), 3) is None

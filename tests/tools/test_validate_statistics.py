@@ -1,4 +1,4 @@
-"""The validation accepts the current methods, and detects wrong ones."""
+"""The validation of the statistics by simulation accepts the methods, and detects wrong ones."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from validate_statistics import SHAPES, compute_rows, main, make_parts
 from analysis.inference.effects import Effect, paired_effect
 
 FEW = 200
-"""Number of families that suffices to distinguish corrected and uncorrected error rates."""
+"""Number of simulated families of endpoints. It is sufficient to distinguish corrected and
+uncorrected error rates."""
 
 
 def is_valid(part: str, cell: int) -> bool:
