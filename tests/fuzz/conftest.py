@@ -1,4 +1,4 @@
-"""Fixtures of the fuzz tests: a project and nights to damage.
+"""Fixtures of the fuzz tests: a project and nightly runs, whose files the tests damage.
 
 The modules of tests/analysis are made importable, since these tests use them as helpers.
 """

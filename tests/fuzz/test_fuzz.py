@@ -263,7 +263,7 @@ def test_plot_data_of_others(project: Project, data: st.DataObject) -> None:
 
 @fuzz
 def test_results(project: Project, data: st.DataObject) -> None:
-    """Damage a plan, a study, a manifest or records of a finished experiment."""
+    """Damage plan.json, study.json, a manifest or records of a finished experiment."""
     draw = data.draw
     run = project.root / "runs" / draw(st.sampled_from(project.run_ids))
     files = [
