@@ -36,7 +36,7 @@ SIZE = JobSize(cpus=1, memory_mb=700, runtime_min=11, disk_mb=5)
 
 
 class FakeWorkflow:
-    """Makes runs in a temporary store through an executor."""
+    """Makes runs in a temporary store (folder of runs). Each run is a job of an executor."""
 
     def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.root, self.store = root, root / "runs"
@@ -59,8 +59,8 @@ class FakeWorkflow:
     def plan(self, *runs: str) -> Plan:
         """Return a plan of some runs."""
         planned = tuple(PlannedRun(run, "level", "rr", 1) for run in runs)
-        # No machine has so much memory. The runs start nevertheless if memory is not checked for a
-        # cluster, as it should be.
+        # No machine has so much memory. For a cluster this must not be checked here, so the runs
+        # have to start nevertheless.
         resources = Resources(memory_bytes=2**60, disk_bytes=1, processes=1)
         return Plan(Request("one"), planned, self.store, self.root / "results", 1, resources)
 

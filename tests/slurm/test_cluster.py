@@ -1,4 +1,4 @@
-"""A real Slurm with two nodes gives the same records, leaves no job, and has clear errors.
+"""Runs on a real Slurm cluster have the records of local runs, leave no job, and fail clearly.
 
 All tests are in one file, because files run in parallel and a machine can only run one cluster.
 """
@@ -156,7 +156,8 @@ def test_neither_a_cancelled_job_nor_a_restart_of_the_controller_stops_a_command
         cluster.wait(lambda: len(workflow.lines("calls")) == 2, "jobs at work")
         ask("scancel", cluster.jobs()[0].split()[0])
         cluster.wait(lambda: len(workflow.lines("calls")) == 3, "second attempt")
-        # The cluster's daemons end with the thread that starts them, so this thread restarts one.
+        # A daemon ends with the thread that starts it. So the main thread restarts slurmctld, and
+        # the other one makes the runs.
         cluster.end_daemon("slurmctld")
         time.sleep(AWAY_S)
         cluster.start_controller()
