@@ -1,4 +1,4 @@
-"""Building the peers, with a tiny library that `make` creates with `cat`."""
+"""The build of the BitTorrent peers, with a tiny library that `make` creates with `cat`."""
 
 from __future__ import annotations
 

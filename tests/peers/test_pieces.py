@@ -1,4 +1,4 @@
-"""The log of a client that fetches in pieces gives records of streams and goodput."""
+"""The log of a BitTorrent client gives records: a stream for each download, and goodput."""
 
 from __future__ import annotations
 

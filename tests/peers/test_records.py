@@ -1,4 +1,4 @@
-"""From peers' logs to records, with complete, cut, empty and corrupt logs."""
+"""From the logs of BitTorrent peers to records, with complete, cut, empty and corrupt logs."""
 
 from __future__ import annotations
 
