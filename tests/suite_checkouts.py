@@ -1,4 +1,4 @@
-"""Checkouts to run the program in, and the builds that tests need."""
+"""Fixtures: a checkout in which tests run onionlab, and a build of Tor for them."""
 
 from __future__ import annotations
 

@@ -48,7 +48,8 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Fail a test that takes long without the mark ``slow``."""
     report = yield
-    # A test's programs wait for CPUs and the test waits for its programs, so crowding() is squared.
+    # Overload delays a test twice: its programs wait for CPUs, and the test waits for its programs.
+    # So the factor is squared.
     limit_s = SLOW_S * slower() * crowding() ** 2
     if (
         report.when == "call"

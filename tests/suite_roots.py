@@ -1,4 +1,4 @@
-"""Check that tests do not change the user's runs and results, nor build/ except its builds.
+"""Check that tests do not change runs/, results/ or build/, except that they may add builds.
 
 The names, sizes and modification times in the upper levels of these folders are compared before the
 first test and after the last one. Everything that the harness writes or removes changes them.
