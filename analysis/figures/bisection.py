@@ -59,7 +59,7 @@ def draw(commits: Sequence[str], search: Search, metric: Quantity) -> Figure:
     figure, grid = panel_grid(TEXT.width_in, TEXT.panel_height_in, 1, 1)
     axes = grid[0, 0]
     scales = [one.against_good.scale for one in tested if one.against_good]
-    # A zero value gives a difference where the other commits have ratios.
+    # If a value is zero, a commit has no ratio but a difference. Use the scale of most commits.
     scale = max(scales, key=scales.count, default="")
     no_effect = 1.0 if scale == "ratio" else 0.0
     axes.axhline(no_effect, **LINE_OF_INTEREST)

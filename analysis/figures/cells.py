@@ -104,7 +104,8 @@ def draw_all(table: TraceTable, study: Study, directory: Path) -> tuple[WrittenF
     def write(name: str, heading: str, caption: str, draw: Callable[[], Figure]) -> None:
         drawn.append(write_drawing(draw, directory / f"celltrace-{name}", heading, caption, None))
 
-    # Draw the scatter plot for guards, as Goulet did, or else at the first role that relayed cells.
+    # Draw the scatter plot for guards, as Goulet did. If no guard relayed cells, draw it for the
+    # first role that did.
     roles = [role for role in table.relaying_roles if role != ALL_ROLES]
     for role in ["guard"] if "guard" in roles else roles[:1]:
         shown = {(p.level, p.variant): p for p in table.points if p.role == role}

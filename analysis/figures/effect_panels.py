@@ -71,8 +71,8 @@ class Mark:
     Attributes:
         row: number of its row, from 0 at the top.
         effect: the effect with its interval; None if there is none.
-        scale: "ratio" or "difference". In a panel of ratios, the effect of a metric with a
-            value of zero is a difference, and a text is drawn in its place.
+        scale: "ratio" or "difference". If a value of the metric is zero, there is no ratio, and
+            the effect is a difference. A panel of ratios then shows a text instead of the effect.
         margin: equivalence margin on that scale; None if it is unknown.
         style: how it is drawn.
         offset: vertical place in the row, between -0.5 (top) and 0.5.

@@ -289,7 +289,7 @@ def _reach(lines: Lines, keep: slice) -> tuple[float, float]:
 
 
 def _note_cut(axes: Axes) -> None:
-    """Write a note into the panel that its bands exceed the axis."""
+    """Write "bands cut" into a panel whose bands exceed the axis."""
     axes.text(
         0.985, 0.97, "bands cut", ha="right", va="top", transform=axes.transAxes,
         fontsize=6.5, color="#555555", zorder=4,

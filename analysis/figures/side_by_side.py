@@ -43,7 +43,8 @@ MAPPED = "starvation"
 """The metric that the map shows."""
 
 RATE, STREAMS, CONTROL = "bottleneck_kib_per_s", "streams", "cc_alg"
-"""Names of the levels' coordinates: the axes of the map, and the congestion control."""
+"""Names of the coordinates of a level (a setting of the network): the axes of the map, and the
+congestion control."""
 
 NO_STREAMS = (
     "it needs parallel downloads and TGen's log level info: streams: 2 or more, and "
@@ -69,7 +70,10 @@ class Curves:
 
 
 class StreamProgress(FigureKind):
-    """Bytes of a client's streams, and their fairness, in each variant's run of the lowest seed."""
+    """Bytes of a client's streams, and their fairness, in one run of each variant.
+
+    This run is on the variant's network with the lowest seed.
+    """
 
     def keep(self, run: Mapping[str, ClassData], level: Level) -> Curves | None:
         """Return the curves of the first client with parallel downloads; None if there is none."""

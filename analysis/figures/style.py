@@ -153,7 +153,9 @@ def check_look(variant: Variant) -> None:
 
 
 def line_style(variant: Variant, phase: float = 0.0) -> dict[str, Any]:
-    """Return the line properties of a variant. Dashes and sparse markers are distinct in greyscale.
+    """Return the line properties of a variant.
+
+    Its dashes and sparse markers distinguish the line in greyscale.
 
     Args:
         variant: the variant.

@@ -35,7 +35,7 @@ from analysis.measures.data import ALL, ClassData
 from analysis.measures.perf import SIZES_BYTES, PerfStreams
 
 TAIL_END = 0.99
-"""End of the axis of shares that stretches the tail; beyond it, there are too few values."""
+"""Largest share on an axis that stretches the tail. Above this share, there are too few values."""
 
 POINTS = 300
 """Number of intervals between the points of a line."""
@@ -82,7 +82,7 @@ class Quantity:
 class Sample:
     """The values of one class of one run, by quantity.
 
-    has_public: whether the measurements of the public Tor are comparable with them.
+    has_public: whether measurements of the public Tor are comparable with these values.
     """
 
     has_public: bool
@@ -97,7 +97,10 @@ class TornetFigure(FigureKind):
     quantities: tuple[Quantity, ...]
 
     def keep(self, run: Mapping[str, ClassData], level: Level) -> dict[str, Sample]:
-        """Return class -> sample, for classes of perf clients or, for relays' goodput, ``ALL``."""
+        """Return class -> sample for each class of perf clients.
+
+        For relays' goodput, the only key is ``ALL``.
+        """
         of_relays = self.quantities[0].name == RELAY_GOODPUT
         return {
             name: Sample(

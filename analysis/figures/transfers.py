@@ -41,7 +41,10 @@ CURVES = {
 
 
 class TransferWindow(FigureKind):
-    """A panel for each variant, on common axes, with the run of the lowest seed."""
+    """A panel for each variant, on common axes, with one run.
+
+    This run is on the variant's network with the lowest seed.
+    """
 
     def keep(self, run: Mapping[str, ClassData], level: Level) -> PeerTransfer | None:
         return next((data.transfer for data in run.values() if data.transfer is not None), None)

@@ -81,7 +81,7 @@ def write_drawing(
 
 
 def _draw_empty_lines_without_markers(figure: Figure) -> None:
-    """Turn off the spacing of markers for lines without points, because Matplotlib would fail."""
+    """Remove the marker spacing of lines without points, because Matplotlib would fail with it."""
     for axes in figure.axes:
         for line in axes.lines:
             if not np.isfinite(line.get_xydata()).all(axis=1).any():
