@@ -22,8 +22,8 @@ def answer(
 
     Args:
         compared: all comparisons of the study; empty if it has no baseline.
-        error_level: probability of a false verdict in each comparison, from which the last
-            paragraph is computed; None if it applies to all comparisons together.
+        error_level: probability of a false "shown" in each comparison, for the last paragraph. None
+            omits this paragraph, which is not needed if one probability covers all comparisons.
 
     Returns:
         Paragraphs: first the number of networks, or of repeats of one network; then one for each
@@ -110,7 +110,7 @@ def _first(one: VariantComparison, judgement: Judgement) -> str:
 
 
 def _next(one: VariantComparison, judgement: Judgement) -> str:
-    """Return the effect of a further variant, without the words in common with the first one."""
+    """Return the effect of a further variant, without the words that ``_first`` already gave."""
     if judgement.verdict.effect is None:
         return f"Under {one.variant}"
     return f"Under {one.variant} {_size(judgement)}"
@@ -211,7 +211,8 @@ def _detectable(compared: Sequence[VariantComparison]) -> list[str]:
         for judgement in one.judgements
         if judgement.endpoint == 0 and judgement.verdict.detectable is not None
     ]
-    # Levels may have different first endpoints, so use only the levels with that of the first one.
+    # Levels may have different first endpoints. Use only levels that have the same first endpoint
+    # as the first level.
     ratios = sorted(
         verdict.detectable or 0.0
         for name, verdict in first

@@ -36,7 +36,8 @@ class Bisection:
         class_name: the endpoint's class of clients, or ``ALL``; empty if unknown, as nothing ran.
         subjects: hash -> subject of all commits, the good one first and parents before children.
         search: the result.
-        error_level: probability of a wrong result, if there is at most one step.
+        error_level: maximum probability of a wrong result, if the endpoint changes at no more than
+            one commit.
         budget: maximum number of networks on which a commit is tested.
     """
 

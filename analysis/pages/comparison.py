@@ -124,7 +124,7 @@ def readable_rows(comparison: Comparison, rows: Iterable[MetricRow]) -> list[Rea
 
 
 def tables(comparison: Comparison) -> list[dict[str, Any]]:
-    """Return a table of the endpoints and one of the other metrics.
+    """Return two tables: the endpoints, and all other metrics.
 
     The entry "rows" has a table's rows. The entry "without" maps a reason to the metrics that have
     no row for this reason.
@@ -195,7 +195,9 @@ def simulated_by(comparison: Comparison) -> list[str]:
 
 
 def answered(comparison: Comparison) -> list[str]:
-    """Return the conclusion and the paragraphs of ``answer``; without paragraphs, only a sentence.
+    """Return the conclusion and the paragraphs of ``answer``.
+
+    If ``answer`` gives no paragraphs, return only the comparison's sentence.
 
     Long names of sets, such as paths, occur only once; the other sentences contain A and B instead.
     """

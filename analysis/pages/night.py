@@ -123,9 +123,10 @@ class CommitsSince:
         what: the earlier measurement: "the last night", "the baseline", or both joined by "and".
         commit: its commit, abbreviated.
         count: number of commits since then; None if the repository does not contain ``commit``.
-        lines: abbreviated hash and subject of the newest ones.
-        lacking: number of commits of the earlier measurement that the night's commit lacks, because
-            it is older or because the history was rewritten.
+        lines: abbreviated hash and subject of the newest of these commits.
+        lacking: number of commits in the history of ``commit`` that are not in the history of the
+            night's commit. There are some if the night's commit is older, or if the history was
+            rewritten.
     """
 
     what: str
@@ -178,11 +179,11 @@ class Night:
     Attributes:
         when: time at which the night's runs began, in UTC.
         project: version and commit of this project.
-        false_alarms_per_year: limit on the expected number of false alarms, from the list of
-            experiments.
-        nights_per_year: number of nights, from the list of experiments.
+        false_alarms_per_year: limit on the expected number of false alarms, which is set in the
+            file that lists the nightly experiments.
+        nights_per_year: number of nights, set in the same file.
         false_steps_per_year: limit on the expected number of false step changes in the history,
-            from the list of experiments.
+            set in the same file.
         results: the results of the experiments.
         steps: the step changes in the history.
         series: number of time series in which steps are searched.

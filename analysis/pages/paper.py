@@ -193,7 +193,10 @@ def _existing_runs(runs: Runs, store: Path) -> Runs:
 def _measure(
     paper: Paper, store: Path, existing: Runs, figures: Sequence[PaperFigure]
 ) -> tuple[Statistics, ContentionByRun]:
-    """Compute metrics and contention of runs, and add the runs to the figures that show them."""
+    """Compute metrics and contention of runs, and add the runs to the figures that show them.
+
+    Contention decides whether a claim can be tested in these runs.
+    """
     runs: RunStatistics = {}
     contention: dict[tuple[str, str, int], list[Contention]] = {}
     study_by_level = {level.name: study for study in paper.studies for level in study.levels}
@@ -249,10 +252,11 @@ def _figure_files(manifest: Path) -> set[str]:
 def _write_levels(
     studies: Sequence[Study], existing: Runs, statistics: Statistics, out: Path
 ) -> Iterator[WrittenFigure]:
-    """Draw the levels of all studies with the same baseline together, in the order of studies.
+    """Draw a plot for each baseline, with the levels of all studies that have this baseline.
 
-    Yields a plot with the name ``levels-<baseline>`` for each baseline that has at least two levels
-    and has a comparison over more than one network.
+    The levels are in the order of the studies. Yields the plots, named ``levels-<baseline>``. There
+    is none for a baseline with fewer than two levels, or without a comparison over more than one
+    network.
     """
     compared: dict[str, dict[tuple[str, str], VariantComparison]] = {}
     variants: dict[str, Variant] = {}

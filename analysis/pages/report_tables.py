@@ -78,9 +78,10 @@ def _nothing(group: Sequence[SummaryRow]) -> str:
 
 
 def _repeats_incidence(row: SummaryRow, rows: list[SummaryRow]) -> bool:
-    """Return whether a Kaplan-Meier metric equals that by cumulative incidence for all variants.
+    """Return whether a Kaplan-Meier metric equals its counterpart by cumulative incidence.
 
-    Tables of classes omit such a row, which adds nothing. Rows of other metrics are never omitted.
+    They have to be equal for all variants. Tables of classes omit such a row, which adds nothing.
+    Rows of other metrics are never omitted.
     """
     if not row.metric.without_failures:
         return False
@@ -98,22 +99,24 @@ def _repeats_incidence(row: SummaryRow, rows: list[SummaryRow]) -> bool:
 def _is_headline(level: Level, row: SummaryRow) -> bool:
     """Return whether a row is in the report's first table, which has the headline metrics.
 
-    If all streams of a class have one size, the table has no times that are redundant or unknown.
+    If all streams of a class have one size, some times are redundant or unknown. The table omits
+    them.
     """
     if not row.metric.headline or (row.class_name == ALL) != (row.metric.scope == "both"):
         return False
     load = level.classes.get(row.class_name)
     if load is None or load.request_bytes is None or not row.metric.duration:
         return True
-    # For streams whose size is a byte mark, the time to last byte equals the time to the mark, so
-    # show the latter and the time to first byte. For larger streams, show only the time to last
-    # byte: TGen's usual log level has no time to the mark.
+    # A byte mark is an amount of payload whose time of arrival is a metric. If the streams have the
+    # size of a mark, the time to last byte equals the time to the mark: show the latter and the
+    # time to first byte. For larger streams, show only the time to last byte, because TGen does not
+    # log the time to the mark at its usual log level.
     small = load.request_bytes in BYTE_MARKS.values()
     return (row.metric.duration == TO_LAST_BYTE) != small
 
 
 def spread_rows(rows: Iterable[SummaryRow]) -> list[SummaryRow]:
-    """Return the rows of headline metrics that have a spread between and within networks."""
+    """Return the rows of headline metrics whose spread between and within networks is known."""
     return [row for row in rows if row.spread and row.judgement and _is_headline(row.level, row)]
 
 

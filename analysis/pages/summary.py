@@ -192,7 +192,7 @@ def _step(
 
 
 def _as_judged(comparison: AgainstBaseline, judgement: Judgement | None) -> AgainstBaseline:
-    """Replace the interval by that of the verdict, if it has one, so that both are the same."""
+    """Return the comparison with the verdict's interval, if any, so that tables show only one."""
     effect = None if judgement is None else judgement.verdict.effect
     if judgement is None or effect is None or effect.low is None:
         return comparison
@@ -204,7 +204,7 @@ def _as_judged(comparison: AgainstBaseline, judgement: Judgement | None) -> Agai
 def _judgements(
     plan: Study, level: Level, statistics: Statistics
 ) -> dict[tuple[str, str, str], Judgement]:
-    """Return (variant, class, metric) -> judgement, for each other variant with runs.
+    """Return (variant, class, metric) -> judgement against the baseline, for variants with runs.
 
     The result is empty if the baseline has no runs at the level.
     """
