@@ -48,7 +48,7 @@ class Checkout:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        # Other processes that compile modules rename these files, so copying one may fail.
+        # Python compiles a module into a file *.pyc.NUMBER and renames it, so copying it may fail.
         unfinished = shutil.ignore_patterns("*.pyc.*")
         for name in CODE:
             shutil.copytree(REPOSITORY / name, root / name, ignore=unfinished)

@@ -1,4 +1,4 @@
-"""Import a network whose run takes seconds into a checkout, and describe its only run."""
+"""Import a small network into a checkout, and describe its only run, which takes seconds."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ OF_THE_MACHINE = ("manifest.json", "uml.log", "free.log", "uml.result.json")
 
 
 def import_network(checkout: Checkout, directory: Path) -> None:
-    """Write a network to ``directory`` and import it. The import also writes its experiment.
+    """Write a network to ``directory`` and import it, which also writes an experiment with it.
 
     If OnionTrace is not installed, the experiment is changed to run without it.
     """
-    # The import writes into this folder. A copy replaces the link to the shipped one.
+    # The import writes into this folder, which is a link to the shipped one. Replace it by a copy.
     experiments = checkout.root / "experiments"
     experiments.unlink()
     shutil.copytree(REPOSITORY / "experiments", experiments)

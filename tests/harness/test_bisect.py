@@ -200,7 +200,7 @@ def test_a_branch_that_was_merged(machine: Machine) -> None:
     git(machine.path, "switch", "-q", "main")
     git(machine.path, "merge", "-q", "--no-edit", "-s", "ours", "side")
     machine.commits = [*machine.commits, *side, git(machine.path, "rev-parse", "HEAD")]
-    # Only the commits of the branch from its second one on, and the merge, are worse.
+    # Only the second and later commits of the branch, and the merge, are worse.
     machine.first_bad = 14
     assert machine.search()[0].search.found == side[1]
 
@@ -278,7 +278,7 @@ def test_a_failed_run_names_the_commit_to_skip(
 def test_a_commit_that_is_not_tor_is_named_to_be_skipped(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Such a commit may come from another project, whose history was merged into Tor's."""
+    """A commit may come from another project, whose history was merged into Tor's."""
 
     def build(root: Path, wanted: Mapping[TorBuild, object]) -> dict[TorBuild, Any]:
         (source,) = (build.source for build in wanted)

@@ -50,7 +50,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, object]]:
     """Return a list of the arguments of each command that `compare-tor` calls.
 
-    The commands are replaced by ones that do nothing, of which `compare` returns 3.
+    These commands are replaced and do nothing. The replacement of `compare` returns the status 3.
     """
     found: list[dict[str, object]] = []
 

@@ -79,7 +79,8 @@ def test_parts_remember_each_ones_looks() -> None:
     together = looks_together([one, other], 7)
     assert together == looks_together([other, one], 7)
     assert together == Looks((7,), 7, (*before, PlannedLooks((3,), 9)))
-    # All looks at a part that grew over several looks are earlier ones.
+    # A study can be merged from parts with different networks. If a part was analysed at several
+    # numbers of networks, all of these looks are earlier looks at the merged study.
     grown = Looks((3, 4), 9)
     assert looks_together([grown, None], 6) == Looks((6,), 6, (PlannedLooks((3, 4), 9),))
     assert looks_together([grown, grown], 4) == Looks((4,), 4, (PlannedLooks((3, 4), 9),))
@@ -90,7 +91,8 @@ def test_parts_remember_each_ones_looks() -> None:
 def test_a_raised_budget_remembers_the_first(bench: StudyFolder) -> None:
     assert bench.plan(3, Looks((3,), 10)) == Looks((3,), 10)
     bench.run()
-    # With the same budget, the plan continues the first one, whose look is not an earlier one.
+    # With the same budget (maximum number of networks), the second plan continues the first one, so
+    # the first look does not count as an earlier one.
     assert bench.plan(4, Looks((3, 4), 10)) == Looks((3, 4), 10)
     bench.run()
     raised = bench.plan(3, Looks((3,), 20))

@@ -60,7 +60,7 @@ def test_an_experiment_from_the_command_to_its_report(
 @pytest.mark.tor
 @ENGINES
 def test_a_wrong_proof_ends_the_run_when_it_is_logged(engine: str, checkout: Checkout) -> None:
-    """The run ends when Tor logs another line than its variant's proof, not at its regular end."""
+    """The run ends early if Tor logs another policy than the one expected of the variant."""
     patches = checkout.root / "tor-patches"
     shipped = patches.resolve()
     patches.unlink()
@@ -89,9 +89,10 @@ def test_a_wrong_proof_ends_the_run_when_it_is_logged(engine: str, checkout: Che
 @pytest.mark.uml
 @pytest.mark.parametrize("engine", ["uml"], indirect=True)
 def test_watching_changes_nothing(engine: str, checkout: Checkout) -> None:
-    """Records are the same as without the watch.
+    """Records are the same with and without the watch of Tor's logs during a run.
 
-    For the watch, the guest copies lines of Tor's logs to its console. This must not delay Tor.
+    For the watch, the guest (the User-Mode Linux kernel) copies lines of Tor's logs to its console.
+    This must not delay Tor.
     """
     hashes = []
     for changed in ({}, {"rundir/compose.py": WATCHED, "runs/runner.py": LOOK}):

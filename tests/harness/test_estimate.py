@@ -34,7 +34,8 @@ from .test_engine_comparison import study
 VARIANTS = ("rr", "ewma")
 NETWORKS, TORS, STOP_S = 7, 19, 255.0
 RUNS = NETWORKS * len(VARIANTS)
-"""`quick` has these variants, networks and runs. TORS and STOP_S are facts of a single run."""
+"""`quick` has these variants, networks and runs. Each run has TORS processes of Tor, and simulates
+STOP_S seconds."""
 
 
 @pytest.fixture
@@ -167,7 +168,7 @@ def finish(
 
 
 class FakeRunBuilder:
-    """Composes runs with the identities that ``finish`` gives to runs."""
+    """Composes runs with the same identities as the runs that ``finish`` puts into the store."""
 
     programs = engine = None
 
@@ -195,7 +196,8 @@ def test_finished_runs_are_not_made_again(root: Path, bench: FakeRunBuilder) -> 
         finish(root, "rr", seed)
     found = estimate(root, request())
     assert (found.runs, found.missing) == (RUNS, RUNS - 2)
-    # Only the first run of rr is composed. The second one counts, since its programs are the same.
+    # Composing a run gives its name, but takes time. Only the first run of rr is composed. The
+    # second one counts as existing because it has the same programs.
     assert bench.composed == [("rr", 1)]
     for variant, seed in itertools.product(VARIANTS, range(1, NETWORKS + 1)):
         if variant != "rr" or seed > 2:
@@ -245,7 +247,7 @@ def test_finished_runs_of_a_level_give_its_cost(root: Path, bench: FakeRunBuilde
     assert cost.expected.memory_bytes == pytest.approx(2**28)
     assert cost.expected.disk_bytes == pytest.approx(1.6e6)
     assert cost.memory_bytes > 1.4 * 2**28
-    # From these runs, the cost of a larger network of the same level is scaled.
+    # For a larger network of the same level, the cost of these runs is scaled.
     double = run_cost(root, request(scale=2.0), RR)
     assert double.expected.cpu_s == pytest.approx(100 * 33 / TORS, rel=0.1)
 

@@ -104,7 +104,7 @@ def test_unusual_lines_of_shadows_log_are_shown(tmp_path: Path) -> None:
 
 
 def test_heaps_that_shadow_keeps_in_shared_memory_count(tmp_path: Path) -> None:
-    """Shadow's memory manager and the managed process both map such a file. It counts once."""
+    """Shadow and the simulated process both map the heap's file. Its memory counts once."""
     code = """
 import mmap, os, sys, time
 heap = mmap.mmap(-1, 48 << 20)

@@ -22,7 +22,8 @@ from .test_end_to_end import ENGINES
 START_LIMIT_S = 300.0
 END_LIMIT_S = 60.0
 UNDER_WAY_S = 70.0
-"""Simulated time at which the first attempt kills a run. Clients start their traffic at 60 s."""
+"""Simulated time at which the run is killed. Clients start their traffic at 60 s. If the run ends
+before it is killed, the next attempt uses half of this time."""
 
 pytestmark = [pytest.mark.slow, pytest.mark.tor]
 
@@ -68,7 +69,8 @@ def test_it_gives_the_same_bytes_elsewhere_and_after_a_kill(
 
     simulated_until_s = UNDER_WAY_S
     while not killed_under_way(other, simulated_until_s):
-        # On a fast machine the run may end between two updates of the progress.
+        # On a fast machine the run may end between two updates of its progress, before it is
+        # killed. Try again, with an earlier kill.
         other.remove_run(the_run(other))
         simulated_until_s /= 2
         assert simulated_until_s > 1, "the run always ends before it is killed"

@@ -189,9 +189,10 @@ class CommandKiller:
         return [*hidden, *unfinished, *self.temporary.iterdir()]
 
     def moment(self, name: str, number: signal.Signals) -> tuple[subprocess.Popen[bytes], float]:
-        """Start a command, and return it and its age in seconds at a random moment before its end.
+        """Start a command, and wait until a random moment before its end.
 
-        If the command ends before this moment, start it again.
+        Return the command, and the time in seconds since its start. If the command ends before this
+        moment, start it again.
         """
         kind = self.draws.choice(KINDS if name in ("experiment", "nightly") else KINDS[:1])
         share = self.draws.uniform(0.0, 0.9)
@@ -277,7 +278,8 @@ def test_nothing_is_left_and_the_command_continues(kills: CommandKiller) -> None
     before = traces()
     pairs = list(itertools.product(COMMANDS, SIGNALS))
     kills.draws.shuffle(pairs)
-    # Four pairs in a row have each command and each signal once, so a few kills cover all.
+    # Sort the pairs so that the first four contain each command and each signal once, and so do the
+    # next four, and so on. A few kills then cover all commands and signals.
     pairs.sort(key=lambda pair: (COMMANDS.index(pair[0]) + SIGNALS.index(pair[1])) % 4)
     for name, number in itertools.islice(itertools.cycle(pairs), KILLS):
         expected = kills.undisturbed(name)

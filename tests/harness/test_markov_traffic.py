@@ -1,4 +1,4 @@
-"""Classes of kind `markov`: rejected values, their files, and runs on both engines."""
+"""Clients with traffic of kind `markov`: rejected values, files, and runs on both engines."""
 
 from __future__ import annotations
 

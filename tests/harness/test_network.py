@@ -112,7 +112,8 @@ def test_capacities_keep_the_shape_of_their_distribution() -> None:
     capacities = [one.link_bit_per_s for one in load_relays(REPOSITORY, "middle")]
     request = request_for({"exitguard": 1, "guard": 1, "exit": 1, "middle": 66})
     drawn = list_capacities(sample_network(request, 5), "middle")
-    # One relay is drawn from each of 66 slices, so each is close to the source relay of its rank.
+    # The distribution lists 66 relays and is cut into 66 slices, and one relay is drawn from each
+    # slice. So each drawn relay is close to the listed relay of the same rank.
     for ours, source in zip(drawn[20:60], capacities[20:60], strict=True):
         assert 0.5 < ours / source < 2
 
@@ -283,7 +284,7 @@ def test_how_the_capacity_of_a_role_is_divided() -> None:
     groups = {
         **request.relays,
         "middle": both,
-        # Tor's limit is below the link rate of the faster relay only.
+        # The limit is the mean link rate of the two exits, so it limits only the faster one.
         "exit": replace(request.relays["exit"], rate_bit_per_s=int(rate / 2)),
     }
     shares = capacity_shares(replace(request, relays=groups), 1)

@@ -1,4 +1,4 @@
-"""Complete runs with streams, cell traces and piece requests, on each installed engine."""
+"""Complete runs with parallel streams and cell traces, or with BitTorrent, on installed engines."""
 
 from __future__ import annotations
 

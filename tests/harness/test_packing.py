@@ -411,8 +411,9 @@ def require_little_memory(store: Store, file: Path, message: str) -> None:
 def test_a_pack_that_needs_a_large_dictionary_is_refused(places: Places) -> None:
     file, _ = packed(places.here, places.folder, "a")
     data = bytearray(file.read_bytes())
-    # The header of the xz block follows the stream's header of 12 bytes. Its fifth byte encodes the
-    # size of the dictionary, and 40 is the largest one, 4 GiB. A checksum ends the header.
+    # The header of the xz block follows the stream's header of 12 bytes. The fifth byte of the
+    # block's header encodes the size of the dictionary; 40 means 4 GiB, the largest one. A checksum
+    # ends the header.
     end = 12 + 4 * data[12]
     assert (data[14], data[15]) == (0x21, 1)
     data[16] = 40
@@ -531,7 +532,11 @@ def test_a_part_of_another_study_is_refused(tmp_path: Path, changes: dict[str, o
 
 
 def test_a_study_without_runs_is_replaced(places: Places) -> None:
-    """A pack with the runs of one experiment of a paper also contains the studies of the others."""
+    """A study whose runs are missing is replaced by the study of the same name of another pack.
+
+    A pack with the runs of one experiment of a paper also contains the studies of the paper's other
+    experiments, but not their runs.
+    """
     (made, run_id), (one, _) = (
         part(places.here, places.folder, 1),
         part(places.here, places.folder, 3),

@@ -116,7 +116,10 @@ def test_all_experiments_of_the_paper_are_run_as_requested(bench: FakeRunner) ->
 def test_nothing_is_built_where_only_the_store_is_asked_for(
     bench: FakeRunner, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Without programs, the names of runs are only known from the last plan."""
+    """With NO_RUN nothing is built.
+
+    The name of a run depends on the built Tor. If Tor is not built, the last plan gives the names.
+    """
     bench.lacking = "build/tor holds nothing"
     with pytest.raises(
         UserError, match=r"weights-20mid: nothing is built with NO_RUN.*\(build/tor"

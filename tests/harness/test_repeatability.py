@@ -38,14 +38,15 @@ DAY_S = 86400.0
 
 @dataclass(frozen=True)
 class Surroundings:
-    """Conditions on a machine that vary while a run is made.
+    """Conditions on a machine that must not influence a run.
 
     Attributes:
-        read_before_s: When the run's files were last read, in seconds before the start. If this is
-            given, their last change is five days old. None leaves the times of writing them.
+        read_before_s: When the run's files were last read, in seconds before the start of the run.
+            Their last change is then five days before the start. None changes neither time.
         busy: Whether other programs read the run's files, start processes, and use memory and disk.
-        other_checkout: Whether the guest's code is in another folder and is compiled, and Python
-            looks for thousands of missing files, as with many folders of packages.
+        other_checkout: Whether the guest (the User-Mode Linux kernel) runs compiled code in another
+            folder, which looks for thousands of missing files when it starts. Python does so if it
+            has many folders of packages.
     """
 
     name: str
@@ -150,7 +151,7 @@ def hashes_of_run(
 
     Returns:
         File below the folder of hosts -> SHA-256, for all output of programs. The path of the run's
-        folder is removed from the output, because Tor logs it on Shadow.
+        folder is removed from the output, because on Shadow, Tor logs this path.
     """
     directory.parent.mkdir()
     old_umask = os.umask(surroundings.umask)

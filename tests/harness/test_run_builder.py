@@ -108,7 +108,8 @@ def with_old_tor(monkeypatch: pytest.MonkeyPatch, shadow_engine: Any) -> Any:
             tor = level.settings.tor.model_copy(update=changes)
             return replace(level, settings=level.settings.model_copy(update={"tor": tor}))
 
-        # A second level sets the parameters to 0. It must not hide those of the first level.
+        # A second level sets the parameters to 0. A 0 is accepted even if Tor does not read the
+        # parameter, but it must not hide the values of the first level.
         levels = {name: with_tor(parameters), "without": with_tor(dict.fromkeys(parameters, 0))}
         experiment = replace(experiment, levels=levels, variants=("stock",), baseline="stock")
         builder = DrawnRunBuilder(REPOSITORY, experiment, ())

@@ -47,7 +47,8 @@ def test_the_same_inputs_give_the_same_bytes_on_any_machine(shadow_engine: Shado
     """The hash covers keys, draws, GraphML, GML and YAML. It was computed on another machine.
 
     The hash changes with quick.yaml, with configs/ and with the code that writes run directories.
-    Then look at the changed files (`make generate NAME=quick`) and insert the new hash here.
+    After such a change, look at the files (`make generate NAME=quick`), and insert the new hash
+    here.
     """
     files = composed(shadow_engine).files
     whole = hashlib.sha256()
@@ -167,7 +168,7 @@ def test_a_fraction_of_the_relays_runs_the_variant(
 
 
 def test_a_deployment_of_less_than_one_relay_is_refused(shadow_engine: ShadowEngine) -> None:
-    """Otherwise no relay would have the variant, and both variants' runs would be the same."""
+    """Otherwise no relay would run the variant, and its runs would be those of the baseline."""
     with pytest.raises(UserError, match=r"tor\.deployment: 0\.1 of 4 relays is less than one"):
         composed(shadow_engine, deployment=Deployment("relays", 0.1))
 

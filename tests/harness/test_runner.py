@@ -83,7 +83,7 @@ def test_progress_that_cannot_be_written_ends_no_run(
 def test_a_run_on_a_full_disk_comes_to_its_end_and_does_not_count(
     one_run: OneRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Programs do not report lines that could not be logged, so such a run must not count."""
+    """Programs do not report lines that they could not log, so this run's logs may lack some."""
     ended: list[bool] = []
     one_run.end = lambda: ended.append(True)
     refuse_to_write(monkeypatch, errno.ENOSPC)

@@ -1,4 +1,4 @@
-"""The run store, the end of processes, and the check of Tor's logs."""
+"""The run store, the end of processes whose caller ends, and the check of Tor's logs."""
 
 from __future__ import annotations
 
@@ -305,7 +305,8 @@ def test_the_wait_for_a_run_that_another_command_makes(tmp_path: Path) -> None:
 
     waiter = threading.Thread(target=wait, daemon=True)
     waiter.start()
-    # The other process keeps the run, so the wait cannot succeed, however slow the machine is.
+    # The other process keeps the lock of the run, so the wait cannot succeed, however slow the
+    # machine is.
     assert not entered.wait(timeout=0.5)
     assert said.is_set()
     assert store.locked_among(["ab", "other"]) == {"ab"}
@@ -338,7 +339,7 @@ except KeyboardInterrupt:
 
 @pytest.mark.parametrize("victim", ["command", "wrapper"])
 def test_a_waiting_job_ends_with_its_command(tmp_path: Path, victim: str) -> None:
-    """A command starts a shell, which starts a job, which waits for the run of another command."""
+    """A command starts a shell, and the shell starts a job, which waits for the lock of a run."""
     job = tmp_path / "job.py"
     job.write_text(WAITING_JOB)
     with Store(tmp_path).exclusive("ab"):

@@ -1,4 +1,4 @@
-"""study.json describes its finished runs, and a plan can be read where its folder was moved."""
+"""study.json describes its finished runs, and a plan can be read after its folder was moved."""
 
 from __future__ import annotations
 

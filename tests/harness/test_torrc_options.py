@@ -32,9 +32,10 @@ CLIENT, AUTHORITY = "webclient1", "authority1"
 
 
 def composed(engine: ShadowEngine, *, options: dict[str, str], **tor: Any) -> RunDirectory:
-    """Compose a run of `quick` whose variant has further options.
+    """Compose a run of `quick` in which the middle relays limit themselves to 100 KiB/s.
 
-    tor: changed keys of `tor`. The middle relays limit themselves to 100 KiB/s.
+    options: Tor options that are added to the variant. tor: keys of the experiment's section `tor`
+    to change.
     """
     settings = next(iter(load("quick", root=REPOSITORY).levels.values())).settings
     assert isinstance(settings, Settings)

@@ -1,4 +1,4 @@
-"""Traced relays: their choice, their options, and the rejection of runs without traces."""
+"""Relays that trace cells: their choice, their options, and the refusal of runs without traces."""
 
 from __future__ import annotations
 

@@ -94,8 +94,9 @@ def test_an_exit_has_until_the_end_however_slow_the_link(
     assert isinstance(settings, Settings)
     builder: Any = run_builder(REPOSITORY, Request("starvation"))
     due = builder.watch(tmp_path, "r20-s5", SimpleNamespace(expectations={}))
-    # On the embedded engine the exit of network 1 logged the proof at 1252 s, which is 922 s after
-    # the measured span. So exits have until the end of the run.
+    # On the embedded engine, the exit of network 1 logged its proof (the line that shows its
+    # variant) at 1252 s. That is 922 s after the measured span, so exits have until the end of the
+    # run.
     assert due["an_exit_s"] == settings.time.stop_s > 1252 > settings.time.measured_end_s
     assert due["every_relay_s"] == settings.time.bootstrap_s
 

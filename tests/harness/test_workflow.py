@@ -1,4 +1,4 @@
-"""The workflow driver: errors before it starts, and its progress display."""
+"""The driver of the Snakemake workflow: errors before runs start, jobs, and the progress view."""
 
 from __future__ import annotations
 
@@ -71,7 +71,8 @@ def state(simulated_s: float) -> RunState:
 def show(total: int, *shown: tuple[int, list[RunState], list[str]]) -> list[str]:
     """Return the lines that a progress view prints if its output is not a terminal.
 
-    shown: for each update, the number of finished runs, the states of others, and owners of CPUs.
+    shown: for each update, the number of finished runs, the states of the runs in progress, and the
+    processes that hold CPUs.
     """
     out = io.StringIO()
     with ProgressView(total, Console(file=out, force_terminal=False, width=60)) as view:
@@ -111,9 +112,9 @@ def test_the_remaining_time_follows_from_the_work_done(set_clock: Callable[..., 
 
 
 def test_waiting_does_not_count_as_work(set_clock: Callable[..., None]) -> None:
-    """A run needs 1000 s.
+    """The first of four runs takes 1000 s.
 
-    Another run waits for 5000 s, first alone and then while a third one works.
+    The second run then waits for 5000 s: 4000 s alone, and 1000 s while a third run works.
     """
     set_clock(0.0, 1000.0, 5000.0, 6000.0)
     waits = replace(state(0), stop_s=0.0, waiting=True)
@@ -122,7 +123,8 @@ def test_waiting_does_not_count_as_work(set_clock: Callable[..., None]) -> None:
     )
     assert first == "[16:40] 1/4 runs done, about 50:00 left"
     assert second.startswith("[1:23:20] 1/4 runs done, about 50:00 left; 5mid rr seed 1: waits")
-    # In the last 1000 s one of two runs worked, so half of this time was work. 2.5 runs remain.
+    # In the last 1000 s one of two runs worked, so half of this time was work. It finished half of
+    # a run, so 2.5 runs remain.
     assert third.startswith("[1:40:00] 1/4 runs done, about 42:00 left; 5mid rr seed 1: waits")
 
 
@@ -169,7 +171,7 @@ esac
 
 
 class Workflow:
-    """Two plans with a common run. Snakemake starts jobs that only record their calls."""
+    """Two plans with a common run. Snakemake's jobs record their calls, and write empty runs."""
 
     def __init__(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.store, self.calls = tmp_path / "runs", tmp_path / "calls"
@@ -185,7 +187,7 @@ class Workflow:
             "_configuration",
             lambda *arguments: {**original(*arguments), "python": str(job)},
         )
-        # The order of the names is not that of the networks, so tests see which one is used.
+        # Sorted by name, the runs have another order than by network, so tests see which is used.
         self.plans = [
             self.plan("one", {"c1": 1, "a2": 2, "b3": 3}),
             self.plan("two", {"d1": 1, "a2": 2, "0e3": 3}),

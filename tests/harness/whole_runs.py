@@ -1,4 +1,4 @@
-"""Records for runs that have no logs."""
+"""Write records, the data extracted from logs, for runs of tests that have no logs."""
 
 from __future__ import annotations
 
