@@ -195,7 +195,10 @@ def test_no_text_controls_the_terminal() -> None:
 
 
 def test_an_import_is_not_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An interrupt waits for the end of an import: compiled modules turn it into other errors."""
+    """An interrupt during an import takes effect after it.
+
+    During the import, compiled modules could turn the interrupt into another error.
+    """
     (tmp_path / "interrupted.py").write_text(
         "import os, pathlib, signal\n"
         "os.kill(os.getpid(), signal.SIGINT)\n"

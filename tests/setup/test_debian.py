@@ -53,7 +53,7 @@ def test_the_cause_of_a_failure_is_named(tmp_path: Path, said: list[str], cause:
 def test_nothing_is_fetched_onto_a_disk_without_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On a full disk apt would retry for many minutes."""
+    """The free space is checked first, because on a full disk apt would retry for many minutes."""
     monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
     monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=20 * 2**20))
     with pytest.raises(UserError, match=r"has 20 MiB of free space, and fetching Tor needs about"):

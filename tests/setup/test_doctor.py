@@ -45,8 +45,8 @@ def test_builds_that_are_missing_are_a_warning(tmp_path: Path) -> None:
     finding = software.tor_builds(tmp_path)
     assert finding.status == WARN
     assert finding.text.startswith("not built yet: stock, circuit-policy, stream-order")
-    # These are the builds of `make build`, which does not build the series cell-trace alone, since
-    # no variant consists of it. Users' own series come after the shipped ones.
+    # The finding names the builds that `make build` makes. The series cell-trace alone is not among
+    # them, since no variant consists of it. Users' own series come after the shipped ones.
     names = finding.text.removeprefix("not built yet: ").split(", ")
     assert "cell-trace" not in names
     for name in names:

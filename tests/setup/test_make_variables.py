@@ -53,7 +53,7 @@ HOSTILE = (
 
 
 class Project:
-    """A checkout with the Makefile and programs that do nothing."""
+    """A checkout with the Makefile, and programs that only print how they are called."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -102,7 +102,7 @@ def test_no_target_executes_a_variable(project: Project, text: str) -> None:
     text = text.format(mark=project.mark)
     variables = [f"{name}={text}" for name in sorted(_all_variables())]
     targets = set(re.findall(r"^([a-z-]+):.* ## ", MAKEFILE, re.MULTILINE))
-    # These targets call none of the replaced programs, or also others, so they are left out.
+    # Leave out targets that call none of the replaced programs, or that also call real programs.
     unfit = {"help", "lint", "lock"} | {one for one in targets if "clean" in one}
     for target in sorted(targets - unfit):
         result = project.make(target, *variables)

@@ -1,4 +1,4 @@
-"""The shipped recipes for GitHub Actions and GitLab."""
+"""The shipped configurations of GitHub Actions and GitLab for nightly runs."""
 
 from __future__ import annotations
 
@@ -238,7 +238,10 @@ def test_gitlab_caches_of_tor_are_of_its_commit() -> None:
 
 
 def test_the_gitlab_script_runs_twice_in_an_empty_root(tmp_path: Path) -> None:
-    """Programs that need the network are replaced. The second run has the first one's files."""
+    """The second run finds the files of the first run.
+
+    Programs that need the Internet are replaced.
+    """
     tor, onionlab, programs = (tmp_path / name for name in ("tor", "onionlab.git", "bin"))
     make_repository(onionlab, ["0.3"])
     (onionlab / "Makefile").write_text(

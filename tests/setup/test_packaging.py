@@ -58,7 +58,7 @@ def test_a_lock_file_has_the_requested_packages_with_hashes(source: str, lock: s
 
 
 def test_a_package_is_in_one_lock() -> None:
-    """Test packages do not change the packages that experiments run with."""
+    """If a package was in two lock files, tests could change its version for experiments."""
     locks = [re.findall(r"^([a-z0-9.-]+)==", read(lock), re.MULTILINE) for lock in LOCKS.values()]
     names = [name for lock in locks for name in lock]
     assert len(names) > 100
@@ -92,7 +92,7 @@ def test_help_is_the_default_and_lists_every_target() -> None:
 def test_the_container_installs_the_packages_of_experiments() -> None:
     text = read("Containerfile")
     assert "configs/apt-packages.txt" in text
-    # A registry's name would exclude other users' mirrors.
+    # The base image is named without a registry, so that users can take it from a mirror.
     base = r"^ARG BASE=debian:bookworm@sha256:[0-9a-f]{64}\nFROM \$\{BASE\}$"
     assert re.search(base, text, re.MULTILINE)
     # The image does not contain generated files.

@@ -19,8 +19,9 @@ REAL_PROGRAMS = (
     *("readlink",),
 )
 
-# $MACHINE/installed lists the installed packages, to which apt-get adds. $MACHINE/locked is the
-# number of further calls of apt-get that find apt's lock held.
+# The file $MACHINE/installed lists the installed packages; apt-get adds packages to it. The file
+# $MACHINE/locked has the number of calls of apt-get that still have to fail, as if another process
+# held apt's lock.
 DPKG_QUERY = """\
 for name; do :; done
 while read -r package; do [ "$package" != "$name" ] || printf installed; done < "$MACHINE/installed"

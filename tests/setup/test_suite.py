@@ -98,7 +98,7 @@ def test_both_parts_together_are_all_tests() -> None:
 
 @pytest.fixture
 def user_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return a checkout with a run and without results, which suite_roots then guards."""
+    """Return a checkout with a run and without results, and let suite_roots guard it."""
     root = tmp_path / "user"
     (root / "runs" / "0123").mkdir(parents=True)
     (root / "runs" / "0123" / "manifest.json").write_text("{}")
