@@ -70,7 +70,7 @@ main(int argc, char **argv)
 """,
     # Like Tor's own test scripts, this script uses a path that make passes on.
     "src/test/test_script.sh": '#!/bin/sh\nexec "$abs_top_builddir/src/app/tor" --version\n',
-    # The unit tests run in parts, and each part reports the cases of the others as skipped.
+    # The unit tests run in parts, and each part reports the cases of the other parts as skipped.
     "src/test/unittest_part2.sh": """\
 #!/bin/sh
 echo "circuitmux/basic: SKIPPED"
@@ -173,7 +173,10 @@ def write_checkout(root: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def built_checkout(tmp_path_factory: pytest.TempPathFactory, tiny_tarball: Path) -> Path:
-    """Return a checkout with both builds. Tests that change a checkout have to use ``checkout``."""
+    """Return a checkout in which stock and greeting are built.
+
+    Tests that change a checkout have to use ``checkout``, which is a copy.
+    """
     root = write_checkout(tmp_path_factory.mktemp("built"))
     ensure_series(root, [None, "greeting"], tor_source=str(tiny_tarball))
     return root

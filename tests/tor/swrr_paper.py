@@ -45,7 +45,11 @@ class Node:
 
 @dataclass
 class Policy:
-    """The list, with ``cur`` and ``cur_tail``, and a clock in microseconds.
+    """The paper's list of circuits, and a clock in microseconds.
+
+    The circuits before ``cur_tail`` are in range. A pass serves each of them once; ``cur`` is the
+    next one. After a pass, the last circuit in range leaves the range. If no circuit is left in
+    range, the round ends: all circuits are sorted by new weights, and are in range again.
 
     The paper does not say that ``tail`` is a node after the last circuit, as ``head`` is one before
     the first. If ``tail`` was the last circuit, a single circuit would never be served.
@@ -77,7 +81,10 @@ class Policy:
     # Algorithms that the paper prints.
 
     def notify_circuit_active(self, new: Node) -> None:
-        """Run Algorithm 2. By the paper's text above the algorithm, the queue has one cell."""
+        """Run Algorithm 2. The numbers in comments are its lines.
+
+        By the paper's text above the algorithm, the queue has one cell.
+        """
         self.set_weight(new, cells=1)  # 2 to 5
         if self.size == 0:  # 6
             self.insert_behind(self.head, new)  # 7
@@ -93,7 +100,7 @@ class Policy:
             self.insert_behind(self.prev(temp), new)  # 18, 19
 
     def notify_xmit_cells(self, node: Node) -> None:
-        """Run Algorithm 3."""
+        """Run Algorithm 3. The numbers in comments are its lines."""
         node.last_served_time = self.now  # 4 to 8
         self.cur = self.next(self.cur)  # 9
         if self.cur is self.cur_tail:  # 10, 11
@@ -111,7 +118,7 @@ class Policy:
             self.set_weight(node, cells=node.queue)
         weights = [node.weight for node in circuits]
         self.visited["equal weights are sorted"] += len(set(weights)) < len(weights)
-        # 18, 19. Circuits with equal weights keep their order, as in line 14 of Algorithm 2.
+        # Lines 18 and 19. Circuits with equal weights keep their order, as in Algorithm 2, line 14.
         circuits.sort(key=lambda node: node.weight, reverse=True)
         self.nodes = [self.head, *circuits, self.tail]
         self.cur_tail = self.tail  # 20, 21
@@ -131,10 +138,10 @@ class Policy:
     def notify_circ_inactive(self, node: Node) -> None:
         """Remove a circuit (section 3.3, item 6).
 
-        The other circuits keep their order, and stay inside or outside of the range to be served.
+        The other circuits keep their order, and stay in or out of range (see ``Policy``).
 
-        If no circuit of the pass remains, the pass ends as in lines 11 to 14 of Algorithm 3. If no
-        circuit remains in range, the round ends as in lines 15 to 23.
+        If no circuit remains to be served in the pass, the pass ends as in lines 11 to 14 of
+        Algorithm 3. If no circuit remains in range, the round ends as in lines 15 to 23.
         """
         end = self.nodes.index(self.cur_tail)
         in_range = [one for one in self.nodes[1:end] if one is not node]
@@ -160,7 +167,10 @@ class Policy:
             self.new_round()
 
     def note_place_of(self, temp: Node) -> None:
-        """Count whether a newcomer waits, because its place is before the circuit served next."""
+        """Count whether a new circuit waits for the next pass or is served in this one.
+
+        It waits if its place in the list is before the circuit that is served next.
+        """
         waits = self.nodes.index(temp) <= self.nodes.index(self.cur)
         self.visited["a newcomer waits" if waits else "a newcomer is served at once"] += 1
 
@@ -168,8 +178,9 @@ class Policy:
 def algorithm_1(weight: Callable[[int, int], float], queues: dict[str, int], cells: int) -> str:
     """Return the circuits that Algorithm 1 serves if all stay active, one cell per microsecond.
 
-    Lines 6 to 8 mark all circuits of the curlist as served, one after another, while the clock
-    advances. By section 3.2, line 14 adds all of them.
+    The numbers in comments are its lines. Lines 6 to 8 mark all circuits of the curlist as served,
+    one after another, while the clock advances. By section 3.2, line 14 puts all circuits into the
+    curlist again.
     """
     now = START_USEC
     last_served_time = dict.fromkeys(queues, now)
@@ -182,7 +193,7 @@ def algorithm_1(weight: Callable[[int, int], float], queues: dict[str, int], cel
             now += 1
             last_served_time[circuit] = now  # 7
             served += circuit
-        # 8, 9. If weights are equal, the last one is removed.
+        # Lines 8 and 9. If several circuits have the smallest weight, the last of them is removed.
         smallest = min(reversed(curlist), key=weights.__getitem__)
         curlist.remove(smallest)
         if not curlist:  # 10

@@ -61,7 +61,8 @@ def test_the_same_inputs_give_the_same_bytes_elsewhere(
     source = str(tiny_tarball)
     here = ensure_series(built_checkout, ["greeting"], tor_source=source)
     there = ensure_series(elsewhere, ["greeting"], tor_source=source)
-    # The first build started from the compiled base, and the second one from a configured source.
+    # The two builds started differently: the first one from a compiled Tor, and the second one from
+    # a Tor that was only configured.
     assert list(built_checkout.glob("build/tor/base/*/tree"))
     assert not list(elsewhere.glob("build/tor/base/*/tree"))
     assert here["greeting"].sha256 == there["greeting"].sha256
@@ -115,7 +116,8 @@ def test_a_changed_patch_makes_a_new_build_and_keeps_the_old(
     assert "main.o" in log
     for untouched in ("gencert.o", "automake", "autoconf", "config.status"):
         assert untouched not in log
-    # The patch does not affect stock and the base.
+    # The patch changes neither stock nor the compiled Tor that builds start from, so these two are
+    # not compiled again.
     assert [line for line in compiled(caplog) if "tor-greeting" not in line] == []
 
     patch.write_text(CHANGE_GREETING)
@@ -129,7 +131,7 @@ def test_a_patch_can_add_files(checkout: Path, tiny_tarball: Path) -> None:
     (checkout / "tor-patches/greeting/0002-file.patch").write_text(ADD_FILE)
     built = ensure_series(checkout, ["greeting"], tor_source=str(tiny_tarball))
     assert read_greeting(built["greeting"]) == "good day"
-    # make runs in a copied tree, and must not use the original one.
+    # make runs in a copy of the compiled Tor, and must not change the original.
     base = next((checkout / "build/tor/base").glob("plain-*/tree"))
     assert not (base / "src/app/greeting.c").exists()
     assert "greeting.c" not in (base / "Makefile").read_text()
@@ -326,7 +328,7 @@ def test_a_second_build_waits_for_the_first(
 
 
 class Sleeper:
-    """A step of a build that never ends."""
+    """A step of a build, whose program runs for a minute unless it is killed."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -384,7 +386,7 @@ def test_an_interrupted_step_ends_its_program(tmp_path: Path, beside: bool) -> N
     sleeper.require_ended()
 
 
-# Only finished builds
+# Commands that use only finished builds, and may not start one
 
 
 def test_finished_builds_are_used(

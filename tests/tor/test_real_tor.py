@@ -40,11 +40,12 @@ OWN_TESTS = {
     "stream-order": "stream_order",
     "cell-trace": "celltrace",
 }
-"""Series -> prefix of the names of its unit tests."""
+"""Patch series -> prefix of the names of its unit tests."""
 
 TESTED = ("circuit-policy", "stream-order+cell-trace")
-"""Builds that together contain all series. Compiling Tor's unit tests takes minutes for each build.
-Experiments that trace cells run a build of several series, like the second one."""
+"""Two builds that together contain all patch series. There are only two, because compiling Tor's
+unit tests takes minutes for each. The second one combines two series, as experiments that trace
+cells do."""
 
 QUICK_SERIES = "circuit-policy"
 """The series that `make test` and the experiment `quick` build."""

@@ -26,7 +26,7 @@ README = REPOSITORY / "tor-patches/README.md"
 
 
 def listed_releases() -> list[tuple[str, str, bool]]:
-    """Return a series, a release, and whether the series applies, for each cell of the table."""
+    """Return (series, release, whether the series applies) for each cell of the README's table."""
     head, *rows = re.findall(
         r"^\| (Series|`[a-z-]+`) \|(.* \|.* \|.*)\|$", README.read_text(), re.M
     )

@@ -37,7 +37,8 @@ def test_a_tarball_is_used_unchanged(tmp_path: Path, tiny_tarball: Path) -> None
     assert (source.kind, source.sha256) == ("tarball", file_sha256(tiny_tarball))
     assert unpack_source(source, tmp_path / "tree") == "0.4.9.99"
     assert (tmp_path / "tree/configure.ac").read_text() == FILES["configure.ac"]
-    # The file has the tarball's time stamp and is thus older than its folder: make compares times.
+    # Make compares time stamps, so files keep those of the tarball: this one is older than its
+    # folder.
     assert (tmp_path / "tree/configure.ac").stat().st_mtime < (tmp_path / "tree").stat().st_ctime
 
 
@@ -87,7 +88,7 @@ def test_a_tree_is_named_by_its_content(tmp_path: Path, tiny_tree: Path) -> None
 def test_a_tree_that_changes_before_it_is_copied_is_not_built(
     tmp_path: Path, tiny_tree: Path, harm: str
 ) -> None:
-    """Otherwise its build would be reused for the files that it was named after."""
+    """Otherwise the build would have the hash of the earlier files, and be reused for them."""
     tree = tmp_path / "tree"
     shutil.copytree(tiny_tree, tree)
     source = obtain(tmp_path, tree)
@@ -120,13 +121,16 @@ def test_a_git_tree_gives_its_tracked_files_and_its_commit(
     assert (tmp_path / "copy/new.c").exists()
     # `git describe` ignores new.c, which is untracked, so the commit is not marked as dirty.
     assert len(source.facts["commit"]) >= 7
-    # A hook of another repository sets this variable.
+    # Git sets this variable for hooks, and a hook of another repository may call the command.
     monkeypatch.setenv("GIT_DIR", str(tmp_path))
     assert obtain(tmp_path, tree) == source
 
 
 def test_the_files_of_git_are_never_a_part_of_a_tree(tmp_path: Path, tiny_tree: Path) -> None:
-    """git may be missing, or refuse a tree of another user."""
+    """Without git's list of files, all files belong to the tree, except those of .git.
+
+    There is no list if git is missing, or refuses a tree of another user.
+    """
     tree = tmp_path / "tree"
     shutil.copytree(tiny_tree, tree)
     source = obtain(tmp_path, tree)
@@ -235,7 +239,7 @@ def test_apt_gets_a_state_of_its_own(tmp_path: Path, archive: Archive) -> None:
         line = next(line for line in configuration.splitlines() if line.startswith(key))
         assert str(tmp_path / "root/build/tor") in line
     assert 'Dir::Etc::SourceList "/dev/null";' in configuration
-    # As root, apt downloads as the user _apt, who needs access to this folder.
+    # Apt that root runs downloads as the user _apt, who needs access to apt's working folder.
     assert (archive.folder / "mode").read_text() == "755\n"
     # None of apt's checks is disabled.
     assert "AllowInsecure" not in configuration
@@ -244,7 +248,7 @@ def test_apt_gets_a_state_of_its_own(tmp_path: Path, archive: Archive) -> None:
     texts = [path.read_text() for path in copied]
     assert texts[0].startswith("deb-src http://deb.example.org/debian bookworm main\n")
     assert texts[1].startswith("Types: deb-src\nURIs: http://more.example.org/")
-    # Lists and cache are removed once the source exists.
+    # Apt's lists of packages and its cache are removed once the source exists.
     left = {path.name for path in (tmp_path / "root/build/tor").iterdir()}
     assert left == {"logs", "source"}
 
@@ -273,7 +277,7 @@ def test_a_variant_names_a_version(tmp_path: Path, archive: Archive) -> None:
     assert "no source package of Tor 0.4.9.98; versions there: 0.4.9.100, 0.4.9.99" in str(
         caught.value
     )
-    # The default package is used if it has the version.
+    # If the source package that is fetched by default has this version, it is used.
     default = obtain(tmp_path / "other")
     (archive.folder / "offline").touch()
     assert obtain_version(tmp_path, "0.4.9.99") == source

@@ -44,7 +44,10 @@ def shares_in_test(name: str) -> dict[tuple[str, int], list[str]]:
 
 
 def shares_in_page() -> dict[tuple[str, int], list[str]]:
-    """Return the same ratios from the page's table, where an empty cell repeats the one above."""
+    """Return the ratios of ``shares_in_test`` from the page's table.
+
+    An empty cell of the table repeats the one above.
+    """
     table = PAGE.read_text(encoding="utf-8").partition("\n| Function | Circuits |")[2]
     shares: dict[tuple[str, int], list[str]] = {}
     function = ""
