@@ -89,7 +89,11 @@ class Mark:
 
 
 def effect_axis(metric: Quantity) -> Axis:
-    """Return the axis of a metric: differences if it has no unit (a rate, a share), else ratios."""
+    """Return how effects on a metric are drawn.
+
+    They are drawn as differences if the metric has no unit, such as a timeout rate or a share, and
+    as ratios otherwise.
+    """
     return "difference" if metric.unit == "1" else "ratio"
 
 

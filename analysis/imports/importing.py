@@ -225,7 +225,10 @@ def _analyses(folder: Path) -> list[Path]:
 
 
 def _without_results(path: Path, sources: Sequence[Path]) -> list[str]:
-    """Return the names of the folders directly in ``path`` that contain no simulation."""
+    """Return the names of the folders directly in ``path`` that contain no simulation.
+
+    There are none if ``path`` itself is a simulation.
+    """
     own = {source if source.is_dir() else source.parent for source in sources}
     if not path.is_dir() or path in own or path / FOLDER in own:
         return []

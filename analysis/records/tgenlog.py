@@ -137,8 +137,9 @@ class Complete(NamedTuple):
 class Progress:
     """Progress of one stream from status lines. Times are wall-clock microseconds.
 
-    ``samples`` contains about one time of arrival per tenth of a second, and both ends of every
-    longer gap. Bytes over time are therefore accurate to a tenth of a second, and gaps are exact.
+    ``samples`` contains at most about two times of arrival per tenth of a second, and both ends of
+    every longer gap. Bytes over time are therefore accurate to a tenth of a second, and gaps are
+    exact.
     """
 
     payload_bytes: int = 0

@@ -231,7 +231,10 @@ class TorHeader(Header[Settings, FigureKind]):
 
 
 class ExperimentFile(Settings, TorHeader):
-    """A whole experiment file. The files that it extends may supply any of its keys."""
+    """All keys of an experiment file, for its schema and reference and for suggestions of names.
+
+    No key is required, because the files that it extends may supply any of them.
+    """
 
 
 FIGURE_TITLES = {

@@ -137,4 +137,7 @@ class PeersHeader(Header[PeersSettings, PeersFigureKind]):
 
 
 class PeersFile(PeersSettings, PeersHeader):
-    """A whole experiment file. The files that it extends may supply any of its keys."""
+    """All keys of an experiment file, for its schema and reference and for suggestions of names.
+
+    No key is required, because the files that it extends may supply any of them.
+    """

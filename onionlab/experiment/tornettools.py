@@ -197,4 +197,7 @@ class TornetHeader(Header[TornetSettings, Literal[TornetFigureKind, DefaultFigur
 
 
 class TornetFile(TornetSettings, TornetHeader):
-    """A whole experiment file. The files that it extends may supply any of its keys."""
+    """All keys of an experiment file, for its schema and reference and for suggestions of names.
+
+    No key is required, because the files that it extends may supply any of them.
+    """

@@ -88,7 +88,10 @@ class ProgressView:
         self._last_waiting = waiting
 
     def _recent(self, state: RunState) -> deque[tuple[float, float]]:
-        """Return pairs of a run's wall and simulated times in the last `RECENT_S`, oldest first."""
+        """Return pairs of a run's wall and simulated times, oldest first.
+
+        They are those of the last `RECENT_S` and the newest pair before them.
+        """
         seen = self._seen.get(state.title, deque())
         if seen and state.wall_s < seen[-1][0]:
             seen = deque()  # the run was started again
