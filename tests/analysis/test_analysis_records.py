@@ -321,13 +321,3 @@ def test_the_log_of_another_host_is_refused(tmp_path: Path) -> None:
     # TGENHOSTNAME can set a name that does not belong to any host, so such a name is accepted.
     one.write_bytes(own.replace(b"on host web1client", b"on host alias"))
     assert extract(tmp_path / "run", tmp_path / "out").clean
-
-
-def test_a_failed_extraction_leaves_the_old_records(tmp_path: Path) -> None:
-    write_run(tmp_path / "run", seed=1, web=2)
-    extract(tmp_path / "run", tmp_path / "out")
-    before = digests(tmp_path / "out")
-    (tmp_path / "run" / "shadow.data/hosts/web2client/tgen.1000.stdout").write_bytes(b"")
-    with pytest.raises(AnalysisError):
-        extract(tmp_path / "run", tmp_path / "out")
-    assert digests(tmp_path / "out") == before
