@@ -27,6 +27,7 @@ from analysis.measures.metric import Statistic
 from analysis.measures.run_data import load_run
 from analysis.pages.numbers import NOTHING, format_effect, format_number
 from analysis.pages.paper import Paper, answer_other_study
+from analysis.pages.summary import summarise
 from onionlab.experiment.claims_file import load_claims
 from onionlab.runs.packing import open_packs
 
@@ -177,6 +178,40 @@ def effect_table(packs: Sequence[tuple[str, Sequence[Path], str]], folder: Path)
     return _table(("", *(label for label, _, _ in packs)), list(zip(labels, *columns, strict=True)))
 
 
+def repeats_table(packs: Sequence[tuple[str, Sequence[Path], str]], folder: Path) -> str:
+    """Return the standard deviations of effects against EWMA, between and within networks.
+
+    They are those of log ratios or, for rates, of differences in percentage points.
+
+    Args:
+        packs: for each pair of columns its label, packs with repeats of each network, and the name
+            of the experiment in these packs.
+        folder: directory for the unpacked files.
+    """
+    spreads = []
+    for _, files, experiment in packs:
+        summary = summarise(*_open_study(files, experiment, folder))
+        spreads.append({(r.class_name, r.metric.name, r.variant.name): r.spread for r in summary})
+    rows = []
+    for class_name, metric, label in ENDPOINTS:
+        for variant in ("rr", "swrr-linear"):
+            components = [found[class_name, metric, variant] for found in spreads]
+            cells = [
+                _deviation(interval, points=metric.endswith("_rate"))
+                for one in components
+                for interval in ((one.between, one.within) if one else (None, None))
+            ]
+            rows.append((f"{label}, {LABELS[variant]}", *cells))
+    head = [f"{label}: {part}" for label, _, _ in packs for part in ("between", "within")]
+    return _table(("", *head), rows)
+
+
+def _deviation(interval: Interval | None, *, points: bool) -> str:
+    if interval is None:
+        return NOTHING
+    return f"{100 * interval.estimate:.2f}" if points else f"{interval.estimate:.3f}"
+
+
 def run_facts(packs: Sequence[Path], folder: Path) -> str:
     """Return the number of runs in packs, their programs, machines and costs, in one sentence."""
     with open_packs(packs, folder) as store:
@@ -238,6 +273,10 @@ FIVE_MIDDLES = (
     ("the same on Shadow", [RUNS / "swrr-5mid-links-seed-1-shadow.tar.xz"], "swrr-5mid-links"),
     ("representative capacities", CAPACITIES, "swrr-capacities"),
 )
+REPEATS = (
+    ("Full size", [RUNS / "repeats-uml.tar.xz"], "swrr-5mid"),
+    ("A tenth", [RUNS / "repeats-scale0.1-uml.tar.xz"], "swrr-5mid"),
+)
 TODAY = (
     ("Embedded engine", [RUNS / "today-uml.tar.xz"], "today"),
     ("Shadow", [RUNS / "today-shadow.tar.xz"], "today"),
@@ -259,6 +298,8 @@ PAGES: Mapping[str, Mapping[str, Callable[[Path], str]]] = {
     "docs/explanation/calibration.md": {
         "capacities": lambda folder: spread_table(CAPACITIES, "swrr-capacities", folder),
         "capacities' runs": lambda folder: run_facts(CAPACITIES, folder),
+        "repeats": lambda folder: repeats_table(REPEATS, folder),
+        "repeats' runs": lambda folder: run_facts(REPEATS[0][1], folder),
     },
     "docs/explanation/replication.md": {
         "today": lambda folder: effect_table(TODAY, folder),
