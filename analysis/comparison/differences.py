@@ -58,10 +58,9 @@ The configuration is one of them, because the torrc contains the keys of the aut
 """
 
 _ALLOWED = ("machine",)
-"""Aspects that may always differ. They are only reported.
+"""Aspects in which two sets may always differ. A comparison reports them and is not refused.
 
-Updates of Debian's shared libraries may change the bytes of a run's records, but the effects of
-variants do not depend on the versions of these libraries.
+Updates of shared libraries change the bytes of runs, but they do not make a comparison unfair.
 """
 
 _COVERED: Mapping[str, frozenset[str]] = {
