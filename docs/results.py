@@ -48,6 +48,8 @@ LABELS = {
     "ewma": "EWMA",
     "rr": "RR",
     "swrr-linear": "SWRR linear",
+    "swrr-proportional": "SWRR proportional",
+    "swrr-logarithmic": "SWRR logarithmic",
     "swrr-literal": "SWRR as printed",
 }
 
@@ -154,28 +156,39 @@ def spread_table(packs: Sequence[Path], experiment: str, folder: Path) -> str:
                     spread = f"{100 * np.std(np.subtract(own, base), ddof=1):.2f} points"
                 else:
                     spread = f"{np.std(np.log(np.divide(own, base)), ddof=1):.3f}"
-                cells += [_effect(values, metric, variant), spread]
+                cells += [_effect(values, metric, variant, "ewma"), spread]
             rows.append((f"{label}, {LABELS[variant]}", *cells))
     head = [text for level in study.levels for text in (level.label, "spread")]
     return _table(("", *head), rows)
 
 
-def effect_table(packs: Sequence[tuple[str, Sequence[Path], str]], folder: Path) -> str:
-    """Return a table of RR's effects against EWMA on ``ENDPOINTS``, with a column for each study.
+def effect_table(
+    packs: Sequence[tuple[str, Sequence[Path], str]], folder: Path, *, variants: Sequence[str]
+) -> str:
+    """Return a table of effects against the baseline on ``ENDPOINTS``, with a column per study.
 
     Args:
         packs: for each column its label, its packs, and the name of the experiment in these packs.
         folder: directory for the unpacked files.
+        variants: variants to compare with the baseline of their study.
     """
-    columns = []
+    rows = {
+        (class_name, metric, variant): [_row_label(label, variant, variants)]
+        for class_name, metric, label in ENDPOINTS
+        for variant in variants
+    }
     for _, files, experiment in packs:
         study, statistics = _open_study(files, experiment, folder)
+        assert study.baseline is not None
         level = study.levels[0].name
-        columns.append(
-            [_effect(statistics[level, one], metric, "rr") for one, metric, _ in ENDPOINTS]
-        )
-    labels = [label for _, _, label in ENDPOINTS]
-    return _table(("", *(label for label, _, _ in packs)), list(zip(labels, *columns, strict=True)))
+        for (class_name, metric, variant), row in rows.items():
+            values = statistics[level, class_name]
+            row.append(_effect(values, metric, variant, study.baseline))
+    return _table(("", *(label for label, _, _ in packs)), list(rows.values()))
+
+
+def _row_label(label: str, variant: str, variants: Sequence[str]) -> str:
+    return f"{label}, {LABELS[variant]}" if len(variants) > 1 else label
 
 
 def repeats_table(packs: Sequence[tuple[str, Sequence[Path], str]], folder: Path) -> str:
@@ -241,13 +254,16 @@ def _open_study(files: Sequence[Path], experiment: str, folder: Path) -> tuple[S
 
 
 def _effect(
-    values: Mapping[tuple[str, str], Mapping[int, Statistic]], metric: str, variant: str
+    values: Mapping[tuple[str, str], Mapping[int, Statistic]],
+    metric: str,
+    variant: str,
+    baseline: str,
 ) -> str:
-    """Return a variant's effect against EWMA: the difference of a rate, or the ratio.
+    """Return a variant's effect against the baseline: the difference of a rate, or the ratio.
 
     values: (metric, variant) -> network -> statistic.
     """
-    against = against_baseline(values[metric, variant], values[metric, "ewma"])
+    against = against_baseline(values[metric, variant], values[metric, baseline])
     if not metric.endswith("_rate"):
         return _ratio(against.ratio)
     return " ".join(filter(None, format_effect(against.difference, "difference", "1")))
@@ -280,7 +296,14 @@ REPEATS = (
 TODAY = (
     ("Embedded engine", [RUNS / "today-uml.tar.xz"], "today"),
     ("Shadow", [RUNS / "today-shadow.tar.xz"], "today"),
+    ("Links alone, embedded engine", [RUNS / "today-links-uml.tar.xz"], "today"),
 )
+VEGAS = [RUNS / f"{name}-5mid-vegas-scale0.1-uml.tar.xz" for name in ("swrr", "weights")]
+FIXED_AND_VEGAS = (
+    ("Fixed windows, 3 networks", [RUNS / "repeats-scale0.1-uml.tar.xz"], "swrr-5mid"),
+    ("Vegas, 5 networks", VEGAS[:1], "swrr-5mid-vegas"),
+)
+VEGAS_WEIGHTS = [("Vegas, 5 networks", VEGAS[1:], "weights-5mid-vegas")]
 
 
 def _times(name: str) -> Callable[[Path], str]:
@@ -294,6 +317,13 @@ PAGES: Mapping[str, Mapping[str, Callable[[Path], str]]] = {
         "full-size runs": lambda folder: run_facts(FULL_SIZE, folder),
         "runs at a tenth": lambda folder: run_facts(TENTH, folder),
         "networks": lambda folder: network_table(FIVE_MIDDLES, folder),
+        "vegas": lambda folder: effect_table(
+            FIXED_AND_VEGAS, folder, variants=["rr", "swrr-linear"]
+        ),
+        "vegas weights": lambda folder: effect_table(
+            VEGAS_WEIGHTS, folder, variants=["swrr-proportional", "swrr-logarithmic"]
+        ),
+        "vegas runs": lambda folder: run_facts(VEGAS, folder),
     },
     "docs/explanation/calibration.md": {
         "capacities": lambda folder: spread_table(CAPACITIES, "swrr-capacities", folder),
@@ -302,9 +332,10 @@ PAGES: Mapping[str, Mapping[str, Callable[[Path], str]]] = {
         "repeats' runs": lambda folder: run_facts(REPEATS[0][1], folder),
     },
     "docs/explanation/replication.md": {
-        "today": lambda folder: effect_table(TODAY, folder),
+        "today": lambda folder: effect_table(TODAY, folder, variants=["rr"]),
         "today's runs": lambda folder: run_facts(TODAY[0][1], folder),
         "today's runs on Shadow": lambda folder: run_facts(TODAY[1][1], folder),
+        "today's runs behind links": lambda folder: run_facts(TODAY[2][1], folder),
         "limits": _times("swrr-limits"),
         "schedulers": _times("swrr-schedulers"),
         "load": _times("swrr-load"),
