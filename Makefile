@@ -11,7 +11,7 @@
 #   ENGINE      shadow or uml; default: Shadow if it is installed, else the embedded engine (uml)
 #   SHADOW      path of Shadow, if it is not on the PATH; also TGEN, ONIONTRACE, TORNETTOOLS
 #   JOBS        the most simulations, or compilers, that run at a time
-#   EXECUTOR    slurm: run on a cluster; options: PARTITION, ACCOUNT, QOS, MAX_JOBS, PROFILE
+#   EXECUTOR    slurm or generic: run on a cluster; options: PARTITION, ACCOUNT, QOS, MAX_JOBS, PROFILE
 #   TOR_SOURCE  source of Tor, an archive or a tree; also LINUX_SOURCE, LIBTORRENT_SOURCE
 #   VARIANTS_FILE  a file with variants of Tor of your own, in addition to tor-patches/variants.yaml
 #   PYTHON      the Python that .venv is created with

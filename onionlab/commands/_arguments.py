@@ -104,7 +104,9 @@ class SameTwice(argparse.Action):
 
 def add_engine_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare --engine, --shadow and --tgen."""
-    parser.add_argument("--engine", default="auto", help="auto or the name of an engine")
+    parser.add_argument(
+        "--engine", default="auto", help="auto or the name of an engine (compare-engines: names)"
+    )
     parser.add_argument("--shadow", default="", help="path of Shadow, if it is not on the PATH")
     parser.add_argument("--tgen", default="", help="path of TGen, if it is not on the PATH")
 

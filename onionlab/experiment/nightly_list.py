@@ -65,7 +65,8 @@ class NightlyList(Model):
     """The content of experiments/nightly.yaml."""
 
     false_alarms_per_year: PositiveNumber = key(
-        2.0, description="alarms without a cause, over all experiments together"
+        2.0,
+        description="differences without a cause, over all experiments together; half are alarms",
     )
     nights_per_year: Annotated[int, Field(ge=1, le=MAX_NIGHTS)] = key(
         365, description="how often the list runs"
