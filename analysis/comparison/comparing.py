@@ -267,6 +267,7 @@ def _judge(
         margins=a.margins,
         catalogue=a.catalogue,
         endpoints=[endpoint.key for endpoint in a.endpoints or b.endpoints],
+        looks=a.looks if paired and a.looks == b.looks else None,
         replicate="repeat" if a.scope and b.scope else "network",
     )
     for judgement in judge_comparison(match.label, statistics, B, A, design):

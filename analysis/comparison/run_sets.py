@@ -22,7 +22,7 @@ from analysis.comparison.imported_metrics import IMPORTED
 from analysis.errors import AnalysisError
 from analysis.formats.format_model import FormatModel
 from analysis.formats.json_files import LARGEST_BYTES, read_as
-from analysis.formats.study import Endpoint
+from analysis.formats.study import Endpoint, Looks
 from analysis.judgement.judging import Statistics, complete
 from analysis.measures.catalogue import OWN
 from analysis.measures.metric import Catalogue, Statistic
@@ -132,6 +132,9 @@ class RunSet(FormatModel):
     )
     endpoints: tuple[Endpoint, ...] = Field(
         default=(), description="metrics that decide, the most important first; empty: the default"
+    )
+    looks: Looks | None = Field(
+        default=None, description="interim analyses of its networks; null: there were none"
     )
     scope: str = Field(
         default="", description="scope of the verdicts if all runs are of one network"

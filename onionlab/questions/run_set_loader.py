@@ -245,6 +245,7 @@ def load_run_set(study: Study, store: Path, *, name: str) -> RunSet:
         },
         margins=study.margins,
         endpoints=study.endpoints,
+        looks=study.looks,
         scope=scope_note(study),
         notes=tuple(notes),
         simulated=tuple(simulated(study)),

@@ -19,6 +19,7 @@ from analysis.comparison.differences import ASPECTS, classify_file
 from analysis.comparison.run_sets import RunSet, TorBuild, read_run_set
 from analysis.errors import AnalysisError
 from analysis.formats.format_model import LARGEST_VALUE
+from analysis.formats.study import Looks
 from analysis.judgement.verdicts import Grade
 from analysis.pages.comparison import comparison_csv, html_text, table_text, write
 
@@ -61,6 +62,27 @@ def test_networks_with_repeats_are_pairs_by_network() -> None:
     assert compare_sets(a, a.model_copy(update={"name": "again"})).identical
     # If one set has only first repeats, the files of second repeats are not compared.
     assert compare_sets(a, make_set("quick:rr", variant="rr")).about == ("variant",)
+
+
+def test_interim_analyses_that_both_sets_had_count() -> None:
+    def p_value(*looks: Looks | None) -> float | None:
+        a, b = (
+            made.model_copy(update={"looks": one})
+            for made, one in zip(
+                (make_set(noise=0.1), make_set("quick:rr", variant="rr", effect=1.2, noise=0.1)),
+                looks,
+                strict=True,
+            )
+        )
+        return compare_sets(a, b).endpoints[0].judgement.verdict.p_different
+
+    looked = Looks(sizes=(3, 5, 8), budget=20)
+    once = p_value(None, None)
+    several = p_value(looked, looked)
+    assert once is not None
+    assert several is not None
+    assert several > once
+    assert p_value(looked, None) == once
 
 
 def test_the_same_and_unsettled() -> None:
