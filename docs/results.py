@@ -48,8 +48,6 @@ LABELS = {
     "ewma": "EWMA",
     "rr": "RR",
     "swrr-linear": "SWRR linear",
-    "swrr-proportional": "SWRR proportional",
-    "swrr-logarithmic": "SWRR logarithmic",
     "swrr-literal": "SWRR as printed",
 }
 
@@ -156,7 +154,7 @@ def spread_table(packs: Sequence[Path], experiment: str, folder: Path) -> str:
                     spread = f"{100 * np.std(np.subtract(own, base), ddof=1):.2f} points"
                 else:
                     spread = f"{np.std(np.log(np.divide(own, base)), ddof=1):.3f}"
-                cells += [_effect(values, metric, variant, "ewma"), spread]
+                cells += [_effect(values, metric, variant), spread]
             rows.append((f"{label}, {LABELS[variant]}", *cells))
     head = [text for level in study.levels for text in (level.label, "spread")]
     return _table(("", *head), rows)
@@ -165,30 +163,26 @@ def spread_table(packs: Sequence[Path], experiment: str, folder: Path) -> str:
 def effect_table(
     packs: Sequence[tuple[str, Sequence[Path], str]], folder: Path, *, variants: Sequence[str]
 ) -> str:
-    """Return a table of effects against the baseline on ``ENDPOINTS``, with a column per study.
+    """Return a table of effects against EWMA on ``ENDPOINTS``, with a column for each study.
 
     Args:
         packs: for each column its label, its packs, and the name of the experiment in these packs.
         folder: directory for the unpacked files.
-        variants: variants to compare with the baseline of their study.
+        variants: variants to compare with EWMA.
     """
     rows = {
-        (class_name, metric, variant): [_row_label(label, variant, variants)]
+        (class_name, metric, variant): [
+            f"{label}, {LABELS[variant]}" if len(variants) > 1 else label
+        ]
         for class_name, metric, label in ENDPOINTS
         for variant in variants
     }
     for _, files, experiment in packs:
         study, statistics = _open_study(files, experiment, folder)
-        assert study.baseline is not None
         level = study.levels[0].name
         for (class_name, metric, variant), row in rows.items():
-            values = statistics[level, class_name]
-            row.append(_effect(values, metric, variant, study.baseline))
+            row.append(_effect(statistics[level, class_name], metric, variant))
     return _table(("", *(label for label, _, _ in packs)), list(rows.values()))
-
-
-def _row_label(label: str, variant: str, variants: Sequence[str]) -> str:
-    return f"{label}, {LABELS[variant]}" if len(variants) > 1 else label
 
 
 def repeats_table(packs: Sequence[tuple[str, Sequence[Path], str]], folder: Path) -> str:
@@ -254,16 +248,13 @@ def _open_study(files: Sequence[Path], experiment: str, folder: Path) -> tuple[S
 
 
 def _effect(
-    values: Mapping[tuple[str, str], Mapping[int, Statistic]],
-    metric: str,
-    variant: str,
-    baseline: str,
+    values: Mapping[tuple[str, str], Mapping[int, Statistic]], metric: str, variant: str
 ) -> str:
-    """Return a variant's effect against the baseline: the difference of a rate, or the ratio.
+    """Return a variant's effect against EWMA: the difference of a rate, or the ratio.
 
     values: (metric, variant) -> network -> statistic.
     """
-    against = against_baseline(values[metric, variant], values[metric, baseline])
+    against = against_baseline(values[metric, variant], values[metric, "ewma"])
     if not metric.endswith("_rate"):
         return _ratio(against.ratio)
     return " ".join(filter(None, format_effect(against.difference, "difference", "1")))
@@ -298,12 +289,11 @@ TODAY = (
     ("Shadow", [RUNS / "today-shadow.tar.xz"], "today"),
     ("Links alone, embedded engine", [RUNS / "today-links-uml.tar.xz"], "today"),
 )
-VEGAS = [RUNS / f"{name}-5mid-vegas-scale0.1-uml.tar.xz" for name in ("swrr", "weights")]
+VEGAS = [RUNS / "swrr-5mid-vegas-scale0.1-uml.tar.xz"]
 FIXED_AND_VEGAS = (
     ("Fixed windows, 3 networks", [RUNS / "repeats-scale0.1-uml.tar.xz"], "swrr-5mid"),
-    ("Vegas, 5 networks", VEGAS[:1], "swrr-5mid-vegas"),
+    ("Vegas, 5 networks", VEGAS, "swrr-5mid-vegas"),
 )
-VEGAS_WEIGHTS = [("Vegas, 5 networks", VEGAS[1:], "weights-5mid-vegas")]
 
 
 def _times(name: str) -> Callable[[Path], str]:
@@ -317,13 +307,6 @@ PAGES: Mapping[str, Mapping[str, Callable[[Path], str]]] = {
         "full-size runs": lambda folder: run_facts(FULL_SIZE, folder),
         "runs at a tenth": lambda folder: run_facts(TENTH, folder),
         "networks": lambda folder: network_table(FIVE_MIDDLES, folder),
-        "vegas": lambda folder: effect_table(
-            FIXED_AND_VEGAS, folder, variants=["rr", "swrr-linear"]
-        ),
-        "vegas weights": lambda folder: effect_table(
-            VEGAS_WEIGHTS, folder, variants=["swrr-proportional", "swrr-logarithmic"]
-        ),
-        "vegas runs": lambda folder: run_facts(VEGAS, folder),
     },
     "docs/explanation/calibration.md": {
         "capacities": lambda folder: spread_table(CAPACITIES, "swrr-capacities", folder),
@@ -332,14 +315,20 @@ PAGES: Mapping[str, Mapping[str, Callable[[Path], str]]] = {
         "repeats' runs": lambda folder: run_facts(REPEATS[0][1], folder),
     },
     "docs/explanation/replication.md": {
-        "today": lambda folder: effect_table(TODAY, folder, variants=["rr"]),
-        "today's runs": lambda folder: run_facts(TODAY[0][1], folder),
-        "today's runs on Shadow": lambda folder: run_facts(TODAY[1][1], folder),
-        "today's runs behind links": lambda folder: run_facts(TODAY[2][1], folder),
         "limits": _times("swrr-limits"),
         "schedulers": _times("swrr-schedulers"),
         "load": _times("swrr-load"),
         "reading": _times("swrr-reading"),
+    },
+    "docs/explanation/congestion-control.md": {
+        "today": lambda folder: effect_table(TODAY, folder, variants=["rr"]),
+        "today's runs": lambda folder: run_facts(TODAY[0][1], folder),
+        "today's runs on Shadow": lambda folder: run_facts(TODAY[1][1], folder),
+        "today's runs behind links": lambda folder: run_facts(TODAY[2][1], folder),
+        "vegas": lambda folder: effect_table(
+            FIXED_AND_VEGAS, folder, variants=["rr", "swrr-linear"]
+        ),
+        "vegas runs": lambda folder: run_facts(VEGAS, folder),
     },
 }
 """Page -> name of a block -> function that returns the block's text.

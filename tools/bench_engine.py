@@ -3,9 +3,14 @@
     .venv/bin/python tools/bench_engine.py                # quick, network 1: minutes
     .venv/bin/python tools/bench_engine.py --suite long   # also swrr-5mid at a tenth of its size
 
-The engines perform the same runs in turn, one at a time, so that each ratio compares two
-consecutive runs. A measurement is a line of bench/history.jsonl. The exit status is 1 if this
-measurement is the first to show that a cost has risen. docs/how-to/bench.md explains the output.
+Use it on an idle machine. The engines perform the same runs in turn, one at a time, so that each
+ratio compares two consecutive runs. A measurement does not count if other programs used the CPU or
+if the records differ between repetitions.
+
+Each measurement is a line of bench/history.jsonl. If the machine, Shadow and the records are the
+same as before, the script searches the history for step changes (docs/how-to/nightly.md), and names
+the two commits between which a cost changed. The search starts after 11 to 38 measurements,
+depending on their variation. The exit status is 1 if this measurement is the first to show a rise.
 """
 
 from __future__ import annotations
