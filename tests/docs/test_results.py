@@ -35,8 +35,8 @@ def test_a_block_has_the_published_results(page: str, name: str, tmp_path: Path)
 def test_the_first_sentences_count_the_answers() -> None:
     page = " ".join(plain_text("docs/explanation/swrr-answers.md").split())
     counts = re.search(
-        r"At full size (\w+) claims are supported, (\w+) claim a difference where there is no "
-        r"relevant one, (\w+) cannot be tested and (\w+) are open\.",
+        r"At full size (\w+) claims are supported, for (\w+) there is no relevant difference, "
+        r"(\w+) cannot be tested and (\w+) are open\.",
         page,
     )
     assert counts is not None
