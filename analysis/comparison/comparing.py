@@ -13,6 +13,7 @@ from analysis.comparison.run_sets import RunSet
 from analysis.errors import AnalysisError
 from analysis.inference.corrections import endpoint_weights
 from analysis.inference.sample_size import shown_from_spreads
+from analysis.inference.sequential import spending
 from analysis.judgement.estimates import Estimate, estimate
 from analysis.judgement.judging import Design, Judgement, Statistics, judge_comparison
 from analysis.judgement.verdicts import LEVEL
@@ -261,13 +262,17 @@ def _judge(
                 }
     if not statistics:
         raise AnalysisError(f"{a.name} and {b.name} have no statistic of {match.label} in common")
+    looks = a.looks if paired and a.looks == b.looks else None
+    if looks is not None:
+        # Networks added after an ordinary test raise the level, so test at a smaller one.
+        error_level /= spending(looks.plans).excess
     design = Design(
         paired=paired,
         error_level=error_level,
         margins=a.margins,
         catalogue=a.catalogue,
         endpoints=[endpoint.key for endpoint in a.endpoints or b.endpoints],
-        looks=a.looks if paired and a.looks == b.looks else None,
+        looks=looks,
         replicate="repeat" if a.scope and b.scope else "network",
     )
     for judgement in judge_comparison(match.label, statistics, B, A, design):
