@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 from Crypto.PublicKey import ECC, RSA
 
+from onionlab.network.draws import ByteStream
 from onionlab.rundir.keys import (
     RelayKeys,
+    _make_rsa,
     has_keys,
     load_keys,
     make_authority_keys,
@@ -55,6 +57,12 @@ def test_a_fingerprint_is_the_digest_of_the_public_key() -> None:
     assert keys.fingerprint == hashlib.sha1(pkcs1).hexdigest().upper()
     assert key.n.bit_length() == 1024
     assert key.e == 65537
+
+
+@pytest.mark.parametrize(("bits", "seed"), [(1024, 1), (1024, 2), (1024, 3), (2048, 1), (3072, 1)])
+def test_a_key_is_the_one_that_the_library_generates(bits: int, seed: int) -> None:
+    stream = ByteStream(seed, "rsa", str(bits), "relay")
+    assert _make_rsa(bits, seed, "relay") == RSA.generate(bits, randfunc=stream.read)
 
 
 def test_a_certificate_is_signed_by_both_keys(authority: RelayKeys) -> None:
