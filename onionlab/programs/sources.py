@@ -197,7 +197,7 @@ def _unpack_tarball(program: Program, tarball: Path, destination: Path) -> None:
             name = member.name.removeprefix("./").partition("/")[2]
             if name and not member.isdir() and program.is_needed(Path(name)):
                 link = member.linkname.partition("/")[2] if member.islnk() else member.linkname
-                member = member.replace(name=name, linkname=link)
+                member = member.replace(name=name, linkname=link, deep=False)
                 archive.extract(member, destination, filter="data")
 
 

@@ -39,6 +39,7 @@ TESTED = (6, 12)
 # of fnmatch: `*` also matches `/`.
 UNNEEDED = (
     "Documentation/*/*",
+    *(f"include/{name}/*" for name in ("drm", "media", "soc", "sound", "xen")),
     "samples/*.[ch]",
     "sound/*.[ch]",
     *(
@@ -53,15 +54,17 @@ UNNEEDED = (
     *(
         f"drivers/{name}/*.[ch]"
         for name in (
-            *("accel", "ata", "bluetooth", "clk", "comedi", "crypto", "gpu", "hid", "hwmon", "iio"),
-            *("infiniband", "input", "isdn", "media", "mfd", "mmc", "mtd", "pci", "phy", "pinctrl"),
-            *("platform", "regulator", "scsi", "soc", "staging", "usb", "video"),
+            *("accel", "acpi", "ata", "bluetooth", "clk", "comedi", "cpufreq", "crypto", "dma"),
+            *("edac", "firmware", "gpio", "gpu", "hid", "hwmon", "hwtracing", "i2c", "iio"),
+            *("infiniband", "input", "interconnect", "iommu", "irqchip", "isdn", "leds", "md"),
+            *("media", "mfd", "misc", "mmc", "mtd", "nfc", "pci", "phy", "pinctrl", "platform"),
+            *("pmdomain", "power", "pwm", "regulator", "rtc", "s390", "scsi", "soc", "spi"),
+            *("staging", "target", "thermal", "usb", "vfio", "video", "watchdog", "xen"),
             *("net/can", "net/ethernet", "net/phy", "net/usb", "net/wireless", "net/dsa"),
         )
     ),
     *(f"fs/{name}/*.[ch]" for name in ("bcachefs", "btrfs", "ext4", "f2fs", "ocfs2", "smb", "xfs")),
-    "tools/perf/*",
-    "tools/testing/*",
+    *(f"tools/{name}/*" for name in ("bpf", "net", "perf", "power", "testing", "usb", "virtio")),
 )
 
 
