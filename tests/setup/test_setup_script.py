@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -78,7 +79,10 @@ echo "uv $*${UV_DEFAULT_INDEX:+ from $UV_DEFAULT_INDEX}" >> "$MACHINE/calls"
 """
 
 UV_OPTIONS = "--python .venv --no-build-isolation"
-CREATE = ["venv --clear", "pip install --quiet --require-hashes -r requirements-build.lock"]
+INSTALL_UV = (
+    "pip install --quiet --disable-pip-version-check --no-compile --require-hashes -r .venv/uv.lock"
+)
+CREATE = ["venv --clear", INSTALL_UV]
 SYNC = [
     f"uv --quiet pip sync {UV_OPTIONS} --require-hashes requirements-build.lock requirements.lock",
     f"uv --quiet pip install {UV_OPTIONS} --no-deps --editable .",
@@ -109,6 +113,7 @@ class Machine:
         (self.state / "locked").write_text("0\n")
         (self.state / "python-version").write_text("3.11.2 /usr\n")
         shutil.copy(REPOSITORY / "onionlab/setup.sh", self.checkout / "onionlab")
+        shutil.copy(REPOSITORY / "requirements-build.lock", self.checkout)
         (self.checkout / "configs/apt-packages.txt").write_text("# x\nmake\n\ngcc # why\nbc\n")
         (self.checkout / "configs/tests.txt").write_text("cc\nbrowser? # why\n")
 
@@ -148,6 +153,8 @@ def test_a_new_machine(machine: Machine) -> None:
     result = machine.run()
     assert (result.returncode, result.stderr) == (0, "")
     assert machine.calls == ["apt-get update", f"{APT_INSTALL} gcc bc", *CREATE, *SYNC]
+    uv_lock = (machine.checkout / ".venv/uv.lock").read_text()
+    assert re.match(r"uv==\S+ \\\n(    --hash=sha256:[0-9a-f]{64}( \\)?\n)+    # via", uv_lock)
     assert result.stdout.splitlines()[0] == "setup: installing Debian packages: gcc bc"
     assert (machine.checkout / ".venv/ready").exists()
     machine.run()
