@@ -163,26 +163,27 @@ def spread_table(packs: Sequence[Path], experiment: str, folder: Path) -> str:
 def effect_table(
     packs: Sequence[tuple[str, Sequence[Path], str]], folder: Path, *, variants: Sequence[str]
 ) -> str:
-    """Return a table of effects against EWMA on ``ENDPOINTS``, with a column for each study.
+    """Return a table of effects on ``ENDPOINTS``, with a column for each study.
+
+    Each study's baseline is what its variants are compared with.
 
     Args:
         packs: for each column its label, its packs, and the name of the experiment in these packs.
         folder: directory for the unpacked files.
-        variants: variants to compare with EWMA.
+        variants: variants to compare with the baseline.
     """
-    rows = {
-        (class_name, metric, variant): [
-            f"{label}, {LABELS[variant]}" if len(variants) > 1 else label
-        ]
-        for class_name, metric, label in ENDPOINTS
-        for variant in variants
-    }
-    for _, files, experiment in packs:
-        study, statistics = _open_study(files, experiment, folder)
-        level = study.levels[0].name
-        for (class_name, metric, variant), row in rows.items():
-            row.append(_effect(statistics[level, class_name], metric, variant))
-    return _table(("", *(label for label, _, _ in packs)), list(rows.values()))
+    studies = [_open_study(files, experiment, folder) for _, files, experiment in packs]
+    labels = {variant.name: variant.label for study, _ in studies for variant in study.variants}
+    rows = []
+    for class_name, metric, label in ENDPOINTS:
+        for variant in variants:
+            cells = [
+                _effect(found[study.levels[0].name, class_name], metric, variant, study.baseline)
+                for study, found in studies
+            ]
+            name = f"{label}, {labels[variant]}" if len(variants) > 1 else label
+            rows.append((name, *cells))
+    return _table(("", *(label for label, _, _ in packs)), rows)
 
 
 def repeats_table(packs: Sequence[tuple[str, Sequence[Path], str]], folder: Path) -> str:
@@ -248,13 +249,17 @@ def _open_study(files: Sequence[Path], experiment: str, folder: Path) -> tuple[S
 
 
 def _effect(
-    values: Mapping[tuple[str, str], Mapping[int, Statistic]], metric: str, variant: str
+    values: Mapping[tuple[str, str], Mapping[int, Statistic]],
+    metric: str,
+    variant: str,
+    baseline: str | None = "ewma",
 ) -> str:
-    """Return a variant's effect against EWMA: the difference of a rate, or the ratio.
+    """Return a variant's effect against the baseline: the difference of a rate, or the ratio.
 
     values: (metric, variant) -> network -> statistic.
     """
-    against = against_baseline(values[metric, variant], values[metric, "ewma"])
+    assert baseline is not None
+    against = against_baseline(values[metric, variant], values[metric, baseline])
     if not metric.endswith("_rate"):
         return _ratio(against.ratio)
     return " ".join(filter(None, format_effect(against.difference, "difference", "1")))
@@ -289,10 +294,10 @@ TODAY = (
     ("Shadow", [RUNS / "today-shadow.tar.xz"], "today"),
     ("Links alone, embedded engine", [RUNS / "today-links-uml.tar.xz"], "today"),
 )
-VEGAS = [RUNS / "swrr-5mid-vegas-scale0.1-uml.tar.xz"]
+VEGAS = [RUNS / f"{name}-5mid-vegas-scale0.1-uml.tar.xz" for name in ("swrr", "weights")]
 FIXED_AND_VEGAS = (
     ("Fixed windows, 3 networks", [RUNS / "repeats-scale0.1-uml.tar.xz"], "swrr-5mid"),
-    ("Vegas, 5 networks", VEGAS, "swrr-5mid-vegas"),
+    ("Vegas, 5 networks", VEGAS[:1], "swrr-5mid-vegas"),
 )
 
 
@@ -327,6 +332,11 @@ PAGES: Mapping[str, Mapping[str, Callable[[Path], str]]] = {
         "today's runs behind links": lambda folder: run_facts(TODAY[2][1], folder),
         "vegas": lambda folder: effect_table(
             FIXED_AND_VEGAS, folder, variants=["rr", "swrr-linear"]
+        ),
+        "weights": lambda folder: effect_table(
+            [("Against SWRR linear", VEGAS, "weights-5mid-vegas")],
+            folder,
+            variants=["swrr-proportional", "swrr-logarithmic"],
         ),
         "vegas runs": lambda folder: run_facts(VEGAS, folder),
     },
