@@ -39,7 +39,7 @@ TESTED = (6, 12)
 # of fnmatch: `*` also matches `/`.
 UNNEEDED = (
     "Documentation/*/*",
-    *(f"include/{name}/*" for name in ("drm", "media", "soc", "sound", "xen")),
+    *(f"include/{name}/*" for name in ("drm", "media", "soc", "sound")),
     "samples/*.[ch]",
     "sound/*.[ch]",
     *(
