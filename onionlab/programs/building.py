@@ -225,7 +225,11 @@ def patch_problem(tree: Path, patch: Patch, *, dry_run: bool = False, fuzz: int 
         if re.match(r"(check|patch)ing file|Hunk #\d+ FAILED|can't find|The next|\|\+\+\+ ", line)
         or "previously applied" in line
     ]
-    return "; ".join(lines[-2:]) or "patch failed without output"
+    # The first error counts, with its file. "can't find file" comes before the name of the file.
+    first = next((n for n, one in enumerate(lines) if not re.match("(check|patch)ing", one)), 0)
+    if first and not lines[first].startswith("can't find"):
+        first -= 1
+    return "; ".join(lines[first : first + 2]) or "patch failed without output"
 
 
 def first_line(*command: str) -> str:

@@ -135,6 +135,12 @@ def make_plan(
     experiment = builder.experiment
     if added := builder.added_variants:
         LOG.info("note: not in %s's own list of variants: %s", experiment.name, ", ".join(added))
+    if len(builder.selected) > 1 and experiment.baseline not in builder.selected:
+        LOG.info(
+            "note: nothing is compared, because the baseline %s is not among the variants; "
+            "`make compare` compares any two of them",
+            experiment.baseline,
+        )
     for note in (*experiment.warnings, *builder.notes):
         LOG.info("note: %s", note)
     plan = Plan(

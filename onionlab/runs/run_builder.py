@@ -53,7 +53,9 @@ DEFAULT_CC_ALG = 2
 
 
 def _describe_tor(tor: BuiltTor) -> str:
-    return f"Tor {tor.version} ({tor.series or STOCK})"
+    commit = tor.source.get("tor", {}).get("commit", "")
+    what = ", ".join(filter(None, (tor.series or STOCK, commit and f"commit {commit[:12]}")))
+    return f"Tor {tor.version} ({what})"
 
 
 class RunBuilder(ABC):

@@ -155,8 +155,12 @@ def test_unwritable_folders_are_reported_before_any_build(
         plan.make_plan(tmp_path, Request("quick"))
 
 
-def test_levels_that_share_runs_are_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("selected", [["rr", "ewma"], ["rr", "stock"], ["rr"]])
+def test_levels_that_share_runs_and_a_missing_baseline_are_named(
+    selected: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     runs = [
         PlannedRun(f"{run_id}{seed}", level, "ewma", seed)
@@ -167,9 +171,14 @@ def test_levels_that_share_runs_are_named(
     runs.append(PlannedRun("b1", "other", "rr", 1))
     bench = SimpleNamespace(
         experiment=SimpleNamespace(
-            name="e", warnings=(), resolved={}, levels={"short": SimpleNamespace(settings=None)}
+            name="e",
+            baseline="ewma",
+            warnings=(),
+            resolved={},
+            levels={"short": SimpleNamespace(settings=None)},
         ),
         engine=SimpleNamespace(name="uml"),
+        selected=selected,
         added_variants=[],
         notes=(),
     )
@@ -179,8 +188,14 @@ def test_levels_that_share_runs_are_named(
     for name in (*results, *others, "write_study"):
         monkeypatch.setattr(plan, name, lambda *_, name=name: results.get(name))
     plan.make_plan(tmp_path, Request("e"))
-    note = "note: short and long have the same runs: nothing that they set makes a difference"
-    assert caplog.messages == [note]
+    notes = ["note: short and long have the same runs: nothing that they set makes a difference"]
+    if selected == ["rr", "stock"]:
+        notes.insert(
+            0,
+            "note: nothing is compared, because the baseline ewma is not among the variants; "
+            "`make compare` compares any two of them",
+        )
+    assert caplog.messages == notes
 
 
 def test_a_written_plan_keeps_the_order_of_client_classes(tmp_path: Path) -> None:

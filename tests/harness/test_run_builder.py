@@ -76,6 +76,9 @@ def test_a_damaged_plan_is_reported(damage: dict[str, Any]) -> None:
         run_builder(REPOSITORY, Request("quick"), resolved)
 
 
+OLD_TOR = "Tor 0.4.5.9 (stock, commit 0123456789ab)"
+
+
 class OldTor(BuiltTor):
     """A Tor that has only a few torrc options, and reads only one consensus parameter."""
 
@@ -92,7 +95,8 @@ def with_old_tor(monkeypatch: pytest.MonkeyPatch, shadow_engine: Any) -> Any:
     """Return a function that opens a run builder whose stock Tor is an ``OldTor``."""
 
     def opened(torrc: Mapping[str, str], parameters: Mapping[str, int] = {}) -> DrawnRunBuilder:
-        tor = OldTor(Path("tor-stock"), "0.4.5.9", "a" * 64, {}, None)
+        source = {"tor": {"commit": "0123456789abcdef"}}
+        tor = OldTor(Path("tor-stock"), "0.4.5.9", "a" * 64, source, None)
         monkeypatch.setattr(DrawnRunBuilder, "build", lambda self: {"tor-stock": tor})
         monkeypatch.setattr(builders, "open_engine", lambda *args, **more: shadow_engine)
         experiment = load("quick", root=REPOSITORY)
@@ -131,8 +135,8 @@ def test_an_option_that_tor_does_not_know_is_refused_before_a_run(with_old_tor: 
     with pytest.raises(UserError) as refused:
         with_old_tor({"OverloadStatistics": "1", "NumCPU": "2"})
     assert refused.value.message == (
-        "tor.torrc.all: Tor 0.4.5.9 (stock) has no option OverloadStatistics\n"
-        'tor.torrc.all: Tor 0.4.5.9 (stock) has no option NumCPU; did you mean "NumCPUs"?'
+        f"tor.torrc.all: {OLD_TOR} has no option OverloadStatistics\n"
+        f'tor.torrc.all: {OLD_TOR} has no option NumCPU; did you mean "NumCPUs"?'
     )
 
 
@@ -140,7 +144,7 @@ def test_a_parameter_that_tor_does_not_read_is_refused_before_a_run(with_old_tor
     with pytest.raises(UserError) as refused:
         with_old_tor({}, {"cc_alg": 2, "cfx_enabled": 0, "circwindow": 500})
     assert refused.value.message == (
-        "tor.consensus_params.cc_alg: Tor 0.4.5.9 (stock) does not read this parameter"
+        f"tor.consensus_params.cc_alg: {OLD_TOR} does not read this parameter"
     )
 
 
@@ -152,7 +156,7 @@ def test_a_parameter_that_one_of_the_tors_reads_is_accepted(
     monkeypatch.setattr(BuiltTor, "unread_parameters", lambda self, names: ["cc_alg"])
     builder.programs = {**builder.programs, "tor-own": patched}
     assert builder._describe_unread({"cc_alg": 2, "own-parameter": 5}) == [
-        "cc_alg: Tor 0.4.5.9 (own), Tor 0.4.5.9 (stock) does not read this parameter"
+        f"cc_alg: Tor 0.4.5.9 (own), {OLD_TOR} does not read this parameter"
     ]
 
 

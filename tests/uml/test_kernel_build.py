@@ -178,6 +178,14 @@ def test_a_required_patch_that_does_not_apply_is_an_error(
         load_patches(root / "configs/uml/patches")
 
 
+def test_the_first_hunk_that_does_not_apply_is_named(tmp_path: Path, linux_tarball: Path) -> None:
+    later = PATCH[PATCH.index("---") :].replace("file.c", "arch/um/Kconfig")
+    later = later[: later.index("@@")] + "@@ -0,0 +1 @@\n+new\n"
+    root = write_checkout(tmp_path / "root", {"0001-two.patch": WRONG_PATCH + later})
+    with pytest.raises(UserError, match=r"patching file file\.c; Hunk #1 FAILED"):
+        build(root, linux_tarball)
+
+
 WRONG_PATCH = PATCH.replace("-two", "-zwei")
 OTHER_CONTEXT = PATCH.replace(" good\n one\n", " bad\n one\n")
 
