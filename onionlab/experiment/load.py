@@ -48,11 +48,12 @@ from onionlab.yamlfile.model import (
     read_file,
     validate_tree,
 )
-from onionlab.yamlfile.tree import Node, Problem, merge
+from onionlab.yamlfile.tree import Node, Problem, merge, without_removed
 from onionlab.yamlfile.units import nearest, show
 
 NOT_EXPERIMENTS = ("nightly.yaml",)
 LIST_HINT = "`make list` shows all experiments"
+NULL_HINT = "A null in your file removes a setting of `tor` that another file has."
 REFERENCE_HINT = (
     "docs/reference/experiments.md explains the keys; `onionlab schema --reference` lists them"
 )
@@ -111,7 +112,10 @@ def load(name_or_path: str, *, root: Path) -> Experiment:
         experiment, found = _resolve(tree, path.stem, reader.files, _known_names(root))
         problems += found
     if problems or experiment is None:
-        raise as_user_error(reader.display(path), in_order(problems, reader.files), REFERENCE_HINT)
+        file = reader.display(path)
+        inherited = any(one.file != file and one.path.startswith("tor.") for one in problems)
+        hint = f"{NULL_HINT} {REFERENCE_HINT}" if inherited else REFERENCE_HINT
+        raise as_user_error(file, in_order(problems, reader.files), hint)
     return add_network_facts(root, experiment)
 
 
@@ -273,7 +277,8 @@ def _resolve(
         _without_settings(tree, kind), kind.header, suggest_from=kind.file
     )
     problems += found
-    level_trees = _level_trees(base, tree)
+    level_trees = {key: _apply_removals(one) for key, one in _level_trees(base, tree).items()}
+    base = _apply_removals(base)
     if level_trees:
         # Validate the base itself to find errors in values that every level replaces.
         problems += validate_tree(base, kind.settings, partial=True)[1]
@@ -364,6 +369,17 @@ def _level_trees(base: Node, tree: Node) -> dict[str, Node]:
         if overrides is not None and overrides.value is not None:
             trees[name] = merge(base, overrides, replaced=REPLACED_AS_UNIT)
     return trees
+
+
+def _apply_removals(tree: Node) -> Node:
+    """Remove the settings of `tor` that a null removes, so that the default counts.
+
+    Elsewhere a null is a value: options of Shadow can be null.
+    """
+    tor = tree.get("tor")
+    if tor is None or not isinstance(tree.value, dict):
+        return tree
+    return replace(tree, value={**tree.value, "tor": without_removed(tor)})
 
 
 def _differing_variants(trees: dict[str, Node], levels: dict[str, Level]) -> Iterator[Problem]:

@@ -57,13 +57,15 @@ class YamlError(Exception):
 class Node:
     """A mapping, a list or a scalar, and the file, line and path where it was written.
 
-    A value in a mapping has the line of its key.
+    A value in a mapping has the line of its key. removes: whether this is a null that replaces a
+    value of a lower file (see `merge`).
     """
 
     value: dict[str, Node] | list[Node] | Scalar
     file: str
     line: int
     path: str
+    removes: bool = False
 
     def children(self) -> Iterator[tuple[str | int, Node]]:
         """Yield keys and values of a mapping, or positions and items of a list."""
@@ -125,7 +127,8 @@ def plain(node: Node) -> object:
 def merge(base: Node, over: Node, *, replaced: Container[str] = (), key: str = "") -> Node:
     """Return `base` with `over` on top: mappings are merged key by key, all else is replaced.
 
-    Every value keeps its location. The keys of `base` come first, then new keys of `over`.
+    Every value keeps its location. The keys of `base` come first, then new keys of `over`. A null
+    that replaces a value is marked, so that `without_removed` can remove the key.
 
     Args:
         base: The values of the lower file.
@@ -133,6 +136,8 @@ def merge(base: Node, over: Node, *, replaced: Container[str] = (), key: str = "
         replaced: Keys whose mappings are replaced as a whole.
         key: The key whose values are `base` and `over`; "" for whole files.
     """
+    if over.value is None:
+        return replace(over, removes=True)
     if not isinstance(base.value, dict) or not isinstance(over.value, dict) or key in replaced:
         return over
     merged = dict(base.value)
@@ -141,6 +146,14 @@ def merge(base: Node, over: Node, *, replaced: Container[str] = (), key: str = "
             merge(merged[name], child, replaced=replaced, key=name) if name in merged else child
         )
     return replace(over, value=merged)
+
+
+def without_removed(node: Node) -> Node:
+    """Return a tree without the keys whose value a null of an upper file removes."""
+    if not isinstance(node.value, dict):
+        return node
+    kept = {key: without_removed(child) for key, child in node.value.items() if not child.removes}
+    return replace(node, value=kept)
 
 
 # The same few files are read for each of the many runs of an experiment, so their trees are cached.

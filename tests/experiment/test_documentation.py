@@ -47,9 +47,12 @@ def test_the_example_loads(checkout: Path, write: Write) -> None:
 def test_the_example_of_tuning_loads(checkout: Path, write: Write) -> None:
     for name in ("base/table1", "base/today", "today"):
         write(name, (REPOSITORY / "experiments" / f"{name}.yaml").read_text(encoding="utf-8"))
-    changed, levels = re.findall(r"```yaml\n(.*?)```", TUNE_TOR, re.DOTALL)
+    changed, levels, without = re.findall(r"```yaml\n(.*?)```", TUNE_TOR, re.DOTALL)
     write("small-window", changed)
     write("windows", changed + levels)
+    write("no-conflux", without)
+    (level,) = load("no-conflux", root=checkout).levels.values()
+    assert "cfx_low_exit_threshold" not in level.settings.tor.consensus_params
     windows = [
         level.settings.tor.consensus_params["cc_cwnd_init"]
         for name in ("small-window", "windows")

@@ -78,6 +78,32 @@ def test_options_of_shadow_are_kept_as_written(load_text: LoadText) -> None:
     assert shadow.experimental == {"runahead": "1 ms", "use_new_tcp": False}
 
 
+def test_a_null_removes_a_setting_of_tor(checkout: Path, write: Write) -> None:
+    tor = "tor: {consensus_params: {cc_alg: 2, cc_cwnd_min: 124}, torrc: {all: {NumCPUs: '2'}}}\n"
+    write("base/a", VALID.replace("tor:", "tor: &none {}\nold:", 1) if False else VALID)
+    write("base/b", tor)
+    write("base/c", tor.replace("124", "62"))
+    nulls = "tor: {consensus_params: {cc_cwnd_min: null}, torrc: {all: {NumCPUs: null}}}\n"
+    write("foo", f"extends: [base/a.yaml, base/b.yaml, base/c.yaml]\n{nulls}")
+    settings = load("foo", root=checkout).levels["foo"].settings.tor
+    assert settings.consensus_params == {"cc_alg": 2}
+    assert not settings.torrc.all
+    # A null that removes nothing is more likely a forgotten value.
+    write("foo", f"extends: base/a.yaml\n{nulls}")
+    with pytest.raises(UserError, match="expected a whole number, got nothing"):
+        load("foo", root=checkout)
+
+
+def test_an_error_in_another_file_names_the_remedy(checkout: Path, write: Write) -> None:
+    write("base/a", VALID)
+    write("base/b", "tor: {consensus_params: {cc_alg: 2, cc_cwnd_min: 124}}\n")
+    write("foo", "extends: [base/a.yaml, base/b.yaml]\ntor: {consensus_params: {cc_alg: 0}}\n")
+    with pytest.raises(UserError) as caught:
+        load("foo", root=checkout)
+    assert "base/b.yaml:1: tor.consensus_params.cc_cwnd_min" in caught.value.message
+    assert (caught.value.hint or "").startswith("A null in your file removes a setting of `tor`")
+
+
 def test_a_chain_of_files(checkout: Path, write: Write) -> None:
     write("base/a", VALID)
     write("base/b", 'extends: base/a.yaml\ntime: {measured: "90 s"}\nseeds: 5\n')
