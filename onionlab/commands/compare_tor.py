@@ -15,6 +15,7 @@ from onionlab.errors import UserError
 from onionlab.experiment import load
 from onionlab.paths import build_directory, working_root
 from onionlab.programs.git import find_commit
+from onionlab.programs.tor.build import ensure_variants
 from onionlab.questions.tor_commits import CommitVariant, shorten, slug, write_experiment
 
 HELP = "test whether commit B of Tor is worse than A; same exit status as compare"
@@ -34,7 +35,10 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write an experiment with both commits as variants, run it, and print `compare`'s answer."""
+    """Write an experiment with both commits as variants, run it, and print `compare`'s answer.
+
+    If both are the same program, nothing is run.
+    """
     root = working_root()
     # Load the experiment here, so that an error in its name is not reported for the file that
     # extends it, which is written below.
@@ -63,8 +67,12 @@ def run(args: argparse.Namespace) -> int:
     hashes = "-".join(shorten(commit.hash) for commit in commits.values())
     folder = build_directory(root) / "compare-tor" / name / hashes
     file = write_experiment(root, folder, name, args.name, variants)
+    built = ensure_variants(root, (a, b))
+    if built[a].sha256 == built[b].sha256:
+        print(f"{args.a} and {args.b} are the same program, so their runs would be the same.")
+        return 0
     args.name, args.variants = str(file), ()
-    experiment.run(args)
+    print(experiment.make(args))
     args.a, args.b = f"{name}:{a}", f"{name}:{b}"
     args.allow_diff, args.out, args.unpaired = "variant,tor", None, False
     return compare.run(args)

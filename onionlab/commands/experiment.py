@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 from onionlab.commands._arguments import (
     AUTO,
@@ -28,6 +29,12 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the experiment. Print its cost, the answer, and the report's path on the last line."""
+    print_report(make(args))
+    return 0
+
+
+def make(args: argparse.Namespace) -> Path:
+    """Run the experiment. Print its cost, and return the path of its report."""
     root, where = working_root(), parse_where(args)
     requests = look_requests(args)
     for title, request in requests:
@@ -38,7 +45,5 @@ def run(args: argparse.Namespace) -> int:
         from onionlab.questions.auto_seeds import auto_seeds
 
         budget = args.max_networks or DEFAULT_MAX_NETWORKS
-        print_report(auto_seeds(root, request, where, budget=budget))
-    else:
-        print_report(make_report(root, make_plan(root, request), where))
-    return 0
+        return auto_seeds(root, request, where, budget=budget)
+    return make_report(root, make_plan(root, request), where)

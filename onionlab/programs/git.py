@@ -53,7 +53,10 @@ def find_commit(repository: Path, ref: str) -> Commit:
         install_packages("git")
     if not is_folder(repository):
         raise UserError(f"{repository} is not a folder, and thus no git repository")
-    _output(repository, "rev-parse", "--git-dir")
+    try:
+        _output(repository, "rev-parse", "--git-dir")
+    except UserError as error:
+        raise UserError(error.message, "Name a clone of Tor's repository.") from error
     commit = _answer(repository, "rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}")
     # git also succeeds for "^main", an expression that excludes commits, and returns "^HASH".
     if commit is None or commit.startswith("^"):

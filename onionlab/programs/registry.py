@@ -19,7 +19,7 @@ from onionlab.yamlfile.model import (
 )
 from onionlab.yamlfile.tree import Node, Problem
 
-HINT = "the comments at the top of the file explain every key"
+HINT = "the comments of the shipped file, such as tor-patches/variants.yaml, explain every key"
 LINESTYLES = ("-", "--", "-.", ":")
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9]+(?:-[a-z0-9]+)*$")]

@@ -6,6 +6,7 @@ import argparse
 import os
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from tor_repository import git
@@ -50,7 +51,8 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, object]]:
     """Return a list of the arguments of each command that `compare-tor` calls.
 
-    These commands are replaced and do nothing. The replacement of `compare` returns the status 3.
+    These commands and the builds are replaced and do nothing. The replacement of `compare` returns
+    the status 3.
     """
     found: list[dict[str, object]] = []
 
@@ -58,7 +60,12 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, object]]:
         found.append({**vars(args)})
         return 3 if len(found) > 1 else 0
 
-    monkeypatch.setattr(experiment, "run", record)
+    monkeypatch.setattr(
+        compare_tor,
+        "ensure_variants",
+        lambda root, names: {name: SimpleNamespace(sha256=name) for name in names},
+    )
+    monkeypatch.setattr(experiment, "make", record)
     monkeypatch.setattr(compare, "run", record)
     return found
 
@@ -95,6 +102,22 @@ def test_it_runs_both_commits_and_compares_them(
         assert (source.git, source.ref) == (str(repository), git(repository, "rev-parse", ref))
         assert variants[name].torrc == variants["stock"].torrc
         assert variants[name].label == ref
+
+
+def test_the_same_program_is_not_run(
+    root: Path,
+    repository: Path,
+    calls: list[dict[str, object]],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    built = SimpleNamespace(sha256="a")
+    monkeypatch.setattr(
+        compare_tor, "ensure_variants", lambda root, names: dict.fromkeys(names, built)
+    )
+    assert run(repository, "main", "Fix_1") == 0
+    assert calls == []
+    assert capsys.readouterr().out.startswith("main and Fix_1 are the same program")
 
 
 def test_uncommitted_changes_are_compared_with_their_commit(

@@ -179,7 +179,7 @@ def ensure_configured(inputs: Inputs) -> Path:
     with building_directory(inputs.directory) as work:
         staged = work / "tree"
         version = unpack_source(TOR, inputs.source, staged)
-        LOG.info("%s %s: building the base that all variants start from", inputs.title, version)
+        LOG.info("%s %s: building %s", inputs.title, version, inputs.source.title)
         configure(inputs, staged, log, inputs.title)
         # Every source file includes orconfig.h, so normalise the paths in this header to let ccache
         # share objects between checkouts.
