@@ -231,7 +231,7 @@ def test_runs_are_unknown_before_programs_are_built(
     monkeypatch.setattr(finished_runs, "open_run_builder", fail)
     found = estimate(root, request())
     assert (found.missing, found.unknown) == (RUNS, 1)
-    assert f"(0 of {RUNS} exist, 1 more may be)" in cost_text(found)
+    assert f"(0 of {RUNS} exist, perhaps 1 more)" in cost_text(found)
 
 
 # Corrections by finished runs

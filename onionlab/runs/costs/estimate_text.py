@@ -13,7 +13,7 @@ def cost_text(estimate: Estimate) -> str:
         return f"none: {runs} finished"
     existing = f"{estimate.runs - estimate.missing} of {estimate.runs} exist"
     if estimate.unknown:
-        existing += f", {estimate.unknown} more may be"
+        existing += f", perhaps {estimate.unknown} more"
     return (
         f"{estimate.missing} {'run' if estimate.missing == 1 else 'runs'} to make ({existing}), "
         f"about {_with_range(estimate.wall_s, estimate.error)} "
@@ -29,7 +29,7 @@ def table_rows(estimate: Estimate) -> list[tuple[str, str]]:
     existing = estimate.runs - estimate.missing
     rows = [("runs", f"{estimate.runs}, of which {existing} exist")]
     if estimate.unknown:
-        text = f"{estimate.unknown} more may be: that is known when their programs are built"
+        text = f"perhaps {estimate.unknown} more, which is known when their programs are built"
         rows.append(("", text))
     if not estimate.missing:
         return rows
