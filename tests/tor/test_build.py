@@ -320,7 +320,7 @@ def test_a_killed_build_leaves_no_half_result(
 def test_a_second_build_waits_for_the_first(
     new_checkout: Path, tiny_tarball: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    process = start_build(new_checkout, tiny_tarball, until="building the base")
+    process = start_build(new_checkout, tiny_tarball, until=": building ")
     built = ensure_series(new_checkout, [None], tor_source=str(tiny_tarball))
     assert process.wait(timeout=60) == 0
     assert caplog.messages == ["waiting for another build of Tor in this checkout"]
