@@ -67,11 +67,13 @@ def run(args: argparse.Namespace) -> int:
     hashes = "-".join(shorten(commit.hash) for commit in commits.values())
     folder = build_directory(root) / "compare-tor" / name / hashes
     file = write_experiment(root, folder, name, args.name, variants)
+    args.name, args.variants = str(file), ()
+    # Errors in the arguments are found here, before the builds, which take minutes.
+    experiment.print_costs(args)
     built = ensure_variants(root, (a, b))
     if built[a].sha256 == built[b].sha256:
         print(f"{args.a} and {args.b} are the same program, so their runs would be the same.")
         return 0
-    args.name, args.variants = str(file), ()
     print(experiment.make(args))
     args.a, args.b = f"{name}:{a}", f"{name}:{b}"
     args.allow_diff, args.out, args.unpaired = "variant,tor", None, False

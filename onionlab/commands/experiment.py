@@ -29,17 +29,22 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the experiment. Print its cost, the answer, and the report's path on the last line."""
+    print_costs(args)
     print_report(make(args))
     return 0
 
 
-def make(args: argparse.Namespace) -> Path:
-    """Run the experiment. Print its cost, and return the path of its report."""
+def print_costs(args: argparse.Namespace) -> None:
+    """Print the cost. Raises UserError for arguments that do not fit together."""
     root, where = working_root(), parse_where(args)
-    requests = look_requests(args)
-    for title, request in requests:
+    for title, request in look_requests(args):
         print_cost(root, [request], where, title)
-    _, request = requests[-1]
+
+
+def make(args: argparse.Namespace) -> Path:
+    """Run the experiment, and return the path of its report."""
+    root, where = working_root(), parse_where(args)
+    _, request = look_requests(args)[-1]
     if args.networks == AUTO:
         # This imports SciPy's statistics, which nothing else here needs.
         from onionlab.questions.auto_seeds import auto_seeds

@@ -48,8 +48,8 @@ CERTIFICATE_EXPIRES = "2000-12-31 00:00:00"
 
 _ONION_VERSION = b"\x03"
 
-# What RSA.generate does with each candidate: a division by the first primes, then so many rounds of
-# the Miller-Rabin test for a prime of so many bits.
+# RSA.generate divides each candidate by the first 100 primes. Then it makes some rounds of the
+# Miller-Rabin test, whose number depends on the bits of the prime.
 _SMALL_PRIMES = math.prod(sieve_base[:100])
 _MILLER_RABIN_ROUNDS = {512: 7, 1024: 4, 1536: 3}
 

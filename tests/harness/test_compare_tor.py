@@ -65,6 +65,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, object]]:
         "ensure_variants",
         lambda root, names: {name: SimpleNamespace(sha256=name) for name in names},
     )
+    monkeypatch.setattr(experiment, "print_costs", lambda args: None)
     monkeypatch.setattr(experiment, "make", record)
     monkeypatch.setattr(compare, "run", record)
     return found
@@ -118,6 +119,15 @@ def test_the_same_program_is_not_run(
     assert run(repository, "main", "Fix_1") == 0
     assert calls == []
     assert capsys.readouterr().out.startswith("main and Fix_1 are the same program")
+
+
+def test_an_error_in_the_arguments_is_found_before_the_builds(
+    root: Path, repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(experiment, "working_root", lambda: root)
+    monkeypatch.setattr(compare_tor, "ensure_variants", lambda *_: pytest.fail("it builds"))
+    with pytest.raises(UserError, match="--max-networks goes with --networks auto"):
+        run(repository, "main", "Fix_1", "--max-networks=9")
 
 
 def test_uncommitted_changes_are_compared_with_their_commit(
