@@ -51,6 +51,7 @@ _ONION_VERSION = b"\x03"
 # RSA.generate divides each candidate by the first 100 primes. Then it makes some rounds of the
 # Miller-Rabin test, whose number depends on the bits of the prime.
 _SMALL_PRIMES = math.prod(sieve_base[:100])
+_LARGER_PRIMES = math.prod(sieve_base[100:])
 _MILLER_RABIN_ROUNDS = {512: 7, 1024: 4, 1536: 3}
 
 
@@ -218,9 +219,21 @@ def _find_prime(bits: int, read: Callable[[int], bytes]) -> int:
             candidate > minimum
             and candidate % RSA_EXPONENT != 1
             and math.gcd(candidate, _SMALL_PRIMES) == 1
-            and miller_rabin_test(candidate, _MILLER_RABIN_ROUNDS[bits], read) == PROBABLY_PRIME
+            and _passes_miller_rabin(candidate, _MILLER_RABIN_ROUNDS[bits], read)
         ):
             return candidate
+
+
+def _passes_miller_rabin(candidate: int, rounds: int, read: Callable[[int], bytes]) -> bool:
+    """Return the result of the Miller-Rabin test, and read the bytes that the test reads.
+
+    Half of the composite candidates are found by a division, which is faster.
+    """
+    if math.gcd(candidate, _LARGER_PRIMES) == 1:
+        return bool(miller_rabin_test(candidate, rounds, read) == PROBABLY_PRIME)
+    # The test would draw the base of its first round, and fail in that round.
+    Integer.random_range(min_inclusive=2, max_inclusive=candidate - 2, randfunc=read)
+    return False
 
 
 def _make_ed25519_secret_file(seed: int, name: str) -> bytes:
@@ -257,4 +270,8 @@ def _sign_digest(key: RSA.RsaKey, digest: bytes) -> bytes:
     """Sign as Tor does: PKCS#1 v1.5 padding (type 1) around the bare digest."""
     size = (key.n.bit_length() + 7) // 8
     padded = b"\x00\x01" + b"\xff" * (size - 3 - len(digest)) + b"\x00" + digest
-    return pow(int.from_bytes(padded, "big"), key.d, key.n).to_bytes(size, "big")
+    message = int.from_bytes(padded, "big")
+    # The Chinese remainder theorem makes this three times as fast as one power modulo n.
+    p, q, d = int(key.p), int(key.q), int(key.d)
+    by_p, by_q = pow(message, d % (p - 1), p), pow(message, d % (q - 1), q)
+    return (by_p + p * ((by_q - by_p) * int(key.u) % q)).to_bytes(size, "big")

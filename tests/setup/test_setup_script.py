@@ -48,12 +48,14 @@ case "$1 $2" in
   "-c import sys; sys.exit"*) [ ! -e "$MACHINE/old-python" ];;
   "-c import sys; print"*) cat "$MACHINE/python-version";;
   "-m onionlab.paths") [ ! -e "$MACHINE/bad-path" ];;
-  "-m venv") echo "venv $3" >> "$MACHINE/calls"
-    rm -rf "$4"/*
-    mkdir -p "$4/bin"
-    touch "$4/pyvenv.cfg"
-    cp "$MACHINE/pip" "$4/bin/python"
-    cp "$MACHINE/uv" "$4/bin/uv";;
+  "-c import ensurepip"*) [ ! -e "$MACHINE/no-pip" ] && echo pip.whl;;
+  "-m zipfile") echo "unpack $4 ${5##*/}" >> "$MACHINE/calls";;
+  "-m venv") echo "venv $3 $4" >> "$MACHINE/calls"
+    rm -rf "$5"/*
+    mkdir -p "$5/bin" "$5/lib/python3.11/site-packages"
+    touch "$5/pyvenv.cfg"
+    cp "$MACHINE/pip" "$5/bin/python"
+    cp "$MACHINE/uv" "$5/bin/uv";;
 esac
 """
 PROGRAMS = {
@@ -82,7 +84,7 @@ UV_OPTIONS = "--python .venv --no-build-isolation"
 INSTALL_UV = (
     "pip install --quiet --disable-pip-version-check --no-compile --require-hashes -r .venv/uv.lock"
 )
-CREATE = ["venv --clear", INSTALL_UV]
+CREATE = ["venv --clear --without-pip", "unpack pip.whl site-packages", INSTALL_UV]
 SYNC = [
     f"uv --quiet pip sync {UV_OPTIONS} --require-hashes requirements-build.lock requirements.lock",
     f"uv --quiet pip install {UV_OPTIONS} --no-deps --editable .",
@@ -159,6 +161,17 @@ def test_a_new_machine(machine: Machine) -> None:
     assert (machine.checkout / ".venv/ready").exists()
     machine.run()
     assert machine.calls == SYNC
+
+
+def test_a_python_without_pip_is_reported(machine: Machine) -> None:
+    (machine.state / "no-pip").touch()
+    result = machine.run()
+    assert result.returncode == 2
+    assert result.stderr == (
+        f"error: {machine.bin / 'python3'} cannot create an environment\n"
+        "On Debian and Ubuntu: apt-get install python3-venv\n"
+    )
+    assert not (machine.checkout / ".venv").exists()
 
 
 def test_dev_packages_are_added_and_stay(machine: Machine) -> None:
