@@ -102,11 +102,11 @@ print(max(folder.glob("pip-*.whl")))' 2>/dev/null) &&
             "$python" -m zipfile -e "$wheel" .venv/lib/python3*/site-packages
     } || fail "$python cannot create an environment" \
         "On Debian and Ubuntu: apt-get install python3-venv"
-    # pip takes twice as long for the whole lock. uv installs the rest of it in a moment.
-    sed -n '/^uv==/,/# via/p' requirements-build.lock >.venv/uv.lock
+    # uv installs the rest in a moment. It needs setuptools for packages that have no wheel.
+    sed -n '/^uv==/,/# via/p; /^setuptools==/,/# via/p' requirements-build.lock >.venv/first.lock
     .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-compile \
-        --require-hashes -r .venv/uv.lock ||
-        fail "pip could not install uv" "$try_again"
+        --require-hashes -r .venv/first.lock ||
+        fail "pip could not install uv and setuptools" "$try_again"
     echo "$place" >.venv/place
 }
 

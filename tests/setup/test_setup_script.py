@@ -82,7 +82,8 @@ echo "uv $*${UV_DEFAULT_INDEX:+ from $UV_DEFAULT_INDEX}" >> "$MACHINE/calls"
 
 UV_OPTIONS = "--python .venv --no-build-isolation"
 INSTALL_UV = (
-    "pip install --quiet --disable-pip-version-check --no-compile --require-hashes -r .venv/uv.lock"
+    "pip install --quiet --disable-pip-version-check --no-compile --require-hashes "
+    "-r .venv/first.lock"
 )
 CREATE = ["venv --clear --without-pip", "unpack pip.whl site-packages", INSTALL_UV]
 SYNC = [
@@ -155,8 +156,10 @@ def test_a_new_machine(machine: Machine) -> None:
     result = machine.run()
     assert (result.returncode, result.stderr) == (0, "")
     assert machine.calls == ["apt-get update", f"{APT_INSTALL} gcc bc", *CREATE, *SYNC]
-    uv_lock = (machine.checkout / ".venv/uv.lock").read_text()
-    assert re.match(r"uv==\S+ \\\n(    --hash=sha256:[0-9a-f]{64}( \\)?\n)+    # via", uv_lock)
+    lock = (machine.checkout / ".venv/first.lock").read_text()
+    package = r"(\S+)==\S+ \\\n(?:    --hash=sha256:[0-9a-f]{64}(?: \\)?\n)+    # via .*\n"
+    assert re.findall(package, lock) == ["setuptools", "uv"]
+    assert re.sub(package, "", lock) == ""
     assert result.stdout.splitlines()[0] == "setup: installing Debian packages: gcc bc"
     assert (machine.checkout / ".venv/ready").exists()
     machine.run()
