@@ -193,12 +193,15 @@ def unpack_source(program: Program, source: Source, destination: Path) -> str:
 def _unpack_tarball(program: Program, tarball: Path, destination: Path) -> None:
     """Unpack the needed files of an archive, without the top-level folder of their paths."""
     with tarfile.open(tarball) as archive:
+        # Python 3.11.2, that of Debian 12, has no filters. What apt fetches is signed.
+        archive.extraction_filter = getattr(tarfile, "data_filter", lambda member, _path: member)
         for member in archive:
             name = member.name.removeprefix("./").partition("/")[2]
             if name and not member.isdir() and program.is_needed(Path(name)):
-                link = member.linkname.partition("/")[2] if member.islnk() else member.linkname
-                member = member.replace(name=name, linkname=link, deep=False)
-                archive.extract(member, destination, filter="data")
+                if member.islnk():
+                    member.linkname = member.linkname.partition("/")[2]
+                member.name = name
+                archive.extract(member, destination)
 
 
 def _tree_files(program: Program, tree: Path) -> list[Path]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,17 @@ def test_a_tarball_with_any_compression(tmp_path: Path, mode: str) -> None:
     assert not (tmp_path / "tree/drivers/gpu/unneeded.c").exists()
     assert not (tmp_path / "tree/arch/arm/unneeded.c").exists()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["linux.tar", "tree"]
+
+
+def test_debians_python_has_no_filters(
+    tmp_path: Path, linux_tarball: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Those of Python 3.11.4, and the method that came with them.
+    monkeypatch.delattr(tarfile, "data_filter", raising=False)
+    monkeypatch.delattr(tarfile.TarFile, "extraction_filter", raising=False)
+    monkeypatch.delattr(tarfile.TarInfo, "replace", raising=False)
+    unpack_source(obtain(tmp_path, linux_tarball), tmp_path / "tree")
+    assert (tmp_path / "tree/file.c").read_text() == FILES["file.c"]
 
 
 def test_a_tree_has_the_same_content(tmp_path: Path, linux_tarball: Path) -> None:
