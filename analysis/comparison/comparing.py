@@ -16,7 +16,7 @@ from analysis.inference.sample_size import shown_from_spreads
 from analysis.inference.sequential import spending
 from analysis.judgement.estimates import Estimate, estimate
 from analysis.judgement.judging import Design, Judgement, Statistics, judge_comparison
-from analysis.judgement.verdicts import LEVEL
+from analysis.judgement.verdicts import LEVEL, Grade
 
 A, B = "A", "B"
 """The names of the two sides in statistics, because both may have variants of the same name."""
@@ -94,6 +94,16 @@ class Comparison:
     def regressions(self) -> list[MetricRow]:
         """The endpoints that are shown to be worse."""
         return [row for row in self.judged if row.judgement.regression]
+
+    @property
+    def suspected(self) -> list[MetricRow]:
+        """The endpoints that are suggested, and not shown, to be worse."""
+        return [
+            row
+            for row in self.judged
+            if row.judgement.verdict.grade is Grade.SUGGESTED
+            and row.judgement.verdict.direction == "worse"
+        ]
 
     @property
     def unsettled(self) -> list[MetricRow]:

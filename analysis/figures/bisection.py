@@ -35,8 +35,8 @@ HASH_DIGITS = 8
 
 CAPTION = (
     "Effect of each tested commit against GOOD (commit 0) on the same networks, with its own 95% "
-    "interval. Commits are in the order of the history. Grey: a commit that can be the first bad "
-    "one."
+    "interval. Commits are in the order of the history. Grey band: a commit that can be the first "
+    "bad one."
 )
 
 

@@ -10,6 +10,7 @@ from analysis.figures.bisection import write_bisection
 from analysis.formats import files
 from analysis.formats.csv_tables import csv_text
 from analysis.judgement.bisection import Decision, Examination, Search
+from analysis.judgement.verdicts import Grade
 from analysis.measures.data import ALL
 from analysis.measures.metric import Quantity
 from analysis.pages.html import render, write_answer
@@ -68,8 +69,12 @@ class Bisection:
             return [
                 f"No such commit: {self.endpoint} is not shown to be worse at BAD than at GOOD "
                 f"({self._effect(first)}).",
-                "This does not rule out that it is worse: more networks show smaller differences "
-                f"(MAX_NETWORKS, here {self.budget}).",
+                (
+                    "The runs suggest that it is: search again with more networks"
+                    if first.against_good and first.against_good.grade is Grade.SUGGESTED
+                    else "This does not rule out that it is: more networks show smaller differences"
+                )
+                + f" (MAX_NETWORKS, here {self.budget}).",
             ]
         if search.found is not None:
             examination = next(one for one in search.examinations if one.commit == search.found)

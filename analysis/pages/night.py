@@ -24,6 +24,8 @@ from analysis.pages.comparison import (
 from analysis.pages.html import render
 from analysis.pages.numbers import NOTHING, format_difference, format_number
 
+UNCHANGED = "The records have not changed since the night before."
+
 
 @dataclass(frozen=True)
 class NightResult:
@@ -35,12 +37,15 @@ class NightResult:
         repeated: whether all records equal those of the night before.
         judged: the same as ``comparison``. If that is None, it is a comparison of the night's runs
             with themselves, which shows the endpoints.
+        next_step: what the reader can do about worse endpoints, and the command for it; None if
+            there are none.
     """
 
     name: str
     comparison: Comparison | None
     repeated: bool
     judged: Comparison
+    next_step: tuple[str, str] | None = None
 
     @property
     def alarm(self) -> bool:
@@ -52,8 +57,7 @@ class NightResult:
         """The result in one sentence."""
         if self.comparison is None:
             return "The runs of this night are the baseline from now on."
-        suffix = " The records have not changed since the night before." if self.repeated else ""
-        return self.comparison.sentence + suffix
+        return self.comparison.sentence + (f" {UNCHANGED}" if self.repeated else "")
 
     @property
     def compared(self) -> list[VariantComparison]:
@@ -63,9 +67,9 @@ class NightResult:
     @property
     def answer(self) -> list[str]:
         """The result in sentences."""
-        if self.comparison is None or self.repeated:
+        if self.comparison is None or self.comparison.identical:
             return [self.sentence]
-        return answered(self.comparison)
+        return [*answered(self.comparison), *([UNCHANGED] if self.repeated else [])]
 
     @property
     def simulated(self) -> list[str]:
@@ -111,7 +115,9 @@ class NightResult:
         if not rows or self.judged.identical:
             return f"{what} if it is as large as in the table."
         rows.sort(key=lambda row: row.judgement.verdict.detectable or 0.0)
-        first, last = (f"{shown_from(row)} ({metric_of_class(row)})" for row in (rows[0], rows[-1]))
+        first, last = (
+            f"{deterioration(row)} ({metric_of_class(row)})" for row in (rows[0], rows[-1])
+        )
         return f"{what} from {first}, for others from {last}."
 
 
@@ -214,7 +220,11 @@ class Night:
         experiments = f"{count} experiment{'' if count == 1 else 's'}"
         alarms = [result.name for result in self.results if result.alarm]
         if not alarms:
-            return f"No alarm in {experiments}."
+            suspected = sum(len(r.comparison.suspected) for r in self.results if r.comparison)
+            if not suspected:
+                return f"No alarm in {experiments}."
+            are = "endpoint is" if suspected == 1 else "endpoints are"
+            return f"No alarm in {experiments}; {suspected} {are} suggested to be worse."
         are = "is" if len(alarms) == 1 else "are"
         return f"{len(alarms)} of {experiments} {are} worse than the baseline: {', '.join(alarms)}."
 
@@ -222,6 +232,14 @@ class Night:
 def metric_of_class(row: MetricRow) -> str:
     """Return the label of a row's metric, and its class of clients unless it is all clients."""
     return ", ".join(filter(None, (row.judgement.metric.label, readable(row).class_name)))
+
+
+def deterioration(row: MetricRow) -> str:
+    """Return the smallest detectable deterioration of an endpoint that is compared by ratios."""
+    size = row.judgement.verdict.detectable
+    if size and row.judgement.metric.better == "higher":
+        return f"\N{MULTIPLICATION SIGN}{1 / size:.2f}"
+    return shown_from(row)
 
 
 def shown_from(row: MetricRow) -> str:

@@ -14,10 +14,10 @@ from onionlab.commands._arguments import (
     number,
     whole_number,
 )
-from onionlab.commands._output import print_report
+from onionlab.commands._output import print_cost, print_report
 from onionlab.commands._request import parse_overrides, parse_where
 from onionlab.paths import is_file, working_root
-from onionlab.questions.bisect import BisectRequest, bisect
+from onionlab.questions.bisect import BisectRequest, open_search
 
 HELP = "find the first commit of Tor at which an endpoint got worse"
 
@@ -31,12 +31,16 @@ DEFAULT_MAX_NETWORKS = 40
 
 
 def setup_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--good", required=True, help="a commit before the change; branch or tag")
+    parser.add_argument(
+        "--good", required=True, help="branch, tag or hash of a commit before the change"
+    )
     parser.add_argument("--bad", required=True, help="a later commit, at which it is worse")
     parser.add_argument(
         "--tor-git", type=Path, required=True, metavar="PATH", help="local git repository of Tor"
     )
-    parser.add_argument("--endpoint", required=True, help="METRIC or CLASS:METRIC, an endpoint")
+    parser.add_argument(
+        "--endpoint", required=True, help="METRIC or CLASS:METRIC, such as ttfb_p50_s"
+    )
     parser.add_argument("--name", default="today", help="experiment to run (default: today)")
     parser.add_argument("--skip", default="", metavar="COMMIT,...", help="commits not to test")
     parser.add_argument("--scale", type=number, help="multiply hosts and load, for instance 0.1")
@@ -61,7 +65,10 @@ def run(args: argparse.Namespace) -> int:
         budget=args.max_networks or DEFAULT_MAX_NETWORKS,
         skip=listed_names(args.skip),
     )
-    result, report = bisect(root, asked, where)
+    search = open_search(root, asked, where)
+    # This finds errors in the arguments before the builds, which take minutes.
+    print_cost(root, [search.first_request], where, "its first test, of BAD")
+    result, report = search.run()
     print_report(report)
     if not result.search.left:
         return 1

@@ -33,12 +33,10 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--state-dir", type=Path, help="folder of baselines and history (default: nightly/)"
     )
-    parser.add_argument(
-        "--update-baseline", action="store_true", help="make the runs of this night the baseline"
-    )
-    parser.add_argument(
-        "--tor-git", metavar="PATH", help="run a commit of this local git repository of Tor alone"
-    )
+    text = "make the runs of this night the baselines of the whole list"
+    parser.add_argument("--update-baseline", action="store_true", help=text)
+    text = "run a commit of this local git repository of Tor in place of the list's variants"
+    parser.add_argument("--tor-git", metavar="PATH", help=text)
     parser.add_argument(
         "--ref", help="branch, tag or commit of that repository (default: main); nothing is fetched"
     )
@@ -98,7 +96,10 @@ def run(args: argparse.Namespace) -> int:
         print("\n  ".join([since.sentence, *since.lines]))
     for result in night.results:
         print(f"{'ALARM ' if result.alarm else ''}{result.name}: {' '.join(result.answer)}")
+        if result.next_step:
+            print(f"  {result.next_step[0]}: {result.next_step[1]}")
         print(f"  {result.sees}")
+    print(night.sentence)
     new = [step for step in night.steps if step.new]
     print(f"{len(night.steps)} step changes in the history, {len(new)} of them new")
     for path in (paths.history, paths.junit, paths.markdown, paths.html):

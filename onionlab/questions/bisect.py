@@ -32,6 +32,7 @@ from analysis.judgement.judging import (
 )
 from analysis.judgement.verdicts import LEVEL, Verdict
 from analysis.measures.catalogue import OWN
+from analysis.measures.data import ALL
 from analysis.measures.metric import Quantity
 from analysis.pages.bisection import Bisection, write
 from analysis.pages.numbers import format_effect
@@ -75,12 +76,10 @@ class BisectRequest:
     skip: Sequence[str] = ()
 
 
-def bisect(root: Path, asked: BisectRequest, where: Where) -> tuple[Bisection, Path]:
-    """Return the result of a search, and the path of its report.
+def open_search(root: Path, asked: BisectRequest, where: Where) -> BisectSearch:
+    """Check a request, and return its search, which has not begun.
 
-    Raises:
-        UserError: The commits, the experiment or the endpoint cannot be searched; the good or the
-            bad commit does not build; a run fails; or no commit between the two can be tested.
+    Raises UserError if the commits, the experiment or the endpoint cannot be searched.
     """
     if asked.budget < FIRST_LOOK:
         raise UserError(
@@ -93,8 +92,7 @@ def bisect(root: Path, asked: BisectRequest, where: Where) -> tuple[Bisection, P
     skip = {find_commit(asked.repository, ref).hash for ref in asked.skip} - {good, bad}
     subjects = dict(list_commits(asked.repository, good, bad))
     LOG.info("%d commits from %s to %s", len(subjects), shorten(good), shorten(bad))
-    search = _Search(root, asked, where, good, bad, experiment.name, subjects, skip, endpoint)
-    return search.run()
+    return BisectSearch(root, asked, where, good, bad, experiment.name, subjects, skip, endpoint)
 
 
 def _require_searchable(experiment: Experiment, endpoint: str) -> tuple[str, str]:
@@ -110,6 +108,14 @@ def _require_searchable(experiment: Experiment, endpoint: str) -> tuple[str, str
             f"{name} has several levels, or the scope of one network, and a search needs one level "
             "and several networks",
             "name another experiment, for instance NAME=today",
+        )
+    (level,) = experiment.levels.values()
+    classes = (ALL, *level.settings.classes)
+    given, _, _ = endpoint.rpartition(":")
+    if given and given not in classes:
+        raise UserError(
+            f"{name} has no class {show(given)}{nearest(given, classes)}",
+            f"its classes: {', '.join(classes)}",
         )
     listed = [(one.class_name, one.metric) for one in experiment.header.endpoints]
     usual = [("", metric) for row in USUAL_ENDPOINTS for metric in row if OWN.quantity(metric)]
@@ -172,7 +178,7 @@ def _find_ends(root: Path, asked: BisectRequest) -> tuple[str, str]:
 
 
 @dataclass
-class _Search:
+class BisectSearch:
     """One search.
 
     Attributes:
@@ -208,8 +214,18 @@ class _Search:
         assert found is not None
         return found
 
+    @property
+    def first_request(self) -> Request:
+        """The first runs that the search needs, those of GOOD and BAD."""
+        return self._request(self.bad, FIRST_LOOK)
+
     def run(self) -> tuple[Bisection, Path]:
-        """Build and run what is missing; return the result and the path of the report."""
+        """Build and run what is missing; return the result and the path of the report.
+
+        Raises:
+            UserError: The good or the bad commit does not build, a run fails, or no commit between
+                the two can be tested.
+        """
         for name, commit in (("GOOD", self.good), ("BAD", self.bad)):
             built = self._build(commit)
             if isinstance(built, UserError):
@@ -312,6 +328,14 @@ class _Search:
 
     def _measure(self, commit: str, size: int) -> tuple[Study, Statistics]:
         """Make the missing runs of a commit, GOOD and BAD on the first ``size`` networks."""
+        out = self.root / "results" / "bisect" / self.name / shorten(commit)
+        plan = make_plan(self.root, self._request(commit, size), out=out)
+        make_runs(self.root, [plan], self.where)
+        study = load_study(plan.study)
+        return study, read_statistics(study, plan.store)
+
+    def _request(self, commit: str, size: int) -> Request:
+        """Write an experiment with a commit, GOOD and BAD, and return it for ``size`` networks."""
         commits = dict.fromkeys((self.good, self.bad, commit))
         variants = {
             _variant(one): CommitVariant(self.asked.repository, one, shorten(one))
@@ -319,12 +343,7 @@ class _Search:
         }
         folder = build_directory(self.root) / "bisect" / self.name / shorten(commit)
         file = write_experiment(self.root, folder, self.name, self.asked.runs.experiment, variants)
-        out = self.root / "results" / "bisect" / self.name
-        request = replace(self.asked.runs, experiment=str(file), seeds=size)
-        plan = make_plan(self.root, request, out=out / shorten(commit))
-        make_runs(self.root, [plan], self.where)
-        study = load_study(plan.study)
-        return study, read_statistics(study, plan.store)
+        return replace(self.asked.runs, experiment=str(file), seeds=size)
 
     def _judge(
         self,

@@ -45,6 +45,7 @@ from analysis.formats.manifest import identity_hash
 from analysis.formats.plan_file import Request
 from analysis.formats.study import load_study
 from analysis.measures.catalogue import METRICS
+from analysis.measures.data import ALL
 from analysis.pages.night import (
     CommitsSince,
     Night,
@@ -202,6 +203,10 @@ def run_nightly(
             None if update_baseline else _read_baseline(state, item, baseline_command, ref)
             for item in prepared
         ]
+        summaries = _summary_paths(root, state)
+        for former in (summaries.markdown, summaries.html, summaries.junit):
+            # A night that fails must not leave the summary of another one.
+            former.unlink(missing_ok=True)
         results, searched, rows, measured = [], set(), [], []
         for item, baseline in zip(prepared, baselines, strict=True):
             name = item.name
@@ -216,7 +221,8 @@ def run_nightly(
             now = {(row["level"], row["variant"]): row["records"] for row in new_rows}
             # Without a baseline, the runs are compared with themselves to find the endpoints.
             judged = comparison or compare_sets(runs, runs, CHANGES, nightly.level_per_experiment)
-            results.append(NightResult(name, comparison, bool(now) and before == now, judged))
+            step = _next_step(item, baseline, comparison, repository)
+            results.append(NightResult(name, comparison, bool(now) and before == now, judged, step))
             rows += new_rows
             endpoints = {
                 (r.judgement.class_name, r.judgement.metric.name) for r in judged.endpoints
@@ -245,7 +251,8 @@ def run_nightly(
             names = {"name": f"baseline of {night}", "notes": (*runs.notes, f"accepted {night}")}
             write_whole(_baseline_path(state, item), runs.model_copy(update=names).sealed().text())
         write_history(state / HISTORY, history)
-    return result, _write_summaries(result, root / "results" / "nightly", state)
+    _write_summaries(result, summaries)
+    return result, summaries
 
 
 def utc_now() -> datetime:
@@ -341,8 +348,18 @@ def _baseline_path(state: Path, item: PreparedEntry) -> Path:
 def _read_baseline(state: Path, item: PreparedEntry, baseline_command: str, ref: str) -> RunSet:
     path = _baseline_path(state, item)
     accept = f"{baseline_command} REF={shlex.quote(ref)}" if ref else baseline_command
+    accept = f"make this night's runs the baseline of the whole list: {accept}"
+    if ref and (other := _newest_of_repository(sorted(path.parent.glob("*.set.json")))):
+        # A baseline of tonight's commit would hide what changed since the other baselines.
+        commit = _commits(other)[0]
+        accept = (
+            f"repeat the commit of the {other.name}: {baseline_command} REF={commit}\nor {accept}"
+        )
     if path.exists():
-        baseline = read_run_set(path)
+        try:
+            baseline = read_run_set(path)
+        except AnalysisError as error:
+            raise UserError(error.message, f"restore it from a copy, or {accept}") from error
         planned = {(run.level, run.variant) for run in item.plan.runs}
         known = {(run.level, run.variant) for run in baseline.runs}
         # Record format, levels and variants are part of the key in the file's name, so the file is
@@ -354,7 +371,7 @@ def _read_baseline(state: Path, item: PreparedEntry, baseline_command: str, ref:
         ):
             raise UserError(
                 f"{path} is damaged: it has another SHA-256, experiment or record format",
-                f"restore it from a copy, or make this night's runs the baseline: {accept}",
+                f"restore it from a copy, or {accept}",
             )
         return baseline
     # All keys have this length. A "*" in place of the key would also match other experiments whose
@@ -363,14 +380,13 @@ def _read_baseline(state: Path, item: PreparedEntry, baseline_command: str, ref:
     former = _newest_of_repository(others) if item.entry.variants == (WATCHED,) else None
     if former is not None:
         changed = _harness_changes(former, item.inputs)
-        commit = next(iter(_commits(former)))
+        commit = _commits(former)[0]
         raise UserError(
-            f"{item.name} has no baseline for this version of onionlab ({path}). A new commit or "
-            "version of Tor needs no new baseline, but onionlab's own runs have changed since the "
-            f"newest baseline (commit {commit[:COMMIT_DIGITS]} of Tor): {', '.join(changed)}",
-            "repeat the baseline's runs with this version of onionlab: "
-            f"{baseline_command} REF={commit}\n"
-            f"or make this night's runs the baseline: {accept}",
+            f"{item.name} has no baseline for these runs ({path}). A new commit or version of Tor "
+            "needs no new baseline, but the runs differ from those of the newest baseline (commit "
+            f"{commit[:COMMIT_DIGITS]} of Tor) in {', '.join(changed)}: the list, the experiment "
+            "or onionlab was changed",
+            accept,
         )
     why = (
         f"; there are {len(others)} for another engine or version, network, load, or definition "
@@ -380,7 +396,7 @@ def _read_baseline(state: Path, item: PreparedEntry, baseline_command: str, ref:
     )
     raise UserError(
         f"{item.name} has no baseline for this engine, network and metrics ({path}){why}",
-        f"make this night's runs the baseline: {accept}",
+        accept,
     )
 
 
@@ -449,6 +465,38 @@ def _with_ranges(
     return replace(repository.tor, ranges=tuple(ranges))
 
 
+def _next_step(
+    item: PreparedEntry,
+    baseline: RunSet | None,
+    comparison: Comparison | None,
+    repository: Repository | None,
+) -> tuple[str, str] | None:
+    """Return what to do about endpoints that are worse at another commit, and the command."""
+    commits = [] if baseline is None else _commits(baseline)
+    if repository is None or comparison is None or not commits:
+        return None
+    before, now = commits[0][:COMMIT_DIGITS], repository.tor.commit[:COMMIT_DIGITS]
+    request = item.plan.request
+    values = {
+        "TOR_GIT": repository.path,
+        "NAME": item.name,
+        "SCALE": request.scale,
+        "ENGINE": "" if request.engine == "auto" else request.engine,
+    }
+    words = [f"{name}={shlex.quote(str(value))}" for name, value in values.items() if value]
+    options = " ".join(words)
+    if comparison.regressions:
+        judged = comparison.regressions[0].judgement
+        endpoint = judged.metric.name
+        if judged.class_name != ALL:
+            endpoint = f"{judged.class_name}:{endpoint}"
+        command = f"make bisect GOOD={before} BAD={now} ENDPOINT={endpoint} {options}"
+        return "To find the commit", command
+    if comparison.suspected:
+        return "For an answer", f"make compare-tor A={before} B={now} NETWORKS=auto {options}"
+    return None
+
+
 def _verdicts(comparison: Comparison | None, runs: RunSet) -> dict[tuple[str, str, str, str], str]:
     if comparison is None:
         return {}
@@ -469,9 +517,14 @@ def _verdicts(comparison: Comparison | None, runs: RunSet) -> dict[tuple[str, st
     }
 
 
-def _write_summaries(night: Night, out: Path, state: Path) -> NightPaths:
+def _summary_paths(root: Path, state: Path) -> NightPaths:
+    out = root / "results" / "nightly"
+    return NightPaths(out / "summary.md", out / "summary.html", out / "junit.xml", state / HISTORY)
+
+
+def _write_summaries(night: Night, paths: NightPaths) -> None:
+    out = paths.markdown.parent
     out.mkdir(parents=True, exist_ok=True)
-    paths = NightPaths(out / "summary.md", out / "summary.html", out / "junit.xml", state / HISTORY)
     paths.markdown.write_text(markdown(night), encoding="utf-8")
     forests = {
         result.name: write_forest(result.compared, out / f"{FOREST}-{result.name}")
@@ -480,4 +533,3 @@ def _write_summaries(night: Night, out: Path, state: Path) -> NightPaths:
     drawn = {name: forest for name, forest in forests.items() if forest is not None}
     paths.html.write_text(html(night, drawn), encoding="utf-8")
     paths.junit.write_text(junit(night), encoding="utf-8")
-    return paths

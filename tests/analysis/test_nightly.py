@@ -99,7 +99,8 @@ def test_without_a_baseline_nothing_runs(machine: Machine) -> None:
     with pytest.raises(UserError, match="quick has no baseline") as refused:
         machine.night(make_set())
     command = "make nightly UPDATE_BASELINE=1"
-    assert refused.value.hint == f"make this night's runs the baseline: {command}"
+    accept = "make this night's runs the baseline of the whole list"
+    assert refused.value.hint == f"{accept}: {command}"
     with pytest.raises(UserError) as refused:
         machine.night(make_set(), baseline_command=f"{command} STATE_DIR='my state'")
     assert str(refused.value.hint).endswith(f"{command} STATE_DIR='my state'")
@@ -360,8 +361,9 @@ def test_a_damaged_baseline_is_refused(
     machine.night(make_set(), accept=True)
     (path,) = (machine.root / "nightly" / "baselines").iterdir()
     path.write_text(change(path.read_text()))
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(UserError, match=message) as refused:
         machine.night(make_set())
+    assert (refused.value.hint or "").startswith("restore it from a copy, or make this night's")
     assert machine.measured == 1
 
 

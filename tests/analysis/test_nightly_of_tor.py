@@ -43,12 +43,14 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
 def night(machine: Machine, path: Path, ref: str = "main", **more: Any) -> Any:
     """Run a night with the present commit of ``ref``.
 
-    more: ``accept``, whether the night's runs become the baseline, and arguments of ``make_set``.
+    more: ``accept``, whether the night's runs become the baseline; ``false_alarms``, of the list;
+    and arguments of ``make_set``.
     """
-    experiments = [{"name": "today", "variants": ["stock"], "networks": 10}]
-    watched, repository = watch_repository(
-        machine.root, nightly_list(experiments=experiments), path, ref
+    lists = nightly_list(
+        experiments=[{"name": "today", "variants": ["stock"], "networks": 10}],
+        false_alarms_per_year=more.pop("false_alarms", 2),
     )
+    watched, repository = watch_repository(machine.root, lists, path, ref)
     tor = repository.tor
     source = str({"tor": {"kind": "git", "commit": tor.commit, "version": tor.version}})
     build = TorBuild(version=tor.version, sha256=tor.commit, source=source)
@@ -254,17 +256,63 @@ def test_a_changed_harness_says_what_changed_and_what_to_do(
         (ENGINE, {"shadow.config.yaml": "s2"}, "engine files"),
     ):
         machine.inputs = {"engine": engine, "levels": {"today": {"files": files | changed_files}}}
-        with pytest.raises(UserError, match=rf"own runs have changed .*\): {changes}") as caught:
+        with pytest.raises(UserError, match=rf"runs differ .* of Tor\) in {changes}") as caught:
             night(machine, path, "maint")
         command = "make nightly UPDATE_BASELINE=1"
-        hint = f"{commit}\nor make this night's runs the baseline: {command} REF=maint"
-        assert (caught.value.hint or "").endswith(f"{command} REF={hint}")
+        accept = f"make this night's runs the baseline of the whole list: {command} REF=maint"
+        assert (caught.value.hint or "").endswith(f"{command} REF={commit}\nor {accept}")
     assert machine.measured == 1
     # Damaged baselines are ignored, so there is no newest one to suggest.
     for file in (machine.root / "nightly" / "baselines").iterdir():
         file.write_text("{")
     with pytest.raises(UserError, match="today has no baseline for this engine") as caught:
         night(machine, path)
+
+
+def test_a_line_that_is_added_needs_the_commit_of_the_other_baselines(
+    machine: Machine, tmp_path: Path
+) -> None:
+    path = tmp_path / "tor"
+    first, _ = make_repository(path, ["0.4.9"] * 2)
+    night(machine, path, first, accept=True)
+    (baseline,) = (machine.root / "nightly/baselines").iterdir()
+    baseline.rename(baseline.with_name(baseline.name.replace("today", "quick")))
+    with pytest.raises(UserError, match="today has no baseline") as caught:
+        night(machine, path)
+    repeat = f"make nightly UPDATE_BASELINE=1 REF={first}"
+    assert (caught.value.hint or "").startswith(
+        f"repeat the commit of the baseline of 2026-01-02T03:00:00Z: {repeat}\nor make this"
+    )
+
+
+@pytest.mark.parametrize(
+    ("false_alarms", "sentence", "what", "command"),
+    [
+        (
+            *(2, "1 of 1 experiment is worse than the baseline: today.", "To find the commit"),
+            "make bisect GOOD={a} BAD={b} ENDPOINT=web:time_to_320kib_p50_s TOR_GIT={path} "
+            "NAME=today",
+        ),
+        (
+            *(1e-6, "No alarm in 1 experiment; 2 endpoints are suggested to be worse.", "For an"),
+            "make compare-tor A={a} B={b} NETWORKS=auto TOR_GIT={path} NAME=today",
+        ),
+    ],
+)
+def test_a_worse_endpoint_comes_with_a_command(
+    machine: Machine, tmp_path: Path, false_alarms: float, sentence: str, what: str, command: str
+) -> None:
+    path = tmp_path / "tor"
+    first, second = make_repository(path, ["0.4.9"] * 2)
+    night(machine, path, first, accept=True)
+    made, paths = night(machine, path, effect=1.08, false_alarms=false_alarms)
+    assert made.sentence == sentence
+    step = made.results[0].next_step
+    assert step[0].startswith(what)
+    assert step[1] == command.format(a=first[:12], b=second[:12], path=path)
+    for summary in (paths.markdown, paths.html):
+        assert step[1] in summary.read_text()
+        assert sentence in summary.read_text()
 
 
 def test_the_newest_baseline_is_that_of_the_last_night(machine: Machine, tmp_path: Path) -> None:

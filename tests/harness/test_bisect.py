@@ -104,7 +104,7 @@ class Machine:
             "runs": Request("today"),
             "budget": 20,
         }
-        return bisect.bisect(self.root, BisectRequest(**values | more), None)
+        return bisect.open_search(self.root, BisectRequest(**values | more), None).run()
 
 
 @pytest.fixture
@@ -228,6 +228,7 @@ def test_bad_input_builds_nothing(machine: Machine) -> None:
         ({"good": side}, "GOOD .* is not an ancestor of BAD", f"GOOD={c[3]}"),
         ({"bad": orphan}, "have no common history", "--unshallow"),
         ({"endpoint": "ttfb"}, 'today has no endpoint "ttfb"', "among these: time_to"),
+        ({"endpoint": f"wev:{ENDPOINT}"}, 'no class "wev"; did you mean "web"', "bulk, web"),
         ({"runs": Request("quik")}, "no experiment called", "make list"),
         ({"runs": Request("slowstart")}, "does not run Tor", "NAME=today"),
         ({"runs": Request("swrr-load")}, "several levels", "NAME=today"),
