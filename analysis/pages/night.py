@@ -284,7 +284,7 @@ def _render(template: str, night: Night, **values: object) -> str:
         template,
         night=night,
         power=round(100 * POWER),
-        shown_from=shown_from,
+        shown_from=deterioration,
         nights_alone=NIGHTS_ALONE,
         nights_with_ten_runs=1 + math.ceil(1.5 * MINIMUM_DF / 9),
         **values,

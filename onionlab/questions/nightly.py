@@ -191,6 +191,10 @@ def run_nightly(
     state.mkdir(parents=True, exist_ok=True)
     busy = UserError(f"another night is running in {state}", "wait for its end")
     with file_lock(state / ".lock", timeout_s=0, refusal=busy):
+        summaries = _summary_paths(root, state)
+        for former in (summaries.markdown, summaries.html, summaries.junit):
+            # A night that fails must not leave the summary of another one.
+            former.unlink(missing_ok=True)
         night = utc_now().strftime("%Y-%m-%dT%H:%M:%SZ")
         history = read_history(state / HISTORY)
         only_tor = repository is not None
@@ -203,10 +207,6 @@ def run_nightly(
             None if update_baseline else _read_baseline(state, item, baseline_command, ref)
             for item in prepared
         ]
-        summaries = _summary_paths(root, state)
-        for former in (summaries.markdown, summaries.html, summaries.junit):
-            # A night that fails must not leave the summary of another one.
-            former.unlink(missing_ok=True)
         results, searched, rows, measured = [], set(), [], []
         for item, baseline in zip(prepared, baselines, strict=True):
             name = item.name
