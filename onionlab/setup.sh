@@ -91,8 +91,8 @@ create_environment() {
             "To create one for this checkout: rm .venv"
     fi
     echo "setup: creating the Python environment .venv (about 620 MB)"
-    # venv would call ensurepip, which takes eight times as long as unpacking its wheel of pip. Debian
-    # has a folder of its own for the wheel.
+    # venv would call ensurepip, which takes longer than unpacking its wheel of pip. Debian's Python has
+    # the wheel in WHEEL_PKG_DIR.
     {
         wheel=$("$python" -c 'import ensurepip, pathlib, sysconfig
 bundled = pathlib.Path(ensurepip.__file__).parent / "_bundled"

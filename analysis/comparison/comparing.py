@@ -96,7 +96,7 @@ class Comparison:
         return [row for row in self.judged if row.judgement.regression]
 
     @property
-    def suspected(self) -> list[MetricRow]:
+    def suggested_regressions(self) -> list[MetricRow]:
         """The endpoints that are suggested, and not shown, to be worse."""
         return [
             row

@@ -115,9 +115,7 @@ class NightResult:
         if not rows or self.judged.identical:
             return f"{what} if it is as large as in the table."
         rows.sort(key=lambda row: row.judgement.verdict.detectable or 0.0)
-        first, last = (
-            f"{deterioration(row)} ({metric_of_class(row)})" for row in (rows[0], rows[-1])
-        )
+        first, last = (f"{shown_from(row)} ({metric_of_class(row)})" for row in (rows[0], rows[-1]))
         return f"{what} from {first}, for others from {last}."
 
 
@@ -220,11 +218,12 @@ class Night:
         experiments = f"{count} experiment{'' if count == 1 else 's'}"
         alarms = [result.name for result in self.results if result.alarm]
         if not alarms:
-            suspected = sum(len(r.comparison.suspected) for r in self.results if r.comparison)
-            if not suspected:
+            compared = [result.comparison for result in self.results if result.comparison]
+            worse = sum(len(one.suggested_regressions) for one in compared)
+            if not worse:
                 return f"No alarm in {experiments}."
-            are = "endpoint is" if suspected == 1 else "endpoints are"
-            return f"No alarm in {experiments}; {suspected} {are} suggested to be worse."
+            are = "endpoint is" if worse == 1 else "endpoints are"
+            return f"No alarm in {experiments}; {worse} {are} suggested to be worse."
         are = "is" if len(alarms) == 1 else "are"
         return f"{len(alarms)} of {experiments} {are} worse than the baseline: {', '.join(alarms)}."
 
@@ -234,16 +233,8 @@ def metric_of_class(row: MetricRow) -> str:
     return ", ".join(filter(None, (row.judgement.metric.label, readable(row).class_name)))
 
 
-def deterioration(row: MetricRow) -> str:
-    """Return the smallest detectable deterioration of an endpoint that is compared by ratios."""
-    size = row.judgement.verdict.detectable
-    if size and row.judgement.metric.better == "higher":
-        return f"\N{MULTIPLICATION SIGN}{1 / size:.2f}"
-    return shown_from(row)
-
-
 def shown_from(row: MetricRow) -> str:
-    """Return the smallest detectable change of an endpoint as text.
+    """Return the smallest detectable deterioration of an endpoint as text.
 
     It is a dash if the change is unknown, and "none" if it is a difference of shares above 100%.
     """
@@ -251,6 +242,8 @@ def shown_from(row: MetricRow) -> str:
     if size is None:
         return NOTHING
     if row.judgement.verdict.scale == "ratio":
+        if row.judgement.metric.better == "higher":
+            return f"\N{MULTIPLICATION SIGN}{1 / size:.2g}"
         text = "1000 or more" if size > 1000 else f"{size:.{2 if size < 10 else 0}f}"
         return f"\N{MULTIPLICATION SIGN}{text}"
     if unit == "1" and size > 1:
@@ -284,7 +277,7 @@ def _render(template: str, night: Night, **values: object) -> str:
         template,
         night=night,
         power=round(100 * POWER),
-        shown_from=deterioration,
+        shown_from=shown_from,
         nights_alone=NIGHTS_ALONE,
         nights_with_ten_runs=1 + math.ceil(1.5 * MINIMUM_DF / 9),
         **values,

@@ -193,7 +193,7 @@ def unpack_source(program: Program, source: Source, destination: Path) -> str:
 def _unpack_tarball(program: Program, tarball: Path, destination: Path) -> None:
     """Unpack the needed files of an archive, without the top-level folder of their paths."""
     with tarfile.open(tarball) as archive:
-        # Python 3.11.2, that of Debian 12, has no filters. What apt fetches is signed.
+        # Debian 12's Python 3.11.2 has no filters. apt checks the signature of what it fetches.
         archive.extraction_filter = getattr(tarfile, "data_filter", lambda member, _path: member)
         for member in archive:
             name = member.name.removeprefix("./").partition("/")[2]

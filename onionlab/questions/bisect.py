@@ -214,9 +214,8 @@ class BisectSearch:
         assert found is not None
         return found
 
-    @property
     def first_request(self) -> Request:
-        """The first runs that the search needs, those of GOOD and BAD."""
+        """Write the experiment of the first test, of GOOD and BAD, and return its request."""
         return self._request(self.bad, FIRST_LOOK)
 
     def run(self) -> tuple[Bisection, Path]:

@@ -347,19 +347,12 @@ def _baseline_path(state: Path, item: PreparedEntry) -> Path:
 
 def _read_baseline(state: Path, item: PreparedEntry, baseline_command: str, ref: str) -> RunSet:
     path = _baseline_path(state, item)
-    accept = f"{baseline_command} REF={shlex.quote(ref)}" if ref else baseline_command
-    accept = f"make this night's runs the baseline of the whole list: {accept}"
-    if ref and (other := _newest_of_repository(sorted(path.parent.glob("*.set.json")))):
-        # A baseline of tonight's commit would hide what changed since the other baselines.
-        commit = _commits(other)[0]
-        accept = (
-            f"repeat the commit of the {other.name}: {baseline_command} REF={commit}\nor {accept}"
-        )
     if path.exists():
         try:
             baseline = read_run_set(path)
         except AnalysisError as error:
-            raise UserError(error.message, f"restore it from a copy, or {accept}") from error
+            remedy = _new_baseline_hint(path.parent, baseline_command, ref)
+            raise UserError(error.message, f"restore it from a copy, or {remedy}") from error
         planned = {(run.level, run.variant) for run in item.plan.runs}
         known = {(run.level, run.variant) for run in baseline.runs}
         # Record format, levels and variants are part of the key in the file's name, so the file is
@@ -371,7 +364,8 @@ def _read_baseline(state: Path, item: PreparedEntry, baseline_command: str, ref:
         ):
             raise UserError(
                 f"{path} is damaged: it has another SHA-256, experiment or record format",
-                f"restore it from a copy, or {accept}",
+                f"restore it from a copy, or "
+                f"{_new_baseline_hint(path.parent, baseline_command, ref)}",
             )
         return baseline
     # All keys have this length. A "*" in place of the key would also match other experiments whose
@@ -386,7 +380,7 @@ def _read_baseline(state: Path, item: PreparedEntry, baseline_command: str, ref:
             "needs no new baseline, but the runs differ from those of the newest baseline (commit "
             f"{commit[:COMMIT_DIGITS]} of Tor) in {', '.join(changed)}: the list, the experiment "
             "or onionlab was changed",
-            accept,
+            _new_baseline_hint(path.parent, baseline_command, ref),
         )
     why = (
         f"; there are {len(others)} for another engine or version, network, load, or definition "
@@ -396,8 +390,22 @@ def _read_baseline(state: Path, item: PreparedEntry, baseline_command: str, ref:
     )
     raise UserError(
         f"{item.name} has no baseline for this engine, network and metrics ({path}){why}",
-        accept,
+        _new_baseline_hint(path.parent, baseline_command, ref),
     )
+
+
+def _new_baseline_hint(baselines: Path, baseline_command: str, ref: str) -> str:
+    """Return the commands that make a baseline. The first one repeats the newest baseline's commit.
+
+    A baseline of tonight's commit would hide what changed since the other baselines.
+    """
+    accept = f"{baseline_command} REF={shlex.quote(ref)}" if ref else baseline_command
+    accept = f"make this night's runs the baseline of the whole list: {accept}"
+    newest = _newest_of_repository(sorted(baselines.glob("*.set.json"))) if ref else None
+    if newest is None:
+        return accept
+    repeat = f"{baseline_command} REF={_commits(newest)[0]}"
+    return f"repeat the commit of the {newest.name}: {repeat}\nor {accept}"
 
 
 def _commits(runs: RunSet) -> list[str]:
@@ -492,7 +500,7 @@ def _next_step(
             endpoint = f"{judged.class_name}:{endpoint}"
         command = f"make bisect GOOD={before} BAD={now} ENDPOINT={endpoint} {options}"
         return "To find the commit", command
-    if comparison.suspected:
+    if comparison.suggested_regressions:
         return "For an answer", f"make compare-tor A={before} B={now} NETWORKS=auto {options}"
     return None
 

@@ -67,7 +67,7 @@ def test_a_tarball_with_any_compression(tmp_path: Path, mode: str) -> None:
 def test_debians_python_has_no_filters(
     tmp_path: Path, linux_tarball: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Those of Python 3.11.4, and the method that came with them.
+    # Python 3.11.4 added filters and `TarInfo.replace`.
     monkeypatch.delattr(tarfile, "data_filter", raising=False)
     monkeypatch.delattr(tarfile.TarFile, "extraction_filter", raising=False)
     monkeypatch.delattr(tarfile.TarInfo, "replace", raising=False)
