@@ -127,6 +127,34 @@ def test_a_changed_patch_makes_a_new_build_and_keeps_the_old(
     assert caplog.messages == []
 
 
+def test_configure_runs_once_for_sources_with_the_same_configure_script(
+    new_checkout: Path, tmp_path: Path, tiny_tarball: Path
+) -> None:
+    subprocess.run(["tar", "-xf", tiny_tarball, "-C", tmp_path], check=True)
+    (source,) = tmp_path.glob("tor-*")
+    main = source / "src/app/main.c"
+    main.write_text(main.read_text().replace('"hello"', '"next commit"'))
+    log = new_checkout / "build/tor/logs/configure-plain.log"
+    ensure_series(new_checkout, [None], tor_source=str(tiny_tarball))
+    assert "checking for gcc" in log.read_text()
+    built = ensure_series(new_checkout, [None], tor_source=str(source))
+    assert "checking for gcc" not in log.read_text()
+    assert read_greeting(built[None]) == "next commit"
+    # A tree that configure itself configured contains the same files.
+    elsewhere = write_checkout(tmp_path / "elsewhere")
+    assert (
+        built[None].sha256 == ensure_series(elsewhere, [None], tor_source=str(source))[None].sha256
+    )
+    for name in ("Makefile", "config.status"):
+        here, there = (
+            [line for line in path.read_text().splitlines() if "/tree" not in line]
+            for root in (new_checkout, elsewhere)
+            for path in root.glob(f"build/tor/base/*/configured/{name}")
+            if "next commit" in (path.parent / "src/app/main.c").read_text()
+        )
+        assert here == there
+
+
 def test_a_patch_can_add_files(checkout: Path, tiny_tarball: Path) -> None:
     (checkout / "tor-patches/greeting/0002-file.patch").write_text(ADD_FILE)
     built = ensure_series(checkout, ["greeting"], tor_source=str(tiny_tarball))

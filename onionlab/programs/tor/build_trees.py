@@ -15,11 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from analysis.formats.durable import put_in_place
+from analysis.formats.durable import put_in_place, write_whole
 from onionlab.errors import UserError
 from onionlab.paths import build_directory
 from onionlab.programs.building import (
     building_directory,
+    file_sha256,
     first_line,
     hash_inputs,
     new_log,
@@ -72,6 +73,9 @@ CFLAGS = "-O2"
 show function names."""
 QUICK_CFLAGS = "-O0"
 """The flags for unit tests that have to compile quickly."""
+
+TREE_MARK = "@THE_TREE@"
+"""Replaces the path of the tree in a stored config.status."""
 
 PATCHES_HINT = (
     "tor-patches/README.md lists the versions of Tor that each series applies to. For another "
@@ -196,7 +200,19 @@ def configure(inputs: Inputs, tree: Path, log: Path, what: str, *options: str) -
     run_logged(["autoreconf", "-i"], tree, log, f"{what}: autoreconf")
     command = ["./configure", *inputs.configure_options, *options]
     command += [f"CC={inputs.toolchain.compiler}", f"CFLAGS={CFLAGS}", *AUTOTOOLS]
+    # Most commits leave the generated configure unchanged, and configure takes as long as the
+    # compilation. config.status contains its results, so keep it for the next tree. A cache file
+    # of configure would not do: Tor's checks of compiler flags depend on more than they cache.
+    script = file_sha256(tree / "configure")
+    decisive = {"script": script, "command": command, "toolchain": inputs.toolchain.description}
+    kept = inputs.directory / "config-status" / hash_inputs(decisive)
+    status = tree / "config.status"
+    if kept.is_file():
+        status.write_text(kept.read_text("utf-8").replace(TREE_MARK, str(tree)), encoding="utf-8")
+        run_logged(["sh", status.name], tree, log, f"{what}: configure")
+        return
     run_logged(command, tree, log, f"{what}: configure")
+    write_whole(kept, status.read_text("utf-8").replace(str(tree), TREE_MARK))
 
 
 def check_patches_apply(inputs: Inputs, wanted: Iterable[Series]) -> None:
