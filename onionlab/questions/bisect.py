@@ -36,6 +36,7 @@ from analysis.measures.data import ALL
 from analysis.measures.metric import Quantity
 from analysis.pages.bisection import Bisection, write
 from analysis.pages.numbers import format_effect
+from onionlab.engines import open_engine
 from onionlab.errors import UserError
 from onionlab.experiment import Experiment, load
 from onionlab.paths import build_directory
@@ -222,9 +223,12 @@ class BisectSearch:
         """Build and run what is missing; return the result and the path of the report.
 
         Raises:
-            UserError: The good or the bad commit does not build, a run fails, or no commit between
-                the two can be tested.
+            UserError: The engine cannot be used, the good or the bad commit does not build, a run
+                fails, or no commit between the two can be tested.
         """
+        # A missing engine is an error before the builds, which take minutes.
+        runs = self.asked.runs
+        open_engine(runs.engine, root=self.root, shadow=runs.shadow, tgen=runs.tgen)
         for name, commit in (("GOOD", self.good), ("BAD", self.bad)):
             built = self._build(commit)
             if isinstance(built, UserError):

@@ -20,6 +20,7 @@ from analysis.measures.metric import Statistic
 from analysis.pages.bisection import Bisection
 from analysis.pages.html import write_answer
 from onionlab.commands import bisect as command
+from onionlab.engines import open_engine
 from onionlab.errors import UserError
 from onionlab.programs.building import BuildFailedError
 from onionlab.programs.git import commits_between, list_commits
@@ -40,6 +41,7 @@ class Machine:
     """Replaces builds and runs. Downloads take longer from ``commits[first_bad]`` on.
 
     Attributes:
+        built: the commits of the builds, in order.
         runs: the variant and the network of each finished run.
         dies_at: number of the call of ``make_runs`` that is interrupted; 0 if none is.
     """
@@ -50,6 +52,7 @@ class Machine:
         self.broken: set[str] = set()
         self.programs: dict[str, str] = {}
         self.without_value: set[str] = set()
+        self.built: list[str] = []
         self.runs: set[tuple[str, int]] = set()
         self.calls = self.dies_at = 0
 
@@ -57,10 +60,15 @@ class Machine:
         (build,) = wanted
         assert build.source is not None
         commit = str(build.source.ref)
+        self.built.append(commit)
         if commit in self.broken:
             raise BuildFailedError("Tor: compile failed (exit status 2)", "error: no semicolon")
         sha256 = self.programs.get(commit, commit)
         return {build: BuiltTor(Path("tor"), "0.4.9", sha256, {}, None, commit[:12])}
+
+    def open_engine(self, name: str, *, root: Path, shadow: str | None, tgen: str | None) -> None:
+        if name == "shadow":  # The embedded engine would build its kernel.
+            open_engine(name, root=root, shadow=shadow, tgen=tgen)
 
     def make_plan(self, root: Path, request: Request, *, out: Path) -> Any:
         settings = yaml.safe_load(Path(request.experiment).read_text())
@@ -115,7 +123,15 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     monkeypatch.setenv("VARIANTS_FILE", "")
     path = tmp_path / "tor"
     made = Machine(root, path, make_repository(path, ["0.4.9"] * 13), 5)
-    for name in ("ensure_builds", "make_plan", "make_runs", "read_statistics", "write"):
+    replaced = (
+        "open_engine",
+        "ensure_builds",
+        "make_plan",
+        "make_runs",
+        "read_statistics",
+        "write",
+    )
+    for name in replaced:
         monkeypatch.setattr(bisect, name, getattr(made, name))
     study = SimpleNamespace(levels=[SimpleNamespace(name="today")], endpoints=(), margins={})
     monkeypatch.setattr(bisect, "load_study", lambda path: study)
@@ -232,13 +248,18 @@ def test_bad_input_builds_nothing(machine: Machine) -> None:
         ({"runs": Request("quik")}, "no experiment called", "make list"),
         ({"runs": Request("slowstart")}, "does not run Tor", "NAME=today"),
         ({"runs": Request("swrr-load")}, "several levels", "NAME=today"),
+        (
+            {"runs": Request("today", engine="shadow", shadow="none")},
+            "Shadow not found at none",
+            "SHADOW=",
+        ),
         ({"budget": 3}, "MAX_NETWORKS: at least 4", ""),
     ]
     for more, message, hint in cases:
         with pytest.raises(UserError, match=message) as caught:
             machine.search(**more)
         assert hint in (caught.value.hint or ""), more
-    assert machine.calls == 0
+    assert machine.built == []
 
 
 def test_an_endpoint_that_the_runs_lack(machine: Machine) -> None:
