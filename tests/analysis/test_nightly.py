@@ -188,6 +188,10 @@ def test_a_night_reports_its_smallest_detectable_change(machine: Machine) -> Non
     assert "With 4 networks, a deterioration of a single endpoint raises an alarm in" in page
     times = "\N{MULTIPLICATION SIGN}"
     assert f"| {times}{sizes['ttfb_p50_s']:.2f} |" in page
+    # A lower throughput is the deterioration, so its size is a factor below 1.
+    (throughput,) = (size for name, size in sizes.items() if name.startswith("goodput"))
+    assert throughput > 1
+    assert f"| {times}{1 / throughput:.2g} |" in page
     assert f"{times}{sizes['ttfb_p50_s']:.2f}" in paths.html.read_text()
     # With enough networks, the same change raises an alarm.
     machine.night(make_set(seeds=range(1, 31), noise=0.05), accept=True)
