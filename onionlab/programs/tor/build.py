@@ -3,6 +3,7 @@
 The layout under ``build/tor``::
 
     source/                     Debian's source package and its record
+    config-status/KEY           results of a configure script, for sources with the same one
     base/KIND-KEY/configured/   Tor as released, configured
     base/KIND-KEY/tree/         the same, compiled, if several builds can use it
     base/KIND-KEY/unit-tests/   the same with its unit tests compiled, for the quick check
@@ -13,11 +14,11 @@ The layout under ``build/tor``::
 
 SERIES is ``stock`` for Tor as released. A build from a variant's own source has SERIES-ID in place
 of SERIES in its names, with the id of the source. KIND is ``plain``, or ``hardened`` with
-sanitizers. KEY is a hash of everything that a build depends on: source, patches, options of
-configure, compiler and libraries. Each build runs in its own directory and is put in place by one
-rename, so a killed build is never mistaken for a complete one, and a running experiment keeps the
-executables that it started with. The executables contain neither paths nor times: the same inputs
-result in the same bytes in every checkout.
+sanitizers. KEY is a hash of everything that the folder depends on: source or script, patches,
+options of configure, compiler and libraries. Each build runs in its own directory and is put in
+place by one rename, so a killed build is never mistaken for a complete one, and a running
+experiment keeps the executables that it started with. The executables contain neither paths nor
+times: the same inputs result in the same bytes in every checkout.
 """
 
 from __future__ import annotations
