@@ -197,7 +197,8 @@ def compare_sets(
     paired = pair and a.paired and b.paired
     if paired and not any(match.common_seeds for match in matches):
         paired = False
-        notes = ["no network in common: the sets are compared as two independent samples"]
+        independent = "no network in common: the sets are compared as two independent samples"
+        notes = [a.scope, b.scope, independent]
     for match in matches if paired else ():
         if match.common_seeds and match.single_seeds:
             where = f" of {match.label}" if len(matches) > 1 else ""

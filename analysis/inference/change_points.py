@@ -1,8 +1,8 @@
 """Detection of step changes in a time series of nightly values. Arrays in, steps out.
 
 The search is ``ruptures``' PELT (Killick, Fearnhead and Eckley 2012, JASA 107) with the cost
-function for changes of a Gaussian mean, which is that of a linear kernel. The penalty limits the probability of any false step in a
-year of nightly searches.
+function for changes of a Gaussian mean, which is that of a linear kernel. The penalty limits the
+probability of any false step in a year of nightly searches.
 """
 
 from __future__ import annotations

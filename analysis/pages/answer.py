@@ -113,7 +113,8 @@ def _next(one: VariantComparison, judgement: Judgement) -> str:
     """Return the effect of a further variant, without the words that ``_first`` already gave."""
     if judgement.verdict.effect is None:
         return f"Under {one.variant}"
-    return f"Under {one.variant} {_size(judgement)}"
+    size = _size(judgement)
+    return f"Under {one.variant} {'it is equal' if size == 'equal' else size}"
 
 
 def endpoint_name(judgement: Judgement) -> str:

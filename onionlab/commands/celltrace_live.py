@@ -119,6 +119,9 @@ def report(trace: LiveTrace, scheduler: str) -> Iterator[str]:
             joined = "" if fate in JOINED else "  (does not join)"
             yield f"  {fates[fate]:>10,}  {fates[fate] / total:8.3%}  {MEANINGS[fate]}{joined}"
     yield ""
+    if not fates[Fate.RELAYED]:
+        yield f"no cell was relayed ({Event.FLUSH.name.lower()} events are missing)"
+        return
     yield "RELAY cells, inbuf to kernel, ms:"
     begin = int(trace.cells.inbuf_ns[trace.cells.inbuf_ns != NEVER].min())
     cells = relayed_traffic(trace.cells, begin, int(trace.lttng.records["time_ns"].max()) + 1)
@@ -132,8 +135,6 @@ def report(trace: LiveTrace, scheduler: str) -> Iterator[str]:
                 f"1st Q. {s.quartile1_ms:.3f}  median {s.median_ms:.3f}  mean {s.mean_ms:.3f}  "
                 f"3rd Q. {s.quartile3_ms:.3f}  max {s.maximum_ms:.3f}"
             )
-    if not events or not fates[Fate.RELAYED]:
-        yield f"no cell was relayed ({Event.FLUSH.name.lower()} events are missing)"
 
 
 def overhead(works: list[Work]) -> Iterator[str]:

@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
         seeds = checked_seeds(args.networks)
         runs = [run for run in runs if run.seed in seeds]
         if not runs:
-            networks = ", ".join(map(str, args.networks))
+            networks = ", ".join(map(str, seeds))
             raise UserError(f"found no run of {args.name} on these networks: {networks}")
         studies = [part_of_study(study, seeds) for study in studies]
     run_ids = {run.run_id for run in runs}

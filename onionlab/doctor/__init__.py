@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from onionlab.doctor import machine, software
 from onionlab.engines import ENGINES
 from onionlab.engines.examination import Finding, Question
+from onionlab.runs.costs.estimate import available_memory_bytes
 
 
 def examine(question: Question) -> Iterator[Finding]:
@@ -25,5 +26,5 @@ def examine(question: Question) -> Iterator[Finding]:
     for name, kind in ENGINES.items():
         yield from kind.examine(question, needed=name == question.engine)
     yield machine.cpus(len(os.sched_getaffinity(0)))
-    yield machine.memory(machine.available_memory_bytes(), question.need)
+    yield machine.memory(available_memory_bytes(), question.need)
     yield machine.disk(shutil.disk_usage(question.root).free, question.need)

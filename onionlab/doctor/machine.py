@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
-
 from onionlab.engines.examination import (
     MISSING,
     OK,
@@ -12,7 +9,6 @@ from onionlab.engines.examination import (
     WARN,
     Finding,
     Need,
-    cgroup_limit,
     format_bytes,
 )
 
@@ -46,12 +42,3 @@ def disk(free: int, need: Need | None) -> Finding:
     if free < wanted:
         return Finding(MISSING, "disk", text, "make clean-build, fewer NETWORKS, or another disk")
     return Finding(OK, "disk", text)
-
-
-def available_memory_bytes() -> int:
-    """Return the machine's available memory, or the container's limit if that is lower."""
-    text = Path("/proc/meminfo").read_text("utf-8")
-    match = re.search(r"^MemAvailable:\s+(\d+) kB", text, re.MULTILINE)
-    available = int(match[1]) * 1024 if match else 0
-    limit = cgroup_limit("memory", "memory.max", "memory.limit_in_bytes")
-    return available if limit is None else min(available, limit)

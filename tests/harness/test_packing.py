@@ -578,5 +578,7 @@ def test_the_command_packs_the_networks_that_are_asked_for(
             assert runs == {run.run_id for run in study.runs}
     both = merged_study([tmp_path / "2.tar.xz", tmp_path / "1.tar.xz"], tmp_path)
     assert both.asked["seeds"] == [2, 3]
-    assert main(["pack", "small", "--seeds", "9,"]) == 2
-    assert "found no run of small on these networks: 9" in capsys.readouterr().err
+    Plan(Request("small"), planned[1:], store.directory, out, 1, Resources(1, 1, 1)).write()
+    for networks in ("9,", "1"):
+        assert main(["pack", "small", "--seeds", networks]) == 2
+        assert f"found no run of small on these networks: {networks[0]}" in capsys.readouterr().err

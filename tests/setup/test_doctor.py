@@ -15,6 +15,7 @@ from onionlab.engines.examination import MISSING, OK, WARN, Finding, Need, Quest
 from onionlab.engines.shadow import examine as for_shadow
 from onionlab.engines.uml import examine as for_uml
 from onionlab.engines.uml.kernel import BuiltKernel
+from onionlab.runs.costs.estimate import available_memory_bytes
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SMALL = Need("small", memory_bytes=2**30, disk_bytes=2**30, processes=100)
@@ -97,7 +98,7 @@ def test_memory_and_disk() -> None:
     assert machine.disk(machine.BUILD_DISK_BYTES + 2**30, SMALL).status == OK
     assert machine.disk(machine.BUILD_DISK_BYTES + 2**30 - 1, SMALL).status == MISSING
     assert machine.disk(machine.BUILD_DISK_BYTES - 1, None).status == MISSING
-    assert 0 < machine.available_memory_bytes() < 2**50
+    assert 0 < available_memory_bytes() < 2**50
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 
 from analysis.formats.plan_file import Request, Resources
+from onionlab.engines.examination import cgroup_limit
 from onionlab.experiment import AnySettings, Experiment, Settings
 from onionlab.experiment.tornettools import TornetSettings
 from onionlab.runs.costs.finished_runs import FinishedRun, find_existing_runs, find_finished_runs
@@ -171,8 +172,10 @@ def _count_processes(settings: AnySettings) -> int:
 
 
 def available_memory_bytes() -> int:
-    """Return how much memory of this machine runs may use."""
-    return int(psutil.virtual_memory().available * MEMORY_SHARE)
+    """Return the memory for runs: a share of the machine's, or of the container's limit."""
+    limit = cgroup_limit("memory", "memory.max", "memory.limit_in_bytes")
+    available = psutil.virtual_memory().available
+    return int(MEMORY_SHARE * (available if limit is None else min(available, limit)))
 
 
 def makespan(times_s: Iterable[float], slots: int) -> float:

@@ -126,7 +126,7 @@ class _Workflow:
         finished = self.store.finished_among(self.runs)
         missing = [run_id for run_id in self.runs if run_id not in finished]
         cpus_per_run = max(plan.cpus_per_run for plan in self.plans)
-        jobs = self.jobs or max(1, (os.cpu_count() or 1) // cpus_per_run)
+        jobs = self.jobs or max(1, len(os.sched_getaffinity(0)) // cpus_per_run)
         at_a_time = min(jobs, len(missing))
         for plan in self.plans:
             _require_resources(plan, at_a_time, on_cluster=self.executor is not None)
