@@ -236,7 +236,7 @@ def _read(
     run_directory: Path, host: str, keeps_bytes: bool, clock: RunClock, report: ParseReport
 ) -> OnionTraceLog:
     folder = run_directory / files.HOSTS / host
-    logs = [path for path in folder.iterdir() if LOG_NAME.match(path.name)]
+    logs = [path for path in folder.glob("*") if LOG_NAME.match(path.name)]
     if len(logs) != 1:
         found = "no log" if not logs else f"{len(logs)} logs"
         raise AnalysisError(
