@@ -212,6 +212,7 @@ def run_nightly(
             name = item.name
             LOG.info("nightly: %s", name)
             runs = measure_entry(root, item, where)
+            runs = runs.model_copy(update={"name": f"night of {night}"})
             measured.append((item, runs))
             comparison = None
             if baseline is not None:
@@ -251,7 +252,8 @@ def run_nightly(
             names = {"name": f"baseline of {night}", "notes": (*runs.notes, f"accepted {night}")}
             write_whole(_baseline_path(state, item), runs.model_copy(update=names).sealed().text())
         write_history(state / HISTORY, history)
-    _write_summaries(result, summaries)
+        # The lock keeps another night from removing these files as those of a former one.
+        _write_summaries(result, summaries)
     return result, summaries
 
 
