@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copy
 import csv
+import gzip
 import hashlib
 import json
 from collections.abc import Sequence
@@ -28,6 +29,8 @@ T = TypeVar("T")
 
 EPOCH = 946684800
 KIB = 1024
+GOLDEN = Path(__file__).parent / "data" / "golden"
+"""Logs of a real TGen, and what tgentools reads in them."""
 
 TABLES = {
     files.STREAMS_TABLE: columns.STREAMS,
@@ -58,6 +61,12 @@ def known(value: T | None) -> T:
     """Return a value that a test expects to exist."""
     assert value is not None
     return value
+
+
+def golden_text(name: str) -> bytes:
+    """Return the content of a log in GOLDEN, decompressed."""
+    text = (GOLDEN / name).read_bytes()
+    return gzip.decompress(text) if name.endswith(".gz") else text
 
 
 def read_rows(path: Path) -> list[dict[str, str]]:

@@ -17,6 +17,7 @@ from analysis_synthetic import (
     LogWriter,
     client_log,
     digests,
+    golden_text,
     write_logs,
     write_run,
 )
@@ -24,17 +25,6 @@ from analysis_synthetic import (
 from analysis.errors import AnalysisError
 from analysis.formats.record_files import ParseReport
 from analysis.records.extract import extract
-
-GOLDEN = Path(__file__).parent / "data" / "golden"
-
-
-def golden_text(name: str) -> bytes:
-    path = GOLDEN / f"{name}.log"
-    return (
-        path.read_bytes()
-        if path.exists()
-        else gzip.decompress((GOLDEN / f"{name}.log.gz").read_bytes())
-    )
 
 
 def extract_logs(
@@ -72,7 +62,7 @@ def one_log(tmp_path: Path, text: bytes) -> tuple[ParseReport, list[dict[str, An
 def test_outcomes_of_real_logs(
     tmp_path: Path, name: str, outcomes: list[str], error: str | None, first_byte: bool
 ) -> None:
-    report, rows = one_log(tmp_path, golden_text(name))
+    report, rows = one_log(tmp_path, golden_text(f"{name}.log"))
     assert report.clean
     assert [row["outcome"] for row in rows] == outcomes
     assert [row["stream_index"] for row in rows] == list(range(len(outcomes)))
@@ -92,7 +82,7 @@ def test_outcomes_of_real_logs(
 
 
 def test_a_real_open_stream(tmp_path: Path) -> None:
-    report, rows = one_log(tmp_path, golden_text("bulk-open"))
+    report, rows = one_log(tmp_path, golden_text("bulk-open.log"))
     assert report.streams == {"web": {"success": 2, "open": 1}}
     last = rows[-1]
     assert last["outcome"] == "open"
@@ -107,7 +97,7 @@ def test_a_real_open_stream(tmp_path: Path) -> None:
 
 
 def test_log_level_info_times_an_open_stream_exactly(tmp_path: Path) -> None:
-    report, rows = one_log(tmp_path, golden_text("bulk-info"))
+    report, rows = one_log(tmp_path, golden_text("bulk-info.log.gz"))
     assert report.status_lines > 100
     done, still_open = rows
     assert 0 < done["ttfb_from_start_s"] < done["time_to_320kib_s"] < done["time_to_last_byte_s"]
@@ -179,7 +169,7 @@ def test_proxy_stage_timeouts_are_timeouts(tmp_path: Path) -> None:
 
 
 def test_a_lost_line_does_not_count_as_an_open_stream(tmp_path: Path) -> None:
-    text = golden_text("bulk-open")
+    text = golden_text("bulk-open.log")
     lines = text.split(b"\n")
     index = next(i for i, line in enumerate(lines) if b"stream-success" in line)
     lines[index] = lines[index][:300]
@@ -235,7 +225,7 @@ def compressed(text: bytes) -> dict[str, bytes]:
 
 
 def test_logs_with_crlf_read_as_plain_ones(tmp_path: Path) -> None:
-    text = golden_text("bulk-open")
+    text = golden_text("bulk-open.log")
     _, rows = one_log(tmp_path / "lf", text)
     report, again = one_log(tmp_path / "crlf", text.replace(b"\n", b"\r\n"))
     assert report.clean

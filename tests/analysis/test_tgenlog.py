@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import random
 import re
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
-from analysis_synthetic import EPOCH, KIB, LogWriter, known
+from analysis_synthetic import EPOCH, GOLDEN, KIB, LogWriter, golden_text, known
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,15 +16,12 @@ from analysis.formats.run_files import RunClock
 from analysis.records.logfile import MAX_EXAMPLES
 from analysis.records.tgenlog import TgenLog
 
-GOLDEN = Path(__file__).parent / "data" / "golden"
-LOGS = sorted(p for p in GOLDEN.iterdir() if ".log" in p.name)
+LOGS = sorted(path.name for path in GOLDEN.glob("*.log*"))
+TGENTOOLS = json.loads((GOLDEN / "tgentools.json").read_text())
 
 
-def golden_lines(path: Path) -> list[bytes]:
-    text = path.read_bytes()
-    if path.suffix == ".gz":
-        text = gzip.decompress(text)
-    return text.split(b"\n")[:-1]
+def golden_lines(name: str) -> list[bytes]:
+    return golden_text(name).split(b"\n")[:-1]
 
 
 def parse(lines: list[bytes]) -> TgenLog:
@@ -52,10 +47,10 @@ def sample_log() -> LogWriter:
 SAMPLE = sample_log().text()
 
 
-@pytest.mark.parametrize("path", LOGS, ids=lambda p: p.name)
-def test_every_line_is_understood_and_times_agree_with_tgentools(path: Path) -> None:
-    expected = json.loads((GOLDEN / "tgentools.json").read_text())[path.name]
-    log = parse(golden_lines(path))
+@pytest.mark.parametrize("name", LOGS)
+def test_every_line_is_understood_and_times_agree_with_tgentools(name: str) -> None:
+    expected = TGENTOOLS[name]
+    log = parse(golden_lines(name))
     assert log.malformed == 0
     understood = log.other_lines + log.status_lines + len(log.heartbeats) + len(log.completes)
     assert log.lines == understood
@@ -77,9 +72,9 @@ def test_every_line_is_understood_and_times_agree_with_tgentools(path: Path) -> 
 
 
 def test_status_lines_time_320_kib_between_tgentools_thresholds() -> None:
-    path = GOLDEN / "bulk-info.log.gz"
-    theirs = json.loads((GOLDEN / "tgentools.json").read_text())[path.name]["0"]["elapsed"]
-    log = parse(golden_lines(path))
+    name = "bulk-info.log.gz"
+    theirs = TGENTOOLS[name]["0"]["elapsed"]
+    log = parse(golden_lines(name))
     target = log.progress[0].marks_us[320 * KIB]
     start = log.completes[0].end_us - log.completes[0].duration_us
     assert theirs["204800"] < (target - start) / 1e6 < theirs["512000"]
@@ -100,8 +95,8 @@ def shuffle_fields(line: bytes, seed: int) -> bytes:
 
 @given(st.sampled_from(LOGS), st.integers(0, 1 << 32))
 @settings(max_examples=30)
-def test_the_order_of_fields_does_not_matter(path: Path, seed: int) -> None:
-    lines = golden_lines(path)
+def test_the_order_of_fields_does_not_matter(name: str, seed: int) -> None:
+    lines = golden_lines(name)
     mixed = [shuffle_fields(line, seed) for line in lines]
     assert facts(parse(mixed)) == facts(parse(lines))
 
@@ -192,43 +187,37 @@ def test_a_stream_ends_once() -> None:
     assert len(parse([*lines, *accepted]).completes) == 4
 
 
-@pytest.mark.parametrize(
-    ("lines", "problem"),
-    [(599, None), (598, "it ends at 838 s, and the run at 841 s")],
-)
-def test_a_log_that_ends_before_its_run_is_cut(lines: int, problem: str | None) -> None:
+def beating_log(kept: Callable[[int], bool]) -> LogWriter:
+    """Return a log with a heartbeat in each second from 241 s to 540 s that is kept."""
     log = LogWriter("client1")
     log.start(240.0)
-    for second in range(241, 841):
+    for second in filter(kept, range(241, 541)):
         log.heartbeat(float(second), 0)
-    read = TgenLog()
-    read.feed(log.text().splitlines()[: 1 + lines])
-    assert read.early_end(RunClock(epoch_unix_s=EPOCH, stop_s=841.0)) == problem
-    assert read.early_end(RunClock(epoch_unix_s=EPOCH)) is None
-    log.lines = log.lines[: 1 + lines]
-    log.line(845.0, "returning 0 from main")
-    read = TgenLog()
-    read.feed(log.text().splitlines())
-    assert read.early_end(RunClock(epoch_unix_s=EPOCH, stop_s=2000.0)) is None
+    return log
 
 
 @pytest.mark.parametrize(
     ("kept", "problem"),
     [
-        (lambda second: True, None),
+        (lambda second: second < 540, None),
+        (lambda second: second < 539, "it ends at 538 s, and the run at 541 s"),
         (lambda second: second % 3, "it has no heartbeat from 242 to 244 s"),
         (lambda second: not 300 <= second < 400, "it has no heartbeat from 299 to 400 s"),
         (lambda second: second > 400, "it has no heartbeat from 240 to 401 s"),
     ],
 )
-def test_heartbeats_that_are_missing_in_a_log_are_named(
+def test_an_early_end_and_missing_heartbeats_are_named(
     kept: Callable[[int], bool], problem: str | None
 ) -> None:
-    log = LogWriter("client1")
-    log.start(240.0)
-    for second in filter(kept, range(241, 541)):
-        log.heartbeat(float(second), 0)
     clock = RunClock(epoch_unix_s=EPOCH, stop_s=541.0)
-    assert parse(log.text().splitlines()).damage(clock) == problem
-    headless = parse(log.text().splitlines()[1:])
-    assert headless.damage(clock) == "its beginning is missing"
+    assert parse(beating_log(kept).text().splitlines()).damage(clock) == problem
+
+
+def test_the_end_is_only_early_if_the_process_should_have_continued() -> None:
+    log = beating_log(lambda second: second < 539)
+    lines = log.text().splitlines()
+    assert parse(lines).damage(RunClock(epoch_unix_s=EPOCH)) is None
+    assert parse(lines[1:]).damage(RunClock(epoch_unix_s=EPOCH)) == "its beginning is missing"
+    log.line(545.0, "returning 0 from main")
+    exited = parse(log.text().splitlines())
+    assert exited.damage(RunClock(epoch_unix_s=EPOCH, stop_s=2000.0)) is None
