@@ -405,3 +405,10 @@ def write_store(store: Path) -> Path:
         extract(directory, store / run["records"])
     (store / "study.json").write_text(json.dumps(content))
     return store
+
+
+def changed_study(folder: Path, **changes: Any) -> Path:
+    """Write the study of ``write_store`` with some changed keys into a folder. Return its file."""
+    path = folder / "study.json"
+    path.write_text(json.dumps({**study_content([1, 2, 3]), **changes}))
+    return path

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import re
 import shutil
 from dataclasses import replace
@@ -13,7 +12,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from analysis_synthetic import digests, known, read_rows, study_content, write_store
+from analysis_synthetic import (
+    changed_study,
+    digests,
+    known,
+    read_rows,
+    study_content,
+    write_store,
+)
 
 from analysis.errors import AnalysisError
 from analysis.figures.lines import LINE_FIGURES
@@ -50,11 +56,10 @@ def report(store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def changed_study(store: Path, tmp_path: Path, **changes: Any) -> Path:
-    content = {**json.loads((store / "study.json").read_text()), **changes}
-    path = tmp_path / "study.json"
-    path.write_text(json.dumps(content))
-    return path
+def read_summary(report: Path) -> dict[tuple[str, str, str], dict[str, str]]:
+    """Return the rows of summary.csv of a single level, by class, metric and variant."""
+    rows = read_rows(report / "summary.csv")
+    return {(row["class"], row["metric"], row["variant"]): row for row in rows}
 
 
 @pytest.mark.slow
@@ -64,6 +69,10 @@ def test_the_same_records_give_the_same_bytes(
     monkeypatch.chdir(tmp_path)
     moved = tmp_path / "elsewhere"
     shutil.copytree(store, moved)
+    # The files of an earlier report are replaced.
+    shutil.copytree(report, tmp_path / "out")
+    for path in (tmp_path / "out").rglob("*.*"):
+        path.write_text("of an earlier call")
     build(moved / "study.json", moved, tmp_path / "out")
     assert digests(tmp_path / "out") == digests(report)
     figures = [
@@ -73,8 +82,6 @@ def test_the_same_records_give_the_same_bytes(
     ]
     expected = ["answer.txt", "censoring.csv", "report.html", "runs.csv", "summary.csv", *figures]
     assert sorted(digests(report)) == sorted(expected)
-    build(moved / "study.json", moved, tmp_path / "out")
-    assert digests(tmp_path / "out") == digests(report)
 
 
 def test_summary_has_a_row_per_variant_class_and_metric(report: Path) -> None:
@@ -96,28 +103,23 @@ def test_summary_has_a_row_per_variant_class_and_metric(report: Path) -> None:
         assert (row["baseline"] == "") == (row["variant"] == "ewma")
 
 
-def test_the_built_in_effect_is_found(report: Path) -> None:
-    rows = {(r["class"], r["metric"], r["variant"]): r for r in read_rows(report / "summary.csv")}
-    slow = rows["web", "ttfb_p50_s", "rr"]
-    fast = rows["web", "ttfb_p50_s", "swrr"]
-    assert float(slow["ratio"]) == pytest.approx(1.15, rel=0.05)
-    assert float(fast["ratio"]) == pytest.approx(0.93, rel=0.05)
-    assert float(slow["diff_low"]) > 0 > float(fast["diff_high"])
-
-
 def test_each_comparison_has_a_verdict_or_a_reason(report: Path) -> None:
-    rows = [row for row in read_rows(report / "summary.csv") if row["variant"] != "ewma"]
-    for row in rows:
+    found = read_summary(report)
+    for row in found.values():
+        if row["variant"] == "ewma":
+            continue
         assert (row["grade"] == "") == (row["endpoint"] == "" or "too few" in row["grade_note"])
         if row["grade"] == "open":
             assert row["more_networks"] or row["grade_note"]
         if row["grade"] == "shown" and row["metric"].endswith("_s"):
             assert row["direction"] == {"rr": "worse", "swrr": "better"}[row["variant"]]
-    found = {(r["class"], r["metric"], r["variant"]): r for r in rows}
-    times = found["web", "ttfb_p50_s", "rr"]
-    assert (times["endpoint"], times["agreeing"], times["margin"]) == ("2", "3", "1.05")
-    assert float(times["ratio_low"]) > 1.05
-    assert times["grade"] in ("suggested", "shown")
+    slow, fast = (found["web", "ttfb_p50_s", variant] for variant in ("rr", "swrr"))
+    assert float(slow["ratio"]) == pytest.approx(1.15, rel=0.05)
+    assert float(fast["ratio"]) == pytest.approx(0.93, rel=0.05)
+    assert float(slow["diff_low"]) > 0 > float(fast["diff_high"])
+    assert (slow["endpoint"], slow["agreeing"], slow["margin"]) == ("2", "3", "1.05")
+    assert float(slow["ratio_low"]) > 1.05
+    assert slow["grade"] in ("suggested", "shown")
     assert found["all", "timeout_rate", "rr"]["margin"] == "0.01"
     page = (report / "report.html").read_text()
     assert "<strong>" in page
@@ -126,9 +128,7 @@ def test_each_comparison_has_a_verdict_or_a_reason(report: Path) -> None:
 
 def test_censoring_has_naive_times_and_incidences(report: Path) -> None:
     rows = read_rows(report / "censoring.csv")
-    summary = {
-        (r["class"], r["metric"], r["variant"]): r for r in read_rows(report / "summary.csv")
-    }
+    summary = read_summary(report)
     assert {row["time"] for row in rows if row["class"] == "web"} == {"ttfb", "time_to_320kib"}
     for row in rows:
         name = f"{row['time']}_p90_s"
@@ -182,7 +182,7 @@ def test_the_report_is_self_contained(store: Path, report: Path) -> None:
 
 
 def test_texts_of_a_study_are_escaped(store: Path, tmp_path: Path) -> None:
-    path = changed_study(store, tmp_path, title="<script>alert(1)</script> & co", figures=[])
+    path = changed_study(tmp_path, title="<script>alert(1)</script> & co", figures=[])
     build(path, store, tmp_path / "out")
     html = (tmp_path / "out" / "report.html").read_text()
     assert "<script>alert" not in html
@@ -313,7 +313,7 @@ def test_ratios_to_the_baseline_match_the_synthetic_ones(report: Path) -> None:
 def test_unknown_kinds_of_figures_are_refused_before_any_work(store: Path, tmp_path: Path) -> None:
     figures = [{"id": "one", "kind": "pie", "level": "5mid", "title": ""}]
     with pytest.raises(AnalysisError, match="unknown kind pie") as caught:
-        build(changed_study(store, tmp_path, figures=figures), store, tmp_path / "out")
+        build(changed_study(tmp_path, figures=figures), store, tmp_path / "out")
     assert "ttfb-320kib" in (caught.value.hint or "")
     assert not (tmp_path / "out").exists()
 
@@ -324,30 +324,28 @@ def test_unknown_kinds_of_figures_are_refused_before_any_work(store: Path, tmp_p
 def test_a_look_that_cannot_be_drawn_is_refused_before_any_work(
     store: Path, tmp_path: Path, key: str, value: Any
 ) -> None:
-    variants = json.loads((store / "study.json").read_text())["variants"]
+    variants = study_content([1, 2, 3])["variants"]
     variants[1][key] = value
     with pytest.raises(AnalysisError, match="lines of rr cannot be drawn"):
-        build(changed_study(store, tmp_path, variants=variants), store, tmp_path / "out")
+        build(changed_study(tmp_path, variants=variants), store, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
 def test_missing_records_are_named(store: Path, tmp_path: Path) -> None:
-    runs = json.loads((store / "study.json").read_text())["runs"]
+    runs = study_content([1, 2, 3])["runs"]
     runs[1]["records"] = "records/gone"
     with pytest.raises(AnalysisError, match="1 of 9 runs of swrr-test: ewma, seed 2"):
-        build(changed_study(store, tmp_path, runs=runs), store, tmp_path / "out")
+        build(changed_study(tmp_path, runs=runs), store, tmp_path / "out")
     with pytest.raises(AnalysisError, match="no runs"):
-        build(changed_study(store, tmp_path, runs=[]), store, tmp_path / "out")
+        build(changed_study(tmp_path, runs=[]), store, tmp_path / "out")
 
 
 def test_unpaired_and_single_networks_have_notes(store: Path, tmp_path: Path) -> None:
-    runs = json.loads((store / "study.json").read_text())["runs"]
+    runs = study_content([1, 2, 3])["runs"]
     places = {("ewma", 1), ("ewma", 2), ("rr", 1), ("swrr", 3)}
     kept = [run for run in runs if (run["variant"], run["seed"]) in places]
-    build(changed_study(store, tmp_path, runs=kept, figures=[]), store, tmp_path / "out")
-    rows = {
-        (r["class"], r["metric"], r["variant"]): r for r in read_rows(tmp_path / "out/summary.csv")
-    }
+    build(changed_study(tmp_path, runs=kept, figures=[]), store, tmp_path / "out")
+    rows = read_summary(tmp_path / "out")
     base, one, none = (rows["web", "ttfb_p50_s", v] for v in ("ewma", "rr", "swrr"))
     assert (base["seeds"], base["low"] != "") == ("2", True)
     assert (one["seeds"], one["low"], one["pairs"], one["diff_low"]) == ("1", "", "1", "")
@@ -365,13 +363,11 @@ def test_levels_are_kept_apart(store: Path, tmp_path: Path) -> None:
     both["levels"][1]["measured_start_s"] = 700.0
     for run in both["runs"]:
         run["records"] = run["records"].replace("10mid", "5mid")
-    path = tmp_path / "study.json"
-    path.write_text(json.dumps({**both, "figures": both["figures"][3:4]}))
+    path = changed_study(tmp_path, **{**both, "figures": both["figures"][3:4]})
     html = build(path, store, tmp_path / "out").read_text()
-    rows = read_rows(tmp_path / "out" / "summary.csv")
     started = {
         r["level"]: float(r["estimate"])
-        for r in rows
+        for r in read_rows(tmp_path / "out" / "summary.csv")
         if (r["class"], r["metric"], r["variant"]) == ("all", "streams_started", "ewma")
     }
     assert started["10mid"] < 0.7 * started["5mid"]
@@ -385,7 +381,7 @@ def test_levels_are_kept_apart(store: Path, tmp_path: Path) -> None:
 
 
 def test_without_a_baseline_there_are_no_differences(store: Path, tmp_path: Path) -> None:
-    page = build(changed_study(store, tmp_path, baseline=None, figures=[]), store, tmp_path / "out")
+    page = build(changed_study(tmp_path, baseline=None, figures=[]), store, tmp_path / "out")
     assert all(not row["diff"] for row in read_rows(tmp_path / "out" / "summary.csv"))
     assert "Against" not in page.read_text()
 
@@ -408,7 +404,7 @@ def test_ignored_parts_of_logs_are_reported(store: Path, tmp_path: Path) -> None
     log.write_bytes(beat.sub(b"", log.read_bytes()))
     report = extract(run, moved / "records" / "5mid-rr-2")
     assert report.classes == {"bulk1client": "bulk", "web3client": "web"}
-    build(changed_study(moved, tmp_path, figures=[]), moved, tmp_path / "out")
+    build(changed_study(tmp_path, figures=[]), moved, tmp_path / "out")
     html = (tmp_path / "out" / "report.html").read_text()
     assert "shadow.data/hosts/web3client/tgen.1000.stdout" in html
     assert "1 malformed lines; the last line is cut; it ends at " in html
@@ -446,5 +442,8 @@ def test_ignored_parts_of_logs_are_reported(store: Path, tmp_path: Path) -> None
 )
 def test_numbers_for_readers(value: float | None, text: str) -> None:
     assert format_number(value) == text
+
+
+def test_intervals_for_readers() -> None:
     assert format_interval(Interval(1.0, -2.0, 3.0), sign=True) == "[\N{MINUS SIGN}2.00, +3.00]"
     assert format_interval(Interval(1.0, None, None)) == ""

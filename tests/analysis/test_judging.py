@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas
 import pytest
-from analysis_synthetic import known, write_store
+from analysis_synthetic import changed_study, known, write_store
 
 from analysis.formats.study import load_study
 from analysis.judgement.estimates import against_baseline, estimate
@@ -35,6 +35,11 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_store(tmp_path_factory.mktemp("store"))
 
 
+def numbered(*values: float, first: int = 1) -> dict[int, Statistic]:
+    """Return network -> statistic. The first network has the number ``first``."""
+    return {seed: Statistic(float(value)) for seed, value in enumerate(values, first)}
+
+
 def by_metric(judgements: list[Judgement]) -> dict[tuple[str, str], Judgement]:
     return {(j.class_name, j.metric.name): j for j in judgements}
 
@@ -49,17 +54,14 @@ def synthetic(ratio: float, n: int = 6, spread: float = 0.01) -> Statistics:
     base = rng.lognormal(0, 0.5, n)
     noise = np.exp(rng.normal(0, spread, n))
 
-    def values(numbers: np.ndarray) -> dict[int, Statistic]:
-        return {seed + 1: Statistic(float(v)) for seed, v in enumerate(numbers)}
-
     return {
         ("5mid", "web"): {
-            ("ttfb_p50_s", "ewma"): values(base),
-            ("ttfb_p50_s", "rr"): values(base * ratio * noise),
+            ("ttfb_p50_s", "ewma"): numbered(*base),
+            ("ttfb_p50_s", "rr"): numbered(*base * ratio * noise),
         },
         ("5mid", "all"): {
-            ("goodput_bytes_per_s", "ewma"): values(1e6 * base),
-            ("goodput_bytes_per_s", "rr"): values(1e6 * base / ratio * noise),
+            ("goodput_bytes_per_s", "ewma"): numbered(*1e6 * base),
+            ("goodput_bytes_per_s", "rr"): numbered(*1e6 * base / ratio * noise),
         },
     }
 
@@ -68,8 +70,8 @@ def test_a_study_is_judged_from_its_records_and_runs_csv_has_the_values(
     store: Path, tmp_path: Path
 ) -> None:
     statistics = read_statistics(load_study(store / "study.json"), store)
-    build(store / "study.json", store, tmp_path)
-    table = pandas.read_csv(tmp_path / "runs.csv").set_index(
+    build(changed_study(tmp_path, figures=[]), store, tmp_path / "out")
+    table = pandas.read_csv(tmp_path / "out" / "runs.csv").set_index(
         ["level", "class", "metric", "variant"]
     )
     for (level, class_name), of_class in statistics.items():
@@ -93,15 +95,6 @@ def test_a_study_is_judged_from_its_records_and_runs_csv_has_the_values(
     # The times of rr are 15 % longer than those of ewma in all networks.
     assert judged[1].verdict.grade is Grade.SHOWN
     assert judged[1].regression
-
-
-def add_started_streams(
-    statistics: Statistics, class_name: str, variant: str, *counts: float
-) -> Statistics:
-    """Add the number of started streams in each run of a variant. Return ``statistics``."""
-    of = {seed: Statistic(count) for seed, count in enumerate(counts, 1)}
-    statistics["5mid", class_name]["streams_started", variant] = of
-    return statistics
 
 
 def test_the_default_endpoints_exist_in_the_baseline() -> None:
@@ -151,9 +144,10 @@ def test_downloads_of_perf_clients_are_counted_by_their_size() -> None:
 
 
 def test_an_endpoint_of_too_few_streams_of_the_baseline_is_left_out_of_the_family() -> None:
-    table = add_started_streams(
-        add_started_streams(synthetic(1.2), "web", "ewma", 30, 9, 30), "web", "rr", 30, 30, 30
-    )
+    table = synthetic(1.2)
+    started = table["5mid", "web"]
+    started["streams_started", "ewma"] = numbered(30, 9, 30)
+    started["streams_started", "rr"] = numbered(30, 30, 30)
     found = by_metric(judge_comparison("5mid", table, "rr", "ewma"))
     times = found["web", "ttfb_p50_s"]
     assert (times.endpoint, times.verdict.grade) == (0, None)
@@ -164,15 +158,13 @@ def test_an_endpoint_of_too_few_streams_of_the_baseline_is_left_out_of_the_famil
     alone = by_metric(judge_comparison("5mid", synthetic(1.2), "rr", "ewma", design))
     assert found[key].verdict == alone[key].verdict
     # Each run needs ten streams. It is not sufficient that the mean of a network's repeats has ten.
-    mean = {1: Statistic(19.5, "", (30.0, 9.0)), 2: Statistic(30.0), 3: Statistic(30.0)}
-    table["5mid", "web"]["streams_started", "ewma"] = mean
+    started["streams_started", "ewma"][2] = Statistic(19.5, "", (30.0, 9.0))
     found = by_metric(judge_comparison("5mid", table, "rr", "ewma"))
     assert found["web", "ttfb_p50_s"].verdict.reason == "too few streams (9 of 10)"
     # The variant's number of streams does not count, because the variant must not affect which
     # endpoints are judged.
-    table = add_started_streams(
-        add_started_streams(synthetic(1.2), "web", "ewma", 30, 10, 30), "web", "rr", 1, 1, 1
-    )
+    started["streams_started", "ewma"] = numbered(30, 10, 30)
+    started["streams_started", "rr"] = numbered(1, 1, 1)
     found = by_metric(judge_comparison("5mid", table, "rr", "ewma"))
     assert found["web", "ttfb_p50_s"].verdict.grade is Grade.SHOWN
 
@@ -216,13 +208,11 @@ def test_sets_without_common_networks_are_compared_unpaired() -> None:
 
 @pytest.mark.parametrize(("shift", "grade"), [(0.0, Grade.OPEN), (0.31, Grade.SHOWN)])
 def test_gaps_in_whole_heartbeats_are_known_to_a_heartbeat(shift: float, grade: Grade) -> None:
-    def by_seed(value: float) -> dict[int, Statistic]:
-        return {seed: Statistic(value + 1e-5 * seed) for seed in (1, 2, 3)}
-
+    base = 2.0 + shift + 1e-5 * np.arange(1, 4)
     statistics: Statistics = {
         ("5mid", "web"): {
-            ("longest_gap_p50_s", "ewma"): by_seed(2.0 + shift),
-            ("longest_gap_p50_s", "rr"): by_seed(3.0 + shift),
+            ("longest_gap_p50_s", "ewma"): numbered(*base),
+            ("longest_gap_p50_s", "rr"): numbered(*base + 1.0),
         }
     }
     design = Design(endpoints=[("web", "longest_gap_p50_s")])
@@ -269,10 +259,6 @@ def test_a_network_counts_with_the_mean_of_its_repeats() -> None:
 # ----- means over networks and paired comparisons
 
 
-def numbered(*values: float | None, first: int = 1) -> dict[int, Statistic]:
-    return {first + i: Statistic(v, "" if v is not None else "why") for i, v in enumerate(values)}
-
-
 def test_estimate() -> None:
     result = estimate(numbered(1.0, 2.0, 6.0))
     assert known(result.mean).estimate == 3.0
@@ -315,7 +301,7 @@ def test_the_ratio_of_displayed_means_equals_the_displayed_ratio() -> None:
 
 
 def test_pairs_that_agree_have_the_spread_of_their_step_or_no_bounds() -> None:
-    own, base = ({1: Statistic(a), 2: Statistic(b)} for a, b in ((3.0, 1.0), (2.0, 0.0)))
+    own, base = numbered(3.0, 1.0), numbered(2.0, 0.0)
     unknown = known(against_baseline(own, base).difference)
     assert (unknown.estimate, unknown.low, unknown.high) == (1.0, None, None)
     counted = known(against_baseline(own, base, 1.0).difference)
