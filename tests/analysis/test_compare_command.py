@@ -24,28 +24,22 @@ from onionlab.runs.packing import pack
 from onionlab.runs.store import Store
 
 SEEDS = [1, 2, 3, 4, 5]
-
-
 TORRC = b"KISTSchedRunInterval 10 msec\n"
 
 
-def manifest(
-    variant: str, seed: int, version: str = "0.4.9.11", torrc: bytes = TORRC
-) -> dict[str, Any]:
+def manifest(variant: str, seed: int, torrc: bytes = TORRC) -> dict[str, Any]:
     return {
         "format": 1,
-        "onionlab": "0.1.0",
-        "commit": "c0ffee",
         "identity": {
             "engine": {"name": "shadow", "version": "3.3.0"},
-            "programs": {"tor-circuit-policy": version * 4},
+            "programs": {"tor-circuit-policy": "c0ffee"},
             "files": {
                 "conf/network.gml": f"n{seed}",
                 f"conf/tor.variant.{variant}.torrc": variant,
                 "conf/tor.common.torrc": hashlib.sha256(torrc).hexdigest(),
             },
         },
-        "tor": {"tor-circuit-policy": {"version": version, "sha256": "s", "source": "debian"}},
+        "tor": {"tor-circuit-policy": {"version": "0.4.9", "sha256": "s", "source": "debian"}},
     }
 
 
@@ -220,7 +214,6 @@ def test_a_published_pack_is_compared_by_its_data(
     [
         ("", "names no experiment of the pack\nit holds runs of: a, b"),
         (":c:rr", "names no experiment"),
-        (":a:pie", "no runs of 'pie'"),
     ],
 )
 def test_packs_without_these_runs(onionlab: Any, pack_file: Path, rest: str, message: str) -> None:
@@ -284,7 +277,6 @@ def test_two_checkouts_name_no_experiment(checkout: Path) -> None:
         ),
         (lambda run: (run / "manifest.json").write_text('{"format": 9}'), "not a valid manifest"),
         (lambda run: (run / "records-v1" / "goodput.parquet").unlink(), "swrr-test, rr, seed 3: "),
-        (lambda run: (run / "records-v1" / "streams.parquet").write_bytes(b"PAR1"), "is damaged"),
     ],
 )
 def test_damaged_runs(onionlab: Any, other: Path, damage: Any, message: str) -> None:

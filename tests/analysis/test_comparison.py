@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from analysis_synthetic import known
 from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import ValidationError
@@ -48,11 +49,11 @@ def test_slower_is_a_regression() -> None:
 
 def test_networks_with_repeats_are_pairs_by_network() -> None:
     def repeated(made: RunSet) -> RunSet:
-        second = []
-        for run in made.runs:
-            files = {**run.files, "shadow.config.yaml": "another seed"}
-            update = {"repeat": 2, "run_id": f"{run.run_id}-2", "files": files}
-            second.append(run.model_copy(update=update))
+        other_seed = {"shadow.config.yaml": "another seed"}
+        second = (
+            run.model_copy(update={"repeat": 2, "files": {**run.files, **other_seed}})
+            for run in made.runs
+        )
         return made.model_copy(update={"runs": (*made.runs, *second)})
 
     a, b = (repeated(made) for made in (make_set(), make_set("quick:rr", variant="rr", effect=1.2)))
@@ -65,23 +66,16 @@ def test_networks_with_repeats_are_pairs_by_network() -> None:
 
 
 def test_interim_analyses_that_both_sets_had_count() -> None:
-    def p_value(*looks: Looks | None) -> float | None:
+    def p_value(looks_a: Looks | None, looks_b: Looks | None) -> float:
+        a, b = make_set(noise=0.1), make_set("quick:rr", variant="rr", effect=1.2, noise=0.1)
         a, b = (
-            made.model_copy(update={"looks": one})
-            for made, one in zip(
-                (make_set(noise=0.1), make_set("quick:rr", variant="rr", effect=1.2, noise=0.1)),
-                looks,
-                strict=True,
-            )
+            made.model_copy(update={"looks": looks}) for made, looks in ((a, looks_a), (b, looks_b))
         )
-        return compare_sets(a, b).endpoints[0].judgement.verdict.p_different
+        return known(compare_sets(a, b).endpoints[0].judgement.verdict.p_different)
 
     looked = Looks(sizes=(3, 5, 8), budget=20)
     once = p_value(None, None)
-    several = p_value(looked, looked)
-    assert once is not None
-    assert several is not None
-    assert several > once
+    assert p_value(looked, looked) > once
     assert p_value(looked, None) == once
 
 
@@ -223,8 +217,6 @@ def test_variants_that_do_not_match() -> None:
     assert {row.match.label for row in result.rows} == {"ewma", "rr"}
     assert "Time to first byte, median (s), rr, web" in table_text(result)
     assert [run.variant for run in both.only("rr").runs] == ["rr"] * 8
-    with pytest.raises(AnalysisError, match="no runs of 'swrr'"):
-        both.only("swrr")
 
 
 def test_matches_share_the_error_level() -> None:
@@ -232,20 +224,9 @@ def test_matches_share_the_error_level() -> None:
 
     Each of the two has half of the error level.
     """
-
-    def smallest_p(comparison: Comparison) -> float:
-        return min(
-            (row.judgement.verdict.p_different or 0.0 for row in comparison.regressions),
-            default=0.0,
-        )
-
-    a = make_set(noise=0.04)
-    b = next(
-        b
-        for effect in range(1010, 1120, 6)
-        for b in [make_set("b", noise=0.04, noise_seed=7, effect=effect / 1000)]
-        if smallest_p(compare_sets(a, b)) > 0.026
-    )
+    a, b = make_set(noise=0.04), make_set("b", noise=0.04, noise_seed=7, effect=1.2)
+    p_values = [row.judgement.verdict.p_different for row in compare_sets(a, b).regressions]
+    barely = 1.5 * min(map(known, p_values))
 
     def doubled(one: RunSet) -> RunSet:
         def both(items: Any) -> Any:
@@ -253,7 +234,8 @@ def test_matches_share_the_error_level() -> None:
 
         return one.model_copy(update={"runs": both(one.runs), "values": both(one.values)})
 
-    assert not compare_sets(doubled(a), doubled(b)).regressions
+    assert compare_sets(a, b, error_level=barely).regressions
+    assert not compare_sets(doubled(a), doubled(b), error_level=barely).regressions
 
 
 @pytest.mark.parametrize(
@@ -264,7 +246,6 @@ def test_matches_share_the_error_level() -> None:
         (lambda text: text.replace('"format": 1', '"format": 2'), "format"),
         (lambda text: text.replace("ttfb_p50_s", "ttfb_p51_s"), "unknown metric"),
         (lambda text: text.replace('"value": 0.02', '"value": NaN', 1), "not a valid set"),
-        (lambda text: text.replace('"value": 0.02', '"value": -2', 1), "not a valid set"),
         (lambda text: text.replace('"seed": 2', '"seed": 1', 1), "not a valid set"),
     ],
 )
@@ -381,7 +362,6 @@ def test_any_values_give_an_answer(pairs: Pairs, paired: bool) -> None:
         ({"metric": "ttfb_p50_s", "value": -1.0}, "ttfb_p50_s is -1.0, not "),
         ({"metric": "failure_rate", "value": 1.0}, None),
         ({"metric": "failure_rate", "value": 1.5}, "failure_rate is 1.5, not "),
-        ({"value": 2.0, "repeats": [0.5]}, "not the mean of its repeats"),
         ({"value": None, "repeats": [0.5]}, "not the mean of its repeats"),
         ({"value": 0.5, "repeats": [0.5, 0.5]}, "more repeats than its network has runs"),
         ({"value": True}, "valid number"),
