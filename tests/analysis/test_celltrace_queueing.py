@@ -19,6 +19,7 @@ from analysis.celltrace.queueing import served, waits
 
 ADDRESSES = {"a": "11.0.0.1", "b": "11.0.0.2", "c": "11.0.0.3", "client": "11.0.1.1"}
 CREATED2 = 11
+NOWHERE = (NEVER, NEVER)
 
 
 @dataclass(frozen=True)
@@ -28,12 +29,12 @@ class Cell:
     ``came`` and ``went`` are (channel, circuit ID). Times are nanoseconds.
     """
 
-    came: tuple[int, int] | None = None
-    inbuf: int = NEVER
-    went: tuple[int, int] | None = None
+    went: tuple[int, int] = NOWHERE
     queue: int = NEVER
     outbuf: int = NEVER
     flush: int = NEVER
+    came: tuple[int, int] = NOWHERE
+    inbuf: int = NEVER
     command: int = RELAY
     direction: int = INWARD
 
@@ -44,8 +45,6 @@ def make_relay(name: str, cells: list[Cell], channels: Mapping[int, str]) -> Rel
     def column(values: Iterable[int]) -> Ints:
         return np.array(list(values), np.int64)
 
-    came = [cell.came or (NEVER, NEVER) for cell in cells]
-    went = [cell.went or (NEVER, NEVER) for cell in cells]
     own = Cells(
         seq=np.arange(1, len(cells) + 1),
         inbuf_ns=column(cell.inbuf for cell in cells),
@@ -53,10 +52,10 @@ def make_relay(name: str, cells: list[Cell], channels: Mapping[int, str]) -> Rel
         queue_ns=column(cell.queue for cell in cells),
         outbuf_ns=column(cell.outbuf for cell in cells),
         flush_ns=column(cell.flush for cell in cells),
-        in_channel=column(channel for channel, _ in came),
-        in_circ=column(circ for _, circ in came),
-        out_channel=column(channel for channel, _ in went),
-        out_circ=column(circ for _, circ in went),
+        in_channel=column(cell.came[0] for cell in cells),
+        in_circ=column(cell.came[1] for cell in cells),
+        out_channel=column(cell.went[0] for cell in cells),
+        out_circ=column(cell.went[1] for cell in cells),
         command=column(cell.command for cell in cells),
         direction=column(cell.direction for cell in cells),
         fate=column(int(Fate.RELAYED) for _ in cells),
@@ -74,27 +73,20 @@ def pairs(found: Arrivals) -> dict[int, int]:
 
 
 def sent(circ: int, flush: int, channel: int = 1, command: int = RELAY) -> Cell:
-    return Cell(None, NEVER, (channel, circ), 0, 0, flush, command)
+    return Cell((channel, circ), 0, 0, flush, command=command)
 
 
 def came(circ: int, inbuf: int, channel: int = 5, command: int = RELAY) -> Cell:
-    return Cell((channel, circ), inbuf, command=command, direction=0)
-
-
-def test_the_nth_cell_sent_on_a_hop_is_the_nth_cell_read() -> None:
-    a = make_relay("a", [sent(7, 10), sent(8, 10), sent(7, 12), sent(7, 14)], {1: "b"})
-    b = make_relay("b", [came(8, 20), came(7, 21), came(7, 22)], {5: "a"})
-    found = arrivals(by_name(a, b))
-    assert pairs(found["a"]) == {1: 21, 2: 20, 3: 22}
-    assert found["a"].channel.tolist() == [1, 1, 1]
-    assert pairs(found["b"]) == {}
+    return Cell(came=(channel, circ), inbuf=inbuf, command=command, direction=0)
 
 
 def test_other_commands_are_not_counted_and_relay_early_is() -> None:
     commands = (CREATED2, RELAY_EARLY, RELAY)
     a = make_relay("a", [sent(7, 10 + n, command=c) for n, c in enumerate(commands)], {1: "b"})
     b = make_relay("b", [came(7, 20 + n, command=c) for n, c in enumerate(commands)], {5: "a"})
-    assert pairs(arrivals(by_name(a, b))["a"]) == {2: 21, 3: 22}
+    found = arrivals(by_name(a, b))["a"]
+    assert pairs(found) == {2: 21, 3: 22}
+    assert found.channel.tolist() == [1, 1]
 
 
 def test_a_circuit_id_on_two_connections_of_the_same_relays_is_ambiguous() -> None:
@@ -171,7 +163,7 @@ def make_relays(rows: list[Sent]) -> tuple[dict[str, Relay], dict[tuple[str, int
     seen: dict[str, list[tuple[int, int, Cell, Sent | None]]] = {name: [] for name in CHANNELS}
     for n, row in enumerate(rows):
         (sender, at_sender, receiver, at_receiver, circ), queue, outbuf, flush, read = row
-        cell = Cell(None, NEVER, (at_sender, circ), queue, outbuf, flush)
+        cell = Cell((at_sender, circ), queue, outbuf, flush)
         seen[sender].append((queue, n, cell, row))
         if read != NEVER:
             seen[receiver].append((read, n, came(circ, read, at_receiver), None))
@@ -223,15 +215,15 @@ def test_waits_match_a_naive_count(rows: list[Sent], begin: int, length: int) ->
 
 def test_which_cells_count() -> None:
     cells = [
-        Cell(None, NEVER, (1, 7), 10, 20, 40),
-        Cell(None, NEVER, (1, 7), 10, 20, 40, direction=OUTWARD),
-        Cell(None, NEVER, (1, 7), 10, 20, 40, command=CREATED2),
-        Cell(None, NEVER, (1, 7), 9, 20, 40),
-        Cell(None, NEVER, (1, 7), 100, 120, 140),
+        Cell((1, 7), 10, 20, 40),
+        Cell((1, 7), 10, 20, 40, direction=OUTWARD),
+        Cell((1, 7), 10, 20, 40, command=CREATED2),
+        Cell((1, 7), 9, 20, 40),
+        Cell((1, 7), 100, 120, 140),
         # Two cells were never flushed: the first one is still in the outbuf, the second one in the
         # queue.
-        Cell(None, NEVER, (1, 7), 10, 20, NEVER),
-        Cell(None, NEVER, (1, 7), 10, NEVER, NEVER),
+        Cell((1, 7), 10, 20, NEVER),
+        Cell((1, 7), 10, NEVER, NEVER),
     ]
     own = make_relay("a", cells, {}).cells
     found = waits([(own, None)], 10e-9, 100e-9)
@@ -249,7 +241,7 @@ def served_instants(
     rows: list[Queued], begin_s: float = 0, end_s: float = 1, direction: int = INWARD
 ) -> list[tuple[int, int]]:
     cells = [
-        Cell(None, NEVER, (channel, circ), queue, outbuf, outbuf, RELAY, direction)
+        Cell((channel, circ), queue, outbuf, outbuf, direction=direction)
         for channel, circ, queue, outbuf in rows
     ]
     found = served([make_relay("a", cells, {}).cells], begin_s, end_s)

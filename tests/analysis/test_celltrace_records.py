@@ -242,14 +242,6 @@ def test_cells_that_took_no_time_have_no_shares(table: TraceTable) -> None:
     assert '<td class="number">0 (0), \N{EN DASH}</td>' in html
 
 
-def test_a_run_without_traces_is_passed_over(tmp_path: Path) -> None:
-    table = TraceTable()
-    table.add(RUN, LEVEL, tmp_path)
-    assert not table
-    assert not is_traced(tmp_path)
-    assert section(table, STUDY, ()) is None
-
-
 NO_SUCH_HOST = '{"epoch_unix_s": 0, "file": "cells", "traced": ["x"], "hosts": {}}'
 
 
