@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from analysis.arrays import Floats
 from analysis.formats.study import Level
-from analysis.measures.contention import Contention, measure_contention, open_s
+from analysis.measures.contention import measure_contention, open_s
 from analysis.measures.data import ALL, Beats, ClassData
 
 BEGIN_S, END_S = 100.0, 400.0
@@ -46,14 +46,11 @@ BULK = [("bulk1", 0.0, 250.0, "success"), ("bulk1", 250.0, 450.0, "open")]
 WEB = [("web1", 110.0, 115.0, "success"), ("web1", 200.0, 230.0, "success")]
 
 
-def make_run(bulk_got: Floats, *, web_got: Floats = WEB_GOT) -> Contention:
-    bulk, web = class_data(BULK, bulk_got, "bulk1"), class_data(WEB, web_got, "web1")
-    return measure_contention({"bulk": bulk, "web": web, ALL: bulk}, level())
-
-
 @pytest.mark.parametrize("share", [1.0, 0.5, 0.0, -0.3])
 def test_full_links_make_one_class_lose_what_others_gain(share: float) -> None:
-    found = known(make_run(CAPACITY - share * WEB_GOT).crowding_out)
+    bulk = class_data(BULK, CAPACITY - share * WEB_GOT, "bulk1")
+    web = class_data(WEB, WEB_GOT, "web1")
+    found = known(measure_contention({"bulk": bulk, "web": web, ALL: bulk}, level()).crowding_out)
     assert found.by == "bulk"
     assert found.share == pytest.approx(share)
 

@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from analysis_synthetic import digests
 from tornet_synthetic import needs_tornettools, write_tornet_run
 
 from analysis.formats import files
@@ -38,28 +39,20 @@ def store(tmp_path: Path) -> Store:
     return made
 
 
-def all_files(folder: Path) -> dict[str, bytes]:
-    return {
-        path.relative_to(folder).as_posix(): path.read_bytes()
-        for path in sorted(folder.rglob("*"))
-        if path.is_file()
-    }
-
-
 def test_a_run_is_laid_out_whole_and_stays_as_it_was(store: Store, tmp_path: Path) -> None:
-    before = all_files(store.directory)
+    before = digests(store.directory)
     made = lay_out(tmp_path, store, RUNS, tmp_path / "out")
     folders = [path.relative_to(tmp_path / "out").as_posix() for path in made]
     assert folders == [f"{name}/tornet-{n}" for name in ("stock", "swrr") for n in (1, 2)]
-    log = made[0] / files.HOSTS / "perfclient1exit/tgen.1004.stdout"
-    assert log.read_bytes() == before["stock1/shadow.data/hosts/perfclient1exit/tgen.1004.stdout"]
+    log = f"{files.HOSTS}/perfclient1exit/tgen.1004.stdout"
+    assert digests(made[0])[log] == before[f"stock1/{log}"]
     own = {files.CLIENTS, files.HOST_ROLES, files.RUN, files.MANIFEST}
     assert not own & {path.name for path in made[0].iterdir()}
     # Like `tornettools archive`, change a file at the top level and remove the logs. The store must
     # not change.
     (made[0] / "shadow.log").write_text("compressed")
     shutil.rmtree(made[0] / files.LOGS)
-    assert all_files(store.directory) == before
+    assert digests(store.directory) == before
 
 
 def test_compressed_logs_are_unpacked_under_the_names_that_parse_looks_for(
@@ -123,9 +116,8 @@ def test_runs_that_cannot_be_exported_are_an_error_and_leave_no_files(
 
 
 def test_a_duplicate_log_is_an_error(store: Store, tmp_path: Path) -> None:
-    folder = store.run("stock1") / files.HOSTS / "perfclient1exit"
-    shutil.copy(folder / "tgen.1004.stdout", folder / "copy")
-    (folder / "tgen.1004.stdout.xz").write_bytes(lzma.compress((folder / "copy").read_bytes()))
+    log = store.run("stock1") / files.HOSTS / "perfclient1exit/tgen.1004.stdout"
+    log.with_name(f"{log.name}.xz").write_bytes(lzma.compress(log.read_bytes()))
     with pytest.raises(UserError, match="twice"):
         lay_out(tmp_path, store, RUNS[:1], tmp_path / "out")
 

@@ -87,14 +87,6 @@ def arrays(intervals: list[tuple[int, int, int]]) -> tuple[list[int], list[int],
     return begin, end, [amount for _, _, amount in intervals]
 
 
-@given(INTERVALS)
-@settings(max_examples=50)
-def test_cumulative_amount(intervals: list[tuple[int, int, int]]) -> None:
-    grid = np.arange(-2.0, 125.0, 0.5)
-    got = cumulative_at(grid, *arrays(intervals))
-    assert got == pytest.approx([naive_cumulative(t, intervals) for t in grid], abs=1e-6)
-
-
 @given(INTERVALS, st.sampled_from([1.0, 7.0, 60.0]))
 @settings(max_examples=50)
 def test_averaged(intervals: list[tuple[int, int, int]], window: float) -> None:

@@ -14,7 +14,6 @@ AMOUNTS = st.lists(
     min_size=1,
     max_size=20,
 )
-NAN = float("nan")
 
 
 @given(AMOUNTS, st.floats(1e-50, 1e50))
@@ -41,22 +40,6 @@ def test_amounts_are_cut_at_the_span() -> None:
     assert amount_by_client(client[:0], none, none, none, 0.0, 1.0).size == 0
 
 
-def gaps(
-    streams: list[tuple[int, float, float, float]], beats: dict[int, list[float]]
-) -> np.ndarray:
-    """Return the longest gap of each stream.
-
-    streams: (client, start, end, time from the start to the first byte or NaN).
-    beats: client -> bytes of each second from 0.
-    """
-    rows = [(c, i, i + 1, n) for c, amounts in beats.items() for i, n in enumerate(amounts)]
-    columns = [np.array(column) for column in zip(*rows, strict=True)] if rows else []
-    if not columns:
-        columns = [np.empty(0, dtype=np.int64), *(np.empty(0) for _ in range(3))]
-    client, start, end, first = (np.array(column) for column in zip(*streams, strict=True))
-    return longest_gaps(client, start, end, first, *columns)
-
-
 @given(
     st.lists(st.booleans(), min_size=1, max_size=30),
     st.integers(0, 10),
@@ -66,9 +49,17 @@ def gaps(
 def test_gaps_are_brute_forces(
     silent: list[bool], start: int, length: int, first: int | None
 ) -> None:
-    amounts = [0.0 if quiet else 9.0 for quiet in silent]
     end = start + length
-    found = gaps([(1, start, end, NAN if first is None else first)], {1: amounts})[0]
+    start_s, end_s, first_byte_s = (
+        np.array([time_s], dtype=np.float64)
+        for time_s in (start, end, float("nan") if first is None else first)
+    )
+    seconds = np.arange(len(silent), dtype=np.float64)
+    amounts = np.where(silent, 0.0, 9.0)
+    client = np.ones(len(silent), np.int64)
+    (found,) = longest_gaps(
+        client[:1], start_s, end_s, first_byte_s, client, seconds, seconds + 1.0, amounts
+    )
     waited = length if first is None else min(first, length)
     best = run = 0
     for second in range(start + waited, min(end, len(silent))):

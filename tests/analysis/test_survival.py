@@ -92,11 +92,7 @@ def test_the_bias_of_the_naive_distribution_by_hand() -> None:
     assert found.quantiles["incidence"] == (5.0, None)
     assert found.quantiles["kaplan_meier"] == (5.0, None)
     assert found.distance == pytest.approx(1 - 0.65)
-
-
-def test_streams_without_an_event_have_no_bias() -> None:
     assert bias([], [], (0.5,)) is None
-    assert bias([3.0, 4.0], [FAILURE, CENSORED], (0.5,)) is None
 
 
 @given(SAMPLES)
