@@ -43,33 +43,30 @@ def stream(end_s: float, received: dict[str, float], progress: dict[str, float])
     }
 
 
-def analysis(ttfb: list[float], *, layout: str = "stream_summary", failed: int = 1) -> Any:
+def analysis(ttfb: list[float], *, layout: str = "stream_summary") -> Any:
     """Return tgentools' analysis of one perf client.
 
     Its downloads of 50 KiB complete at 310 s, 311 s, and so on. ``ttfb`` has their times to the
-    first byte in seconds; those to the last byte are twice as long. ``failed`` downloads fail at
-    310 s.
+    first byte in seconds; those to the last byte are twice as long. One download fails at 310 s.
     """
     new = layout == "stream_summary"
-    summary = {
-        "time_to_first_byte" + ("_recv" if new else ""): {
-            "51200": {str(EPOCH + 310 + i): [t] for i, t in enumerate(ttfb)}
-        },
-        "time_to_last_byte" + ("_recv" if new else ""): {
-            "51200": {str(EPOCH + 310 + i): [2 * t] for i, t in enumerate(ttfb)}
-        },
-        "errors": {"TIMEOUT": {str(EPOCH + 310): [[0, 0] if new else 51200] * failed}},
+    suffix = "_recv" if new else ""
+    first = {str(EPOCH + 310 + i): [t] for i, t in enumerate(ttfb)}
+    last = {second: [2 * t] for second, (t,) in first.items()}
+    summary: dict[str, Any] = {
+        f"time_to_first_byte{suffix}": {"51200": first},
+        f"time_to_last_byte{suffix}": {"51200": last},
+        "errors": {"TIMEOUT": {str(EPOCH + 310): [[0, 0] if new else 51200]}},
     }
-    if new:
-        summary["round_trip_time"] = {str(EPOCH + 310): [0.5]}
     tgen: dict[str, Any] = {layout: summary}
     if new:
+        summary["round_trip_time"] = {str(EPOCH + 310): [0.5]}
+        times = {"512000": 1.0, "1048576": 2.0, "5242880": 7.0}
         tgen["streams"] = {
-            "a": stream(320.0, {"512000": 1.0, "1048576": 2.0}, {"0.8": 5.0, "1.0": 7.0}),
+            "a": stream(320.0, times, {"0.8": 5.0, "1.0": 7.0}),
             "before": stream(20.0, {"512000": 1.0, "1048576": 9.0}, {}),
             "open": None,
         }
-        tgen["streams"]["a"]["elapsed_seconds"]["payload_bytes_recv"]["5242880"] = 7.0
     node = {"measurement_ip": "unknown", "tgen": tgen}
     return {"type": "tgen", "version": "1.0.0", "data": {"perfclient1exit": node}}
 
@@ -118,16 +115,18 @@ def ended_stream(start_us: int, times_us: dict[str, int], size: int, **more: Any
     }
 
 
+SLOW = {"response": 750_000, "first-byte-recv": 1_250_000, "last-byte-recv": 4_250_000}
+FAST = {"response": 500_000, "first-byte-recv": 500_000, "last-byte-recv": 2_250_000}
+MARKS = {"payload_bytes_recv": {"512000": 1.0, "1048576": 2.0}}
+
+
 def onionperf() -> dict[str, Any]:
     """Return a day's file of OnionPerf: two downloads over exits and one from an onion service."""
-    slow = {"response": 750_000, "first-byte-recv": 1_250_000, "last-byte-recv": 4_250_000}
-    fast = {"response": 500_000, "first-byte-recv": 500_000, "last-byte-recv": 2_250_000}
-    progress = {"elapsed_seconds": {"payload_bytes_recv": {"512000": 1.0, "1048576": 2.0}}}
     streams = {
         "1:6:localhost:127.0.0.1:1:web.example:192.0.2.9:443": ended_stream(
-            0, slow, 5242880, **progress
+            0, SLOW, 5242880, elapsed_seconds=MARKS
         ),
-        "2:6:localhost:127.0.0.1:2:web.example:192.0.2.9:443": ended_stream(9, fast, 5242880),
+        "2:6:localhost:127.0.0.1:2:web.example:192.0.2.9:443": ended_stream(9, FAST, 5242880),
         "3:6:localhost:127.0.0.1:3:abc.onion:0.0.0.0:443": ended_stream(20, {}, 0),
     }
     nodes = {"op-xx1": {"measurement_ip": "192.0.2.1", "tgen": {"streams": streams}, "tor": {}}}
@@ -164,30 +163,21 @@ def test_onionperf_s_own_analysis(tmp_path: Path) -> None:
         import_runs([tmp_path], "x", ALL_TIME)
 
 
-MARKS = {"payload_bytes_recv": {"512000": 1.0, "1048576": 2.0}}
 SHARES = {"payload_progress_recv": {"0.1": 1.0, "0.2": 2.0}}
-TIMES = {
-    "usecs-to-command": "1",
-    "usecs-to-response": "2",
-    "usecs-to-first-byte-recv": "3",
-    "usecs-to-last-byte-recv": "4",
-}
+WHOLE = ended_stream(0, FAST, 5242880, elapsed_seconds=MARKS)
+TIMES = WHOLE["time_info"]
 
 
-def one_stream(**facts: Any) -> dict[str, Any]:
-    """Return OnionPerf's analysis of one stream.
+def write_stream(folder: Path, **facts: Any) -> Path:
+    """Write OnionPerf's analysis of one stream, and return its path.
 
     facts: changed values of the stream's keys. The value None removes a key.
     """
-    whole = {
-        "is_success": True,
-        "time_info": TIMES,
-        "byte_info": {"payload-bytes-recv": "5242880"},
-        "elapsed_seconds": MARKS,
-        "unix_ts_end": EPOCH + 310.5,
-    }
-    kept = {key: value for key, value in (whole | facts).items() if value is not None}
-    return {"type": "onionperf", "data": {"n": {"tgen": {"streams": {"a:1": kept}}}}}
+    kept = {key: value for key, value in (WHOLE | facts).items() if value is not None}
+    content = {"type": "onionperf", "data": {"n": {"tgen": {"streams": {"a:1": kept}}}}}
+    path = folder / "x.onionperf.analysis.json"
+    path.write_text(json.dumps(content))
+    return path
 
 
 @pytest.mark.parametrize(
@@ -208,34 +198,26 @@ def one_stream(**facts: Any) -> dict[str, Any]:
 def test_a_stream_of_onionperf_that_is_not_valid_is_named(
     tmp_path: Path, facts: dict[str, Any], message: str
 ) -> None:
-    path = tmp_path / "x.onionperf.analysis.json"
-    path.write_text(json.dumps(one_stream(**facts)))
     with pytest.raises(AnalysisError, match=message):
-        read_analysis(path)
+        read_analysis(write_stream(tmp_path, **facts))
 
 
 @pytest.mark.parametrize("is_success", [True, False])
 def test_streams_that_succeeded_or_failed_are_counted(tmp_path: Path, is_success: bool) -> None:
-    path = tmp_path / "x.onionperf.analysis.json"
-    path.write_text(json.dumps(one_stream(is_success=is_success)))
-    read = read_analysis(path)
+    read = read_analysis(write_stream(tmp_path, is_success=is_success))
     assert read.downloads == {"exit": (0.0, 1.0) if is_success else (1.0, 1.0)}
     assert read.empty == (not is_success)
     # For a failed stream nothing else is read, so the invalid values are no error.
-    path.write_text(
-        json.dumps(one_stream(is_success=False, elapsed_seconds={"x": -1}, time_info={}))
-    )
+    path = write_stream(tmp_path, is_success=False, elapsed_seconds={"x": -1}, time_info={})
     assert read_analysis(path).downloads == {"exit": (1.0, 1.0)}
 
 
 def test_a_success_without_its_time_is_noted(tmp_path: Path) -> None:
-    path = tmp_path / "x.onionperf.analysis.json"
     for facts in (
         {"time_info": {**TIMES, "usecs-to-last-byte-recv": -1}},
         {"byte_info": {"payload-bytes-recv": "0"}},
     ):
-        path.write_text(json.dumps(one_stream(**facts)))
-        read = read_analysis(path)
+        read = read_analysis(write_stream(tmp_path, **facts))
         assert read.downloads == {}
         assert read.notes == ["1 streams succeeded without a time to the last byte"]
 
@@ -409,7 +391,6 @@ ANALYSIS = analysis([1.0, 2.0])
             b'{"type": "tgen", "data": {"a": {"tgen": {}}}}',
             "a has none of stream_summary, transfers_summary, streams",
         ),
-        (json.dumps(ANALYSIS).replace('"51200"', '"large"').encode(), "large.*a valid integer"),
         (json.dumps(ANALYSIS).replace('"51200"', '"-1"').encode(), "greater than or equal to 0"),
         # Without the key `errors` no download would count as failed, and the error rate would be 0.
         (json.dumps(ANALYSIS).replace('"errors"', '"more"').encode(), "errors: Field required"),
@@ -418,7 +399,6 @@ ANALYSIS = analysis([1.0, 2.0])
         (b'{"type": "tgen", "data": {"a": {"tgen": null}}}', "tgen: Value error, null"),
         (json.dumps(ANALYSIS).replace("[1.0]", "[-1.0]").encode(), "greater than or equal to 0"),
         (json.dumps(ANALYSIS).replace("[1.0]", "[NaN]").encode(), "less than or equal to"),
-        (json.dumps(ANALYSIS).replace("[1.0]", '["x"]').encode(), "should be a valid number"),
         (b"[" * 100_000, "is not valid JSON"),
     ],
 )
