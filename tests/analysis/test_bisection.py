@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from analysis_synthetic import known
 from validate_bisection import candidates
 
 from analysis.figures.bisection import draw
@@ -27,6 +28,7 @@ from analysis.measures.metric import Margin
 from analysis.pages.bisection import Bisection, write
 
 LEVEL = 0.05
+METRIC = known(OWN.quantity("ttfb_p50_s"))
 
 
 class Line:
@@ -132,8 +134,7 @@ def test_a_difference_inside_of_the_margin_counts() -> None:
 
 
 def test_a_decision_needs_its_own_level() -> None:
-    p = verdict(1.03, 6).p_different
-    assert p is not None
+    p = known(verdict(1.03, 6).p_different)
     assert decide_commit([verdict(1.03, 6)], "lower", 2 * p) is Decision.BAD
     assert decide_commit([verdict(1.03, 6)], "lower", p / 2) is Decision.OPEN
 
@@ -147,10 +148,8 @@ def test_the_looks_end_at_the_budget() -> None:
 
 
 def bisection(search: Search) -> Bisection:
-    metric = OWN.quantity("ttfb_p50_s")
-    assert metric is not None
     subjects = {str(n).zfill(40): f"<b>change</b> ${n}" for n in range(9)}
-    return Bisection("today", metric, "web", subjects, search, LEVEL, 40)
+    return Bisection("today", METRIC, "web", subjects, search, LEVEL, 40)
 
 
 def examinations(line: Line) -> Search:
@@ -193,13 +192,10 @@ def test_an_effect_on_another_scale_is_not_drawn_on_the_axis() -> None:
     """A commit with a value of 0 has a difference where the others have ratios."""
     search = examinations(Line(8, 3))
     first, *others = search.examinations
-    assert first.against_good is not None
     assert others
-    zero = replace(first, against_good=replace(first.against_good, scale="difference"))
+    zero = replace(first, against_good=replace(known(first.against_good), scale="difference"))
     mixed = Search((zero, *others), search.left)
-    metric = OWN.quantity("ttfb_p50_s")
-    assert metric is not None
-    (axes,) = draw(list(bisection(search).subjects), mixed, metric).axes
+    (axes,) = draw(list(bisection(search).subjects), mixed, METRIC).axes
     assert axes.get_ylabel().endswith("ratio to GOOD")
     heights = [float(np.ravel(line.get_ydata())[0]) for line in axes.get_lines()]
     assert heights.count(0.04) == 1

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from analysis_synthetic import known
 from runset_synthetic import ENGINE, FILES, make_set
 from shipped import REPOSITORY
 from test_nightly import START, Machine, nightly_list
@@ -40,6 +41,12 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     return Machine(root)
 
 
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Return a path at which a test makes a repository."""
+    return tmp_path / "tor"
+
+
 def night(machine: Machine, path: Path, ref: str = "main", **more: Any) -> Any:
     """Run a night with the present commit of ``ref``.
 
@@ -62,8 +69,7 @@ def night(machine: Machine, path: Path, ref: str = "main", **more: Any) -> Any:
     return machine.night(made, accept=accept, nights=watched, repository=repository)
 
 
-def test_a_night_runs_the_newest_commit_alone(machine: Machine, tmp_path: Path) -> None:
-    path = tmp_path / "tor"
+def test_a_night_runs_the_newest_commit_alone(machine: Machine, path: Path) -> None:
     first, second = make_repository(path, ["0.4.9.1-alpha", "0.4.9.2-alpha"])
     (path / "file").write_text("draft")
     lists = nightly_list(
@@ -81,8 +87,7 @@ def test_a_night_runs_the_newest_commit_alone(machine: Machine, tmp_path: Path) 
         assert (experiment.name, experiment.variants, experiment.baseline) == (
             name, (WATCHED,), WATCHED,
         )  # fmt: skip
-    source = load_variants(machine.root)[WATCHED].source
-    assert source is not None
+    source = known(load_variants(machine.root)[WATCHED].source)
     # Uncommitted changes of the work tree are not part of the commit.
     assert (source.git, source.ref) == (str(path), second)
     _, repository = watch_repository(machine.root, lists, path, first)
@@ -90,26 +95,23 @@ def test_a_night_runs_the_newest_commit_alone(machine: Machine, tmp_path: Path) 
 
 
 def test_a_second_night_leaves_the_files_of_the_first_one(
-    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    machine: Machine, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Runs of the first night may still read that night's files when the second night begins.
 
     The second night writes files, too, before it is refused or, with another STATE_DIR, begins.
     """
-    path = tmp_path / "tor"
     first, second = make_repository(path, ["0.4.9"] * 2)
     watched, _ = watch_repository(machine.root, nightly_list(), path, first)
     variants = os.environ["VARIANTS_FILE"]
     watch_repository(machine.root, nightly_list(), path, second)
     monkeypatch.setenv("VARIANTS_FILE", variants)
-    source = load_variants(machine.root)[WATCHED].source
-    assert source is not None
+    source = known(load_variants(machine.root)[WATCHED].source)
     assert source.ref == first
     assert Path(watched.experiments[0].name).parent == Path(variants).parent
 
 
-def test_bad_input_is_refused(machine: Machine, tmp_path: Path) -> None:
-    path = tmp_path / "tor"
+def test_bad_input_is_refused(machine: Machine, path: Path, tmp_path: Path) -> None:
     make_repository(path, ["0.4.9"])
     git(path, "switch", "-qc", "other")
     (path / "configure.ac").write_text("AC_INIT([chutney],[1])")
@@ -126,8 +128,7 @@ def test_bad_input_is_refused(machine: Machine, tmp_path: Path) -> None:
             watch_repository(machine.root, lists, place, ref)
 
 
-def test_the_summary_names_the_commits(machine: Machine, tmp_path: Path) -> None:
-    path = tmp_path / "tor"
+def test_the_summary_names_the_commits(machine: Machine, path: Path) -> None:
     commits = make_repository(path, ["0.4.9"])
     first, _ = night(machine, path, accept=True)
     assert list(first.tor.ranges) == []
@@ -164,16 +165,15 @@ def test_the_summary_names_the_commits(machine: Machine, tmp_path: Path) -> None
     }  # fmt: skip
 
 
-def test_long_ranges_and_rewritten_histories(machine: Machine, tmp_path: Path) -> None:
-    path = tmp_path / "tor"
+def test_long_ranges_and_rewritten_histories(machine: Machine, path: Path, tmp_path: Path) -> None:
     make_repository(path, ["0.4.9"])
     night(machine, path, accept=True)
-    for number in range(25):
+    for number in range(21):
         add_commit(path, f"later {number}", "0.4.9")
     made, _ = night(machine, path)
     (since,) = made.tor.ranges
     assert since.sentence.endswith("; the newest 20:")
-    assert (since.count, len(since.lines)) == (25, 20)
+    assert (since.count, len(since.lines)) == (21, 20)
     other = tmp_path / "other"
     make_repository(other, ["0.4.9", "0.4.10"])
     git(other, "commit", "--amend", "-qm", "another history")
@@ -181,8 +181,7 @@ def test_long_ranges_and_rewritten_histories(machine: Machine, tmp_path: Path) -
     assert "unknown, because the repository does not contain" in made.tor.ranges[0].sentence
 
 
-def test_a_step_is_between_two_commits(machine: Machine, tmp_path: Path) -> None:
-    path = tmp_path / "tor"
+def test_a_step_is_between_two_commits(machine: Machine, path: Path) -> None:
     commits = make_repository(path, ["0.4.9"])
     made, paths = night(machine, path, accept=True)
     for number in range(1, 11):
@@ -241,10 +240,7 @@ def test_only_the_harness_needs_a_new_baseline() -> None:
     assert Builder("a" * 12, load="l2").inputs(only_tor=False) != first
 
 
-def test_a_changed_harness_says_what_changed_and_what_to_do(
-    machine: Machine, tmp_path: Path
-) -> None:
-    path = tmp_path / "tor"
+def test_a_changed_harness_says_what_changed_and_what_to_do(machine: Machine, path: Path) -> None:
     (commit,) = make_repository(path, ["0.4.9"])
     git(path, "branch", "maint")
     night(machine, path, accept=True)
@@ -270,9 +266,8 @@ def test_a_changed_harness_says_what_changed_and_what_to_do(
 
 
 def test_a_line_that_is_added_needs_the_commit_of_the_other_baselines(
-    machine: Machine, tmp_path: Path
+    machine: Machine, path: Path
 ) -> None:
-    path = tmp_path / "tor"
     first, _ = make_repository(path, ["0.4.9"] * 2)
     night(machine, path, first, accept=True)
     (baseline,) = (machine.root / "nightly/baselines").iterdir()
@@ -300,9 +295,8 @@ def test_a_line_that_is_added_needs_the_commit_of_the_other_baselines(
     ],
 )
 def test_a_worse_endpoint_comes_with_a_command(
-    machine: Machine, tmp_path: Path, false_alarms: float, sentence: str, what: str, command: str
+    machine: Machine, path: Path, false_alarms: float, sentence: str, what: str, command: str
 ) -> None:
-    path = tmp_path / "tor"
     first, second = make_repository(path, ["0.4.9"] * 2)
     night(machine, path, first, accept=True)
     made, paths = night(machine, path, effect=1.08, false_alarms=false_alarms)
@@ -315,12 +309,11 @@ def test_a_worse_endpoint_comes_with_a_command(
         assert sentence in summary.read_text()
 
 
-def test_the_newest_baseline_is_that_of_the_last_night(machine: Machine, tmp_path: Path) -> None:
+def test_the_newest_baseline_is_that_of_the_last_night(machine: Machine, path: Path) -> None:
     """The date in a baseline decides which one is the newest. A checkout changes files' times.
 
     Baselines of another experiment whose name begins with this one's do not count.
     """
-    path = tmp_path / "tor"
     commits = make_repository(path, ["0.4.9"] * 3)
     for number, key in enumerate(("key3", "key1", "key2")):
         machine.key = key
@@ -345,9 +338,8 @@ def test_the_newest_baseline_is_that_of_the_last_night(machine: Machine, tmp_pat
 
 
 def test_the_command_passes_the_repository_on(
-    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    machine: Machine, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = tmp_path / "tor"
     make_repository(path, ["0.4.9"])
     monkeypatch.setattr(command, "working_root", lambda: machine.root)
     monkeypatch.setattr(command, "print_cost", lambda *_: None)

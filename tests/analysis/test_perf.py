@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 from dataclasses import fields, replace
@@ -22,7 +23,7 @@ from analysis.formats.study import Level
 from analysis.imports.tornettools import read_plot_data
 from analysis.judgement.judging import usual_endpoints
 from analysis.measures.catalogue import run_statistics
-from analysis.measures.data import ALL
+from analysis.measures.data import ALL, ClassData
 from analysis.measures.perf import Circuits, PerfStreams
 from analysis.measures.plot_data import CONVERGE_S, plot_data
 from analysis.measures.publishing import publish
@@ -34,6 +35,19 @@ from analysis.records.tgenlog import TgenLog
 SPAN = {"measured_start_s": 1200.0, "measured_end_s": 1800.0, "stop_s": 2000.0}
 LOADS = {"perf-exit": {"timeout_s": 120.0}, "perf-onionservice": {"timeout_s": 120.0}}
 LEVEL = Level.model_validate({"name": "tornet", "label": "tornet", "classes": LOADS, **SPAN})
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("perf") / "tornet-1"
+    write_tornet_run(made, 1)
+    extract(made, made / files.RECORDS)
+    return made
+
+
+@pytest.fixture(scope="module")
+def whole(run: Path) -> dict[str, ClassData]:
+    return load_run(run / files.RECORDS, LEVEL)
 
 
 def streams(**columns: Any) -> PerfStreams:
@@ -75,8 +89,8 @@ def test_goodput_is_between_two_amounts_that_came_at_two_times() -> None:
     assert some.reached("1mib") == 3
 
 
-def test_downloads_without_a_goodput_are_noted(run: Path) -> None:
-    data = load_run(run / files.RECORDS, LEVEL)["perf-exit"]
+def test_downloads_without_a_goodput_are_noted(whole: dict[str, ClassData]) -> None:
+    data = whole["perf-exit"]
     perf = known(data.perf)
     name = "perf-exit", "download_goodput_500kib_1mib_p50_bytes_per_s"
     reached = perf.ended_in(data.begin_s, data.end_s).reached("1mib")
@@ -99,21 +113,9 @@ def test_a_circuit_counts_by_when_it_was_built() -> None:
     assert some.counts(10, 20) == (1, 2)
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = tmp_path_factory.mktemp("perf") / "tornet-1"
-    write_tornet_run(made, 1)
-    extract(made, made / files.RECORDS)
-    return made
-
-
-def test_downloads_of_several_sizes_are_compared_by_size(run: Path) -> None:
-    found = run_statistics(load_run(run / files.RECORDS, LEVEL))
-    of_class = {
-        (metric, "ewma"): {1: statistic}
-        for (name, metric), statistic in found.items()
-        if name == "perf-exit"
-    }
+def test_downloads_of_several_sizes_are_compared_by_size(whole: dict[str, ClassData]) -> None:
+    found = run_statistics({"perf-exit": whole["perf-exit"]})
+    of_class = {(metric, "ewma"): {1: statistic} for (_, metric), statistic in found.items()}
     statistics = {("level", "perf-exit"): of_class}
     assert usual_endpoints("level", statistics, "ewma") == [
         ("perf-exit", "time_to_last_byte_1mib_p50_s"),
@@ -122,14 +124,13 @@ def test_downloads_of_several_sizes_are_compared_by_size(run: Path) -> None:
     ]
 
 
-def test_metrics_apply_where_the_records_are(run: Path) -> None:
-    data = load_run(run / files.RECORDS, LEVEL)
-    found = run_statistics(data)
+def test_metrics_apply_where_the_records_are(whole: dict[str, ClassData]) -> None:
+    found = run_statistics(whole)
     for name in ("perf-exit", "perf-onionservice"):
         for metric in ("time_to_last_byte_50kib_p50_s", "download_ttlb_50kib_p50_s"):
             assert found[name, metric].value is not None
         assert found[name, "circuit_build_time_p50_s"].value is not None
-    circuits = known(data["perf-exit"].circuits)
+    circuits = known(whole["perf-exit"].circuits)
     # tornettools measures from the command, so its time excludes what happens before the command.
     own = found["perf-exit", "time_to_last_byte_50kib_p50_s"].value
     assert known(own) > known(found["perf-exit", "download_ttlb_50kib_p50_s"].value)
@@ -140,8 +141,8 @@ def test_metrics_apply_where_the_records_are(run: Path) -> None:
     assert ("perf-exit", "relay_goodput_bytes_per_s") not in found
 
 
-def test_relays_that_were_not_watched_to_the_end_give_no_mean(run: Path) -> None:
-    data = load_run(run / files.RECORDS, LEVEL)[ALL]
+def test_relays_that_were_not_watched_to_the_end_give_no_mean(whole: dict[str, ClassData]) -> None:
+    data = whole[ALL]
     relay_bytes = known(data.relay_bytes)
     assert relay_bytes.seen_until_s == 1999.865305
     cut = replace(data, relay_bytes=replace(relay_bytes, seen_until_s=1790.0))
@@ -150,8 +151,8 @@ def test_relays_that_were_not_watched_to_the_end_give_no_mean(run: Path) -> None
     assert "ends before" in found.reason
 
 
-def test_failed_downloads_count_as_infinitely_long(run: Path) -> None:
-    data = load_run(run / files.RECORDS, LEVEL)["perf-exit"]
+def test_failed_downloads_count_as_infinitely_long(whole: dict[str, ClassData]) -> None:
+    data = whole["perf-exit"]
     of_size = data.streams.select_size(51200).started_in(1200.0, 1800.0)
     failed = (of_size.outcome != "success").sum()
     assert failed  # otherwise the test would check nothing
@@ -161,20 +162,21 @@ def test_failed_downloads_count_as_infinitely_long(run: Path) -> None:
     assert found.value == expected
 
 
-def test_a_published_pack_has_the_same_values(run: Path, tmp_path: Path) -> None:
+def test_a_published_pack_has_the_same_values(
+    run: Path, whole: dict[str, ClassData], tmp_path: Path
+) -> None:
     publish(run / files.RECORDS, [LEVEL], tmp_path / "published")
-    whole = run_statistics(load_run(run / files.RECORDS, LEVEL))
     published = run_statistics(load_run(tmp_path / "published", LEVEL))
-    names = {key for key in whole if "download_" in key[1] or "circuit_" in key[1]}
-    names |= {key for key in whole if "time_to_last_byte_50kib" in key[1] or "relay_" in key[1]}
-    assert names
+    kept = re.compile("download_|circuit_|time_to_last_byte_50kib|relay_")
+    values = {key: one for key, one in run_statistics(whole).items() if kept.search(key[1])}
+    assert values
     # A published pack lacks the rows that no metric reads.
     for name in (files.CIRCUITS_TABLE, files.RELAY_BYTES_TABLE):
         every = pq.read_table(run / files.RECORDS / name)
         some = pq.read_table(tmp_path / "published" / name)
         assert some.num_rows < every.num_rows
         assert some.schema.equals(every.schema)
-    assert {key: published[key] for key in names} == {key: whole[key] for key in names}
+    assert {key: published[key] for key in values} == values
 
 
 def test_exported_plot_data_can_be_imported(run: Path, tmp_path: Path) -> None:
@@ -234,11 +236,16 @@ def test_four_mib_are_the_least_payload_that_tgen_prints_as_80_per_cent_of_5_mib
     log.status(301.0, 0, 5 << 20, four_mib - 1)
     log.status(302.0, 0, 5 << 20, four_mib)
     log.status(303.0, 0, 5 << 20, 5 << 20)
-    read = TgenLog()
-    read.feed(log.text().split(b"\n")[:-1])
+    read = parse(log)
     at_s = {amount: us / 1e6 - EPOCH for amount, us in read.progress[0].marks_us.items()}
     early = dict.fromkeys([1, 320 * 2**10, 512_000, 2**20], 301.0)
     assert at_s == early | {four_mib: 302.0, 5 << 20: 303.0}
+
+
+def parse(log: LogWriter) -> TgenLog:
+    read = TgenLog()
+    read.feed(log.text().splitlines())
+    return read
 
 
 def marks(log: LogWriter) -> list[float | None]:
@@ -246,8 +253,7 @@ def marks(log: LogWriter) -> list[float | None]:
 
     The time of an amount that it did not reach is None.
     """
-    read = TgenLog()
-    read.feed(log.text().split(b"\n")[:-1])
+    read = parse(log)
     stream = {"client": "a", "class": "b", "stream_index": 0}
     table = perf_table([(stream, read.completes[0], read.progress[0])], EPOCH * 10**6)
     (row,) = table.select(list(PERF_MARKS)).to_pylist()
