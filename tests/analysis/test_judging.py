@@ -152,7 +152,9 @@ def test_an_endpoint_of_too_few_streams_of_the_baseline_is_left_out_of_the_famil
     times = found["web", "ttfb_p50_s"]
     assert (times.endpoint, times.verdict.grade) == (0, None)
     assert times.verdict.reason == "too few streams (9 of 10)"
-    assert times.verdict.effect is not None
+    assert (times.verdict.word, times.verdict.direction) == ("", "")
+    assert (times.verdict.p_different, times.verdict.more_networks) == (None, None)
+    assert known(times.verdict.effect).estimate == pytest.approx(1.2, rel=0.03)
     key = "all", "goodput_bytes_per_s"
     design = Design(endpoints=[key])
     alone = by_metric(judge_comparison("5mid", synthetic(1.2), "rr", "ewma", design))

@@ -12,13 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.inference.corrections import endpoint_weights
-from analysis.judgement.verdicts import (
-    Grade,
-    Sides,
-    Verdict,
-    decide,
-    describe,
-)
+from analysis.judgement.verdicts import Grade, Sides, Verdict, decide
 from analysis.measures.metric import Margin
 
 FIVE = Margin(0.05)
@@ -83,16 +77,6 @@ def test_the_first_endpoint_has_half_of_the_level_and_passes_it_on() -> None:
     # are therefore twice the unadjusted ones, as that of the first endpoint is.
     assert found["second"].p_different == found["third"].p_different == pytest.approx(p)
     assert endpoint_weights(1) == [1.0]
-
-
-def test_metrics_that_are_not_endpoints_have_an_estimate_and_no_grade() -> None:
-    verdict = describe(
-        Sides(values_with_ratio(1.2), BASE, FIVE, "lower"), "too few streams (5 of 10)"
-    )
-    assert (verdict.grade, verdict.word, verdict.direction) == (None, "", "")
-    assert known(verdict.effect).estimate == pytest.approx(1.2, rel=1e-3)
-    assert (verdict.p_different, verdict.more_networks) == (None, None)
-    assert verdict.reason == "too few streams (5 of 10)"
 
 
 def test_a_relative_margin_with_a_zero_turns_to_differences() -> None:
