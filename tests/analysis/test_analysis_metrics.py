@@ -32,11 +32,11 @@ def of_size(rows: Streams, kib: float) -> Streams:
     return replace(rows, bytes_requested=np.full(rows.start_s.shape, kib * KIB))
 
 
-def data(rows: Streams, horizon_s: float | None = 60.0) -> ClassData:
+def data(rows: Streams) -> ClassData:
     end = np.arange(1.0, 301.0)
     client = np.zeros(end.size, dtype=np.int64)
     beats = Beats(client, end - 1, end, np.where(end <= 150, 100.0, 300.0))
-    return ClassData(rows, beats, 100.0, 200.0, horizon_s)
+    return ClassData(rows, beats, 100.0, 200.0, 60.0)
 
 
 ROWS = streams(
@@ -138,10 +138,9 @@ def test_streams_that_failed_on_their_way_may_have_had_320_kib() -> None:
 
 
 def test_logs_that_end_inside_the_span_have_no_goodput() -> None:
-    short = data(ROWS)
-    first = known(short.beats)
-    beats = Beats(first.client[:190], first.begin_s[:190], first.end_s[:190], np.ones(190))
-    cut = ClassData(ROWS, beats, 100.0, 200.0, 60.0)
+    whole = data(ROWS)
+    beats = Beats(*(column[:190] for column in vars(known(whole.beats)).values()))
+    cut = replace(whole, beats=beats)
     assert "end before" in statistic(cut, "goodput_bytes_per_s").reason
 
 

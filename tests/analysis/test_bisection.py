@@ -98,11 +98,10 @@ def test_an_open_decision_ends_the_search() -> None:
     assert search.found is None
 
 
-def verdict(ratio: float, count: int = 12, level: float = LEVEL) -> Verdict:
+def verdict(ratio: float, count: int = 12) -> Verdict:
     noise = np.exp(np.random.default_rng(3).normal(0, 0.02, count))
     sides = Sides(ratio * noise, np.ones(count), Margin(0.05), "lower", 1e-6)
-    looks = Looks(look_sizes(count), count)
-    return decide({"x": sides}, level, looks)["x"]
+    return decide({"x": sides}, LEVEL, Looks(look_sizes(count), count))["x"]
 
 
 @pytest.mark.parametrize(

@@ -25,34 +25,16 @@ from analysis.measures.downloads import (
 from analysis.records.extract import extract
 
 
-def steady_download(
-    start_s: float, done_s: float | None, size: float = 100.0, end_s: float = 50.0
-) -> Download:
-    """Return a stream that receives the same amount each second.
-
-    If ``done_s`` is None, the stream is incomplete at ``end_s``.
-    """
-    last = end_s if done_s is None else done_s
-    times = np.arange(start_s + 1, last)
-    # An incomplete stream has received half of its bytes.
-    reach = size if done_s is not None else size / 2
-    received = reach * (times - start_s) / (last - start_s)
-    return Download.from_progress(start_s, last, done_s, size, times, received)
-
-
-def delayed_download(
-    start_s: float, until_s: float, done_s: float, size: float = 100.0
-) -> Download:
-    """Return a stream that receives nothing until ``until_s``, then the same amount each second."""
-    times = np.arange(until_s + 1, done_s)
-    received = size * (times - until_s) / (done_s - until_s)
-    return Download.from_progress(start_s, done_s, done_s, size, times, received)
+def download(start_s: float, done_s: float, wait_s: float = 0.0) -> Download:
+    """Return a stream of 100 bytes that waits, and then receives the same amount each second."""
+    begin_s = start_s + wait_s
+    times = np.arange(begin_s + 1, done_s)
+    received = 100.0 * (times - begin_s) / (done_s - begin_s)
+    return Download.from_progress(start_s, done_s, done_s, 100.0, times, received)
 
 
 def test_three_that_starve_the_others() -> None:
-    group = [delayed_download(0, 20, 40) for _ in range(3)] + [
-        steady_download(0, 20) for _ in range(3)
-    ]
+    group = [*[download(0, 40, wait_s=20)] * 3, *[download(0, 20)] * 3]
     first = first_done_s(group)
     assert first == 20
     shares = shares_at(group, first)
@@ -69,7 +51,7 @@ def test_three_that_starve_the_others() -> None:
 
 
 def test_streams_count_in_the_windows_that_they_are_in_progress_in() -> None:
-    group = [steady_download(0, 14), steady_download(0, 40), steady_download(3, 40)]
+    group = [download(0, 14), download(0, 40), download(3, 40)]
     middles, index = jain_over_time(group)
     # Windows begin when the youngest stream starts, at 3 s. A stream counts in a window only if it
     # is in progress until the window's end, so the first stream counts only in the first window.

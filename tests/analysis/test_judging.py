@@ -44,16 +44,15 @@ def by_metric(judgements: list[Judgement]) -> dict[tuple[str, str], Judgement]:
     return {(j.class_name, j.metric.name): j for j in judgements}
 
 
-def synthetic(ratio: float, n: int = 6, spread: float = 0.01) -> Statistics:
-    """Return statistics of ewma and rr on ``n`` networks, which differ far more than the variants.
+def synthetic(ratio: float) -> Statistics:
+    """Return statistics of ewma and rr on six networks, which differ far more than the variants.
 
     rr's median times to first byte are ``ratio`` times as long as ewma's, and its throughput is
-    lower by this factor. ``spread`` is the standard deviation of the logarithm of the noise.
+    lower by this factor.
     """
     rng = np.random.default_rng(2)
-    base = rng.lognormal(0, 0.5, n)
-    noise = np.exp(rng.normal(0, spread, n))
-
+    base = rng.lognormal(0, 0.5, 6)
+    noise = np.exp(rng.normal(0, 0.01, 6))
     return {
         ("5mid", "web"): {
             ("ttfb_p50_s", "ewma"): numbered(*base),

@@ -156,23 +156,22 @@ def test_a_gap_may_open_from_a_level_where_the_same_streams_fail() -> None:
 
 # ----- saturation
 
+THROUGHPUT = "goodput_bytes_per_s"
 ALL_LOST = [1.0, 1.02, 0.95, 1.02, 1.03]
 CARRIED = {"a": [8.2e5, 8.1e5, 7.9e5, 7.5e5, 7.9e5], "b": [8.21e5, 8.08e5, 7.93e5, 7.48e5, 7.91e5]}
 
 
-def lost(level: str, **of_variants: Sequence[float]) -> Runs:
+def lost(**of_variants: Sequence[float]) -> Runs:
     return {
-        (level, variant, seed): Contention({}, CrowdingOut("bulk", share))
+        ("few", variant, seed): Contention({}, CrowdingOut("bulk", share))
         for variant, shares in of_variants.items()
         for seed, share in zip(SEEDS, shares, strict=False)
     }
 
 
-def carried(*levels: str, **other: Sequence[float]) -> Statistics:
-    values = {**CARRIED, **other}
-    return make_statistics(
-        "goodput_bytes_per_s", {(level, v): values[v] for level in levels for v in values}
-    )
+def carried(**other: Sequence[float]) -> Statistics:
+    values = {("few", variant): of_seeds for variant, of_seeds in {**CARRIED, **other}.items()}
+    return make_statistics(THROUGHPUT, values)
 
 
 def times(factors: Sequence[float]) -> list[float]:
@@ -180,13 +179,12 @@ def times(factors: Sequence[float]) -> list[float]:
     return [value * factor for value, factor in zip(CARRIED["a"], factors, strict=True)]
 
 
-FULL = lost("few", a=ALL_LOST, b=ALL_LOST)
-THROUGHPUT = "goodput_bytes_per_s"
+FULL = lost(a=ALL_LOST, b=ALL_LOST)
 
 
 @pytest.mark.parametrize("direction", ["lowest", "highest", "alike"])
 def test_a_saturated_network_carries_the_same(direction: str) -> None:
-    found = answer(claim(direction, THROUGHPUT), carried("few"), FULL)
+    found = answer(claim(direction, THROUGHPUT), carried(), FULL)
     assert found.answer is Answer.UNTESTABLE
     assert found.deciding.reason == (
         "throughput is saturated at few: clients get 0.748 to 0.821 MB/s; for each extra byte "
@@ -209,17 +207,17 @@ def shift_lost(mean: float) -> list[float]:
 )
 def test_all_is_lost_but_for_the_margin(mean: float, margin: float | None, saturated: bool) -> None:
     shifted = shift_lost(mean)
-    for contention in (lost("few", a=shifted, b=ALL_LOST), lost("few", a=ALL_LOST, b=shifted)):
-        found = answer(claim("lowest", THROUGHPUT, margin=margin), carried("few"), contention)
+    for contention in (lost(a=shifted, b=ALL_LOST), lost(a=ALL_LOST, b=shifted)):
+        found = answer(claim("lowest", THROUGHPUT, margin=margin), carried(), contention)
         assert (found.answer is Answer.UNTESTABLE) == saturated
 
 
 def test_a_difference_that_may_be_large_is_one() -> None:
     fewer = times([1.1, 1.12, 1.09, 1.1, 1.11])
-    found = answer(claim("lowest", THROUGHPUT), carried("few", b=fewer), FULL)
+    found = answer(claim("lowest", THROUGHPUT), carried(b=fewer), FULL)
     assert found.answer is Answer.SUPPORTED
     assert found.deciding.untestable is None
-    found = answer(claim("highest", THROUGHPUT), carried("few", b=fewer), FULL)
+    found = answer(claim("highest", THROUGHPUT), carried(b=fewer), FULL)
     assert found.answer is Answer.OPPOSITE
 
 
@@ -229,12 +227,12 @@ def test_where_nothing_is_known_of_the_loss_the_tests_answer() -> None:
         {**FULL, ("few", "a", 2): Contention({}, None)},
         {**FULL, ("few", "a", 2): Contention({}, CrowdingOut("web", 1.0))},
     ):
-        found = answer(claim("lowest", THROUGHPUT), carried("few"), contention)
+        found = answer(claim("lowest", THROUGHPUT), carried(), contention)
         assert found.answer is Answer.NO_DIFFERENCE
 
 
 def test_the_share_of_one_class_can_differ_in_a_saturated_network() -> None:
-    of = {("few", "bulk"): carried("few")["few", "all"]}
+    of = {("few", "bulk"): carried()["few", "all"]}
     one = Claim("it", "It.", "5", (), (THROUGHPUT,), "bulk", ("few",), ("a", "b"), "lowest")
     assert answer(one, of, FULL).answer is Answer.NO_DIFFERENCE
 
@@ -243,20 +241,15 @@ def test_the_share_of_one_class_can_differ_in_a_saturated_network() -> None:
 
 
 def test_failed_parts_refute_and_untestable_parts_prevent_support() -> None:
-    def three(c: Sequence[float]) -> Statistics:
-        return make_statistics(
-            THROUGHPUT, {("few", "a"): CARRIED["a"], ("few", "b"): CARRIED["b"], ("few", "c"): c}
-        )
-
-    contention = {**FULL, **lost("few", c=ALL_LOST)}
+    contention = {**FULL, **lost(c=ALL_LOST)}
     one = Claim("it", "It.", "5", (), (THROUGHPUT,), "all", ("few",), ("a", "b", "c"), "highest")
     less = times([0.9, 0.91, 0.9, 0.89, 0.9])
     more = times([1.1, 1.12, 1.09, 1.1, 1.11])
-    found = answer(one, three(less), contention)
+    found = answer(one, carried(c=less), contention)
     assert [part.answer for part in found.parts] == [Answer.UNTESTABLE, Answer.SUPPORTED]
     assert (found.answer, found.deciding.text) == (Answer.UNTESTABLE, "few: a above b")
-    assert answer(one, three(more), contention).answer is Answer.OPPOSITE
+    assert answer(one, carried(c=more), contention).answer is Answer.OPPOSITE
     open_one = times([0.6, 1.7, 0.8, 1.4, 0.9])
-    found = answer(one, three(open_one), {**FULL, **lost("few", c=shift_lost(0.5))})
+    found = answer(one, carried(c=open_one), {**FULL, **lost(c=shift_lost(0.5))})
     assert [part.answer for part in found.parts] == [Answer.UNTESTABLE, Answer.OPEN]
     assert (found.answer, found.more_networks) == (Answer.UNTESTABLE, None)

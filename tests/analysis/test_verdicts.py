@@ -19,8 +19,8 @@ FIVE = Margin(0.05)
 BASE = [10.0, 20.0, 30.0, 15.0, 12.0, 18.0]
 
 
-def decide_single(sides: Sides, level: float = 0.05) -> Verdict:
-    return decide({"it": sides}, level)["it"]
+def decide_single(sides: Sides) -> Verdict:
+    return decide({"it": sides})["it"]
 
 
 def values_with_ratio(ratio: float, spread: float = 0.01) -> list[float]:
