@@ -31,7 +31,7 @@ from onionlab.cli import build_parser
 from onionlab.commands.nightly import baseline_command
 from onionlab.errors import UserError
 from onionlab.experiment.nightly_list import NightlyList
-from onionlab.questions import nightly as nightly
+from onionlab.questions import nightly
 from onionlab.questions.nightly import NightPaths, PreparedEntry
 from onionlab.runs.plan import Plan
 
@@ -446,7 +446,6 @@ def test_history_has_a_row_for_each_metric(machine: Machine) -> None:
         read_history(paths.history)
 
 
-@pytest.mark.parametrize("names", [("a",), ("a", "b")])
-def test_experiments_share_the_rate_of_false_alarms(names: tuple[str, ...]) -> None:
-    made = nightly_list(false_alarms_per_year=3.65, experiments=[{"name": name} for name in names])
-    assert made.level_per_experiment == pytest.approx(0.01 / len(names))
+def test_experiments_share_the_rate_of_false_alarms() -> None:
+    made = nightly_list(false_alarms_per_year=3.65, experiments=[{"name": "a"}, {"name": "b"}])
+    assert made.level_per_experiment == pytest.approx(0.01 / 2)

@@ -13,7 +13,7 @@ import pytest
 import test_paper
 from analysis_synthetic import known, write_store
 from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
-from playwright.sync_api import Browser, Locator, Page, sync_playwright
+from playwright.sync_api import Browser, Page, sync_playwright
 from runset_synthetic import make_set
 
 from analysis.comparison.comparing import compare_sets
@@ -93,9 +93,8 @@ def opened(request: pytest.FixtureRequest, browser: Browser, pages: dict[str, Pa
         tab.close()
 
 
-def find_bottom(locator: Locator) -> float:
-    box = known(locator.bounding_box())
-    return box["y"] + box["height"]
+def unfold(page: Page) -> None:
+    page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -103,7 +102,8 @@ def test_the_answer_is_on_the_first_screen(opened: Any, kind: str) -> None:
     page = opened(kind).page
     sentences = page.locator(".answer")
     assert sentences.count() > 0
-    assert find_bottom(sentences.last) <= DESK["height"]
+    box = known(sentences.last.bounding_box())
+    assert box["y"] + box["height"] <= DESK["height"]
     # The beginning of the plot is visible, too.
     box = known(page.locator("figure").first.bounding_box())
     assert box["y"] < DESK["height"]
@@ -112,7 +112,7 @@ def test_the_answer_is_on_the_first_screen(opened: Any, kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_phone_does_not_scroll_sideways(opened: Any, kind: str) -> None:
     page = opened(kind, viewport=PHONE).page
-    page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+    unfold(page)
     assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
 
 
@@ -120,10 +120,9 @@ def test_a_phone_does_not_scroll_sideways(opened: Any, kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_axe_finds_nothing(opened: Any, kind: str, scheme: str) -> None:
     tab = opened(kind, color_scheme=scheme)
-    page, page_loaded = tab.page, tab.loaded
-    page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
-    assert page_loaded == [], "pages are self-contained"
-    found = Axe().run(page)
+    unfold(tab.page)
+    assert tab.loaded == [], "pages are self-contained"
+    found = Axe().run(tab.page)
     assert found.violations_count == 0, found.generate_report()
 
 
