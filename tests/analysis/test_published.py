@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
-from analysis_synthetic import forget_hashes, study_content, write_run
+from analysis_synthetic import digests, forget_hashes, study_content, write_run
 from celltrace_synthetic import Model, write_traces
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -138,22 +138,26 @@ def test_metrics_and_figures_of_classes_are_the_same(
 def test_the_same_records_give_the_same_bytes(run: Path, tmp_path: Path) -> None:
     for name in ("a", "b"):
         publish(run, [LEVEL], tmp_path / name)
-    one, other = (
-        {path.name: path.read_bytes() for path in (tmp_path / name).iterdir()} for name in "ab"
-    )
-    assert one == other
+    assert digests(tmp_path / "a") == digests(tmp_path / "b")
     with pytest.raises(AnalysisError, match="is from a published pack"):
         publish(tmp_path / "a", [LEVEL], tmp_path / "c")
 
 
-def published_run(run: Path, folder: Path) -> Path:
-    """Return the folder of a run's published records, with a manifest next to it."""
-    records = folder / files.RECORDS
-    publish(run, [LEVEL], records)
+@pytest.fixture(scope="module")
+def published_run(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a run of published records and a manifest."""
+    folder = tmp_path_factory.mktemp("published")
+    publish(run, [LEVEL], folder / files.RECORDS)
     (folder / files.MANIFEST).write_text("{}")
-    load_run(records, LEVEL)
+    load_run(folder / files.RECORDS, LEVEL)
     require_published(folder)
-    return records
+    return folder
+
+
+@pytest.fixture
+def records(published_run: Path, tmp_path: Path) -> Path:
+    """Return the records of a copy of the published run, which a test may change."""
+    return Path(shutil.copytree(published_run, tmp_path / "copy")) / files.RECORDS
 
 
 @pytest.mark.parametrize(
@@ -162,9 +166,8 @@ def published_run(run: Path, folder: Path) -> Path:
 )
 @pytest.mark.parametrize("content", [None, b"[]"])
 def test_a_missing_or_damaged_file_is_named(
-    run: Path, tmp_path: Path, name: str, content: bytes | None
+    records: Path, name: str, content: bytes | None
 ) -> None:
-    records = published_run(run, tmp_path)
     if content is not None:
         (records / name).write_bytes(content)
     else:
@@ -174,14 +177,14 @@ def test_a_missing_or_damaged_file_is_named(
     with pytest.raises(AnalysisError, match=as_whole):
         load_run(records, LEVEL)
     with pytest.raises(AnalysisError, match=name):
-        require_published(tmp_path)
+        require_published(records.parent)
 
 
 @pytest.mark.parametrize("name", [files.STREAMS_TABLE, "more", "../run.json"])
-def test_a_published_run_has_no_other_files(run: Path, tmp_path: Path, name: str) -> None:
-    (published_run(run, tmp_path) / name).write_text("{}")
+def test_a_published_run_has_no_other_files(records: Path, name: str) -> None:
+    (records / name).write_text("{}")
     with pytest.raises(AnalysisError, match=r"has (files that are not published|other files)"):
-        require_published(tmp_path)
+        require_published(records.parent)
 
 
 TableChange = Callable[[pa.Table], pa.Table]
@@ -238,9 +241,8 @@ SUMS_FILE, STREAMS_FILE = files.PUBLISHED_GOODPUT, files.PUBLISHED_STREAMS
     ],
 )
 def test_a_changed_table_of_a_published_run_is_refused(
-    run: Path, tmp_path: Path, name: str, change: TableChange, message: str
+    records: Path, name: str, change: TableChange, message: str
 ) -> None:
-    records = published_run(run, tmp_path)
     pq.write_table(change(pq.read_table(records / name)), records / name)
     with pytest.raises(AnalysisError, match=r"published\.json does not have its SHA-256"):
         load_run(records, LEVEL)
@@ -418,8 +420,8 @@ def test_streams_are_restored_to_the_bit_or_not_encoded(rows: Rows) -> None:
 # ----- parallel downloads
 
 
-def side_by_side(folder: Path) -> Mapping[str, Rows]:
-    """Write the records of two parallel downloads of one client. Return their rows by table.
+def side_by_side(folder: Path) -> Rows:
+    """Write the records of two parallel downloads of one client. Return the rows of streams.
 
     The second download receives nothing for 15.75 s.
     """
@@ -443,7 +445,7 @@ def side_by_side(folder: Path) -> Mapping[str, Rows]:
     write_rows(folder / files.GOODPUT_TABLE, GOODPUT, [])
     write_rows(folder / files.PROGRESS_TABLE, PROGRESS, progress)
     write_beside_tables(folder / files.PARSE_REPORT, ParseReport())
-    return {"streams": streams, "progress": progress}
+    return streams
 
 
 def test_downloads_are_published_by_the_second_with_their_gaps(tmp_path: Path) -> None:
@@ -461,8 +463,7 @@ def test_downloads_of_another_span_have_no_value(tmp_path: Path) -> None:
 
     In another span, other downloads overlap, so the pack is refused.
     """
-    side_by_side(tmp_path)
-    streams = pq.read_table(tmp_path / files.STREAMS_TABLE).to_pylist()
+    streams = side_by_side(tmp_path)
     third = {**streams[-1], "stream_index": 2, "start_s": 25.0, "end_s": 45.0}
     write_rows(tmp_path / files.STREAMS_TABLE, STREAMS, [*streams, third])
     publish(tmp_path, [make_level(0, 20, 60)], tmp_path / "out")
@@ -473,25 +474,25 @@ def test_downloads_of_another_span_have_no_value(tmp_path: Path) -> None:
 # ----- tables that are copied into a pack
 
 
-def publish_copied(directory: Path, level: Level, folder: Path) -> dict[tuple[str, str], Any]:
-    """Publish a run into a folder, and return the values of its published records."""
+def publish_copied(directory: Path, level: Level) -> tuple[Path, dict[tuple[str, str], Any]]:
+    """Publish a run. Return the published records and their values."""
+    folder = directory.with_name("published")
     records = folder / files.RECORDS
     publish(directory / files.RECORDS, [level], records)
     (folder / files.MANIFEST).write_text("{}")
     require_published(folder)
-    return require_same(directory / files.RECORDS, records, level)
+    return records, require_same(directory / files.RECORDS, records, level)
 
 
 def test_transfers_between_peers_are_copied(tmp_path: Path) -> None:
     directory = write_peers(tmp_path / "run", make_log(SEED), make_log(DOWNLOADER))
     extract(directory, directory / files.RECORDS)
     level = make_level(0, 10, 20).model_copy(update={"classes": {"transfer": ClassLoad()}})
-    records = tmp_path / "0" / files.RECORDS
-    values = publish_copied(directory, level, tmp_path / "0")
+    records, values = publish_copied(directory, level)
     assert values["transfer", "early_rate_bytes_per_s"].value is not None
     (records / files.TRANSFER_FACTS).write_text("{")
     with pytest.raises(AnalysisError, match=f"{files.TRANSFER_FACTS} is not valid JSON"):
-        require_published(tmp_path / "0")
+        require_published(records.parent)
 
 
 def make_log(lines: list[str]) -> bytes:
@@ -506,15 +507,13 @@ def test_cell_traces_are_copied(tmp_path: Path) -> None:
         model.download(client, circuit)
     write_traces(directory, model, ("web1client", "web2client"))
     extract(directory, directory / files.RECORDS)
-    records = tmp_path / "0" / files.RECORDS
     level = make_level(0, 1080, 1080)
-    values = publish_copied(directory, level, tmp_path / "0")
+    records, values = publish_copied(directory, level)
     assert values["middle", "cell_time_p50_s"].value is not None
     (records / files.RELAY_TIME_TABLE).unlink()
-    with pytest.raises(AnalysisError, match=f"{files.RELAY_TIME_TABLE} is missing"):
-        load_run(records, level)
-    with pytest.raises(AnalysisError, match=f"{files.RELAY_TIME_TABLE} is missing"):
-        require_published(tmp_path / "0")
+    for read in (lambda: load_run(records, level), lambda: require_published(records.parent)):
+        with pytest.raises(AnalysisError, match=f"{files.RELAY_TIME_TABLE} is missing"):
+            read()
     (directory / files.MANIFEST).write_text("{}")
     (directory / files.RECORDS / files.TRACE_COUNTS).write_text("{")
     with pytest.raises(AnalysisError, match=f"{files.TRACE_COUNTS} is not valid JSON"):
