@@ -16,7 +16,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 
@@ -133,12 +133,14 @@ class LogWriter:
         level = "info" if "[stream-status]" in text else "message"
         self.lines.append(f"{stamp} {seconds}.{micros % 1_000_000:06d} [{level}] {where} {text}")
 
-    def start(self, time_s: float) -> None:
+    def start(self, time_s: float = 240.0) -> Self:
+        """Write the first line, and return this writer."""
         self.line(
             time_s,
             "Initializing TGen v1.1.2 running GLib v2.74.6 and IGraph v0.10.2 "
             f"on host {self.name} with process id 1000",
         )
+        return self
 
     def create(self) -> int:
         self.created += 1
@@ -255,8 +257,7 @@ BULK = Load(5 * KIB * KIB, (0.0, 0.0), 1.8, 160_000.0)
 
 def client_log(name: str, load: Load, rng: np.random.Generator, *, stop_s: float = 1080.0) -> bytes:
     """Return one client's log: one stream after another until the simulation stops."""
-    log = LogWriter(name)
-    log.start(240.0)
+    log = LogWriter(name).start()
     beat_s, carried = 241.0, 0
 
     def beats_until(end_s: float) -> None:

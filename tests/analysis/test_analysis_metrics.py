@@ -160,8 +160,7 @@ def test_fairness_of_a_run(tmp_path: Path) -> None:
     level = Study.model_validate(study_content([1])).levels[0]
     logs = {}
     for name, share in (("web1client", 1), ("web2client", 3)):
-        log = LogWriter(name)
-        log.start(400.0)
+        log = LogWriter(name).start(400.0)
         start = 430.5
         stream = -1
         for beat in range(401, 1080):

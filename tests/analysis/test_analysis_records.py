@@ -108,8 +108,7 @@ def test_log_level_info_times_an_open_stream_exactly(tmp_path: Path) -> None:
 
 
 def test_known_rows(tmp_path: Path) -> None:
-    log = LogWriter("client1")
-    log.start(240.0)
+    log = LogWriter("client1").start()
     log.heartbeat(241.0, 0)
     first = log.create()
     log.heartbeat(242.0, 200_000, 3250)
@@ -143,8 +142,7 @@ def test_known_rows(tmp_path: Path) -> None:
 
 
 def test_a_last_byte_of_an_error_counts_only_if_nothing_was_to_come(tmp_path: Path) -> None:
-    log = LogWriter("client1")
-    log.start(240.0)
+    log = LogWriter("client1").start()
     for payload in (1000, 320 * KIB):
         stream = log.create()
         start = 241.0 + stream
@@ -157,8 +155,7 @@ def test_a_last_byte_of_an_error_counts_only_if_nothing_was_to_come(tmp_path: Pa
 
 
 def test_proxy_stage_timeouts_are_timeouts(tmp_path: Path) -> None:
-    log = LogWriter("client1")
-    log.start(240.0)
+    log = LogWriter("client1").start()
     for transport_error in ("TIMEOUT", "STALLOUT", "ADDR"):
         stream = log.create()
         proxy: Any = {"error": "PROXY", "transport_error": transport_error}
@@ -183,8 +180,7 @@ def test_a_lost_line_does_not_count_as_an_open_stream(tmp_path: Path) -> None:
 
 
 def test_streams_that_end_after_the_last_heartbeat_are_not_pending(tmp_path: Path) -> None:
-    log = LogWriter("client1")
-    log.start(240.0)
+    log = LogWriter("client1").start()
     log.end(240.5, log.create(), 240.0, first_byte_s=0.2, last_byte_s=0.4)
     log.create()
     log.heartbeat(241.0, 400_000)
@@ -195,8 +191,7 @@ def test_streams_that_end_after_the_last_heartbeat_are_not_pending(tmp_path: Pat
 
 
 def test_bytes_of_ended_streams_do_not_count_for_the_open_one(tmp_path: Path) -> None:
-    log = LogWriter("client1")
-    log.start(240.0)
+    log = LogWriter("client1").start()
     log.create()
     log.heartbeat(241.0, 300_000)
     log.end(241.5, 0, 240.0, first_byte_s=0.2, last_byte_s=1.4)

@@ -92,8 +92,7 @@ CAME += [(1.5, 1, 500), (7.25, 1, 900)]
 
 
 def test_progress_keeps_both_ends_of_gaps_and_a_tenth_of_a_second(tmp_path: Path) -> None:
-    log = LogWriter("client1")
-    log.start(0.25)
+    log = LogWriter("client1").start(0.25)
     log.create()
     log.create()
     log.heartbeat(0.5, 0)

@@ -46,8 +46,7 @@ seconds = st.lists(
 def test_written_logs_are_read(
     written: list[tuple[int, int, str, int, int, str]], beats: list[tuple[int, int, int]]
 ) -> None:
-    log = OnionTraceWriter("relay1guard")
-    log.start(0)
+    log = OnionTraceWriter("relay1guard").start(0)
     expected = {}
     for number, (created, later, result, hops, again, purpose) in enumerate(written, 1):
         log.circuit(created, number, "LAUNCHED", created, purpose=purpose)
@@ -88,8 +87,7 @@ def test_written_logs_are_read(
     ],
 )
 def test_lines_that_no_tor_writes(text: str, why: str) -> None:
-    log = OnionTraceWriter("relay1guard")
-    log.start(0)
+    log = OnionTraceWriter("relay1guard").start(0)
     log.event(1, text)
     found = OnionTraceLog()
     found.feed(log.text().split(b"\n")[:-1])

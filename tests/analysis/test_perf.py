@@ -222,8 +222,7 @@ def test_tornettools_makes_the_same_of_the_same_logs(run: Path, tmp_path: Path) 
 
 def started_log() -> LogWriter:
     """Return the log of a perf client with one stream that has begun."""
-    log = LogWriter("perfclient1exit")
-    log.start(240.0)
+    log = LogWriter("perfclient1exit").start()
     log.create()
     return log
 

@@ -37,8 +37,7 @@ PACKERS: dict[str, Callable[[bytes], bytes]] = {
 
 def usual_log() -> LogWriter:
     """Return a client's log with one stream that ended and one that is open."""
-    log = LogWriter("client1")
-    log.start(240.0)
+    log = LogWriter("client1").start()
     first = log.create()
     log.heartbeat(241.0, 300)
     log.end(242.5, first, 240.5, last_byte_s=1.9)
@@ -215,8 +214,7 @@ def test_a_log_of_which_nothing_is_understood_is_refused(
 
 def test_a_status_line_before_its_stream_is_ignored(tmp_path: Path) -> None:
     size = 5 * KIB * KIB
-    log = LogWriter("client1")
-    log.start(240.0)
+    log = LogWriter("client1").start()
     stream = log.create()
     log.status(500.0, stream, size, 400 * KIB)
     log.end(560.0, stream, 510.0, requested=size, first_byte_s=0.5, last_byte_s=40.0)

@@ -31,8 +31,7 @@ def parse(lines: list[bytes]) -> TgenLog:
 
 
 def sample_log() -> LogWriter:
-    log = LogWriter("web1client")
-    log.start(240.0)
+    log = LogWriter("web1client").start()
     log.heartbeat(241.0, 0)
     first = log.create()
     log.heartbeat(242.0, 1000, 3000)
@@ -189,8 +188,7 @@ def test_a_stream_ends_once() -> None:
 
 def beating_log(kept: Callable[[int], bool]) -> LogWriter:
     """Return a log with a heartbeat in each second from 241 s to 540 s that is kept."""
-    log = LogWriter("client1")
-    log.start(240.0)
+    log = LogWriter("client1").start()
     for second in filter(kept, range(241, 541)):
         log.heartbeat(float(second), 0)
     return log

@@ -6,7 +6,7 @@ import json
 import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pytest
@@ -43,10 +43,12 @@ class OnionTraceWriter:
     def line(self, time_us: int, text: str, level: str = "message", where: str = "main") -> None:
         self.lines.append(f"{stamp(time_us)} [{level}] [{where}] {text}")
 
-    def start(self, time_us: int) -> None:
+    def start(self, time_us: int) -> Self:
+        """Write the first lines, and return this writer."""
         self.line(time_us, f"Starting OnionTrace v1.0.0 on host {self.host} process id 1003")
         where = "_oniontracetorctl_processLine"
         self.line(time_us, "Controller-65313: Bootstrapped 100/100", "info", where)
+        return self
 
     def event(self, time_us: int, text: str) -> None:
         self.line(time_us, f"Logger: 650 {text}", "default", "_oniontracelogger_logControlLine")
@@ -81,8 +83,7 @@ def perf_log(host: str, rng: np.random.Generator, *, slow: float = 1.0) -> bytes
 
     Some downloads time out.
     """
-    log = LogWriter(host)
-    log.start(240.0)
+    log = LogWriter(host).start()
     for minute in range(5, STOP_S // 60):
         start = 60.0 * minute
         size, timeout_s = [(51200, 15.0), (2**20, 60.0), (5 * 2**20, 120.0)][
@@ -108,8 +109,7 @@ def perf_log(host: str, rng: np.random.Generator, *, slow: float = 1.0) -> bytes
 
 def circuits_log(host: str, rng: np.random.Generator, *, relay: bool, slow: float = 1.0) -> bytes:
     """Return OnionTrace's log of a relay (bytes each second) or of a client (also circuits)."""
-    log = OnionTraceWriter(host)
-    log.start(241_000_000)
+    log = OnionTraceWriter(host).start(241_000_000)
     for second in range(250, STOP_S):
         log.seconds(second * 1_000_000 + 865_305, *map(int, rng.integers(0, 2_000_000, 2)))
         if not relay and second % 20 == 0:
