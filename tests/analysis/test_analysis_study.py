@@ -23,7 +23,6 @@ def load(tmp_path: Path, content: Any) -> Any:
 def test_a_study_reads(tmp_path: Path) -> None:
     loaded = load(tmp_path, study_content([2, 1], ["5mid", "10mid"]))
     assert [run.seed for run in loaded.runs_of("10mid", "rr")] == [1, 2]
-    assert loaded.level("5mid").horizon_s("web") == 60.0
 
 
 @pytest.mark.parametrize(

@@ -148,11 +148,12 @@ def test_nothing_to_answer() -> None:
     assert answer([VariantComparison("", "SWRR", "EWMA", ())]) == []
 
 
+FAR_OFF = compared([1.0, 1.5, 30.0], noise=0.005, rate=0.02, place="5 middles")
+UNCLEAR = compared([1.0, 1.0, 1.0], noise=0.4, networks=4, rate=0.0, place="10 middles")
+
+
 def test_the_plot_has_a_line_for_each_metric_and_repeats(tmp_path: Path) -> None:
-    shown = [
-        compared([1.0, 1.5, 30.0], noise=0.005, rate=0.02, place="5 middles"),
-        compared([1.0, 1.0, 1.0], noise=0.4, networks=4, rate=0.0, place="10 middles"),
-    ]
+    shown = [FAR_OFF, UNCLEAR]
     first, again = (known(write_forest(shown, tmp_path / name)) for name in ("one", "two"))
     assert first.svg == again.svg
     assert first.caption.startswith("Endpoints against EWMA, with ")
@@ -190,11 +191,8 @@ LOOKS_OF = {
 
 
 def test_levels_are_rows_and_metrics_are_panels(tmp_path: Path) -> None:
-    shown = [
-        compared([1.0, 1.5, 30.0], noise=0.005, rate=0.02, place="5 middles"),
-        compared([1.0, 1.0, 2.0], noise=0.005, rate=0.02, place="5 middles", variant="RR"),
-        compared([1.0, 1.0, 1.0], noise=0.4, networks=4, rate=0.0, place="10 middles"),
-    ]
+    other = compared([1.0, 1.0, 2.0], noise=0.005, rate=0.02, place="5 middles", variant="RR")
+    shown = [FAR_OFF, other, UNCLEAR]
     first = known(levels.write_levels(shown, LOOKS_OF, tmp_path / "one"))
     # This plot omits tail quantiles of times, so each comparison has four of its five metrics. The
     # plot of all endpoints shows the tail quantiles.

@@ -248,7 +248,6 @@ NO_SUCH_HOST = '{"epoch_unix_s": 0, "file": "cells", "traced": ["x"], "hosts": {
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "is not valid JSON"),
         ("{}", "is not a valid plan of cell traces: epoch_unix_s: .*traced: "),
         (NO_SUCH_HOST, "the traced host x is not among hosts"),
     ],

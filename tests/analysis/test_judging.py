@@ -194,19 +194,6 @@ def test_the_report_shows_the_interval_that_the_verdict_rests_on(store: Path) ->
     assert known(rate.low) == -known(rate.high) < 0
 
 
-def test_sets_without_common_networks_are_compared_unpaired() -> None:
-    statistics = synthetic(10.0)
-    for of_class in statistics.values():
-        for (metric, variant), by_seed in list(of_class.items()):
-            if variant == "rr":
-                of_class[metric, variant] = {seed + 100: s for seed, s in by_seed.items()}
-    paired = judge_comparison("5mid", statistics, "rr", "ewma")
-    assert {j.verdict.reason for j in paired} == {"no common network"}
-    unpaired = judge_comparison("5mid", statistics, "rr", "ewma", Design(paired=False))
-    assert {j.verdict.count for j in unpaired} == {6}
-    assert {j.verdict.grade for j in unpaired} == {Grade.SHOWN}
-
-
 @pytest.mark.parametrize(("shift", "grade"), [(0.0, Grade.OPEN), (0.31, Grade.SHOWN)])
 def test_gaps_in_whole_heartbeats_are_known_to_a_heartbeat(shift: float, grade: Grade) -> None:
     base = 2.0 + shift + 1e-5 * np.arange(1, 4)
