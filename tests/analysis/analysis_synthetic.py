@@ -22,6 +22,7 @@ import numpy as np
 
 from analysis.arrays import Floats
 from analysis.formats import columns, files
+from analysis.formats.record_files import ParseReport
 from analysis.measures.data import Streams
 from analysis.records.extract import extract
 
@@ -312,6 +313,19 @@ def write_logs(run_directory: Path, logs: dict[str, tuple[str, bytes]]) -> None:
     clients = {host: name for host, (name, _) in logs.items()}
     (run_directory / "clients.json").write_text(json.dumps(clients))
     (run_directory / "run.json").write_text(json.dumps({"epoch_unix_s": EPOCH, "stop_s": 1080.0}))
+
+
+def extract_log(folder: Path, data: bytes, suffix: str = "") -> ParseReport:
+    """Write the log of one web client, and extract its records into ``folder / "out"``.
+
+    suffix: the suffix of compressed data, such as ".gz".
+    """
+    write_logs(folder / "run", {"client1": ("web", data)})
+    log = folder / "run" / "shadow.data" / "hosts" / "client1" / "tgen.1000.stdout"
+    log.rename(log.with_name(log.name + suffix))
+    report = extract(folder / "run", folder / "out")
+    log.with_name(log.name + suffix).unlink()
+    return report
 
 
 def write_run(

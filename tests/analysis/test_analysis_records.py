@@ -17,8 +17,8 @@ from analysis_synthetic import (
     LogWriter,
     client_log,
     digests,
+    extract_log,
     golden_text,
-    write_logs,
     write_run,
 )
 
@@ -27,20 +27,9 @@ from analysis.formats.record_files import ParseReport
 from analysis.records.extract import extract
 
 
-def extract_logs(
-    tmp_path: Path, logs: dict[str, tuple[str, bytes]]
-) -> tuple[ParseReport, pd.DataFrame, pd.DataFrame]:
-    write_logs(tmp_path / "run", logs)
-    report = extract(tmp_path / "run", tmp_path / "out")
-    return (
-        report,
-        pd.read_parquet(tmp_path / "out" / "streams.parquet"),
-        pd.read_parquet(tmp_path / "out" / "goodput.parquet"),
-    )
-
-
 def one_log(tmp_path: Path, text: bytes) -> tuple[ParseReport, list[dict[str, Any]]]:
-    report, streams, _ = extract_logs(tmp_path, {"client1": ("web", text)})
+    report = extract_log(tmp_path, text)
+    streams = pd.read_parquet(tmp_path / "out" / "streams.parquet")
     rows = streams.astype(object).where(streams.notna(), None).to_dict("records")
     return report, [{str(key): value for key, value in row.items()} for row in rows]
 
@@ -121,8 +110,9 @@ def test_known_rows(tmp_path: Path) -> None:
     log.heartbeat(247.0, 0)
     log.line(247.25, "the last word")
     assert second == 1
-    _, streams, goodput = extract_logs(tmp_path, {"client1": ("web", log.text())})
-    done, still_open = streams.to_dict("records")
+    extract_log(tmp_path, log.text())
+    goodput = pd.read_parquet(tmp_path / "out" / "goodput.parquet")
+    done, still_open = pd.read_parquet(tmp_path / "out" / "streams.parquet").to_dict("records")
     assert done.items() >= {
         "outcome": "success", "server": "server1", "start_s": 241.25, "ttfb_from_start_s": 0.5,
         "ttfb_from_command_s": 0.25, "time_to_320kib_s": 1.2, "end_s": 242.5,
@@ -229,29 +219,18 @@ def test_logs_with_crlf_read_as_plain_ones(tmp_path: Path) -> None:
 
 def test_compressed_logs_read_as_plain_ones(tmp_path: Path) -> None:
     text = client_log("client1", WEB, np.random.default_rng(1))
-    write_logs(tmp_path / "run", {"client1": ("web", text)})
-    extract(tmp_path / "run", tmp_path / "plain")
-    plain = digests(tmp_path / "plain")
-    log = tmp_path / "run" / "shadow.data" / "hosts" / "client1" / "tgen.1000.stdout"
-    log.unlink()
+    extract_log(tmp_path, text)
+    plain = digests(tmp_path / "out")
     for name, data in compressed(text).items():
-        suffix = name[name.index(".") :]
-        packed = log.with_name(log.name + suffix)
-        packed.write_bytes(data)
-        extract(tmp_path / "run", tmp_path / "packed")
-        assert digests(tmp_path / "packed") == plain, name
-        packed.unlink()
+        extract_log(tmp_path, data, name[name.index(".") :])
+        assert digests(tmp_path / "out") == plain, name
 
 
 @pytest.mark.parametrize("suffix", [".gz", ".xz", ".zst"])
 def test_a_truncated_compressed_log_gives_its_complete_lines(tmp_path: Path, suffix: str) -> None:
     text = client_log("client1", WEB, np.random.default_rng(1), stop_s=3000.0)
     data = compressed(text)[suffix]
-    write_logs(tmp_path / "run", {"client1": ("web", text)})
-    log = tmp_path / "run" / "shadow.data" / "hosts" / "client1" / "tgen.1000.stdout"
-    log.unlink()
-    log.with_name(log.name + suffix).write_bytes(data[: len(data) * 3 // 4])
-    report = extract(tmp_path / "run", tmp_path / "out")
+    report = extract_log(tmp_path, data[: len(data) * 3 // 4], suffix)
     assert report.truncated_files == 1
     assert report.problems[0].damage == "compressed data ends early"
     assert 0 < report.lines < text.count(b"\n")

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from analysis_synthetic import LogWriter, write_logs
+from analysis_synthetic import LogWriter, extract_log
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,7 +22,6 @@ from analysis.measures.downloads import (
     shares_at,
     starvation,
 )
-from analysis.records.extract import extract
 
 
 def download(start_s: float, done_s: float, wait_s: float = 0.0) -> Download:
@@ -99,8 +98,7 @@ def test_progress_keeps_both_ends_of_gaps_and_a_tenth_of_a_second(tmp_path: Path
     for time_s, stream, received in sorted(CAME):
         log.status(time_s, stream, 10**6, received)
     log.heartbeat(8.0, 0)
-    write_logs(tmp_path / "run", {"client1": ("web", log.text())})
-    report = extract(tmp_path / "run", tmp_path / "out")
+    report = extract_log(tmp_path, log.text())
     assert report.status_lines == len(CAME)
     table = pd.read_parquet(tmp_path / "out" / "progress.parquet")
     slow = table[table.stream_index == 1]

@@ -15,17 +15,15 @@ from pathlib import Path
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 import zstandard
-from analysis_synthetic import EPOCH, KIB, TABLES, LogWriter, study_content, write_logs
+from analysis_synthetic import EPOCH, KIB, TABLES, LogWriter, extract_log, study_content
 
 from analysis.errors import AnalysisError
 from analysis.formats import compressed, files
 from analysis.formats.compressed import DamagedError, max_content_bytes, pieces
-from analysis.formats.record_files import ParseReport
 from analysis.formats.study import Study
 from analysis.formats.tables import read_table
 from analysis.measures.catalogue import run_statistics
 from analysis.measures.run_data import load_run
-from analysis.records.extract import extract
 from analysis.records.logfile import MAX_LINE_BYTES, MAX_LINES, LogFile
 
 PACKERS: dict[str, Callable[[bytes], bytes]] = {
@@ -46,14 +44,6 @@ def usual_log() -> LogWriter:
     return log
 
 
-def read(tmp_path: Path, text: bytes, suffix: str = "") -> ParseReport:
-    write_logs(tmp_path / "run", {"client1": ("web", b"")})
-    log = tmp_path / "run" / "shadow.data" / "hosts" / "client1" / "tgen.1000.stdout"
-    log.unlink()
-    log.with_name(log.name + suffix).write_bytes(text)
-    return extract(tmp_path / "run", tmp_path / "out")
-
-
 def require_readable(records: Path) -> None:
     for path in records.glob("*.parquet"):
         read_table(path, TABLES[path.name])
@@ -65,7 +55,7 @@ def test_a_heartbeat_from_outside_of_its_log_is_malformed(tmp_path: Path, second
     text = usual_log().text()
     before = f" {EPOCH + 241}.000000 ".encode()
     assert text.count(before) == 1
-    report = read(tmp_path, text.replace(before, f" {second}.000000 ".encode()))
+    report = extract_log(tmp_path, text.replace(before, f" {second}.000000 ".encode()))
     assert report.malformed_lines == 1
     assert report.heartbeat_lines == 1
     require_readable(tmp_path / "out")
@@ -74,7 +64,7 @@ def test_a_heartbeat_from_outside_of_its_log_is_malformed(tmp_path: Path, second
 def test_times_of_a_stream_that_are_out_of_order_are_left_out(tmp_path: Path) -> None:
     log = usual_log()
     log.end(244.0, 1, 242.6, requested=9, command_s=1.0, first_byte_s=0.5)
-    read(tmp_path, log.text())
+    extract_log(tmp_path, log.text())
     require_readable(tmp_path / "out")
     rows = pq.read_table(tmp_path / "out" / files.STREAMS_TABLE).to_pylist()
     assert [row["ttfb_from_command_s"] for row in rows] == [None, None]
@@ -148,7 +138,7 @@ def test_reading_a_long_line_takes_linear_time(tmp_path: Path) -> None:
 def test_a_line_that_is_too_long_is_malformed(tmp_path: Path) -> None:
     lines = usual_log().text().splitlines()
     for long in (lines[0] + b"x" * 70_000, b"\0" * 70_000, b"x" * 2**21):
-        report = read(tmp_path, b"\n".join([*lines, long, *lines[1:2]]) + b"\n")
+        report = extract_log(tmp_path, b"\n".join([*lines, long, *lines[1:2]]) + b"\n")
         (problem,) = report.problems
         assert problem.malformed_lines == 2  # the second one is the repeated heartbeat
         assert problem.examples[0].reason == "the line is longer than 65536 bytes"
@@ -158,7 +148,7 @@ def test_a_line_that_is_too_long_is_malformed(tmp_path: Path) -> None:
 
 def test_an_impossible_count_is_rejected(tmp_path: Path) -> None:
     text = usual_log().text().replace(b"total-streams-created=2", b"total-streams-created=70000")
-    report = read(tmp_path, text)
+    report = extract_log(tmp_path, text)
     (problem,) = report.problems
     reason = "heartbeat has more streams open than a host has ports"
     assert [example.reason for example in problem.examples] == [reason]
@@ -171,11 +161,11 @@ def test_more_streams_than_the_run_has_time_for_are_not_believed(tmp_path: Path)
         many = b"total-streams-created=%d,total-streams-succeeded=%d" % (number, number - 1)
         changed = text.replace(b"total-streams-created=2,total-streams-succeeded=1", many)
         assert changed != text
-        report = read(tmp_path, changed)
+        report = extract_log(tmp_path, changed)
         reason = f"{number} streams are more than a run of 1080 s has"
         assert [one.reason for one in report.problems[0].examples] == [reason]
         for key in (b"stream [id=0,", b"stream [id=%d," % number):
-            report = read(tmp_path, text.replace(b"stream [id=0,", key))
+            report = extract_log(tmp_path, text.replace(b"stream [id=0,", key))
             assert (report.malformed_lines == 0) == (key == b"stream [id=0,")
 
 
@@ -193,7 +183,7 @@ def test_a_log_of_tgen_before_1_0_is_refused(tmp_path: Path) -> None:
     text = OTHER + OLD.format(what="status", error="NONE") * 50
     text += OLD.format(what="complete", error="NONE") + OLD.format(what="error", error="READ")
     with pytest.raises(AnalysisError) as refused:
-        read(tmp_path, text.encode())
+        extract_log(tmp_path, text.encode())
     assert "of 53 lines of" in refused.value.message
     assert " are understood: line 2: a transfer of TGen before 1.0" in refused.value.message
 
@@ -209,7 +199,7 @@ def test_a_log_of_which_nothing_is_understood_is_refused(
     """Reading stops when the refusal is certain, so the message counts the lines until then."""
     text = (OTHER + line * (30_000 if lines > 1 else 0)).encode()
     with pytest.raises(AnalysisError, match=rf"only 0 of {lines} lines of .* are understood"):
-        read(tmp_path, PACKERS[suffix](text) if suffix else text, suffix)
+        extract_log(tmp_path, PACKERS[suffix](text) if suffix else text, suffix)
 
 
 def test_a_status_line_before_its_stream_is_ignored(tmp_path: Path) -> None:
@@ -219,7 +209,7 @@ def test_a_status_line_before_its_stream_is_ignored(tmp_path: Path) -> None:
     log.status(500.0, stream, size, 400 * KIB)
     log.end(560.0, stream, 510.0, requested=size, first_byte_s=0.5, last_byte_s=40.0)
     log.heartbeat(561.0, size)
-    read(tmp_path, log.text())
+    extract_log(tmp_path, log.text())
     level = Study.model_validate(study_content([1])).levels[0]
     found = run_statistics(load_run(tmp_path / "out", level))
     assert found["web", "time_to_last_byte_p50_s"].value == 40.0
