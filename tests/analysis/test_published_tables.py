@@ -12,7 +12,8 @@ import pytest
 from scipy import stats
 
 from analysis.inference import sequential
-from analysis.inference.effects import welch_effect
+from analysis.inference.effects import paired_effect, welch_effect
+from analysis.inference.intervals import t_interval
 from analysis.inference.sequential import spending_levels
 from analysis.measures.survival import (
     CENSORED,
@@ -83,13 +84,23 @@ def test_sample_sizes_of_power_family_tests_are_jennison_and_turnbulls(
             assert crossed.any(axis=1).mean() == pytest.approx(0.8, abs=0.004)
 
 
-# ----- Welch's t test
+# ----- t tests
 
 # Hours of sleep gained by ten patients with each of two drugs: Student (1908), The probable error
 # of a mean, Biometrika 6(1). The expected results are those that R's t.test prints for its data set
 # `sleep`.
 FIRST_DRUG = [0.7, -1.6, -0.2, -1.2, -0.1, 3.4, 3.7, 0.8, 0.0, 2.0]
 SECOND_DRUG = [1.9, 0.8, 1.1, 0.1, -0.1, 4.4, 5.5, 1.6, 4.6, 3.4]
+
+
+def test_paired_comparison_of_students_sleep_data() -> None:
+    effect = paired_effect(np.subtract(FIRST_DRUG, SECOND_DRUG))
+    assert effect.estimate / effect.standard_error == pytest.approx(-4.0621, abs=5e-5)
+    assert effect.df == 9
+    assert 2 * (1 - effect.t_above(0.0)) == pytest.approx(0.002833, abs=5e-7)
+    interval = t_interval(np.subtract(FIRST_DRUG, SECOND_DRUG))
+    bounds = (interval.low, interval.estimate, interval.high)
+    assert bounds == pytest.approx((-2.4598858, -1.58, -0.7001142), abs=5e-8)
 
 
 def test_welchs_comparison_of_students_sleep_data() -> None:
