@@ -111,7 +111,7 @@ def test_a_source_of_something_else_is_an_error(
         build(checkout)
     for name, problem in (("nowhere.tar.gz", "does not exist"), ("other", "is not a tarball")):
         monkeypatch.setenv("LIBTORRENT_SOURCE", str(tmp_path / name))
-        with pytest.raises(UserError, match=problem):
+        with pytest.raises(UserError, match=f"^LIBTORRENT_SOURCE: .* {problem}"):
             build(checkout)
 
 

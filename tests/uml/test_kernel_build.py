@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -170,19 +169,12 @@ def test_a_failed_compile_shows_the_end_of_the_log(checkout: Path, tmp_path: Pat
 def test_a_required_patch_that_does_not_apply_is_an_error(
     tmp_path: Path, linux_tarball: Path
 ) -> None:
-    root = write_checkout(tmp_path / "root", {"0001-two.patch": WRONG_PATCH})
-    with pytest.raises(UserError, match=r"0001-two\.patch does not apply.*file\.c; Hunk #1 FAILED"):
-        build(root, linux_tarball)
-    (root / "configs/uml/patches/0001-two.patch").write_text("Onionlab: optional\n")
-    with pytest.raises(UserError, match=r"0001-two\.patch has no hunk"):
-        load_patches(root / "configs/uml/patches")
-
-
-def test_the_first_hunk_that_does_not_apply_is_named(tmp_path: Path, linux_tarball: Path) -> None:
+    """The message names the first hunk that does not apply, even if later ones apply."""
     later = PATCH[PATCH.index("---") :].replace("file.c", "arch/um/Kconfig")
     later = later[: later.index("@@")] + "@@ -0,0 +1 @@\n+new\n"
     root = write_checkout(tmp_path / "root", {"0001-two.patch": WRONG_PATCH + later})
-    with pytest.raises(UserError, match=r"patching file file\.c; Hunk #1 FAILED"):
+    named = r"0001-two\.patch does not apply.*patching file file\.c; Hunk #1 FAILED"
+    with pytest.raises(UserError, match=named):
         build(root, linux_tarball)
 
 
@@ -241,13 +233,7 @@ def test_a_kernel_that_does_not_boot_is_rejected(
 def test_the_error_names_missing_programs(
     checkout: Path, linux_tarball: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    for name in ("gcc", "ld", "make", "patch"):
-        found = shutil.which(name)
-        assert found is not None
-        (folder / name).symlink_to(found)
-    monkeypatch.setenv("PATH", str(folder))
+    monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UserError, match="missing: bc bison flex") as caught:
         build(checkout, linux_tarball)
     assert "make setup" in (caught.value.hint or "")
