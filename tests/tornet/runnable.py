@@ -103,8 +103,8 @@ class RunnableTornet(TinyTornet):
                     "stream_1m": stream | {"recvsize": "1 MiB"},
                 },
                 [
-                    ("start", "pause", None),
-                    ("pause", "pause", None),
+                    ("start", "pause"),
+                    ("pause", "pause"),
                     ("pause", "stream_50k", "12.0"),
                     ("pause", "stream_1m", "2.0"),
                 ],
@@ -123,7 +123,7 @@ class RunnableTornet(TinyTornet):
                     "markovmodelseed": str(self.seed),
                 },
             },
-            [("start", "traffic", None), ("traffic", "traffic", None)],
+            [("start", "traffic"), ("traffic", "traffic")],
         )
 
     def write(self, directory: Path, *, order: int = 1) -> Path:

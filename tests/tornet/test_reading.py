@@ -322,7 +322,7 @@ FAULTS: dict[str, Change] = {
         "conf/perf.graphml", graphml({"start": {}, "transfer": {"protocol": "tcp"}})
     ),
     r"host probe: conf/perf\.graphml: vertex 'transfer' is not an action of TGen": text(
-        "conf/perf.graphml", '"stream"', '"transfer"'
+        "conf/perf.graphml", "'stream'", "'transfer'"
     ),
     r"probe: conf/perf\.graphml: vertex 'stream': attribute 'recvsize' is '0': only down": text(
         "conf/perf.graphml", "50 KiB", "0"

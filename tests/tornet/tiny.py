@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from uml.traffic_support import graphml as graphml_text
 
 HOSTS = "shadow.data.template/hosts"
 IDENTITY = "AB" * 20
@@ -32,22 +33,9 @@ MODEL = {
 
 
 def graphml(
-    vertices: Mapping[str, Mapping[str, str]], edges: Sequence[tuple[str, str, str | None]] = ()
+    vertices: Mapping[str, Mapping[str, str]], edges: Sequence[tuple[str, ...]] = ()
 ) -> bytes:
-    """Return TGen's GraphML. edges: source, target and weight."""
-    names = sorted({name for vertex in vertices.values() for name in vertex})
-    lines = ["<?xml version='1.0' encoding='utf-8'?>"]
-    lines += ['<graphml xmlns="http://graphml.graphdrawing.org/xmlns">']
-    lines += [f'<key id="{n}" for="node" attr.name="{n}" attr.type="string" />' for n in names]
-    lines += ['<key id="weight" for="edge" attr.name="weight" attr.type="string" />']
-    lines += ['<graph edgedefault="directed">']
-    for vertex, values in vertices.items():
-        data = "".join(f'<data key="{name}">{value}</data>' for name, value in values.items())
-        lines.append(f'<node id="{vertex}">{data}</node>')
-    for source, target, weight in edges:
-        data = "" if weight is None else f'<data key="weight">{weight}</data>'
-        lines.append(f'<edge source="{source}" target="{target}">{data}</edge>')
-    return "\n".join([*lines, "</graph>", "</graphml>", ""]).encode()
+    return graphml_text(vertices, edges).encode()
 
 
 def atlas(nodes: tuple[int, ...] = ATLAS_NODES) -> str:

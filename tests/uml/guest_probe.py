@@ -89,6 +89,14 @@ def connect(*hosts: str) -> None:
             say(host=host, connect_s=time.monotonic() - started_s)
 
 
+def run_threads(target: Callable[[], None], count: int) -> None:
+    threads = [threading.Thread(target=target) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
 def outstanding(connection: socket.socket) -> dict[str, int]:
     """Return the number of unacknowledged bytes, and how many of them TCP has not sent yet."""
     siocoutqnsd = 0x894B
@@ -115,11 +123,7 @@ def send(host: str, seconds: str, connections: str = "1") -> None:
             say(retransmitted=retransmitted, **outstanding(connection))
 
     end_s = time.monotonic() + float(seconds)
-    threads = [threading.Thread(target=stream, args=(end_s,)) for _ in range(int(connections))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_threads(lambda: stream(end_s), int(connections))
 
 
 def fill(host: str, connections: str) -> None:
@@ -153,11 +157,7 @@ def ping(host: str, count: str, interval_s: str, connections: str = "1") -> None
                 say(ping_s=time.monotonic() - started_s)
                 time.sleep(float(interval_s))
 
-    threads = [threading.Thread(target=echoed) for _ in range(int(connections))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_threads(echoed, int(connections))
 
 
 def transfer(host: str, size_bytes: str, count: str) -> None:

@@ -97,7 +97,7 @@ def run_guest(
     on_progress: Callable[[Progress], None] = lambda _progress: None,
     programs: Mapping[str, Path] | None = None,
 ) -> Usage:
-    """Run a simulation in an empty directory."""
+    """Run a simulation in a directory, which is created if it is missing."""
     simulation = net.simulation(round(stop_s * 1000))
     for relative, content in engine.configuration(simulation).items():
         (directory / relative).parent.mkdir(parents=True, exist_ok=True)

@@ -31,11 +31,10 @@ NO_KERNEL = BuiltKernel(Path("/nonexistent/linux"), "6.12.0", "00")
 @pytest.fixture
 def small_net() -> Net:
     net = Net(packet_loss=0.01, options={"congestion_control": "reno", "memory_bytes": None})
-    net.host("a", up=1_000_000, down=2_000_000)
+    net.host("a")
     net.host("b", place="place-a")
     net.host("c")
-    net.latency("a", "c", 12_345)
-    net.run("a", "facts", at_ms=1500)
+    net.run("a", "facts")
     return net
 
 
@@ -114,25 +113,6 @@ def test_an_environment_variable_selects_ptrace(
     assert IN_PROCESSES not in words()
 
 
-def test_the_description_is_the_simulation_and_nothing_of_the_machine(small_net: Net) -> None:
-    engine = UmlEngine(NO_KERNEL)
-    files = engine.configuration(small_net.simulation(5000))
-    assert files == UmlEngine(replace(NO_KERNEL, path=Path("/other/linux"))).configuration(
-        small_net.simulation(5000)
-    )
-    data = json.loads(files["conf/uml.json"])
-    assert data["latency_us"] == [[10_000, 12_345], [12_345, 10_000]]
-    assert [host["place"] for host in data["hosts"]] == [0, 0, 1]
-    assert (data["hosts"][0]["up_bit_per_s"], data["hosts"][0]["down_bit_per_s"]) == (
-        1_000_000,
-        2_000_000,
-    )
-    assert data["hosts"][0]["programs"][0]["start_ms"] == 1500
-    assert data["packet_loss"] == 0.01
-    assert data["congestion_control"] == "reno"
-    assert data["stop_ms"] == 5000
-
-
 def test_the_identity_contains_the_kernel() -> None:
     one = UmlEngine(NO_KERNEL).identity
     assert one["name"] == "uml"
@@ -184,14 +164,21 @@ def test_too_little_memory_is_an_error_before_the_start(
         memory.memory_folder(simulation, 2**30)
 
 
-def test_the_description_omits_absent_properties(small_net: Net) -> None:
-    data = json.loads(UmlEngine(NO_KERNEL).configuration(small_net.simulation(5000))[CONFIGURATION])
+def description_of(net: Net, kernel: BuiltKernel = NO_KERNEL) -> bytes:
+    return UmlEngine(kernel).configuration(net.simulation(5000))[CONFIGURATION]
+
+
+def test_the_description_is_the_simulation_and_nothing_of_the_machine(small_net: Net) -> None:
+    found = description_of(small_net)
+    assert description_of(small_net, replace(NO_KERNEL, path=Path("/other/linux"))) == found
+    data = json.loads(found)
+    assert (data["packet_loss"], data["congestion_control"]) == (0.01, "reno")
+    # Absent properties are omitted.
     assert not {"path_loss", "bootstrap_end_ms"} & data.keys()
     assert "runs_to_end" not in data["hosts"][0]["programs"][0]
     # The losses of single paths are omitted if all of them equal the network's packet loss.
     small_net.path_loss[frozenset(("place-a",))] = small_net.packet_loss
-    same = UmlEngine(NO_KERNEL).configuration(small_net.simulation(5000))[CONFIGURATION]
-    assert json.loads(same) == data
+    assert description_of(small_net) == found
 
 
 def test_the_description_contains_single_links_losses_and_ends(
@@ -202,15 +189,15 @@ def test_the_description_contains_single_links_losses_and_ends(
     small_net.path_loss[frozenset(("place-a",))] = 0.0
     small_net.host("d", place="place-c", link=Link(7, 8), address="9.9.9.9")
     small_net.run("d", "fail", "0", runs_to_end=False)
-    files = UmlEngine(NO_KERNEL).configuration(small_net.simulation(5000))
-    data = json.loads(files[CONFIGURATION])
+    content = description_of(small_net)
+    data = json.loads(content)
     assert data["path_loss"] == [[0.0, 0.5], [0.5, 0.01]]
     assert data["bootstrap_end_ms"] == 3000
     added = data["hosts"][3]
     assert (added["address"], added["up_bit_per_s"], added["down_bit_per_s"]) == ("9.9.9.9", 7, 8)
     assert added["programs"][0]["runs_to_end"] is False
     # The guest reads what the engine has written.
-    (tmp_path / "uml.json").write_bytes(files[CONFIGURATION])
+    (tmp_path / "uml.json").write_bytes(content)
     described = description.read_description(tmp_path / "uml.json")
     losses = [[described.loss(one, other) for other in (0, 1)] for one in (0, 1)]
     assert losses == data["path_loss"]
@@ -236,8 +223,8 @@ def test_unsupported_traffic_is_rejected(
 ) -> None:
     good = Process("tgen", ("graph.graphml",), 1000, {"TGENIP": "127.0.0.1", "OTHER": "x"})
     small_net.processes["c"] = [good]
-    UmlEngine(NO_KERNEL).configuration(small_net.simulation(5000))
+    description_of(small_net)
     small_net.processes["c"] = [replace(good, **changes)]
     with pytest.raises(UserError, match=wrong) as caught:
-        UmlEngine(NO_KERNEL).configuration(small_net.simulation(5000))
+        description_of(small_net)
     assert "host c" in caught.value.message

@@ -44,7 +44,6 @@ def test_killing_a_guest_leaves_nothing(tmp_path: Path, uml_engine: UmlEngine) -
     killed_kinds: dict[str, int] = {}
     for attempt in range(KILLS):
         directory = tmp_path / str(attempt)
-        directory.mkdir()
         ended, its_end = RUNNERS.Pipe(duplex=False)
         runner = RUNNERS.Process(target=run_simulation, args=(directory, uml_engine, its_end))
         runner.start()

@@ -134,7 +134,6 @@ def test_connections_do_not_depend_on_the_memory_of_the_guest(
         net.run("reader", "serve")
         net.run("busy", "fill", "reader", str(MANY), at_ms=2000)
         directory = tmp_path / str(memory_bytes)
-        directory.mkdir()
         run_guest(directory, uml_engine, net, stop_s=20)
         taken.append([line["taken"] for line in read_output(directory, "busy")])
     assert len(taken[0]) == MANY

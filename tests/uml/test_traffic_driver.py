@@ -32,7 +32,6 @@ from .traffic_support import (
     run_driver,
     server_graphml,
     wait_until,
-    weighted,
     write_traffic_file,
 )
 
@@ -262,12 +261,12 @@ def test_a_walk_follows_one_of_several_weighted_edges(tmp_path: Path) -> None:
     port = free_port()
     sizes = {"stream_50k": "50", "stream_1m": "100", "stream_5m": "500"}
     streams = {name: {"sendsize": "10", "recvsize": size} for name, size in sizes.items()}
+    weights = zip(streams, ("12.0", "2.0", "1.0"), strict=True)
+    choices = [("pause", name, weight) for name, weight in weights]
     text = graphml(
         {"start": {"peers": f"127.0.0.1:{port}"}, "pause": {"time": "10 ms"}, **streams},
-        [("start", "pause"), ("pause", "pause"), *(("pause", name) for name in streams)],
+        [("start", "pause"), ("pause", "pause"), *choices],
     )
-    for name, weight in zip(streams, ("12.0", "2.0", "1.0"), strict=True):
-        text = weighted(text, ("pause", name), weight)
     graphs = {"server1": server_graphml(port), "a": text, "b": text}
     driver = play_until(tmp_path, graphs, {"a": ("[stream-success]", 90), "b": ("[stream-", 90)})
     for host in ("a", "b"):

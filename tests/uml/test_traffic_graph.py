@@ -22,7 +22,7 @@ from onionlab.errors import UserError
 from onionlab.rundir import tgen
 
 from .markov_support import SIMPLE_EDGES, SIMPLE_STATES, model_graphml
-from .traffic_support import graphml, weighted
+from .traffic_support import graphml
 
 START = {"peers": "server1:80"}
 STREAM = {"sendsize": "1000 bytes", "recvsize": "320 KiB"}
@@ -114,8 +114,8 @@ def graph_of_start(**start: str) -> str:
     return graphml({"start": {**START, **start}})
 
 
-def graph_with_weight(weight: str, name: str = "weight") -> str:
-    return weighted(graph_of(), ("start", "stream"), weight, name)
+def graph_with_weight(weight: str) -> str:
+    return graphml({"start": START, "stream": STREAM}, [("start", "stream", weight)])
 
 
 REFUSED = {
@@ -150,7 +150,9 @@ REFUSED = {
     "default value for 'peers'": graph_of_start().replace(
         "attr.type='string'/>", "attr.type='string'><default>x:1</default></key>"
     ),
-    "edge start -> stream: attribute 'colour' is not supported": graph_with_weight("1", "colour"),
+    "edge start -> stream: attribute 'colour' is not supported": graph_with_weight("1").replace(
+        "attr.name='weight'", "attr.name='colour'"
+    ),
     "edge start -> stream: attribute 'weight' is '-1'": graph_with_weight("-1"),
     "edge start -> stream: attribute 'weight' is '1e999'": graph_with_weight("1e999"),
     "edge start -> stream: attribute 'weight' is '1_0'": graph_with_weight("1_0"),
@@ -166,14 +168,13 @@ def test_unsupported_graphs_are_rejected(tmp_path: Path, reason: str) -> None:
 
 
 def test_a_perf_client_of_tornettools(tmp_path: Path) -> None:
-    ends = [("pause", f"stream_{size}") for size in ("50k", "1m", "5m")]
-    streams = {target: STREAM for _, target in ends}
+    weights = {"stream_50k": "12.0", "stream_1m": "2.0", "stream_5m": "1.0"}
+    ends = [("pause", target, weight) for target, weight in weights.items()]
     text = graphml(
-        {"start": {**START, "packetmodelmode": "path"}, "pause": {"time": "1 minute"}, **streams},
+        {"start": {**START, "packetmodelmode": "path"}, "pause": {"time": "1 minute"}}
+        | dict.fromkeys(weights, STREAM),
         [("start", "pause"), ("pause", "pause"), *ends],
     )
-    for edge, weight in zip(ends, ("12.0", "2.0", "1.0"), strict=True):
-        text = weighted(text, edge, weight)
     graph = load(tmp_path, text)
     assert graph.next["pause"] == ("pause",)
     assert [weight for _, weight in graph.choices["pause"]] == [12.0, 2.0, 1.0]

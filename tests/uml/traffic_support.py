@@ -27,29 +27,24 @@ LIMIT_S = 120.0
 Attributes = Mapping[str, str]
 
 
-def graphml(vertices: Mapping[str, Attributes], edges: Sequence[tuple[str, str]] = ()) -> str:
-    """Return a TGen configuration with these vertices, their attributes, and edges."""
+def graphml(vertices: Mapping[str, Attributes], edges: Sequence[tuple[str, ...]] = ()) -> str:
+    """Return a TGen configuration. edges: source, target and, if any, the weight."""
     names = sorted({name for attributes in vertices.values() for name in attributes})
     lines = ["<graphml xmlns='http://graphml.graphdrawing.org/xmlns'>"]
     lines += [
         f"<key id='{name}' for='node' attr.name='{name}' attr.type='string'/>" for name in names
     ]
+    if any(len(edge) == 3 for edge in edges):
+        # Weights are strings, as networkx writes them for tornettools.
+        lines.append("<key id='w' for='edge' attr.name='weight' attr.type='string'/>")
     lines.append("<graph edgedefault='directed'>")
     for vertex, attributes in vertices.items():
         data = "".join(f"<data key='{key}'>{value}</data>" for key, value in attributes.items())
         lines.append(f"<node id='{vertex}'>{data}</node>")
-    lines += [f"<edge source='{source}' target='{target}'/>" for source, target in edges]
+    for source, target, *weight in edges:
+        data = f"<data key='w'>{weight[0]}</data>" if weight else ""
+        lines.append(f"<edge source='{source}' target='{target}'>{data}</edge>")
     return "\n".join([*lines, "</graph>", "</graphml>"])
-
-
-def weighted(text: str, edge: tuple[str, str], weight: str, name: str = "weight") -> str:
-    """Return the graph with a weight, or another attribute, on an edge, as networkx writes it."""
-    source, target = edge
-    plain = f"<edge source='{source}' target='{target}'/>"
-    assert plain in text
-    key = f"<key id='w' for='edge' attr.name='{name}' attr.type='string'/>"
-    text = text.replace(plain, f"{plain[:-2]}><data key='w'>{weight}</data></edge>")
-    return text if key in text else text.replace("<graph ", f"{key}<graph ")
 
 
 def server_graphml(port: int, **start: str) -> str:
