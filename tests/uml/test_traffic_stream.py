@@ -62,7 +62,8 @@ SOCKS = b"\x05\x01\x00" + b"\x05\x01\x00\x01\x0b\x00\x00\x09\x00\x50"
 class FakeSocket:
     """A socket with received bytes, then an end or an error.
 
-    room: how many bytes can be sent before the socket is full. None means any number.
+    room: how many bytes can be sent before the socket is full. None means any number. sizes: how
+    many bytes each call of send() was given.
     """
 
     def __init__(self, room: int | None = None) -> None:
@@ -70,6 +71,7 @@ class FakeSocket:
         self.end: OSError | str | None = None
         self.room = room
         self.sent = bytearray()
+        self.sizes: list[int] = []
         self.low_water = 1
         self.broken = False
         self.last_data_recv_ms = 0
@@ -98,6 +100,7 @@ class FakeSocket:
         return len(self.recv(size, flags))
 
     def send(self, data: Any, flags: int = 0) -> int:
+        self.sizes.append(len(data))
         if self.broken:
             raise BrokenPipeError(errno.EPIPE, "Broken pipe")
         count = len(data) if self.room is None else min(len(data), self.room)
@@ -161,8 +164,14 @@ class FakeHost:
         return self.lines[-1]
 
 
-def client(host: FakeHost, sock: FakeSocket, **changes: Any) -> Stream:
+Played = tuple[FakeHost, FakeSocket, Stream]
+
+
+def client(
+    *, low_water: int = 1, info: bool = False, room: int | None = None, **changes: Any
+) -> Played:
     """Return a client's stream through a proxy. changes: options that differ from OPTIONS."""
+    host, sock = FakeHost(low_water=low_water, info=info), FakeSocket(room)
     options = replace(OPTIONS, **changes)
     transport = SocksTransport(
         cast(socket.socket, sock),
@@ -173,13 +182,16 @@ def client(host: FakeHost, sock: FakeSocket, **changes: Any) -> Stream:
         resolve=host.resolve,
     )
     limits = {"timeout_us": options.timeout_us, "stallout_us": options.stallout_us}
-    return Stream(host, transport, 0, vertex="stream", options=options, model_seed=7, **limits)
+    stream = Stream(host, transport, 0, vertex="stream", options=options, model_seed=7, **limits)
+    return host, sock, stream
 
 
-def server(host: FakeHost, sock: FakeSocket) -> Stream:
+def server(*, room: int | None = None) -> Played:
+    host, sock = FakeHost(), FakeSocket(room)
     host.name = "server1"
     transport = Transport(cast(socket.socket, sock), Address("exit", "11.0.0.3", 999))
-    return Stream(host, transport, 0, vertex="passive-stream", timeout_us=0, stallout_us=0)
+    stream = Stream(host, transport, 0, vertex="passive-stream", timeout_us=0, stallout_us=0)
+    return host, sock, stream
 
 
 def pieces(data: bytes, cuts: Sequence[int]) -> list[bytes]:
@@ -244,9 +256,9 @@ def test_a_client_handles_bytes_in_any_pieces(
     at: list[int], room: list[int], low_water: int, info: bool
 ) -> None:
     # If the driver logs status lines (``info``), it sets no low-water mark.
-    host = FakeHost(low_water=1 if info else low_water, info=info)
-    sock = FakeSocket(room=0 if room else None)
-    play(host, sock, client(host, sock), pieces(TO_CLIENT, at), room)
+    low_water = 1 if info else low_water
+    host, sock, stream = client(low_water=low_water, info=info, room=0 if room else None)
+    play(host, sock, stream, pieces(TO_CLIENT, at), room)
     assert len(host.ended) == 1
     assert outcome(host.last) == SUCCESS
     assert bytes(sock.sent) == SOCKS + CLIENT_SENDS
@@ -255,8 +267,7 @@ def test_a_client_handles_bytes_in_any_pieces(
 
 @given(cuts, rooms)
 def test_a_server_handles_bytes_in_any_pieces(at: list[int], room: list[int]) -> None:
-    host, sock = FakeHost(), FakeSocket(room=0 if room else None)
-    stream = server(host, sock)
+    host, sock, stream = server(room=0 if room else None)
     play(host, sock, stream, pieces(CLIENT_SENDS, at), room)
     assert len(host.ended) == 1
     assert stream.fault == "NONE"
@@ -268,8 +279,7 @@ def test_a_server_handles_bytes_in_any_pieces(at: list[int], room: list[int]) ->
 def test_a_connection_that_ends_anywhere_has_the_error_of_tgen(
     length: int, at: list[int], how: str
 ) -> None:
-    host, sock = FakeHost(), FakeSocket()
-    stream = client(host, sock)
+    host, sock, stream = client()
     play(host, sock, stream, pieces(TO_CLIENT[:length], at), [])
     assert not host.ended
     if how == "end":
@@ -295,10 +305,10 @@ def test_a_connection_that_ends_anywhere_has_the_error_of_tgen(
 
 
 def test_times_equal_those_of_tgen() -> None:
-    host, sock = FakeHost(), FakeSocket()
+    host, sock, stream = client()
     header = SERVER_SAYS.index(b"\n") + 1
     cut = [2, 12, 12 + header, 12 + header + 1, 12 + header + PAYLOAD, 12 + header + PAYLOAD + 37]
-    play(host, sock, client(host, sock), pieces(TO_CLIENT, cut), [])
+    play(host, sock, stream, pieces(TO_CLIENT, cut), [])
     times = dict(re.findall(r"usecs-to-([a-z-]+)=(-?\d+)", host.last))
     assert times == {
         "socket-create": "0",
@@ -321,16 +331,8 @@ def test_times_equal_those_of_tgen() -> None:
 
 
 def test_messages_are_sent_in_the_pieces_of_tgen() -> None:
-    class RecordingSocket(FakeSocket):
-        sizes: list[int]
-
-        def send(self, data: Any, flags: int = 0) -> int:
-            self.sizes.append(len(data))
-            return super().send(data, flags)
-
-    host, sock = FakeHost(), RecordingSocket()
-    sock.sizes = []
-    play(host, sock, client(host, sock), [TO_CLIENT], [])
+    host, sock, stream = client()
+    play(host, sock, stream, [TO_CLIENT], [])
     assert sock.sizes == [3, 10, len(COMMAND), REQUEST, 37, 4]
 
 
@@ -343,8 +345,7 @@ def test_messages_are_sent_in_the_pieces_of_tgen() -> None:
     ],
 )
 def test_login_at_the_proxy(username: str | None, password: str | None, login: bytes) -> None:
-    host, sock = FakeHost(), FakeSocket()
-    stream = client(host, sock, username=username, password=password)
+    host, sock, stream = client(username=username, password=password)
     play(host, sock, stream, [b"\x05\x02", b"\x01\x00", TO_CLIENT[2:]], [])
     assert bytes(sock.sent) == b"\x05\x01\x02" + login + SOCKS[3:] + CLIENT_SENDS
     assert stream.fault == "NONE"
@@ -361,8 +362,7 @@ def test_login_at_the_proxy(username: str | None, password: str | None, login: b
     ],
 )
 def test_a_proxy_that_rejects_a_client(answers: bytes, error: str, warning: str) -> None:
-    host, sock = FakeHost(), FakeSocket()
-    stream = client(host, sock)
+    host, sock, stream = client()
     play(host, sock, stream, [answers], [])
     assert (stream.transport.state, stream.transport.fault, stream.fault) == (
         "ERROR",
@@ -374,15 +374,13 @@ def test_a_proxy_that_rejects_a_client(answers: bytes, error: str, warning: str)
 
 
 def test_an_address_bound_by_name() -> None:
-    host, sock = FakeHost(), FakeSocket()
-    stream = client(host, sock)
+    host, sock, stream = client()
     play(host, sock, stream, [CHOICE + b"\x05\x00\x00\x03\x04host\x00\x50" + SERVER_SAYS], [])
     assert stream.fault == "NONE"
 
 
 def test_an_unknown_name_is_requested_as_0() -> None:
-    host, sock = FakeHost(), FakeSocket()
-    stream = client(host, sock)
+    host, sock, stream = client()
     stream.transport.remote.name = "nobody"
     play(host, sock, stream, [CHOICE], [])
     assert bytes(sock.sent).endswith(b"\x05\x01\x00\x01\x00\x00\x00\x00\x00\x50")
@@ -401,11 +399,8 @@ def test_an_unknown_name_is_requested_as_0() -> None:
         (server, CLIENT_SENDS.replace(b"internal-", b"my-").replace(b"<graph ", b"<g "), "HEADER"),
     ],
 )
-def test_invalid_messages(
-    who: Callable[[FakeHost, FakeSocket], Stream], says: bytes, error: str
-) -> None:
-    host, sock = FakeHost(), FakeSocket()
-    stream = who(host, sock)
+def test_invalid_messages(who: Callable[[], Played], says: bytes, error: str) -> None:
+    host, sock, stream = who()
     play(host, sock, stream, [(CHOICE + GRANTED if who is client else b"") + says], [])
     assert (stream.fault, stream.receive.state) == (error, "RECV_ERROR")
     assert who is client or not sock.sent
@@ -413,8 +408,7 @@ def test_invalid_messages(
 
 def test_a_client_that_expects_nothing_does_not_wait_for_the_response() -> None:
     """TGen ends such a stream before it has received anything (_tgenstream_computeWantedEvents)."""
-    host, sock = FakeHost(), FakeSocket()
-    stream = client(host, sock, send_bytes=0, recv_bytes=0)
+    host, sock, stream = client(send_bytes=0, recv_bytes=0)
     walk = Script(("+", 0), ("F", 0))
     stream.schedule = PacketSchedule(walk, Event.TO_SERVER)  # type: ignore[arg-type]
     play(host, sock, stream, [CHOICE + GRANTED], [])
@@ -425,8 +419,7 @@ def test_a_client_that_expects_nothing_does_not_wait_for_the_response() -> None:
 
 
 def test_a_server_fails_to_write_after_a_reset() -> None:
-    host, sock = FakeHost(), FakeSocket(room=500)
-    stream = server(host, sock)
+    host, sock, stream = server(room=500)
     stream.begin()
     sock.arrived += CLIENT_SENDS[:-4]
     stream.on_event(select.EPOLLIN)
@@ -442,8 +435,7 @@ def test_a_server_fails_to_write_after_a_reset() -> None:
 
 
 def test_a_timeout_counts_from_the_start() -> None:
-    host, sock = FakeHost(), FakeSocket()
-    stream = client(host, sock, timeout_us=5_000_000)
+    host, sock, stream = client(timeout_us=5_000_000)
     play(host, sock, stream, [CHOICE], [])
     host.now_us = 1_000_000 + 4_999_999
     stream.on_heartbeat()
@@ -456,8 +448,8 @@ def test_a_timeout_counts_from_the_start() -> None:
 
 @pytest.mark.parametrize("limit", ["timeout", "stallout"])
 def test_time_limits_while_connecting(limit: str) -> None:
-    host, sock = FakeHost(), FakeSocket(room=0)
-    stream = client(host, sock, **{f"{limit}_us": 3_000_000})
+    limits: dict[str, Any] = {f"{limit}_us": 3_000_000}
+    host, _, stream = client(room=0, **limits)
     stream.begin()
     host.now_us += 3_000_000
     stream.on_heartbeat()
@@ -466,8 +458,7 @@ def test_time_limits_while_connecting(limit: str) -> None:
 
 
 def test_a_stallout_counts_from_the_last_progress() -> None:
-    host, sock = FakeHost(), FakeSocket()
-    stream = client(host, sock, stallout_us=3_000_000)
+    host, sock, stream = client(stallout_us=3_000_000)
     play(host, sock, stream, [TO_CLIENT[:500]], [])
     progress = host.now_us
     host.now_us = progress + 2_999_999
@@ -480,8 +471,7 @@ def test_a_stallout_counts_from_the_last_progress() -> None:
 
 
 def test_bytes_found_by_a_heartbeat_have_their_arrival_time() -> None:
-    host, sock = FakeHost(low_water=100_000), FakeSocket()
-    stream = client(host, sock, stallout_us=3_000_000)
+    host, sock, stream = client(low_water=100_000, stallout_us=3_000_000)
     play(host, sock, stream, [TO_CLIENT[:500]], [])
     first = host.now_us
     before = stream.receive.payload_bytes
@@ -504,8 +494,9 @@ def test_bytes_found_by_a_heartbeat_have_their_arrival_time() -> None:
 
 
 def test_bytes_sent_after_a_heartbeat_found_bytes_are_progress() -> None:
-    host, sock = FakeHost(low_water=100_000), FakeSocket(room=10_000)
-    stream = client(host, sock, stallout_us=3_000_000, send_bytes=100_000)
+    host, sock, stream = client(
+        low_water=100_000, room=10_000, stallout_us=3_000_000, send_bytes=100_000
+    )
     stream.begin()
     sock.arrived += TO_CLIENT[:500]
     stream.on_event(select.EPOLLIN)
@@ -526,8 +517,7 @@ def test_bytes_sent_after_a_heartbeat_found_bytes_are_progress() -> None:
 
 def test_the_last_byte_always_causes_a_wake_up() -> None:
     """The low-water mark does not exceed the payload that is missing, and is at least 1."""
-    host, sock = FakeHost(low_water=1000), FakeSocket()
-    stream = client(host, sock)
+    host, sock, stream = client(low_water=1000)
     header = len(CHOICE + GRANTED) + SERVER_SAYS.index(b"\n") + 1
     play(host, sock, stream, [TO_CLIENT[:header]], [])
     assert sock.low_water == 1
