@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,8 +19,6 @@ from .conftest import CHANGE_GREETING, FILES, MAIN, VARIANTS, write_checkout, wr
 from .test_build import compiled, read_greeting
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
-
-Git = Callable[..., str]
 
 
 @pytest.fixture
@@ -55,31 +52,36 @@ def left(root: Path) -> set[str]:
     return {one.name for one in (*tor.glob("store/*"), *tor.glob(".work-*"))}
 
 
-def test_two_commits_are_built_side_by_side(new_checkout: Path, repository: Path) -> None:
-    main, other = build(new_checkout, repository, "main", "other")
+def test_commits_are_built_side_by_side_also_with_a_series(
+    checkout: Path, repository: Path
+) -> None:
+    main, other = build(checkout, repository, "main", "other")
     assert (read_greeting(main), read_greeting(other)) == ("hello", "bye")
     commit = git(repository, "rev-parse", "main")
-    assert main.path == new_checkout / f"build/tor/stock-{commit[:12]}/bin/tor-stock-{commit[:12]}"
+    assert main.path == checkout / f"build/tor/stock-{commit[:12]}/bin/tor-stock-{commit[:12]}"
     assert main.source["tor"] == {"kind": "git", "commit": commit, "version": "0.4.9.99"}
     assert len(main.path.name) == len(other.path.name)
+    (patched,) = build(checkout, repository, "main", series="greeting")
+    assert read_greeting(patched) == "good morning"
+    assert patched.path.name.startswith("tor-greeting-")
 
 
 def test_a_commit_is_the_source_and_not_its_name(
-    new_checkout: Path, repository: Path, caplog: pytest.LogCaptureFixture
+    checkout: Path, repository: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    (main,) = build(new_checkout, repository, "main")
+    (main,) = build(checkout, repository, "main")
     caplog.clear()
     for name in ("tor-0.4.9.99", git(repository, "rev-parse", "main"), "HEAD"):
-        assert build(new_checkout, repository, name) == [main]
+        assert build(checkout, repository, name) == [main]
     bare = repository.with_name("bare")
     git(repository, "clone", "-q", "--bare", ".", str(bare))
-    assert build(new_checkout, bare, "main") == [main]
+    assert build(checkout, bare, "main") == [main]
     assert compiled(caplog) == []
 
 
 @pytest.mark.parametrize("harm", ["edited", "untracked"])
 def test_uncommitted_changes_of_the_checked_out_branch_are_built_and_marked(
-    new_checkout: Path, repository: Path, harm: str
+    checkout: Path, repository: Path, harm: str
 ) -> None:
     commit = git(repository, "rev-parse", "main")
     if harm == "edited":
@@ -87,19 +89,13 @@ def test_uncommitted_changes_of_the_checked_out_branch_are_built_and_marked(
     else:
         (repository / "new.c").write_text("")
     (repository / "stale.o").write_text("")
-    changed, clean = build(new_checkout, repository, "main", "tor-0.4.9.99")
+    changed, clean = build(checkout, repository, "main", "tor-0.4.9.99")
     assert read_greeting(changed) == ("draft" if harm == "edited" else "hello")
     assert read_greeting(clean) == "hello"
     facts = dict(changed.source["tor"])
     assert facts.pop("changed") not in (commit, None)
     assert facts == clean.source["tor"]
     assert changed.path != clean.path
-
-
-def test_a_series_is_put_on_top_of_a_commit(new_checkout: Path, repository: Path) -> None:
-    (built,) = build(new_checkout, repository, "main", series="greeting")
-    assert read_greeting(built) == "good morning"
-    assert built.path.name.startswith("tor-greeting-")
 
 
 @pytest.mark.parametrize(
@@ -167,9 +163,8 @@ def test_a_repository_that_lacks_a_part_of_the_commit_is_an_error(
 ) -> None:
     blob = git(repository, "rev-parse", "main:src/tools/gencert.c")
     (repository / ".git/objects" / blob[:2] / blob[2:]).unlink()
-    with pytest.raises(
-        UserError, match=rf"lacks a part of commit .*: src/tools/gencert.c .*{blob}"
-    ):
+    message = rf"lacks a part of commit .*: src/tools/gencert.c .*{blob}"
+    with pytest.raises(UserError, match=message):
         build(new_checkout, repository, "main")
     assert left(new_checkout) == set()
 
@@ -226,7 +221,7 @@ def own_file(folder: Path, *entries: str, series: str = "") -> Path:
 
 
 def test_a_file_of_ones_own_adds_variants_and_series(
-    new_checkout: Path,
+    checkout: Path,
     repository: Path,
     tiny_tarball: Path,
     tmp_path: Path,
@@ -239,10 +234,10 @@ def test_a_file_of_ones_own_adds_variants_and_series(
     night = 'night\nseries: evening\nproof: "In use: night."'
     path = own_file(tmp_path / "own", f"mine\n{source}", night, series=series)
     monkeypatch.setenv("VARIANTS_FILE", str(path))
-    assert list(load_registry(new_checkout).variants) == ["stock", "morning", "mine", "night"]
-    built = ensure_variants(new_checkout, ["stock", "mine", "night"])
+    assert list(load_registry(checkout).variants) == ["stock", "morning", "mine", "night"]
+    built = ensure_variants(checkout, ["stock", "mine", "night"])
     assert [read_greeting(one) for one in built.values()] == ["hello", "bye", "good eve"]
-    assert built["stock"].path == new_checkout / "build/tor/stock/bin/tor-stock"
+    assert built["stock"].path == checkout / "build/tor/stock/bin/tor-stock"
 
 
 @pytest.mark.parametrize(
@@ -277,11 +272,11 @@ def test_a_missing_file_of_ones_own_is_named_with_its_variable(
 
 
 def test_a_tarball_is_compared_with_its_hash(
-    new_checkout: Path, tiny_tarball: Path, tmp_path: Path
+    checkout: Path, tiny_tarball: Path, tmp_path: Path
 ) -> None:
     def build_tarball(path: Path, sha256: str) -> BuiltTor:
         wanted = TorBuild(None, TorSource(tarball=str(path), sha256=sha256))
-        return ensure_builds(new_checkout, {wanted: ["mine"]})[wanted]
+        return ensure_builds(checkout, {wanted: ["mine"]})[wanted]
 
     with pytest.raises(UserError, match=rf"variant mine: .* has SHA-256 .*, not {'0' * 64}"):
         build_tarball(tiny_tarball, "0" * 64)

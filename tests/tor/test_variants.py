@@ -25,10 +25,8 @@ def test_a_variant_has_the_values_of_its_file(tmp_path: Path) -> None:
     variants = load_variants(write_registry(tmp_path, VARIANTS))
     assert list(variants) == ["stock", "morning"]
     morning = variants["morning"]
-    assert morning.series == "greeting"
-    assert morning.torrc == {"Greeting": "morning"}
-    assert morning.proof == "In use: morning."
-    assert morning.proof_from == "every-relay"
+    assert (morning.series, morning.torrc) == ("greeting", {"Greeting": "morning"})
+    assert (morning.proof, morning.proof_from) == ("In use: morning.", "every-relay")
     other = VARIANTS.replace("every-relay", "an-exit")
     assert load_variants(write_registry(tmp_path, other))["morning"].proof_from == "an-exit"
     assert (morning.label, morning.color) == ("morning", "#4477AA")
