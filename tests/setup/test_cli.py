@@ -14,13 +14,11 @@ from typing import IO
 
 import pytest
 
-from analysis.errors import AnalysisError
 from onionlab import cli, paths
 from onionlab.commands._arguments import add_request_arguments
 from onionlab.commands._request import parse_request
 from onionlab.errors import UserError
 from onionlab.experiment import experiment_names
-from onionlab.yamlfile.model import display_name
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -111,18 +109,16 @@ def play(
     monkeypatch.setattr(cli, "load_command", lambda _: types.SimpleNamespace(**verb))
 
 
-@pytest.mark.parametrize("kind", [UserError, AnalysisError])
 @pytest.mark.parametrize(
     ("hint", "expected"), [(None, "error: no\n"), ("do this", "error: no\ndo this\n")]
 )
 def test_a_user_error_is_a_message_and_not_a_traceback(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-    kind: type[UserError],
     hint: str | None,
     expected: str,
 ) -> None:
-    play(monkeypatch, kind("no", hint))
+    play(monkeypatch, UserError("no", hint))
     assert cli.main(["play"]) == 2
     assert capsys.readouterr() == ("", expected)
 
@@ -276,8 +272,3 @@ def test_the_working_root_is_the_checkout(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.chdir(tmp_path)
     assert paths.working_root() == paths.code_root() == REPOSITORY
     assert experiment_names(tmp_path) == []
-
-
-def test_messages_name_files_relative_to_the_checkout(tmp_path: Path) -> None:
-    assert display_name(tmp_path / "experiments" / "x.yaml", tmp_path) == "experiments/x.yaml"
-    assert display_name(Path("/etc/../etc/x.yaml"), tmp_path) == "/etc/../etc/x.yaml"

@@ -129,14 +129,14 @@ def test_the_engine_that_is_judged_is_the_one_that_would_run(
         return [Finding(OK, "one", "fine")]
 
     monkeypatch.setattr(verb, "examine", examine)
-    assert run(*arguments) == 0
+    assert verb.run(parsed(*arguments)) == 0
     assert judged == [expected]
 
 
-def run(*arguments: str) -> int:
+def parsed(*arguments: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     verb.setup_arguments(parser)
-    return verb.run(parser.parse_args(arguments))
+    return parser.parse_args(arguments)
 
 
 def test_the_verb_fails_where_something_is_missing(
@@ -144,12 +144,12 @@ def test_the_verb_fails_where_something_is_missing(
 ) -> None:
     findings = [Finding(OK, "one", "fine"), Finding(WARN, "two", "look", "do\nthis")]
     monkeypatch.setattr(verb, "examine", lambda _: findings)
-    assert run() == 0
+    assert verb.run(parsed()) == 0
     assert capsys.readouterr().out == (
         "ok       one  fine\nwarn     two  look\n              do\n              this\n"
     )
     findings.append(Finding(MISSING, "three", "gone"))
-    assert run() == 1
+    assert verb.run(parsed()) == 1
     assert capsys.readouterr().out.endswith("Missing: three.\n")
 
 
@@ -158,11 +158,9 @@ def test_an_experiment_is_checked_against_its_needs(
 ) -> None:
     # Finished runs in the tests' checkout would change the cost, so they are ignored.
     monkeypatch.setattr("onionlab.runs.costs.estimate.find_finished_runs", lambda store: [])
-    parser = argparse.ArgumentParser()
-    verb.setup_arguments(parser)
 
     def examine_need(*words: str) -> tuple[Need, Finding]:
-        need, (cost,) = verb.experiment_need(parser.parse_args(["quick", *words]), REPOSITORY)
+        need, (cost,) = verb.experiment_need(parsed("quick", *words), REPOSITORY)
         assert need is not None
         return need, cost
 

