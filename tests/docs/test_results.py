@@ -48,12 +48,9 @@ def test_the_first_sentences_count_the_answers() -> None:
     )
 
 
-def test_a_block_without_marks_is_refused() -> None:
-    with pytest.raises(ValueError, match="0 blocks are named 'load'"):
-        RESULTS.replace_block("<!-- results: limits -->\n<!-- end -->\n", "load", "")
-
-
-def test_a_block_that_was_empty_is_filled() -> None:
+def test_a_block_is_replaced_between_its_marks() -> None:
     page = "<!-- results: a -->\n<!-- end -->\n<!-- results: b -->\nold\n<!-- end -->\n"
     filled = "<!-- results: a -->\nnew\n<!-- end -->\n<!-- results: b -->\nold\n<!-- end -->\n"
     assert RESULTS.replace_block(page, "a", "new") == filled
+    with pytest.raises(ValueError, match="0 blocks are named 'load'"):
+        RESULTS.replace_block(page, "load", "")

@@ -33,9 +33,8 @@ def blocks(page: str, language: str) -> list[str]:
     return [fence.text for fence in PAGES[page].fences if fence.language == language]
 
 
-@pytest.fixture
-def tutorial_checkout(tmp_path: Path) -> Path:
-    """Return a checkout in which the tutorial's steps were followed exactly."""
+def test_the_variant_the_experiment_and_the_claims_load(tmp_path: Path) -> None:
+    """The tutorial's steps are followed exactly in a copy of the checkout."""
     for name in ("experiments", "tor-patches", "configs", "libtorrent-patches"):
         shutil.copytree(REPOSITORY / name, tmp_path / name)
     shutil.copytree(REPOSITORY / "docs/tutorial/exhaustive", tmp_path / "docs/tutorial/exhaustive")
@@ -46,22 +45,21 @@ def tutorial_checkout(tmp_path: Path) -> Path:
         file.write("\n" + entry)
     (tmp_path / "experiments" / "exhaustive.yaml").write_text(experiment, encoding="utf-8")
     (claims,) = blocks(METRIC.path, "yaml")
-    (tmp_path / "experiments" / "claims" / "exhaustive.yaml").write_text(claims, encoding="utf-8")
-    return tmp_path
-
-
-def test_the_variant_is_registered(tutorial_checkout: Path) -> None:
-    registry = load_registry(tutorial_checkout)
-    assert list(registry.variants)[-1] == "exhaustive"
-    listed = (tutorial_checkout / SERIES / "series").read_text(encoding="utf-8").split()
+    # The metric that the reader adds does not exist here, so an existing one replaces it.
+    assert "slow_ttfb_share" in claims
+    (tmp_path / "experiments" / "claims" / "exhaustive.yaml").write_text(
+        claims.replace("slow_ttfb_share", "timeout_rate"), encoding="utf-8"
+    )
+    assert list(load_registry(tmp_path).variants)[-1] == "exhaustive"
+    listed = (tmp_path / SERIES / "series").read_text(encoding="utf-8").split()
     assert listed[-1] == PATCH.name
-
-
-def test_the_experiment_loads(tutorial_checkout: Path) -> None:
-    experiment = load("exhaustive", root=tutorial_checkout)
-    assert experiment.variants == ("exhaustive", "rr", "ewma")
-    assert list(experiment.levels) == ["exhaustive"]
-    assert experiment.warnings == ()
+    loaded = load("exhaustive", root=tmp_path)
+    assert loaded.variants == ("exhaustive", "rr", "ewma")
+    assert (list(loaded.levels), loaded.warnings) == (["exhaustive"], ())
+    assert [claim.id for claim in load_claims("exhaustive", root=tmp_path).claims] == [
+        "more-slow-first-bytes",
+        "ewma-is-sooner-at-320-kib",
+    ]
 
 
 def test_the_patch_applies_to_the_files_of_the_series(tmp_path: Path) -> None:
@@ -109,18 +107,6 @@ def test_the_metric_is_computed(tmp_path: Path) -> None:
     beats = Beats(np.empty(0, dtype=np.int64), nothing, nothing, nothing)
     data = ClassData(streams, beats, begin_s=90.0, end_s=120.0, horizon_s=60.0)
     assert metrics[-1].compute(data).value == pytest.approx(0.5)
-
-
-def test_the_claims_load(tutorial_checkout: Path) -> None:
-    # The metric that the reader adds does not exist here, so an existing one replaces it.
-    file = tutorial_checkout / "experiments/claims/exhaustive.yaml"
-    text = file.read_text(encoding="utf-8").replace("slow_ttfb_share", "timeout_rate")
-    file.write_text(text, encoding="utf-8")
-    claims = load_claims("exhaustive", root=tutorial_checkout)
-    assert [claim.id for claim in claims.claims] == [
-        "more-slow-first-bytes",
-        "ewma-is-sooner-at-320-kib",
-    ]
 
 
 def test_the_definition_goes_into_the_page_of_metrics() -> None:
