@@ -6,9 +6,7 @@ import json
 from pathlib import Path
 
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
-import pytest
 
-from analysis.errors import AnalysisError
 from analysis.records.extract import extract
 
 EPOCH_US = 946684800 * 1_000_000
@@ -79,10 +77,3 @@ def test_a_truncated_log_keeps_complete_lines(tmp_path: Path) -> None:
     report = extract(run, tmp_path / "records")
     assert (report.truncated_files, report.malformed_lines) == (1, 1)
     assert report.streams == {"bulk": {"success": 1, "open": 1}}
-
-
-@pytest.mark.parametrize("content", ["", "no log of a peer\n"])
-def test_an_invalid_log_is_an_error(tmp_path: Path, content: str) -> None:
-    run = write(tmp_path / "run", content)
-    with pytest.raises(AnalysisError, match=r"empty log|does not begin"):
-        extract(run, tmp_path / "records")
