@@ -32,8 +32,12 @@ from .tiny import (
 
 Change = Callable[[TinyTornet], object]
 
+AUTHORITY, COMMON = "conf/authority.torrc", "conf/common.torrc"
+PERF, SERVER, USER = "conf/perf.graphml", "conf/server.graphml", f"{HOSTS}/user/tgenrc.graphml"
+PACKETS = "../../../conf/packet.graphml"
 BANDWIDTHS = f"{HOSTS}/bw/v3bw.init"
 CERTIFICATE = f"{HOSTS}/alice/keys/authority_certificate"
+KEY, SERVICE_KEY = f"{HOSTS}/bob/keys/secret_id_key", f"{HOSTS}/hidden/hs/hs_ed25519_secret_key"
 
 
 def read(tiny: TinyTornet, tmp_path: Path, **how: Any) -> Tornet:
@@ -210,10 +214,8 @@ def test_simulated_time_begins_at_the_engines_epoch() -> None:
 
 
 def without_authorities(tiny: TinyTornet) -> None:
-    text("conf/authority.torrc", "AuthoritativeDirectory 1\n", "")(tiny)
-    tiny.files["conf/common.torrc"] = re.sub(
-        rb"DirServer.*\n", b"", tiny.files["conf/common.torrc"]
-    )
+    text(AUTHORITY, "AuthoritativeDirectory 1\n", "")(tiny)
+    tiny.files[COMMON] = re.sub(rb"DirServer.*\n", b"", tiny.files[COMMON])
 
 
 def without_bandwidth(tiny: TinyTornet) -> None:
@@ -237,44 +239,41 @@ def host(name: str, **changes: Any) -> Change:
     return lambda tiny: tiny.host(name).update(changes)
 
 
-def program(name: str, **changes: Any) -> Change:
-    """Change the first program of a host."""
-    return lambda tiny: tiny.host(name)["processes"][0].update(changes)
+def program(name: str, number: int = 0, **changes: Any) -> Change:
+    """Change a program of a host, by default the first one."""
+    return lambda tiny: tiny.host(name)["processes"][number].update(changes)
+
+
+def unset(name: str, number: int, key: str) -> Change:
+    return lambda tiny: tiny.host(name)["processes"][number].pop(key)
 
 
 def more(name: str, program: dict[str, Any]) -> Change:
     return lambda tiny: tiny.host(name)["processes"].append(program)
 
 
-def general(**changes: Any) -> Change:
-    return lambda tiny: tiny.config["general"].update(changes)
+def graph(**changes: Any) -> Change:
+    """Change the description of the atlas."""
+    return lambda tiny: tiny.config["network"]["graph"].update(changes)
 
 
 FAULTS: dict[str, Change] = {
-    r'host web: "conf/server\.graphml" is missing': drop("conf/server.graphml"),
+    r'host web: "conf/server\.graphml" is missing': drop(SERVER),
     r'host user: "\S+/hosts/user/torrc" is missing': drop(f"{HOSTS}/user/torrc"),
-    r"host bob: without its keys: \S+/bob/keys/secret_id_key is missing": drop(
-        f"{HOSTS}/bob/keys/secret_id_key"
-    ),
-    r"host bob: \S+/keys/secret_id_key is not a complete secret key": put(
-        f"{HOSTS}/bob/keys/secret_id_key", RSA_SECRET[:-6]
-    ),
-    r"host hidden: \S+/hs/hs_ed25519_secret_key is not a complete secret key": put(
-        f"{HOSTS}/hidden/hs/hs_ed25519_secret_key", b""
-    ),
+    r"host bob: without its keys: \S+/bob/keys/secret_id_key is missing": drop(KEY),
+    r"host bob: \S+/keys/secret_id_key is not a complete secret key": put(KEY, RSA_SECRET[:-6]),
+    r"hidden: \S+/hs/hs_ed25519_secret_key is not a complete secret key": put(SERVICE_KEY, b""),
     "authority_certificate is not a key certificate: line -----END SIGNATURE-----": text(
         CERTIFICATE, "-----END SIGNATURE-----", "-----END"
     ),
     r"host alice: \S+authority_certificate is not valid during the simulation": text(
         CERTIFICATE, "dir-key-expires 2001-12-01", "dir-key-expires 2000-01-01"
     ),
-    "host alice: its v3ident is (CD){20}, but (AB){20} in DirServer": text(
-        CERTIFICATE, "ABAB", "CDCD"
-    ),
+    "alice: its v3ident is (CD){20}, but (AB){20} in DirServer": text(CERTIFICATE, "ABAB", "CDCD"),
     r"host mo: \S+ed25519_signing_cert has expired when the simulation ends": put(
         f"{HOSTS}/mo/keys/ed25519_signing_cert", ed25519_certificate(262_969)
     ),
-    "host alice: its fingerprint is 1{40}, but 0{40} in DirServer: they belong to two": text(
+    "alice: its fingerprint is 1{40}, but 0{40} in DirServer: they belong to two": text(
         f"{HOSTS}/alice/fingerprint", "0000", "1111"
     ),
     r"\S+/bw/v3bw does not list host mo: it is truncated, or belongs to another network": put(
@@ -284,77 +283,58 @@ FAULTS: dict[str, Change] = {
         BANDWIDTHS, bandwidths({**FINGERPRINTS, "x": "E" * 40})
     ),
     "TestingDirAuthVoteGuard lists E{40}, which is not a relay's fingerprint": text(
-        "conf/authority.torrc", FINGERPRINTS["bob"], "E" * 40
+        AUTHORITY, FINGERPRINTS["bob"], "E" * 40
     ),
-    r"host alice: its address is 100\.0\.0\.9, but 100\.0\.0\.1 in DirServer": host(
+    r"its address is 100\.0\.0\.9, but 100\.0\.0\.1 in DirServer": host(
         "alice", ip_addr="100.0.0.9"
     ),
     (
         r"DirServer names alma, which is not a host with AuthoritativeDirectory 1\n"
         "  host alice: an authority that no line DirServer names"
-    ): text("conf/common.torrc", "DirServer alice", "DirServer alma"),
+    ): text(COMMON, "DirServer alice", "DirServer alma"),
     "host web: neither it nor its node has a bandwidth: set bandwidth_up and": without_bandwidth,
-    "host bob: its role is unknown": more(
-        "bob", process("tgen", "../../../conf/perf.graphml", 300)
-    ),
+    "host bob: its role is unknown": more("bob", process("tgen", f"../../../{PERF}", 300)),
     "host probe: its role is unknown": lambda t: t.host("probe")["processes"].pop(),
-    "invalid line DirServer": text("conf/common.torrc", ":8080", ""),
-    "trust different authorities: give both the same lines DirServer": put(
-        f"{HOSTS}/bob/torrc", b"DirServer x v3ident=1 1.1.1.1:1 2\n"
-    ),
-    "DirServer names alice, which is not a host with AuthoritativeDirectory 1": text(
-        "conf/authority.torrc", "AuthoritativeDirectory 1\n", ""
-    ),
-    "there is no directory authority: set AuthoritativeDirectory 1 for": without_authorities,
-    "no relay is voted exit by TestingDirAuthVoteExit: list the fingerprints": text(
-        "conf/authority.torrc", "TestingDirAuthVoteExit", "#"
-    ),
-    r'host user: "conf/stream\.graphml" is missing': drop("conf/stream.graphml"),
-    (
-        r"host user: conf/flow\.graphml is not a Markov model: specify a file with a vertex "
-        r"called start"
-    ): put("conf/flow.graphml", graphml({"start": {}})),
-    r"host web: conf/server\.graphml: not GraphML": put("conf/server.graphml", b"<graphml"),
     "host web: its role is unknown: .*; remove it from": host(
         "web", processes=[process("oniontrace", "", 1)]
     ),
+    "invalid line DirServer": text(COMMON, ":8080", ""),
+    "trust different authorities: give both the same lines DirServer": put(
+        f"{HOSTS}/bob/torrc", b"DirServer x v3ident=1 1.1.1.1:1 2\n"
+    ),
+    "there is no directory authority: set AuthoritativeDirectory 1 for": without_authorities,
+    "no relay is voted exit by TestingDirAuthVoteExit: list the fingerprints": text(
+        AUTHORITY, "TestingDirAuthVoteExit", "#"
+    ),
+    r'host user: "conf/stream\.graphml" is missing': drop("conf/stream.graphml"),
+    r"conf/flow\.graphml is not a Markov model: specify a file with a vertex called start": put(
+        "conf/flow.graphml", graphml({"start": {}})
+    ),
+    r"host web: conf/server\.graphml: not GraphML": put(SERVER, b"<graphml"),
     r"host probe: conf/perf\.graphml: attribute 'protocol' of vertices is unknown to TGen": put(
-        "conf/perf.graphml", graphml({"start": {}, "transfer": {"protocol": "tcp"}})
+        PERF, graphml({"start": {}, "transfer": {"protocol": "tcp"}})
     ),
     r"host probe: conf/perf\.graphml: vertex 'transfer' is not an action of TGen": text(
-        "conf/perf.graphml", "'stream'", "'transfer'"
+        PERF, "'stream'", "'transfer'"
     ),
     r"probe: conf/perf\.graphml: vertex 'stream': attribute 'recvsize' is '0': only down": text(
-        "conf/perf.graphml", "50 KiB", "0"
+        PERF, "50 KiB", "0"
     ),
-    (
-        r"host probe: conf/perf\.graphml: vertex 'stream': attribute 'sendsize' is missing: .*"
-        "load comes from flow and stream models"
-    ): put(
-        "conf/perf.graphml",
-        graphml(
-            {
-                "start": {"peers": "web:80"},
-                "stream": {"packetmodelpath": "../../../conf/packet.graphml"},
-            }
-        ),
+    r"vertex 'stream': attribute 'sendsize' is missing: .*load comes from flow and stream": put(
+        PERF, graphml({"start": {"peers": "web:80"}, "stream": {"packetmodelpath": PACKETS}})
     ),
-    (
-        rf"host user: {HOSTS}/user/tgenrc\.graphml: vertex 'start': attribute 'loglevel' is "
-        "'Critical': TGen then logs no streams"
-    ): put(
-        f"{HOSTS}/user/tgenrc.graphml",
-        graphml({"start": {"peers": "web:80", "loglevel": "Critical"}, "traffic": {}}),
+    r"vertex 'start': attribute 'loglevel' is 'Critical': TGen then logs no streams": put(
+        USER, graphml({"start": {"peers": "web:80", "loglevel": "Critical"}, "traffic": {}})
     ),
     (
         rf"host user: {HOSTS}/user/tgenrc\.graphml: its streams never end: conf/packet\.graphml "
         "has no observation 'F', and there is no 'timeout'"
     ): text("conf/packet.graphml", ">F<", ">-<"),
     "its streams never end: TGen's own packet model has no observation 'F'": text(
-        f"{HOSTS}/user/tgenrc.graphml", "../../../conf/packet.graphml", ""
+        USER, PACKETS, ""
     ),
     r"host web: conf/server\.graphml: vertex 'end': TGen ends there": put(
-        "conf/server.graphml", graphml({"start": {"serverport": "80"}, "end": {}})
+        SERVER, graphml({"start": {"serverport": "80"}, "end": {}})
     ),
     (
         r"shadow\.config\.yaml names 2 executables of tor, .*: ~/\.local/bin/tor \(host alice and 6"
@@ -366,61 +346,44 @@ FAULTS: dict[str, Change] = {
     'host bob: its BandwidthBurst: "1 MBit/s" is not a number of bytes as Tor reads it': text(
         f"{HOSTS}/bob/torrc-defaults", "32 MBytes", "1 MBit/s"
     ),
-    "host probe: it runs a program twice: remove one": more(
-        "probe", process("tor", TOR_ARGUMENTS, 5)
-    ),
+    "probe: it runs a program twice: remove one": more("probe", process("tor", TOR_ARGUMENTS, 5)),
     "host bob: it runs a program twice: .*, for OnionTrace, .* without --record": more(
-        "bob", {"path": "~/.local/bin/oniontrace", "args": "Mode=record", "start_time": 300}
+        "bob", process("oniontrace", "Mode=record", 300)
     ),
-    "host bob: its OnionTrace logs no events": lambda t: t.host("bob")["processes"][-1].update(
-        args="TorControlPort=9051 Mode=record"
-    ),
+    "bob: its OnionTrace logs no events": program("bob", 1, args="TorControlPort=9051 Mode=record"),
     r"/peek/torrc does not belong to a host of shadow\.config\.yaml: that file is": lambda t: (
         t.config["hosts"].pop("peek")
     ),
-    r"hosts\.web\.processes\[1\]\.start_time: missing": lambda t: t.host("web")["processes"][0].pop(
-        "start_time"
+    r"hosts\.web\.processes\[1\]\.start_time: missing": unset("web", 0, "start_time"),
+    "user: its tgen has no expected_final_state: write `expected_final_state: running`": unset(
+        "user", 1, "expected_final_state"
     ),
-    "user: its tgen has no expected_final_state: write `expected_final_state: running`": lambda t: (
-        t.host("user")["processes"][1].pop("expected_final_state")
+    "probe: its TGen has no peers to stream with: set the attribute peers": text(
+        PERF, "web:80", ""
     ),
-    "host probe: its TGen has no peers to stream with: set the attribute peers": text(
-        "conf/perf.graphml", "web:80", ""
-    ),
-    'host probe: its peer "www" is neither a host nor an onion service': text(
-        "conf/perf.graphml", "web:80", "www:80"
-    ),
+    'its peer "www" is neither a host nor an onion service': text(PERF, "web:80", "www:80"),
     r"hosts\.web\.processes\[1\]\.path: expected the path of one of tor, tgen, oniontrace": program(
         "web", path="/usr/bin/nginx"
     ),
     "without --defaults-torrc: specify its files with --defaults-torrc and -f": program(
         "probe", args="-f torrc"
     ),
-    "host probe: its Tor is called with other arguments": program(
-        "probe", args=TOR_ARGUMENTS + " --quiet"
-    ),
+    "probe: its Tor is called with other arguments": program("probe", args=f"{TOR_ARGUMENTS} -q"),
     "its DataDirectory is not the host's own folder: set `DataDirectory \\.` in its torrc": text(
-        "conf/common.torrc", "DataDirectory .", "DataDirectory /var/lib/tor"
+        COMMON, "DataDirectory .", "DataDirectory /var/lib/tor"
     ),
     (
         '"/usr/share/tor/geoip" is a file on the machine where the network was generated: '
         "copy it into the network's conf/, .* such as ../../../conf/geoip"
-    ): text("conf/common.torrc", "GeoIPFile ", "GeoIPFile /usr/share/tor/geoip"),
-    r"hosts bob and mo have one address, 100\.0\.0\.2: change an ip_addr": host(
-        "mo", ip_addr="100.0.0.2"
-    ),
+    ): text(COMMON, "GeoIPFile ", "GeoIPFile /usr/share/tor/geoip"),
+    r"bob and mo have one address, 100\.0\.0\.2: change an ip": host("mo", ip_addr="100.0.0.2"),
     "use_shortest_path is not false": lambda t: t.config["network"].pop("use_shortest_path"),
-    r"network\.graph\.type: expected gml, got \"1_gbit_switch\"": lambda t: t.config["network"][
-        "graph"
-    ].update(type="1_gbit_switch"),
-    "neither /nowhere/other.gml nor": lambda t: t.config["network"]["graph"]["file"].update(
-        path="/nowhere/other.gml"
+    r"network\.graph\.type: expected gml, got \"1_gbit_switch\"": graph(type="1_gbit_switch"),
+    "neither /nowhere/other.gml nor": graph(file={"path": "/nowhere/other.gml"}),
+    r"hosts\.web\.processes\[1\]\.start_time: not before stop": program("web", start_time=3600),
+    r"general\.stop_time: not after bootstrap_end_time": lambda t: t.config["general"].update(
+        bootstrap_end_time=3600
     ),
-    r"hosts\.web\.processes\[1\]\.start_time: not before stop_time": lambda t: (
-        t.config["general"].update(stop_time="301 s", bootstrap_end_time=0)
-        or t.host("web")["processes"][0].update(start_time=301)
-    ),
-    r"general\.stop_time: not after bootstrap_end_time": general(bootstrap_end_time=3600),
     r"general\.stop_time: expected a time of Shadow": lambda t: t.config["general"].pop(
         "stop_time"
     ),
