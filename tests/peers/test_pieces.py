@@ -9,15 +9,12 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
 from analysis.records.extract import extract
 
-EPOCH_US = 946684800 * 1_000_000
+from .test_records import at
+
 HEADER = (
     "onionlab-peer 1 role=fetch rule=rate-only libtorrent=2.0.8.0 transport=tcp size=500000"
     " piece=262144 sample_us=1000000"
 )
-
-
-def at(time_s: float, line: str) -> str:
-    return f"{EPOCH_US + round(time_s * 1e6)} {line}"
 
 
 LINES = [

@@ -11,7 +11,7 @@ from onionlab.rundir.seeded_keys import draw_seeded_keys
 from onionlab.tornet.certificates import is_ed25519_secret, is_rsa_secret
 from onionlab.tornet.reading import read_tornet
 
-from .tiny import FINGERPRINTS, HOSTS, IDENTITY, SERVICE, TinyTornet
+from .tiny import FINGERPRINTS, HOSTS, IDENTITY, SERVICE, TinyTornet, contents
 
 
 @pytest.fixture(autouse=True)
@@ -47,14 +47,6 @@ def generated(folder: Path, chance: str = "", change: tuple[str, str, str] | Non
                 content = content.replace(old.encode(), new.encode())
             tiny.files[path] = content
     return tiny.write(folder)
-
-
-def contents(directory: Path) -> dict[str, bytes]:
-    return {
-        str(path.relative_to(directory)): path.read_bytes()
-        for path in directory.rglob("*")
-        if path.is_file()
-    }
 
 
 def test_chance_does_not_show(tmp_path: Path) -> None:

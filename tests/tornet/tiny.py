@@ -240,3 +240,12 @@ class TinyTornet:
         for path, target in self.links.items():
             (directory / path).symlink_to(target)
         return directory
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Return path -> bytes of all files in a folder."""
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
