@@ -11,10 +11,7 @@ from pathlib import Path
 import pytest
 
 from onionlab.engines.uml.bootcheck import IN_PROCESSES
-from onionlab.engines.uml.engine import UmlEngine
-from onionlab.engines.uml.guest.file_systems import CALLS
 from onionlab.engines.uml.kernel import BuiltKernel
-from uml.guest_support import Net, read_output, run_guest
 from uml.test_kernel_real import compiled, report
 
 pytestmark = pytest.mark.uml
@@ -56,14 +53,3 @@ def test_calls_preserve_registers_like_functions(kernel: BuiltKernel, tmp_path: 
     # the same results.
     assert run_program(kernel, tmp_path, program, calls=False) == by_calls
     assert run_program(kernel, tmp_path, program, mode="onionlab.inprocess=off") == by_calls
-
-
-def test_programs_of_hosts_use_the_library(
-    kernel: BuiltKernel, tmp_path: Path, uml_engine: UmlEngine
-) -> None:
-    net = Net()
-    net.host("a")
-    net.run("a", "facts")
-    run_guest(tmp_path, uml_engine, net, stop_s=20)
-    (facts,) = read_output(tmp_path, "a")
-    assert facts["library"] == f"{CALLS}/calls.so"

@@ -16,6 +16,7 @@ from onionlab.engines.following import Command, ExitInfo, follow
 from onionlab.engines.uml import engine
 from onionlab.engines.uml.console import GuestWatch
 from onionlab.engines.uml.engine import LOG, UmlEngine
+from onionlab.engines.uml.guest.file_systems import CALLS
 from onionlab.engines.uml.kernel import BuiltKernel
 from uml.guest_support import MBIT, Net, processes_in, read_output, run_guest
 from uml.traffic_support import client_graphml
@@ -41,7 +42,9 @@ def leftovers(directory: Path) -> list[str]:
     return [*map(str, processes_in(directory)), *map(str, directory.glob("uml.state*"))]
 
 
-def test_a_program_runs_on_the_described_host(tmp_path: Path, uml_engine: UmlEngine) -> None:
+def test_a_program_runs_on_the_described_host(
+    tmp_path: Path, uml_engine: UmlEngine, uml_kernel: BuiltKernel
+) -> None:
     started_s = time.monotonic()
     seen: list[Progress] = []
     usage = run_guest(
@@ -59,6 +62,9 @@ def test_a_program_runs_on_the_described_host(tmp_path: Path, uml_engine: UmlEng
     assert facts["environment"]["OPENSSL_CONF"] == "/dev/null"
     names = {"PATH", "HOME", "LC_ALL", "TZ", "OPENSSL_CONF", "OPENSSL_ia32cap", "LD_PRELOAD"}
     assert set(facts["environment"]) <= names
+    # System calls go through the library, if the kernel can be called as a function here.
+    if uml_kernel.calls is not None and not uml_kernel.ptrace_because:
+        assert facts["library"] == f"{CALLS}/calls.so"
     # A hundred idle seconds of simulated time take little time, and the resource usage is measured.
     assert time.monotonic() - started_s < TIMEOUT_S
     assert 0 < usage.cpu_s <= usage.wall_s + 1
