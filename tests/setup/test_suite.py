@@ -84,11 +84,7 @@ def test_both_parts_together_are_all_tests() -> None:
         words = make(target).stdout.partition(" pytest ")[2].strip()
         return re.sub(r" --numprocesses (logical|\$\(\(.*?\)\))", "", words)
 
-    quick, rest, everything = (
-        pytest_arguments("test"),
-        pytest_arguments("test-rest"),
-        pytest_arguments("test-all"),
-    )
+    quick, rest, everything = map(pytest_arguments, ("test", "test-rest", "test-all"))
     expression = quick.removeprefix(everything).strip()
     assert (words := re.fullmatch('-m "(.+)"', expression))
     assert rest == f'{everything} -m "not ({words[1]})"'

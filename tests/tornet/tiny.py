@@ -25,6 +25,8 @@ FURTHER_NODE = 3
 ATLAS_NODES = (1, 3, 5, 7, 9)
 TOR_ARGUMENTS = "--defaults-torrc torrc-defaults -f torrc"
 RSA_SECRET = b"-----BEGIN RSA PRIVATE KEY-----\nMIIC\n-----END RSA PRIVATE KEY-----\n"
+SIZES = {"sendsize": "1 KiB", "recvsize": "50 KiB"}
+MODEL_KINDS = ("flow", "stream", "packet")
 MODEL = {
     "s0": {"type": "state", "name": "start"},
     "o0": {"type": "observation", "name": "+"},
@@ -130,10 +132,7 @@ class TinyTornet:
         ):
             self._add(name, [process("tor", TOR_ARGUMENTS, 240), process("tgen", graph, 300)])
             self._torrc(name, "client")
-        models = {
-            f"{kind}modelpath": f"../../../conf/{kind}.graphml"
-            for kind in ("flow", "stream", "packet")
-        }
+        models = {f"{kind}modelpath": f"../../../conf/{kind}.graphml" for kind in MODEL_KINDS}
         self.files[f"{HOSTS}/user/tgenrc.graphml"] = graphml(
             {"start": {"peers": "web:80"}, "traffic": {**models, "markovmodelseed": str(seed)}}
         )
@@ -157,17 +156,9 @@ class TinyTornet:
             "conf/onion.torrc": b"ORPort 0\nHiddenServiceDir hs\nHiddenServicePort 8080\n",
             "conf/resolv.conf": b"nameserver 127.0.0.1\n",
             "conf/server.graphml": graphml({"start": {"serverport": "80"}}),
-            "conf/perf.graphml": graphml(
-                {
-                    "start": {"peers": "web:80"},
-                    "stream": {"sendsize": "1 KiB", "recvsize": "50 KiB"},
-                }
-            ),
+            "conf/perf.graphml": graphml({"start": {"peers": "web:80"}, "stream": SIZES}),
             "conf/perf-hs.graphml": graphml(
-                {
-                    "start": {"peers": f"{SERVICE}:8080"},
-                    "stream": {"sendsize": "1 KiB", "recvsize": "50 KiB"},
-                }
+                {"start": {"peers": f"{SERVICE}:8080"}, "stream": SIZES}
             ),
             f"{HOSTS}/bw/v3bw.init": bandwidths(self.fingerprints),
             "tornettools.generate.2026-01-01.log": (
@@ -178,9 +169,7 @@ class TinyTornet:
                 "[INFO] Chose 20 of 6500 relays using scale factor 0.003\n"
             ).encode(),
         }
-        self.files |= {
-            f"conf/{kind}.graphml": graphml(MODEL) for kind in ("flow", "stream", "packet")
-        }
+        self.files |= {f"conf/{kind}.graphml": graphml(MODEL) for kind in MODEL_KINDS}
 
     def _add(self, name: str, processes: list[dict[str, Any]], address: str | None = None) -> None:
         entry: dict[str, Any] = {"network_node_id": NODES.get(name, FURTHER_NODE)}
