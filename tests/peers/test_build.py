@@ -118,11 +118,9 @@ def test_a_source_of_something_else_is_an_error(
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ('linestyle: "-"', 'linestyle: "x"', "linestyle"),
         ("#ffffff", "#000000", "rate-only: looks like slow-start"),
         ("rule: slow-start", "rules: slow-start", "rule"),
         ("series: [rate-only]", "series: [nothing]", "folder libtorrent-patches/nothing not found"),
-        ("variants:", "variants: [", "broken YAML"),
     ],
 )
 def test_a_wrong_registry_is_an_error(checkout: Path, old: str, new: str, message: str) -> None:
