@@ -31,7 +31,6 @@ from .traffic_support import (
     graphml,
     run_driver,
     server_graphml,
-    wait_until,
     write_traffic_file,
 )
 
@@ -50,11 +49,7 @@ def play_until(
     """
     with run_driver(directory, graphs, **traffic_file) as driver:
         for host, (text, count) in awaited.items():
-            wait_until(
-                lambda host=host, text=text, count=count: driver.text(host).count(text) >= count,  # type: ignore[misc]
-                f"{count} times {text} in the log of {host}",
-            )
-        driver.terminate()
+            driver.wait_for(host, text, count)
     assert (driver.status, driver.errors) == (0, "")
     return driver
 
@@ -202,10 +197,9 @@ def test_a_silent_client_stalls_a_server(tmp_path: Path) -> None:
     port = free_port()
     graphs = {"server1": server_graphml(port, stallout="500 ms")}
     with run_driver(tmp_path, graphs) as driver:
-        wait_until(lambda: "server listening" in driver.text("server1"), "the server")
+        driver.wait_for("server1", "server listening")
         with socket.create_connection(("127.0.0.1", port)):
-            wait_until(lambda: "[stream-error]" in driver.text("server1"), "a stallout")
-        driver.terminate()
+            driver.wait_for("server1", "[stream-error]")
     assert ",error=STALLOUT]" in driver.text("server1")
 
 
@@ -403,8 +397,7 @@ def test_the_file_limit_is_raised_if_necessary(monkeypatch: pytest.MonkeyPatch) 
 def test_a_signal_ends_it_with_complete_logs(tmp_path: Path, number: signal.Signals) -> None:
     graphs = {f"c{i}": graphml({"start": {"heartbeat": "50 ms"}}) for i in range(3)}
     with run_driver(tmp_path, graphs) as driver:
-        wait_until(lambda: "[driver-heartbeat]" in driver.text("c2"), "the logs")
-        assert driver.process is not None
+        driver.wait_for("c2", "[driver-heartbeat]")
         driver.process.send_signal(number)
         driver.wait()
     assert (driver.status, driver.errors) == (0, "")

@@ -24,12 +24,12 @@ from .markov_support import emits, model_graphml, to
 from .traffic_support import (
     LIMIT_S,
     Proxy,
-    accepts,
     free_port,
     graphml,
     run_driver,
     run_tgen,
     server_graphml,
+    wait_for_server,
     wait_until,
 )
 
@@ -163,12 +163,11 @@ def test_the_same_flows_streams_and_bytes(tgen: Path, conf: Path, vertex: str, m
     over = f"{vertex} is complete"
     graph = client(vertex, port, mode=mode)
     with run_tgen(tgen, conf, "server1", server_graphml(port)):
-        wait_until(lambda: accepts(port), "TGen's server")
+        wait_for_server(port)
         with run_tgen(tgen, conf, "client1", graph) as theirs:
-            wait_until(lambda: over in theirs.text(), "TGen's client")
+            theirs.wait_for(over)
         with run_driver(conf, {"client2": graph}) as ours:
-            wait_until(lambda: over in ours.text("client2"), "our client")
-            ours.terminate()
+            ours.wait_for("client2", over)
     lines = generator_lines(theirs.text())
     assert len(lines) > 5
     assert generator_lines(ours.text("client2")) == lines
@@ -183,12 +182,11 @@ def test_the_same_flows_streams_and_bytes(tgen: Path, conf: Path, vertex: str, m
 def test_the_real_client_and_our_server(tgen: Path, conf: Path) -> None:
     port = free_port()
     with run_driver(conf, {"server2": server_graphml(port, loglevel="info")}) as ours:
-        wait_until(lambda: accepts(port), "our server")
+        wait_for_server(port)
         with run_tgen(tgen, conf, "client1", client("flow", port)) as theirs:
-            wait_until(lambda: "flow is complete" in theirs.text(), "TGen's client")
+            theirs.wait_for("flow is complete")
         sent = streams(theirs.text())
         wait_until(lambda: len(streams(ours.text("server2"))) >= len(sent), "our server's lines")
-        ours.terminate()
     assert len(sent) > 2
     assert "[stream-error]" not in theirs.text()
     assert sorted((got, out) for out, got in streams(ours.text("server2"))) == sorted(sent)
@@ -206,30 +204,27 @@ def test_sizes_are_cut_out_of_repeated_models(tgen: Path, conf: Path, model: str
 
     port = free_port()
     with run_tgen(tgen, conf, "server1", server_graphml(port)):
-        wait_until(lambda: accepts(port), "TGen's server")
+        wait_for_server(port)
         with run_driver(conf, {"client2": graph(port)}) as ours:
-            wait_until(lambda: "[stream-" in ours.text("client2"), "our client")
-            ours.terminate()
+            ours.wait_for("client2", "[stream-")
     port = free_port()
-    with run_driver(conf, {"server2": server_graphml(port)}) as server:
-        wait_until(lambda: accepts(port), "our server")
+    with run_driver(conf, {"server2": server_graphml(port)}):
+        wait_for_server(port)
         with run_tgen(tgen, conf, "client1", graph(port)) as theirs:
-            wait_until(lambda: "[stream-" in theirs.text(), "TGen's client")
-        server.terminate()
+            theirs.wait_for("[stream-")
     assert streams(ours.text("client2")) == streams(theirs.text()) == [(20000, 100000)]
 
 
 def test_the_same_logins(tgen: Path, conf: Path) -> None:
     port = free_port()
     with run_tgen(tgen, conf, "server1", server_graphml(port)), Proxy(methods=b"\x05\x02") as proxy:
-        wait_until(lambda: accepts(port), "TGen's server")
+        wait_for_server(port)
         graph = client("traffic", port, socksproxy=f"localhost:{proxy.port}", socksauthseed="99")
         with run_tgen(tgen, conf, "client1", graph) as theirs:
-            wait_until(lambda: "traffic is complete" in theirs.text(), "TGen's client")
+            theirs.wait_for("traffic is complete")
         of_tgen = list(proxy.logins)
         with run_driver(conf, {"client2": graph}) as ours:
-            wait_until(lambda: "traffic is complete" in ours.text("client2"), "our client")
-            ours.terminate()
+            ours.wait_for("client2", "traffic is complete")
     assert len(set(of_tgen)) == 2 < len(of_tgen)
     assert proxy.logins[len(of_tgen) :] == of_tgen
 
@@ -298,7 +293,7 @@ def test_a_servers_bursts(tgen: Path, tmp_path: Path, who: str) -> None:
         if who == "TGen"
         else run_driver(tmp_path, {"s": server})
     ):
-        wait_until(lambda: accepts(port), "the server")
+        wait_for_server(port)
         with socket.create_connection(("127.0.0.1", port)) as sock:
             sock.sendall(command)
             answer = b""

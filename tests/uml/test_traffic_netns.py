@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from .traffic_support import client_graphml, parse_log, run_driver, server_graphml, wait_until
+from .traffic_support import client_graphml, parse_log, run_driver, server_graphml
 
 HOLD = """
 import fcntl, socket, struct, sys
@@ -63,12 +63,8 @@ def test_two_hosts_with_the_same_port_in_two_namespaces(tmp_path: Path) -> None:
         hosts = {name: {"netns": path} for name, path in places.items()}
         with run_driver(tmp_path, graphs, hosts=hosts) as driver:
             for host in ("client1", "client2"):
-                wait_until(
-                    lambda host=host: driver.text(host).count("[stream-success]") >= 3,  # type: ignore[misc]
-                    f"streams of {host}",
-                )
-            wait_until(lambda: "[stream-error]" in driver.text("outside"), "the one outside")
-            driver.terminate()
+                driver.wait_for(host, "[stream-success]", 3)
+            driver.wait_for("outside", "[stream-error]")
     assert (driver.status, driver.errors) == (0, "")
     for number in (1, 2):
         peers = {c.server for c in parse_log(tmp_path / f"client{number}.log").completes}

@@ -9,13 +9,12 @@ import pytest
 
 from .traffic_support import (
     Proxy,
-    accepts,
     client_graphml,
     free_port,
     run_driver,
     run_tgen,
     server_graphml,
-    wait_until,
+    wait_for_server,
 )
 
 pytestmark = pytest.mark.shadow
@@ -26,14 +25,13 @@ def test_our_client_and_the_real_server(tgen: Path, tmp_path: Path, sizes: tuple
     port = free_port()
     stream = {"sendsize": sizes[0], "recvsize": sizes[1]}
     with run_tgen(tgen, tmp_path, "server1", server_graphml(port)) as server:
-        wait_until(lambda: accepts(port), "TGen's server")
+        wait_for_server(port)
         with Proxy() as proxy:
             graphs = {"client1": client_graphml(port, proxy=proxy.port, stream=stream)}
             with run_driver(tmp_path, graphs) as driver:
-                wait_until(lambda: driver.text("client1").count("[stream-") >= 3, "streams")
-                driver.terminate()
+                driver.wait_for("client1", "[stream-", 3)
         # The probe of the port is logged as a failed stream, so only successful ones are counted.
-        wait_until(lambda: server.text().count("[stream-success]") >= 3, "the server's lines")
+        server.wait_for("[stream-success]", 3)
     assert all(stream.success for stream in driver.log("client1").completes)
     assert "error=MD5" not in server.text()
     assert server.text().count("MD5 checksums failed") == 0
@@ -44,10 +42,9 @@ def test_the_real_client_and_our_server(tgen: Path, tmp_path: Path, sizes: tuple
     port = free_port()
     stream = {"sendsize": sizes[0], "recvsize": sizes[1]}
     with run_driver(tmp_path, {"server1": server_graphml(port)}) as driver:
-        wait_until(lambda: accepts(port), "our server")
+        wait_for_server(port)
         with run_tgen(tgen, tmp_path, "client1", client_graphml(port, stream=stream)) as client:
-            wait_until(lambda: client.text().count("[stream-") >= 3, "streams")
-        driver.terminate()
+            client.wait_for("[stream-", 3)
     assert all(stream.success for stream in client.log().completes)
     assert driver.text("server1").count("[stream-success]") >= 3
 
@@ -55,19 +52,18 @@ def test_the_real_client_and_our_server(tgen: Path, tmp_path: Path, sizes: tuple
 def test_the_same_bytes_on_the_wire(tgen: Path, tmp_path: Path) -> None:
     port = free_port()
     sent: list[bytes] = []
-    with run_driver(tmp_path, {"server1": server_graphml(port)}) as driver, Proxy() as proxy:
-        wait_until(lambda: accepts(port), "our server")
+    with run_driver(tmp_path, {"server1": server_graphml(port)}), Proxy() as proxy:
+        wait_for_server(port)
         graph = client_graphml(port, proxy=proxy.port, pause="1 hour")
         with run_tgen(tgen, tmp_path, "client1", graph) as client:
-            wait_until(lambda: "[stream-success]" in client.text(), "TGen's stream")
+            client.wait_for("[stream-success]")
             sent.append(proxy.client_bytes)
         directory = tmp_path / "ours"
         directory.mkdir()
         with run_driver(directory, {"client1": graph}) as ours:
-            wait_until(lambda: "[stream-success]" in ours.text("client1"), "our stream")
+            ours.wait_for("client1", "[stream-success]")
             sent.append(proxy.client_bytes)
         assert proxy.requests[0] == proxy.requests[1]
-        driver.terminate()
 
     def comparable(message: bytes) -> bytes:
         message = re.sub(rb"MODEL_SEED=\d+", b"MODEL_SEED=0", message)
@@ -104,8 +100,8 @@ def test_errors_are_logged_like_in_tgen(
     ours_directory = tmp_path / "ours"
     ours_directory.mkdir()
     options = {"timeout": "0", "stallout": "0", limit: "1500 ms"}
-    with run_driver(tmp_path, {"server1": server_graphml(port)}) as server:
-        wait_until(lambda: accepts(port), "our server")
+    with run_driver(tmp_path, {"server1": server_graphml(port)}):
+        wait_for_server(port)
         with Proxy(**BEHAVIOURS[behaviour]) as proxy:  # type: ignore[arg-type]
             graph = client_graphml(
                 port,
@@ -121,9 +117,8 @@ def test_errors_are_logged_like_in_tgen(
                     ours_directory, {"client1": graph}, receive_low_water_bytes=16384
                 ) as ours,
             ):
-                wait_until(lambda: "Generator status" in client.text(), "TGen")
-                wait_until(lambda: "Generator status" in ours.text("client1"), "the driver")
-        server.terminate()
+                client.wait_for("Generator status")
+                ours.wait_for("client1", "Generator status")
     assert without_numbers(ours.text("client1")) == without_numbers(client.text())
 
 

@@ -85,7 +85,7 @@ class DriverRun:
     """A driver process and its files."""
 
     directory: Path
-    process: subprocess.Popen[str] | None = None
+    process: subprocess.Popen[str]
     status: int | None = None
     errors: str = ""
 
@@ -101,14 +101,12 @@ class DriverRun:
     def log(self, host: str) -> TgenLog:
         return parse_log(self.path(host))
 
-    def terminate(self) -> None:
-        """End the process by SIGTERM, as the engine does."""
-        assert self.process is not None
-        self.process.terminate()
-        self.wait()
+    def wait_for(self, host: str, text: str, count: int = 1) -> None:
+        """Wait until a host's log contains a text this many times."""
+        wait_until(lambda: self.text(host).count(text) >= count, f"{text} in the log of {host}")
 
     def wait(self) -> None:
-        assert self.process is not None
+        """Wait until the process ends."""
         _, self.errors = self.process.communicate(timeout=LIMIT_S)
         self.status = self.process.returncode
 
@@ -156,25 +154,24 @@ driver.Driver(read_traffic_file(Path(sys.argv[1]))).run()
 
 @contextlib.contextmanager
 def run_driver(directory: Path, graphs: Mapping[str, str], **changes: Any) -> Iterator[DriverRun]:
-    """Run the driver with these graphs, and terminate it at the end."""
+    """Run the driver with these graphs. At the end, terminate it by SIGTERM, as the engine does."""
     traffic_file = write_traffic_file(directory, graphs, **changes)
-    result = DriverRun(directory)
-    result.process = subprocess.Popen(
+    process = subprocess.Popen(
         [sys.executable, "-c", DRIVER, str(traffic_file)],
         stderr=subprocess.PIPE,
         text=True,
         cwd=TRAFFIC.parents[3],
         env={**os.environ, "TZ": "UTC"},
     )
+    result = DriverRun(directory, process)
     try:
         yield result
-    finally:
         if result.status is None:
-            result.process.terminate()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                result.process.wait(10)
-            result.process.kill()
+            process.terminate()
             result.wait()
+    finally:
+        process.kill()
+        process.wait()
 
 
 @dataclass
@@ -188,6 +185,10 @@ class TgenLogFile:
 
     def log(self) -> TgenLog:
         return parse_log(self.path)
+
+    def wait_for(self, text: str, count: int = 1) -> None:
+        """Wait until the log contains a text this many times."""
+        wait_until(lambda: self.text().count(text) >= count, f"{text} in {self.path}")
 
 
 @contextlib.contextmanager
@@ -214,10 +215,13 @@ def wait_until(condition: Callable[[], bool], what: str) -> None:
         time.sleep(0.02)
 
 
-def accepts(port: int) -> bool:
-    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
-        return True
-    return False
+def wait_for_server(port: int) -> None:
+    def accepts() -> bool:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+            return True
+        return False
+
+    wait_until(accepts, f"a server on port {port}")
 
 
 @dataclass
