@@ -163,6 +163,12 @@ def tiny_tarball(tiny_tree: Path) -> Path:
     return pack(tiny_tree, tiny_tree.parent / "tor-0.4.9.99.tar.gz")
 
 
+@pytest.fixture
+def tor_source(tiny_tarball: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let builds use the small source by default."""
+    monkeypatch.setenv("TOR_SOURCE", str(tiny_tarball))
+
+
 def write_checkout(root: Path) -> Path:
     write_files(
         root / "tor-patches",

@@ -23,6 +23,8 @@ from onionlab.programs.tor.build import BuiltTor, ensure_series, ensure_variants
 
 from .conftest import ADD_FILE, CHANGE_GREETING, write_checkout
 
+pytestmark = pytest.mark.usefixtures("tor_source")
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 
@@ -55,12 +57,11 @@ def test_a_build_is_in_the_documented_place(checkout: Path, tiny_tarball: Path) 
 
 
 def test_the_same_inputs_give_the_same_bytes_elsewhere(
-    built_checkout: Path, tmp_path: Path, tiny_tarball: Path
+    built_checkout: Path, tmp_path: Path
 ) -> None:
     elsewhere = write_checkout(tmp_path / "a-path-of-another-length")
-    source = str(tiny_tarball)
-    here = ensure_series(built_checkout, ["greeting"], tor_source=source)
-    there = ensure_series(elsewhere, ["greeting"], tor_source=source)
+    here = ensure_series(built_checkout, ["greeting"])
+    there = ensure_series(elsewhere, ["greeting"])
     # The two builds started differently: the first one from a compiled Tor, and the second one from
     # a Tor that was only configured.
     assert list(built_checkout.glob("build/tor/base/*/tree"))
@@ -69,7 +70,7 @@ def test_the_same_inputs_give_the_same_bytes_elsewhere(
 
 
 def test_a_checkout_may_lie_at_a_path_that_makefiles_cannot_take(
-    built_checkout: Path, tmp_path: Path, tiny_tarball: Path, monkeypatch: pytest.MonkeyPatch
+    built_checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """autoconf rejects spaces and other characters in paths.
 
@@ -84,9 +85,8 @@ def test_a_checkout_may_lie_at_a_path_that_makefiles_cannot_take(
         return of_path(path, target)
 
     monkeypatch.setattr(Path, "rename", rename)
-    source = str(tiny_tarball)
-    built = ensure_series(elsewhere, [None, "greeting"], tor_source=source)
-    here = ensure_series(built_checkout, ["greeting"], tor_source=source)
+    built = ensure_series(elsewhere, [None, "greeting"])
+    here = ensure_series(built_checkout, ["greeting"])
     assert read_greeting(built["greeting"]) == "good morning"
     assert built["greeting"].sha256 == here["greeting"].sha256
     assert not leftovers(elsewhere)
@@ -99,13 +99,12 @@ def test_a_checkout_may_lie_at_a_path_that_makefiles_cannot_take(
 
 
 def test_a_changed_patch_makes_a_new_build_and_keeps_the_old(
-    checkout: Path, tiny_tarball: Path, caplog: pytest.LogCaptureFixture
+    checkout: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    source = str(tiny_tarball)
     old = (checkout / "build/tor/greeting").resolve()
     patch = checkout / "tor-patches/greeting/0001-greeting.patch"
     patch.write_text(CHANGE_GREETING.replace("good morning", "good evening"))
-    builds = ensure_series(checkout, [None, "greeting"], tor_source=source)
+    builds = ensure_series(checkout, [None, "greeting"])
     assert read_greeting(builds["greeting"]) == "good evening"
     assert read_greeting(builds[None]) == "hello"
     # A running experiment keeps the executable with which it started.
@@ -122,7 +121,7 @@ def test_a_changed_patch_makes_a_new_build_and_keeps_the_old(
 
     patch.write_text(CHANGE_GREETING)
     caplog.clear()
-    again = ensure_series(checkout, ["greeting"], tor_source=source)
+    again = ensure_series(checkout, ["greeting"])
     assert read_greeting(again["greeting"]) == "good morning"
     assert caplog.messages == []
 
@@ -135,7 +134,7 @@ def test_configure_runs_once_for_sources_with_the_same_configure_script(
     main = source / "src/app/main.c"
     main.write_text(main.read_text().replace('"hello"', '"next commit"'))
     log = new_checkout / "build/tor/logs/configure-plain.log"
-    ensure_series(new_checkout, [None], tor_source=str(tiny_tarball))
+    ensure_series(new_checkout, [None])
     assert "checking for gcc" in log.read_text()
     built = ensure_series(new_checkout, [None], tor_source=str(source))
     assert "checking for gcc" not in log.read_text()
@@ -155,9 +154,9 @@ def test_configure_runs_once_for_sources_with_the_same_configure_script(
         assert here == there
 
 
-def test_a_patch_can_add_files(checkout: Path, tiny_tarball: Path) -> None:
+def test_a_patch_can_add_files(checkout: Path) -> None:
     (checkout / "tor-patches/greeting/0002-file.patch").write_text(ADD_FILE)
-    built = ensure_series(checkout, ["greeting"], tor_source=str(tiny_tarball))
+    built = ensure_series(checkout, ["greeting"])
     assert read_greeting(built["greeting"]) == "good day"
     # make runs in a copy of the compiled Tor, and must not change the original.
     base = next((checkout / "build/tor/base").glob("plain-*/tree"))
@@ -166,22 +165,21 @@ def test_a_patch_can_add_files(checkout: Path, tiny_tarball: Path) -> None:
 
 
 def test_flags_of_the_environment_do_not_reach_the_build(
-    built_checkout: Path, new_checkout: Path, tiny_tarball: Path, monkeypatch: pytest.MonkeyPatch
+    built_checkout: Path, new_checkout: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("CFLAGS", "CPPFLAGS"):
         monkeypatch.setenv(name, "-O0 -DNDEBUG -Dgreeting=surprise")
     # `make -n -j8 build` sets this. If it reached the make that builds Tor, that make would only
     # print its commands, and would not find the job server.
     monkeypatch.setenv("MAKEFLAGS", "n -j8 --jobserver-auth=98,99")
-    source = str(tiny_tarball)
-    built = ensure_series(new_checkout, [None], tor_source=source)
-    reference = ensure_series(built_checkout, [None], tor_source=source)
+    built = ensure_series(new_checkout, [None])
+    reference = ensure_series(built_checkout, [None])
     assert built[None].sha256 == reference[None].sha256
 
 
 @pytest.mark.parametrize("harm", ["cut", "record", "gencert", "empty"])
 def test_a_damaged_build_is_made_again(
-    checkout: Path, tiny_tarball: Path, harm: str, caplog: pytest.LogCaptureFixture
+    checkout: Path, harm: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     store = (checkout / "build/tor/stock").resolve()
     if harm == "cut":
@@ -195,7 +193,7 @@ def test_a_damaged_build_is_made_again(
         for path in (store / "bin").iterdir():
             path.unlink()
         (store / "built.json").unlink()
-    built = ensure_series(checkout, [None], tor_source=str(tiny_tarball))[None]
+    built = ensure_series(checkout, [None])[None]
     assert read_greeting(built) == "hello"
     assert built.path.with_name("tor-gencert").is_file()
     assert any("damaged" in line for line in caplog.messages)
@@ -211,13 +209,13 @@ def test_a_damaged_build_is_made_again(
     ],
 )
 def test_a_patch_that_does_not_apply_is_named_with_its_hunk(
-    checkout: Path, tiny_tarball: Path, old: str, new: str, problem: str
+    checkout: Path, old: str, new: str, problem: str
 ) -> None:
     patch = checkout / "tor-patches/greeting/0001-greeting.patch"
     patch.write_text(CHANGE_GREETING.replace(old, new))
     message = rf"^greeting/0001-greeting\.patch does not apply to tor-0\.4\.9\.99\S+: {problem}"
     with pytest.raises(UserError, match=message) as caught:
-        ensure_series(checkout, ["greeting"], tor_source=str(tiny_tarball))
+        ensure_series(checkout, ["greeting"])
     assert "TOR_SOURCE" in (caught.value.hint or "")
     assert leftovers(checkout) == []
     # The earlier build still exists and is unchanged.
@@ -248,7 +246,6 @@ def test_a_failure_of_the_machine_is_not_one_of_the_source(
 )
 def test_a_missing_program_is_named(
     new_checkout: Path,
-    tiny_tarball: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     program: str,
@@ -262,20 +259,20 @@ def test_a_missing_program_is_named(
                 (path / entry.name).symlink_to(entry)
     monkeypatch.setenv("PATH", str(path))
     with pytest.raises(UserError, match=message) as caught:
-        ensure_series(new_checkout, [None], tor_source=str(tiny_tarball))
+        ensure_series(new_checkout, [None])
     assert "make setup" in (caught.value.hint or "")
 
 
-def start_build(root: Path, source: Path, *, until: str) -> subprocess.Popen[str]:
+def start_build(root: Path, *, until: str) -> subprocess.Popen[str]:
     """Start a build in a separate process, and wait for the line that contains ``until``."""
     code = (
         "import logging, sys; from pathlib import Path\n"
         "from onionlab.programs.tor.build import ensure_series\n"
         "logging.basicConfig(format='%(message)s', level='INFO', stream=sys.stdout)\n"
-        "ensure_series(Path(sys.argv[1]), [None], tor_source=sys.argv[2])"
+        "ensure_series(Path(sys.argv[1]), [None])"
     )
     process = subprocess.Popen(
-        [sys.executable, "-c", code, str(root), str(source)],
+        [sys.executable, "-c", code, str(root)],
         cwd=REPOSITORY,
         stdout=subprocess.PIPE,
         text=True,
@@ -294,24 +291,24 @@ def start_build(root: Path, source: Path, *, until: str) -> subprocess.Popen[str
 )
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_a_killed_build_leaves_no_half_result(
-    new_checkout: Path, tiny_tarball: Path, how: signal.Signals, until: str, unfinished: str
+    new_checkout: Path, how: signal.Signals, until: str, unfinished: str
 ) -> None:
-    process = start_build(new_checkout, tiny_tarball, until=until)
+    process = start_build(new_checkout, until=until)
     os.killpg(process.pid, how)
     process.communicate()
     assert not (new_checkout / "build/tor/stock").exists()
     assert not list((new_checkout / "build/tor").glob(unfinished))
     assert not list((new_checkout / "build/tor").glob("store/*"))
-    built = ensure_series(new_checkout, [None], tor_source=str(tiny_tarball))
+    built = ensure_series(new_checkout, [None])
     assert read_greeting(built[None]) == "hello"
     assert leftovers(new_checkout) == []
 
 
 def test_a_second_build_waits_for_the_first(
-    new_checkout: Path, tiny_tarball: Path, caplog: pytest.LogCaptureFixture
+    new_checkout: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    process = start_build(new_checkout, tiny_tarball, until=": building ")
-    built = ensure_series(new_checkout, [None], tor_source=str(tiny_tarball))
+    process = start_build(new_checkout, until=": building ")
+    built = ensure_series(new_checkout, [None])
     assert process.wait(timeout=60) == 0
     assert caplog.messages == ["waiting for another build of Tor in this checkout"]
     assert read_greeting(built[None]) == "hello"
@@ -380,14 +377,14 @@ def test_an_interrupted_step_ends_its_program(tmp_path: Path, beside: bool) -> N
 
 
 def test_finished_builds_are_used_and_missing_ones_are_not_started(
-    built_checkout: Path, new_checkout: Path, tiny_tarball: Path, caplog: pytest.LogCaptureFixture
+    built_checkout: Path, new_checkout: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with building.no_builds():
-        built = ensure_series(built_checkout, ["greeting"], tor_source=str(tiny_tarball))
+        built = ensure_series(built_checkout, ["greeting"])
     assert built["greeting"].path.is_file()
     message = "build/tor does not contain all builds that are needed"
     with building.no_builds(), pytest.raises(building.NotBuiltError, match=message):
-        ensure_series(new_checkout, ["greeting"], tor_source=str(tiny_tarball))
+        ensure_series(new_checkout, ["greeting"])
     assert caplog.messages == []
     # The refused attempt leaves at most the folder of logs.
     left = {path.name for path in (new_checkout / "build/tor").iterdir()}

@@ -21,6 +21,8 @@ from onionlab.programs.tor.check import (
 
 from .conftest import FILES, diff
 
+pytestmark = pytest.mark.usefixtures("tor_source")
+
 # Verdicts in all forms that src/ext/tinytest.c of Tor 0.4.9 prints.
 OUTPUT = """\
 circuitmux/basic: OK
@@ -127,9 +129,9 @@ NEW_CASE = diff(
 BROKEN = diff("src/test/test.c", TEST_C, TEST_C.replace("basic: OK", "basic: \\n  [basic FAILED]"))
 
 
-def test_a_harmless_series(checkout: Path, tiny_tarball: Path) -> None:
+def test_a_harmless_series(checkout: Path) -> None:
     replace_patch(checkout, NEW_CASE)
-    stock, mine = check_series(checkout, hardened=[False], tor_source=str(tiny_tarball))
+    stock, mine = check_series(checkout, hardened=[False])
     assert stock.passed == {
         "circuitmux/basic",
         "circuitmux/forked",
@@ -171,23 +173,21 @@ SECOND_TIME = diff(
     ids=["tests and style", "fails once", "sanitizer"],
 )
 def test_a_harmful_series(
-    checkout: Path, tiny_tarball: Path, patch: str, retried: list[str], problems: list[str]
+    checkout: Path, patch: str, retried: list[str], problems: list[str]
 ) -> None:
     replace_patch(checkout, patch)
-    stock, mine = check_series(checkout, hardened=[False], tor_source=str(tiny_tarball))
+    stock, mine = check_series(checkout, hardened=[False])
     assert (stock.retried, mine.retried) == ([], retried)
     assert new_problems([stock, mine]) == [f"greeting: {problem}" for problem in problems]
 
 
 def test_unit_tests_are_compiled_once_for_a_series(
-    checkout: Path, tiny_tarball: Path, caplog: pytest.LogCaptureFixture
+    checkout: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     def check() -> tuple[list[Outcome], int]:
         """Return the outcomes, and the number of compilations."""
         caplog.clear()
-        outcomes = check_series(
-            checkout, only="circuitmux", hardened=[False], tor_source=str(tiny_tarball)
-        )
+        outcomes = check_series(checkout, only="circuitmux", hardened=[False])
         return outcomes, sum("compile" in line for line in caplog.messages)
 
     outcomes, compilations = check()
@@ -206,6 +206,7 @@ def test_the_verb_prints_a_table_and_the_new_failures(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    monkeypatch.delenv("TOR_SOURCE")
     monkeypatch.setattr(check_variants, "working_root", lambda: checkout)
     parser = argparse.ArgumentParser()
     check_variants.setup_arguments(parser)

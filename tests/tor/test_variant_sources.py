@@ -223,11 +223,10 @@ def own_file(folder: Path, *entries: str, series: str = "") -> Path:
 def test_a_file_of_ones_own_adds_variants_and_series(
     checkout: Path,
     repository: Path,
-    tiny_tarball: Path,
+    tor_source: None,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("TOR_SOURCE", str(tiny_tarball))
     write_files(tmp_path / "own/evening", {"1.patch": CHANGE_GREETING.replace("morning", "eve")})
     series = VARIANTS[: VARIANTS.index("variants:")].replace("greeting:", "evening:")
     source = f"source: {{git: ../{repository.name}, ref: other}}"
