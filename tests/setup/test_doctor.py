@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from shell_scripts import write_script
 
 from onionlab.commands import doctor as verb
 from onionlab.doctor import machine, software
@@ -197,9 +198,7 @@ def test_missing_tools_for_the_kernel_build(
 def test_the_package_that_the_kernel_comes_from(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    script = tmp_path / "apt-cache"
-    script.write_text("#!/bin/sh\necho linux-source-6.1; echo linux-source-6.12\n")
-    script.chmod(0o755)
+    write_script(tmp_path / "apt-cache", "echo linux-source-6.1; echo linux-source-6.12\n")
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.delenv("LINUX_SOURCE", raising=False)
     assert embedded(tmp_path)["kernel"].text == "not built yet; from linux-source-6.12"

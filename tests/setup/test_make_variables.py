@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from shell_scripts import write_script
 
 from onionlab import cli
 from onionlab.commands._renamed import RENAMED, replace_former_names, variable_name
@@ -29,10 +30,7 @@ LOCKS = ("requirements-build.lock", "requirements.lock", "requirements-dev.lock"
 PREREQUISITES = (*LOCKS, "pyproject.toml", "configs/apt-packages.txt", "onionlab/setup.sh")
 # This script replaces Python, the setup script and lint-imports. It prints its arguments and some
 # variables.
-PROGRAM = """\
-#!/bin/sh
-printf '%s\\0' "$@" "NAME=$NAME" "PYTHON=$PYTHON" "MAKE_VARIABLES=$MAKE_VARIABLES"
-"""
+PROGRAM = """printf '%s\\0' "$@" "NAME=$NAME" "PYTHON=$PYTHON" "MAKE_VARIABLES=$MAKE_VARIABLES"\n"""
 HOSTILE = (
     'quick"; touch {mark}; "',
     "quick'; touch {mark}; '",
@@ -59,9 +57,7 @@ class Project:
         self.root = root
         self.mark = root.parent / "mark"
         for name in (*PREREQUISITES, ".venv/bin/python", ".venv/bin/lint-imports"):
-            (root / name).parent.mkdir(parents=True, exist_ok=True)
-            (root / name).write_text(PROGRAM)
-            (root / name).chmod(0o755)
+            write_script(root / name, PROGRAM)
         (root / ".venv/place").write_text(f"{root}\n")
         for stamp in (".venv/ready", ".venv/ready-dev"):
             (root / stamp).touch()

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import yaml
+from shell_scripts import write_script
 from tor_repository import add_commit, git, make_repository
 
 from onionlab.cli import build_parser
@@ -20,12 +21,6 @@ from onionlab.cli import build_parser
 REPOSITORY = Path(__file__).resolve().parents[2]
 WORKFLOW = REPOSITORY / "configs" / "ci" / "nightly.yml"
 GITLAB = REPOSITORY / "configs" / "ci" / "nightly.gitlab-ci.yml"
-
-
-def write_program(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"#!/bin/sh\n{text}")
-    path.chmod(0o755)
 
 
 @pytest.mark.skipif(shutil.which("actionlint") is None, reason="actionlint is not installed")
@@ -99,7 +94,7 @@ def publish(tmp_path: Path) -> Callable[[str], int]:
 
     The function returns the exit status of the step.
     """
-    write_program(tmp_path / "bin/gh", GH)
+    write_script(tmp_path / "bin/gh", GH)
     subprocess.run(["git", "init", "--quiet", "--bare", tmp_path / "server/owner/name"], check=True)
     variables = {
         "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}",
@@ -162,7 +157,7 @@ def test_its_commands_exist_in_this_program(ref: str) -> None:
 @pytest.mark.parametrize("status", [0, 1, 2, 70, 130, 137, 143])
 def test_only_an_answer_is_a_night(tmp_path: Path, status: int) -> None:
     (script,) = (step["run"] for step in jobs()["run"]["steps"] if step.get("id") == "night")
-    write_program(tmp_path / ".venv/bin/onionlab", f"exit {status}\n")
+    write_script(tmp_path / ".venv/bin/onionlab", f"exit {status}\n")
     (tmp_path / "shell").write_text(script)
     # GitHub Actions runs the step with this shell.
     result = subprocess.run(
@@ -247,11 +242,11 @@ def test_the_gitlab_script_runs_twice_in_an_empty_root(tmp_path: Path) -> None:
     git(onionlab, "commit", "-qm", "Makefile")
     commits = make_repository(tor, ["0.4.9", "0.4.10"])
     git(tor, "checkout", "-q", "--detach")
-    write_program(
+    write_script(
         tmp_path / "program",
         'echo "$@" >>../../calls\nmkdir -p nightly; echo x >>nightly/history\nexit 1\n',
     )
-    write_program(programs / "apt-get", "")
+    write_script(programs / "apt-get", "")
     job = gitlab_job()
     variables = job["variables"] | {
         "PATH": f"{programs}:{os.environ['PATH']}",

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from shell_scripts import write_script
 
 from onionlab import paths
 from onionlab.errors import UserError
@@ -66,14 +67,12 @@ PROGRAMS = {
     "id": 'echo "${FAKE_UID:-0}"\n',
 }
 PIP = """\
-#!/bin/sh
 case "$3" in
   config) [ ! -e "$MACHINE/mirror" ] || cat "$MACHINE/mirror";;
   *) echo "$*" | sed 's/^-m //' >> "$MACHINE/calls";;
 esac
 """
 UV = """\
-#!/bin/sh
 case "$1" in --version) exit;; esac
 [ ! -e "$MACHINE/slow" ] || sleep 0.5
 echo "uv $*${UV_DEFAULT_INDEX:+ from $UV_DEFAULT_INDEX}" >> "$MACHINE/calls"
@@ -110,8 +109,7 @@ class Machine:
         for name, body in PROGRAMS.items():
             self.add_program(name, body)
         for name, text in (("pip", PIP), ("uv", UV)):
-            (self.state / name).write_text(text)
-            (self.state / name).chmod(0o755)
+            write_script(self.state / name, text)
         (self.state / "installed").write_text("make\n")
         (self.state / "locked").write_text("0\n")
         (self.state / "python-version").write_text("3.11.2 /usr\n")
@@ -121,10 +119,8 @@ class Machine:
         (self.checkout / "configs/tests.txt").write_text("cc\nbrowser? # why\n")
 
     def add_program(self, name: str, body: str) -> None:
-        path = self.bin / name
-        path.unlink(missing_ok=True)
-        path.write_text(f"#!/bin/sh\n{body}")
-        path.chmod(0o755)
+        (self.bin / name).unlink(missing_ok=True)
+        write_script(self.bin / name, body)
 
     def start(self, *arguments: str, **variables: str) -> subprocess.Popen[str]:
         return subprocess.Popen(

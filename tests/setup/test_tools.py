@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
+from shell_scripts import write_script
 
 from onionlab.engines.shadow.engine import ShadowEngine
 from onionlab.errors import UserError
@@ -21,10 +22,7 @@ TGEN_SAYS = (
 
 
 def write_tool(path: Path, says: str, *, status: int = 0) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"#!/bin/sh\necho '{says}'\nexit {status}\n")
-    path.chmod(0o755)
-    return path
+    return write_script(path, f"echo '{says}'\nexit {status}\n")
 
 
 def sha256(path: Path) -> str:

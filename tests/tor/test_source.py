@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from shell_scripts import write_script
 from tor_repository import git
 
 from onionlab.errors import UserError
@@ -141,7 +142,6 @@ def test_a_tree_that_was_configured_in_place_is_an_error(tmp_path: Path, tree: P
 # Scripts on the PATH replace apt's programs.
 
 APT_GET = """\
-#!/bin/sh
 # -q -c FILE update|source ...
 cp "$3" "$APT_SEEN/apt.conf"
 stat -c %a . > "$APT_SEEN/mode"
@@ -153,12 +153,10 @@ if [ "$4" = source ]; then cp "$APT_SEEN"/package/* .; fi
 """
 
 APT_CACHE = """\
-#!/bin/sh
 printf 'Package: tor\\nVersion: %s\\n\\n' 1:0.4.9.100-1 0.4.9.99-1~deb12u1
 """
 
 APT_CONFIG = """\
-#!/bin/sh
 echo "LIST='$APT_SEEN/sources.list'"
 echo "PARTS='$APT_SEEN/sources.list.d'"
 """
@@ -194,11 +192,10 @@ class Archive:
 @pytest.fixture
 def archive(tmp_path: Path, tiny_tarball: Path, monkeypatch: pytest.MonkeyPatch) -> Archive:
     archive = Archive(tmp_path / "archive", tiny_tarball)
-    scripts = tmp_path / "bin"
-    write_files(scripts, {"apt-get": APT_GET, "apt-cache": APT_CACHE, "apt-config": APT_CONFIG})
-    for script in scripts.iterdir():
-        script.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{scripts}:{os.environ['PATH']}")
+    scripts = {"apt-get": APT_GET, "apt-cache": APT_CACHE, "apt-config": APT_CONFIG}
+    for name, body in scripts.items():
+        write_script(tmp_path / "bin" / name, body)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=":")
     monkeypatch.setenv("APT_SEEN", str(archive.folder))
     return archive
 

@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from shell_scripts import write_script
 from tor_repository import git
 
 from onionlab.errors import UserError
@@ -197,13 +198,9 @@ def test_git_may_write_many_messages(
     repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commit = git(repository, "rev-parse", "main")
-    talkative = tmp_path / "bin/git"
-    talkative.parent.mkdir()
-    talkative.write_text(
-        f'#!/bin/sh\nhead -c 200000 /dev/zero >&2\nexec {shutil.which("git")} "$@"\n'
-    )
-    talkative.chmod(0o755)
-    monkeypatch.setenv("PATH", str(talkative.parent), prepend=":")
+    talkative = f'head -c 200000 /dev/zero >&2\nexec {shutil.which("git")} "$@"\n'
+    write_script(tmp_path / "bin/git", talkative)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=":")
     unpack_commit(repository, commit, tmp_path / "unpacked", lambda path: path.suffix == ".c")
     assert (tmp_path / "unpacked/src/app/main.c").read_text() == MAIN
 

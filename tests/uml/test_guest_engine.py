@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from shell_scripts import write_script
 
 from onionlab.engines.base import EngineFailureError, Process, Progress
 from onionlab.engines.following import Command, ExitInfo, follow
@@ -258,9 +259,7 @@ def test_a_guest_without_memory_is_an_error(tmp_path: Path, uml_engine: UmlEngin
 
 @pytest.mark.parametrize("script", ["echo boom; exit 3", "exec sleep 1000"])
 def test_a_kernel_that_does_not_boot_is_an_error(tmp_path: Path, script: str) -> None:
-    kernel = tmp_path / "kernel"
-    kernel.write_text(f"#!/bin/sh\n{script}\n")
-    kernel.chmod(0o755)
+    kernel = write_script(tmp_path / "kernel", f"{script}\n")
     run = tmp_path / "run"
     with pytest.raises(EngineFailureError) as caught:
         run_guest(

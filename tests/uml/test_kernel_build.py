@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from shell_scripts import write_script
 
 from onionlab.engines.uml import bootcheck, kernel
 from onionlab.engines.uml.kernel import BuiltKernel, ensure_kernel, find_kernel
@@ -75,12 +76,9 @@ def test_the_same_inputs_give_the_same_bytes_in_another_checkout(
     checkout: Path, linux_tarball: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = build(checkout, linux_tarball)
-    tools = tmp_path / "tools"
-    tools.mkdir()
     for name in ("rustc", "pahole", "bindgen"):
-        (tools / name).write_text(f"#!/bin/sh\necho {name} 1.2.3\n")
-        (tools / name).chmod(0o755)
-    monkeypatch.setenv("PATH", str(tools), prepend=os.pathsep)
+        write_script(tmp_path / "tools" / name, f"echo {name} 1.2.3\n")
+    monkeypatch.setenv("PATH", str(tmp_path / "tools"), prepend=os.pathsep)
     monkeypatch.setenv("LC_ALL", "tr_TR.UTF-8")
     monkeypatch.setenv("TZ", "Asia/Tokyo")
     monkeypatch.setenv("HOME", str(tmp_path / "another home"))

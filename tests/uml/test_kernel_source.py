@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import tarfile
 from pathlib import Path
 
 import pytest
+from shell_scripts import write_script
 
 from onionlab.engines.uml.kernel_source import LINUX, choose_package, obtain_linux
 from onionlab.errors import UserError
@@ -111,7 +111,6 @@ def test_a_tarball_of_something_else_is_an_error(tmp_path: Path) -> None:
 # Scripts on the PATH replace apt.
 
 APT_GET = """\
-#!/bin/sh
 # -q -c FILE update|download ...
 cp "$3" "$APT_SEEN/apt.conf"
 [ ! -e "$APT_SEEN/offline" ] || { echo "E: Could not resolve 'deb.example.org'"; exit 100; }
@@ -119,7 +118,6 @@ if [ "$4" = download ]; then cp "$APT_SEEN/$5"_*.deb .; fi
 """
 
 APT_CACHE = """\
-#!/bin/sh
 # -q -c FILE pkgnames PREFIX
 [ -e "$APT_SEEN/offline" ] || cat "$APT_SEEN/names"
 """
@@ -161,12 +159,9 @@ def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Archive:
     if shutil.which("dpkg-deb") is None:
         pytest.skip("dpkg-deb is not here")
     archive = Archive(tmp_path / "archive")
-    scripts = tmp_path / "bin"
-    scripts.mkdir()
-    for name, text in {"apt-get": APT_GET, "apt-cache": APT_CACHE}.items():
-        (scripts / name).write_text(text)
-        (scripts / name).chmod(0o755)
-    monkeypatch.setenv("PATH", f"{scripts}:{os.environ['PATH']}")
+    write_script(tmp_path / "bin/apt-get", APT_GET)
+    write_script(tmp_path / "bin/apt-cache", APT_CACHE)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=":")
     monkeypatch.setenv("APT_SEEN", str(archive.folder))
     return archive
 
