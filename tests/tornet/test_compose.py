@@ -403,20 +403,12 @@ def test_traced_relays_run_a_tracing_build_with_a_path(composed: Composed) -> No
     tor = {"variants": ["stock", "ewma"], "baseline": "stock", "trace": {"hosts": ["bob"]}}
     run = composed(tor=tor)
     assert run.files["conf/onionlab.trace.torrc"] == b"CellTraceFile cells.stdtrace\n"
-    last = {
-        name: run.files[f"{HOSTS}/{name}/torrc-defaults"].splitlines()[-1].decode()
-        for name in ("alice", "bob", "user")
-    }
-    assert [name for name, line in last.items() if line.endswith("/onionlab.trace.torrc")] == [
-        "bob"
-    ]
     assert [name for name, one in run.expectations.items() if one.traced] == ["bob"]
-    started = {
-        name: next(one.program for one in run.simulation.processes[name] if "tor" in one.program)
-        for name in ("alice", "bob")
-    }
-    assert (started["alice"], started["bob"]) == ("tor-stock", "tor-cell-trace")
-    assert set(run.tor_programs) >= set(started.values())
+    for name, program in (("alice", "tor-stock"), ("bob", "tor-cell-trace"), ("user", "tor-stock")):
+        *_, last = run.files[f"{HOSTS}/{name}/torrc-defaults"].splitlines()
+        assert last.endswith(b"/onionlab.trace.torrc") == (name == "bob")
+        assert program in [one.program for one in run.simulation.processes[name]]
+        assert program in run.tor_programs
     plan = TracePlan.model_validate_json(run.files["trace.json"])
     assert plan.traced == ("bob",)
     assert plan.hosts["bob"].role == "guard"

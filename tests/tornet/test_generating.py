@@ -46,10 +46,9 @@ class Place:
         for seed in (1, 2):
             TinyTornet(seed).write(folder / f"made{seed}")
         program = folder / "tornettools"
+        made = str(folder / "made")
         program.write_text(
-            TORNETTOOLS.format(
-                python=sys.executable, calls=str(self.calls), made=str(folder / "made")
-            )
+            TORNETTOOLS.format(python=sys.executable, calls=str(self.calls), made=made)
         )
         program.chmod(0o755)
         monkeypatch.setenv("TORNETTOOLS", str(program))
@@ -68,6 +67,11 @@ class Place:
         )
         return [one.seed for one in kept]
 
+    @property
+    def called(self) -> list[list[str]]:
+        """The words of each call of tornettools."""
+        return [json.loads(line) for line in self.calls.read_text().splitlines()]
+
     def refused(self, *options: str) -> UserError:
         with pytest.raises(UserError) as caught:
             self.generate(2, *options)
@@ -84,7 +88,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
 def test_each_seed_is_a_network(place: Place, caplog: pytest.LogCaptureFixture) -> None:
     assert place.generate(2, "--network_scale", "0.01") == [1, 2]
     assert list_seeds(place.root, "tiny") == [1, 2]
-    calls = [json.loads(line) for line in place.calls.read_text().splitlines()]
+    calls = place.called
     assert [words[:3] for words in calls] == [["-s", "1", "generate"], ["-s", "2", "generate"]]
     names = [Path(word).name for word in calls[0][3:7]]
     expected = ["relayinfo_staging_2026.json", "userinfo_staging.json", "networkinfo_staging.gml"]
@@ -114,33 +118,24 @@ def test_inputs_that_are_missing(place: Place) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "option", "hint"),
+    ("words", "message", "hint"),
     [
-        (["--prefix=elsewhere"], "--prefix", "the command sets it"),
-        (["--torg", "x"], "--torgencert", "the command sets it"),
-        (["--seed=3"], "--seed", "the command sets it"),
-        (["--rec"], "--record", "a second OnionTrace"),
-        (["-rm2"], "--record", "a second OnionTrace"),
+        (["--prefix=elsewhere"], "--prefix: not allowed", "the command sets it"),
+        (["--torg", "x"], "--torgencert: not allowed", "the command sets it"),
+        (["--seed=3"], "--seed: not allowed", "the command sets it"),
+        (["--rec"], "--record: not allowed", "a second OnionTrace"),
+        (["-rm2"], "--record: not allowed", "a second OnionTrace"),
+        (["--to", "x"], "ambiguous option: --to could match --tor, --torgencert", "correct"),
+        (["--atlas"], "argument -a/--atlas: expected one argument", "correct OPTIONS"),
     ],
 )
-def test_options_that_are_refused(place: Place, words: list[str], option: str, hint: str) -> None:
+def test_options_that_are_refused(
+    place: Place, words: list[str], message: str, hint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     error = place.refused(*words)
-    assert error.message == f"{option}: not allowed"
+    assert error.message.removeprefix("tornettools generate: ") == message
     assert hint in (error.hint or "")
     assert not place.calls.exists()
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--to", "x"], "ambiguous option: --to could match --tor, --torgencert"),
-        (["--atlas"], "argument -a/--atlas: expected one argument"),
-    ],
-)
-def test_options_that_cannot_be_parsed(
-    place: Place, words: list[str], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert place.refused(*words).message == f"tornettools generate: {message}"
     assert capsys.readouterr().err == ""
 
 
@@ -148,7 +143,7 @@ def test_options_of_generate_go_to_it(place: Place) -> None:
     """generate's -s is the scale of servers. tornettools itself has a different -s."""
     options = ["-s", "0.2", "--se=0.2", "--torperf_num_exit", "3", "-n0.01", "-e", "BW"]
     assert place.generate(1, *options) == [1]
-    (call,) = [json.loads(line) for line in place.calls.read_text().splitlines()]
+    (call,) = place.called
     assert call[11:-2] == options
 
 
@@ -175,7 +170,7 @@ def test_it_works_in_a_folder_of_its_own(
     here.mkdir()
     monkeypatch.chdir(here)
     place.generate(1, *words)
-    (call,) = [json.loads(line) for line in place.calls.read_text().splitlines()]
+    (call,) = place.called
     assert call[11:-2] == [word.format(here) for word in expected]
     assert not any(here.iterdir())
 

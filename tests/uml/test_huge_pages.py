@@ -84,14 +84,13 @@ def test_another_user_than_root(public_folder: Path) -> None:
 
 
 def test_the_command_runs_without_huge_pages_if_they_are_not_allowed(tmp_path: Path) -> None:
+    because = "mount: No such file or directory"
     done = run_in(tmp_path / "nowhere")
     assert done.returncode == 3
-    assert done.stdout.splitlines()[0].startswith(f"{REFUSED}: mount: No such file or directory")
-
-
-def test_the_doctor_explains_missing_huge_pages(tmp_path: Path) -> None:
+    assert done.stdout.splitlines()[0].startswith(f"{REFUSED}: {because}")
+    # The doctor tells the reason.
+    assert explain_missing_huge_pages(tmp_path / "nowhere") == because
     assert explain_missing_huge_pages(tmp_path) == ""
-    assert explain_missing_huge_pages(tmp_path / "nowhere") == "mount: No such file or directory"
 
 
 @pytest.mark.uml
