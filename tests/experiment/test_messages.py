@@ -13,7 +13,6 @@ import pytest
 from onionlab.errors import UserError
 from onionlab.experiment import load
 from onionlab.experiment.load import REFERENCE_HINT
-from onionlab.network.sample import ADDRESSES_PER_ROLE
 from onionlab.programs.tor.variants import load_variants
 
 from .conftest import REPOSITORY, VALID
@@ -37,22 +36,10 @@ CASES = {
         '19: traffic.web.timeouts: unknown key; did you mean "timeout"?',
         "15: traffic.web.timeout: missing: time after which a download is aborted",
     ),
-    "unknown key like no other": (
-        "  baseline: ewma\n",
-        "  baseline: ewma\n  zzz: 1\n",
-        "25: tor.zzz: unknown key; the keys here are variants, baseline, deployment, scheduler, "
-        "trace, consensus_params, torrc",
-    ),
     "a key that only the harness sets": (
         "    guard: {count: 2}",
         "    guard: {count: 2, full_count: 3}",
         '6: network.relays.guard.full_count: unknown key; did you mean "count"?',
-    ),
-    "unknown section": (
-        "traffic:",
-        "trafic:",
-        '14: trafic: unknown key; did you mean "traffic"?',
-        "1: traffic: missing: classes of clients by name, for instance `web` and `bulk`",
     ),
     "a list where a mapping belongs": (
         "    guard: {count: 2}",
@@ -125,11 +112,6 @@ CASES = {
         '["1 s", "3500 ms"]',
         "18: traffic.web.pause: expected a uniform span that is a multiple of step",
     ),
-    "no exit": (
-        "    exit: {count: 1}",
-        "    exit: {count: 0}",
-        "5: network.relays: no exit: no stream could leave the network; give exit or exitguard",
-    ),
     "no guard": (
         "    guard: {count: 2}",
         "    guard: {count: 0}",
@@ -152,11 +134,6 @@ CASES = {
         "11: network.servers.count: no server: the clients need at least one",
     ),
     "no client": ("count: 4", "count: 0", "14: traffic: no client: every class has a count of 0"),
-    "more clients than addresses": (
-        "count: 4",
-        "count: 70000",
-        f"14: traffic: more clients than addresses: 70000 of them, {ADDRESSES_PER_ROLE} addresses",
-    ),
     "clients that come too late": (
         'after: "5 s"',
         'after: "3 min"',
@@ -303,20 +280,11 @@ CASES = {
         "extends: base/tabel1.yaml\ntitle:",
         '1: extends: no file "base/tabel1.yaml"; did you mean "base/table1.yaml"?',
     ),
-    "a key twice": (
-        "  geography:",
-        "  servers: {}\n  geography:",
-        "13: network.servers: duplicate key, first on line 10",
-    ),
-    "broken YAML": (
-        "    guard: {count: 2}",
-        "    guard: {count: 2",
-        "7: broken YAML: did not find expected ',' or '}' (while parsing a flow mapping that "
-        "begins on line 6)",
-    ),
 }
 
-# id: (keys of `tor` from line 25 on, messages)
+OWN_PARAMETERS = VALID[VALID.index("  consensus_params:") : VALID.index("time:")]
+
+# id: (keys of `tor` in place of OWN_PARAMETERS, which begin on line 25; messages)
 TOR_CASES = {
     "unknown scheduler": (
         "scheduler: {name: kist}",
@@ -411,6 +379,10 @@ TOR_CASES = {
         "25: tor.torrc.relay.HiddenServiceMaxStreams: Tor does not start with it on a relay, which "
         "has no HiddenServiceDir; remove it",
     ),
+}
+
+CASES |= {
+    name: (OWN_PARAMETERS, f"  {tor}\n", *messages) for name, (tor, *messages) in TOR_CASES.items()
 }
 
 # id: (keys of `tor`, messages). The messages lack the line and "tor." at their beginning, and "Tor
@@ -537,8 +509,6 @@ IGNORED = {
     ),
 }
 
-OWN_PARAMETERS = VALID[VALID.index("  consensus_params:") : VALID.index("time:")]
-
 
 @pytest.mark.parametrize("case", CASES)
 def test_message(case: str, refused: Refused, write: Write) -> None:
@@ -546,14 +516,6 @@ def test_message(case: str, refused: Refused, write: Write) -> None:
     before, after, *messages = CASES[case]
     assert VALID.count(before) == 1, before
     text = VALID.replace(before, after)
-    assert sorted(refused(text)) == sorted(f"experiments/foo.yaml:{one}" for one in messages)
-
-
-@pytest.mark.parametrize(
-    ("tor", "messages"), [(a, b) for a, *b in TOR_CASES.values()], ids=TOR_CASES
-)
-def test_message_about_tor(tor: str, messages: list[str], refused: Refused) -> None:
-    text = VALID.replace(OWN_PARAMETERS, f"  {tor}\n")
     assert sorted(refused(text)) == sorted(f"experiments/foo.yaml:{one}" for one in messages)
 
 

@@ -3,40 +3,24 @@ from __future__ import annotations
 import pytest
 
 from onionlab.yamlfile import tree
-from onionlab.yamlfile.tree import Node, YamlError, merge, plain, read_tree
-
-
-def node(value: object, file: str = "f") -> Node:
-    if isinstance(value, dict):
-        return Node({key: node(child, file) for key, child in value.items()}, file, 1, "")
-    if isinstance(value, list):
-        return Node([node(child, file) for child in value], file, 1, "")
-    assert value is None or isinstance(value, (str, int, float, bool))
-    return Node(value, file, 1, "")
-
-
-def merged(*values: object) -> object:
-    result = node(values[0])
-    for value in values[1:]:
-        result = merge(result, node(value))
-    return plain(result)
+from onionlab.yamlfile.tree import YamlError, merge, plain, read_tree
 
 
 def test_lists_are_replaced() -> None:
-    assert merged({"a": [1, 2]}, {"a": [3]}) == {"a": [3]}
+    assert plain(merge(read_tree("a: [1, 2]", "f"), read_tree("a: [3]", "f"))) == {"a": [3]}
 
 
-@pytest.mark.parametrize("depth", [0, 1])
-def test_keys_that_exclude_each_other_are_replaced_together(depth: int) -> None:
-    base: dict[str, object] = {"one": {"a": 1}, "other": {"a": 1}}
-    over: dict[str, object] = {"one": {"b": 2}, "other": {"b": 2}}
-    for _ in range(depth):
-        base, over = {"above": base}, {"above": over}
-    result = plain(merge(node(base), node(over), replaced={"one"}))
-    for _ in range(depth):
-        assert isinstance(result, dict)
-        result = result["above"]
-    assert result == {"one": {"b": 2}, "other": {"a": 1, "b": 2}}
+@pytest.mark.parametrize("file", ["{%s}", "above: {%s}"])
+def test_keys_that_exclude_each_other_are_replaced_together(file: str) -> None:
+    base, over, merged = (
+        read_tree(file % keys, "f")
+        for keys in (
+            "one: {a: 1}, other: {a: 1}",
+            "one: {b: 2}, other: {b: 2}",
+            "one: {b: 2}, other: {a: 1, b: 2}",
+        )
+    )
+    assert plain(merge(base, over, replaced={"one"})) == plain(merged)
 
 
 def test_scalars_follow_yaml_1_2() -> None:
@@ -79,7 +63,13 @@ def test_nodes_know_line_and_path() -> None:
             ["f:1: a: tags (tag:yaml.org,2002:python/name:os.system)"],
         ),
         ("a: 1\n? [x]\n: 2\n", ["f:2: a key must be plain text"]),
-        ("a: [1, 2\nb: 3\n", ["f:2: "]),
+        (
+            "a:\n  b: {c: 1\n  d: {e: 2}\n",
+            [
+                "f:3: broken YAML: did not find expected ',' or '}' (while parsing a flow mapping "
+                "that begins on line 2)"
+            ],
+        ),
         ("a: 'x\n", ["f:2: broken YAML: found unexpected end of stream"]),
         ("a: 1\n---\nb: 2\n", ["f:2: broken YAML: but found another document"]),
         ("a: 1\nb: \x07\n", ["f:2: broken YAML: a character that YAML does not allow (U+0007)"]),
