@@ -6,7 +6,6 @@ import contextlib
 import errno
 import io
 import re
-import shlex
 import subprocess
 import time
 from collections.abc import Callable
@@ -30,9 +29,9 @@ from onionlab.runs.store import Store
 from onionlab.runs.workflow import drive
 from onionlab.runs.workflow.progress import ProgressView
 
-REPOSITORY = Path(__file__).resolve().parents[2]
+from .fake_jobs import FakeJobs
 
-AT_S = {"interrupted": 999.0, "at work": 1000.5}
+REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 def plan_needing(tmp_path: Path, *, memory_bytes: int = 1, disk_bytes: int = 1) -> Plan:
@@ -55,10 +54,10 @@ def test_too_little_memory_or_disk_is_reported_before_any_run_starts(tmp_path: P
 
 def test_the_full_network_is_estimated_above_its_measured_memory(tmp_path: Path) -> None:
     # A full-size run had 1.9 GB of private memory at its peak (docs/explanation/performance.md).
-    full = estimate_resources(tmp_path, load("swrr-5mid", root=REPOSITORY), "shadow")
+    experiment = load("swrr-5mid", root=REPOSITORY)
+    full = estimate_resources(tmp_path, experiment, "shadow")
     assert 1.9e9 < full.memory_bytes < 5e9
-    tenth = load("swrr-5mid", root=REPOSITORY).with_overrides(scale=0.1)
-    small = estimate_resources(tmp_path, tenth, "shadow")
+    small = estimate_resources(tmp_path, experiment.with_overrides(scale=0.1), "shadow")
     # At a tenth of the size, 335 MB were measured.
     assert 0.335e9 < small.memory_bytes < 1e9
     assert full.processes == 3 + 34 + 2 * 400 + 100
@@ -145,48 +144,23 @@ def test_waiting_runs_and_who_holds_the_cpus_are_shown_in_lines_and_in_a_table()
 
 def test_an_interrupted_attempt_is_not_shown_as_running(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    states = {name: RunState(name, 1.0, 255.0, 10.0, 2**20, at) for name, at in AT_S.items()}
-    for name, state in states.items():
-        write_json(store.partial(name) / PROGRESS, asdict(state))
-    shown = drive.running_states(store, [*AT_S, "not begun"], since_s=1000.0)
-    assert shown == [states["at work"]]
+    for name, at_s in (("interrupted", 999.0), ("at work", 1000.5)):
+        written = replace(state(1.0), title=name, at_s=at_s)
+        write_json(store.partial(name) / PROGRESS, asdict(written))
+    names = ["interrupted", "at work", "not begun"]
+    (shown,) = drive.running_states(store, names, since_s=1000.0)
+    assert shown == written
 
 
-# This script replaces Python in the jobs.
-JOB = """\
-#!/bin/sh
-case "$3" in
-run-one)
-    echo "$9 $7" >>{calls}
-    echo "$PYTHONPATH" >{calls}.path
-    case "$9" in *bad*) exit 1 ;; esac
-    test "${{10}}" = --records || exit 1
-    mkdir -p {store}/"$9"/{records} && echo '{{}}' >{store}/"$9"/manifest.json
-    echo '{{}}' >{store}/"$9"/{records}/parse.json ;;
-report)
-    echo "no report" >&2
-    exit 1 ;;
-esac
-"""
+MADE = {"0e3", "a2", "b3", "c1", "d1"}
+"""The runs of the plans of a Workflow."""
 
 
-class Workflow:
-    """Two plans with a common run. Snakemake's jobs record their calls, and write empty runs."""
+class Workflow(FakeJobs):
+    """Two plans with a common run."""
 
     def __init__(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.store, self.calls = tmp_path / "runs", tmp_path / "calls"
-        self.store.mkdir()
-        self.root = tmp_path
-        job = tmp_path / "job"
-        calls, store = shlex.quote(str(self.calls)), shlex.quote(str(self.store))
-        job.write_text(JOB.format(calls=calls, store=store, records=RECORDS))
-        job.chmod(0o755)
-        original = drive._Workflow._configuration
-        monkeypatch.setattr(
-            drive._Workflow,
-            "_configuration",
-            lambda *arguments: {**original(*arguments), "python": str(job)},
-        )
+        super().__init__(tmp_path, monkeypatch, option="--records")
         # Sorted by name, the runs have another order than by network, so tests see which is used.
         self.plans = [
             self.plan("one", {"c1": 1, "a2": 2, "b3": 3}),
@@ -198,10 +172,10 @@ class Workflow:
         planned = tuple(PlannedRun(run, name, "rr", seed) for run, seed in runs.items())
         return Plan(Request(name), planned, self.store, out, 1, Resources(1, 1, 1))
 
-    def make(self) -> list[list[str]]:
-        """Make the runs with one job at a time. Return the calls of the jobs."""
+    def make(self) -> list[str]:
+        """Make the runs with one job at a time. Return the runs of all jobs up to now."""
         drive.make_runs(self.root, self.plans, 1)
-        return [line.split() for line in self.calls.read_text().splitlines()]
+        return self.lines("calls")
 
 
 @pytest.fixture
@@ -210,38 +184,36 @@ def workflow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workflow:
 
 
 def test_runs_are_made_network_by_network_and_once(workflow: Workflow) -> None:
-    calls = workflow.make()
-    assert sorted(run for run, _ in calls) == ["0e3", "a2", "b3", "c1", "d1"]
-    assert [run[-1] for run, _ in calls] == ["1", "1", "2", "3", "3"]
-    plans = {run: Path(plan).parent.name for run, plan in calls}
+    runs = workflow.make()
+    assert sorted(runs) == sorted(MADE)
+    assert [run[-1] for run in runs] == ["1", "1", "2", "3", "3"]
+    names = (Path(plan).parent.name for plan in workflow.lines("plans"))
+    plans = dict(zip(runs, names, strict=True))
     assert (plans["c1"], plans["b3"]) == ("one", "one")
     assert (plans["d1"], plans["0e3"]) == ("two", "two")
     assert (workflow.root / "results" / "plans" / "workflow.log").is_file()
 
 
 def test_runs_damaged_by_a_power_failure_are_repeated(workflow: Workflow) -> None:
-    workflow.make()
-    workflow.calls.write_text("")
+    before = len(workflow.make())
     (workflow.store / "b3" / "manifest.json").write_text("")
     (workflow.store / "c1" / RECORDS / "parse.json").write_text("")
     (workflow.store / "d1" / "manifest.json").unlink()
-    assert sorted(run for run, _ in workflow.make()) == ["b3", "c1", "d1"]
+    assert sorted(workflow.make()[before:]) == ["b3", "c1", "d1"]
 
 
 def test_a_run_that_fails_leaves_the_others(workflow: Workflow) -> None:
     workflow.plans.append(workflow.plan("three", {"bad1": 1, "f1": 1}))
     with pytest.raises(UserError, match="the workflow failed"):
         workflow.make()
-    assert {path.parent.name for path in workflow.store.glob("*/manifest.json")} == {
-        *("0e3", "a2", "b3", "c1", "d1", "f1")
-    }
+    assert workflow.finished() == {*MADE, "f1"}
 
 
 def test_a_run_that_another_command_makes_is_reported(
     workflow: Workflow, caplog: pytest.LogCaptureFixture
 ) -> None:
     with Store(workflow.store).exclusive("c1"):
-        drive.make_runs(workflow.root, workflow.plans, 1)
+        workflow.make()
     assert caplog.messages == [
         "5 runs: 0 finished, 5 to make, 1 at a time",
         "note: another command is making 1 of them; this one waits for it",
@@ -286,7 +258,7 @@ def test_a_plan_that_another_command_has_replaced_is_not_carried_out(workflow: W
     workflow.plan("two", {"d1": 1}).write()
     with pytest.raises(UserError, match="/two: another command has planned other runs there"):
         workflow.make()
-    assert not list(workflow.store.glob("*/manifest.json"))
+    assert not workflow.finished()
     workflow.plans[1].write()
     workflow.make()
 
@@ -301,10 +273,8 @@ def test_a_checkout_may_lie_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("PYTHONPATH", "/other")
     workflow = Workflow(root, monkeypatch)
     workflow.make()
-    assert {path.parent.name for path in workflow.store.glob("*/manifest.json")} == {
-        *("0e3", "a2", "b3", "c1", "d1")
-    }
-    assert (root / "calls.path").read_text() == f"{REPOSITORY}:/other\n"
+    assert workflow.finished() == MADE
+    assert set(workflow.lines("path")) == {f"{REPOSITORY}:/other"}
 
 
 def test_a_refusal_of_a_job_is_the_error_of_the_command(tmp_path: Path) -> None:
@@ -332,7 +302,7 @@ def test_a_folder_without_room_is_named_before_the_work(
     with pytest.raises(UserError, match=f"{full}: no file can be written: No ") as caught:
         workflow.make()
     assert caught.value.hint
-    assert not workflow.calls.exists()
+    assert not workflow.lines("calls")
 
 
 def refuse_in(folder: Path) -> Callable[[int, int, int], None]:

@@ -39,12 +39,12 @@ def executor(workflow: FakeWorkflow) -> Executor:
 @pytest.mark.slow
 def test_a_command_to_submit_jobs_is_sufficient(workflow: FakeWorkflow, executor: Executor) -> None:
     with pytest.raises(UserError, match="the workflow failed"):
-        workflow.make(executor, "a2", "bad1", "c1")
+        workflow.make(executor, "a2", "bad1", "cc1")
     # A failed job is submitted again with more memory and time, and does not stop the others.
-    assert sorted(workflow.lines("calls")) == ["a2", *["bad1"] * 3, "c1", "c1"]
+    assert sorted(workflow.lines("calls")) == ["a2", *["bad1"] * 3, "cc1", "cc1"]
     sizes = {"1/700/11/5": 3, "1/1400/22/5": 2, "1/2100/33/5": 1}
     assert Counter(workflow.lines("submitted")) == sizes
-    assert {path.parent.name for path in workflow.store.glob("*/manifest.json")} == {"a2", "c1"}
+    assert workflow.finished() == {"a2", "cc1"}
     assert str(Path(drive.__file__).parents[3]) in workflow.lines("path")[0]
 
 

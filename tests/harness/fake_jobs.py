@@ -1,0 +1,63 @@
+"""A workflow with jobs that do not simulate: a shell script replaces Python in each job."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import pytest
+
+from analysis.formats.files import RECORDS
+from onionlab.runs.workflow import drive
+
+# A run whose name begins with bad always fails. One that begins with cc fails the first time, and
+# one that begins with e waits for the file `end`.
+JOB = """\
+#!/bin/sh
+cd {folder} || exit 9
+if test "$3" = report; then
+    echo made >>reports
+    test ! -e no-report
+    exit
+fi
+echo "$9" >>calls
+echo "$7" >>plans
+echo "$PYTHONPATH" >path
+test "${{10}}" = {option} || exit 9
+case "$9" in
+bad*) exit 1 ;;
+cc*) test "$(grep -c "$9" calls)" -gt 1 || exit 1 ;;
+e*) until test -e end; do sleep 0.2; done ;;
+esac
+mkdir -p runs/"$9"/{records} && echo '{{}}' >runs/"$9"/manifest.json
+echo '{{}}' >runs/"$9"/{records}/parse.json
+"""
+
+
+class FakeJobs:
+    """A store in ``root / "runs"``. Each job writes an empty run into it, and records its call.
+
+    option: the option of the program that each job must have.
+    """
+
+    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch, option: str) -> None:
+        self.root, self.store = root, root / "runs"
+        self.store.mkdir()
+        job = root / "job"
+        job.write_text(JOB.format(folder=shlex.quote(str(root)), records=RECORDS, option=option))
+        job.chmod(0o755)
+        original = drive._Workflow._configuration
+        monkeypatch.setattr(
+            drive._Workflow,
+            "_configuration",
+            lambda *arguments: {**original(*arguments), "python": str(job)},
+        )
+
+    def lines(self, name: str) -> list[str]:
+        """Return the lines of a file that the jobs wrote, or none if it is missing."""
+        path = self.root / name
+        return path.read_text().splitlines() if path.exists() else []
+
+    def finished(self) -> set[str]:
+        """Return the names of the finished runs."""
+        return {path.parent.name for path in self.store.glob("*/manifest.json")}
