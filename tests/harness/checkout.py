@@ -60,9 +60,9 @@ class Checkout:
         """Return the results folder of an experiment."""
         return self.root / "results" / name
 
-    def onionlab(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Run a command to its end."""
-        return subprocess.run(
+    def onionlab(self, *arguments: str, status: int | None = 0) -> subprocess.CompletedProcess[str]:
+        """Run a command to its end, and require an exit status. None stands for any."""
+        done = subprocess.run(
             [sys.executable, "-m", "onionlab", *arguments],
             cwd=self.root,
             env=self._environment,
@@ -71,6 +71,8 @@ class Checkout:
             timeout=BUILD_LIMIT_S,
             check=False,
         )
+        assert status in (None, done.returncode), done.stdout + done.stderr
+        return done
 
     def start(self, *arguments: str) -> subprocess.Popen[bytes]:
         """Start a command and discard its output."""

@@ -28,8 +28,7 @@ def import_network(checkout: Checkout, directory: Path) -> None:
     experiments.unlink()
     shutil.copytree(REPOSITORY / "experiments", experiments)
     written = RunnableTornet().write(directory)
-    done = checkout.onionlab("import-network", str(written), "--name", NAME)
-    assert done.returncode == 0, done.stderr
+    checkout.onionlab("import-network", str(written), "--name", NAME)
     try:
         find_tool(ONIONTRACE)
     except UserError:

@@ -34,7 +34,6 @@ def test_an_imported_network_to_its_report(
 ) -> None:
     import_network(checkout, tmp_path / "tornet-1")
     done = checkout.onionlab(*words("experiment", engine))
-    assert done.returncode == 0, done.stdout + done.stderr
     results = checkout.results(NAME)
     assert done.stdout.splitlines()[-1] == str(results / "report.html")
     run = checkout.store.run(the_run(checkout))
@@ -49,8 +48,7 @@ def test_an_imported_network_to_its_report(
         assert f",{name},download_ttlb_50kib_p50_s," in (results / "summary.csv").read_text()
     parse = json.loads((records / "parse.json").read_text())
     assert parse["streams"]["markov-exit"]["success"] >= 20
-    made = checkout.onionlab("export-tornettools", NAME)
-    assert made.returncode == 0, made.stderr
+    checkout.onionlab("export-tornettools", NAME)
 
 
 @pytest.mark.uml
@@ -64,7 +62,7 @@ def test_it_gives_the_same_bytes_elsewhere_and_after_a_kill(
         checkouts.append(Checkout(place))
         import_network(checkouts[-1], place / "tornet-1")
     one, other = checkouts
-    assert one.onionlab(*words("run", "uml")).returncode == 0
+    one.onionlab(*words("run", "uml"))
     expected = hashes_of_run(one)
 
     simulated_until_s = UNDER_WAY_S
@@ -75,8 +73,7 @@ def test_it_gives_the_same_bytes_elsewhere_and_after_a_kill(
         simulated_until_s /= 2
         assert simulated_until_s > 1, "the run always ends before it is killed"
 
-    made = other.onionlab(*words("run", "uml"))
-    assert made.returncode == 0, made.stderr
+    other.onionlab(*words("run", "uml"))
     assert hashes_of_run(other) == expected
     # The compared files include the logs of Tor and of the traffic of every host.
     assert sum(path.endswith(".stdout") for path in expected) >= 15

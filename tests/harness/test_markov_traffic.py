@@ -22,7 +22,7 @@ from onionlab.rundir.circuits import Rendezvous
 from onionlab.rundir.keys import make_onion_service_keys
 from onionlab.runs.costs.estimate import estimate_resources
 
-from .checkout import TINY, Checkout
+from .checkout import TINY, Checkout, arguments
 from .markov_models import MODELS, drawn_streams, logged_streams, seed_of, write_models
 from .test_end_to_end import ENGINES
 from .test_rundir import vertices
@@ -231,8 +231,7 @@ def test_both_engines_play_the_streams_of_the_seeds(engine: str, checkout: Check
     """On each engine, the first streams agree with the models and the seeds."""
     users = {**CLASS, **write_models(checkout.root / "models")}
     path = write_experiment(checkout.root, users=users)
-    done = checkout.onionlab("experiment", str(path), "--variants", "rr", "--engine", engine)
-    assert done.returncode == 0, done.stdout + done.stderr
+    checkout.onionlab("experiment", *arguments(engine, experiment=path))
     (run_id,) = checkout.run_names("one")
     run = checkout.store.run(run_id)
     parse = json.loads(next(run.glob("records-*/parse.json")).read_text())

@@ -78,7 +78,7 @@ def test_records_equal_those_of_local_runs(
     monkeypatch.setenv("TMPDIR", str(node_disk))
     here = ["run", *arguments("uml", "rr,ewma")]
     through_slurm = [*here, "--executor", "slurm", "--profile", str(profile)]
-    made = checkout.onionlab(*through_slurm)
+    made = checkout.onionlab(*through_slurm, status=None)
     assert made.returncode == 0, made.stderr + cluster.ends_of_logs()
     assert "2 runs: 0 finished, 2 to make, at most 2 in the queue at a time, through slurm" in (
         made.stdout
@@ -91,8 +91,7 @@ def test_records_equal_those_of_local_runs(
     assert not list(node_disk.iterdir())
     for run in runs:
         checkout.remove_run(run)
-    made = checkout.onionlab(*here)
-    assert made.returncode == 0, made.stderr
+    checkout.onionlab(*here)
     assert {run: checkout.record_hashes(run) for run in runs} == hashes
 
 
@@ -134,7 +133,7 @@ def test_jobs_of_a_killed_command_do_not_block_the_next(
     workflow.make(slurm, "e1", "e2", "a3")
     thread.join()
     assert "2 jobs of an earlier command, which was killed, are cancelled" in caplog.messages
-    assert len(list(workflow.store.glob("*/manifest.json"))) == 3
+    assert workflow.finished() == {"e1", "e2", "a3"}
 
 
 def test_neither_a_cancelled_job_nor_a_restart_of_the_controller_stops_a_command(
@@ -164,7 +163,7 @@ def test_neither_a_cancelled_job_nor_a_restart_of_the_controller_stops_a_command
     finally:
         (workflow.root / "end").touch()
         command.join(END_LIMIT_S)
-    assert len(list(workflow.store.glob("*/manifest.json"))) == 2
+    assert workflow.finished() == {"e1", "e2"}
     assert not command.is_alive()
 
 
