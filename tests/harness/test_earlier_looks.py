@@ -8,11 +8,11 @@ import pytest
 
 from analysis.formats.files import MANIFEST
 from analysis.formats.plan_file import PlannedRun
-from analysis.formats.study import Looks, PlannedLooks, Run, load_study, write_study
+from analysis.formats.study import Looks, PlannedLooks, load_study, write_study
 from onionlab.runs.earlier_looks import looks_together, with_earlier_looks
 from onionlab.runs.store import Store
 
-from .test_engine_comparison import study
+from .test_engine_comparison import study, study_runs
 
 
 class StudyFolder:
@@ -26,14 +26,8 @@ class StudyFolder:
         """Do what ``make_plan`` does: read earlier looks, write the study, and return its looks."""
         made = [PlannedRun(f"{name}{n}", "quick", "ewma", n) for n in range(1, seeds + 1)]
         found = with_earlier_looks(self.study, self.store, made, looks)
-        runs = tuple(
-            Run(
-                run_id=run.run_id, level=run.level, variant=run.variant, seed=run.seed,
-                directory=run.run_id, records=run.run_id,
-            )
-            for run in made
-        )  # fmt: skip
-        write_study(self.study, study("shadow").model_copy(update={"looks": found, "runs": runs}))
+        changes = {"looks": found, "runs": study_runs(made)}
+        write_study(self.study, study("shadow").model_copy(update=changes))
         return load_study(self.study).looks
 
     def run(self) -> None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Iterable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from analysis.formats.plan_file import Request
-from analysis.formats.study import Study
+from analysis.formats.files import RECORDS
+from analysis.formats.plan_file import PlannedRun, Request
+from analysis.formats.study import Run, Study
 from onionlab.errors import UserError
 from onionlab.questions.engine_comparison import (
     compare_engines,
@@ -20,39 +23,32 @@ from onionlab.questions.engine_comparison import (
 )
 
 
+def study_runs(planned: Iterable[PlannedRun]) -> tuple[Run, ...]:
+    """Return the entries of planned runs in a study."""
+    return tuple(
+        Run(**asdict(run), directory=run.run_id, records=f"{run.run_id}/{RECORDS}")
+        for run in planned
+    )
+
+
 def study(engine: str, levels: tuple[str, ...] = ("quick",)) -> Study:
     look = {"color": "#000000", "marker": "o", "linestyle": "-"}
+    times = {"measured_start_s": 10, "measured_end_s": 20, "stop_s": 30}
+    planned = (
+        PlannedRun(f"{engine}{level}{name}{seed}", level, name, seed)
+        for level in levels
+        for name in ("ewma", "rr")
+        for seed in (1, 2)
+    )
     content: dict[str, Any] = {
         "format": 1,
         "name": "quick",
         "title": "Quick",
         "baseline": "ewma",
         "variants": [{"name": n, "label": n.upper(), **look} for n in ("ewma", "rr")],
-        "levels": [
-            {
-                "name": level,
-                "label": level,
-                "measured_start_s": 10,
-                "measured_end_s": 20,
-                "stop_s": 30,
-                "classes": {},
-            }
-            for level in levels
-        ],
+        "levels": [{"name": name, "label": name, "classes": {}, **times} for name in levels],
         "figures": [{"id": f"f-{level}", "kind": "k", "level": level} for level in levels],
-        "runs": [
-            {
-                "run_id": f"{engine}{level}{name}{seed}",
-                "level": level,
-                "variant": name,
-                "seed": seed,
-                "directory": "d",
-                "records": "r",
-            }
-            for level in levels
-            for name in ("ewma", "rr")
-            for seed in (1, 2)
-        ],
+        "runs": study_runs(planned),
         "asked": {},
         "shrunk": [],
         "margins": {"ttfb_p50_s": 0.03},
@@ -89,35 +85,41 @@ def test_levels_of_engines_may_have_any_names() -> None:
     assert levels["low-load-uml-next"] == ("low-load", "uml-next")
 
 
-def test_effects_of_the_engines_are_in_one_row(tmp_path: Path) -> None:
+def effects(folder: Path, levels: tuple[str, ...], *rows: str) -> list[dict[str, str]]:
+    """Return the rows of effects.csv for a summary.csv with these rows."""
     columns = "level,class,metric,unit,variant,baseline,pairs,diff,diff_low,diff_high"
     columns += ",ratio,ratio_low,ratio_high"
-    (tmp_path / "summary.csv").write_text(
-        f"{columns}\n"
-        "quick-shadow,web,ttfb,s,rr,ewma,3,0.5,0.1,0.9,1.2,1.1,1.3\n"
-        "quick-shadow,web,ttfb,s,ewma,,,,,,,,\n"
-        "quick-uml,web,ttfb,s,rr,ewma,3,0.4,0.2,0.6,1.1,1.0,1.2\n"
-        "quick-uml,web,timeouts,1,rr,ewma,3,0,0,0,,,\n"
+    (folder / "summary.csv").write_text("".join(f"{line}\n" for line in (columns, *rows)))
+    both = engine_levels({name: study(name, levels) for name in ("shadow", "uml")})
+    write_effects(folder / "summary.csv", both, folder / "effects.csv")
+    with (folder / "effects.csv").open() as lines:
+        return list(csv.DictReader(lines))
+
+
+def test_effects_of_the_engines_are_in_one_row(tmp_path: Path) -> None:
+    ttfb, timeouts = effects(
+        tmp_path,
+        ("quick",),
+        "quick-shadow,web,ttfb,s,rr,ewma,3,0.5,0.1,0.9,1.2,1.1,1.3",
+        "quick-shadow,web,ttfb,s,ewma,,,,,,,,",
+        "quick-uml,web,ttfb,s,rr,ewma,3,0.4,0.2,0.6,1.1,1.0,1.2",
+        "quick-uml,web,timeouts,1,rr,ewma,3,0,0,0,,,",
     )
-    write_effects(tmp_path / "summary.csv", engine_levels(BOTH), tmp_path / "effects.csv")
-    with (tmp_path / "effects.csv").open() as lines:
-        ttfb, timeouts = csv.DictReader(lines)
     assert (ttfb["level"], ttfb["shadow_diff"], ttfb["uml_diff_high"]) == ("quick", "0.5", "0.6")
     assert (timeouts["shadow_diff"], timeouts["uml_diff"]) == ("", "0")
 
 
 def test_effects_keep_the_order_of_levels(tmp_path: Path) -> None:
-    columns = "level,class,metric,unit,variant,baseline,pairs,diff,diff_low,diff_high"
-    (tmp_path / "summary.csv").write_text(
-        f"{columns},ratio,ratio_low,ratio_high\n"
-        "low-shadow,web,ttfb,s,rr,ewma,3,1,,,,,\nlow-uml,web,ttfb,s,rr,ewma,2,2,,,,,\n"
-        "high-shadow,web,ttfb,s,rr,ewma,3,3,,,,,\nhigh-uml,web,ttfb,s,rr,ewma,3,4,,,,,\n"
+    rows = effects(
+        tmp_path,
+        ("low", "high"),
+        "low-shadow,web,ttfb,s,rr,ewma,3,1,,,,,",
+        "low-uml,web,ttfb,s,rr,ewma,2,2,,,,,",
+        "high-shadow,web,ttfb,s,rr,ewma,3,3,,,,,",
+        "high-uml,web,ttfb,s,rr,ewma,3,4,,,,,",
     )
-    studies = {name: study(name, ("low", "high")) for name in ("shadow", "uml")}
-    write_effects(tmp_path / "summary.csv", engine_levels(studies), tmp_path / "effects.csv")
-    with (tmp_path / "effects.csv").open() as lines:
-        rows = [(row["level"], row["pairs"]) for row in csv.DictReader(lines)]
-    assert rows == [("low", "3"), ("low", "2"), ("high", "3")]
+    levels = [(row["level"], row["pairs"]) for row in rows]
+    assert levels == [("low", "3"), ("low", "2"), ("high", "3")]
 
 
 def test_one_engine_cannot_be_compared(tmp_path: Path) -> None:

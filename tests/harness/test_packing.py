@@ -11,7 +11,6 @@ import tarfile
 import tracemalloc
 import zlib
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,7 +21,7 @@ from analysis.formats.files import MANIFEST, RECORDS, STREAMS_TABLE, STUDIES
 from analysis.formats.files import PACK_INDEX as INDEX
 from analysis.formats.manifest import Manifest, identity_hash, read_manifest
 from analysis.formats.plan_file import PlannedRun, Request, Resources
-from analysis.formats.study import Level, Run, Study, load_study, write_study
+from analysis.formats.study import Level, Study, load_study, write_study
 from analysis.records.extract import extract
 from onionlab.cli import main
 from onionlab.commands import pack as pack_command
@@ -32,7 +31,7 @@ from onionlab.runs.packing import open_pack, open_packs, pack, unpack
 from onionlab.runs.plan import Plan
 from onionlab.runs.store import Store
 
-from .test_engine_comparison import study
+from .test_engine_comparison import study, study_runs
 from .whole_runs import write_records
 
 OTHER_ID = "0" * 16
@@ -60,13 +59,8 @@ def make_study(name: str, runs: dict[int, str], **changes: Any) -> Study:
         update={
             "name": name,
             "title": name,
-            "runs": tuple(
-                Run(
-                    **asdict(PlannedRun(run_id, "quick", "rr", seed)),
-                    directory=run_id,
-                    records=f"{run_id}/{RECORDS}",
-                )
-                for seed, run_id in runs.items()
+            "runs": study_runs(
+                PlannedRun(run_id, "quick", "rr", seed) for seed, run_id in runs.items()
             ),
             "asked": {"seeds": sorted(runs), "scale": 1.0},
             "provenance": {

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from analysis.formats.manifest import Manifest
 from analysis.formats.plan_file import PlannedRun, Request, Resources
-from analysis.formats.study import Run, load_study, write_study
+from analysis.formats.study import load_study, write_study
 from onionlab.commands._request import load_plan
 from onionlab.errors import UserError
 from onionlab.runs.plan import Plan, read_plan
 from onionlab.runs.store import Store
 from onionlab.runs.study_file import update_provenance
 
-from .test_engine_comparison import study
+from .test_engine_comparison import study, study_runs
 
 
 @pytest.fixture
@@ -27,8 +27,7 @@ def plan(tmp_path: Path) -> Plan:
         Request("quick"), runs, tmp_path / "runs", tmp_path / "quick", 1, Resources(1, 2, 3)
     )
     made.write()
-    described = tuple(Run(**asdict(run), directory=run.run_id, records=run.run_id) for run in runs)
-    write_study(made.study, study("uml").model_copy(update={"runs": described}))
+    write_study(made.study, study("uml").model_copy(update={"runs": study_runs(runs)}))
     return made
 
 
