@@ -22,12 +22,11 @@ from onionlab.rundir.circuits import Rendezvous
 from onionlab.rundir.keys import make_onion_service_keys
 from onionlab.runs.costs.estimate import estimate_resources
 
-from .checkout import TINY, Checkout, arguments
+from .checkout import REPOSITORY, TINY, Checkout, arguments
 from .markov_models import MODELS, drawn_streams, logged_streams, seed_of, write_models
 from .test_end_to_end import ENGINES
 from .test_rundir import vertices
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 CLASS = {"kind": "markov", "count": 2, "timeout": "60 s", "stallout": "30 s"}
 HOSTS = "shadow.data.template/hosts"
 FIRST_STREAMS = 4
@@ -156,7 +155,6 @@ def test_streams_are_flows_times_the_streams_of_a_flow() -> None:
         ({"packet_model": "experiments"}, 'there is no file "experiments"'),
         ({"stream_model": 3}, "users.stream_model: expected"),
         ({"timeout": None}, "users.timeout: missing"),
-        ({"to": "onion-services"}, "network.onion_services is 0"),
     ],
 )
 def test_unsuitable_keys_are_refused_by_name(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import pytest
 import yaml
@@ -13,29 +12,20 @@ import yaml
 from onionlab.engines.shadow.engine import ShadowEngine
 from onionlab.errors import UserError
 from onionlab.experiment import load
-from onionlab.programs.tor.variants import load_variants
-from onionlab.rundir import RunDirectory, compose
 from onionlab.rundir.keys import make_onion_service_keys
 
-from .checkout import Checkout
+from .checkout import REPOSITORY, Checkout
 from .test_end_to_end import ENGINES
+from .test_markov_traffic import composed
+from .test_rundir import vertices
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 TEMPLATE = "shadow.data.template/hosts/onionservice1"
-
-
-def composed(engine: ShadowEngine) -> RunDirectory:
-    (level,) = load("minimal-tor", root=REPOSITORY).levels.values()
-    variant = load_variants(REPOSITORY)["ewma"]
-    return compose(
-        REPOSITORY, level.settings, variant=variant, baseline=variant, seed=1, engine=engine
-    )
 
 
 def test_a_service_has_its_keys_and_a_server_that_only_its_tor_reaches(
     tmp_path: Path, shadow_engine: ShadowEngine
 ) -> None:
-    run = composed(shadow_engine)
+    run = composed(load("minimal-tor", root=REPOSITORY), shadow_engine)
     run.write(tmp_path)
     # Tor requires that only the owner may read the service's folder.
     assert (tmp_path / TEMPLATE / "hs").stat().st_mode & 0o777 == 0o700
@@ -53,13 +43,10 @@ def test_a_service_has_its_keys_and_a_server_that_only_its_tor_reaches(
 
 
 def test_clients_ask_for_whom_their_class_names(shadow_engine: ShadowEngine) -> None:
-    files = composed(shadow_engine).files
+    files = composed(load("minimal-tor", root=REPOSITORY), shadow_engine).files
     address = make_onion_service_keys(1, "onionservice1").address
-    peers = {}
-    for name in ("web", "onion"):
-        texts = ElementTree.fromstring(files[f"conf/tgen.{name}.graphml"]).itertext()
-        peers[name] = {text for text in texts if ":80" in text}
-    assert peers == {"web": {"server1:80,server2:80"}, "onion": {f"{address}:80"}}
+    for name, peers in (("web", "server1:80,server2:80"), ("onion", f"{address}:80")):
+        assert vertices(files[f"conf/tgen.{name}.graphml"])["start"]["peers"] == peers
     assert b"[app,rend]info" in files["shadow.data.template/hosts/onionclient1/torrc"]
     assert b"Log" not in files["shadow.data.template/hosts/webclient1/torrc"]
 
