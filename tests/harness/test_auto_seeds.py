@@ -13,7 +13,6 @@ from analysis.formats.study import Looks, Study, write_study
 from analysis.inference.sequential import schedule
 from analysis.judgement.judging import Statistics
 from analysis.measures.metric import Statistic
-from onionlab.cli import main
 from onionlab.errors import UserError
 from onionlab.questions import auto_seeds
 from onionlab.runs.plan import Plan
@@ -134,8 +133,3 @@ def test_bad_requests(bench: Callable[..., FakeRunner], monkeypatch: pytest.Monk
     with pytest.raises(UserError, match="nothing to compare"):
         made.run(5)
     assert made.made == []
-
-
-def test_a_budget_needs_auto(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["experiment", "quick", "--seeds", "3", "--max-networks", "5"]) == 2
-    assert "--max-networks goes with --networks auto" in capsys.readouterr().err

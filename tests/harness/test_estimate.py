@@ -92,12 +92,9 @@ def test_levels_that_share_a_run_are_counted_once(root: Path) -> None:
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        (request("no-such"), 'no experiment called "no-such"'),
-        (request(scale=0.0), "SCALE: expected a number more than 0"),
         (request(seeds=0), "NETWORKS|networks"),
         (request(variants=("nobody",)), 'unknown variant "nobody"'),
         (request(engine="abacus"), "unknown engine 'abacus'"),
-        (request("slowstart", scale=0.1), "has no counts to scale"),
     ],
 )
 def test_a_request_that_cannot_be_run_is_rejected(root: Path, asked: Request, message: str) -> None:

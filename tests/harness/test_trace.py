@@ -46,14 +46,6 @@ def test_invalid_values(written: object) -> None:
         KIND.validate_python(written)
 
 
-def test_without_tracing_nothing_changes(shadow_engine: ShadowEngine) -> None:
-    run = composed(shadow_engine)
-    assert TRACE_PLAN not in run.files
-    assert not any(b"CellTrace" in content for content in run.files.values())
-    assert not any(expectation.traced for expectation in run.expectations.values())
-    assert run.files == composed(shadow_engine, trace=Traced()).files
-
-
 @pytest.mark.parametrize(
     ("trace", "names"),
     [
