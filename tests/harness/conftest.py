@@ -10,8 +10,6 @@ from onionlab.engines.shadow.engine import ShadowEngine
 from onionlab.errors import UserError
 from onionlab.programs.installed import SHADOW, TGEN, Tool, find_tool
 
-REPOSITORY = Path(__file__).resolve().parents[2]
-
 
 def make_shadow_engine() -> ShadowEngine:
     """Return a Shadow engine with made-up programs. It can configure simulations, not run them."""

@@ -144,10 +144,8 @@ def command_of_other_user() -> list[str]:
     for python in (sys.executable, "/usr/bin/python3"):
         command = [*words, "sh", "-c", 'exec "$@"', "sh", python, "-c", "import onionlab.runs.cpus"]
         environment = {**os.environ, "PYTHONPATH": PYTHONPATH}
-        if (
-            subprocess.run(command, env=environment, capture_output=True, check=False).returncode
-            == 0
-        ):
+        done = subprocess.run(command, env=environment, capture_output=True, check=False)
+        if done.returncode == 0:
             return [*words, python]
     pytest.skip("needs a checkout and a Python that every user may read")
 

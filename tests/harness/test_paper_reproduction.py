@@ -25,7 +25,7 @@ from onionlab.runs.packing import pack
 from onionlab.runs.plan import Plan
 from onionlab.runs.store import Store
 
-from .conftest import REPOSITORY
+from .checkout import REPOSITORY
 from .test_engine_comparison import study
 
 

@@ -26,10 +26,9 @@ from onionlab.runs import plan as plans
 from onionlab.runs.plan import make_plan
 from onionlab.runs.run_builder import RunBuilder, open_run_builder
 
+from .checkout import DATA, TINY
 from .test_end_to_end import ENGINES
 
-DATA = working_root() / "tests" / "harness" / "data"
-TINY = DATA / "tiny.yaml"
 REPEATED = DATA / "repeated.yaml"
 TRANSFER = DATA / "transfer.yaml"
 LOOK_FOR_FILES = "import os\n[os.path.exists('/nowhere') for _ in range(3000)]\n"

@@ -28,7 +28,7 @@ from onionlab.runs.run_builder import (
     run_builder,
 )
 
-from .conftest import REPOSITORY
+from .checkout import REPOSITORY
 
 
 def make_builder(*variants: str, name: str = "quick") -> RunBuilder:
@@ -44,7 +44,7 @@ def test_requested_variants_have_the_experiments_order() -> None:
     assert make_builder("rr").needed == ["ewma", "rr"]
 
 
-def test_any_variant_can_be_added_to_an_experiment(tmp_path: Path) -> None:
+def test_any_variant_can_be_added_to_an_experiment() -> None:
     builder = make_builder("swrr-logarithmic", "stream-list", "ewma")
     assert builder.selected == ["ewma", "swrr-logarithmic", "stream-list"]
     assert builder.added_variants == ["swrr-logarithmic", "stream-list"]

@@ -173,7 +173,7 @@ def test_memory_is_measured_again_soon_after_the_start(
     assert sampler.peak_bytes == 7
 
 
-def test_a_full_disk_keeps_no_sample_and_ends_nothing(tmp_path: Path) -> None:
+def test_a_full_disk_keeps_no_sample_and_ends_nothing() -> None:
     sampler = MemorySampler(os.getpid(), Path("/dev/full"))
     assert sampler.sample() > 0
 
