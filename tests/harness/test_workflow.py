@@ -180,26 +180,32 @@ class Workflow(FakeJobs):
 
 @pytest.fixture
 def workflow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workflow:
-    return Workflow(tmp_path, monkeypatch)
+    """Return a workflow in a path with spaces and characters that shells and patterns interpret."""
+    root = tmp_path / "a folder, müßig & (so) [*] 'on'"
+    root.mkdir()
+    return Workflow(root, monkeypatch)
 
 
-def test_runs_are_made_network_by_network_and_once(workflow: Workflow) -> None:
+def test_runs_are_made_network_by_network_and_once(
+    workflow: Workflow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", "/other")
     runs = workflow.make()
     assert sorted(runs) == sorted(MADE)
+    assert workflow.finished() == MADE
     assert [run[-1] for run in runs] == ["1", "1", "2", "3", "3"]
     names = (Path(plan).parent.name for plan in workflow.lines("plans"))
     plans = dict(zip(runs, names, strict=True))
     assert (plans["c1"], plans["b3"]) == ("one", "one")
     assert (plans["d1"], plans["0e3"]) == ("two", "two")
     assert (workflow.root / "results" / "plans" / "workflow.log").is_file()
-
-
-def test_runs_damaged_by_a_power_failure_are_repeated(workflow: Workflow) -> None:
-    before = len(workflow.make())
+    # Jobs import the code of the command that starts them, before that of PYTHONPATH.
+    assert workflow.lines("path") == [f"{REPOSITORY}:/other"]
+    # Runs that a power failure has damaged are repeated.
     (workflow.store / "b3" / "manifest.json").write_text("")
     (workflow.store / "c1" / RECORDS / "parse.json").write_text("")
     (workflow.store / "d1" / "manifest.json").unlink()
-    assert sorted(workflow.make()[before:]) == ["b3", "c1", "d1"]
+    assert sorted(workflow.make()[len(runs) :]) == ["b3", "c1", "d1"]
 
 
 def test_a_run_that_fails_leaves_the_others(workflow: Workflow) -> None:
@@ -261,20 +267,6 @@ def test_a_plan_that_another_command_has_replaced_is_not_carried_out(workflow: W
     assert not workflow.finished()
     workflow.plans[1].write()
     workflow.make()
-
-
-def test_a_checkout_may_lie_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The path of the checkout may have spaces and characters that shells and patterns interpret.
-
-    Jobs import the code of the command that starts them, before that of PYTHONPATH.
-    """
-    root = tmp_path / "a folder, müßig & (so) [*] 'on'"
-    root.mkdir()
-    monkeypatch.setenv("PYTHONPATH", "/other")
-    workflow = Workflow(root, monkeypatch)
-    workflow.make()
-    assert workflow.finished() == MADE
-    assert set(workflow.lines("path")) == {f"{REPOSITORY}:/other"}
 
 
 def test_a_refusal_of_a_job_is_the_error_of_the_command(tmp_path: Path) -> None:
