@@ -112,22 +112,6 @@ def test_a_run_has_its_resolved_settings_which_do_not_name_it(
     assert "resolved.yaml" not in run.files
 
 
-def test_every_host_of_the_configuration_has_its_files(shadow_engine: ShadowEngine) -> None:
-    run = composed(shadow_engine)
-    configuration = yaml.safe_load(run.files["shadow.config.yaml"])
-    assert configuration["general"]["seed"] == 1
-    assert configuration["general"]["stop_time"] == "255000 ms"
-    for name, host in configuration["hosts"].items():
-        for process in host["processes"]:
-            for argument in process["args"]:
-                if argument.startswith("../../../"):
-                    assert argument.removeprefix("../../../") in run.files
-            if process["path"].startswith("tor-"):
-                assert f"shadow.data.template/hosts/{name}/torrc" in run.files
-                assert process["path"] == "tor-circuit-policy"
-            assert process["expected_final_state"] == "running"
-
-
 def test_the_tgen_graphs_match_the_experiment(shadow_engine: ShadowEngine) -> None:
     files = composed(shadow_engine).files
     web = vertices(files["conf/tgen.web.graphml"])
