@@ -16,6 +16,7 @@ from pathlib import Path
 
 from suite_roots import FINISHED_BUILDS
 
+from analysis.formats.files import PROGRESS
 from onionlab.runs.store import Store
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -96,9 +97,17 @@ class Checkout:
 
     def remove_run(self, run_id: str) -> None:
         """Remove a run in any state."""
-        for place in (self.store.run(run_id), self.store.partial(run_id)):
-            shutil.rmtree(place, ignore_errors=True)
-        shutil.rmtree(self.store.failed(run_id), ignore_errors=True)
+        for place in (self.store.run, self.store.partial, self.store.failed):
+            shutil.rmtree(place(run_id), ignore_errors=True)
+
+    def simulated_s(self) -> float:
+        """Return the simulated time of a run in progress, or 0 if it has reported none."""
+        for path in self.store.directory.glob(f".partial/*/{PROGRESS}"):
+            try:
+                return float(json.loads(path.read_text())["simulated_s"])
+            except (OSError, ValueError):
+                continue
+        return 0.0
 
     def record_hashes(self, run_id: str) -> dict[str, str]:
         """Return the SHA-256 of each file of a run's records, by name."""

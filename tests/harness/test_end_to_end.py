@@ -124,18 +124,16 @@ def test_a_killed_experiment_is_finished_by_the_same_command(
 
     # After the kill no process is left, and no run counts as finished.
     checkout.remove_run(run_id)
-    partial = checkout.store.partial(run_id)
     command = checkout.start("experiment", *arguments(engine))
-    progress = partial / "progress.json"
     deadline = time.monotonic() + LIMIT_S
-    while not (progress.exists() and json.loads(progress.read_text())["simulated_s"] > 50):
+    while checkout.simulated_s() <= 50:
         assert time.monotonic() < deadline
         assert command.poll() is None
         time.sleep(0.2)
     os.kill(command.pid, signal.SIGKILL)
     command.wait()
     deadline = time.monotonic() + 30
-    while processes_below(partial):
+    while processes_below(checkout.store.partial(run_id)):
         assert time.monotonic() < deadline, "processes outlive the command that started them"
         time.sleep(0.5)
     assert not checkout.store.is_finished(run_id)

@@ -13,8 +13,6 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 
-from analysis.formats.files import PROGRESS
-
 from .checkout import Checkout, processes_below
 from .imported import NAME, hashes_of_run, import_network, the_run, words
 from .test_end_to_end import ENGINES
@@ -87,7 +85,7 @@ def killed_under_way(checkout: Checkout, simulated_until_s: float) -> bool:
     command = checkout.start(*words("run", "uml"))
     everything: list[psutil.Process] = []
     started_s = time.monotonic()
-    while command.poll() is None and simulated_s(checkout) < simulated_until_s:
+    while command.poll() is None and checkout.simulated_s() < simulated_until_s:
         assert time.monotonic() - started_s < START_LIMIT_S
         time.sleep(0.05)
     # The command may have ended and been waited for, so that its process does not exist.
@@ -101,13 +99,3 @@ def killed_under_way(checkout: Checkout, simulated_until_s: float) -> bool:
     return command.returncode == -signal.SIGKILL and not checkout.store.is_finished(
         the_run(checkout)
     )
-
-
-def simulated_s(checkout: Checkout) -> float:
-    """Return the simulated time of the run in progress, or 0 if it has reported none."""
-    for path in checkout.store.directory.glob(f".partial/*/{PROGRESS}"):
-        try:
-            return float(json.loads(path.read_text())["simulated_s"])
-        except (OSError, ValueError):
-            continue
-    return 0.0

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import csv
-import json
 from pathlib import Path
 
 import pytest
 
 from analysis.celltrace.cells import Fate
-from analysis.formats.files import TRACE_COUNTS
+from analysis.formats.files import RECORDS, TRACE_COUNTS
 from analysis.formats.record_files import read_trace_counts
+from onionlab.runs.plan import read_plan
 
 from .checkout import DATA, Checkout
 from .test_end_to_end import ENGINES
@@ -29,11 +29,8 @@ def experiment(checkout: Checkout, name: str, engine: str) -> dict[tuple[str, st
 
 def records(checkout: Checkout, name: str) -> dict[str, Path]:
     """Return variant -> folder of its run's records."""
-    plan = json.loads((checkout.results(name) / "plan.json").read_text())
-    return {
-        run["variant"]: next(checkout.store.run(run["run_id"]).glob("records-*"))
-        for run in plan["runs"]
-    }
+    plan = read_plan(checkout.results(name) / "plan.json")
+    return {run.variant: checkout.store.run(run.run_id) / RECORDS for run in plan.runs}
 
 
 # This test comes first, so that it builds libtorrent while another test file builds Tor.
