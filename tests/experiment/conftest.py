@@ -12,6 +12,10 @@ from onionlab.experiment import Experiment, load
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
+Write = Callable[[str, str], None]
+LoadText = Callable[[str], Experiment]
+Refused = Callable[[str], list[str]]
+
 VALID = """\
 title: A small experiment
 description: Three relays and two clients.
@@ -73,7 +77,7 @@ def checkout(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def write(checkout: Path) -> Callable[[str, str], None]:
+def write(checkout: Path) -> Write:
     """Return a function that writes a file of experiments/, named without its ending."""
 
     def write_file(name: str, text: str) -> None:
@@ -83,7 +87,7 @@ def write(checkout: Path) -> Callable[[str, str], None]:
 
 
 @pytest.fixture
-def load_text(checkout: Path, write: Callable[[str, str], None]) -> Callable[[str], Experiment]:
+def load_text(checkout: Path, write: Write) -> LoadText:
     """Return a function that loads a text as experiments/foo.yaml."""
 
     def load_it(text: str) -> Experiment:
@@ -94,7 +98,7 @@ def load_text(checkout: Path, write: Callable[[str, str], None]) -> Callable[[st
 
 
 @pytest.fixture
-def refused(load_text: Callable[[str], Experiment]) -> Callable[[str], list[str]]:
+def refused(load_text: LoadText) -> Refused:
     """Return a function that returns the errors of a text as experiments/foo.yaml.
 
     Each error is a line. The heading is removed.

@@ -13,7 +13,7 @@ from onionlab.errors import UserError
 from onionlab.experiment import experiment_names
 from onionlab.experiment.claims_file import ClaimSet, claim_files, load_claims
 
-from .conftest import LEVELS_AND_FIGURE, REPOSITORY, VALID
+from .conftest import LEVELS_AND_FIGURE, REPOSITORY, VALID, Write
 
 EXPERIMENT = VALID + LEVELS_AND_FIGURE
 
@@ -54,7 +54,7 @@ Read = Callable[[str], ClaimSet]
 
 
 @pytest.fixture
-def read(checkout: Path, write: Callable[[str, str], None]) -> Read:
+def read(checkout: Path, write: Write) -> Read:
     """Return a function that reads a text as experiments/claims/it.yaml."""
     (checkout / "experiments" / "claims").mkdir()
     write("foo", EXPERIMENT)
@@ -72,9 +72,7 @@ def test_shipped_claims_are_read_in_a_new_checkout(name: str) -> None:
     assert load_claims(name, root=REPOSITORY).claims
 
 
-def test_classes_of_a_network_that_is_not_here_are_not_known(
-    checkout: Path, write: Callable[[str, str], None], read: Read
-) -> None:
+def test_classes_of_a_network_that_is_not_here_are_not_known(write: Write, read: Read) -> None:
     write("tornet", TORNET)
     of_network = CLAIMS.replace("[foo]", "[tornet]").replace("figures: [3]\n    ", "")
     (one,) = read(re.sub(r"(?s)  - id: second.*", "", of_network).replace("few", "tornet")).claims
@@ -103,11 +101,7 @@ def test_a_claims_file_is_read(read: Read, checkout: Path) -> None:
         ("[ttfb_p50_s]", "[ttfb_p5_s]", '8: claims[1].metrics[1]: unknown metric "ttfb_p5_s"; did'),
         ("[ttfb_p50_s]", "[]", "8: claims[1].metrics: expected 1 or more entries"),
         ("[timeout_rate]", "[timeout_count]", 'no verdict; did you mean "timeout_rate"?'),
-        (
-            "class: web",
-            "class: all",
-            "9: claims[1].class: ttfb_p50_s is a metric of single classes",
-        ),
+        ("class: web", "class: all", "class: ttfb_p50_s is a metric of single classes"),
         ("class: web", "class: bulk", "9: claims[1].class: expected one of all, web, got"),
         ("levels: [few]", "levels: [five]", "10: claims[1].levels[1]: expected one of few, many"),
         ("[rr, ewma]", "[rr, ewna]", 'got "ewna"; did you mean "ewma"?'),
@@ -140,9 +134,7 @@ def test_a_list_whose_only_item_is_wrong_is_not_empty(read: Read) -> None:
         read(one[: one.index("claims:")] + "claims: []\n")
 
 
-def test_a_variant_has_to_run_at_the_claims_level(
-    read: Read, write: Callable[[str, str], None]
-) -> None:
+def test_a_variant_has_to_run_at_the_claims_level(read: Read, write: Write) -> None:
     write("bar", VALID.replace("[rr, ewma]", "[swrr-linear, ewma]"))
     text = CLAIMS.replace("[foo]", "[foo, bar]").replace("[rr, ewma]", "[swrr-linear, ewma]")
     with pytest.raises(UserError, match="no experiment runs swrr-linear at the level few"):

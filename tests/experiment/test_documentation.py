@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,12 +18,11 @@ from onionlab.tornet.shadow_options import (
 )
 from onionlab.yamlfile.units import RATE_UNITS, SIZE_UNITS, TIME_UNITS
 
-from .conftest import REPOSITORY, VALID
+from .conftest import REPOSITORY, VALID, Refused, Write
 
 PAGE = (REPOSITORY / "docs" / "reference" / "experiments.md").read_text(encoding="utf-8")
 HOW_TO = (REPOSITORY / "docs" / "how-to" / "add-an-experiment.md").read_text(encoding="utf-8")
 TUNE_TOR = (REPOSITORY / "docs" / "how-to" / "tune-tor.md").read_text(encoding="utf-8")
-Write = Callable[[str, str], None]
 
 
 def block(page: str, language: str) -> str:
@@ -60,7 +58,7 @@ def test_the_example_of_tuning_loads(checkout: Path, write: Write) -> None:
     assert windows == [62, 62, 248]
 
 
-def test_the_quoted_error_is_the_real_one(refused: Callable[[str], list[str]]) -> None:
+def test_the_quoted_error_is_the_real_one(refused: Refused) -> None:
     (error,) = refused(VALID.replace('"320 KiB"', '"320 Kb!"'))
     quoted = block(PAGE, "text").strip()
     assert re.sub(r":[0-9]+:", ":N:", error) == re.sub(r":[0-9]+:", ":N:", quoted)

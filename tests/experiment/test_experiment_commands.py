@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,12 +10,12 @@ from onionlab.commands import schema as schema_command
 from onionlab.experiment.header import ExperimentFile
 from onionlab.experiment.reference import SCHEMAS, editor_schema
 
-from .conftest import VALID
+from .conftest import VALID, Write
 
 
 def test_list_shows_experiments_and_variants_despite_a_broken_file(
     checkout: Path,
-    write: Callable[[str, str], None],
+    write: Write,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -3,20 +3,16 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from onionlab.errors import UserError
-from onionlab.experiment import Experiment, load, parse_seeds
+from onionlab.experiment import load, parse_seeds
 from onionlab.network.sample import ADDRESSES_PER_ROLE
 from onionlab.runs.study_file import published_cell_times
 
-from .conftest import REPOSITORY, VALID
-
-LoadText = Callable[[str], Experiment]
-Write = Callable[[str, str], None]
+from .conftest import REPOSITORY, VALID, LoadText, Write
 
 
 def test_values_are_in_base_units(load_text: LoadText) -> None:
@@ -398,7 +394,7 @@ def test_options_that_some_hosts_read_are_accepted(load_text: LoadText, tor: str
 
 
 def test_options_of_variants_that_cannot_have_an_effect_are_refused(
-    checkout: Path, write: Write, load_text: LoadText
+    checkout: Path, load_text: LoadText
 ) -> None:
     (checkout / "tor-patches").unlink()
     shutil.copytree(REPOSITORY / "tor-patches", checkout / "tor-patches")

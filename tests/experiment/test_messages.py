@@ -5,7 +5,6 @@ Each case edits a valid file.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,10 +14,7 @@ from onionlab.experiment import load
 from onionlab.experiment.load import REFERENCE_HINT
 from onionlab.programs.tor.variants import load_variants
 
-from .conftest import REPOSITORY, VALID
-
-Refused = Callable[[str], list[str]]
-Write = Callable[[str, str], None]
+from .conftest import REPOSITORY, VALID, Refused, Write
 
 VARIANTS = ", ".join(sorted(load_variants(REPOSITORY)))
 

@@ -56,11 +56,7 @@ def test_the_list_is_kept_as_it_was_written(read: Read) -> None:
     ("old", "new", "message"),
     [
         ("networks: 10", "sedes: 1", '6: experiments[1].sedes: unknown key; did you mean "seeds"?'),
-        (
-            "seeds: [1, 4]",
-            "seeds: 1\n    networks: 1",
-            "8: experiments[2].seeds: is another name of",
-        ),
+        ("seeds: [1, 4]", "seeds: 1\n    networks: 1", "8: experiments[2].seeds: is another name"),
         ("[1, 4]", "[1, 1]", "8: experiments[2].seeds: expected a number of networks"),
         ("name: bar", "nme: bar", "7: experiments[2].nme: unknown key"),
         ("name: bar", "name: fo", 'no experiment "fo"; did you mean "foo"?'),

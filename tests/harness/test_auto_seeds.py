@@ -77,8 +77,11 @@ class FakeRunner:
         return auto_seeds.auto_seeds(self.tmp_path, Request("quick"), None, budget=budget)
 
 
+Bench = Callable[..., FakeRunner]
+
+
 @pytest.fixture
-def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., FakeRunner]:
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
     def make(ratio: float, sd: float, missing: bool = False) -> FakeRunner:
         made = FakeRunner(tmp_path, ratio, sd, missing)
         for name in ("make_plan", "make_runs", "make_report", "read_statistics"):
@@ -88,9 +91,7 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Fake
     return make
 
 
-def test_a_large_difference_stops_early(
-    bench: Callable[..., FakeRunner], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_large_difference_stops_early(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     made = bench(0.8, 0.05)
     report = made.run(20)
     assert made.made[0] == 3
@@ -105,7 +106,7 @@ def test_a_large_difference_stops_early(
 
 
 def test_undecidable_endpoints_use_the_whole_budget(
-    bench: Callable[..., FakeRunner], caplog: pytest.LogCaptureFixture
+    bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
     made = bench(1.02, 0.2)
     made.run(8)
@@ -115,7 +116,7 @@ def test_undecidable_endpoints_use_the_whole_budget(
 
 
 def test_a_metric_without_a_value_is_not_waited_for(
-    bench: Callable[..., FakeRunner], caplog: pytest.LogCaptureFixture
+    bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
     made = bench(0.7, 0.02, missing=True)
     made.run(20)
@@ -123,7 +124,7 @@ def test_a_metric_without_a_value_is_not_waited_for(
     assert "(1 lack a value in some run, which no network adds)" in caplog.messages[-2]
 
 
-def test_bad_requests(bench: Callable[..., FakeRunner], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bad_requests(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     made = bench(1.0, 0.1)
     with pytest.raises(UserError, match="MAX_NETWORKS: at least 3"):
         made.run(2)

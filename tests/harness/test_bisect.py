@@ -123,15 +123,8 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     monkeypatch.setenv("VARIANTS_FILE", "")
     path = tmp_path / "tor"
     made = Machine(root, path, make_repository(path, ["0.4.9"] * 13), 5)
-    replaced = (
-        "open_engine",
-        "ensure_builds",
-        "make_plan",
-        "make_runs",
-        "read_statistics",
-        "write",
-    )
-    for name in replaced:
+    runs = ("make_plan", "make_runs", "read_statistics")
+    for name in ("open_engine", "ensure_builds", *runs, "write"):
         monkeypatch.setattr(bisect, name, getattr(made, name))
     study = SimpleNamespace(levels=[SimpleNamespace(name="today")], endpoints=(), margins={})
     monkeypatch.setattr(bisect, "load_study", lambda path: study)
@@ -200,9 +193,9 @@ def test_a_commit_without_a_value_is_skipped(machine: Machine) -> None:
 
 
 def test_the_same_program_is_run_once(machine: Machine) -> None:
-    machine.programs = dict.fromkeys(machine.commits[:5], "a") | dict.fromkeys(
-        machine.commits[5:], "b"
-    )
+    machine.programs = {
+        commit: "b" if number >= 5 else "a" for number, commit in enumerate(machine.commits)
+    }
     assert machine.search()[0].search.found == machine.commits[5]
     assert len({name for name, _ in machine.runs}) == 2
     machine.programs = dict.fromkeys(machine.commits, "a")
@@ -232,6 +225,7 @@ def test_bad_input_builds_nothing(machine: Machine) -> None:
     foreign = git(path, "rev-parse", "HEAD")
     own = machine.root / "own.yaml"
     own.write_text("extends: today.yaml\nendpoints: [{class: web, metric: streams_started}]\n")
+    no_shadow = {"runs": Request("today", engine="shadow", shadow="none")}
     directionless = {"runs": Request(str(own)), "endpoint": "streams_started"}
     cases: list[tuple[dict[str, Any], str, str]] = [
         (directionless, "streams_started has no better direction", "name another endpoint"),
@@ -248,11 +242,7 @@ def test_bad_input_builds_nothing(machine: Machine) -> None:
         ({"runs": Request("quik")}, "no experiment called", "make list"),
         ({"runs": Request("slowstart")}, "does not run Tor", "NAME=today"),
         ({"runs": Request("swrr-load")}, "several levels", "NAME=today"),
-        (
-            {"runs": Request("today", engine="shadow", shadow="none")},
-            "Shadow not found at none",
-            "SHADOW=",
-        ),
+        (no_shadow, "Shadow not found at none", "SHADOW="),
         ({"budget": 3}, "MAX_NETWORKS: at least 4", ""),
     ]
     for more, message, hint in cases:

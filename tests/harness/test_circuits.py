@@ -93,10 +93,7 @@ JOINED_LOG = [*DIRECTORY, SERVICE, JOINED, ITS_PATH, SENT, ITS_PATH, JOINED, ITS
     [
         (JOINED_LOG, ""),
         (DIRECTORY, "no stream was ever attached"),
-        (
-            [*JOINED_LOG, SENT.replace("39", "40")],
-            "1 of 3 streams were attached to a circuit that no service",
-        ),
+        ([*JOINED_LOG, SENT.replace("39", "40")], "1 of 3 streams were attached to a circuit that"),
         ([line for line in JOINED_LOG if line != SERVICE], "2 of 2 streams"),
         ([line for line in JOINED_LOG if line != JOINED], "2 of 2 streams"),
         ([line.replace(MIDDLE, GUARD) for line in JOINED_LOG], "2 different relays"),

@@ -14,10 +14,14 @@ from tor_repository import git
 from onionlab.commands import compare, compare_tor, experiment
 from onionlab.errors import UserError
 from onionlab.experiment import load
+from onionlab.programs.tor.tor_source import TorSource
 from onionlab.programs.tor.variants import load_variants
 from onionlab.questions.tor_commits import CommitVariant, shorten, write_experiment
 
 from .checkout import ship
+
+Calls = list[dict[str, object]]
+"""The arguments of each command that `compare-tor` calls."""
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 
@@ -48,13 +52,13 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def calls(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, object]]:
-    """Return a list of the arguments of each command that `compare-tor` calls.
+def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
+    """Return a list to which the called commands are added.
 
     These commands and the builds are replaced and do nothing. The replacement of `compare` returns
     the status 3.
     """
-    found: list[dict[str, object]] = []
+    found: Calls = []
 
     def record(args: argparse.Namespace) -> int:
         found.append({**vars(args)})
@@ -77,9 +81,13 @@ def run(repository: Path, a: str, b: str, *more: str) -> int:
     return compare_tor.run(parser.parse_args([a, b, f"--tor-git={repository}", *more]))
 
 
-def test_it_runs_both_commits_and_compares_them(
-    root: Path, repository: Path, calls: list[dict[str, object]]
-) -> None:
+def source_of(root: Path, variant: str) -> TorSource:
+    source = load_variants(root)[variant].source
+    assert source is not None
+    return source
+
+
+def test_it_runs_both_commits_and_compares_them(root: Path, repository: Path, calls: Calls) -> None:
     assert run(repository, "main", "Fix_1", "--networks=3") == 3
     ran, compared = calls
     written = load(str(ran["name"]), root=root)
@@ -97,8 +105,7 @@ def test_it_runs_both_commits_and_compares_them(
     assert compared["allow_diff"] == "variant,tor"
     variants = load_variants(root)
     for name, ref in (("tor-main", "main"), ("tor-fix-1", "Fix_1")):
-        source = variants[name].source
-        assert source is not None
+        source = source_of(root, name)
         # A branch may move while the runs are made, so the variant names the commit.
         assert (source.git, source.ref) == (str(repository), git(repository, "rev-parse", ref))
         assert variants[name].torrc == variants["stock"].torrc
@@ -108,7 +115,7 @@ def test_it_runs_both_commits_and_compares_them(
 def test_the_same_program_is_not_run(
     root: Path,
     repository: Path,
-    calls: list[dict[str, object]],
+    calls: Calls,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -131,22 +138,17 @@ def test_an_error_in_the_arguments_is_found_before_the_builds(
 
 
 def test_uncommitted_changes_are_compared_with_their_commit(
-    root: Path, repository: Path, calls: list[dict[str, object]]
+    root: Path, repository: Path, calls: Calls
 ) -> None:
     commit = git(repository, "rev-parse", "HEAD")
     (repository / "file").write_text("draft")
     run(repository, commit, "HEAD")
     assert load(str(calls[0]["name"]), root=root).name == f"today-{commit[:12]}-head"
-    source = load_variants(root)["tor-head"].source
-    assert source is not None
-    assert source.ref == "HEAD"
+    assert source_of(root, "tor-head").ref == "HEAD"
 
 
 def test_a_branch_that_moved_does_not_change_the_files_of_running_jobs(
-    root: Path,
-    repository: Path,
-    calls: list[dict[str, object]],
-    monkeypatch: pytest.MonkeyPatch,
+    root: Path, repository: Path, calls: Calls, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = git(repository, "rev-parse", "HEAD")
     run(repository, "main", "Fix_1")
@@ -154,21 +156,17 @@ def test_a_branch_that_moved_does_not_change_the_files_of_running_jobs(
     git(repository, "commit", "-q", "--allow-empty", "-m", "newest")
     run(repository, "main", "Fix_1")
     monkeypatch.setenv("VARIANTS_FILE", variants)
-    source = load_variants(root)["tor-fix-1"].source
-    assert source is not None
-    assert source.ref == before
+    assert source_of(root, "tor-fix-1").ref == before
 
 
 def test_names_that_differ_only_in_signs_are_kept_apart(
-    root: Path, repository: Path, calls: list[dict[str, object]]
+    root: Path, repository: Path, calls: Calls
 ) -> None:
     run(repository, "Fix_1", "fix-1")
     assert load(str(calls[0]["name"]), root=root).variants == ("tor-fix-1-a", "tor-fix-1-b")
 
 
-def test_long_names_of_branches_are_cut(
-    root: Path, repository: Path, calls: list[dict[str, object]]
-) -> None:
+def test_long_names_of_branches_are_cut(root: Path, repository: Path, calls: Calls) -> None:
     long = "a" * 59 + "-" + "b" * 120
     git(repository, "branch", f"{long}c", "main")
     git(repository, "branch", f"{long}d", "Fix_1")
@@ -182,9 +180,8 @@ def test_a_name_that_looks_like_a_number_is_a_text(root: Path, tmp_path: Path, r
     variant = CommitVariant(tmp_path / "tor", ref, shorten(ref))
     file = write_experiment(root, tmp_path / "files", "today-a", "today", {"tor-a": variant})
     assert load(str(file), root=root).variants == ("tor-a",)
-    written = load_variants(root)["tor-a"]
-    assert written.source is not None
-    assert (written.label, written.source.ref) == (shorten(ref), ref)
+    assert load_variants(root)["tor-a"].label == shorten(ref)
+    assert source_of(root, "tor-a").ref == ref
 
 
 @pytest.mark.parametrize(
@@ -196,13 +193,7 @@ def test_a_name_that_looks_like_a_number_is_a_text(root: Path, tmp_path: Path, r
     ],
 )
 def test_bad_input_runs_nothing(
-    root: Path,
-    repository: Path,
-    calls: list[dict[str, object]],
-    a: str,
-    b: str,
-    more: tuple[str, ...],
-    message: str,
+    root: Path, repository: Path, calls: Calls, a: str, b: str, more: tuple[str, ...], message: str
 ) -> None:
     with pytest.raises(UserError) as caught:
         run(repository, a, b, *more)

@@ -306,15 +306,11 @@ def test_the_split_comes_from_the_spreads_of_finished_runs(root: Path) -> None:
 # Texts and commands
 
 
-def run(root: Path, monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
-    monkeypatch.setattr(command, "working_root", lambda: root)
-    return main(["estimate", *words])
-
-
 def test_the_command_prints_a_table(
     root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(root, monkeypatch, "quick", "--engine", "uml", "--jobs", "1") == 0
+    monkeypatch.setattr(command, "working_root", lambda: root)
+    assert main(["estimate", "quick", "--engine", "uml", "--jobs", "1"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[:3] == [
         "quick",

@@ -200,11 +200,7 @@ def test_a_geography_is_read(tmp_path: Path) -> None:
         ("b: {down", "d: {down", "client_bandwidth_mbit_per_s: missing: b"),
         ("{b: 1.5}", "{b: 1.5, a: 2}", "5: geographies.lab.rtt_ms.a.b: a - b and b - a differ"),
         (", 1.0: 1.5", "", "7: geographies.lab.rtt_deviation: the quantiles 0.0 and 1.0 are"),
-        (
-            "client: {a",
-            "clients: {a",
-            'places.clients: unknown kind of host; did you mean "client"',
-        ),
+        ("client: {a", "clients: {a", 'clients: unknown kind of host; did you mean "client"'),
         ("{a: 1, b: 3}", "{a: 0}", "12: geographies.lab.places.client: no region has a weight"),
         ("[a, b]", '["São", b]', "3: geographies.lab.regions[1]: expected text that matches"),
     ],

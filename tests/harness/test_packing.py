@@ -324,10 +324,7 @@ DEEP = b"[" * 200_000
         (rename_run, "describes another run"),
         (keep_manifest_only, "has neither records nor logs"),
         (change_index(lambda index: index.update(format=2)), "has other files than manifest.json"),
-        (
-            change_file("RUN/records-v1/published.json", b"{}"),
-            "is from a published pack, so it is incomplete",
-        ),
+        (change_file("RUN/records-v1/published.json", b"{}"), "is from a published pack, so it"),
         (change_file("RUN/records-v1/parse.json", None), "parse.json is missing"),
         (change_file("RUN/records-v1/goodput.parquet", b"PAR1"), "goodput.parquet is damaged"),
         (change_older_file("RUN/records-v1/streams.parquet", None), "streams.parquet is missing"),

@@ -11,7 +11,7 @@ import analysis.pages.paper
 from analysis.errors import AnalysisError
 from analysis.formats.json_files import write_json
 from analysis.formats.manifest import identity_hash
-from analysis.formats.plan_file import Request, Resources
+from analysis.formats.plan_file import PlannedRun, Request, Resources
 from analysis.formats.study import ClassLoad, Run, load_study, write_study
 from analysis.pages.claims import OtherStudy
 from analysis.pages.paper import Paper, PaperResult
@@ -26,7 +26,7 @@ from onionlab.runs.plan import Plan
 from onionlab.runs.store import Store
 
 from .checkout import REPOSITORY
-from .test_engine_comparison import study
+from .test_engine_comparison import study, study_runs
 
 
 class FakeRunner:
@@ -161,9 +161,7 @@ def test_the_command_reports_missing_runs(
     out = capsys.readouterr().out.splitlines()
     assert out[-1] == str(bench.tmp_path / "results" / "figures" / "figures.html")
     bench.failing = {"one run"}
-    bench.missing = (
-        Run(run_id="x", level="5mid", variant="rr", seed=1, directory="x", records="x"),
-    )
+    bench.missing = study_runs([PlannedRun("x", "5mid", "rr", 1)])
     assert main(["figures"]) == 1
     output = capsys.readouterr()
     assert "1 run is missing" in output.out
