@@ -98,10 +98,9 @@ def _samples(root: Path) -> Iterator[Sample]:
     They are a run with cell traces, a transfer between peers, and a run of a tornettools network.
     """
     level = Level.model_validate(study_content([1])["levels"][0])
-    seed, downloader = ("".join(f"{line}\n" for line in log).encode() for log in (SEED, DOWNLOADER))
     for name, write in (
         ("tgen and traces", traced_run),
-        ("peers", lambda run: write_peers(run, seed, downloader)),
+        ("peers", lambda run: write_peers(run, *peers_logs())),
         ("tornettools", lambda run: write_tornet_run(run, 1)),
     ):
         run = root / name.replace(" ", "-")
@@ -324,6 +323,12 @@ def repacked(members: Mapping[str, bytes], *, hashes: bool = True, version: int 
             member.size = len(content)
             archive.addfile(member, io.BytesIO(content))
     return out.getvalue()
+
+
+def peers_logs() -> tuple[bytes, bytes]:
+    """Return the logs of the two peers of a transfer."""
+    seed, downloader = ("".join(f"{line}\n" for line in lines) for lines in (SEED, DOWNLOADER))
+    return seed.encode(), downloader.encode()
 
 
 def traced_run(directory: Path) -> None:

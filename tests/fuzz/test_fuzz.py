@@ -24,7 +24,7 @@ import zstandard
 from analysis_synthetic import TABLES, write_logs
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from peers.test_records import DOWNLOADER, SEED, write_run
+from peers.test_records import write_run
 from test_imports import analysis, plot_data
 
 from analysis.formats.files import RECORDS
@@ -39,7 +39,7 @@ from onionlab.programs.tor.variants import load_variants
 
 from .mutations import NAMES, Draw, changed_bytes, changed_json, changed_table, json_bytes
 from .nights import Nights
-from .project import EXAMPLES, NAME, Project, repacked, traced_run, usual_log
+from .project import EXAMPLES, NAME, Project, peers_logs, repacked, traced_run, usual_log
 
 FEW = 40
 """Number of inputs of each test that `make test` leaves out."""
@@ -124,12 +124,6 @@ def test_a_trace_plan_without_a_client_is_refused(project: Project) -> None:
         del plan["hosts"]["web2client"]
         (run / "trace.json").write_text(json.dumps(plan))
         assert project.call("analyse", "--run-directory", str(run)) == 2
-
-
-def peers_logs() -> tuple[bytes, bytes]:
-    """Return the logs of the two peers of a transfer."""
-    seed, downloader = ("".join(f"{line}\n" for line in lines) for lines in (SEED, DOWNLOADER))
-    return seed.encode(), downloader.encode()
 
 
 @fuzz
