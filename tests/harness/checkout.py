@@ -14,6 +14,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import yaml
 from suite_roots import FINISHED_BUILDS
 
 from analysis.formats.files import PROGRESS
@@ -122,6 +123,14 @@ class Checkout:
 def arguments(engine: str, variant: str = "rr", experiment: Path = TINY) -> list[str]:
     """Return the arguments of a command for one run of an experiment."""
     return [str(experiment), "--variants", variant, "--engine", engine]
+
+
+def extended(folder: Path, name: str, **changes: object) -> Path:
+    """Write the file of an experiment that extends a shipped one, and return its path."""
+    path = folder / "one.yaml"
+    content = {"extends": f"{REPOSITORY}/experiments/{name}.yaml", **changes}
+    path.write_text(yaml.safe_dump(content, sort_keys=False))
+    return path
 
 
 def processes_below(directory: Path) -> list[str]:

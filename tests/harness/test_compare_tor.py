@@ -159,20 +159,19 @@ def test_a_branch_that_moved_does_not_change_the_files_of_running_jobs(
     assert source_of(root, "tor-fix-1").ref == before
 
 
-def test_names_that_differ_only_in_signs_are_kept_apart(
-    root: Path, repository: Path, calls: Calls
+LONG = "a" * 59 + "-" + "b" * 120
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "name"), [("Fix_1", "fix-1", "fix-1"), (f"{LONG}c", f"{LONG}d", "a" * 59)]
+)
+def test_names_that_differ_only_in_signs_or_after_their_cut_are_kept_apart(
+    root: Path, repository: Path, calls: Calls, a: str, b: str, name: str
 ) -> None:
-    run(repository, "Fix_1", "fix-1")
-    assert load(str(calls[0]["name"]), root=root).variants == ("tor-fix-1-a", "tor-fix-1-b")
-
-
-def test_long_names_of_branches_are_cut(root: Path, repository: Path, calls: Calls) -> None:
-    long = "a" * 59 + "-" + "b" * 120
-    git(repository, "branch", f"{long}c", "main")
-    git(repository, "branch", f"{long}d", "Fix_1")
-    run(repository, f"{long}c", f"{long}d")
-    written = load(str(calls[0]["name"]), root=root)
-    assert written.variants == (f"tor-{'a' * 59}-a", f"tor-{'a' * 59}-b")
+    git(repository, "branch", f"{LONG}c", "main")
+    git(repository, "branch", f"{LONG}d", "Fix_1")
+    run(repository, a, b)
+    assert load(str(calls[0]["name"]), root=root).variants == (f"tor-{name}-a", f"tor-{name}-b")
 
 
 @pytest.mark.parametrize("ref", ["12345678e901" + "0" * 28, "1" * 20 + "e" + "1" * 19, "null", "Ü"])

@@ -7,7 +7,6 @@ import lzma
 from pathlib import Path
 
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,7 +18,7 @@ from onionlab.network.consensus import ConsensusError, import_consensus, read_co
 from onionlab.network.geography import SourceRelay, known_capacities, load_relays
 from onionlab.rundir.compose import network_request
 
-REPOSITORY = Path(__file__).resolve().parents[2]
+from .checkout import REPOSITORY, extended
 
 Relay = tuple[str, int]
 RELAYS: list[Relay] = [
@@ -167,12 +166,7 @@ def test_relays_can_be_drawn_from_it(root: Path) -> None:
 def test_an_experiment_can_name_it(root: Path) -> None:
     import_consensus(root, written(root, document(RELAYS)), "july")
     relays = {role: {"count": 2, "capacity": f"july-{role}"} for role in ("guard", "middle")}
-    experiment = {
-        "extends": f"{REPOSITORY}/experiments/minimal-tor.yaml",
-        "network": {"relays": relays},
-    }
-    path = root / "one.yaml"
-    path.write_text(yaml.safe_dump(experiment))
+    path = extended(root, "minimal-tor", network={"relays": relays})
     settings = load(str(path), root=root).levels["one"].settings
     assert network_request(root, settings).relays["guard"].source == load_relays(root, "july-guard")
     path.write_text(path.read_text().replace("july-middle", "june-middle"))

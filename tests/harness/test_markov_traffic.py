@@ -22,7 +22,7 @@ from onionlab.rundir.circuits import Rendezvous
 from onionlab.rundir.keys import make_onion_service_keys
 from onionlab.runs.costs.estimate import estimate_resources
 
-from .checkout import REPOSITORY, TINY, Checkout, arguments
+from .checkout import REPOSITORY, TINY, Checkout, arguments, extended
 from .markov_models import MODELS, drawn_streams, logged_streams, seed_of, write_models
 from .test_end_to_end import ENGINES
 from .test_rundir import vertices
@@ -78,10 +78,8 @@ def test_a_client_has_a_graph_of_its_own_and_its_class_the_models(
 
 
 def test_a_class_can_ask_onion_services(tmp_path: Path, shadow_engine: ShadowEngine) -> None:
-    path = tmp_path / "one.yaml"
     users = {**CLASS, **write_models(tmp_path / "models"), "to": "onion-services"}
-    extended = f"{REPOSITORY}/experiments/minimal-tor.yaml"
-    path.write_text(yaml.safe_dump({"extends": extended, "traffic": {"users": users}}))
+    path = extended(tmp_path, "minimal-tor", traffic={"users": users})
     run = composed(load(str(path), root=REPOSITORY), shadow_engine)
     address = make_onion_service_keys(1, "onionservice1").address
     nodes = vertices(run.files[f"{HOSTS}/usersclient1/tgen.graphml"])

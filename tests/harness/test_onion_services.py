@@ -7,14 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from onionlab.engines.shadow.engine import ShadowEngine
 from onionlab.errors import UserError
 from onionlab.experiment import load
 from onionlab.rundir.keys import make_onion_service_keys
 
-from .checkout import REPOSITORY, Checkout
+from .checkout import REPOSITORY, Checkout, extended
 from .test_end_to_end import ENGINES
 from .test_markov_traffic import composed
 from .test_rundir import vertices
@@ -63,10 +62,7 @@ def test_clients_ask_for_whom_their_class_names(shadow_engine: ShadowEngine) -> 
 def test_impossible_settings_are_refused(
     tmp_path: Path, changes: dict[str, Any], problem: str
 ) -> None:
-    path = tmp_path / "one.yaml"
-    path.write_text(
-        yaml.safe_dump({"extends": f"{REPOSITORY}/experiments/minimal-tor.yaml", **changes})
-    )
+    path = extended(tmp_path, "minimal-tor", **changes)
     with pytest.raises(UserError) as caught:
         load(str(path), root=REPOSITORY)
     assert problem in str(caught.value)

@@ -28,7 +28,7 @@ from onionlab.runs.run_builder import (
     run_builder,
 )
 
-from .checkout import REPOSITORY
+from .checkout import REPOSITORY, extended
 
 
 def make_builder(*variants: str, name: str = "quick") -> RunBuilder:
@@ -213,23 +213,17 @@ def test_an_experiment_without_tor_has_no_options_to_check(monkeypatch: pytest.M
 
 
 def test_a_variant_that_an_experiment_excludes_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "own.yaml"
-    path.write_text(
-        f"extends: {REPOSITORY}/experiments/quick.yaml\n"
-        "tor: {variants: [stream-list], baseline: stream-list, "
-        "consensus_params: {CircuitPriorityHalflifeMsec: 9}}\n"
-    )
+    own = {"variants": ["stream-list"], "baseline": "stream-list"}
+    parameters = {"CircuitPriorityHalflifeMsec": 9}
+    path = extended(tmp_path, "quick", tor={**own, "consensus_params": parameters})
     make_builder(name=str(path))
     with pytest.raises(UserError, match="variant ewma sets CircuitPriorityHalflife 30"):
         make_builder("ewma", name=str(path))
 
 
 def test_a_variant_can_be_added_to_an_experiment_with_peers(tmp_path: Path) -> None:
-    path = tmp_path / "own.yaml"
-    path.write_text(
-        f"extends: {REPOSITORY}/experiments/slowstart.yaml\n"
-        "libtorrent: {variants: [rate-only], baseline: rate-only}\n"
-    )
+    own = {"variants": ["rate-only"], "baseline": "rate-only"}
+    path = extended(tmp_path, "slowstart", libtorrent=own)
     assert make_builder("slow-start", name=str(path)).selected == ["slow-start"]
 
 
