@@ -115,14 +115,24 @@ class Machine:
         return bisect.open_search(self.root, BisectRequest(**values | more), None).run()
 
 
+@pytest.fixture(scope="module")
+def history(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
+    """Return a repository, which each test copies, and its commits."""
+    path = tmp_path_factory.mktemp("history") / "tor"
+    return path, make_repository(path, ["0.4.9"] * 13)
+
+
 @pytest.fixture
-def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
+def machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, history: tuple[Path, list[str]]
+) -> Machine:
     root = tmp_path / "checkout"
     root.mkdir()
     ship(root)
     monkeypatch.setenv("VARIANTS_FILE", "")
     path = tmp_path / "tor"
-    made = Machine(root, path, make_repository(path, ["0.4.9"] * 13), 5)
+    shutil.copytree(history[0], path)
+    made = Machine(root, path, history[1], 5)
     runs = ("make_plan", "make_runs", "read_statistics")
     for name in ("open_engine", "ensure_builds", *runs, "write"):
         monkeypatch.setattr(bisect, name, getattr(made, name))
