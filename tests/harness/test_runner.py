@@ -160,6 +160,5 @@ def test_a_waiting_run_reports_it(one_run: OneRun, caplog: pytest.LogCaptureFixt
     assert caplog.messages[0].startswith("tiny rr seed 1 waits for a CPU")
     state = read_json(one_run.store.partial("ab") / PROGRESS)
     assert (state["title"], state["waiting"]) == ("tiny rr seed 1", True)
-    write_json(one_run.store.partial("ab") / PROGRESS, state)
     assert one_run.make() == {"it": 1}
     assert read_json(one_run.store.partial("ab") / PROGRESS)["waiting"] is False

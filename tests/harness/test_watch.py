@@ -109,13 +109,13 @@ def test_clients_are_left_to_the_end(tmp_path: Path) -> None:
 
 def test_lines_are_read_once(tmp_path: Path) -> None:
     relays = Relays(tmp_path, a=Expectation(RR, False))
-    relays.log("a", "[notice] Tor 0.4.9\n")
+    relays.log("a", f"{'x' * len(EWMA)}\n")
     relays.watch.look(1)
-    log = tmp_path / "a" / "tor-x.1000.stdout"
-    # Replace the part that was already read. The watch must not read it again.
-    log.write_text(EWMA[:18] + "\n")
+    # Replace the line that was already read by a wrong proof. The watch must not read it again.
+    (tmp_path / "a" / "tor-x.1000.stdout").write_text(f"{EWMA}\n")
     relays.watch.look(2)
     relays.log("a", f"{RR}\n")
     relays.watch.look(3)
+    # The log is not read any more, because it has the proof.
     relays.log("a", f"{EWMA}\n")
     relays.watch.look(4)
