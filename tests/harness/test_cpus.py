@@ -38,17 +38,20 @@ with cpus.reserve_cpus(int(sys.argv[2]), sys.argv[3], lambda: print("waits", flu
 
 
 @pytest.fixture
-def lock_folder_of_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return a folder for this test's locks, with the permissions of /run/lock."""
-    folder = tmp_path / "lock"
-    folder.mkdir()
-    folder.chmod(0o1777)
-    monkeypatch.delenv(cpus.FOLDER_VARIABLE)
-    monkeypatch.setattr(cpus, "SHARED_FOLDERS", (folder,))
-    monkeypatch.setattr(cpus, "RETRY_INTERVAL_S", 0.05)
-    # Otherwise the machine's load would change which CPU is chosen.
-    monkeypatch.setattr(cpus, "BUSY_PERCENT", 1000)
-    return folder
+def lock_folder_of_test(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Yield a folder for this test's locks, with the permissions of /run/lock.
+
+    Unlike ``tmp_path``, other users can reach it.
+    """
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o1777)
+        monkeypatch.delenv(cpus.FOLDER_VARIABLE)
+        monkeypatch.setattr(cpus, "SHARED_FOLDERS", (folder,))
+        monkeypatch.setattr(cpus, "RETRY_INTERVAL_S", 0.05)
+        # Otherwise the machine's load would change which CPU is chosen.
+        monkeypatch.setattr(cpus, "BUSY_PERCENT", 1000)
+        yield folder
 
 
 def start(
@@ -150,37 +153,24 @@ def command_of_other_user() -> list[str]:
     pytest.skip("needs a checkout and a Python that every user may read")
 
 
-@pytest.fixture
-def shared_lock_folder() -> Iterator[Path]:
-    """Yield a folder for locks that other users can reach, unlike ``lock_folder_of_test``."""
-    with tempfile.TemporaryDirectory() as name:
-        Path(name).chmod(0o1777)
-        yield Path(name)
-
-
 @pytest.mark.parametrize("first", ["root", "nobody"])
 def test_two_users_never_share_a_cpu(
-    shared_lock_folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    command_of_other_user: list[str],
-    first: str,
+    lock_folder_of_test: Path, command_of_other_user: list[str], first: str
 ) -> None:
     """Two users share no CPU, whichever of them created the lock files with a strict umask."""
-    monkeypatch.delenv(cpus.FOLDER_VARIABLE)
-    monkeypatch.setattr(cpus, "SHARED_FOLDERS", (shared_lock_folder,))
     as_root = [sys.executable]
     one, other = (
         (as_root, command_of_other_user) if first == "root" else (command_of_other_user, as_root)
     )
     careful = ["sh", "-c", 'umask 077; exec "$@"', "sh"]
-    holder = start(shared_lock_folder, count_usable_cpus(), "theirs", [*careful, *one])
+    holder = start(lock_folder_of_test, count_usable_cpus(), "theirs", [*careful, *one])
     with contextlib.ExitStack() as started:
         started.callback(holder.wait)
         started.callback(holder.kill)
         numbers = [int(word) for word in read_line(holder).split()]
-        owners = {path.stat().st_uid for path in shared_lock_folder.iterdir()}
+        owners = {path.stat().st_uid for path in lock_folder_of_test.iterdir()}
         assert owners == {0 if first == "root" else NOBODY}
-        second = start(shared_lock_folder, 1, "ours", other)
+        second = start(lock_folder_of_test, 1, "ours", other)
         started.callback(second.kill)
         assert read_line(second) == "waits"
         assert {one.user for one in cpus.lock_owners(numbers)} == {first}
@@ -191,10 +181,10 @@ def test_two_users_never_share_a_cpu(
 
 @pytest.mark.parametrize("trap", ["symlink", "hard link", "folder"])
 def test_another_file_is_not_overwritten_through_a_lock(
-    lock_folder_of_test: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trap: str
+    lock_folder_of_test: Path, monkeypatch: pytest.MonkeyPatch, trap: str
 ) -> None:
     monkeypatch.setattr(cpus, "CREATION_TIMEOUT_S", 0.1)
-    mine = tmp_path / "mine"
+    mine = lock_folder_of_test / "mine"
     mine.write_text("precious")
     for cpu in os.sched_getaffinity(0):
         lock = lock_folder_of_test / f"onionlab-cpu{cpu}"
