@@ -155,8 +155,8 @@ def test_it_finds_the_commit_with_few_runs(
     assert "against GOOD" in steps[-1]
 
 
-@pytest.mark.parametrize("first_bad", [1, 2, 7, 12])
-def test_each_place(machine: Machine, first_bad: int) -> None:
+@pytest.mark.parametrize("first_bad", [1, 12])
+def test_the_first_and_the_last_commit_are_found(machine: Machine, first_bad: int) -> None:
     machine.first_bad = first_bad
     assert machine.search()[0].search.found == machine.commits[first_bad]
 

@@ -51,8 +51,9 @@ def document(relays: list[Relay], flavour: str = "ns") -> str:
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
-    """Return a checkout with the shipped distributions."""
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a checkout with the shipped distributions, which the command uses."""
+    monkeypatch.setattr(command, "working_root", lambda: tmp_path)
     (tmp_path / "configs").mkdir()
     for name in ("relay-capacity.yaml", "regions.yaml"):
         (tmp_path / "configs" / name).write_bytes((REPOSITORY / "configs" / name).read_bytes())
@@ -191,10 +192,7 @@ def test_a_name_cannot_be_used_twice(root: Path) -> None:
         import_consensus(root, written(root, document(RELAYS)), "aug")
 
 
-def test_the_command(
-    root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(command, "working_root", lambda: root)
+def test_the_command(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = written(root, document(RELAYS[:2]))
     assert main(["import-consensus", "--name", "july", str(source)]) == 0
     lines = capsys.readouterr().out.splitlines()

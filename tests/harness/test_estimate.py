@@ -39,9 +39,10 @@ STOP_S seconds."""
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
-    """Return a checkout without runs."""
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a checkout without runs, which the command `estimate` uses."""
     ship(tmp_path)
+    monkeypatch.setattr(command, "working_root", lambda: tmp_path)
     return tmp_path
 
 
@@ -128,10 +129,12 @@ def test_no_more_runs_go_side_by_side_than_fit_into_memory(
 # Existing runs
 
 
-def identity(variant: str, seed: int, *, engine: str = "uml", tors: int = TORS) -> dict[str, Any]:
+def identity(
+    variant: str, seed: int, engine: str = "uml", tors: int = TORS, program: str = "a"
+) -> dict[str, Any]:
     torrcs = [f"shadow.data.template/hosts/h{number}/torrc" for number in range(tors)]
     files = {**dict.fromkeys(torrcs, ""), "variant": variant, "seed": str(seed)}
-    return {"engine": {"name": engine}, "programs": {"tor": "a"}, "files": files}
+    return {"engine": {"name": engine}, "programs": {"tor": program}, "files": files}
 
 
 def finish(
@@ -142,7 +145,7 @@ def finish(
 
     here: whether this machine performed it.
     """
-    described = {**identity(variant, seed, engine=engine, tors=tors), "programs": {"tor": program}}
+    described = identity(variant, seed, engine, tors, program)
     run_id = identity_hash(described)
     folder = root / "runs" / run_id
     folder.mkdir(parents=True)
@@ -306,10 +309,7 @@ def test_the_split_comes_from_the_spreads_of_finished_runs(root: Path) -> None:
 # Texts and commands
 
 
-def test_the_command_prints_a_table(
-    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(command, "working_root", lambda: root)
+def test_the_command_prints_a_table(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["estimate", "quick", "--engine", "uml", "--jobs", "1"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[:3] == [
