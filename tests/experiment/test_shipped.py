@@ -64,12 +64,8 @@ def test_table_1(name: str, suffix: str) -> None:
     settings = experiment.levels[level].settings
     network = settings.network
     assert (network.servers.count, network.authorities) == (100, 3)
-    assert {role: entry.count for role, entry in network.relays.items()} == {
-        "exitguard": 5,
-        "guard": 14,
-        "exit": 10,
-        "middle": middles,
-    }
+    counts = {role: entry.count for role, entry in network.relays.items()}
+    assert counts == {"exitguard": 5, "guard": 14, "exit": 10, "middle": middles}
     bulk, web = settings.traffic["bulk"], settings.traffic["web"]
     assert (bulk.count, bulk.request_bytes, bulk.pause.times_s) == (80, 5 * 1024**2, ())
     assert (web.count, web.request_bytes) == (320, 320 * 1024)

@@ -348,10 +348,7 @@ def test_the_lists_of_commits_do_not_depend_on_settings(tmp_path: Path) -> None:
     ]
     assert commits_between(path, commits[0], "main", 1) == (0, 2, (f"{commits[2][:12]} change 2",))
     assert commits_between(path, "f" * 40, "main") is None
-    newest = add_commit(path, "one\x0cline\u2028alone", "0.4.9")
-    assert list_commits(path, commits[2], "main") == [(newest, "one\x0cline\u2028alone")]
-    assert commits_between(path, commits[2], "main") == (
-        0,
-        1,
-        (f"{newest[:12]} one\x0cline\u2028alone",),
-    )
+    subject = "one\x0cline\u2028alone"
+    newest = add_commit(path, subject, "0.4.9")
+    assert list_commits(path, commits[2], "main") == [(newest, subject)]
+    assert commits_between(path, commits[2], "main") == (0, 1, (f"{newest[:12]} {subject}",))

@@ -98,10 +98,8 @@ def test_it_runs_both_commits_and_compares_them(root: Path, repository: Path, ca
     # The title and the description of `today` are about other variants, so they are replaced.
     assert written.header.title == "Tor at main and Fix_1, in the experiment today"
     assert "Fix_1" in written.header.description
-    assert (compared["a"], compared["b"]) == (
-        "today-main-fix-1:tor-main",
-        "today-main-fix-1:tor-fix-1",
-    )
+    sides = ["today-main-fix-1:tor-main", "today-main-fix-1:tor-fix-1"]
+    assert [compared["a"], compared["b"]] == sides
     assert compared["allow_diff"] == "variant,tor"
     variants = load_variants(root)
     for name, ref in (("tor-main", "main"), ("tor-fix-1", "Fix_1")):

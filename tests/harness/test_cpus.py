@@ -96,10 +96,9 @@ def test_waiting_processes_know_the_owner_of_a_lock(lock_folder_of_test: Path) -
     numbers = [int(word) for word in read_line(holder).split()]
     assert set(numbers) == os.sched_getaffinity(0)
     first, *_ = cpus.lock_owners(numbers)
-    user = first.user
     assert (first.pid, first.purpose) == (holder.pid, "quick: 5mid rr seed 1")
     assert str(first) == (
-        f"CPU {numbers[0]} is held by {user}'s process {holder.pid} (quick: 5mid rr seed 1)"
+        f"CPU {numbers[0]} is held by {first.user}'s process {holder.pid} (quick: 5mid rr seed 1)"
     )
     assert len(cpus.lock_owners(numbers)) == count_usable_cpus()
     waiting = start(lock_folder_of_test, 1, "another")

@@ -127,12 +127,11 @@ def test_streams_are_flows_times_the_streams_of_a_flow() -> None:
         ).encode()
 
     # One flow with one stream starts every two seconds.
-    assert mean_streams_per_s(MODELS["flow"].encode(), MODELS["stream"].encode()) == pytest.approx(
-        0.5, rel=0.05
-    )
-    assert mean_streams_per_s(MODELS["flow"].encode(), ending(0.2)) == pytest.approx(2, rel=0.1)
+    flow, stream = MODELS["flow"].encode(), MODELS["stream"].encode()
+    assert mean_streams_per_s(flow, stream) == pytest.approx(0.5, rel=0.05)
+    assert mean_streams_per_s(flow, ending(0.2)) == pytest.approx(2, rel=0.1)
     # A flow that never ends is assumed to start streams for 600 s: one every ten seconds.
-    assert mean_streams_per_s(MODELS["flow"].encode(), ending(0.0)) == pytest.approx(30, rel=0.05)
+    assert mean_streams_per_s(flow, ending(0.0)) == pytest.approx(30, rel=0.05)
     with pytest.raises(ValueError, match="GraphML"):
         mean_streams_per_s(b"<x/>", None)
 

@@ -28,8 +28,7 @@ VARIANTS = load_variants(REPOSITORY)
 def composed(
     engine: ShadowEngine, variant: str = "rr", seed: int = 1, repeat: int = 1, **tor: Any
 ) -> RunDirectory:
-    level = next(iter(load("quick", root=REPOSITORY).levels.values()))
-    settings = level.settings
+    settings = next(iter(load("quick", root=REPOSITORY).levels.values())).settings
     if tor:
         settings = settings.model_copy(update={"tor": settings.tor.model_copy(update=tor)})
     return compose(

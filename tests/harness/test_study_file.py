@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -76,20 +76,9 @@ def test_the_study_lists_the_programs_of_each_run(plan: Plan) -> None:
     update_provenance(plan.study, plan.store)
     made = load_study(plan.study)
     assert made.provenance["engine"] == study("uml").provenance["engine"]
+    same = {"cpu_s": 1.0, "peak_memory_bytes": None, "proofs": {"RR": 4}, "host": {}}
     assert made.provenance["runs"] == [
-        {
-            "run_id": run.run_id,
-            "level": "quick",
-            "variant": "rr",
-            "seed": run.seed,
-            "repeat": 1,
-            "wall_s": 1.0 + run.seed,
-            "cpu_s": 1.0,
-            "peak_memory_bytes": None,
-            "proofs": {"RR": 4},
-            "host": {},
-        }
-        for run in plan.runs
+        {**asdict(run), "wall_s": 1.0 + run.seed, **same} for run in plan.runs
     ]
     update_provenance(plan.study, plan.store)
     assert load_study(plan.study) == made
