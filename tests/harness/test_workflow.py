@@ -215,19 +215,8 @@ def test_a_run_that_fails_leaves_the_others(workflow: Workflow) -> None:
     assert workflow.finished() == {*MADE, "f1"}
 
 
-def test_a_run_that_another_command_makes_is_reported(
-    workflow: Workflow, caplog: pytest.LogCaptureFixture
-) -> None:
-    with Store(workflow.store).exclusive("c1"):
-        workflow.make()
-    assert caplog.messages == [
-        "5 runs: 0 finished, 5 to make, 1 at a time",
-        "note: another command is making 1 of them; this one waits for it",
-    ]
-
-
-def test_an_interrupted_command_states_what_is_kept(
-    workflow: Workflow, monkeypatch: pytest.MonkeyPatch
+def test_a_command_states_what_it_makes_and_what_an_interrupt_keeps(
+    workflow: Workflow, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def interrupted(process: object, store: Store, missing: list[str], **_: bool) -> None:
         store.manifest("c1").parent.mkdir()
@@ -235,8 +224,13 @@ def test_an_interrupted_command_states_what_is_kept(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(drive, "_watch", interrupted)
-    with pytest.raises(KeyboardInterrupt, match=r"1 of 5 runs are finished and stay in .*/runs; "):
+    kept = pytest.raises(KeyboardInterrupt, match=r"1 of 5 runs are finished and stay in .*/runs; ")
+    with Store(workflow.store).exclusive("d1"), kept:
         workflow.make()
+    assert caplog.messages == [
+        "5 runs: 0 finished, 5 to make, 1 at a time",
+        "note: another command is making 1 of them; this one waits for it",
+    ]
 
 
 def test_no_job_outlives_an_interrupted_command(tmp_path: Path) -> None:
