@@ -18,9 +18,7 @@ TOR = next(iter(sorted(REPOSITORY.glob("build/tor/circuit-policy/bin/tor-circuit
 Dump = dict[str, list[str | float]]
 
 
-def dump(
-    files: Mapping[str, bytes], host: str, names: Iterable[str], directory: Path
-) -> dict[str, list[str | float]]:
+def dump(files: Mapping[str, bytes], host: str, names: Iterable[str], directory: Path) -> Dump:
     """Return the values of the named options in a host's files, and check them with Tor.
 
     Numbers are without units. If Tor prints an option, the values must be the same. Tor does not

@@ -17,17 +17,12 @@ STREAM = {
 }
 
 
-def write_streams(path: Path, server: str) -> None:
-    """Write a table with one stream from a server."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with TableWriter(path, STREAMS) as table:
+def write_records(records: Path, server: str) -> None:
+    """Write records of one stream from a server."""
+    records.mkdir(parents=True, exist_ok=True)
+    with TableWriter(records / files.STREAMS_TABLE, STREAMS) as table:
         rows = [{**STREAM, "server": server}]
         table.add(pa.Table.from_pylist(rows, schema=arrow_schema(STREAMS)))
-
-
-def write_records(records: Path, server: str) -> None:
-    """Write records of one stream."""
-    write_streams(records / files.STREAMS_TABLE, server)
     with TableWriter(records / files.GOODPUT_TABLE, GOODPUT):
         pass
     write_parse_report(records, ParseReport())
