@@ -276,6 +276,20 @@ CASES = {
         "extends: base/tabel1.yaml\ntitle:",
         '1: extends: no file "base/tabel1.yaml"; did you mean "base/table1.yaml"?',
     ),
+    "options of EWMA without this variant": (
+        VALID[VALID.index("  variants:") : VALID.index("time:")],
+        "  variants: [rr, swrr-linear]\n  baseline: rr\n"
+        "  torrc: {relay: {CircuitPriorityHalflife: 3}}\n"
+        "  consensus_params: {CircuitPriorityTickSecs: 9}\n",
+        *(
+            f"{key}: Tor ignores it, because variant rr sets CircuitPolicy RR; remove it, or "
+            "compare other tor.variants"
+            for key in (
+                "25: tor.torrc.relay.CircuitPriorityHalflife",
+                "26: tor.consensus_params.CircuitPriorityTickSecs",
+            )
+        ),
+    ),
 }
 
 OWN_PARAMETERS = VALID[VALID.index("  consensus_params:") : VALID.index("time:")]
@@ -523,23 +537,6 @@ def test_options_that_tor_ignores_are_refused(
     assert sorted(one.partition(": tor.")[2] for one in found) == sorted(
         one.replace(": ", ": Tor ignores it, because ", 1) for one in messages
     )
-
-
-def test_a_half_life_without_ewma_is_refused(refused: Refused) -> None:
-    tor = (
-        "  variants: [rr, swrr-linear]\n  baseline: rr\n"
-        "  torrc: {relay: {CircuitPriorityHalflife: 3}}\n"
-        "  consensus_params: {CircuitPriorityTickSecs: 9}\n"
-    )
-    text = VALID[: VALID.index("  variants:")] + tor + VALID[VALID.index("time:") :]
-    assert refused(text) == [
-        f"experiments/foo.yaml:{key}: Tor ignores it, because variant rr sets CircuitPolicy RR; "
-        "remove it, or compare other tor.variants"
-        for key in (
-            "25: tor.torrc.relay.CircuitPriorityHalflife",
-            "26: tor.consensus_params.CircuitPriorityTickSecs",
-        )
-    ]
 
 
 def test_all_errors_come_together_by_line(refused: Refused) -> None:
