@@ -144,12 +144,13 @@ def test_waiting_runs_and_who_holds_the_cpus_are_shown_in_lines_and_in_a_table()
 
 def test_an_interrupted_attempt_is_not_shown_as_running(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    for name, at_s in (("interrupted", 999.0), ("at work", 1000.5)):
-        written = replace(state(1.0), title=name, at_s=at_s)
-        write_json(store.partial(name) / PROGRESS, asdict(written))
+    begun = [replace(state(1.0), title="interrupted", at_s=999.0),
+             replace(state(1.0), title="at work", at_s=1000.5)]  # fmt: skip
+    for one in begun:
+        write_json(store.partial(one.title) / PROGRESS, asdict(one))
     names = ["interrupted", "at work", "not begun"]
     (shown,) = drive.running_states(store, names, since_s=1000.0)
-    assert shown == written
+    assert shown == begun[1]
 
 
 MADE = {"0e3", "a2", "b3", "c1", "d1"}
