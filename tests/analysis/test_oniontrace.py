@@ -146,9 +146,11 @@ def test_a_log_that_is_missing_or_of_something_else_is_an_error(run: Path, tmp_p
     log.write_text("something else\n")
     with pytest.raises(AnalysisError, match=r"relay2middle.*is not a log of OnionTrace"):
         extract(run, tmp_path / "out")
-    log.unlink()
-    with pytest.raises(AnalysisError, match="relay2middle has no log of OnionTrace"):
-        extract(run, tmp_path / "out")
+    for missing in (log, log.parent):
+        missing.rename(tmp_path / missing.name)
+        with pytest.raises(AnalysisError, match="relay2middle has no log of OnionTrace"):
+            extract(run, tmp_path / "out")
+    log.parent.mkdir()
     shutil.copy(run / files.HOSTS / "relay1exitguard/oniontrace.1003.stdout", log)
     with pytest.raises(AnalysisError, match=r"relay2middle: .* is the log of host relay1exitguard"):
         extract(run, tmp_path / "out")
