@@ -87,7 +87,7 @@ class Bisection:
             why = (
                 f"{self.budget} networks do not decide {last.commit[:HASH_DIGITS]}"
                 if last.decision is Decision.OPEN
-                else "the commits between them were skipped"
+                else "commits among them were skipped"
             )
             listed = [self.name(one) for one in self.subjects if one in search.left][:MAX_COMMITS]
             more = len(search.left) - len(listed)

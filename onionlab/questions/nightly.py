@@ -407,7 +407,7 @@ def _new_baseline_hint(baselines: Path, baseline_command: str, ref: str) -> str:
     if newest is None:
         return accept
     repeat = f"{baseline_command} REF={_commits(newest)[0]}"
-    return f"repeat the commit of the {newest.name}: {repeat}\nor {accept}"
+    return f"repeat the commit of the {newest.name}, and then this night: {repeat}\nor {accept}"
 
 
 def _commits(runs: RunSet) -> list[str]:
@@ -491,11 +491,14 @@ def _next_step(
         "TOR_GIT": repository.path,
         "NAME": item.name,
         "SCALE": request.scale,
+        "REPEATS": request.repeats,
         "ENGINE": "" if request.engine == "auto" else request.engine,
     }
     words = [f"{name}={shlex.quote(str(value))}" for name, value in values.items() if value]
     options = " ".join(words)
     if comparison.regressions:
+        if len({run.level for run in item.plan.runs}) > 1:
+            return None  # A search needs an experiment of one level.
         judged = comparison.regressions[0].judgement
         endpoint = judged.metric.name
         if judged.class_name != ALL:

@@ -170,7 +170,7 @@ def examinations(line: Line) -> Search:
     [
         (Line(8, 3, skipped=[4]), "the first bad commit is 000000000000 (<b>change</b> $3)"),
         (Line(8, 3, opened=4), "one of 8, because 40 networks do not decide"),
-        (Line(8, 3, skipped=range(2, 8)), "one of 7, because the commits between them were"),
+        (Line(8, 3, skipped=range(2, 8)), "one of 7, because commits among them were skipped"),
         (Line(8, 99), "No such commit: Time to first byte, median"),
         (Line(8, 99), "(MAX_NETWORKS, here 40)"),
     ],

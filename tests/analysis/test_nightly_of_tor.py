@@ -276,7 +276,8 @@ def test_a_line_that_is_added_needs_the_commit_of_the_other_baselines(
         night(machine, path)
     repeat = f"make nightly UPDATE_BASELINE=1 REF={first}"
     assert (caught.value.hint or "").startswith(
-        f"repeat the commit of the baseline of 2026-01-02T03:00:00Z: {repeat}\nor make this"
+        "repeat the commit of the baseline of 2026-01-02T03:00:00Z, and then this night: "
+        f"{repeat}\nor make this"
     )
 
 
