@@ -67,7 +67,7 @@ def test_all_references_to_old_keys_are_replaced(tmp_path: Path) -> None:
     assert not old & {host.fingerprint for host in found.tornet.hosts.values()}
     after = contents(directory)
     assert not [path for path, content in after.items() for o in old if o.encode() in content]
-    # Of a relay's keys only those of its identity remain; Tor generates the others.
+    # Only the keys of a relay's identity remain; Tor generates the others.
     gone = {"fingerprint-ed25519", "lock", "keys/secret_onion_key", "keys/ed25519_signing_cert"}
     assert {path for path in before if path not in after} == {
         f"{HOSTS}/{name}/{path}" for name in FINGERPRINTS for path in gone

@@ -88,7 +88,7 @@ def test_the_command_runs_without_huge_pages_if_they_are_not_allowed(tmp_path: P
     done = run_in(tmp_path / "nowhere")
     assert done.returncode == 3
     assert done.stdout.splitlines()[0].startswith(f"{REFUSED}: {because}")
-    # The doctor tells the reason.
+    # `doctor` prints the reason.
     assert explain_missing_huge_pages(tmp_path / "nowhere") == because
     assert explain_missing_huge_pages(tmp_path) == ""
 
