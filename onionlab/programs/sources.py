@@ -180,9 +180,9 @@ def unpack_source(program: Program, source: Source, destination: Path) -> str:
         try:
             _unpack_tarball(program, source.path, destination)
         except (tarfile.TarError, EOFError, OSError, lzma.LZMAError, zlib.error) as error:
-            # An error that names a file is one of the file system, such as a full disk, and not
-            # one of a damaged archive.
-            if isinstance(error, OSError) and error.filename is not None:
+            # The operating system gives its errors a number, for example for a full disk. Such an
+            # error does not mean that the archive is damaged.
+            if isinstance(error, OSError) and error.errno is not None:
                 raise
             raise UserError(
                 f"{source.path} is truncated or damaged: {error}", program.hint

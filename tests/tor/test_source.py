@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import shutil
 import subprocess
 from pathlib import Path
@@ -55,6 +56,22 @@ def test_a_tarball_that_is_truncated_after_its_version_is_an_error(tmp_path: Pat
     cut.write_bytes(whole.read_bytes()[:50_000])
     with pytest.raises(UserError, match=r"cut\.tar\.gz is truncated or damaged: .*end-of-stream"):
         unpack_source(obtain(tmp_path, cut), tmp_path / "tree")
+
+
+def test_a_full_disk_is_not_a_damaged_tarball(tmp_path: Path) -> None:
+    """The maximum size of files stands in for a full disk: both errors name no file."""
+    tree = tmp_path / "tor"
+    write_files(tree, {"configure.ac": FILES["configure.ac"], "data": "0" * 100_000})
+    tarball = tmp_path / "tor.tar"
+    subprocess.run(["tar", "-cf", tarball, "-C", tmp_path, "tor"], check=True)
+    source = obtain(tmp_path, tarball)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, limits[1]))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            unpack_source(source, tmp_path / "tree")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
 # Local trees
