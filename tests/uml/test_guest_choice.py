@@ -15,7 +15,7 @@ from onionlab import engines
 from onionlab.engines.base import Process
 from onionlab.engines.uml import memory
 from onionlab.engines.uml.bootcheck import IN_PROCESSES
-from onionlab.engines.uml.engine import CONFIGURATION, UmlEngine
+from onionlab.engines.uml.engine import CONFIGURATION, UmlEngine, python_code
 from onionlab.engines.uml.guest import description
 from onionlab.engines.uml.kernel import BuiltKernel
 from onionlab.errors import UserError
@@ -118,6 +118,12 @@ def test_the_identity_contains_the_kernel() -> None:
     assert one["name"] == "uml"
     assert UmlEngine(replace(NO_KERNEL, sha256="01")).identity != one
     assert all(isinstance(value, str) for value in one.values())
+
+
+def test_the_hash_of_the_engine_is_of_its_code_alone() -> None:
+    code = 'def f():\n    "Docstring."\n    return 1 # comment\n\nx = 2\n"""Of x."""\n'
+    assert python_code(code) == python_code("def f():\n    return 1\n\n\nx = 2\n")
+    assert python_code(code) != python_code(code.replace("return 1", "return 2"))
 
 
 def test_options_of_the_embedded_engine_are_checked(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ an error. The code in guest/ runs the simulation.
 
 from __future__ import annotations
 
+import ast
 import errno
 import hashlib
 import json
@@ -14,6 +15,7 @@ import posixpath
 import shutil
 import sys
 from collections.abc import Callable, Mapping
+from functools import cache
 from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any
@@ -296,11 +298,30 @@ def _guest_seed(seed: int) -> str:
     return hashlib.sha256(f"onionlab guest {seed}".encode()).hexdigest()
 
 
+@cache
 def _own_sha256() -> str:
-    """Return a hash of this module and of the engine's modules that the guest runs."""
+    """Return a hash of the code that decides what a guest does, without docstrings and comments."""
     digest = hashlib.sha256()
     folder = Path(__file__).parent
-    inside = (*folder.glob("guest/*.py"), *folder.glob("traffic/*.py"))
-    for path in sorted((Path(__file__), folder / "system.py", *inside)):
-        digest.update(f"{path.relative_to(folder)}\0".encode() + path.read_bytes())
+    outside = (Path(__file__), folder / "bootcheck.py", folder / "system.py")
+    for path in sorted((*outside, *folder.glob("guest/*.py"), *folder.glob("traffic/*.py"))):
+        code = python_code(path.read_text(encoding="utf-8"))
+        digest.update(f"{path.relative_to(folder)}\0{code}\0".encode())
     return digest.hexdigest()
+
+
+def python_code(source: str) -> str:
+    """Return Python source without comments, docstrings and its formatting."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(body := getattr(node, "body", None), list):
+            node.body = [one for one in body if not _is_docstring(one)]  # type: ignore[attr-defined]
+    return ast.unparse(tree)
+
+
+def _is_docstring(node: ast.AST) -> bool:
+    return (
+        isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+    )
