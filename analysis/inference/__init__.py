@@ -1,1 +1,1 @@
-"""Intervals, bands, tests and stopping rules. Arrays in, numbers out."""
+"""Statistics of plain arrays: intervals, bands, tests, stopping rules and change points."""

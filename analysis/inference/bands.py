@@ -20,7 +20,7 @@ from analysis.inference.intervals import CONFIDENCE
 DRAWS = 2000
 
 _NUMBERS_AT_ONCE = 1_000_000
-"""Limit on array sizes, so that the simulation needs little memory compared with the records."""
+"""Limit on the number of elements of the simulation's arrays, to save memory."""
 
 
 @dataclass(frozen=True)
@@ -39,14 +39,15 @@ def simultaneous_band(curves: ArrayLike, draws: int = DRAWS, seed: int = 0) -> B
     The same curves and seed give the same band.
 
     Args:
-        curves: shape (runs, points), one curve for each run or pair of runs. A point is unknown if
-            it is NaN in any run, as averaging the other runs would bias the result.
+        curves: shape (runs, points), one curve for each run or pair of runs. If a point is NaN in
+            any run, so is the result there: averaging only the other runs would bias it.
         draws: number of simulated sets of runs.
         seed: seed of the simulation.
 
     Returns:
-        The mean and its band. For a single run, the band is NaN. At points at which all runs agree,
-        the band has zero width; such points do not affect the width elsewhere.
+        The mean and a band that contains the whole curve with probability ``CONFIDENCE``. For a
+        single run, the band is NaN. Where all runs agree, the band has zero width, and such points
+        do not affect the width elsewhere.
 
     Raises:
         ValueError: ``curves`` has no runs or is not two-dimensional.
@@ -81,7 +82,7 @@ def _half_width(values: Floats, draws: int, seed: int) -> Floats:
 
 
 def _critical(unit: Floats, draws: int, seed: int) -> float:
-    """Return the quantile of the largest |t| over the points.
+    """Return the ``CONFIDENCE`` quantile of the largest |t| over the points, by simulation.
 
     unit: shape (runs, points); each column has the mean 0 and the sum of squares 1.
     """

@@ -1,8 +1,8 @@
 """Detection of step changes in a time series of nightly values. Arrays in, steps out.
 
-The search is ``ruptures``' PELT (Killick, Fearnhead and Eckley 2012, JASA 107) with the cost
-function for changes of a Gaussian mean, which is that of a linear kernel. The penalty limits the
-probability of any false step in a year of nightly searches.
+The search is PELT (Killick, Fearnhead and Eckley 2012, JASA 107) of the package ``ruptures``. The
+cost function is that of a linear kernel, which detects changes of a Gaussian mean. The penalty
+limits the probability of any false step in a year of nightly searches.
 """
 
 from __future__ import annotations
@@ -19,26 +19,29 @@ from scipy import stats
 from analysis.arrays import Floats
 
 NIGHTS = 365
-"""Number of nights for which the rate of false steps holds. Older nights are not searched."""
+"""Number of nightly runs ("nights") over which the probability of a false step is limited.
+
+Only the latest ``NIGHTS`` nights are searched.
+"""
 
 LOOKS = 6.0
-"""Number of independent tests that one night's search counts as.
+"""Number of independent tests as which the penalty counts the search of one night.
 
-Every night repeats the search of the whole history, with a position for a step before each night.
-With this value, the rate of false steps holds in simulations (docs/how-to/nightly.md, and a test).
+A search considers a step before every night of the history, and the next night's search considers
+most of these positions again. The value comes from simulations, which a test repeats.
 """
 
 MINIMUM_DF = 20
 """Minimum degrees of freedom of the noise estimate; below it, no steps are reported."""
 
 KEPT_CHANGES = 0.9
-"""Share of the night-to-night changes, the smallest ones, from which the noise is estimated.
+"""Share of the night-to-night changes that are used to estimate the noise.
 
-The largest changes, which include the steps, are omitted.
+These are the smallest changes. The largest ones are omitted, because they include the steps.
 """
 
 DF_OF_A_CHANGE = 0.55
-"""Degrees of freedom of the noise estimate per change, from 8,000 simulated histories."""
+"""Degrees of freedom that each change adds to the estimate, from 8,000 simulated histories."""
 
 EXCESS_LEVEL = 0.01
 """Significance level of the F test for more variation between nights than within them.
@@ -48,7 +51,7 @@ would often replace the estimate from within nights by the less precise one from
 """
 
 NIGHTS_ALONE = 1 + int(np.ceil(MINIMUM_DF / DF_OF_A_CHANGE))
-"""If nights have one run each, steps are searched from this number of nights on."""
+"""Minimum number of nights for a search of steps if each night has only one run."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,7 @@ class Step:
 
 
 def penalty(false_steps: float, df: float = np.inf) -> float:
-    """Return the minimum reduction of the sum of squares per step, in noise variances.
+    """Return the amount by which a step must reduce the sum of squares, in noise variances.
 
     Args:
         false_steps: probability of any false step in a series of ``NIGHTS`` nights, if every night
@@ -81,9 +84,9 @@ def penalty(false_steps: float, df: float = np.inf) -> float:
 def noise(nights: Sequence[dict[int, float]]) -> tuple[float, float]:
     """Estimate the standard deviation of a night's mean from the spread within nights.
 
-    If two consecutive nights have the same seeds, the spread of the seeds' changes is used: a step
-    that is the same for all seeds does not contribute. Otherwise the spread over the seeds of the
-    later night is used.
+    If two consecutive nights have the same networks (seeds), the estimate uses the spread of the
+    change over these networks. A step that is the same in all of them does not contribute to it.
+    Otherwise, the estimate uses the spread over the networks of the later night.
 
     Args:
         nights: seed -> value, for each night.
@@ -113,8 +116,8 @@ def night_to_night(means: ArrayLike) -> tuple[float, float]:
     """Estimate the standard deviation of a night's mean from changes between nights.
 
     The variance is half the mean square of the changes between consecutive nights. The largest
-    tenth of the changes, which includes the steps, is trimmed, and the result is corrected for
-    this as if the changes were normal.
+    tenth of the changes, which includes the steps, is left out. The mean square of the others is
+    corrected for this as if the changes were normal.
 
     Args:
         means: shape (n,), the mean of each night, finite.
@@ -137,13 +140,12 @@ def night_to_night(means: ArrayLike) -> tuple[float, float]:
 def noise_of_means(
     nights: Sequence[dict[int, float]], excess_level: float = EXCESS_LEVEL
 ) -> tuple[float, float]:
-    """Return the standard deviation of a night's mean for the search.
+    """Return the standard deviation of a night's mean that `find_steps` needs.
 
-    There are two estimates: from within nights (`noise`) and from changes between nights
-    (`night_to_night`). The one from within nights is used, except in two cases. If it has fewer
-    than ``MINIMUM_DF`` degrees of freedom, the one with more degrees of freedom is used. If nights
-    differ significantly more than it predicts (F test at ``excess_level``), the one from changes
-    between nights is used.
+    There are two estimates: `noise` uses the spread within nights, and `night_to_night` uses the
+    changes between nights. If `noise` has fewer than ``MINIMUM_DF`` degrees of freedom, the result
+    is the estimate with more degrees of freedom. Otherwise it is `noise`, unless `night_to_night`
+    is significantly larger (F test at ``excess_level``).
 
     Args:
         nights: seed -> value, for each night.
@@ -181,7 +183,7 @@ def find_steps(means: ArrayLike, sd: float, df: float, false_steps: float) -> li
     if window.size < 2 or df < MINIMUM_DF or not sd > 0:
         return []
     scaled = (window - np.median(window)) / sd
-    # This finds the steps of ruptures.Pelt(model="l2"), and is compiled: 1,000 times as fast.
+    # This gives the same steps as ruptures.Pelt(model="l2"), and is 1,000 times as fast.
     model = ruptures.KernelCPD(kernel="linear", min_size=1, jump=1).fit(scaled.reshape(-1, 1))
     ends = [int(end) for end in model.predict(pen=penalty(false_steps, df))]
     starts = [0, *ends[:-1]]

@@ -18,7 +18,7 @@ from analysis.inference.intervals import CONFIDENCE, Interval, t_quantile
 
 @dataclass(frozen=True)
 class Components:
-    """Standard deviations, each with its interval.
+    """Standard deviations between and within networks, each with its interval.
 
     Attributes:
         between: standard deviation of the true values of networks; None if there is only one
@@ -35,9 +35,9 @@ def components(networks: Sequence[ArrayLike]) -> Components:
 
     A negative estimate of the variance between networks counts as 0.
 
-    The interval within networks is based on chi-square. The interval between networks is that of
-    Tukey (1951) and Williams (1962), which has at least the coverage ``CONFIDENCE`` for balanced
-    designs.
+    The interval of ``within`` is based on the chi-square distribution. The interval of ``between``
+    is that of Tukey (1951) and Williams (1962). It has at least the coverage ``CONFIDENCE`` if all
+    networks have the same number of repeats.
 
     Args:
         networks: the values of each network's repeats, at least one per network.

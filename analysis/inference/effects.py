@@ -29,9 +29,10 @@ class Effect:
         standard_error: standard error of the estimate; 0 if all differences are equal and the
             resolution is unknown.
         df: degrees of freedom of the standard error, > 0.
-        count: number of pairs or, for unpaired data, of runs on the smaller side.
-        robust: whether p-values and intervals are about the typical difference and hold for the
-            distributions in ``inference.shapes``; otherwise they are those of a t test of the mean.
+        count: number of pairs. For unpaired data, the smaller of the two numbers of runs.
+        robust: whether p-values and intervals are about the typical difference (the pseudomedian,
+            see ``signed_ranks``) and hold for the distributions in ``shapes``. Otherwise they are
+            those of a t test of the mean.
         differences: the paired differences, shape (count,), for signed ranks; None if they are
             unknown or unpaired.
     """
@@ -112,7 +113,10 @@ class Effect:
         return Effect(self.estimate, se, df, count, self.robust)
 
     def t_needed(self, level: float, *, two_sided: bool) -> float:
-        """Return the t statistic at which a one-sided test at this level rejects."""
+        """Return the t statistic at which a one-sided test at this level rejects.
+
+        two_sided: whether a second test at the same level covers the other side.
+        """
         if self.robust:
             level = nominal_p_for(level, self.count, two_sided=two_sided)
         return t_quantile(1 - level, self.df)
@@ -131,7 +135,7 @@ class Effect:
 
 
 def paired_effect(differences: ArrayLike, resolution: float = 0.0) -> Effect:
-    """Return the typical paired difference, valid for the distributions in ``inference.shapes``.
+    """Return the effect of paired differences, with tests that correct for non-normal data.
 
     Args:
         differences: shape (n,), n >= 2, finite.

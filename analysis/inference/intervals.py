@@ -1,7 +1,7 @@
 """Intervals of means and of mean ratios, from a few values (one per run).
 
 This module is independent of runs and metrics. docs/reference/statistics.md describes the methods
-and their sources, docs/explanation/statistics-validation.md their coverage in simulations.
+and their sources. docs/explanation/statistics-validation.md has their coverage in simulations.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def t_quantile(probability: float, df: float) -> float:
 def t_interval(values: ArrayLike, confidence: float = CONFIDENCE) -> Interval:
     """Return the mean and its t interval, mean +- t(n-1) sd / sqrt(n).
 
-    A single value has no bounds.
+    The bounds are None for a single value.
 
     Args:
         values: shape (n,), finite.
@@ -60,10 +60,10 @@ def t_interval(values: ArrayLike, confidence: float = CONFIDENCE) -> Interval:
 
 
 def positive_interval(values: ArrayLike) -> Interval:
-    """Return the mean of nonnegative values and the t interval of its logarithm.
+    """Return the mean of nonnegative values, with the t interval of the mean's logarithm.
 
-    By the delta method, the standard error of the logarithm is that of the mean divided by the
-    mean. The bounds are the mean divided and multiplied by a factor, so they are never negative.
+    By the delta method, the standard error of the logarithm is the standard error of the mean
+    divided by the mean. The bounds are converted back from logarithms, so they are never negative.
 
     Args:
         values: shape (n,), finite, >= 0.
@@ -91,7 +91,7 @@ def positive_interval(values: ArrayLike) -> Interval:
 
 
 def log_ratios(variant: ArrayLike, baseline: ArrayLike) -> Floats:
-    """Return the logarithms of the ratios of pairs, shape (n,)."""
+    """Return log(variant / baseline) for each pair, shape (n,)."""
     # Use differences of logarithms, since ratios of extreme numbers overflow.
     ratios: Floats = np.log(np.asarray(variant, np.float64)) - np.log(
         np.asarray(baseline, np.float64)

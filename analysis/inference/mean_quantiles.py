@@ -27,10 +27,10 @@ def mean_quantiles(samples: Sequence[Floats | Sequence[Floats]], shares: Floats)
     """Return the mean quantiles over samples, and mean +- t(n-1) sd / sqrt(n), clipped at 0.
 
     Each of the n samples counts once, regardless of its size, and empty samples are ignored. An
-    element of ``samples`` may be several samples, such as the repeats of a network. They count as
-    one sample, whose quantiles are the means of theirs. If values have a resolution (rounding
-    step), each may lie anywhere in a span of this width. Therefore sd^2 is increased by the sum of
-    the samples' resolution^2 / 12, divided by n - 1.
+    element of ``samples`` may be a group of samples, such as the repeats of a network. A group
+    counts as one sample, whose quantiles are the means of the group's quantiles. If values have a
+    resolution (rounding step), each may lie anywhere in a span of this width. Therefore sd^2 is
+    increased by the sum of the samples' resolution^2 / 12, divided by n - 1.
 
     Args:
         samples: samples of nonnegative values, one per simulation. A sample has the shape (m,), or
@@ -38,8 +38,8 @@ def mean_quantiles(samples: Sequence[Floats | Sequence[Floats]], shares: Floats)
         shares: in [0, 1], shape (g,).
 
     Returns:
-        A band of shape (g,), whose intervals hold for single points, not for the whole curve. Its
-        bounds are NaN for a single sample. The result is None if no sample has a value.
+        A pointwise band of shape (g,): the coverage holds at each point, not for the whole curve.
+        Its bounds are NaN for a single sample. The result is None if no sample has a value.
     """
     groups = [[one] if isinstance(one, np.ndarray) else one for one in samples]
     found = [

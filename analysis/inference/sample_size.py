@@ -46,9 +46,9 @@ def shown_from(effect: Effect, level: float) -> float:
 
 
 def shown_from_spreads(count: int, level: float) -> float:
-    """Return the smallest effect that ``count`` >= 2 pairs detect.
+    """Return the smallest difference that ``count`` >= 2 pairs detect with probability ``POWER``.
 
-    The unit is the standard deviation of the pairs' differences.
+    The unit is the standard deviation of the pairs' differences; ``level`` as in `shown_from`.
     """
     unit_spread = Effect(0.0, 1 / float(np.sqrt(count)), count - 1.0, count, robust=True)
     return shown_from(unit_spread, level)
@@ -67,7 +67,7 @@ def count_to_settle(
 
     Args:
         effect: the effect in the existing pairs.
-        margin: the equivalence margin, or None.
+        margin: the equivalence margin; None if equivalence is not tested.
         level: error rate of a test for a difference, corrected for multiple testing.
         level_equivalent: error rate of a test for equivalence; None: the same as ``level``.
 

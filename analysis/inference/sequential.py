@@ -2,11 +2,10 @@
 
 This is a group-sequential test with an error-spending function: Lan and DeMets (1983), Biometrika
 70(3). When a share t of the budget (the maximum number of pairs) has been used, the share t^POWER
-of the error rate has been spent: a function of the family of Kim and DeMets (1987), Biometrika
-74(1).
-The p-value of each interim analysis ("look") is that of the t test and is compared with the nominal
-level that the spending function allows (the significance-level approach, Jennison and Turnbull
-2000, section 4.4).
+of the error rate has been spent. This function is of the family of Kim and DeMets (1987),
+Biometrika 74(1).
+Each interim analysis ("look") compares its ordinary p-value with the nominal level that the
+spending function allows (the significance-level approach, Jennison and Turnbull 2000, section 4.4).
 The number and times of looks must not depend on the observed data; docs/reference/statistics.md
 explains the consequences for NETWORKS=auto.
 """
@@ -29,14 +28,14 @@ POWER = 2.0
 ALLOWANCE = 0.9
 """Share of the error rate that the looks are planned to spend.
 
-The t tests of small samples are less correlated between looks than Brownian motion, and reject up
-to a tenth more often than planned.
+The plan assumes a Brownian motion. The t statistics of small samples are less correlated between
+looks, so that the tests reject up to a tenth more often than planned.
 """
 
 LATER = 0.2
 """Share of the remaining error rate that a plan (looks up to a budget) leaves to later plans.
 
-Later plans have a larger budget.
+A later plan has a larger budget than the plans before it.
 """
 
 FIRST_LOOK = 3
@@ -56,13 +55,15 @@ _GRID_END = 6.5
 def schedule(
     budget: int, first: int = FIRST_LOOK, growth: float = LOOK_GROWTH, min_added: int = 1
 ) -> tuple[int, ...]:
-    """Return the number of pairs at each look up to a budget, fixed before any data is seen.
+    """Return the number of pairs at each look, up to a budget.
+
+    These numbers do not depend on data, as the error rate of the looks requires.
 
     Args:
         budget: the number of pairs at the last look.
         first: the number of pairs at the first look.
         growth: factor by which the number grows between looks.
-        min_added: the number grows by at least this.
+        min_added: minimum number of pairs that a look adds, except for the last look.
 
     Raises:
         ValueError: the budget is smaller than the first look.
@@ -83,7 +84,7 @@ class Spending:
         sizes: shape (k,), number of pairs at each look, increasing.
         spent: shape (k,), cumulative share of the error rate spent, nondecreasing. A value above 1
             means that the rate is exceeded by that factor.
-        end: the largest number of pairs that any of the plans of looks allows.
+        end: the largest budget of all plans, in pairs.
     """
 
     sizes: tuple[int, ...]
@@ -102,13 +103,16 @@ class Spending:
 
 
 def spending(plans: Sequence[tuple[Sequence[int], int]]) -> Spending:
-    """Return the spending of consecutive plans (look sizes and a budget) for the same data.
+    """Return how consecutive plans of looks at the same growing data spend the error rate.
 
     A plan leaves the share ``LATER`` of the remaining error rate to later plans, so the number of
     plans is unlimited. At a share t of the way from the last look of earlier plans to its own
     budget, a plan has spent the share t^POWER of what it may spend. If the first of several plans
     is a single look at a fixed number of pairs, it was an ordinary test that spent everything.
     Later plans then exceed the rate by at most the share ``LATER``.
+
+    Args:
+        plans: the sizes of the looks and the budget of each plan, both in pairs.
 
     Raises:
         ValueError: there is no plan, or a plan has no look.
@@ -125,7 +129,7 @@ def spending(plans: Sequence[tuple[Sequence[int], int]]) -> Spending:
         share = 1.0 if fixed and number == 0 else (1 - LATER) * (available - used)
         before, begin = used, reached
         for size in looks:
-            # A look at pairs that an earlier look has seen does not count as a new look.
+            # A look at no more pairs than an earlier look is not a new look.
             if size > reached:
                 used = before + share * ((size - begin) / (end - begin)) ** POWER
                 sizes.append(size)
@@ -135,7 +139,7 @@ def spending(plans: Sequence[tuple[Sequence[int], int]]) -> Spending:
 
 
 def spending_levels(times: Sequence[float], alphas: ArrayLike, spent: ArrayLike) -> Floats:
-    """Return the one-sided level of each look, so that looks spend given shares of an error rate.
+    """Return the one-sided levels at which the looks spend the given shares of an error rate.
 
     This uses the recursion of Armitage, McPherson and Rowe (1969) for a Brownian motion on a grid.
 
@@ -195,7 +199,7 @@ def _boundary(above: Floats, grid: Floats, step: float, spend: float) -> tuple[f
 @lru_cache(maxsize=64)
 def _level_table(looks: Spending) -> Floats:
     times = [size / looks.end for size in looks.sizes]
-    # Looks may spend more than the whole error rate. What they spend has to stay below 1.
+    # Looks may spend more than the error rate (`excess`). Their total has to stay below 1.
     alphas = np.minimum(ALLOWANCE * _ALPHAS, 0.5 / looks.excess)
     table = spending_levels(times, alphas, looks.spent)
     # Enforce monotonicity despite numerical noise.

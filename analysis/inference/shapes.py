@@ -1,12 +1,12 @@
 """Correction of t tests of few values for non-normal data. Numbers in, numbers out.
 
 If values are few and skewed, their mean is too often far from the typical value, the pseudomedian
-(``signed_ranks``), relative to the estimated spread. Small p-values then occur more often than they
-should. The tables contain the factor by which they do. Each factor is the maximum over several
-distributions: normal, t with 3 degrees of freedom, exponential, and lognormal with a standard
-deviation of the logarithm of 0.5 and of 1, each with skewness of either sign. With fewer than
-``SIGNED_RANKS_FROM`` values, the tables correct the p-value of the t test. Otherwise, they correct
-the larger one of the p-values of the t test and of the signed-rank test.
+(``signed_ranks``), relative to the estimated spread. Small p-values then occur too often. The
+tables contain the factors by which p-values are multiplied to correct this. Each factor is the
+maximum over several distributions, with both signs of skewness: normal, t with 3 degrees of
+freedom, exponential, and lognormal with a standard deviation of the logarithm of 0.5 and of 1. With
+fewer than ``SIGNED_RANKS_FROM`` values, the tables correct the p-value of the t test. Otherwise,
+they correct the larger one of the p-values of the t test and of the signed-rank test.
 tools/validate_statistics.py checks the result by simulation.
 """
 
@@ -21,7 +21,7 @@ from scipy import stats
 from analysis.arrays import Floats
 
 SIGNED_RANKS_FROM = 12
-"""Minimum number of values for which the tables correct the larger p-value of both tests.
+"""Minimum number of values for which the tables correct the larger of the tests' p-values.
 
 The one-sided p-value of the signed-rank test of n values is at least 2^-n. For smaller n, this is
 too large if many metrics are judged together.
@@ -101,8 +101,8 @@ def shape_corrected_p(
         count: number of values, >= 2.
         two_sided: whether the other side is tested as well, for a two-sided test or interval.
         ranks_at_end: whether all values are on one side of the tested value, so that signed ranks
-            cannot give a smaller p-value. ``p_value`` is then that of the t test alone, and its
-            correction is that of at most ``_MAX_T_ALONE`` values.
+            cannot give a smaller p-value. ``p_value`` is then the p-value of the t test alone, and
+            is corrected as if there were at most ``_MAX_T_ALONE`` values.
     """
     if ranks_at_end:
         count = min(count, _MAX_T_ALONE)
@@ -129,7 +129,7 @@ def nominal_p_for(level: float, count: int, *, two_sided: bool) -> float:
         two_sided: as in ``shape_corrected_p``.
     """
     low, high = 3 * np.log(level) - 8.0, np.log(level)
-    # The tables are flat in places, where the slope is no help in the search. So use bisection.
+    # Use bisection, because the corrected p-value is constant in places and has no slope there.
     for _ in range(60):
         middle = (low + high) / 2
         if shape_corrected_p(float(np.exp(middle)), count, two_sided=two_sided) <= level:
