@@ -4,11 +4,11 @@ A commit is compared in pairs with a good and with a bad commit, on the same net
 bad if it is shown to be worse than the good one, and good if it is shown to be better than the bad
 one; both are group-sequential tests (``analysis.inference.sequential``).
 
-If the endpoint changes at one commit only, each tested commit equals either the good or the bad
-one, so only one of the two tests can show a false difference. The probability of a wrong decision
-is therefore at most the decision's error level. A search without errors always tests the same
-commits, whatever the measured values are. So by Bonferroni's inequality, the probability of a wrong
-search is at most the sum of the error levels of its decisions.
+If the endpoint changes at one commit only, each tested commit behaves like either the good or the
+bad one, so only one of the two tests can show a false difference. The probability of a wrong
+decision is therefore at most the decision's error level. All searches without errors test the same
+commits, because their decisions do not depend on the measured values. So by Bonferroni's
+inequality, the probability of a wrong search is at most the sum of these decisions' error levels.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Search:
 
 
 def look_sizes(budget: int) -> tuple[int, ...]:
-    """Return the number of networks at each look at a commit.
+    """Return the number of networks at each look at a commit, up to ``budget`` networks.
 
     Raises:
         ValueError: the budget is smaller than the first look.

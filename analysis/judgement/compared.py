@@ -41,10 +41,7 @@ class VariantComparison:
 
     @property
     def networks(self) -> int:
-        """The number of pairs of the endpoint that has the most.
-
-        For unpaired data, it is the number of runs on the smaller side.
-        """
+        """The largest ``Verdict.count`` of the endpoints, which is their number of networks."""
         return max((judgement.verdict.count for judgement in self.judgements), default=0)
 
     @property

@@ -146,7 +146,7 @@ def against_baseline(
 
 
 def _paired_interval(differences: Floats, resolution: float) -> Interval:
-    """Return the interval on which a verdict is based.
+    """Return the mean of paired differences, with the interval that verdicts use.
 
     It has no bounds for one pair, or if all differences are equal and the resolution is unknown.
     """

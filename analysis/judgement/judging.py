@@ -50,10 +50,7 @@ RunStatistics = dict[tuple[str, str], dict[tuple[str, str], dict[tuple[int, int]
 Key = TypeVar("Key", int, tuple[int, int])
 
 WHOLE = 1e-3
-"""Maximum deviation from a whole number of heartbeat intervals at which a time counts as whole.
-
-The unit is the heartbeat interval.
-"""
+"""Maximum deviation, in heartbeat intervals, of a time that counts as a whole number of them."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +61,7 @@ class Design:
         paired: whether both sides have the same networks; otherwise they are independent sets of
             runs.
         error_level: probability of any false "shown" among the endpoints, and of any false "same".
-        margins: metric -> size of the margin, which replaces that in the catalogue.
+        margins: metric -> size of the margin. It replaces the size in the catalogue.
         catalogue: definitions of the statistics.
         endpoints: class and metric of each endpoint, the most important first; if empty, those of
             ``usual_endpoints``.
@@ -150,8 +147,8 @@ def complete(
 
     For example, a run lacks some metrics of a class if none of the class's downloads ended.
     Excluding the run and its pair would bias the comparison. Nothing is added for a metric if the
-    random network determines which runs have it (``Quantity.drawn``). The result is ``statistics``
-    itself.
+    random network determines which runs have it (``Quantity.drawn``). ``statistics`` is changed in
+    place and returned.
     """
     read: dict[str, set[tuple[str, Key]]] = {}
     for (level, _), class_statistics in statistics.items():
@@ -274,9 +271,9 @@ def usual_endpoints(
     """Return class and metric of the default endpoints.
 
     Each row of ``USUAL_ENDPOINTS`` gives the first metric with a value in a run of the baseline. If
-    none has a value, it gives the first metric that applies to these runs. Metrics over all classes
-    together come first, then those of ``MAIN_CLASS``, then those of other classes by name; within a
-    class, they are ordered as in the row.
+    none has a value, it gives the first metric that applies to these runs. The search in a row
+    begins with metrics over all classes together. Then it considers ``MAIN_CLASS``, and then the
+    other classes by name; within a class, it follows the order of the row.
     """
     known = {metric.name: metric for metric in catalogue.quantities}
     # Metrics over all classes go first, because they describe the whole network.

@@ -96,7 +96,7 @@ class Verdict:
         p_different: p-value of "no difference", adjusted for the family; None without a test.
         p_equivalent: p-value of "not equivalent", adjusted for the family; None without a test or
             a margin.
-        count: number of pairs or, for unpaired data, of runs on the smaller side.
+        count: number of pairs. For unpaired data, the smaller of the two numbers of runs.
         agreeing: number of pairs whose difference has the sign of the estimate; None without pairs
             or without an estimate.
         more_networks: approximate number of further networks for "shown" or "same", rounded; None
@@ -130,7 +130,7 @@ class Verdict:
 
     @property
     def word(self) -> str:
-        """Word for tables: the direction of a shown difference, else the grade; "" without one."""
+        """Word for tables: the direction of a shown difference, else the grade; "" if ungraded."""
         if self.grade is None:
             return ""
         return (self.grade is Grade.SHOWN and self.direction) or self.grade.value
@@ -226,7 +226,7 @@ class _Measured:
     def scaled(self) -> Floats:
         """The paired differences on the scale of the tests.
 
-        There are none if the data are unpaired or a value is missing.
+        The array is empty if the data are unpaired or a value is missing.
         """
         finite = np.isfinite(self.variant).all() and np.isfinite(self.baseline).all()
         if not finite or not self.comparison.paired:
@@ -251,9 +251,9 @@ def decide(
     """Return graded verdicts on a family of comparisons, by name.
 
     p-values are adjusted within the family by the graphical procedure of ``corrections.adjusted``,
-    once for differences (paired or Welch t test) and once for equivalence (two one-sided tests).
-    The probability of any false "shown" is at most ``level``, and so is that of any false "same". A
-    comparison that cannot be tested remains in the family.
+    once for differences and once for equivalence (two one-sided tests). The probability of any
+    false "shown" is at most ``level``, and so is the probability of any false "same". A comparison
+    that cannot be tested remains in the family.
 
     Args:
         comparisons: the comparisons of the family by name, in order.

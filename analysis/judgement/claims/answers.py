@@ -40,8 +40,8 @@ def answer_claims(
         statistics: statistics of all runs; a claim remains open if its runs are missing.
         margins: margins of the experiments, as in ``study.Study.margins``.
         labels: labels of levels and variants, for the texts of parts.
-        contention: data of each run on whether variants can differ in it. Without the data of a
-            run, only the tests decide.
+        contention: how clients compete in each run, which shows whether variants can differ in it.
+            If this is unknown for a run, only the tests decide.
 
     Raises:
         AnalysisError: a margin is not positive, or is for an unknown metric.
@@ -98,9 +98,8 @@ def _decide(family: Iterable[Sides]) -> Iterator[Verdict]:
 class _Question:
     """A statement with the comparisons that its answer needs.
 
-    ``sides`` and ``beyond`` are those that the statement's methods of these names return.
-    ``reason`` says why nothing can be compared, and ``untestable`` why these runs cannot answer the
-    statement.
+    ``sides`` and ``beyond`` come from the statement's methods of the same names. ``reason`` says
+    why nothing can be compared; ``untestable`` says why these runs cannot answer the statement.
     """
 
     statement: Statement
@@ -130,10 +129,10 @@ def _remaining_obstacle(
 ) -> Untestable | None:
     """Return why a part remains untestable after its tests, or None.
 
-    A saturated network carries the same total traffic under every variant. A significant difference
-    in total traffic shows that it was not saturated. If the same streams fail under both variants,
-    the part remains untestable even if the failure rates differ, because only different total
-    numbers of streams can cause this difference.
+    A saturated network carries the same total traffic under every variant. A difference in total
+    traffic with the grade "shown" means that it was not saturated. If the same streams fail under
+    both variants, the part remains untestable even if the failure rates differ, because only
+    different total numbers of streams can cause this difference.
     """
     saturated = untestable is not None and untestable.obstacle is Obstacle.SATURATED
     differs = any(verdict.grade is Grade.SHOWN for verdict in verdicts)

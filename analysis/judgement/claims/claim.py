@@ -28,7 +28,7 @@ class Answer(StrEnum):
 
 
 class Obstacle(StrEnum):
-    """The kinds of reasons why runs cannot answer a claim."""
+    """The rules of ``testable`` by which runs cannot answer a claim."""
 
     AT_A_BOUND = "0% or 100%"
     SAME_STREAMS = "same streams"
@@ -123,7 +123,7 @@ class Labels:
 
 @dataclass(frozen=True, kw_only=True)
 class Part(Verdict):
-    """One comparison of a claim, with its verdict, which is corrected for all parts of the claim.
+    """One comparison of a claim, with a verdict that is corrected for all parts of the claim.
 
     If a part is about a gap between two variants, its effect compares the gap at the later level
     with the gap at the earlier level. ``count`` is the number of networks with a pair. ``reason``
@@ -159,12 +159,13 @@ class ClaimResult:
 
     @property
     def deciding(self) -> Part:
-        """The part that determines the answer.
+        """The part that determines the answer, out of those with the same answer as the claim.
 
-        It is a part with the same answer as the claim. If the answer is "opposite" or "no relevant
-        difference", it is the part with the smallest p-value; if "supported", the one with the
-        largest; if "cannot be tested", the first one. If the answer is "open", it is a part without
-        a test, or else the one that needs the most further networks.
+        - opposite or no relevant difference: the part with the smallest p-value
+        - supported: the part with the largest p-value
+        - cannot be tested: the first part
+        - open: a part without a test; otherwise the part for which the number of further networks
+          is unknown, or the largest
         """
         parts = [part for part in self.parts if part.answer is self.answer]
         if self.answer is Answer.OPEN:
@@ -183,7 +184,7 @@ class ClaimResult:
 
     @property
     def seeds(self) -> int:
-        """Smallest number of pairs that a part has."""
+        """The smallest number of pairs of any part."""
         return min(part.count for part in self.parts)
 
     @property

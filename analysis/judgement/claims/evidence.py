@@ -57,10 +57,7 @@ class Evidence:
         return sorted(set.intersection(*(set(self.statistics_at(point)) for point in points)))
 
     def contention(self, point: Point, seed: int) -> Contention | None:
-        """Return the data on whether variants can differ in a network's runs; None if unknown.
-
-        The runs are those at ``point``.
-        """
+        """Return how clients compete in a network's runs at ``point``; None if it is unknown."""
         return self._contention_of_runs.get((point.level, point.variant, seed))
 
     def arrays(self, points: Sequence[Point]) -> tuple[Floats, ...]:

@@ -49,7 +49,7 @@ class Statement:
 
     @property
     def contrasts(self) -> tuple[Contrast, ...]:
-        """The pairs of variants, at one level each, that must be able to differ for a test.
+        """The pairs of points at one level whose variants must be able to differ for a test.
 
         There are none if the statement compares one variant with a value or at two levels.
         """
@@ -92,17 +92,17 @@ class Statement:
         values = evidence.arrays(self.points)
         if len(values) == 4:
             return self._changes(evidence, *values)[: self.untested]
-        # The paper's value is exact, so it does not add to the spread.
+        # The paper's value is taken as exact, so it does not add to the spread.
         other = values[1] if len(values) == 2 else np.full(values[0].size, self.value)
         return (evidence.paired(self.points, values[0], other),)
 
     def _changes(
         self, evidence: Evidence, one: Floats, other: Floats, one_after: Floats, other_after: Floats
     ) -> tuple[Sides, Sides]:
-        """Compare the gap at the second level with that at the first, and with its reverse.
+        """Compare the gap at the second level with the gap at the first, and with its reverse.
 
-        ``one`` and ``other`` are the variants' values at the first level, and ``one_after`` and
-        ``other_after`` those at the second. The reverse of a gap has the variants exchanged.
+        ``one`` and ``other`` are the variants' values at the first level. ``one_after`` and
+        ``other_after`` are their values at the second. The reverse of a gap exchanges the variants.
         """
         # Four rounded values have twice the rounding variance of two; see inference.effects.
         step = evidence.resolution(self.points) * np.sqrt(2)
@@ -126,8 +126,8 @@ class Statement:
     def judge(self, verdicts: Sequence[Verdict], beyond: Sequence[Verdict]) -> tuple[Answer, str]:
         """Return the answer and a note.
 
-        ``verdicts`` and ``beyond`` are the verdicts on what the methods `sides` and `beyond`
-        return. All of them have been tested.
+        ``verdicts`` and ``beyond`` are the verdicts on the comparisons that the methods `sides` and
+        `beyond` return. All of these have been tested.
         """
         if self.rule is Rule.SAME:
             return _judge_same(verdicts[0], beyond[0])

@@ -1,4 +1,4 @@
-"""Checks whether runs can answer a statement at all, by three rules.
+"""Three rules that decide whether runs can answer a statement at all.
 
 If no rule applies, the tests decide. docs/reference/claims.md has the definitions and reasons.
 """
@@ -22,8 +22,8 @@ from analysis.measures.data import ALL
 def at_a_bound(statement: Statement, evidence: Evidence) -> Untestable | None:
     """Return an obstacle if a share is 0% in all compared runs, or 100% in all of them.
 
-    There is none for a statement that compares the share with a value of the paper, because such
-    runs can answer it.
+    There is none for a statement that compares the share with a value of the paper, because runs
+    with 0% or 100% can answer that.
     """
     if not evidence.bounded or len(statement.points) == 1:
         return None
