@@ -1,4 +1,4 @@
-"""Bias of distributions of times that omit failed and unfinished streams, by class and variant.
+"""The bias of a distribution of times that omits failed and unfinished streams.
 
 The naive distribution of a time to an event, such as the first byte, uses only the streams in which
 the event occurred. It omits streams that failed before the event, and streams censored at the end
@@ -51,10 +51,10 @@ class Bias:
         failed: number of streams that failed before the event.
         censored: number of streams censored before the event.
         distance: largest difference between the naive distribution and the cumulative incidence.
-        quantiles: method -> the quantile at each of the shares that `bias` was given, None if the
-            curve does not reach the share. "naive" is the naive distribution, "incidence" the
-            cumulative incidence, and "kaplan_meier" the Kaplan-Meier estimate, which treats
-            failures as censored.
+        quantiles: method -> a quantile for each share passed to `bias`; None if the curve does not
+            reach the share. "naive" is the naive distribution, "incidence" is the cumulative
+            incidence, and "kaplan_meier" is the Kaplan-Meier estimate, which treats failures as
+            censored.
     """
 
     streams: int
@@ -149,8 +149,8 @@ class BiasTable:
 def _means(runs: Sequence[Bias]) -> Row:
     """Return the row's numbers for the runs of one variant.
 
-    The shares are those of all runs' streams together, the other numbers are means over the runs. A
-    quantile is None if any run lacks it.
+    The shares are over the streams of all runs together. The other numbers are means over the runs.
+    A quantile is None if any run lacks it.
     """
     streams = sum(one.streams for one in runs)
     return {

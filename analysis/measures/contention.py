@@ -19,10 +19,8 @@ from analysis.measures.data import ALL, BytesRead, ClassData
 WINDOW_S = 5.0
 """Length of the windows in which bytes of classes are compared.
 
-It is five of TGen's heartbeats, and several round trips of a congested network.
-
-Shorter windows reflect when a byte was counted rather than who received it. Longer windows give
-fewer observations.
+It is five of TGen's heartbeats, and several round trips of a congested network. Shorter windows
+reflect when a byte was counted rather than who received it. Longer windows give fewer observations.
 """
 
 MIN_WINDOWS = 3
@@ -69,7 +67,7 @@ class Contention:
     bottleneck: Bottleneck | None = None
 
     def failed(self, class_name: str, outcomes: Collection[str]) -> dict[str, tuple[int, ...]]:
-        """Return client -> positions in ``fates``, from 0, of its streams with these outcomes.
+        """Return client -> indices in its ``fates`` of the streams with one of these outcomes.
 
         Clients without such streams are omitted.
         """
@@ -87,8 +85,8 @@ ContentionByRun = Mapping[tuple[str, str, int], Contention]
 def combine_repeats(runs: Sequence[Contention]) -> Contention:
     """Combine the repeats of one network.
 
-    A client counts as a different client in each repeat. ``crowding_out`` has the mean share, or is
-    None if it is unknown in a repeat or names different classes.
+    A client counts as a different client in each repeat. ``crowding_out`` has the mean share. It is
+    None if it is unknown in a repeat, or if the repeats have different classes in ``by``.
     """
     if len(runs) == 1:
         return runs[0]

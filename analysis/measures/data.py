@@ -19,7 +19,7 @@ from analysis.measures.perf import Circuits, PerfStreams, RelayBytes
 from analysis.measures.service import cumulative_at, longest_gaps
 
 ALL = "all"
-"""The name that stands for all classes together, where otherwise a class is named."""
+"""The name for all classes together, used in place of the name of a class."""
 
 
 @dataclass(frozen=True)
@@ -27,8 +27,9 @@ class Streams(Rows):
     """Streams of one class in one run; arrays of shape (n,). Times that do not exist are NaN.
 
     ``client`` contains indices into ``ClassData.clients``, which is the same for all classes of a
-    run. ``marks_s`` maps each column in ``BYTE_MARKS`` to the times until this column's number of
-    bytes was received. ``ttfb_from_command_s`` is None in a published pack.
+    run. ``start_s`` and ``end_s`` are simulated times. The other times count from the stream's
+    start, except for ``ttfb_from_command_s``, which is None in a published pack (reduced records).
+    ``marks_s`` maps each column in ``BYTE_MARKS`` to the times until its number of bytes.
     """
 
     client: Ints
@@ -63,7 +64,7 @@ class Streams(Rows):
 
 @dataclass(frozen=True)
 class Beats:
-    """Intervals between the heartbeats of one class's clients; all arrays have shape (m,)."""
+    """Intervals between heartbeats of one class; shape (m,), ``client`` as in ``Streams``."""
 
     client: Ints
     begin_s: Floats
@@ -112,8 +113,8 @@ class ClassData:
             only the sums over the class's clients are known (``published_read``).
         begin_s: start of the measured span.
         end_s: end of the measured span.
-        horizon_s: time after its start for which every measured stream is observed, and to which
-            restricted means are limited. None for all classes together, and for classes without
+        horizon_s: time from its start for which every measured stream is observed. It limits the
+            times in restricted means. None for all classes together, and for classes without
             streams.
         side_by_side: for each client with parallel downloads in the measured span, the downloads
             that start in the span, oldest first. Empty if the logs have no stream-status lines.

@@ -20,7 +20,7 @@ JAIN_WINDOW_S = 10.0
 """Width of the windows for the fairness index."""
 
 STEP_S = 1.0
-"""Distance between the points of a curve of bytes over time."""
+"""Distance in time between the points of a curve of received bytes."""
 
 LAST = 3
 """Number of newest streams whose lead over the other streams is measured.
@@ -134,9 +134,9 @@ def lead_of_last(shares: Floats) -> float | None:
 
 
 def served(shares: Floats) -> float | None:
-    """Return the effective number of served streams, or None if none has received a byte.
+    """Return the effective number of served streams: n times Jain's index of the n shares.
 
-    It is n times Jain's index of the n streams' shares.
+    The result is None if no stream has received a byte.
     """
     index = jain_index(shares)
     return None if index is None else index * shares.size

@@ -24,8 +24,8 @@ from analysis.measures.survival import (
 )
 
 Method = Literal["incidence", "km"]
-"""How failed streams count: as streams that never reach the event ("incidence", for cumulative
-incidence), or as censored when they fail ("km", for Kaplan-Meier)."""
+"""How failed streams count. "incidence" (cumulative incidence): as streams that never reach the
+event. "km" (Kaplan-Meier): as streams that are censored when they fail."""
 
 METHODS: tuple[Method, ...] = ("incidence", "km")
 
@@ -96,13 +96,12 @@ def duration_observations(data: ClassData, name: str) -> tuple[tuple[Floats, Int
 
 
 def _logs_mark(data: ClassData, name: str) -> bool:
-    """Return whether streams without a time to ``MARKED[name]`` bytes did not receive the bytes.
+    """Return whether a missing time to ``MARKED[name]`` bytes means that they were not received.
 
-    If a measured stream requested more bytes, and failed in progress or is still open, only
-    stream-status lines of the log have its time. If the log lacks such lines, the stream may have
-    received the bytes, and the result is False. The log has such lines if any stream of the run
-    that requested more bytes has the time. The result is True if there is no such measured stream,
-    or if sizes are unknown.
+    If a stream requested more bytes and did not complete, the time is only known if the log has
+    stream-status lines. The result is False if a measured stream of this kind lacks the time and
+    the log seems to have no such lines: no stream of the run that requested more bytes has the
+    time. The result is True in all other cases, and if the sizes of streams are unknown.
     """
     streams, measured, mark_bytes = data.streams, data.measured, MARKED[name]
     if streams.bytes_requested is None or measured.bytes_requested is None:

@@ -22,7 +22,7 @@ QUANTILES = (0.5, 0.9, 0.99)
 
 
 def rank(q: float) -> str:
-    """Return the part of a metric's name that identifies a quantile."""
+    """Return the part of a metric's name that identifies a quantile, such as "p90"."""
     return f"p{round(100 * q)}"
 
 
@@ -149,14 +149,14 @@ class Quantity:
         headline: whether the report's first table shows it.
         duration: name of the ``Duration`` whose distribution it summarises; "" if none.
         without_failures: name of the quantity that it equals if no stream fails; "" if none.
-        share_of: the outcomes whose share of streams it is; () if it is not such a share.
+        share_of: if it is the share of streams with certain outcomes, these outcomes; otherwise ().
         carried: whether its value for all classes together is the traffic that the network carries.
         quantile: q if it is the q-quantile over a class's streams; None if it is not a quantile.
         counted_by: name of the metric that counts the streams of this quantile or share; "" if
             there is none.
         drawn: whether the random network, not the outcome of a run, determines which runs have it.
-            For example, the network determines the roles of the traced relays. If a run lacks any
-            other quantity that another run of its level has, the value counts as missing.
+            For example, the network determines the roles of the traced relays. If it is False and
+            only some runs of a level have the quantity, it counts as missing in the others.
         is_signed: whether it can be negative, down to -1.
     """
 

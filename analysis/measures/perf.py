@@ -23,7 +23,7 @@ from analysis.formats.columns import CIRCUITS, PERF, RELAY_BYTES, Column
 from analysis.formats.tables import floats, read_table, texts
 
 SIZES_BYTES = {"50kib": 50 * 2**10, "1mib": 2**20, "5mib": 5 * 2**20}
-"""Part of a metric's name -> the size of perf clients' downloads that it means."""
+"""Part of a metric's name -> size of the perf clients' downloads that the metric is about."""
 
 Mark = str
 """An amount of payload: 500kib, 1mib, 4mib or 5mib."""

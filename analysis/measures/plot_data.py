@@ -89,8 +89,9 @@ def _by_size(streams: PerfStreams, time_s: Any) -> dict[str, list[float]]:
 def _error_rates(streams: PerfStreams) -> dict[str, list[list[float]]]:
     """Return error -> a pair (rate, resolution) for each client with this error, in per cent.
 
-    The resolution is the share of a single download. The key ALL has the rate of all errors of each
-    client with downloads, twice: tornettools adds it once as such, and once like a kind of error.
+    The resolution is the share of a single download. The key ALL has the rate of all errors, twice
+    for each client with downloads. tornettools also adds it twice: once as the rate of all errors,
+    and once as if ALL were a kind of error.
     """
     rates: dict[str, list[list[float]]] = {"ALL": []}
     for client in np.unique(streams.client):

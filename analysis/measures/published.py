@@ -1,6 +1,6 @@
 """Read a run's bytes over time, and the progress of its streams, from a published pack.
 
-A published pack contains only what figures and claims need of the records of runs.
+A published pack contains only those data of the runs' records that figures and claims need.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Curve = tuple[Floats, Floats]
 
 
 def load_sums(records: Path) -> dict[str, BytesRead]:
-    """Return class of clients, or ``ALL`` for all classes together -> the bytes it read over time.
+    """Return class of clients -> the bytes that it read over time. ``ALL`` is all classes together.
 
     Classes whose clients logged no heartbeats (regular lines of TGen) are omitted.
 

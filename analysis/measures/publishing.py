@@ -1,4 +1,4 @@
-"""Write a run's part of a published pack, which has only what figures and claims need."""
+"""Write the files of one run in a published pack: only the data that figures and claims need."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ Key = tuple[str, int]
 
 
 def publish(records: Path, levels: Sequence[Level], out: Path) -> None:
-    """Write the files with which a published pack represents a run.
+    """Write the files of one run in a published pack.
 
     Args:
         records: The folder of the run's records.
@@ -63,7 +63,7 @@ def publish(records: Path, levels: Sequence[Level], out: Path) -> None:
     """
     if is_published(records):
         raise AnalysisError(f"{records} is from a published pack", "pack the runs themselves")
-    # Only the heartbeats of this data are used. They are the same at each level, so take the first.
+    # Only the heartbeats of ``data`` are used, which do not depend on the level. So use any level.
     data = load_run(records, levels[0])
     out.mkdir(parents=True)
     for name in COPIED_FILES:

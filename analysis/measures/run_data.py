@@ -101,8 +101,8 @@ def load_run(records: Path, level: Level) -> dict[str, ClassData]:
 def _mark_load(data: ClassData) -> ClassData:
     """Return a class marked as background load, with counts of open streams instead of its streams.
 
-    No metric needs more than these counts. In a published pack, which may omit the streams, the
-    counts are None.
+    Metrics of background load need no other data of its streams. In a published pack, which may
+    omit the streams, ``open_streams`` is None.
     """
     counts = (data.streams.open_at(data.begin_s), data.streams.open_at(data.end_s))
     return replace(
@@ -163,8 +163,8 @@ def load_transfer(records: Path) -> PeerTransfer:
     """Load a transfer between two BitTorrent peers, the seed and the downloader, from records.
 
     Raises:
-        AnalysisError: the table, or the file with the facts of the path, is missing or cannot be
-            read; or the seed was never connected.
+        AnalysisError: the table, or the file with the properties of the network path, is missing or
+            cannot be read; or the seed was never connected.
     """
     table = read_table(
         records / files.PEERS_TABLE, PEERS, missing="extract the run's records first"
@@ -284,8 +284,8 @@ def _groups(
 ) -> Iterator[tuple[str, dict[int, Download]]]:
     """Yield each client with parallel downloads, and stream number -> download, oldest first.
 
-    The downloads are those that start in the measured span. If the outcome or size of any of them
-    is unknown, an empty mapping is yielded for the client, as its downloads cannot be compared.
+    The downloads are those that start in the measured span. If any of these has an unknown outcome
+    or size, the downloads cannot be compared, and the client's mapping is empty.
     """
     if not progress:
         return

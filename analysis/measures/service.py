@@ -118,7 +118,7 @@ def longest_gaps(
     beat_end_s: Floats,
     beat_bytes: Floats,
 ) -> Floats:
-    """Return the longest time without a byte of each stream, from its start to its end.
+    """Return each stream's longest time without a byte, between its start and its end, in seconds.
 
     The wait for the first byte is exact. Later gaps are sequences of heartbeat intervals in which
     the client read nothing. They are underestimated by at most two heartbeat intervals.
@@ -134,8 +134,8 @@ def longest_gaps(
         beat_bytes: shape (m,), bytes read in each heartbeat interval.
 
     Returns:
-        Shape (n,); NaN if the client's heartbeats do not identify the stream's service, because the
-        client had another stream at the same time or has no heartbeat.
+        Shape (n,). A gap is NaN if the client had another stream at the same time, because
+        heartbeats count the bytes of both, or if the client has no heartbeat.
     """
     gaps = np.full(start_s.shape, np.nan)
     for code in np.unique(client):

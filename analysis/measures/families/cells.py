@@ -26,8 +26,8 @@ from analysis.measures.metric import NUMBER, SHARE, TIME, Metric, Statistic, tim
 SPIKE_S = (40.0, 50.0)
 """Span of lags, in seconds, at which the autocorrelation of delays is expected to have a peak.
 
-The text of 2019, which docs/explanation/celltrace.md replicates, reports a spike of the delays
-"roughly every 45 seconds".
+The measurement from 2019 that docs/explanation/celltrace.md replicates reports a spike of the
+delays "roughly every 45 seconds".
 """
 
 
@@ -72,8 +72,8 @@ def _spike(cells: Relayed) -> Statistic:
         )
     lags, strength = found
     inside = (lags >= SPIKE_S[0]) & (lags <= SPIKE_S[1])
-    # Delays with a period of a half or a third of 45 s also have a peak here, but a higher one at
-    # their own lag. So compare the peak here with that at all other lags.
+    # Delays with a period of 45 s / 2 or 45 s / 3 also have a peak in this span, but a higher one
+    # at the lag of their own period. So divide the peak in the span by the peak at all other lags.
     rival = max(cells.noise, float(strength[~inside].max()))
     return Statistic(max(0.0, float(strength[inside].max())) / rival)
 
@@ -103,7 +103,7 @@ def _circuits_waiting(instants: ServiceInstants) -> float:
 
 
 NO_ARRIVALS = Statistic(None, "the records lack arrival times of cells: extract them again")
-"""Used for records that an older version, which did not extract arrivals, has written."""
+"""Used for records of an older version, which did not extract the arrivals of cells."""
 
 
 def _waits_statistic(compute: Callable[[Waits], Statistic]) -> Callable[[ClassData], Statistic]:

@@ -182,14 +182,14 @@ METRICS: tuple[Metric, ...] = (
     ),
     Metric(
         "circuit_failure_share", "Circuits that failed before they were built", "1", "lower",
-        # No metric counts the circuits, so the step of this share, one circuit, is unknown.
+        # The rounding step would be 1 / circuits, but no metric counts circuits. So it is unknown.
         replace(RATE, step="unit", resolution=0.0), _circuit_failures, counted_by="",
         when=lambda data: data.circuits is not None,
     ),
     Metric(
         "relay_goodput_bytes_per_s", "Goodput of all relays, mean", "B/s", "higher", WHOLE,
-        # A headline, because this is all traffic that the network carries, including that of markov
-        # clients.
+        # This is a headline, because it is all traffic that the network carries, including the
+        # traffic of markov clients.
         _relay_goodput, scope="both", headline=True, when=lambda data: data.relay_bytes is not None,
     ),
 )  # fmt: skip
