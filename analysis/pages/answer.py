@@ -22,8 +22,8 @@ def answer(
 
     Args:
         compared: all comparisons of the study; empty if it has no baseline.
-        error_level: probability of a false "shown" in each comparison, for the last paragraph. None
-            omits this paragraph, which is not needed if one probability covers all comparisons.
+        error_level: probability of a false "shown" in each comparison, for the last paragraph. With
+            None there is no such paragraph, for example if one level covers all comparisons.
 
     Returns:
         Paragraphs: first the number of networks, or of repeats of one network; then one for each
@@ -88,7 +88,7 @@ def _paragraph(place: str, group: Sequence[tuple[VariantComparison, Judgement]])
 
 
 def _first(one: VariantComparison, judgement: Judgement) -> str:
-    """Return the effect of a paragraph's first variant, with endpoint, variant and baseline."""
+    """Return text on the effect of a paragraph's first variant, and what it is an effect on."""
     verdict, metric, name = judgement.verdict, judgement.metric, endpoint_name(judgement)
     subject = f"The {name}" if name[0].islower() else name
     if verdict.effect is None:
@@ -110,7 +110,7 @@ def _first(one: VariantComparison, judgement: Judgement) -> str:
 
 
 def _next(one: VariantComparison, judgement: Judgement) -> str:
-    """Return the effect of a further variant, without the words that ``_first`` already gave."""
+    """Return text on the effect of a further variant, without the words in ``_first``'s text."""
     if judgement.verdict.effect is None:
         return f"Under {one.variant}"
     size = _size(judgement)

@@ -34,7 +34,7 @@ class Bisection:
     Attributes:
         experiment: name of the experiment.
         metric: the endpoint.
-        class_name: the endpoint's class of clients, or ``ALL``; empty if unknown, as nothing ran.
+        class_name: the endpoint's class of clients, or ``ALL``; empty if unknown (nothing ran).
         subjects: hash -> subject of all commits, the good one first and parents before children.
         search: the result.
         error_level: maximum probability of a wrong result, if the endpoint changes at no more than
@@ -135,7 +135,7 @@ class Bisection:
 
 
 def write(bisection: Bisection, out: Path) -> Path:
-    """Write report.html, answer.txt, and steps.pdf, .png and .csv; return the page."""
+    """Write report.html, answer.txt, and steps.pdf, .png and .csv; return the page's path."""
     out.mkdir(parents=True, exist_ok=True)
     table = csv_text(bisection.rows(), CSV_COLUMNS)
     figure = write_bisection(

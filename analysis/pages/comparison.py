@@ -197,9 +197,8 @@ def simulated_by(comparison: Comparison) -> list[str]:
 def answered(comparison: Comparison) -> list[str]:
     """Return the conclusion and the paragraphs of ``answer``.
 
-    If ``answer`` gives no paragraphs, return only the comparison's sentence.
-
-    Long names of sets, such as paths, occur only once; the other sentences contain A and B instead.
+    If ``answer`` gives no paragraphs, return only the comparison's sentence. If the name of a set
+    is long, such as a path, the names occur once, and all other sentences use A and B.
     """
     compared, conclusion = endpoint_comparisons(comparison), f"{comparison.outcome}."
     if max(len(comparison.a.name), len(comparison.b.name)) > MAX_NAME_LENGTH:
@@ -224,7 +223,7 @@ def html_text(comparison: Comparison, forest: WrittenFigure | None = None) -> st
 
 
 def write(comparison: Comparison, out: Path) -> Path:
-    """Write report.html, comparison.csv, answer.txt and the plot into ``out``; return the page."""
+    """Write report.html, comparison.csv, answer.txt and the plot; return the path of the page."""
     out.mkdir(parents=True, exist_ok=True)
     (out / files.COMPARISON_CSV).write_text(comparison_csv(comparison), encoding="utf-8")
     forest = write_forest(endpoint_comparisons(comparison), out / files.FOREST)

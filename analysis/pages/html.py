@@ -96,7 +96,7 @@ def json_text(value: object) -> str:
 
 
 def write_answer(folder: Path, sentences: Iterable[str]) -> None:
-    """Write answer.txt, for terminals. sentences: those at the top of the page."""
+    """Write answer.txt, which has the sentences at the top of the page, for terminals."""
     (folder / files.ANSWER).write_text("".join(f"{one}\n" for one in sentences), encoding="utf-8")
 
 

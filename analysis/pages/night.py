@@ -29,14 +29,14 @@ UNCHANGED = "The records have not changed since the night before."
 
 @dataclass(frozen=True)
 class NightResult:
-    """One experiment of a nightly run.
+    """One experiment of a nightly run ("night").
 
     Attributes:
         name: name of the experiment.
         comparison: the comparison with the baseline; None if the night became the baseline.
-        repeated: whether all records equal those of the night before.
-        judged: the same as ``comparison``. If that is None, it is a comparison of the night's runs
-            with themselves, which shows the endpoints.
+        repeated: whether all records equal the records of the night before.
+        judged: the same as ``comparison``. If ``comparison`` is None, the night's runs are compared
+            with themselves, to show which endpoints are judged.
         next_step: what the reader can do about worse endpoints, and the command for it; None if
             there are none.
     """
@@ -95,7 +95,7 @@ class NightResult:
 
     @property
     def sees(self) -> str:
-        """A sentence on the smallest deterioration that raises an alarm in the same night."""
+        """A sentence on the smallest change that raises an alarm with the probability ``POWER``."""
         networks, spreads = self.judged.networks, self.judged.spreads_shown
         if networks < 2:
             return "A single network cannot raise an alarm; use at least two."
@@ -129,8 +129,7 @@ class CommitsSince:
         count: number of commits since then; None if the repository does not contain ``commit``.
         lines: abbreviated hash and subject of the newest of these commits.
         lacking: number of commits in the history of ``commit`` that are not in the history of the
-            night's commit. There are some if the night's commit is older, or if the history was
-            rewritten.
+            night's commit. It is 0 unless the night's commit is older or the history was rewritten.
     """
 
     what: str
@@ -236,7 +235,7 @@ def metric_of_class(row: MetricRow) -> str:
 def shown_from(row: MetricRow) -> str:
     """Return the smallest detectable deterioration of an endpoint as text.
 
-    It is a dash if the change is unknown, and "none" if it is a difference of shares above 100%.
+    It is a dash if unknown, and "none" if it would be more than 100 percentage points of a share.
     """
     size, unit = row.judgement.verdict.detectable, row.judgement.metric.unit
     if size is None:
@@ -260,7 +259,10 @@ def markdown(night: Night) -> str:
 
 
 def html(night: Night, forests: Mapping[str, WrittenFigure] = MappingProxyType({})) -> str:
-    """Return the summary as one self-contained page. forests: experiment -> plot of its effects."""
+    """Return the summary as one self-contained page.
+
+    forests: name of an experiment -> plot of its effects.
+    """
     return _render("nightly.html.j2", night, forests=forests)
 
 

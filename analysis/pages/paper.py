@@ -1,6 +1,6 @@
-"""A paper's figures and claims from runs that reproduce it: a folder with a manifest and a page.
+"""Write a folder with a paper's figures and the answers to its claims, from runs that reproduce it.
 
-The same runs give the same bytes. The page and the manifest list missing runs.
+The same runs give byte-identical files. The page figures.html and manifest.json list missing runs.
 """
 
 from __future__ import annotations
@@ -112,8 +112,8 @@ def build(
         other_study: other runs' answers to the same claims, for claims-beside.csv and the page.
 
     Raises:
-        AnalysisError: the studies do not match, there is nothing to draw, no run exists, or records
-            are damaged.
+        AnalysisError: the studies do not match, there is no figure to draw and no claim to answer,
+            no run exists, or records are damaged.
     """
     runs = distinct_runs(paper.studies)
     existing = _existing_runs(runs, store)
@@ -195,7 +195,7 @@ def _measure(
 ) -> tuple[Statistics, ContentionByRun]:
     """Compute metrics and contention of runs, and add the runs to the figures that show them.
 
-    Contention decides whether a claim can be tested in these runs.
+    Contention (see ``measures.contention``) decides whether the runs can test a claim.
     """
     runs: RunStatistics = {}
     contention: dict[tuple[str, str, int], list[Contention]] = {}
@@ -254,9 +254,8 @@ def _write_levels(
 ) -> Iterator[WrittenFigure]:
     """Draw a plot for each baseline, with the levels of all studies that have this baseline.
 
-    The levels are in the order of the studies. Yields the plots, named ``levels-<baseline>``. There
-    is none for a baseline with fewer than two levels, or without a comparison over more than one
-    network.
+    The levels are in the order of the studies. Yields the plots, named ``levels-<baseline>``. A
+    baseline has no plot if it has fewer than two levels, or if no comparison has several networks.
     """
     compared: dict[str, dict[tuple[str, str], VariantComparison]] = {}
     variants: dict[str, Variant] = {}

@@ -93,9 +93,10 @@ def _assign_runs(
 ) -> None:
     """Divide a level's runs into those that a figure shows, excludes and lacks.
 
-    Networks differ by more than variants do. If runs are missing, lines from different networks
-    would show differences that the variants do not have. The figure therefore shows only the
-    networks and repeats that all variants with runs have. If there are none, it shows all runs.
+    Networks differ by more than variants do. If the lines of two variants came from different
+    networks, they would show differences that the variants do not have. The figure therefore shows
+    only networks and repeats that all variants with runs have in common. Without such networks, it
+    shows all runs.
     """
     runs = [run for v in study.variants for run in study.runs_of(level, v.name)]
     present = [run for run in runs if run_key(run) in existing]

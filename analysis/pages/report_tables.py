@@ -42,11 +42,11 @@ def level_tables(plan: Study, rows: list[SummaryRow]) -> list[dict[str, Any]]:
 
 
 def _table(rows: Iterable[SummaryRow]) -> dict[str, Any]:
-    """Group rows by class and metric, and separate those with nothing to compare.
+    """Group rows by class and metric, and separate the metrics with nothing to compare.
 
-    The entry "groups" has the rows of each class and metric, and the scale of their comparisons,
-    which is "ratio" if any row has this scale, and "" if no row is compared. The entry "without"
-    maps a reason to the labels of the metrics with nothing to compare.
+    The entry "groups" has the rows of each class and metric, and one scale for all of them: "ratio"
+    if any row has it, and "" if no row is compared. The entry "without" maps a reason to the labels
+    of the metrics with nothing to compare.
     """
     groups: dict[tuple[str, str], list[SummaryRow]] = {}
     for row in rows:
@@ -78,10 +78,9 @@ def _nothing(group: Sequence[SummaryRow]) -> str:
 
 
 def _repeats_incidence(row: SummaryRow, rows: list[SummaryRow]) -> bool:
-    """Return whether a Kaplan-Meier metric equals its counterpart by cumulative incidence.
+    """Return whether a Kaplan-Meier metric equals the one by cumulative incidence in all variants.
 
-    They have to be equal for all variants. Tables of classes omit such a row, which adds nothing.
-    Rows of other metrics are never omitted.
+    Tables of classes omit such rows, because they add nothing. Other metrics are never omitted.
     """
     if not row.metric.without_failures:
         return False
@@ -121,9 +120,10 @@ def spread_rows(rows: Iterable[SummaryRow]) -> list[SummaryRow]:
 
 
 def network_rows(plan: Study) -> list[dict[str, Any]]:
-    """Return how each network's capacity is distributed over the relays of each role.
+    """Return rows with two shares of each role's capacity, as text, for the networks of each level.
 
-    Networks of a level with the same numbers share a row.
+    The shares are those of relays that BandwidthRate limits, and of the largest relay. Networks of
+    a level with equal shares have one row.
     """
     found = []
     for level in plan.levels:

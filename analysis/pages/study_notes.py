@@ -10,7 +10,7 @@ from analysis.judgement.verdicts import LEVEL
 
 
 def simulated(*studies: Study) -> list[str]:
-    """Return sentences: scale and engine, then each level's relays by role and clients by class."""
+    """Return sentences on scale and engine, and on each level's relays and clients."""
     return list(dict.fromkeys(line for study in studies for line in _lines(study)))
 
 
@@ -45,7 +45,7 @@ def _hosts(level: Level) -> str:
 
 
 def scope_note(plan: Study) -> str:
-    """Return the scope of the verdicts of a study of one network with repeats; "" for others."""
+    """Return what the verdicts are about if the study has one network with repeats, else ""."""
     if len(plan.networks_run) != 1 or plan.repeats < 2:
         return ""
     if plan.scope == "one-network":

@@ -77,9 +77,8 @@ class SummaryRow:
     def spread(self) -> Components | None:
         """Standard deviations of the effect between and within networks.
 
-        They are those of the pairs' log ratios if the metric is compared by ratios, and otherwise
-        those of the pairs' differences. None if they cannot be estimated, for example if there are
-        no repeats.
+        The effect is the pairs' log ratio if the metric is compared by ratios, and otherwise their
+        difference. None if the deviations cannot be estimated, for example without repeats.
         """
         if self.comparison is None or getattr(self.comparison, self.scale) is None:
             return None
@@ -192,7 +191,7 @@ def _step(
 
 
 def _as_judged(comparison: AgainstBaseline, judgement: Judgement | None) -> AgainstBaseline:
-    """Return the comparison with the verdict's interval, if any, so that tables show only one."""
+    """Replace the interval by the verdict's, if any, so that all tables show the same interval."""
     effect = None if judgement is None else judgement.verdict.effect
     if judgement is None or effect is None or effect.low is None:
         return comparison
