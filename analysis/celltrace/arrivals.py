@@ -35,12 +35,12 @@ class Arrivals:
 
 
 def arrivals(relays: Mapping[str, Relay]) -> dict[str, Arrivals]:
-    """Return the cells that each relay sent to others of these relays, with their arrival times.
+    """Return for each relay the cells that it sent to another one, with their arrival times.
 
     Only RELAY and RELAY_EARLY cells are returned, in both directions. A hop of a circuit is
-    excluded if its cells cannot be counted reliably: its two relays used the circuit ID on several
-    connections, a cell would have arrived before it left, or the trace of either relay has missing
-    or malformed records.
+    excluded if its cells cannot be counted reliably. There are three such cases: its two relays
+    used the circuit ID on several connections, a cell would have arrived before it left, or the
+    trace of either relay has missing or malformed records.
     """
     complete = [r for r in relays.values() if not (r.trace.malformed or r.trace.missing)]
     numbers = {relay.address: number for number, relay in enumerate(complete)}

@@ -71,7 +71,7 @@ class _Circuit:
     numbers.
 
     Attributes:
-        came, sent: the received and the flushed cells of each direction, in order.
+        came, sent: direction -> the received and the flushed cells of this direction, in order.
         onward: address of the next relay and the circuit ID there; None at the last relay, or if
             the address is unknown.
     """
@@ -103,7 +103,7 @@ class Network:
                     self._by_client[address].append((name, key))
 
     def chain(self, client: str, first_byte_ns: int, start_ns: int) -> tuple[Leg, ...]:
-        """Return the stays in relays of the cells that led to a download's first byte.
+        """Return a ``Leg`` for each cell that a download's first byte depended on, at each relay.
 
         The request is the last cell that the guard received from the client before the first byte.
         The answer is the first cell that the exit created after it received the request. CONNECTED
@@ -247,7 +247,7 @@ def _leg(leg: str, position: int, relay: Relay, row: int) -> Leg:
     cells = relay.cells
     inbuf_ns, queue_ns = int(cells.inbuf_ns[row]), int(cells.queue_ns[row])
     if queue_ns == NEVER:
-        # The cell ended here: all of its time is from the inbuf until it was recognized.
+        # The cell ended at this relay. Its only stage is from the inbuf until it was recognized.
         stages_ns = (max(0, int(cells.recognized_ns[row]) - inbuf_ns), 0, 0)
     else:
         outbuf_ns, flush_ns = int(cells.outbuf_ns[row]), int(cells.flush_ns[row])

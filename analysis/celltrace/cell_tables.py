@@ -35,7 +35,7 @@ from analysis.formats.tables import read_table
 
 
 def extract(run_directory: Path, streams: Path, out: Path) -> TraceCounts:
-    """Read the traces of a run's relays and write the tables into ``out``.
+    """Write the tables and the counts of a run's traces into ``out``, and return the counts.
 
     Args:
         run_directory: contains trace.json and the traces.
@@ -141,10 +141,10 @@ def _write_arrivals(found: Mapping[str, Arrivals], path: Path, epoch_ns: int) ->
 def _relay_time(
     network: Network, hosts: Mapping[str, TracedHost], streams: Path, epoch_ns: int
 ) -> pa.Table:
-    """Return a row for each ``Leg``: the stay in one relay of one cell that a stream waited for.
+    """Return the rows of relay_time.parquet: one for each ``Leg`` of each stream.
 
-    A stream whose cells cannot be followed has one row, with the reason. Streams that received no
-    byte are left out.
+    A stream whose cells cannot be followed has a single row with the reason. Streams that received
+    no byte are left out.
     """
     table = pq.read_table(
         streams, columns=["client", "class", "stream_index", "start_s", "ttfb_from_start_s"]
@@ -186,8 +186,8 @@ def _followed(table: pa.Table) -> dict[str, int]:
 def load_cells(records: Path) -> list[tuple[str, str, Cells]]:
     """Return the traced relays of a run's records as (name, role, cells).
 
-    Times are nanoseconds of simulated time. The table has only the channel and the circuit ID on
-    the side towards the client, so both the incoming and the outgoing ones are set to these.
+    Times are nanoseconds of simulated time. The table has the channel and the circuit ID only for
+    the side towards the client. The result has these values for the incoming and the outgoing side.
 
     Raises:
         AnalysisError: the table is missing or cannot be read.
@@ -225,9 +225,9 @@ def _by_relay(table: pa.Table) -> Iterator[tuple[str, pa.Table]]:
 
 
 def load_arrivals(records: Path, relays: Sequence[tuple[str, str, Cells]]) -> list[Arrivals | None]:
-    """Return the arrivals of the cells of each of ``relays`` in nanoseconds of simulated time.
+    """Return for each relay the arrivals of the cells that it sent, in simulated time.
 
-    All are None if the records have no table of arrivals, like those of older versions.
+    All items are None if the records have no table of arrivals, like records of older versions.
 
     Args:
         records: directory of a run's records.

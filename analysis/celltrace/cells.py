@@ -29,7 +29,7 @@ class Fate(IntEnum):
 
 
 JOINED = (Fate.RELAYED, Fate.MADE_HERE, Fate.RECOGNIZED, Fate.NO_RELAY_CELL)
-"""Fates of cells whose events are complete: all events that ``MEANINGS`` names for the fate."""
+"""Fates of complete cells: the trace has every event that ``MEANINGS`` names for the fate."""
 
 MEANINGS: dict[Fate, str] = {
     Fate.RELAYED: "relayed: inbuf, queue, outbuf, flush",
@@ -50,16 +50,17 @@ class Cells:
 
     Attributes:
         seq: the number of the cell in its trace.
-        inbuf_ns, recognized_ns, queue_ns, outbuf_ns, flush_ns: times of the events in nanoseconds,
-            since 1970 or, in loaded records, of simulated time; NEVER without such an event.
+        inbuf_ns, recognized_ns, queue_ns, outbuf_ns, flush_ns: times of the events in nanoseconds
+            since 1970 or, if loaded from records, of simulated time; NEVER if there is no event.
         in_channel, in_circ: channel and circuit ID by which the cell was received; NEVER for a
-            cell that was created here.
+            cell that was created at this relay.
         out_channel, out_circ: channel and circuit ID by which it was sent; NEVER if it was not
             queued.
         command: the command of the cell.
         direction: INWARD, OUTWARD, or 0 for a cell without a circuit.
         fate: a Fate.
-        repeated: number of ignored events, which repeat an earlier event of the same cell and type.
+        repeated: number of events that were ignored because the cell has an earlier event of the
+            same type.
     """
 
     seq: Ints
@@ -97,9 +98,9 @@ class Cells:
         Cells of both directions of a circuit have the same pair. Cells without a circuit have
         NEVER, NEVER.
         """
-        # A cell towards the client leaves on the side towards the client, and a cell away from the
-        # client arrives there. A cell towards the client that was never queued here, for example
-        # because it ended at a traced client, has no outgoing side, so use the incoming one.
+        # The side towards the client is the outgoing side of an inward cell, and the incoming side
+        # of an outward cell. An inward cell that the relay never queued, for example because it
+        # ended at a traced client, has no outgoing side, so use its incoming side.
         uses_out = (self.direction == INWARD) & (self.out_channel != NEVER)
         has_circuit = self.direction != 0
         channel = np.where(uses_out, self.out_channel, self.in_channel)
@@ -108,7 +109,7 @@ class Cells:
 
 
 def join(trace: Trace) -> Cells:
-    """Join the events of each cell by its number."""
+    """Return the cells of a trace, joined from the events with the same cell number."""
     records = trace.records
     seqs, rows = np.unique(records["seq"].astype(np.int64), return_inverse=True)
 

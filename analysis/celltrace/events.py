@@ -1,7 +1,7 @@
-"""The events of a relay's trace as an array, from Tor's binary file or from LTTng's text.
+"""The events of a relay's trace as an array, read from Tor's binary file or from LTTng's text.
 
-The format is that of ``cell_trace_file.h`` in the patch series cell-trace: a header of 64 bytes,
-then records of 24 bytes in the order in which Tor recorded the events.
+``cell_trace_file.h`` in the patch series cell-trace defines the binary format: a header of 64
+bytes, then records of 24 bytes in the order in which Tor recorded the events.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ class Event(IntEnum):
     """The type of a record.
 
     The first five are the tracepoints of D. Goulet's measurement of 2019 (see ``statistics.py``).
+    CHANNEL announces a channel, with its peer's IPv4 address in ``seq``. END closes the file, with
+    the number of all earlier records in ``seq``.
     """
 
     INBUF = 1
@@ -84,7 +86,7 @@ class Trace:
             shape (n,).
         peers: number of each channel -> IPv4 address of its peer, or None if it is not recorded.
         ended: whether Tor closed the trace; otherwise its last second may be missing.
-        cut_bytes: bytes of an incomplete last record.
+        cut_bytes: size of the incomplete last record; 0 if all records are complete.
         malformed: number of invalid records, which are excluded from all other numbers.
         first_malformed: where the first invalid record is: its offset in a binary file in bytes,
             or its line in a text; None if there is none.
@@ -100,13 +102,13 @@ class Trace:
     missing: int = 0
 
     def event_counts(self) -> dict[Event, int]:
-        """Return the number of records by type, for the types that are events of cells."""
+        """Return the number of records of each type, without CHANNEL and END."""
         counts = np.bincount(self.records["event"], minlength=len(Event) + 1)
         return {event: int(counts[event]) for event in Event if event < Event.CHANNEL}
 
 
 def read_trace(path: Path) -> Trace:
-    """Read a file written by a Tor with ``CellTraceFile``.
+    """Read the file that Tor writes if its option ``CellTraceFile`` is set.
 
     All complete records of a truncated file are returned. Records with impossible values, such as
     an unknown event or direction, are excluded and counted.
@@ -214,8 +216,8 @@ _CHANNEL_LINE = re.compile(
 def read_lttng_text(path: Path) -> Trace:
     """Read the output of ``babeltrace2 TRACE`` for a session with the events ``tor_cell:*``.
 
-    Events of other providers are ignored. If LTTng discarded events, they are missing in the
-    output, and the fates of their cells are usually not in ``cells.JOINED``.
+    Events of other providers are ignored. Events that LTTng discarded are missing in the output.
+    The fates of the affected cells are then usually not in ``cells.JOINED``.
 
     Raises:
         AnalysisError: the file is missing, or has no event of a cell.

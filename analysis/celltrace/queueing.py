@@ -21,10 +21,10 @@ from analysis.celltrace.cells import NEVER, Cells
 from analysis.celltrace.events import INWARD, RELAY
 
 MIN_KNOWN_SHARE = 0.5
-"""Minimum share of cells with a known wait in the kernel, for the mean of these waits.
+"""Minimum share of cells with a known wait in the kernel; below it, no mean wait is computed.
 
-A guard sends most of its cells to clients, which are not traced. A traced relay reads only those
-of the few circuits in which the guard is the middle relay, and these are not representative.
+A guard sends most of its cells to clients, which are not traced. The wait is known only on the few
+circuits in which the guard is the middle relay, and these circuits are not representative.
 """
 
 

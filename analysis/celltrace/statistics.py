@@ -73,7 +73,7 @@ def relayed_traffic(cells: Cells, begin_ns: int, end_ns: int) -> Cells:
 
 @dataclass(frozen=True)
 class Circuits:
-    """Relayed cells by circuit.
+    """The circuits of some relayed cells.
 
     Attributes:
         circuit_of_cell: index of each cell's circuit, shape (n,).
@@ -167,7 +167,7 @@ def relayed(relays: Sequence[Cells], begin_s: float, end_s: float) -> Relayed:
 
 
 def chance_longer(one_ms: Floats, other_ms: Floats) -> float:
-    """Return the probability that a value of ``one_ms`` exceeds one of ``other_ms``.
+    """Return the probability that a random value of ``one_ms`` exceeds one of ``other_ms``.
 
     Ties count half.
 

@@ -90,12 +90,12 @@ class TraceTable:
     Attributes:
         times: times of relayed RELAY cells in the measured span, by run, role, group and stage.
             ``share`` is the stage's share of the total time that the group's cells spent inside.
-        waits: waits of RELAY cells towards clients, by run and role. ``cells`` and ``unsent`` are
-            the numbers of cells queued in the span that were sent and that were not; ``arrived`` is
-            the number of cells whose arrival at the next relay is known. A mean wait is NaN if
-            there is no cell. The mean wait in the kernel is also NaN if too few arrivals are known.
-        relay_times: how much of a download's time to first byte its cells spent inside relays:
-            means by run, class, position of the relay and stage. ``followed`` is the number of
+        waits: waits of RELAY cells towards clients, by run and role. Of the cells queued in the
+            span, ``cells`` were sent and ``unsent`` were not; ``arrived`` is the number of cells
+            whose arrival at the next relay is known. A mean wait is NaN if there is no cell. The
+            mean wait in the kernel is also NaN if too few arrivals are known.
+        relay_times: mean time inside relays of the cells that a download's first byte waited for,
+            by run, class, position of the relay and stage. ``followed`` is the number of
             ``streams`` whose cells were followed.
         spikes: the period after which delays recur most strongly (the lag of their highest
             autocorrelation), by run and role; NaN if it is unknown.
