@@ -19,7 +19,7 @@ from analysis.judgement.judging import Design, Judgement, Statistics, judge_comp
 from analysis.judgement.verdicts import LEVEL, Grade
 
 A, B = "A", "B"
-"""The names of the two sides in statistics, because both may have variants of the same name."""
+"""The names of the two sides in statistics. Names of variants may occur on both sides."""
 
 
 class Conclusion(IntEnum):
@@ -41,7 +41,7 @@ OUTCOMES = {
 class MetricRow:
     """One metric of one ``Match``: the estimates of both sides, and the judgement.
 
-    A match is a level and variant of side A with that of side B.
+    A match is a level and variant of side A, and the level and variant of B to compare with it.
     """
 
     match: Match
@@ -61,11 +61,12 @@ class Comparison:
             given and no difference is known.
         found: all differences between the inputs.
         identical: whether there is nothing to test: all runs form pairs, and both runs of each pair
-            have byte-identical records, the same load, length and measured span.
+            have byte-identical records and the same load, length and measured span.
         paired: whether runs were compared in pairs.
         pairs: number of common networks, summed over the matches; 0 for unpaired sets.
         notes: networks without a partner, and other notes on the comparison.
-        error_level: probability of any false "shown" among the endpoints of all matches.
+        error_level: probability that any endpoint of any match is falsely graded "shown" (to
+            differ).
         rows: all metrics of all matches.
     """
 
@@ -112,9 +113,9 @@ class Comparison:
 
     @property
     def networks(self) -> int:
-        """The number of networks of the judged endpoint that has the fewest.
+        """The smallest number of networks that any judged endpoint has.
 
-        For unpaired sets, only the smaller side counts.
+        For unpaired sets, only the side with fewer networks counts.
         """
         return min((row.judgement.verdict.count for row in self.judged), default=0)
 
@@ -179,14 +180,14 @@ def compare_sets(
         a: the baseline.
         b: the set that is judged.
         about: aspects that may differ; if empty, the aspect that differs is detected.
-        error_level: probability of any false "shown" over all endpoints of all matches, and also of
-            any false "same".
+        error_level: probability that any endpoint of any match is falsely graded "shown" (to
+            differ), and also that any is falsely graded "same" (equivalent).
         pair: whether to pair runs if possible.
 
     Raises:
-        AnalysisError: an aspect is unknown, the sets differ in more than ``about`` or, without it,
-            in more than one aspect, their metrics or records have different definitions or formats,
-            or nothing can be compared.
+        AnalysisError: an aspect is unknown; the sets differ in an aspect that is not in ``about``
+            or, if ``about`` is empty, in more than one aspect; their metrics have different
+            definitions; their records have different formats; or nothing can be compared.
     """
     _require_same_definitions(a, b)
     notes = [a.scope, b.scope, copies_note(a, b)]
@@ -275,7 +276,8 @@ def _judge(
         raise AnalysisError(f"{a.name} and {b.name} have no statistic of {match.label} in common")
     looks = a.looks if paired and a.looks == b.looks else None
     if looks is not None:
-        # Networks added after an ordinary test raise the level, so test at a smaller one.
+        # If networks were added after an ordinary test, the error rate over all interim analyses
+        # (looks) exceeds the requested one. Reduce the level by this factor.
         error_level /= spending(looks.plans).excess
     design = Design(
         paired=paired,

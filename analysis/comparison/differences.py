@@ -1,4 +1,4 @@
-"""Detection of what differs between two sets of runs, apart from their results."""
+"""Detection of differences between the inputs of two sets of runs."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ _ENGINE_OWN = ("conf/network.gml",)
 """Files that only some engines write, so their absence does not indicate a different network."""
 
 _DRAWN = ("network", "configuration", "engine files")
-"""Aspects that depend on the seed. Runs with different seeds or repeats are not compared in them.
+"""Aspects that depend on the seed and are ignored for runs with different seeds or repeats.
 
-The configuration is one of them, because the torrc contains the keys of the authorities.
+The configuration depends on the seed because the torrc contains the keys of the authorities.
 """
 
 _ALLOWED = ("machine",)
-"""Aspects in which two sets may always differ. A comparison reports them and is not refused.
+"""Aspects in which two sets may always differ. Such differences are reported but not refused.
 
 Updates of shared libraries change the bytes of runs, but they do not make a comparison unfair.
 """
@@ -75,7 +75,7 @@ _COVERED: Mapping[str, frozenset[str]] = {
     "network": frozenset({"engine files", "load"}),
     "time": frozenset({"engine files"}),
 }
-"""Aspect -> aspects that may differ as a consequence of a difference in it."""
+"""Aspect -> other aspects that may differ as a consequence if the sets differ in this aspect."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class Differences:
     unknown: tuple[str, ...] = ()
 
     def beyond(self, about: Iterable[str]) -> list[str]:
-        """Return the differing aspects that are neither in ``about`` nor consequences of these."""
+        """Return the differing aspects that ``about`` and ``_ALLOWED`` neither name nor explain."""
         asked = set(about)
         covered = asked.union(_ALLOWED, *(_COVERED.get(aspect, frozenset()) for aspect in asked))
         return [aspect for aspect in self.found if aspect not in covered]
@@ -158,7 +158,7 @@ def _pair_differences(a: SetRun, b: SetRun, texts: Mapping[str, str]) -> Iterato
             continue
         aspect = classify_file(file)
         if file.startswith(_HOST_PREFIX) and (file in a.files) != (file in b.files):
-            # If only one side has a host, its torrc is part of the network.
+            # Only one side has this host, so the networks differ.
             aspect = "network"
         if other_engine and (file in _ENGINE_OWN or aspect == "engine files"):
             continue
@@ -176,7 +176,7 @@ def _pair_differences(a: SetRun, b: SetRun, texts: Mapping[str, str]) -> Iterato
 
 
 def _options(a: SetRun, b: SetRun, files: Iterable[str], texts: Mapping[str, str]) -> str:
-    """Return the options that differ in torrc files whose texts are known, as text; "" if none."""
+    """Return a text about the options that differ between torrc files of known text, or ""."""
     options: list[str] = []
     for file in files:
         ours, theirs = (texts.get(run.files.get(file, "")) for run in (a, b))
@@ -189,7 +189,7 @@ def _options(a: SetRun, b: SetRun, files: Iterable[str], texts: Mapping[str, str
 
 
 def _changed_options(a: str, b: str) -> Iterator[str]:
-    """Yield a text for each option with different values in two torrc files, in their order."""
+    """Yield a text for each option with different values in two torrc files, in file order."""
     ours, theirs = _option_values(a), _option_values(b)
     for name in dict.fromkeys((*ours, *theirs)):
         if ours.get(name) != theirs.get(name):

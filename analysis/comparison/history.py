@@ -1,4 +1,7 @@
-"""The history of nightly runs: a Parquet table, and the step changes in it."""
+"""The history of nightly runs: a Parquet table, and the step changes in it.
+
+A *night* is one nightly run of an experiment.
+"""
 
 from __future__ import annotations
 
@@ -40,10 +43,10 @@ class HistoryStep:
         step: the step, with the means before and after it in the metric's unit (geometric means if
             ``ratio`` is set).
         ratio: after / before if all values are positive, else None.
-        last_before: start of the last night before the step, and the versions that it measured: of
-            this project and, if Tor was built from a commit, of Tor.
+        last_before: start of the last night before the step, and the versions that it measured:
+            this project's and, if Tor was built from a commit, Tor's.
         first_after: the same for the first night after the step.
-        new: whether the step is found only with the last night of the history.
+        new: whether the step is not found if the last night of the history is left out.
     """
 
     time_series: tuple[str, ...]
@@ -114,8 +117,8 @@ def _problem(
     if not seeds or len(values) != len(seeds):
         return f"{len(values)} values for {len(seeds)} seeds"
     known = [value for value in values if value is not None]
-    # Nights of older versions may have metrics that this version does not have, and whose bounds
-    # are therefore unknown.
+    # Older versions may have measured metrics that this version does not have. Their bounds are
+    # unknown.
     quantity = CATALOGUES["onionlab"].quantity(metric)
     low, high = quantity.bounds if quantity else (LEAST_VALUE, LARGEST_VALUE)
     # This also rejects NaN.
@@ -194,14 +197,15 @@ def _joined(texts: Iterable[str]) -> str:
 
 
 def add_rows(history: pa.Table, rows: list[dict[str, Any]]) -> pa.Table:
-    """Return the history with the rows of a night appended."""
+    """Return the history with ``rows``, the rows of one night, appended."""
     return pa.concat_tables([history, pa.Table.from_pylist(rows, schema=SCHEMA)])
 
 
 def last_commit(history: pa.Table, experiment: str, variant: str) -> str:
-    """Return the commit of Tor in the last night of a variant of an experiment, abbreviated.
+    """Return the abbreviated commit of Tor in the last night that measured a variant.
 
-    The result is empty if there is no such night, or if Tor was not built from a commit.
+    The result is empty if no night of the experiment measured the variant, or if Tor was not built
+    from a commit.
     """
     mask = pc.and_(
         pc.equal(history["experiment"], experiment), pc.equal(history["variant"], variant)
@@ -235,8 +239,8 @@ def find_history_steps(
 ) -> list[HistoryStep]:
     """Return the step changes in the time series ``searched``.
 
-    Consecutive nights with byte-identical records count as one measurement. Nights with different
-    sets of networks are searched separately, except that all sets which were measured only once are
+    Consecutive nights with byte-identical records count as one measurement. The nights of each set
+    of networks are searched separately, except that all sets which were measured only once are
     searched together. ``_by_seeds`` states the reasons.
 
     Args:

@@ -1,9 +1,9 @@
 """The quantities of tgentools and tornettools, with their definitions.
 
-The definitions differ from those of ``analysis.measures.catalogue``, so quantities of the two are
-never compared. Times start with the command, not with the stream; a stream is assigned to the time
-of its completion; and failed or open downloads have no time. Quantiles therefore describe completed
-downloads.
+The definitions differ from those in ``analysis.measures.catalogue``, so imported quantities are
+never compared with this project's own. Times are measured from the command, not from the start of
+the stream. A stream is assigned to the time of its completion. Failed and open downloads have no
+time, so quantiles describe only completed downloads.
 """
 
 from __future__ import annotations

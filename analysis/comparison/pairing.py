@@ -128,11 +128,11 @@ def pair_imports(a: RunSet, b: RunSet) -> tuple[RunSet, RunSet, str]:
 
 
 def _renumber(side: RunSet, numbers: Mapping[str, int], others: int) -> RunSet:
-    """Replace seeds by the numbers of networks, and mark the set as paired.
+    """Return the set with the numbers of networks as seeds, marked as paired.
 
-    Runs of networks without a number get larger numbers.
+    Runs of networks without a number get seeds above all numbers.
 
-    others: number of larger numbers that the other side may use. They are skipped.
+    others: how many seeds to skip before these, because the other side may use them.
     """
     last = others + len(side.runs)
     seeds = {

@@ -1,7 +1,8 @@
 """A set of runs as data: the statistics of its networks, and what is known about its inputs.
 
 Such a set is a side of a comparison, the baseline of nightly runs, or an import (the results of
-another program, such as tornettools). It is stored as a JSON file.
+another program, such as tornettools). It is stored as a JSON file. A level is one setting of the
+network, and a variant is one of the systems under comparison.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ COMMIT_DIGITS = 12
 """Number of digits of a commit's hash in the history and in texts."""
 
 _COMMIT = re.compile(r"'commit': '([0-9a-f]{40})'")
-"""The commit in the provenance of a build from a git repository, in ``TorBuild.source``."""
+"""Pattern of the commit in ``TorBuild.source``, if Tor was built from a git repository."""
 
 
 class TorBuild(FormatModel):
@@ -46,7 +47,7 @@ class TorBuild(FormatModel):
 
     @property
     def commit(self) -> str:
-        """The hash of the commit that the build is of; empty without a git repository."""
+        """The hash of the commit; empty if Tor was not built from a git repository."""
         found = _COMMIT.search(self.source)
         return found[1] if found else ""
 
@@ -57,7 +58,7 @@ class TorBuild(FormatModel):
 
 
 class SetRun(FormatModel):
-    """One run and its inputs; empty fields are unknown."""
+    """One run and its inputs. A field is empty if its value is unknown."""
 
     run_id: str = Field(description="its name in the store")
     level: str = Field(description="name of its level")
