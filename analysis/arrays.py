@@ -16,9 +16,9 @@ Bools = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Rows:
-    """Base of data classes whose fields are arrays of one length.
+    """Base of data classes whose fields are arrays of equal length.
 
-    A field can also be a mapping to such arrays, or None.
+    A field can also be None, or a mapping whose values are such arrays.
     """
 
     def where(self, rows: Bools) -> Self:

@@ -20,7 +20,7 @@ class UserError(Exception):
 
     This is the base of all such errors in ``analysis`` and ``onionlab``. The command line prints
     ``error: MESSAGE``, then the hint, and exits with status 2. Any other exception is a bug in this
-    program: it keeps its traceback, and the status is 70.
+    program: its traceback is printed, and the status is 70.
     """
 
     def __init__(self, message: str, hint: str | None = None) -> None:
@@ -39,7 +39,7 @@ class AnalysisError(UserError):
 def problems_of(error: ValidationError, whole: str) -> list[str]:
     """Return the first ``SHOWN`` problems, each as ``key.key: message``.
 
-    whole: replaces the keys if the problem concerns the file as a whole.
+    whole: text to use instead of the keys if a problem concerns the file as a whole.
     """
     return [
         f"{'.'.join(map(str, item['loc'])) or whole}: {item['msg']}"
