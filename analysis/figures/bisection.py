@@ -53,13 +53,14 @@ def write_bisection(
 
 
 def draw(commits: Sequence[str], search: Search, metric: Quantity) -> Figure:
-    """Draw the good commit and the effect of each tested one, in the order of ``commits``."""
+    """Draw the good commit and the effect of each tested commit, in the order of ``commits``."""
     place = {commit: number for number, commit in enumerate(commits)}
     tested = sorted(search.examinations, key=lambda one: place[one.commit])
     figure, grid = panel_grid(TEXT.width_in, TEXT.panel_height_in, 1, 1)
     axes = grid[0, 0]
     scales = [one.against_good.scale for one in tested if one.against_good]
-    # If a value is zero, a commit has no ratio but a difference. Use the scale of most commits.
+    # If a value is zero, the effect is a difference instead of a ratio. Use the scale that most
+    # commits have.
     scale = max(scales, key=scales.count, default="")
     no_effect = 1.0 if scale == "ratio" else 0.0
     axes.axhline(no_effect, **LINE_OF_INTEREST)

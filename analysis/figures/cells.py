@@ -96,7 +96,7 @@ TTFB_CAPTION = (
 def draw_all(table: TraceTable, study: Study, directory: Path) -> tuple[WrittenFigure, ...]:
     """Draw the figures of a study with traced runs into ``directory``.
 
-    The same data give the same bytes.
+    Equal data give byte-identical files.
     """
     columns = column_labels(table, study)
     drawn = []
@@ -135,7 +135,7 @@ Columns = Mapping[tuple[str, str], str]
 
 
 def column_labels(table: TraceTable, study: Study) -> Columns:
-    """Return the columns of a figure: each level and variant with traced runs."""
+    """Return the label of each column of a figure: one per level and variant with traced runs."""
     present = {(run.level, run.variant) for run, _ in table.counts}
     several = len(study.variants) > 1
     return {

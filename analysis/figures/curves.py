@@ -1,8 +1,8 @@
 """Curves of variants over networks.
 
-A line is the mean over networks, and its band their range. In a panel of ratios, a line is the
-geometric mean of the ratios to the baseline on the same networks, and its band a simultaneous
-confidence interval. The curve of a network is the mean of its repeats' curves.
+A line is the mean over networks, and its band is the range over networks. In a panel of ratios, a
+line is the geometric mean of the ratios to the baseline on the same networks, and its band is a
+simultaneous confidence band. The curve of a network is the mean of its repeats' curves.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Lines = Mapping[str, Band]
 
 
 def mean_lines(data: FigureData, panel: int) -> Lines:
-    """Return each variant's mean and range over networks. A point is NaN if any run lacks it."""
+    """Return each variant's mean and range over networks; NaN at points that any run lacks."""
     curves = _network_curves(data, panel)
     return {variant: _range([*own.values()]) for variant, own in curves.items()}
 

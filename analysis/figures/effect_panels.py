@@ -106,7 +106,8 @@ def line_label(judgement: Judgement) -> str:
 def half_width(axis: Axis, marks: Sequence[Mark]) -> float:
     """Return the half-width of an axis that fits all estimates and most bounds of intervals.
 
-    It is at most the logarithm of ``WIDEST``, or 100 percentage points.
+    The unit is the logarithm of a ratio (at most that of ``WIDEST``) or percentage points (at most
+    100).
     """
     drawn = [(mark.effect, mark.margin) for mark in marks if mark.effect and mark.scale == axis]
     estimates = [abs(_position(axis, effect.estimate)) for effect, _ in drawn]

@@ -48,7 +48,7 @@ LOOKS = {
 """Verdict, or answer to a claim -> style and label. The shapes are distinct in greyscale."""
 
 MAX_PANELS = 6
-"""Maximum number of comparisons that are drawn: those with the most shown differences."""
+"""Maximum number of comparisons to draw. Those with the most shown differences are drawn."""
 
 EFFECT_COLUMNS = (
     "class", "metric", "scale", "effect", "low", "high", "margin", "grade", "direction",
@@ -65,7 +65,7 @@ CAPTION = (
 class EffectRow:
     """One labelled effect of a panel.
 
-    ``looks`` is a key of ``LOOKS``. ``effect``, ``scale`` and ``margin`` are those of a ``Mark``.
+    ``looks`` is a key of ``LOOKS``. ``effect``, ``scale`` and ``margin`` are as in ``Mark``.
     """
 
     label: str
@@ -114,10 +114,10 @@ def write_forest(compared: Sequence[VariantComparison], base: Path) -> WrittenFi
 
 
 def _select(compared: Sequence[VariantComparison]) -> list[VariantComparison]:
-    """Return the ``MAX_PANELS`` comparisons to draw, in the order in which they are given.
+    """Return at most ``MAX_PANELS`` comparisons to draw, in the order of ``compared``.
 
-    Those with the most shown differences are selected. Among comparisons with equally many, those
-    with a larger difference, in units of its margin, are preferred.
+    Comparisons with more shown differences are preferred. If two have equally many, the one with
+    the largest shown difference, in units of its margin, is preferred.
     """
 
     def findings(one: VariantComparison) -> tuple[int, float]:
@@ -177,7 +177,7 @@ def draw(panels: Sequence[EffectPanel]) -> Figure:
 
 
 def _marks(panel: EffectPanel, axis: Axis, labels: Sequence[str]) -> list[Mark]:
-    """Return a mark for each label. It reads "no value" if only other panels have the effect."""
+    """Return a mark for each label. It shows "no value" if this panel lacks the effect."""
     by_label = {row.label: row for row in panel.rows if row.axis == axis}
     absent = EffectRow("", axis, "", None, axis, None)
     return [by_label.get(label, absent).mark(place) for place, label in enumerate(labels)]

@@ -37,7 +37,7 @@ TITLE_CHARACTERS = 24
 """Maximum length of a line in a panel's title, for three panels in a row."""
 
 MEDIAN = "_p50_"
-"""Part of the names of medians; other quantiles of times are not drawn."""
+"""Text in the names of metrics that are medians. Other quantiles of times are not drawn."""
 
 CAPTION = (
     "Differences of variants from {baseline} by level, with individual 95% "
@@ -55,9 +55,9 @@ def write_levels(
     """Write the plot and its data as ``base``.pdf, .png and .csv.
 
     Args:
-        compared: comparisons with the same baseline, each with its ``key``, in the order in which
-            levels and variants are drawn.
-        looks: variants by name, with their styles.
+        compared: comparisons with the same baseline, in the order in which levels and variants are
+            drawn. The ``key`` of each is (level, variant).
+        looks: name of a variant -> the variant, which defines how its effects look.
         base: path of the files without extension.
 
     Returns:

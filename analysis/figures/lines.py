@@ -84,11 +84,14 @@ class LineFigure(FigureKind):
         return [panel.keep(run, level) for panel in self.panels]
 
     def lines(self, data: FigureData, number: int) -> Lines:
-        """Return the lines of a panel."""
+        """Return the lines of the panel with index ``number``."""
         return (ratio_lines if self.panels[number].compares else mean_lines)(data, number)
 
     def table(self, data: FigureData) -> pd.DataFrame:
-        """Return a row for each panel, variant and x, then such rows for the differences."""
+        """Return a row for each panel, variant and x value.
+
+        The rows of the panels are followed by those of the differences to the baseline.
+        """
         shown = [(one.name, one, self.lines(data, n)) for n, one in enumerate(self.panels)]
         shown += [
             (f"{one.name}_difference", one, difference_lines(data, n))
@@ -334,7 +337,7 @@ def _shade_outside(axes: Axes, grid: Floats, level: Level) -> None:
 def _style_share_axis(axes: Axes, lines: Lines) -> None:
     axes.set_xlim(0.0, 1.0)
     axes.axhline(1.0, **LINE_OF_INTEREST)
-    # Two or three pairs may have a band far wider than the effect, so the lines determine the
+    # With two or three pairs, bands may be far wider than the effect, so the lines determine the
     # scale.
     means = [np.abs(np.log(line.mean[np.isfinite(line.mean)])) for line in lines.values()]
     reach = max((float(mean.max()) for mean in means if mean.size), default=0.0)

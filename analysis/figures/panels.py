@@ -38,15 +38,15 @@ class Panel:
     Attributes:
         name: name in the CSV; describes y and its unit.
         title: title of the axes.
-        x_axis: "time" shows the run's clock, "duration" a logarithmic axis of durations, "share"
-            shares of streams. With "share", lines are ratios to the baseline.
+        x_axis: "time" (simulated time), "duration" (time since a stream's start, logarithmic) or
+            "share" (share of streams). With "share", lines are ratios to the baseline.
         y_label: label of the y axis, with its unit.
         class_name: class of clients whose values the panel shows.
         values: returns a run's values at the given x values, both of shape (x,), from the run's
             data of that class.
         scale: factor from the values' unit to that of ``y_label``.
         counts: whether y is a count, and therefore a whole number that is never below 0.
-        nothing: text if all values are 0; "" to draw them as a line.
+        nothing: text to show if all values are 0; "" to draw a line at 0.
         difference: label of the differences to the baseline, with a unit, and the factor from the
             values' unit to this unit; None if differences are not shown.
     """

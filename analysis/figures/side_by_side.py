@@ -58,7 +58,8 @@ class Curves:
 
     Attributes:
         time_s: times of the points of ``received_bytes``, shape (t,).
-        received_bytes: bytes that each stream has received, oldest first, shape (streams, t).
+        received_bytes: bytes that each stream has received, shape (streams, t), oldest stream
+            first.
         jain_time_s: centres of the windows of ``jain``, shape (w,).
         jain: Jain's fairness index over the bytes received in each window, shape (w,).
     """
@@ -102,7 +103,7 @@ class StreamProgress(FigureKind):
     def draw(self, data: FigureData, page: Page) -> Figure:
         """Draw a column of panels for each variant.
 
-        On a narrow page, each variant has a row, which omits the fairness index.
+        On a narrow page, each variant has a row without the fairness index.
         """
         curves = list(_curves(data))
         count = max(1, len(curves))

@@ -77,7 +77,7 @@ OUTSIDE_COLOR = "#ececec"
 LINE_OF_INTEREST: dict[str, Any] = {
     "color": "#555555", "linewidth": 0.8, "linestyle": (0, (1, 1.5)), "zorder": 1,
 }  # fmt: skip
-"""Style of a line at a value such as a timeout or no difference."""
+"""Style of a reference line, for example at a timeout or at a difference of zero."""
 
 
 def panel_grid(
@@ -103,7 +103,7 @@ def variant_panels(page: Page, count: int) -> tuple[Figure, Any]:
 
 
 def write_in_panel(axes: Axes, text: str, height: float = 0.5) -> None:
-    """Write a text instead of data. height: its position, as a share of the panel."""
+    """Write a text instead of data, centred at ``height``, a share of the panel's height."""
     axes.text(
         0.5, height, text, ha="center", va="center", transform=axes.transAxes, color="#555555"
     )

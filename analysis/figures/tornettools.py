@@ -1,8 +1,8 @@
-"""Figures in tornettools' form: distributions over simulations, and the public Tor as a line.
+"""Figures in tornettools' form: distributions over simulations, and that of the public Tor.
 
-A line is the mean over simulations of each quantile, and its band the t interval of that mean, as
-in `tornettools plot` (2.0, plot_common.py). The data are those that tornettools extracts from the
-same logs, within the measured span.
+Each point of a line is the mean of one quantile over simulations, and the band is the t interval of
+this mean, as in `tornettools plot` (2.0, plot_common.py). The data are those that tornettools
+extracts from the same logs, within the measured span.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ class Quantity:
         name: name in the CSV and in ``PublicTor``, which documents its unit.
         title: title of the axes.
         x_label: label of the x axis, with its unit.
-        values: returns the values of one class of one run, or of all classes together; shape (n,),
-            or (n, 2) with each value's resolution, the step by which it can change, in the second
-            column.
+        values: returns the values of one class of a run, or of all its classes together. The shape
+            is (n,), or (n, 2) if the second column contains each value's resolution, the step by
+            which it can change.
         scale: factor from the values' unit to that of ``x_label``.
         tail: whether the axis of shares stretches the tail.
     """
@@ -105,7 +105,7 @@ class TornetFigure(FigureKind):
         return {
             name: Sample(
                 # Measurements of the public Tor exclude OnionPerf's downloads from onion services,
-                # so they are comparable only with clients such as perfclient1exit.
+                # so they are comparable only with clients for exits, such as perfclient1exit.
                 data.perf is None or all(one.endswith("exit") for one in data.perf.client),
                 {quantity.name: quantity.values(data) for quantity in self.quantities},
             )

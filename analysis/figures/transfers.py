@@ -26,7 +26,7 @@ from analysis.measures.peer_transfer import BLOCK_BYTES, PeerTransfer
 
 MIN_SHOWN_S = 2.0
 SHOWN_AFTER = 1.25
-"""End of a figure, as a multiple of the time to leave slow start."""
+"""End of a figure, as a multiple of the time at which the last variant leaves slow start."""
 
 REQUESTS = "requested_bytes"
 

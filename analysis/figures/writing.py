@@ -1,6 +1,6 @@
 """Writing of a figure as PDF and PNG, and of its data as CSV.
 
-The same data give the same bytes.
+Equal data give byte-identical files.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ def write_drawing(
     with mpl.rc_context(settings):
         figure = draw()
         _draw_empty_lines_without_markers(figure)
-        # The letters of a PNG are fitted to its pixels, which makes words wider, so the PNG has a
-        # separate layout. PDF and SVG measure words alike, so they share one.
+        # In a PNG, letters are aligned to pixels. This makes words wider, so the PNG has a layout
+        # of its own. Words have the same width in PDF and SVG, so these two share a layout.
         _save_png(figure, written.path("png"))
         nothing = {"Creator": None, "Producer": None, "CreationDate": None}
         figure.savefig(written.path("pdf"), format="pdf", metadata=nothing)
