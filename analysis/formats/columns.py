@@ -1,6 +1,6 @@
 """Columns of the Parquet tables that onionlab writes, from columns.csv.
 
-The name of a column ends with its unit, such as ``_s`` for seconds.
+The name of a column that has a unit ends with the unit, such as ``_s`` for seconds.
 
 Times on the simulated clock (``start_s``, ``end_s``, ``time_s``) are relative to the start of the
 simulation.
@@ -19,7 +19,7 @@ from analysis.formats.format_model import LARGEST_NUMBER, LARGEST_VALUE
 
 
 class Outcome(StrEnum):
-    """The outcome of a stream. The column ``error`` has TGen's own, more precise name."""
+    """The outcome of a stream. The column ``error`` has TGen's more precise name of the error."""
 
     SUCCESS = "success"
     TIMEOUT = "timeout"
@@ -27,7 +27,7 @@ class Outcome(StrEnum):
     STALL = "stall"
     """No byte was transferred for the stallout time."""
     PROXY_ERROR = "proxy-error"
-    """The connection or SOCKS handshake failed (Tor could not build a circuit or attach to it)."""
+    """The connection or SOCKS handshake failed, for example because Tor could build no circuit."""
     CLOSED = "closed"
     """The other end closed the connection early."""
     CONNECTION_ERROR = "connection-error"
@@ -67,10 +67,10 @@ class Column:
             module that is renamed, so that the same values always give the same bytes.
         meaning: replaces the description in the reference documentation; empty unless the
             description would mislead.
-        optional: whether a row may lack a value, such as a stream without a first byte.
+        optional: whether a row may lack a value, for example that of a stream without a first byte.
         signed: whether values may be negative.
-        not_before: name of another column, whose value in the same row is never larger than that
-            of this column; empty if there is none.
+        not_before: name of another column. In each row, this column's value is at least the other
+            one's. Empty if there is no such column.
         choices: the only possible values of a text; empty if any text is possible.
         is_key: whether the column is part of the table's key. No two rows have the same key.
     """
@@ -165,7 +165,7 @@ HISTORY_FORMAT = 1
 CODED_STREAMS = TABLES["coded_streams"]
 """Streams of a published run. Times are multiples of 0.25 us, relative to another column.
 
-The table has no ``stream_index``, because this equals the row's number among the rows of a client.
+The table has no ``stream_index``: a row's position among its client's rows has the same value.
 If this encoding cannot restore every value exactly, the table has
 ``published_streams.PUBLISHED_COLUMNS`` instead.
 """

@@ -20,18 +20,18 @@ PIECE_BYTES = 1 << 20
 STEP_BYTES = {".gz": 1 << 12, ".xz": 1 << 12, ".zst": 64}
 """Suffix of a file name -> compressed bytes per decompression step.
 
-The size is a compromise. The output of a damaged step is discarded (with gzip and xz only the part
-of 1 MiB that is damaged), so with large steps valid bytes before the damage are lost. With small
-steps wrong bytes are accepted, because a decompressor may return some before it detects the damage.
-A step of zstd returns its whole output at once, and four bytes can expand to 128 KiB, so 64 bytes
+The size is a compromise. If a decompressor detects damage, the output of that call is lost: a whole
+step of zstd, or at most 1 MiB of gzip or xz. So large steps lose valid bytes before the damage.
+Small steps accept wrong bytes, because a decompressor may return some before it detects the damage.
+zstd returns the whole output of a step at once, and four bytes can expand to 128 KiB, so 64 bytes
 give at most 2 MiB.
 """
 
 MIN_LIMIT_BYTES = 2**26
 MAX_RATIO = 300
 """Maximum ratio of content to file size. xz compresses most: logs shrink to between 1/4 and 1/30,
-an idle client's log to 1/150. Blanks and zeros shrink to 1/1,000 or less, and are rejected if they
-exceed ``MIN_LIMIT_BYTES``."""
+and an idle client's log shrinks to 1/150. A file of blanks or zeros shrinks to 1/1,000 or less, and
+is rejected if its content exceeds ``MIN_LIMIT_BYTES``."""
 
 XZ_MEMORY_BYTES = 2**28
 """Maximum memory for decoding an xz file. A file from ``xz -9`` needs a quarter of this limit. The

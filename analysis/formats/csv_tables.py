@@ -12,8 +12,8 @@ def csv_text(
 ) -> str:
     """Return a table as CSV. Missing values are empty.
 
-    Numbers are rounded to nine digits, so that all machines give the same text. No metric is that
-    precise.
+    Numbers are rounded to nine significant digits, so that all machines give the same text. No
+    metric is that precise.
 
     Args:
         rows: a data frame, or one mapping for each line. Keys that are not in ``columns`` are

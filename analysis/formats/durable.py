@@ -30,8 +30,8 @@ def whole_file(path: Path, *, durable: bool = True) -> Iterator[Path]:
     remains, and the next writer overwrites it.
 
     Args:
-        path: The file. Its folder is made if necessary.
-        durable: Whether the content has to survive a power failure.
+        path: The file. Its folder is created if necessary.
+        durable: Whether the content must survive a power failure.
     """
     make_folder(path.parent)
     part = path.with_name(f".{path.name}.part")

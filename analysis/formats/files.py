@@ -49,7 +49,7 @@ ERROR = "error.json"
 RECORDS_FORMAT: Final = 1
 """Version of the record tables and of parse.json.
 
-A new version gives other numbers from the same logs, or has columns that older programs do not
+It increases if the same logs give other numbers, or if there are columns that older programs do not
 know. Records of another version are extracted again.
 """
 RECORDS = f"records-v{RECORDS_FORMAT}"
@@ -103,10 +103,10 @@ CLAIMS = "claims"  # without extension: the plot of all claims, as PDF and PNG
 CLAIMS_CSV = f"{CLAIMS}.csv"
 CLAIMS_JSON = "claims.json"
 LEVELS_AGAINST = "levels-"
-"""Name of a plot, to which the name of a baseline is appended.
+"""Beginning of the name of a plot, which the name of a baseline completes.
 
-The plot compares variants with this baseline at the levels of all experiments of a paper. LEVELS
-does the same for one experiment.
+The plot compares variants with this baseline at the levels of all experiments of a paper. LEVELS is
+the corresponding plot of one experiment.
 """
 CLAIMS_BESIDE_CSV = "claims-beside.csv"
 
@@ -117,7 +117,7 @@ TORNET = "tornet.json"
 # Sets of runs.
 PACK_INDEX = "index.json"
 STUDIES = "studies"
-"""The folder of a pack that has its studies, <experiment>.json."""
+"""The folder with the studies of a pack. Their names are <experiment>.json."""
 COMPARISON_CSV = "comparison.csv"
 STEPS = "steps"
 """Name of the plot and of the table of a bisection, without the extension."""

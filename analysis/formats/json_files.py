@@ -25,7 +25,7 @@ The Python objects need several times as much memory.
 LARGEST_OWN_BYTES = 2**25
 """Maximum size of other files, such as study.json.
 
-It is lower, because the Python objects of a damaged file can need twenty times as much memory.
+The Python objects of a damaged file can need twenty times as much memory.
 """
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -129,7 +129,7 @@ def reader(
 ) -> Callable[[Path], T]:
     """Return a function that reads the file at a path with `read_as`.
 
-    If ``name`` is given, the path is that of a folder that has a file of this name.
+    If ``name`` is given, the path is that of the folder that contains the file ``name``.
     """
 
     def read(path: Path) -> T:

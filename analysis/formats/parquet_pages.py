@@ -23,8 +23,8 @@ VALUE_BYTES = 8
 
 ENCODINGS = {0, 2, 3, 5, 8, 9}
 """Accepted encodings: PLAIN, both dictionary encodings, RLE, DELTA_BINARY_PACKED and
-BYTE_STREAM_SPLIT. Others can repeat the previous text with almost no bytes, so that the size of a
-page would say little about the memory it needs."""
+BYTE_STREAM_SPLIT. Other encodings can repeat the previous text with almost no bytes, so that the
+size of a page would say little about the memory that the page needs."""
 
 MAX_PAGES = 1_000_000
 """Maximum number of pages in a file.
@@ -41,7 +41,7 @@ ENDING_BYTES = 8
 
 
 def require_plausible(path: Path) -> None:
-    """Check how much memory a file's columns need. Arrow has already checked the file's end.
+    """Check how much memory a file's columns need. Arrow must have checked the file's end before.
 
     Raises:
         TooLargeError: The columns need more memory than is plausible for a file of this size.
@@ -80,7 +80,7 @@ def _memory_bytes(data: mmap.mmap) -> int:
 def _pages(data: mmap.mmap, column: dict[int, Any]) -> Iterator[tuple[int, int]]:
     """Yield the uncompressed size in bytes and the number of values of each page of a column."""
     if not _count(column[5]):
-        # Arrow does not read the pages of a column without values, which may be missing.
+        # A column without values may lack its pages. Arrow does not read them.
         return
     data_page, dictionary_page = _count(column[9]), _count(column.get(11, 0))
     begin = dictionary_page if 0 < dictionary_page < data_page else data_page

@@ -1,6 +1,7 @@
 """Writing and reading of the streams of a published run (see ``published``).
 
-If possible without changing any value, times are stored as whole ticks relative to other columns.
+Times are stored as whole ticks relative to other columns, unless this would change a value. A tick
+is 1 / ``TICKS_PER_S`` seconds.
 """
 
 from __future__ import annotations
@@ -110,7 +111,7 @@ def encode(streams: pa.Table) -> dict[str, pa.Array] | None:
 
 
 def decode(table: pa.Table) -> pa.Table:
-    """Restore ``PUBLISHED_COLUMNS`` from a table of ``CODED_STREAMS``, identical in every bit."""
+    """Return ``PUBLISHED_COLUMNS`` from ``CODED_STREAMS``, bit-identical to what was encoded."""
     first = _is_first(_texts(table, "client"))
     first_byte, has_first_byte = _values(table, "ttfb_ticks")
     last_byte, has_last_byte = _values(table, "last_byte_ticks")
@@ -119,7 +120,8 @@ def decode(table: pa.Table) -> pa.Table:
     duration = _values(table, "end_ticks")[0] + last_byte
     pause = TICKS_PER_S * _values(table, "pause_s")[0] + _values(table, "pause_ticks")[0]
     # The pause of a stream is the time from the end of its client's previous stream (0 for the
-    # first one) to its start. So the end is the sum of the client's pauses and durations up to it.
+    # first one) to its start. So a stream's end is the sum of its client's pauses and durations up
+    # to and including its own.
     total = np.cumsum(pause + duration)
     before_client = np.maximum.accumulate(np.where(first, np.arange(first.size), 0))
     end = total - np.concatenate(([0], total))[before_client].astype(np.int64)

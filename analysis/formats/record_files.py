@@ -1,4 +1,4 @@
-"""The JSON files next to a run's record tables: what was read, what was not, and other facts."""
+"""The JSON files next to a run's record tables, such as counts of what was read and ignored."""
 
 from __future__ import annotations
 
@@ -230,7 +230,7 @@ class ParseReport:
 
 
 def first_names(names: Sequence[str]) -> str:
-    """Return up to ``MAX_NAMED_HOSTS`` sorted names, and the number of the others; "" if none."""
+    """Return a text with at most ``MAX_NAMED_HOSTS`` names, and the number of further names."""
     first = sorted(set(names))
     more = len(first) - MAX_NAMED_HOSTS
     named = ", ".join(first[:MAX_NAMED_HOSTS])

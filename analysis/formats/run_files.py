@@ -1,6 +1,6 @@
 """Files in a run's directory that describe its clock, its hosts, and its cell traces.
 
-The run's identity contains hashes of these files, so a version in the files would change it.
+The run's identity contains hashes of these files, so writing a version would change the identity.
 Therefore version 1 is not written, and a file without a version has version 1.
 """
 

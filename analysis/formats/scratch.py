@@ -1,4 +1,4 @@
-"""Temporary folders inside the folder that receives their files, removed even after a crash.
+"""Temporary folders inside an output folder. Those left by a crash are removed later.
 
 This module needs only the standard library.
 """

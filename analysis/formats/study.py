@@ -20,7 +20,8 @@ from analysis.formats.plan_file import PlannedRun, format_network
 Scope = Literal["networks", "one-network"]
 """The population that the verdicts of a study are about.
 
-Either networks like those of the study, or one network, on which the runs were repeated.
+It is either all networks like those of the study, or the one network on which all runs were
+repeated.
 """
 
 Replicate = Literal["network", "repeat"]
@@ -186,7 +187,7 @@ class Run(FormatModel):
 class PlannedLooks:
     """The interim analyses ("looks") under one plan.
 
-    A plan sets the number of pairs of runs: at most a budget, or exactly a number of networks.
+    A plan either limits the number of pairs of runs by a budget, or fixes the number of networks.
     """
 
     sizes: Annotated[
@@ -223,10 +224,10 @@ class Looks(PlannedLooks):
 
     @property
     def judging_plans(self) -> tuple[PlannedLooks, ...]:
-        """Earlier plans with a test of pairs that also belong to the present plan.
+        """Earlier plans that tested pairs which the present plan tests again.
 
-        The last look of such a plan had more than one pair, and its first look had no more pairs
-        than the present plan has.
+        The last look of such a plan had more than one pair, and its first look had at most as many
+        pairs as the present plan's last look so far.
         """
         return tuple(
             past for past in self.earlier if past.judges and past.sizes[0] <= self.sizes[-1]
@@ -396,7 +397,7 @@ class Study(FormatModel):
     def replicate(self, run: Run) -> int:
         """Return the number by which a run is paired.
 
-        This is the seed of its network, or in the scope of one network the number of its repeat.
+        This is the seed of its network or, if the scope is one network, the number of its repeat.
         """
         return run.repeat if self.scope == "one-network" else run.seed
 
@@ -416,7 +417,7 @@ class Study(FormatModel):
         return max(Counter((r.level, r.variant, r.seed) for r in self.runs).values(), default=0)
 
     def describe(self, run: Run | PlannedRun) -> str:
-        """Return a text that names a run: its level if there are several, variant and network."""
+        """Return the variant and network of a run as text, and its level if there are several."""
         level = [run.level] if len(self.levels) > 1 else []
         return ", ".join([*level, run.variant, format_network(run.seed, run.repeat)])
 

@@ -149,7 +149,7 @@ def floats(table: pa.Table, name: str) -> Floats:
 def _read_columns(file: pq.ParquetFile, names: Sequence[str], max_bytes: int) -> pa.Table:
     """Read columns in batches, because the footer can state a wrong number of rows.
 
-    Raises TooLargeError if the file states, or its columns need, more than ``max_bytes`` of memory.
+    Raises TooLargeError if the stated or the actual size of the columns exceeds ``max_bytes``.
     """
     # Check the stated size first, because Arrow decompresses each page as a whole. Use the sizes of
     # row groups, because PyArrow ends the process if the metadata of columns are damaged in certain

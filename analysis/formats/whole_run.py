@@ -99,7 +99,7 @@ def require_tables(records: Path, report: ParseReport) -> None:
 
 
 def require_streams(records: Path, report: ParseReport, streams: pa.Table) -> None:
-    """Check the streams of each class, by outcome, against the counts of parse.json.
+    """Check the number of streams of each class and outcome against the counts of parse.json.
 
     streams: The rows of streams.parquet, or of its replacement in a published pack, which omits
     classes of background load.
