@@ -92,8 +92,8 @@ def import_runs(paths: Sequence[Path], name: str, options: ImportOptions) -> Run
     return RunSet(
         name=name,
         definitions="tornettools",
-        # Here, seeds only number the simulations, so runs with the same seed make no pair. Runs of
-        # the same network have the same ``network``.
+        # The seeds only number the simulations, so runs with the same seed in two sets are not a
+        # pair. Runs of the same network have the same ``network``.
         paired=False,
         notes=tuple(notes),
         runs=tuple(
@@ -258,7 +258,7 @@ def content_hash(source: Path) -> str:
 def network_hash(source: Path) -> str:
     """Return a hash of the relays' keys next to a simulation's results; "" without keys."""
     folder = source.parent if source.is_file() or source.name == FOLDER else source
-    # tornettools puts the hosts of a network here.
+    # tornettools puts the hosts of a network into this folder.
     found = sorted((folder / files.TEMPLATE / "hosts").glob(f"*/{FINGERPRINT}"))
     return _hash((file.parent.name, file) for file in found) if found else ""
 

@@ -31,16 +31,17 @@ Measured = Annotated[float, Field(strict=True, ge=0, le=LARGEST_VALUE)]
 
 
 def _parse_whole_number(value: object) -> object:
-    """Convert a text with an integer, but not one such as "060".
+    """Convert a text with an integer to this integer, and return other values unchanged.
 
-    Otherwise, two keys of an object could become the same number.
+    A text such as "060" is not converted, because two keys of an object could then become the same
+    number.
     """
     is_number = isinstance(value, str) and re.fullmatch(r"0|-?[1-9][0-9]{0,17}", value)
     return int(str(value)) if is_number else value
 
 
 Integer = Annotated[int, Field(strict=True), BeforeValidator(_parse_whole_number)]
-"""A whole number, which tgentools and OnionPerf also write as text."""
+"""A whole number. tgentools and OnionPerf sometimes write it as text."""
 
 WholeNumber = Annotated[Integer, Field(ge=0)]
 """A nonnegative whole number. If it is a key of a JSON object, it is written as text."""
@@ -49,12 +50,12 @@ MAX_MEMORY_BYTES = 900_000_000
 """Maximum memory for the content of a file, estimated from its JSON.
 
 The size of the file would be a poor limit: tgentools' streams, which are mostly texts, need a few
-times their size in memory, but nested empty arrays 34 times.
+times their size in memory, but nested empty arrays need 34 times their size.
 """
 
 BYTE_MEMORY = 5
 MARK_MEMORY = {b"{": 200, b"[": 80, b":": 100, b",": 40}
-"""Upper bounds of memory in bytes, for each object, array, key and element of JSON.
+"""JSON mark -> upper bound of the memory in bytes for its object, array, key or element.
 
 ``BYTE_MEMORY`` is added for each byte of JSON.
 """
@@ -95,7 +96,7 @@ class ImportedSimulation:
 
     @property
     def empty(self) -> bool:
-        """True if there are no times of downloads: no download completed."""
+        """True if no download completed, so that there are no times of downloads."""
         of_downloads = DURATIONS.keys() - {CIRCUIT_BUILD_TIME}
         return not any(values for (_, name), values in self.values.items() if name in of_downloads)
 

@@ -120,7 +120,7 @@ class _Outcome(BaseModel):
 
 
 class _Success(BaseModel):
-    """A stream that succeeded. Others may lack some of the times."""
+    """A stream that succeeded. Other streams may lack some of the times."""
 
     time_info: _Times
     byte_info: _Bytes
@@ -295,7 +295,7 @@ def _add_goodputs(
 ) -> None:
     """Add the goodputs of a stream that has byte times and ended in ``span``.
 
-    Raises ValidationError.
+    Raises ValidationError if a field is not valid.
     """
     if not {"elapsed_seconds", "unix_ts_end"} <= stream.keys():
         return

@@ -1,7 +1,7 @@
 """Import of tornettools' ``tor_metrics_*.json``, measurements of the public Tor network.
 
-`tornettools stage` (2.0, parse_onionperf.py) creates it from OnionPerf's measurements and the
-bandwidth data of Tor Metrics. It does not include downloads from onion services.
+`tornettools stage` (2.0, parse_onionperf.py) creates the file from OnionPerf's measurements and the
+bandwidth data of Tor Metrics. The file does not include downloads from onion services.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LISTS = {
     "client_goodput": "goodput_500kib_1mib",
     "client_goodput_5MiB": "goodput_4mib_5mib",
 }
-"""Key of a list in the file -> name of the quantity here. Times are in s, goodputs in bit/s."""
+"""Key of a list in the file -> quantity in ``PublicTor``. Times are in s, goodputs in bit/s."""
 
 SIZES = {"51200": "last_byte_50kib", "1048576": "last_byte_1mib", "5242880": "last_byte_5mib"}
 

@@ -82,8 +82,8 @@ def _errors(simulation: ImportedSimulation, circuit: str, rates: _ErrorRates) ->
     """Add the numbers of failed and of all downloads.
 
     They are computed from each client's error rate and the rate's resolution, which is the share
-    of one download. If each client is listed twice under ALL, as tornettools does, the sums are
-    halved. Rates without a resolution cannot be combined, so they only give a note.
+    of one download. If ALL lists each client twice, as in files of tornettools, the sums are
+    halved. Rates without a resolution cannot be combined, so they only add a note.
     """
     pairs = [pair for pair in rates.ALL if isinstance(pair, tuple)]
     if len(pairs) < len(rates.ALL):
@@ -138,8 +138,8 @@ def read_plot_data(folder: Path) -> ImportedSimulation:
     """Read the folder of one simulation.
 
     Raises:
-        AnalysisError: a file is damaged or of another kind (the message names the location), or is
-            there twice.
+        AnalysisError: a file is damaged or of another kind (the message names the location), or two
+            files have the same base name and kind of circuit.
     """
     named = folder.parent if folder.name == FOLDER else folder
     simulation = ImportedSimulation(named.resolve().name)
