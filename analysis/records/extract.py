@@ -50,9 +50,10 @@ def extract_clients(run_directory: Path, out: Path) -> ParseReport:
             which may be compressed (.gz, .xz, .zst), and cell traces if there is a trace.json. For
             a tornettools network, it also contains hosts.json, and the logs ``oniontrace*.stdout``
             of the hosts that hosts.json lists for OnionTrace.
-        out: directory for streams.parquet, goodput.parquet, parse.json and, if the logs have
-            stream-status lines, progress.parquet. With hosts.json also for perf.parquet and, if any
-            host has OnionTrace, circuits.parquet and relay_bytes.parquet.
+        out: receives streams.parquet, goodput.parquet, parse.json and, if the logs have
+            stream-status lines, progress.parquet. If there is a hosts.json, it also receives
+            perf.parquet and, if any host has OnionTrace, circuits.parquet and relay_bytes.parquet.
+            If there are cell traces, it also receives their tables and celltrace.json.
 
     Raises:
         AnalysisError: a client has no log, or its log is empty or from another program; a JSON file

@@ -22,10 +22,9 @@ MAX_LINES = 10_000
 """Maximum number of lines that ``LogFile.batches`` yields at once, in case of very short lines."""
 
 MAX_MALFORMED = 10_000
-"""Maximum number of malformed lines in a log with few data.
+"""Maximum number of malformed lines in a log that has fewer lines with data than malformed ones.
 
-A log is taken for that of another program, and its reading stops, if it has more malformed lines
-than this and more than lines with data.
+A log that exceeds this number counts as a log of another program, and its reading stops.
 """
 
 MAX_EXAMPLES = 5

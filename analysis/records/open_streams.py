@@ -1,7 +1,7 @@
 """Streams without a line in the log, inferred from the rest of the log.
 
-TGen numbers streams 0, 1, 2, ... in order of creation, and every heartbeat contains the number of
-streams created so far. If a stream with a number below this has no stream-success or stream-error
+TGen numbers streams 0, 1, 2, ... in order of creation, and every heartbeat counts the streams
+created so far. If a stream with a number below this count has no stream-success or stream-error
 line, it was still open, or its line was lost. Heartbeats and adjacent streams bound its start.
 """
 
@@ -23,11 +23,11 @@ and have less than 300 bytes in total.
 
 @dataclass(frozen=True)
 class Missing:
-    """A stream that has no line of its end. Times are wall-clock microseconds.
+    """A stream without a stream-success or stream-error line. Times are wall-clock microseconds.
 
-    The stream's start is between ``start_early_us`` and ``start_late_us``, and the arrival of its
-    first byte between ``first_byte_early_us`` and ``first_byte_late_us``, which are None if no
-    arrival is known. ``lost`` is True if the stream's line was lost, False if it was still open.
+    The stream started between ``start_early_us`` and ``start_late_us``. Its first byte arrived
+    between ``first_byte_early_us`` and ``first_byte_late_us``; both are None if no arrival is
+    known. ``lost`` is True if the line was lost, and False if the stream was still open.
     """
 
     stream_id: int
@@ -40,7 +40,7 @@ class Missing:
 
 
 def find_missing(log: TgenLog) -> list[Missing]:
-    """Return the streams of the log that were created but have no line, by number.
+    """Return the created streams without a stream-success or stream-error line, by number.
 
     Raises:
         AnalysisError: there are more such streams than a host can have open.

@@ -164,7 +164,7 @@ def _stream_rows(log: PeerLog) -> list[dict[str, Any]]:
         if rest:
             facts["server" if event == "start" else "bytes"] = rest[0]
     last_us = log.entries[-1]["time_us"] if log.entries else 0
-    # Without its first line, a download's start is unknown, so omit it.
+    # If a download's first line is missing, its start is unknown. Omit such a download.
     return [
         _stream_row(number, facts, size, last_us, log.epoch_us)
         for number, facts in sorted(downloads.items())

@@ -159,7 +159,10 @@ def _read(
 
 
 def _stream_rows(log: TgenLog) -> list[Row]:
-    """Return rows of streams.parquet: started streams with a final line, then those without one."""
+    """Return rows of streams.parquet, for the streams that this process started.
+
+    Streams with a final line come first, then streams without a final line.
+    """
     rows = [
         _complete_row(one, log.progress.get(one.stream_id), log.epoch_us)
         for one in log.active_streams

@@ -233,8 +233,8 @@ class TgenLog(Log):
             return "its beginning is missing"
         times_us = self._beat_times_us
         intervals_us = np.diff(times_us).tolist()
-        # Even if every third heartbeat is missing, a quarter of the intervals are normal, so the
-        # lower quartile is the usual interval.
+        # Even if every third heartbeat is missing, half of the intervals are normal, so the lower
+        # quartile is the usual interval.
         usual_us = sorted(intervals_us)[len(intervals_us) // 4]
         longest_us = max(intervals_us)
         if longest_us <= MAX_GAP * usual_us:
@@ -278,8 +278,8 @@ class TgenLog(Log):
             if match is None:
                 raise MalformedError("not a line of tgen's log")
             self._note_time(_line_us(match))
-            # Lines of TGen of 2015 have two brackets before the text, so _ANY_LINE also matches
-            # them, with the bracket of the text as the third one.
+            # A line of TGen of 2015 has only two brackets before the text. _ANY_LINE also matches
+            # it, because the text begins with a bracket.
             if b"[transfer-" in line:
                 raise MalformedError("a transfer of TGen before 1.0, whose logs are not read")
             self.exited = line.startswith(_EXIT, match.end())
