@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 AUTO = "auto"
-"""The value of NETWORKS with which networks are added until each endpoint has an answer."""
+"""Value of --networks: add networks until each endpoint is settled or the maximum is reached."""
 DEFAULT_MAX_NETWORKS = 20
-"""The largest number of networks with AUTO, unless --max-networks sets another one."""
+"""Maximum number of networks with AUTO if --max-networks is not given."""
 
 
 def add_request_arguments(parser: argparse.ArgumentParser, *, auto: bool = False) -> None:
@@ -60,7 +60,7 @@ def add_max_networks_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def networks(text: str) -> int | list[int] | None:
-    """Parse a number of networks or a list of them. Raises UserError if the text is neither."""
+    """Parse a number of networks (3) or a list of them (1,4,7). Raises UserError for other text."""
     from onionlab.experiment import parse_seeds
 
     return parse_seeds(text) if text else None
@@ -87,7 +87,7 @@ def add_repeats_argument(parser: argparse.ArgumentParser) -> None:
 
 
 class SameTwice(argparse.Action):
-    """Store the value of an option with two names. Two different values are an error."""
+    """Store the value of an option that has two names. Refuse two different values."""
 
     def __call__(
         self,
@@ -154,10 +154,11 @@ def add_executor_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def listed_files(texts: Iterable[str]) -> list[Path]:
-    """Return the files that an argument names. Each text has the name of one file or of several.
+    """Return the files that the values of an argument name. A value can name several files.
 
-    make passes one text: FROM="a.tar.xz b.tar.xz", and for names with spaces FROM="'my runs.tar.xz'
-    b.tar.xz". A text is split into words if it is not the name of a file, but one of its words is.
+    make passes all names in one value: FROM="a.tar.xz b.tar.xz", and for names with spaces
+    FROM="'my runs.tar.xz' b.tar.xz". A value is split into words if no file has the whole value as
+    its name, but a file has one of the words as its name.
     """
     return [path for text in texts for path in _files_of(text)]
 
@@ -172,12 +173,12 @@ def _files_of(text: str) -> list[Path]:
 
 
 def listed_names(text: str) -> tuple[str, ...]:
-    """Return the names of a list that is separated by commas or spaces."""
+    """Split a list of names at commas and spaces."""
     return tuple(re.findall(r"[^\s,]+", text))
 
 
 def variants(text: str) -> tuple[str, ...]:
-    """Parse names of variants."""
+    """Parse names of variants, separated by commas or spaces."""
     names = listed_names(text)
     if text and not names:
         raise _wrong("names such as rr,ewma", text)

@@ -16,7 +16,7 @@ WIDTH = 100
 
 
 def print_report(report: Path) -> None:
-    """Print the answer at the top of a report, and the report's path on the last line."""
+    """Print the summary that a report begins with, and on the last line the report's path."""
     answer = report.with_name(ANSWER)
     lines = answer.read_text(encoding="utf-8").splitlines() if answer.is_file() else []
     for line in lines:
@@ -38,7 +38,7 @@ def print_table(title: str, rows: Iterable[tuple[str, str]]) -> None:
 
 
 def print_cost(root: Path, requests: Sequence[Request], where: Where, title: str = "") -> None:
-    """Print the total cost of the runs of some requests.
+    """Print the estimated cost of the missing runs of all requests together.
 
     Raises:
         UserError: The runs of a request cannot be planned.

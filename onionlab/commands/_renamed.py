@@ -1,4 +1,4 @@
-"""Former names of options and make variables. They are accepted with a warning until 0.4."""
+"""Former names of options and make variables. Versions before 0.4 accept them with a warning."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ RENAMED: Mapping[str, Mapping[str, str]] = {
     "import": {"--from": "--start", "--to": "--end"},
     "nightly": {"--accept": "--update-baseline", "--list": "--config", "--state": "--state-dir"},
 }
-"""Command -> former name of an option -> its present name. A name may include a value. If the
-present name is empty, the former option only requests the default, and is left out."""
+"""Command -> former name of an option -> its present name. A name may include a value. An empty
+present name means that the former option is dropped: it requests what is now the default."""
 
 
 def variable_name(option: str) -> str:
-    """Return the make variable that an option reads: MAX_JOBS for ``--max-jobs``."""
+    """Return the make variable of an option: MAX_JOBS for ``--max-jobs``. A "=value" is kept."""
     name, equals, value = option.removeprefix("--").partition("=")
     return name.upper().replace("-", "_") + equals + value
 
 
 def replace_former_names(arguments: Sequence[str]) -> list[str]:
-    """Return a command line with the present names, and print a warning for each former one."""
+    """Replace former names in a command line, and print a warning for each of them."""
     renamed = RENAMED.get(arguments[0], {}) if arguments else {}
     with_value = {old.partition("=")[0] for old in renamed if "=" in old}
     present: list[str] = []
@@ -48,7 +48,7 @@ def replace_former_names(arguments: Sequence[str]) -> list[str]:
 
 
 def replace_former_variables(verb: str, values: Mapping[str, str]) -> dict[str, str]:
-    """Return make variables with the present names, and print a warning for each former one."""
+    """Return make variables, with former names' values under the present names. Print warnings."""
     present = dict(values)
     for old, new in RENAMED.get(verb, {}).items():
         former, _, expected = variable_name(old).partition("=")

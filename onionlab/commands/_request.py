@@ -1,6 +1,6 @@
 """Turn arguments of :mod:`onionlab.commands._arguments` into requests, executors, plans and paths.
 
-A request names an experiment, and the values that replace those of its file.
+A request is the name of an experiment with the values that override those in its file.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ def parse_overrides(args: argparse.Namespace) -> Request:
 
 
 def look_requests(args: argparse.Namespace) -> list[tuple[str, Request]]:
-    """Return pairs of a title and a request.
+    """Return pairs of a title and a request, for which a command shows the cost.
 
-    NETWORKS=auto gives two: with the smallest and with the largest number of networks. Otherwise
-    there is one, and its title is empty.
+    With NETWORKS=auto there are two pairs: one with the smallest and one with the largest number of
+    networks. Otherwise there is one pair, and its title is empty.
 
     Raises:
         UserError: --max-networks is given without NETWORKS=auto.
@@ -99,7 +99,7 @@ def parse_executor(args: argparse.Namespace) -> Executor | None:
 
 
 def parse_where(args: argparse.Namespace) -> Where:
-    """Return a cluster's executor, or how many simulations run here at a time (None: automatic).
+    """Return a cluster's executor, or the number of parallel simulations here (None: automatic).
 
     Raises:
         UserError: The options do not fit together, or the executor cannot be used.
@@ -132,7 +132,7 @@ def load_plan(name: str, root: Path) -> Plan:
     """Return the plan of an experiment that was run.
 
     Raises:
-        UserError: The experiment was not run, or the files of a run were changed or cut afterwards.
+        UserError: The experiment was not run, or files of a finished run were changed or truncated.
     """
     path = results_folder(name, root) / PLAN
     if not path.exists():
@@ -149,7 +149,7 @@ def load_plan(name: str, root: Path) -> Plan:
 
 
 def output_file(path: Path) -> Path:
-    """Return a path if a file can be written to it. Call this before the work.
+    """Return the path if a file can be written there. Call this before computing the content.
 
     A device such as /dev/null is refused, because a file would replace it.
 

@@ -26,7 +26,7 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Extract the records, and print for each run which parts of its logs do not count."""
+    """Extract the records, and print for each run which parts of its logs were not counted."""
     if args.run_directory:
         directories = [args.run_directory.resolve()]
     else:

@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
         skip=listed_names(args.skip),
     )
     search = open_search(root, asked, where)
-    # This finds errors in the arguments before the builds, which take minutes.
+    # The estimate also finds errors in the arguments, before the builds, which take minutes.
     print_cost(root, [search.first_request()], where, "its first test, of BAD")
     result, report = search.run()
     print_report(report)

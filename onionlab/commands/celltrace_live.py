@@ -1,4 +1,4 @@
-"""Run a private network of native Tors, and trace its guard with LTTng."""
+"""Run a private network of native Tor processes (no simulation); trace its guard with LTTng."""
 
 from __future__ import annotations
 
@@ -72,8 +72,8 @@ def run(args: argparse.Namespace) -> int:
                         seconds=args.duration,
                     )
                 )
-                # Remove the traces, which have hundreds of megabytes. Only the cost of writing them
-                # is of interest.
+                # Remove the traces, which take up hundreds of megabytes. Only the CPU time for
+                # writing them is reported.
                 for left in out.glob(f"{folder.name}*"):
                     shutil.rmtree(left)
     lines = [*report(trace, args.scheduler), *overhead(works)]
@@ -85,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def report(trace: LiveTrace, scheduler: str) -> Iterator[str]:
-    """Yield the lines of the report on a live trace: its amount of data, its cells, their times.
+    """Yield lines that report a live trace: the amount of data, the cells' fates and their delays.
 
     One line says whether LTTng's trace and the trace file have the same events.
     """
@@ -138,7 +138,7 @@ def report(trace: LiveTrace, scheduler: str) -> Iterator[str]:
 
 
 def overhead(works: list[Work]) -> Iterator[str]:
-    """Yield lines with the guard's CPU time for each cell, by method of tracing."""
+    """Yield lines with the guard's CPU time per cell in microseconds, for each tracing method."""
     if not works:
         return
     yield ""

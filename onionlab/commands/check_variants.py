@@ -1,4 +1,4 @@
-"""Run Tor's own tests on the builds of Tor as released and of all patch series."""
+"""Run Tor's own tests on Tor as released and on patch series, and report what gets worse."""
 
 from __future__ import annotations
 

@@ -37,11 +37,11 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Write an experiment with both commits as variants, run it, and print `compare`'s answer.
 
-    If both are the same program, nothing is run.
+    If both commits compile to the same program, nothing is run.
     """
     root = working_root()
-    # Load the experiment here, so that an error in its name is not reported for the file that
-    # extends it, which is written below.
+    # Load the experiment first. Otherwise an error in its name would be reported for the file that
+    # is written below and extends it.
     load(args.name, root=root)
     repository = args.tor_git.expanduser().resolve()
     commits = {ref: find_commit(repository, ref) for ref in (args.a, args.b)}
@@ -55,20 +55,20 @@ def run(args: argparse.Namespace) -> int:
         a, b = f"{a}-a", f"{b}-b"
     name = f"{slug(Path(args.name).stem)}-{a.removeprefix('tor-')}-{b.removeprefix('tor-')}"
     variants = {
-        # Name the hash, because a branch may move before all runs are made. If the work tree has
-        # uncommitted changes, name the branch or HEAD instead, which includes them.
+        # Use the hash as the ref, because a branch may move before all runs are finished. If the
+        # work tree has uncommitted changes, keep the branch or HEAD, which includes the changes.
         variant: CommitVariant(
             repository, ref if commits[ref].changed else commits[ref].hash, shorten(ref)
         )
         for variant, ref in ((a, args.a), (b, args.b))
     }
-    # Put the hashes into the folder's name. If a branch moves, another command must not replace
-    # these files, because jobs read them.
+    # The folder's name contains the hashes. If a branch moves, a later command thus writes to
+    # another folder, and does not replace files that jobs of this command still read.
     hashes = "-".join(shorten(commit.hash) for commit in commits.values())
     folder = build_directory(root) / "compare-tor" / name / hashes
     file = write_experiment(root, folder, name, args.name, variants)
     args.name, args.variants = str(file), ()
-    # Errors in the arguments are found here, before the builds, which take minutes.
+    # The estimate also finds errors in the arguments, before the builds, which take minutes.
     experiment.print_costs(args)
     built = ensure_variants(root, (a, b))
     if built[a].sha256 == built[b].sha256:

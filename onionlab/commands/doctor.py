@@ -1,4 +1,4 @@
-"""Report what this machine has and lacks."""
+"""Report which of the needed programs and resources this machine has, and which it lacks."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
 def experiment_need(
     args: argparse.Namespace, root: Path
 ) -> tuple[Need | None, tuple[Finding, ...]]:
-    """Return an experiment's needs, and a finding with its cost.
+    """Return the resources that an experiment needs, and a finding with its estimated cost.
 
     If its imported networks are missing, return None and a finding that says so.
     """
@@ -94,7 +94,7 @@ def experiment_need(
 
 
 def check_cluster(args: argparse.Namespace) -> list[Finding]:
-    """Return a finding on whether the requested cluster accepts jobs; none without a cluster."""
+    """Return a finding on whether the requested cluster accepts jobs, or [] without a cluster."""
     if not args.executor:
         return []
     from onionlab.commands._request import parse_executor
@@ -112,7 +112,7 @@ def check_cluster(args: argparse.Namespace) -> list[Finding]:
 
 
 def plain_lines(findings: list[Finding]) -> list[str]:
-    """Return a line for each finding, with its fix below."""
+    """Return a line for each finding, followed by the indented lines of its fix."""
     width = max(len(finding.subject) for finding in findings)
     lines = []
     for finding in findings:

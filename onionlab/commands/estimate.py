@@ -1,4 +1,4 @@
-"""Estimate what the runs of an experiment cost."""
+"""Estimate the time, memory and disk space that the runs of an experiment need."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print a table; with NETWORKS=auto one for the fewest and one for the most networks."""
+    """Print the costs. With NETWORKS=auto, print a table each for the fewest and most networks."""
     root = working_root()
     estimator = Estimator(root)
     for title, request in look_requests(args):

@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def print_costs(args: argparse.Namespace) -> None:
-    """Print the cost. Raises UserError for arguments that do not fit together."""
+    """Print the estimated cost. Raises UserError for arguments that do not fit together."""
     root, where = working_root(), parse_where(args)
     for title, request in look_requests(args):
         print_cost(root, [request], where, title)
@@ -46,7 +46,7 @@ def make(args: argparse.Namespace) -> Path:
     root, where = working_root(), parse_where(args)
     _, request = look_requests(args)[-1]
     if args.networks == AUTO:
-        # This imports SciPy's statistics, which nothing else here needs.
+        # Import this only here: it loads SciPy's statistics, which takes long.
         from onionlab.questions.auto_seeds import auto_seeds
 
         budget = args.max_networks or DEFAULT_MAX_NETWORKS

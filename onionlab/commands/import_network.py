@@ -40,9 +40,9 @@ def run(args: argparse.Namespace) -> int:
 
 @dataclass
 class FirstExperiment:
-    """The first experiment on imported networks, which has the name of the networks.
+    """An example experiment on imported networks, with the same name as the networks.
 
-    It is not written if there is such an experiment already, or if no experiment can have the name.
+    It is not written if an experiment with this name exists, or if no experiment can have the name.
     """
 
     root: Path

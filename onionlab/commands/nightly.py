@@ -47,7 +47,7 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def baseline_command(args: argparse.Namespace) -> str:
-    """Return the command, without REF, that makes the runs of this night the baseline."""
+    """Return the make command, without REF, that accepts this nightly run as the baseline."""
     networks = args.networks
     listed = ",".join(map(str, networks)) if isinstance(networks, list) else networks
     values = {

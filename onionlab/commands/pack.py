@@ -34,7 +34,7 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write the finished runs to a file. Print each of them, and then the file's path."""
+    """Write the finished runs to a file. Print their number, the file's size and its path."""
     folder = results_folder(args.name, working_root())
     plans = [read_plan(path) for path in sorted(folder.rglob(PLAN))]
     if not plans:

@@ -1,4 +1,4 @@
-"""Make one run of a plan (the plan.json of an experiment). Snakemake calls this for each run."""
+"""Perform one run of a plan (plan.json of an experiment). Snakemake calls this for each run."""
 
 from __future__ import annotations
 
