@@ -1,7 +1,7 @@
 """Find settings that are impossible or suspicious although each value is valid.
 
-The functions take settings and known names, read no files, and yield findings. A finding consists
-of a path of keys below the settings, with which the loader finds the line, and of a message.
+The functions get settings and the names that other files define; they read no files. They yield
+findings. A finding is a path of keys, with which the loader finds the line, and a message.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from onionlab.yamlfile.units import format_rate, format_time, nearest, show
 
 RESERVED_CLASSES = {
     "perf": "this name belongs to the clients of network.perf_clients",
-    # A class of clients has a TGen graph of its name. The graph of the servers is named "server".
+    # A class of clients has a TGen graph with the name of the class. The servers' is "server".
     "server": "this name belongs to what the servers run",
     **dict.fromkeys(
         RELAY_ROLES, "this name belongs to the relays of this role, where they are traced"
     ),
 }
 NOT_WITH_MARKOV = ("request", "pause", "streams", "stagger", "repeat", "circuit")
-"""Keys for downloads of a given size, which a class of Markov clients cannot have."""
+"""Keys that describe downloads of a fixed size. A class of Markov clients cannot have them."""
 
 
 @dataclass(frozen=True)
@@ -53,12 +53,12 @@ class KnownNames:
     is_file: Callable[[str], bool] | None = field(default=None, compare=False)
     """Returns whether a path, relative to the checkout, is a file."""
     tor_defaults: Mapping[str, str] = field(default_factory=dict)
-    """Name of a file of configs/tor without its ending -> its text."""
+    """Name of a file in configs/tor, without its suffix -> the text of the file."""
 
 
 @singledispatch
 def find_errors(settings: Any, known: KnownNames) -> Iterator[Finding]:
-    """Yield errors: settings with which a run could not have a result."""
+    """Yield errors: settings with which a run cannot give a valid result."""
     raise TypeError(settings)
 
 
@@ -133,9 +133,9 @@ def _(settings: Settings) -> Iterator[Finding]:
         for one in settings.traffic.values()
         if one.count and one.timeout_s is not None and not one.is_load
     ]
-    # The drain is the time after the measured span, in which streams can end. A longer timeout is
-    # common, for example for bulk downloads, and the estimates account for streams that are cut off
-    # (censored). Therefore warn only if every timeout is longer than the drain.
+    # The drain is the time after the measured span in which streams can end. A timeout longer than
+    # the drain is common, for example for bulk downloads, and the estimates account for streams
+    # that the end of the run cuts off (censoring). So warn only if all timeouts are longer.
     if timeouts_s and settings.time.drain_s < min(timeouts_s):
         message = (
             f"shorter than every timeout (the least is {format_time(min(timeouts_s))}): streams "
@@ -146,7 +146,7 @@ def _(settings: Settings) -> Iterator[Finding]:
 
 
 def find_errors_in_networks(settings: TornetSettings) -> Iterator[Finding]:
-    """Yield errors of settings that contradict the facts about their imported networks."""
+    """Yield errors: settings that contradict the facts about the imported networks."""
     facts, time = settings.facts, settings.time
     if time.given_stop_s is not None and time.given_stop_s > facts.stop_s:
         message = (
@@ -173,7 +173,7 @@ def find_errors_in_networks(settings: TornetSettings) -> Iterator[Finding]:
 def _check_class(
     name: str, entry: TrafficClass, settings: Settings, known: KnownNames
 ) -> Iterator[Finding]:
-    """Yield errors of a class of traffic."""
+    """Yield the errors of a traffic class. Their paths of keys start below the class."""
     if name in RESERVED_CLASSES:
         yield (), RESERVED_CLASSES[name]
     ends_s = settings.time.warm_up_s + settings.time.measured_s
@@ -184,8 +184,8 @@ def _check_class(
         )
         yield ("start",), message
     if entry.circuit == "one" and entry.repeat != "once":
-        # Repeated downloads cannot share one circuit: Tor uses another one for streams that start
-        # after MaxCircuitDirtiness.
+        # Repeated downloads cannot share one circuit: when MaxCircuitDirtiness has passed since the
+        # first use of a circuit, Tor uses another circuit for new streams.
         yield ("circuit",), "`one` takes `repeat: once`"
     if entry.stagger_s and entry.streams == 1:
         yield ("stagger",), "there is only one stream: set streams"
@@ -264,7 +264,7 @@ def _check_network(network: NetworkSettings, known: KnownNames) -> Iterator[Find
 
 
 def _check_sizes(settings: Settings) -> Iterator[Finding]:
-    """Yield errors for kinds of hosts that are missing or have more hosts than addresses."""
+    """Yield errors: no servers, no clients, or more hosts of a kind than there are addresses."""
     network = settings.network
     if network.servers.count == 0:
         yield ("network", "servers", "count"), "no server: the clients need at least one"
@@ -288,9 +288,9 @@ def _check_sizes(settings: Settings) -> Iterator[Finding]:
 
 
 def _own_options(network: NetworkSettings) -> dict[str, str]:
-    """Return option of relays' own torrc files -> the experiment's key that puts it there.
+    """Return torrc option, in lower case -> the key of the experiment that sets it for each relay.
 
-    The options are in lower case.
+    Only options in the relays' own torrc files are included.
     """
     keys = [
         f"network.relays.{role}.bandwidth_rate"

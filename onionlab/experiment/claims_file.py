@@ -118,7 +118,7 @@ class ClaimSet:
 
 
 def claim_files(root: Path) -> list[str]:
-    """Return the names of all files of claims, sorted."""
+    """Return the names of all files of claims, without suffix, sorted."""
     return sorted(path.stem for path in (root / FOLDER).glob(f"*{SUFFIX}"))
 
 
@@ -169,9 +169,9 @@ Found = Iterator[tuple[Location, str]]
 
 
 def _find_problems(content: ClaimsFile, experiments: dict[str, Experiment]) -> Found:
-    """Yield the problems of a file whose values are each valid.
+    """Yield the problems of a file in which each value on its own is valid.
 
-    A problem is an entry that is listed twice, or a claim that no run of the experiments answers.
+    Examples are an entry that is listed twice, and a claim that no run of the experiments answers.
     """
     yield from _find_repeated(("experiments",), content.experiments)
     ids = [entry.id for entry in content.claims]
@@ -224,8 +224,8 @@ def _check_claim(entry: ClaimEntry, experiments: dict[str, Experiment]) -> Found
 def _classes(settings: AnySettings) -> list[str] | None:
     """Return the classes of clients and relays at a level, or None if they are not known.
 
-    They are unknown if they depend on an imported network that is missing. This is not an error,
-    because the runs in a pack can answer claims without the networks.
+    The classes are not known if they depend on an imported network that is missing. This is not an
+    error, because claims can be answered from the runs in a pack, without the networks.
     """
     if isinstance(settings, TornetSettings) and settings.network.facts is None:
         return None

@@ -1,4 +1,4 @@
-"""Check that an experiment can judge the metrics that its endpoints and margins name."""
+"""Check that the endpoints and margins of an experiment name metrics that can have a verdict."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def judging_problems(
 ) -> Iterator[Problem]:
     """Yield problems with the margins and the endpoints of an experiment.
 
-    settings: the settings of each level. An endpoint is a problem if no level has its metric.
+    settings: the settings of each level. At least one level must have the metric of an endpoint.
     """
     for metric in sorted(header.margins.keys() - OWN.judged.keys()):
         yield tree.locate(
@@ -60,7 +60,7 @@ def judging_problems(
 
 
 def classes_with_metrics(settings: AnySettings) -> list[str]:
-    """Return all classes with metrics: those of clients, and the relay roles if any are traced."""
+    """Return all classes that have metrics: client classes, and the roles of traced relays."""
     traced = isinstance(settings, Settings) and settings.tor.trace.where != "none"
     return [*settings.classes, *(RELAY_ROLES if traced else ())]
 

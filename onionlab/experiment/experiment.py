@@ -1,4 +1,4 @@
-"""An experiment with its resolved settings, and its options NETWORKS, REPEATS and SCALE."""
+"""An experiment with its resolved settings, and the options NETWORKS, REPEATS and SCALE."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ MAX_SCALE = 100.0
 
 @dataclass(frozen=True)
 class Level:
-    """One level of an experiment.
+    """One of the settings under which an experiment compares its variants.
 
-    label: its name in figures; settings: its fully resolved settings, which are of the subclass of
-    `RunSettings` for the experiment's kind.
+    label: the level's name in figures. settings: all settings at this level, an instance of the
+    subclass of `RunSettings` for the experiment's kind.
     """
 
     label: str
@@ -41,11 +41,11 @@ class Experiment:
         kind: The value of the key `kind`; None if the file does not have this key.
         variants: Names of the variants, in the order of figures; the same in all levels.
         baseline: The variant that the others are compared with.
-        seeds: The networks; every variant runs on each of them.
+        seeds: The seeds of the networks; every variant runs on each network.
         repeats: The number of runs of each variant on each network.
         levels: Levels by name, in the file's order; at least one.
         figures: Figures with their levels and titles.
-        scale: SCALE; 1.0 is the size in the file.
+        scale: SCALE, the factor of the counts of hosts; 1.0 is the size in the file.
         files: The files that were read, the experiment's own first.
         warnings: Settings that are allowed but probably unintended: one line each, with file and
             line number.
@@ -85,17 +85,17 @@ class Experiment:
         """Return what was requested (experiment, scale, networks, repeats), as plain JSON data."""
         asked = {"experiment": self.name, "scale": self.scale, "seeds": list(self.seeds)}
         # Packs of earlier versions do not have the key `repeats`. Omit it if there is only one
-        # repeat, so that these packs can be merged with others.
+        # repeat, so that packs of this version can be merged with them.
         return asked | ({"repeats": self.repeats} if self.repeats > 1 else {})
 
     @property
     def replicates(self) -> tuple[tuple[int, int], ...]:
-        """Return the network and the repeat of each run of a variant, grouped by network."""
+        """Return the pairs (network, repeat) for which every variant runs, grouped by network."""
         return tuple((seed, repeat) for seed in self.seeds for repeat in range(1, self.repeats + 1))
 
     @property
     def shrunk(self) -> list[str]:
-        """Return lines on what SCALE changes and what it does not change; none at full size."""
+        """Return lines that say what SCALE changes and what it keeps, or [] at full size."""
         if self.scale == 1.0:
             return []
         by_level = {
@@ -121,12 +121,12 @@ class Experiment:
         seeds: int | Sequence[int] | None = None,
         repeats: int | None = None,
     ) -> Experiment:
-        """Return the experiment with another scale, seeds or repeats; None does not change a value.
+        """Return the experiment with another scale, seeds or repeats; None keeps the present value.
 
         The parameters are the options SCALE, NETWORKS and REPEATS. SCALE multiplies the counts of
         clients, servers, onion services and relays of each role. Results are rounded half up, and
         are at least 1 unless the count is 0. The number of authorities stays the same, because they
-        carry no load. A role's total capacity is `scale` times that at full size
+        carry no load. A role's total capacity is `scale` times the total at full size
         (:meth:`NetworkSettings.capacity_total_factor`).
 
         Raises:
@@ -202,7 +202,7 @@ def parse_seeds(text: str) -> int | list[int]:
 
 
 def checked_seeds(seeds: object) -> tuple[int, ...]:
-    """Return networks 1 to n if the value is a number n, or those of a list. Raises UserError."""
+    """Return the networks 1 to n for a number n, or the networks in a list. Raises UserError."""
     try:
         return parse_networks(seeds)
     except ValueError as error:
@@ -210,7 +210,7 @@ def checked_seeds(seeds: object) -> tuple[int, ...]:
 
 
 def checked_repeats(repeats: int) -> int:
-    """Return a number of repeats. Raises UserError if it is out of range."""
+    """Return ``repeats`` unchanged. Raises UserError if it is out of range."""
     if not 1 <= repeats <= MAX_REPEATS:
         expected = f"a whole number from 1 to {MAX_REPEATS}"
         raise UserError(f"REPEATS: expected {expected}, got {show(repeats)}")
@@ -218,7 +218,7 @@ def checked_repeats(repeats: int) -> int:
 
 
 def scope_problem(scope: str, seeds: tuple[int, ...], repeats: int) -> str | None:
-    """Return why verdicts cannot have this scope with these runs, or None if they can."""
+    """Return why these networks and repeats do not allow verdicts of this scope, or None."""
     if scope == "networks" or (len(seeds) == 1 and repeats > 1):
         return None
     return (
@@ -228,7 +228,7 @@ def scope_problem(scope: str, seeds: tuple[int, ...], repeats: int) -> str | Non
 
 
 def checked_scale(scale: float) -> float:
-    """Return a scale. Raises UserError if it is out of range."""
+    """Return ``scale`` as a float. Raises UserError if it is out of range."""
     if not (math.isfinite(scale) and 0 < scale <= MAX_SCALE):
         raise UserError(
             f"SCALE: expected a number more than 0 and at most {MAX_SCALE:g}, such as 0.1, "
@@ -268,7 +268,7 @@ def scale_settings(settings: Settings, scale: float) -> Settings:
 
 
 def changes(full: Settings, scaled: Settings) -> list[str]:
-    """Return lines on what differs between the full size and a scaled one, and what does not."""
+    """Return lines that say which counts and capacities SCALE changes, and which it does not."""
     scale = scaled.network.scale
     lines = []
 

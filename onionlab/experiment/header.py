@@ -55,7 +55,7 @@ FileNames = Annotated[
 
 
 def parse_networks(value: object) -> tuple[int, ...]:
-    """Return networks 1 to n if the value is a number n, or those of a list. Raises ValueError."""
+    """Return the networks 1 to n for a number n, or the networks in a list. Raises ValueError."""
     expected = (
         f"expected a number of networks (1 to {MAX_SEEDS}) or a list of different ones such as "
         "[1, 2, 7], got"
@@ -121,7 +121,7 @@ class Figure(Model, Generic[FigureKindT]):
 
 
 MAX_ENDPOINTS = 4
-"""All endpoints share one error rate, so each additional endpoint makes all tests stricter."""
+"""Maximum number of endpoints. They share one error rate, so each makes all tests stricter."""
 
 
 class EndpointEntry(Model):
@@ -291,10 +291,10 @@ def resolve_figures(
 def figures_without_streams(
     figures: tuple[Figure[Any], ...], tree: Node, levels: dict[str, Any]
 ) -> Iterator[Problem]:
-    """Yield a problem for each figure of times to a number of bytes if no stream has such a time.
+    """Yield a problem for each figure that needs the time to a number of bytes if no class logs it.
 
-    A stream of exactly this size always has the time. A larger one has it only if TGen logs at
-    level info.
+    TGen logs this time for a stream of exactly this size. For a larger stream, TGen logs it only at
+    the log level info.
     """
     for position, figure in enumerate(figures):
         settings = levels[figure.level or ""].settings

@@ -201,8 +201,8 @@ class _Reader:
     def read(self, path: Path, chain: tuple[Path, ...] = ()) -> Node | None:
         """Return the tree of a file and of all files that it extends, without the key `extends`.
 
-        Return None if the file is not valid YAML. chain: the files on the way to this one, each of
-        which extends the next.
+        Return None if the file is not valid YAML. chain: the files that led to this one; each file
+        in it extends the next.
         """
         file = self.display(path)
         if file not in self.files:
@@ -372,9 +372,9 @@ def _level_trees(base: Node, tree: Node) -> dict[str, Node]:
 
 
 def _apply_removals(tree: Node) -> Node:
-    """Remove the settings of `tor` that a null removes, so that the default counts.
+    """Remove the settings below `tor` that an overriding null cancels, so that defaults apply.
 
-    Elsewhere a null is a value: options of Shadow can be null.
+    Outside of `tor`, a null is a value: options of Shadow can be null.
     """
     tor = tree.get("tor")
     if tor is None or not isinstance(tree.value, dict):

@@ -78,7 +78,7 @@ class Relays(Model):
         return named
 
     def items(self) -> Iterator[tuple[str, RelayRole]]:
-        """Yield name and relays of each role, in the order of :data:`RELAY_ROLES`."""
+        """Yield the name and the settings of each role, in the order of :data:`RELAY_ROLES`."""
         for role in RELAY_ROLES:
             yield role, cast(RelayRole, getattr(self, role))
 
@@ -157,15 +157,15 @@ class NetworkSettings(Model):
         "0 %", description="share of packets lost on each path between two places"
     )
     scale: Derived[float] = 1.0
-    """SCALE, the factor of the counts."""
+    """SCALE, the factor by which the counts were multiplied."""
 
     def capacity_total_factor(self, role: str) -> float:
         """Return the factor for the capacity of each relay of a role, or 0 if it has no relays.
 
         This is the product of both keys `capacity_factor` and of a correction for the rounding of
         counts. Because of the correction, the total capacity of the role is exactly `scale` times
-        that at full size, if the capacities drawn for `count` relays have the same mean as those
-        drawn for `full_count` relays.
+        the total at full size, provided that the capacities drawn for `count` relays have the same
+        mean as those drawn for `full_count` relays.
         """
         entry = dict(self.relays.items())[role]
         if entry.count == 0:

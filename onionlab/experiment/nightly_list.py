@@ -1,4 +1,4 @@
-"""The list of experiments that run every night (experiments/nightly.yaml)."""
+"""The list of experiments that a nightly run performs (experiments/nightly.yaml)."""
 
 from __future__ import annotations
 
@@ -80,13 +80,13 @@ class NightlyList(Model):
 
     @property
     def level_per_experiment(self) -> float:
-        """Return the accepted probability of a false difference for one experiment in one night."""
+        """Return the accepted probability of a false difference per experiment and nightly run."""
         a_night = min(0.5, self.false_alarms_per_year / self.nights_per_year)
         return a_night / len(self.experiments)
 
 
 def read_nightly_list(path: Path, *, root: Path) -> NightlyList:
-    """Read the list from a file. Experiments that it names have to be in the checkout ``root``.
+    """Read the list from a file. ``root`` is the checkout with the experiments that it names.
 
     Raises:
         UserError: the file is missing or has errors, which are all listed, one per line.
@@ -97,7 +97,7 @@ def read_nightly_list(path: Path, *, root: Path) -> NightlyList:
 
 
 def _find_problems(content: NightlyList, tree: Node, known: list[str]) -> Iterator[Problem]:
-    """Yield problems because of which the list cannot run, although each value is valid."""
+    """Yield problems that keep the list from running although each value on its own is valid."""
     before: set[str] = set()
     for position, entry in enumerate(content.experiments):
         where = ("experiments", position, "name")

@@ -124,7 +124,7 @@ class PeersSettings(RunSettings):
 
     @property
     def classes(self) -> dict[str, dict[str, Any]]:
-        """Return the only class of traffic (one transfer) -> what the analysis needs to know."""
+        """Return the only traffic class (one transfer) -> the facts that the analysis needs."""
         return {TRANSFER: {"request_bytes": self.transfer.size_bytes, "count": 1}}
 
 

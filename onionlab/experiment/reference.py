@@ -16,13 +16,13 @@ SCHEMAS: dict[str, tuple[str, type[BaseModel]]] = {
     kind or "tor": (f"{kind}.schema.json" if kind else "schema.json", models.file)
     for kind, models in FILE_KINDS.items()
 }
-"""Kind of experiment -> name of the JSON Schema in `experiments/`, and model of the files."""
+"""Kind of experiment -> name of its JSON Schema in `experiments/`, and the model of its files."""
 
 
 def editor_schema(model: type[BaseModel]) -> str:
     """Return the JSON Schema with which editors check experiment files.
 
-    No key is required, because the files that an experiment file extends may supply it.
+    No key is required, because the files that an experiment file extends may supply any key.
     """
     schema = json_schema(model, partial=True)
     return json.dumps({"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}) + "\n"

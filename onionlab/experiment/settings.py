@@ -32,9 +32,9 @@ Such a mapping chooses one of several alternatives, and a merge could combine tw
 class Deployment:
     """The hosts that run the variant; the others run the experiment's baseline.
 
-    where: "all" (all hosts that run Tor) or "relays" (without authorities); in networks of
-    tornettools also "exits" or "clients"; fraction: the fraction of these hosts that run the
-    variant, 1.0 unless the file sets another one.
+    where: "all" (all hosts that run Tor) or "relays" (without authorities), and in networks of
+    tornettools also "exits" or "clients". fraction: the fraction of these hosts that runs the
+    variant.
     """
 
     where: str
@@ -45,8 +45,8 @@ class Deployment:
 class Traced:
     """The relays that write a cell trace (docs/explanation/celltrace.md).
 
-    where: "none", "relays" (a fraction of all of them), "roles" or "hosts"; names: names of the
-    roles or of the hosts.
+    where: "none", "relays", "roles" or "hosts". fraction: the fraction of all relays, for "relays".
+    names: the names of the roles or of the hosts.
     """
 
     where: str = "none"
@@ -195,9 +195,9 @@ class TorSettings(Model):
 
 
 FIRST_CONSENSUS_S = 25.0
-"""Time at which all relays have the first consensus. Clients' Tor processes start then or later."""
+"""Simulated time at which all relays have the first consensus. Clients start Tor then or later."""
 ONION_SERVICES_START_S = (25.0, 30.0)
-"""Span in which onion services start. Clients start later: they need the services' descriptors."""
+"""Simulated span in which onion services start. Clients start later: they need descriptors."""
 
 
 class TimeSettings(Model):
@@ -234,7 +234,7 @@ class RunSettings(Model):
     """Base of the settings of a run, for all kinds of experiments."""
 
     section: ClassVar[str] = "tor"
-    """The key of an experiment file below which the variants are."""
+    """The key of an experiment file that contains the variants."""
 
     @property
     def compared(self) -> Any:
@@ -273,9 +273,9 @@ class Settings(RunSettings):
         }
 
     def logs_mark(self, class_name: str, mark_bytes: int) -> bool:
-        """Return whether the logs of a class contain the time to a number of bytes.
+        """Return whether the logs of a class contain the time to the first ``mark_bytes`` bytes.
 
-        For streams that are larger than this number, only logs at TGen's level info contain it.
+        If the class's streams are larger than that, only logs at TGen's level info contain it.
         """
         size = self.traffic[class_name].request_bytes or 0
         is_info = self.engine.tgen.loglevel == "info"
@@ -283,7 +283,7 @@ class Settings(RunSettings):
 
     @property
     def client_count(self) -> int:
-        """Return the number of clients of all classes, and of `network.perf_clients`."""
+        """Return the number of all clients, including `network.perf_clients`."""
         return sum(c.count for c in self.traffic.values()) + self.network.perf_clients
 
     @property

@@ -287,9 +287,10 @@ def _replacing(parameter: str, hosts: Sequence[HostOptions]) -> Setting | None:
 def unread_because(
     name: str, hosts: Iterable[Mapping[str, Setting]], parameters: Mapping[str, Setting]
 ) -> Setting | None:
-    """Return a setting because of which the hosts do not read an option or a parameter.
+    """Return a setting that keeps the hosts from reading an option or a parameter.
 
-    Return None if one of the hosts reads it, or if there are no hosts.
+    Return None if one of the hosts reads it, or if there are no hosts. If the hosts have different
+    such settings, return that of the first host.
 
     Args:
         name: Name of the option or parameter.

@@ -22,7 +22,7 @@ from onionlab.programs.tor.variants import TorVariant
 from onionlab.yamlfile.units import milliseconds
 
 DEFAULTS = "configs/tor"
-"""Folder of the default torrc files of runs, except for runs of an imported network."""
+"""Folder of the default torrc files for runs in generated networks."""
 
 COMMON = "common"
 FRAGMENTS: Mapping[str, tuple[str, ...]] = {
@@ -136,7 +136,7 @@ class HostOptions:
         network: Layers of the file of defaults, from configs/tor or from an imported network.
         experiment: Layers of the experiment, which override those of `network`.
         own: Layers of the host's own torrc and command line, which override all others.
-        has_defaults: Whether Tor's own defaults are below all layers. They are excluded if files of
+        has_defaults: Whether Tor's own defaults are the lowest layer. They are excluded if files of
             an imported network, which are not known yet, may set the same options.
     """
 
@@ -195,8 +195,8 @@ def resolve_options(layers: Iterable[Layer]) -> dict[str, Setting]:
 def experiment_layers(role: str, tor: TorSettings, variant: TorVariant) -> list[Layer]:
     """Return the layers that an experiment sets for hosts of a role, by ascending precedence.
 
-    They override the default files or those of an imported network. A host's own torrc overrides
-    them.
+    They override the default files, or the files of an imported network. A host's own torrc
+    overrides them.
     """
     options: dict[str, Options] = {
         "tor.scheduler": scheduler_options(tor.scheduler),
@@ -212,7 +212,7 @@ def experiment_layers(role: str, tor: TorSettings, variant: TorVariant) -> list[
 def scheduler_options(scheduler: Scheduler | None) -> dict[str, tuple[str, ...]]:
     """Return the torrc options of a channel scheduler.
 
-    They are empty if ``scheduler`` is None. An imported network then keeps its own scheduler.
+    If ``scheduler`` is None, return {}: the imported network then keeps its own scheduler.
     """
     if scheduler is None:
         return {}

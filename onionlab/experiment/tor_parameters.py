@@ -1,8 +1,8 @@
 """Consensus parameters and options that Tor reads, and settings that keep it from reading them.
 
-Tor ignores a parameter if its name is unknown or a torrc option overrides it, and an option if
-another one disables its feature. It reports no error in these cases. The tables and the meanings of
-their columns are in tor_0.4.9.yaml.
+Tor ignores a parameter if its name is unknown or a torrc option overrides it. Tor ignores an option
+if another setting disables the feature. Tor reports no error in these cases. The tables and the
+meanings of their columns are in tor_0.4.9.yaml.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Override:
     Attributes:
         names: Name or pattern of the ignored options or parameters, in lower case.
         option: The torrc option.
-        group: Hosts that would read the ignored ones: authority, relay, client or all.
+        group: Hosts that would otherwise read them: authority, relay, client or all.
         harmless: Values of the option with which Tor still reads the other options or parameters.
             "<N" stands for all numbers below N. "!" precedes a value that does not suffice: another
             setting can still keep Tor from reading them, so messages do not propose this value.
@@ -81,7 +81,7 @@ class Limits:
     """The limits of an option's values. Tor replaces a value beyond a limit by this limit.
 
     Attributes:
-        hosts: Hosts on which Tor does that: "relay" (including authorities) or "all".
+        hosts: Hosts on which Tor replaces values: "relay" (including authorities) or "all".
         least: The least value, as in a torrc.
         most: The greatest value; "" if it is unlimited.
         kept: Another value that Tor does not replace, or None.
@@ -93,9 +93,9 @@ class Limits:
     kept: float | None
 
     def accept(self, value: str) -> bool:
-        """Return whether Tor does not replace a value by a limit.
+        """Return whether Tor keeps a value instead of replacing it by a limit.
 
-        This includes values that are not numbers, because Tor refuses them.
+        Return True for a value that is not a number: Tor refuses it with an error.
         """
         number = _quantity(value)
         if number == self.kept or math.isnan(number):
@@ -114,7 +114,7 @@ _UNITS = {
     "b": 1, "byte": 1, "kb": 2**10, "kbyte": 2**10, "kilobyte": 2**10, "m": 2**20, "mb": 2**20,
     "mbyte": 2**20, "megabyte": 2**20, "gb": 2**30, "gbyte": 2**30, "gigabyte": 2**30,
 }  # fmt: skip
-"""Units of durations and sizes in a torrc: src/lib/confmgt/unitparse.c."""
+"""Unit in a torrc -> its value in seconds or bytes; see src/lib/confmgt/unitparse.c."""
 
 
 def _quantity(text: str) -> float:

@@ -1,7 +1,8 @@
 """The keys of an experiment of kind `tornettools`.
 
 Hosts, links, paths, users and Tor's options come from imported networks (onionlab/tornet). The
-experiment sets which Tor runs where, how many users there are, and what is measured.
+experiment sets which hosts run which variant of Tor, the share of users that is simulated, and the
+measured span.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ _set_name = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")
 
 
 class NetworkFacts(Model):
-    """Facts about the first of the imported networks, on which settings depend."""
+    """Facts about the first imported network that the settings depend on."""
 
     stop_s: float
     bootstrap_end_s: float
     network_scale: float | None
-    """Size as a share of the public Tor; None if unknown."""
+    """Size as a share of the public Tor network; None if unknown."""
     classes: dict[str, int]
     """Class of clients -> number of clients."""
     hosts: int

@@ -1,4 +1,4 @@
-"""Connect experiments of kind `tornettools` to their imported networks."""
+"""Add facts about imported networks to experiments of kind `tornettools`."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def client_class(host: TornetHost) -> str | None:
 
 
 def describe_network(tornet: Tornet) -> NetworkFacts:
-    """Return the facts about a network on which settings depend."""
+    """Return the facts about a network that the settings of an experiment depend on."""
     classes = Counter(name for host in tornet.hosts.values() if (name := client_class(host)))
     return NetworkFacts(
         stop_s=tornet.stop_ms / 1000,
@@ -109,7 +109,7 @@ def require_networks(root: Path, experiment: Experiment) -> None:
 
 
 def write_first_experiment(root: Path, name: str, tornet: Tornet, networks: int) -> str:
-    """Write `experiments/NAME.yaml` for imported networks, unless there is such an experiment.
+    """Write `experiments/NAME.yaml` for imported networks, unless this file exists.
 
     The file has the usual keys, for users to change. Its measured span depends on the simulated
     time of the networks.

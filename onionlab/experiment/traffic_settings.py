@@ -169,7 +169,7 @@ class TrafficClass(Model):
 
     @property
     def is_load(self) -> bool:
-        """Return whether the clients are background load, whose streams' times do not count."""
+        """Return whether the clients are background load, which has no metrics of stream times."""
         return self.kind == MARKOV
 
     @property
