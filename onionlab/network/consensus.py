@@ -50,18 +50,18 @@ and the text after the keyword."""
 
 
 class ConsensusError(ValueError):
-    """An error in a document, with the number of its line."""
+    """An error in a document. The message begins with the line number if the error has one."""
 
 
 @dataclass(frozen=True)
 class Consensus:
     """The relays of a consensus.
 
-    valid_after: as in the document, in UTC; weights_kb_per_s: circuit position -> weights
-    (`Bandwidth=`) of its relays, ascending, where each relay counts only for the most specialised
-    position that it qualifies for; not_running: the number of relays that lack the flag Running or
-    Valid; without_weight: the number of other relays that clients never choose, because their
-    weight is 0.
+    valid_after: the time in the document, in UTC. weights_kb_per_s: circuit position -> ascending
+    weights (`Bandwidth=`) of its relays. Each relay is listed only under the most specialised
+    position that it qualifies for. not_running: the number of relays without the flag Running or
+    without the flag Valid, which are not listed. without_weight: the number of other relays with a
+    weight of 0. Clients never choose them, so they are not listed either.
     """
 
     valid_after: str
@@ -157,9 +157,9 @@ def _position(flags: frozenset[str]) -> str:
 def import_consensus(root: Path, source: Path, name: str) -> tuple[Consensus, Path]:
     """Write a consensus's distributions to a file of the checkout. Return consensus and file.
 
-    The name of a distribution is `name` and a circuit position. If the file exists with the same
-    content, nothing changes. Raises UserError if the document cannot be read, is not a valid
-    consensus or has too many relays, or if the name is invalid or already in use.
+    The distributions are named `name`-POSITION, for instance `name`-guard. If the file exists with
+    the same content, nothing changes. Raises UserError if the document cannot be read, is not a
+    valid consensus or has too many relays, or if the name is invalid or already in use.
     """
     if re.fullmatch(NAME_PATTERN, name, re.ASCII) is None:
         raise UserError(
@@ -193,7 +193,7 @@ def import_consensus(root: Path, source: Path, name: str) -> tuple[Consensus, Pa
 
 
 def capacity_file(consensus: Consensus, name: str, sha256: str) -> bytes:
-    """Return the content of a file in configs/relay-capacity/.
+    """Return the content of a file in configs/relay-capacity/ with a consensus's distributions.
 
     sha256: the SHA-256 of the document from which the consensus was read.
     """

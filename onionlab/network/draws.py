@@ -1,9 +1,9 @@
 """Random draws that depend only on a seed and a label.
 
-Every draw of a network has its own label ("latency/relay1guard/server2"). If two networks of one
-seed have a host in common, its draws are therefore the same in both, so their runs form pairs. The
-bytes come from SHAKE-256, so they are the same on every machine and in every version of Python and
-numpy.
+Every draw of a network has its own label, such as ("latency", "relay1guard", "server2"). If two
+networks with the same seed have a host in common, the host's draws are the same in both networks.
+Therefore their runs can be paired. The bytes come from SHAKE-256, so they are the same on every
+machine and in every version of Python and numpy.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ def draw_bytes(count: int, seed: int, *label: str) -> bytes:
 
 
 def draw(seed: int, *label: str) -> float:
-    """Return a number in [0, 1) for one seed and label, with 53 bits.
+    """Return a number in [0, 1) for one seed and label, with 53 random bits.
 
-    For random labels, the numbers are distributed uniformly.
+    The numbers for different labels are independent and uniformly distributed.
     """
     return int.from_bytes(draw_bytes(8, seed, *label), "big") / 2**64 // 2**-53 * 2**-53
 

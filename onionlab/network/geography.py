@@ -47,9 +47,9 @@ T = TypeVar("T")
 class Geography:
     """Regions, distances and the places of each kind of host (see configs/regions.yaml).
 
-    rtt_ms: (region, region) -> round-trip time, with each pair in both orders; rtt_deviation: the
-    distribution, as pairs (quantile, factor), of the factor by which the round-trip time between
-    two places differs from the `rtt_ms` of their regions; client_bit_per_s: region -> (up, down);
+    rtt_ms: (region, region) -> round-trip time, with each pair in both orders. rtt_deviation: pairs
+    (quantile, factor), ascending: the distribution of the random factor by which the `rtt_ms` of
+    two regions is multiplied for two places in them. client_bit_per_s: region -> (up, down).
     places: kind of host -> region -> weight.
     """
 
@@ -71,7 +71,7 @@ Region = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._-]*$")]
 
 @dataclass(frozen=True, order=True)
 class SourceRelay:
-    """A relay of the network from which a distribution of capacities was taken.
+    """A relay in a distribution of capacities.
 
     rate_bit_per_s, burst_bit: the limit in Tor's configuration (BandwidthRate and BandwidthBurst),
     or None if the distribution does not specify it.
@@ -199,7 +199,7 @@ def known_capacities(root: Path) -> frozenset[str] | None:
 
 
 def distribution_names(name: str) -> frozenset[str]:
-    """Return the names of the distributions of a set: the set's name with each relay role."""
+    """Return the names of an imported consensus's distributions: NAME-ROLE for each relay role."""
     return frozenset(f"{name}-{role}" for role in RELAY_ROLES)
 
 
@@ -210,7 +210,7 @@ def _further_files(root: Path) -> list[str]:
 
 
 def _names(root: Path, files: Iterable[str], section: str) -> frozenset[str] | None:
-    """Return the keys of a section in some files.
+    """Return all keys that a section has in the given files together.
 
     Return None if a file cannot be read or does not have the section.
     """

@@ -44,11 +44,11 @@ class OwnLimit:
 class Host:
     """One simulated machine.
 
-    role: "authority", one of RELAY_ROLES, "server", "onion-service" or "client" (in imported
-    networks one of tornet.model.ROLES, and "peer" in experiments with two libtorrent peers);
-    traffic_class: a client's class in the experiment ("bulk", "web") or "perf", None for other
-    hosts; own_limit: set for a relay whose limit is lower than the bandwidth of its link; link: the
-    host's own link, or None if it has that of its place.
+    role: "authority", one of RELAY_ROLES, "server", "onion-service" or "client". In imported
+    networks it is one of tornet.model.ROLES, and in experiments of kind `peers` it is "peer".
+    traffic_class: a client's class in the experiment ("bulk", "web") or "perf"; None for other
+    hosts. own_limit: the limit of a relay if it is lower than the bandwidth of its link. link: the
+    host's own link, or None if the bandwidth is that of its place.
     """
 
     name: str
@@ -66,7 +66,8 @@ class Network:
 
     latency_us: one-way latency in whole microseconds, keyed by the two places' names in the order
     of `places`, including the pair of a place with itself; never 0. packet_loss: the share of
-    packets that a path loses; path_loss: the exceptions from packet_loss, keyed like `latency_us`.
+    packets that a path loses. path_loss: the share for each path where it differs from
+    `packet_loss`, keyed like `latency_us`.
     """
 
     hosts: tuple[Host, ...]

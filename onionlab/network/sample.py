@@ -68,10 +68,10 @@ class RelayGroup:
 class NetworkRequest:
     """The parameters of a network to draw.
 
-    clients: traffic class -> number of hosts; client_bit_per_s: the bandwidth in both directions,
-    or None for the geography's values; perf_clients: the number of hosts named like tornettools'
-    perf clients; onion_services: the number of hosts that run an onion service, which have the
-    places and the bandwidth of servers.
+    clients: traffic class -> number of hosts. client_bit_per_s: the bandwidth in each direction, or
+    None for the geography's values. perf_clients: the number of hosts that are named like the perf
+    clients of tornettools. onion_services: the number of hosts with an onion service. Their regions
+    are drawn as for servers, and they have the servers' bandwidth.
     """
 
     geography: Geography
@@ -158,9 +158,9 @@ def sample_network(request: NetworkRequest, seed: int) -> Network:
 
 
 def capacity_shares(request: NetworkRequest, seed: int) -> dict[str, tuple[float, float]]:
-    """Return two shares of each relay role's capacity in a network.
+    """Return relay role -> two shares of the total capacity of its relays in a network.
 
-    The first is the share on relays that BandwidthRate limits, and the second the share on the
+    The first is the share of the relays that BandwidthRate limits. The second is the share of the
     largest relay.
     """
     shares = {}
@@ -215,9 +215,9 @@ def _draw_region(geography: Geography, kind: str, seed: int, host: str) -> str:
 def _draw_limits(group: RelayGroup, seed: int, role: str) -> list[tuple[int, OwnLimit | None]]:
     """Draw link (bit/s) and own limit for each relay of a role.
 
-    For n relays, the distribution is cut into n equal slices, and one relay is drawn from each.
-    Slices preserve the shape of the distribution in a small sample. Plain draws could give one
-    network only slow middle relays and the next one only fast ones.
+    For n relays, the distribution is cut into n slices of equal probability, and one capacity is
+    drawn from each slice. Thus a small sample keeps the shape of the distribution. Independent
+    draws could give one network only slow middle relays and another one only fast ones.
     """
 
     def within_slice(i: int) -> float:
@@ -244,7 +244,7 @@ def _draw_limits(group: RelayGroup, seed: int, role: str) -> list[tuple[int, Own
     if group.limited_by == "link":
         return [(bit_per_s, None) for bit_per_s in carried]
     # BandwidthBurst is the size of Tor's token bucket, by default a gigabyte. A simulation would
-    # not empty such a bucket, so the rate would have no effect. Let it hold one second of the rate.
+    # not empty such a bucket, so the rate would have no effect. Use the bytes of one second.
     rates = [max(MIN_BANDWIDTH_RATE_BYTES_PER_S, bit_per_s // 8) for bit_per_s in carried]
     return [(LINK_TO_LIMIT_RATIO * 8 * rate, OwnLimit(rate, rate)) for rate in rates]
 
@@ -278,7 +278,7 @@ def _relay_bit_per_s(value: float) -> int:
 
 
 def _own_limit(relay: SourceRelay, factor: float) -> OwnLimit | None:
-    """Return a relay's scaled limit, or None if it has none that is lower than its link."""
+    """Return a relay's own limit times `factor`, or None if it has no limit below its link."""
     if relay.rate_bit_per_s is None or relay.rate_bit_per_s >= relay.link_bit_per_s:
         return None
     burst_bit = relay.burst_bit or relay.rate_bit_per_s
