@@ -1,7 +1,7 @@
 """The types of values in files, for the fields of models.
 
-Each type parses the YAML value into base units and has a JSON Schema, so that editors, the
-reference of keys and the program agree.
+Each type converts a YAML value to base units and has a JSON Schema. Editors, the documentation's
+table of keys and the program therefore agree on the valid values.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ RESOLVED = "resolved"
 
 
 def parsed(parse: Callable[[Any], object], schema: Any) -> BeforeValidator:
-    """Return a validator that parses a value of a file. `schema`: type of the unparsed value."""
+    """Return a validator that parses a value of a file. `schema`: its type in the file."""
 
     def validate(value: object, info: ValidationInfo) -> object:
         return value if info.context == RESOLVED else parse(value)
@@ -103,8 +103,8 @@ PositiveTime = Annotated[float, _quantity(parse_positive_time, _TIME)]
 OptionalTime = Annotated[float | None, _quantity(parse_positive_time, _TIME, "none")]
 _TWO_TIMES: Any = Annotated[list[_TIME], Field(min_length=2, max_length=2)]  # type: ignore[valid-type]
 OptionalTimeSpan = Annotated[tuple[float, float] | None, parsed(parse_time_span, _TWO_TIMES)]
-"""Two times in seconds, of which the first is not later than the second. None is only a default: a
-file cannot have null."""
+"""Two times in seconds. The first is not later than the second. None can only be a default, because
+null is not valid in a file."""
 Rate = Annotated[int, _quantity(parse_rate, _RATE)]
 """A positive rate in bit/s."""
 OptionalRate = Annotated[int | None, _quantity(parse_rate, _RATE, "none")]
@@ -123,7 +123,7 @@ PositiveFraction = Annotated[
 PositiveNumber = Annotated[float, Field(gt=0)]
 
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
-"""Text for people. White space at its ends is stripped, such as the last line end of a block."""
+"""Text for people. White space at both ends is stripped, such as a block's last line break."""
 Color = Annotated[str, Field(pattern="^#[0-9A-Fa-f]{6}$")]
 
 

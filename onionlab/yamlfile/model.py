@@ -20,7 +20,7 @@ from onionlab.yamlfile.units import nearest, show
 
 
 def key(default: object = ..., **details: Any) -> Any:
-    """Declare a key of a file, as Field() does. The default is in the notation of the file."""
+    """Declare a key of a file, like pydantic's Field(). The default is written as in a file."""
     return Field(default, **details)
 
 
@@ -45,7 +45,7 @@ def load_resolved(model: type[AnyModel], values: object) -> AnyModel:
     """Return a model from the result of `model_dump(mode="json")`.
 
     Raises:
-        ValidationError: another version of the model dumped it.
+        ValidationError: ``values`` do not fit this version of the model.
     """
     return model.model_validate(values, strict=False, context=RESOLVED, by_name=True)
 
@@ -68,7 +68,7 @@ class _PartialSchema(_StrictSchema):
 
 
 MAX_FILE_BYTES = 2**18
-"""Maximum size of a file. Larger ones take PyYAML seconds, and nobody writes such files by hand."""
+"""Maximum size of a file. PyYAML needs seconds for larger files, which nobody writes by hand."""
 
 MAX_PROBLEMS = 100
 MAX_ERRORS = 10_000
@@ -145,7 +145,7 @@ def read_model(
         file: Its name in messages.
         model: The model of the whole file.
         hint: What a user can do about errors.
-        check: Returns further problems of a file if each of its values is valid.
+        check: Returns further problems of the file. It is called if each value is valid.
         max_bytes: Maximum size of the file.
 
     Raises:
@@ -174,9 +174,9 @@ def validate_tree(
     Args:
         tree: The values.
         model: The type of the model.
-        partial: Whether to report no problem if a key is missing.
-        suggest_from: Model with the keys that messages about an unknown key suggest. It is needed
-            if `model` describes only a part of the file; the default is `model`.
+        partial: Whether required keys may be missing.
+        suggest_from: Model whose keys are suggested in messages about unknown keys. It is needed if
+            `model` describes only a part of the file; the default is `model`.
     """
     try:
         return model.model_validate(plain(tree)), []
@@ -238,7 +238,7 @@ def _schema_at(model: type[Model], location: Location) -> dict[str, Any]:
 def _object_schema(root: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
     """Return the schema of a mapping or a list, or {} if ``schema`` describes another value.
 
-    References are followed. Of several alternatives, the first mapping or list is returned.
+    References are followed. If there are alternatives, the first mapping or list is returned.
     """
     for choice in schema.get("anyOf", [schema]):
         if "$ref" in choice:
@@ -249,7 +249,7 @@ def _object_schema(root: dict[str, Any], schema: dict[str, Any]) -> dict[str, An
 
 
 def in_order(problems: Iterable[Problem], files: Sequence[str]) -> list[Problem]:
-    """Return the problems without duplicates, by file in reading order, and then by line."""
+    """Return the problems without duplicates, sorted by file (in reading order) and by line."""
     return sorted(dict.fromkeys(problems), key=lambda p: (files.index(p.file), p.line, p.path))
 
 

@@ -1,7 +1,7 @@
 """YAML as a tree of nodes that remember where they were written.
 
-The files use a small, strict part of YAML: one document, no key twice, no aliases, tags or merge
-keys (``extends`` replaces them), and the scalars of the YAML 1.2 core schema, so that "no" and
+Files can use only a strict subset of YAML: one document, without duplicate keys, aliases, tags or
+merge keys (``extends`` replaces them). Scalars are read as in the YAML 1.2 core schema, so "no" and
 "12:30" are text.
 """
 
@@ -24,7 +24,7 @@ MAX_NODES = 2**20
 host, so the network can have 47,000 hosts. The public Tor has 8,000 relays."""
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""PyYAML's loader: with libyaml, or if libyaml is missing, the several times slower one in Python.
+"""PyYAML's loader that uses libyaml. If libyaml is missing, the much slower loader in Python.
 
 The loader is used only to parse a file into events. PyYAML's own composer would end the process
 with SIGSEGV on a deeply nested file, so ``_Composer`` builds the tree.
@@ -57,8 +57,8 @@ class YamlError(Exception):
 class Node:
     """A mapping, a list or a scalar, and the file, line and path where it was written.
 
-    A value in a mapping has the line of its key. removes: whether this is a null that replaces a
-    value of a lower file (see `merge`).
+    A value in a mapping has the line of its key. removes: whether this is a null that overrides a
+    value of an extended file (see `merge`).
     """
 
     value: dict[str, Node] | list[Node] | Scalar
@@ -79,7 +79,7 @@ class Node:
         return self.value.get(key) if isinstance(self.value, dict) else None
 
     def without(self, *keys: str) -> Node:
-        """Return this mapping without some keys. A list or a scalar is returned unchanged."""
+        """Return this mapping without the given keys. A list or a scalar is returned unchanged."""
         if not isinstance(self.value, dict):
             return self
         return replace(self, value={k: v for k, v in self.value.items() if k not in keys})
@@ -109,7 +109,7 @@ def join_path(path: str, part: str | int) -> str:
     """Return ``a.b.c`` for ``a.b`` and ``c``, and ``a.b[1]`` for ``a.b`` and the position 0."""
     if isinstance(part, int):
         return f"{path}[{part + 1}]"
-    # A broken file can have any text as a key, but messages are short and have one line.
+    # A broken file can have any text as a key, but messages must be short and have one line.
     clean = part if part.isprintable() else part.encode("unicode_escape").decode("ascii")
     clean = clean if len(clean) <= 60 else clean[:57] + "..."
     return f"{path}.{clean}" if path else clean
@@ -125,14 +125,14 @@ def plain(node: Node) -> object:
 
 
 def merge(base: Node, over: Node, *, replaced: Container[str] = (), key: str = "") -> Node:
-    """Return `base` with `over` on top: mappings are merged key by key, all else is replaced.
+    """Return `base` overridden by `over`. Mappings are merged by key; other values are replaced.
 
     Every value keeps its location. The keys of `base` come first, then new keys of `over`. A null
     that replaces a value is marked, so that `without_removed` can remove the key.
 
     Args:
-        base: The values of the lower file.
-        over: The values of the upper file.
+        base: The values to override, for instance of a file that another one extends.
+        over: The values that override them.
         replaced: Keys whose mappings are replaced as a whole.
         key: The key whose values are `base` and `over`; "" for whole files.
     """
@@ -149,7 +149,7 @@ def merge(base: Node, over: Node, *, replaced: Container[str] = (), key: str = "
 
 
 def without_removed(node: Node) -> Node:
-    """Return a tree without the keys whose value a null of an upper file removes."""
+    """Return a tree without the keys whose values were overridden by null (see `merge`)."""
     if not isinstance(node.value, dict):
         return node
     kept = {key: without_removed(child) for key, child in node.value.items() if not child.removes}
@@ -174,7 +174,8 @@ def read_tree(text: str, file: str) -> Node:
         if context and error.context_mark:
             context += f" that begins on line {error.context_mark.line + 1}"
         message = f"broken YAML: {error.problem}{context and context + ')'}"
-        # If a file does not end with a line break, libyaml reports its end on the next line.
+        # If a file does not end with a line break, libyaml reports an error at the end of the file
+        # on a line after the last one.
         line = min(mark.line, text.count("\n")) + 1 if mark else 1
         raise YamlError([Problem(file, line, "", message)]) from None
     except yaml.reader.ReaderError as error:
@@ -228,8 +229,8 @@ class _Composer:
     def document(self) -> Node:
         """Return the tree of the only document.
 
-        Raises yaml.YAMLError if the YAML is broken, and YamlError for features that are refused at
-        once. Other problems are added to `problems`.
+        Raises yaml.YAMLError if the YAML is broken, and YamlError for problems at which reading
+        stops, such as aliases. Other problems are added to `problems`.
         """
         next(self.events)  # start of the stream
         if isinstance(next(self.events), yaml.StreamEndEvent):

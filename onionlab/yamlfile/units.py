@@ -1,8 +1,8 @@
 """Parse quantities with units, and format values for messages.
 
-A quantity is text: a number, then its unit ("320 KiB", "10 ms", "5 Mbit", "0.5 %"). A plain number
-is rejected, except for a fraction, which has no unit. Arithmetic is exact (fractions), so the same
-text gives the same bits on every machine; only the last step rounds a time to the nearest float.
+A quantity is text: a number, then its unit ("320 KiB", "10 ms", "5 Mbit", "0.5 %"). Only a fraction
+can also be a plain number (0.005). Arithmetic is exact (fractions), so the same text gives the same
+bits on every machine. Only the last step rounds a time to the nearest float.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def find_nearest(word: str, known: Iterable[str], cutoff: float = 0.5) -> str | 
 
 
 def parse_size(value: object) -> int:
-    """Return the bytes of a size such as "320 KiB". Raises ValueError."""
+    """Return the number of bytes of a size such as "320 KiB". Raises ValueError for other text."""
     return int(_parse(value, 'a size such as "320 KiB"', SIZE_UNITS, "bytes", 1, MAX_SIZE_BYTES))
 
 
@@ -99,7 +99,7 @@ def parse_positive_time(value: object) -> float:
 
 
 def parse_rate(value: object) -> int:
-    """Return the bits per second of a rate such as "630 KB/s". Raises ValueError."""
+    """Return the bits per second of a rate such as "630 KB/s". Raises ValueError for other text."""
     expected = 'a rate such as "10 Mbit" (per second) or "630 KB/s"'
     return int(_parse(value, expected, RATE_UNITS, "bits per second", 1, MAX_RATE_BIT_PER_S))
 
