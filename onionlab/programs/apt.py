@@ -1,8 +1,8 @@
 """Fetch Debian packages with apt, using a private apt state.
 
 A private directory contains apt's package lists and cache, and copies of the system's source lists
-in which source packages are enabled. The system's configuration is not modified, root is not
-needed, and apt verifies the archive's signatures and checksums as usual.
+that enable only source packages. The system's configuration is not modified, and root is not
+needed. apt verifies the archive's signatures and checksums as usual.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ def fetch_source_package(
     Args:
         cache: The folder for the tarball, see :func:`store_fetched`; the log goes to its parent.
         package: The source package.
-        what: The name of its content, for messages.
+        what: The name of the program, for messages.
         hint: How to proceed without apt; the hint of errors.
         version: The upstream version; by default the newest one.
 

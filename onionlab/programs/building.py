@@ -39,7 +39,7 @@ RECORD = "built.json"
 _MACHINE_FAILED = re.compile(
     "No space left on device|Cannot allocate memory|virtual memory exhausted|Killed signal"
 )
-"""Text in a build's output that shows that the machine, and not the source, made the build fail."""
+"""Text in a build's output that shows that not the source but the machine made the build fail."""
 
 _PLAIN_PATH = re.compile(r"[\w./+,@-]+")
 
@@ -107,7 +107,7 @@ def file_sha256(path: Path) -> str:
 def build_lock(directory: Path, what: str) -> Iterator[None]:
     """Hold the lock for building ``what`` in ``directory``; wait if another process holds it.
 
-    If builds are not allowed, do nothing: finished builds need no lock, as each appears atomically.
+    If builds are not allowed, take no lock. A finished build needs none: a rename put it in place.
     """
     if not _builds_allowed:
         yield
@@ -154,9 +154,9 @@ def building_directory(directory: Path) -> Iterator[Path]:
 def run_concurrently(
     first: Callable[[], First], second: Callable[[], Second]
 ) -> tuple[First, Second]:
-    """Run two builds concurrently, because parts of each use a single CPU.
+    """Run two builds concurrently, because some steps of each use only one CPU. Return the results.
 
-    If one fails, the program that the other one is running is terminated, and the error of the
+    If a build fails, the running program of the other build is terminated, and the error of the
     failed build is raised. If this thread is interrupted, the programs of both are terminated.
     """
     try:
@@ -194,8 +194,8 @@ def apply_patch(tree: Path, patch: Patch, origin: str, hint: str, *, fuzz: int =
 def patch_problem(tree: Path, patch: Patch, *, dry_run: bool = False, fuzz: int = 0) -> str | None:
     """Apply a patch, or only try to. Return why it does not apply, or None if it does.
 
-    By default every context line of a hunk has to match; otherwise a hunk could be applied to the
-    wrong one of several similar places.
+    By default every context line of a hunk has to match. Otherwise a hunk could be applied to
+    another place of the file that is similar to the intended one.
 
     Args:
         tree: The source tree.
@@ -225,7 +225,8 @@ def patch_problem(tree: Path, patch: Patch, *, dry_run: bool = False, fuzz: int 
         if re.match(r"(check|patch)ing file|Hunk #\d+ FAILED|can't find|The next|\|\+\+\+ ", line)
         or "previously applied" in line
     ]
-    # The first error counts, with its file. "can't find file" comes before the name of the file.
+    # Report the first error and its file. The line before an error names the file; after "can't
+    # find file", the next line does.
     first = next((n for n, one in enumerate(lines) if not re.match("(check|patch)ing", one)), 0)
     if first and not lines[first].startswith("can't find"):
         first -= 1
@@ -246,8 +247,8 @@ def first_line(*command: str) -> str:
 def build_environment() -> dict[str, str]:
     """Return the environment for programs of a build.
 
-    It omits flags for compilers and for make (including those of a make that called this program),
-    which would change the build but not the hash that names it.
+    It omits flags for compilers and for make, including those of a make that called this program.
+    Such flags would change the build, but not the hash that is its name.
     """
     kept = ("PATH", "HOME", "TMPDIR", "USER", "LOGNAME")
     kept_variables = {name: os.environ[name] for name in kept if name in os.environ}
@@ -378,9 +379,9 @@ def run_logged(
         The exit status.
 
     Raises:
-        UserError: The program is missing. Or ``may_fail`` is False, and a signal ended the program
-            or the machine lacks memory or disk space.
-        BuildFailedError: The program failed for another reason, and ``may_fail`` is False.
+        UserError: The program is missing. If ``may_fail`` is False: a signal ended the program, or
+            the machine lacks memory or disk space.
+        BuildFailedError: ``may_fail`` is False, and the program failed for another reason.
     """
     started_s = time.monotonic()
     with log.open("a", encoding="utf-8") as stream:

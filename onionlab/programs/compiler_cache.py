@@ -1,9 +1,9 @@
 """Use ccache, so that a machine compiles identical files only once, in all checkouts.
 
-A build is byte-identical with and without ccache, which hashes the source and its included files,
-the options and the compiler. By default ccache's files are in ``onionlab/ccache`` below the user's
-folder of caches, and limited in size. If ccache is not installed or has no writable folder,
-compilers run without it.
+ccache reuses an object file if the source, its included files, the options and the compiler are the
+same, so a build is byte-identical with and without it. By default ccache's files are in
+``onionlab/ccache`` below the user's folder of caches, and limited in size. If ccache is not
+installed or has no writable folder, compilers run without it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SIZE = "4G"
 
 
 def through_cache(compiler: str) -> str:
-    """Return the command for ``compiler``, as a value for CC or CXX of make."""
+    """Return the value of make's CC or CXX that runs ``compiler``, through ccache if possible."""
     return compiler if _folder() is None else f"{PROGRAM} {compiler}"
 
 
@@ -40,8 +40,8 @@ def cache_environment() -> dict[str, str]:
         # Read the included files from the list that the compiler writes (-MD). Otherwise ccache
         # would preprocess each file first, which takes a quarter of the compile time.
         "CCACHE_DEPEND": "1",
-        # This is safe because our compiler options (-ffile-prefix-map) keep the path of the build
-        # folder out of objects.
+        # Do not hash the path of the build folder. Our compiler options (-ffile-prefix-map) keep it
+        # out of objects.
         "CCACHE_NOHASHDIR": "1",
         # Without this, ccache does not cache files with a precompiled header, because it does not
         # see the macros in that header. make recompiles these files if the header changes.

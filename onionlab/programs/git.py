@@ -28,9 +28,9 @@ class Commit:
     Attributes:
         repository: The repository: a work tree, or a bare repository.
         hash: The commit's hash.
-        changed: The top of the work tree if its files have to be used instead of the commit,
-            because they differ from it and `find_commit` got HEAD or the branch that is checked
-            out; otherwise None.
+        changed: Usually None. If `find_commit` got HEAD or the branch that is checked out, and the
+            work tree has uncommitted changes: the top of the work tree, whose files have to be used
+            instead of the commit.
     """
 
     repository: Path
@@ -112,7 +112,10 @@ def merge_base(repository: Path, one: str, other: str) -> str | None:
 
 
 def list_commits(repository: Path, good: str, bad: str) -> list[tuple[str, str]]:
-    """Return hash and subject of the commits of ``bad`` that ``good`` lacks, parents first."""
+    """Return hash and subject of each commit in the history of ``bad`` but not of ``good``.
+
+    Parents come before their children.
+    """
     log = _output(
         repository, "log", "--format=%H %s", *_PLAIN, "--topo-order", "--reverse",
         f"{good}..{bad}", "--",
@@ -124,8 +127,8 @@ def first_bad_candidates(repository: Path, bad: str, goods: Sequence[str]) -> li
     """Return all commits that can be the first bad one, in the order in which to test them.
 
     Testing the first commit of the list roughly halves the number of candidates. ``bad`` comes
-    last, because it is already known to be bad. goods: commits that are good, as are all of their
-    ancestors.
+    last, because it is already known to be bad. goods: commits that are known to be good; all of
+    their ancestors count as good too.
     """
     listed = _output(repository, "rev-list", "--bisect-all", bad, "--not", *goods, "--")
     found = [line.split()[0] for line in listed.splitlines()]
@@ -137,8 +140,8 @@ def unpack_commit(
 ) -> None:
     """Write the needed files of a commit to a folder, as they are in the commit.
 
-    Attributes and settings, which change what `git archive` and a checkout write, have no effect.
-    Submodules are left out.
+    Git attributes and settings have no effect, although they change what `git archive` and a
+    checkout write. Submodules are left out.
 
     Raises:
         UserError: The repository lacks a part of the commit.
@@ -178,7 +181,7 @@ def _write(path: Path, mode: bytes, content: bytes) -> None:
 
 
 def _lines(log: str) -> list[str]:
-    """Split a log at line feeds. `str.splitlines` would also split some subjects."""
+    """Split a log at line feeds. `str.splitlines` splits at other characters of subjects, too."""
     return log.split("\n")[:-1]
 
 

@@ -102,11 +102,11 @@ ONIONTRACE = Program(
 
 
 def find_tool(program: Program, explicit: str | None = None) -> Tool:
-    """Find a program by ``explicit``, else by its variable, else on the PATH.
+    """Find a program: at the path ``explicit``, or that its variable names, or else on the PATH.
 
     Raises:
-        UserError: It is missing, does not start or print its version, or is older than the minimum
-            version, or Shadow's path contains a space.
+        UserError: The program is missing, does not start, does not print its version, or is older
+            than the minimum version; or Shadow's path contains a space.
     """
     # `make SHADOW=` passes an empty value, which means that none is given.
     path = _locate(program, explicit or os.environ.get(program.variable) or None)
@@ -174,9 +174,9 @@ def shared_libraries(program: Path) -> dict[str, str]:
 def has_aes() -> bool:
     """Return whether the processor supports AES instructions.
 
-    Without them OpenSSL chooses other ciphers, which changes the data that relays send. Of the
-    extensions that differ between processors, only this one changed a run when it was disabled
-    (AVX2 and AVX-512, BMI, ADX and SHA did not).
+    Without them OpenSSL chooses other ciphers, which changes the data that relays send. Other
+    extensions that differ between processors (AVX2 and AVX-512, BMI, ADX and SHA) were also
+    disabled in a test, but did not change a run.
     """
     found = re.search(r"^flags\s*:(.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
     return found is not None and "aes" in found[1].split()

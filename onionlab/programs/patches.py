@@ -15,7 +15,7 @@ _FILE = re.compile(rb"^(?=diff --git )", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Patch:
-    """A patch file and its content, from which `without` may have removed changes of some files."""
+    """A patch file and its content. `without` may have removed changes of some files from it."""
 
     path: Path
     content: bytes
@@ -51,7 +51,7 @@ class Patch:
 
 @dataclass(frozen=True)
 class Series:
-    """A patch series, in the order in which the patches apply."""
+    """A named list of patches, in the order in which they are applied."""
 
     name: str
     patches: tuple[Patch, ...]
@@ -65,7 +65,7 @@ class Series:
 def load_series(root: Path, name: str, collection: str) -> Series:
     """Return the patches of one series, in the order of its file ``series``.
 
-    Without such a file the patches apply in the order of their names. A name such as ``a+b`` means
+    Without such a file, they are sorted by name. A series with a name such as ``a+b`` consists of
     the patches of ``a`` followed by those of ``b``. ``collection`` is the folder below ``root``
     that contains the folders of all series.
 

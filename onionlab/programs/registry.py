@@ -1,4 +1,4 @@
-"""Shared parts of the registries of variants (Tor's, libtorrent's): display properties, reading."""
+"""Shared parts of both registries of variants (Tor's and libtorrent's): models and reading."""
 
 from __future__ import annotations
 

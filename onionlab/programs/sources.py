@@ -28,8 +28,8 @@ class Source:
         kind: ``debian`` (a package's tarball), ``tarball``, ``tree`` or ``git``.
         path: The tarball, or the directory of the tree or the repository.
         version: The program's version; None for a local tarball until it is unpacked.
-        sha256: SHA-256 of the tarball's bytes, or of a tree's sorted list of files (path,
-            executable or not, content). For a git repository, this is the commit's hash.
+        sha256: SHA-256 of the tarball's bytes, or of a tree's sorted list of files (path, kind and
+            content). For a git repository, this is the commit's hash.
         facts: The facts that a manifest records, as JSON.
         id: The end of the names of builds from this source; empty for the program's default source.
     """
@@ -193,7 +193,8 @@ def unpack_source(program: Program, source: Source, destination: Path) -> str:
 def _unpack_tarball(program: Program, tarball: Path, destination: Path) -> None:
     """Unpack the needed files of an archive, without the top-level folder of their paths."""
     with tarfile.open(tarball) as archive:
-        # Debian 12's Python 3.11.2 has no filters. apt checks the signature of what it fetches.
+        # Python 3.11.2 of Debian 12 has no filters and extracts members to any path. apt has
+        # checked the signatures of the archives that it fetched.
         archive.extraction_filter = getattr(tarfile, "data_filter", lambda member, _path: member)
         for member in archive:
             name = member.name.removeprefix("./").partition("/")[2]

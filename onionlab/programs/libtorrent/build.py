@@ -77,7 +77,7 @@ def libtorrent_version(tree: Path, origin: Path) -> str:
     """Return the version according to libtorrent's header.
 
     Raises:
-        UserError: ``origin``, the source of the tree, is not libtorrent's source.
+        UserError: The tree, which comes from ``origin``, is not libtorrent's source.
     """
     text = read_if_present(tree / "include/libtorrent/version.hpp")
     numbers = dict(re.findall(r"LIBTORRENT_VERSION_(MAJOR|MINOR|TINY) (\d+)", text))
@@ -100,8 +100,8 @@ class _Inputs:
     """The inputs that all builds of one call of `ensure_peers` have in common.
 
     Attributes:
-        own: Path in libtorrent's tree -> content of each file of this project that is compiled
-            there.
+        own: Files of this project that are compiled in libtorrent's tree: path in the tree ->
+            content.
         wanted: The variants to build.
     """
 
@@ -201,8 +201,8 @@ def _provenance(inputs: _Inputs, series: Iterable[Series], own: Iterable[str]) -
 
 
 def _key(inputs: _Inputs, provenance: dict[str, Any]) -> str:
-    # A hash replaces the facts about the source, such as a file's name: the same content from
-    # elsewhere results in the same build.
+    # Replace the facts about the source, such as a file's name, with its hash: the same content
+    # from another place results in the same build.
     return hash_inputs({**provenance, "libtorrent": inputs.source.sha256, "format": FORMAT})
 
 

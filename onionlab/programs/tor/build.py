@@ -3,7 +3,7 @@
 The layout under ``build/tor``::
 
     source/                     Debian's source package and its record
-    config-status/KEY           results of a configure script, for sources with the same one
+    config-status/KEY           results of configure, for all sources with the same script
     base/KIND-KEY/configured/   Tor as released, configured
     base/KIND-KEY/tree/         the same, compiled, if several builds can use it
     base/KIND-KEY/unit-tests/   the same with its unit tests compiled, for the quick check
@@ -70,8 +70,8 @@ from onionlab.programs.tor.variants import (
 
 MIN_SERIES_FOR_BASE = 3
 """The minimum number of series for which a compiled base tree saves time. It costs one more build,
-and saves each series a third of a build: most files have to be compiled again, because they include
-a header that a series changes."""
+and saves each series only a third of a build, because most files include a header that a series
+changes."""
 
 GENCERT = "tor-gencert"
 
@@ -174,8 +174,8 @@ def ensure_builds(
 ) -> dict[TorBuild, BuiltTor]:
     """Build Tor like :func:`ensure_variants`.
 
-    wanted: build -> the variants that use it; errors name these variants. All sources are found and
-    all patches are applied before anything is compiled.
+    wanted: build -> the variants that use it; errors name these variants. Before anything is
+    compiled, all sources are found. If several builds are missing, all patches are tried, too.
     """
     ordered = sorted(wanted, key=lambda build: (build.series or "", str(build.source or "")))
     series = {build: tor_series(root, build.series) if build.series else None for build in ordered}

@@ -58,7 +58,7 @@ CONFIGURE_OPTIONS = (
     "--disable-seccomp",
     "--disable-systemd",
     "--disable-libscrypt",
-    # configure has no option against libcap, which Tor needs only to bind low ports after it has
+    # configure has no option to disable libcap, which Tor needs only to bind low ports after it has
     # changed its user (option User). These cached results make configure treat libcap as missing.
     "ac_cv_lib_cap_cap_init=no",
     "ac_cv_header_sys_capability_h=no",
@@ -168,8 +168,8 @@ def provenance(inputs: Inputs, series: Series | None, cflags: str = CFLAGS) -> d
 
 def build_key(inputs: Inputs, series: Series | None, cflags: str = CFLAGS) -> str:
     """Return the name of a build on disk: a hash of everything that determines its content."""
-    # A hash replaces the facts about the source, such as a file's name: the same content from
-    # elsewhere results in the same build.
+    # Replace the facts about the source, such as a file's name, with its hash: the same content
+    # from another place results in the same build.
     decisive = {"tor": inputs.source.sha256, "format": FORMAT}
     return hash_inputs(provenance(inputs, series, cflags) | decisive)
 
@@ -201,8 +201,8 @@ def configure(inputs: Inputs, tree: Path, log: Path, what: str, *options: str) -
     command = ["./configure", *inputs.configure_options, *options]
     command += [f"CC={inputs.toolchain.compiler}", f"CFLAGS={CFLAGS}", *AUTOTOOLS]
     # Most commits leave the generated configure unchanged, and configure takes as long as the
-    # compilation. config.status contains its results, so keep it for the next tree. A cache file
-    # of configure would not do: Tor's checks of compiler flags depend on more than they cache.
+    # compilation. config.status contains its results, so keep it for the next tree. A cache file of
+    # configure is no alternative: Tor's checks of compiler flags depend on more than it records.
     script = file_sha256(tree / "configure")
     decisive = {"script": script, "command": command, "toolchain": inputs.toolchain.description}
     kept = inputs.directory / "config-status" / hash_inputs(decisive)
@@ -243,13 +243,13 @@ def ensure_base(inputs: Inputs) -> Path:
 def ensure_unit_tests(inputs: Inputs, series: Series | None, what: str) -> Path:
     """Compile Tor's unit tests for the quick check, which runs no other tests. Return the program.
 
-    They are compiled without optimisation, which takes a third of the time. All files are compiled
-    only for Tor as released; for a series, only the files that its patches affect.
+    They are compiled without optimisation, which takes a third of the time. For Tor as released,
+    all files are compiled. For a series, only the files that its patches affect are recompiled.
     """
     base = inputs.base / WITH_TESTS
     if not base.is_dir():
-        # Start from the compiled tree: in another tree, Tor's makefile cannot build only the unit
-        # tests, because it lacks their dependency on micro-revision.i.
+        # Start from the compiled tree. In a tree that was only configured, make cannot build the
+        # unit tests alone, because Tor's makefile lacks their dependency on micro-revision.i.
         compiled = ensure_base(inputs)
         with patched_tree(inputs, compiled, None) as staged:
             _compile_unit_tests(inputs, staged, inputs.title)
@@ -317,8 +317,8 @@ def compile_targets(
 def make_command(inputs: Inputs, tree: Path, cflags: str = CFLAGS) -> list[str]:
     """Return the make command for ``tree``, without a target.
 
-    -ffile-prefix-map keeps the tree's path out of the objects. The command line replaces
-    configure's flags, so they are repeated.
+    -ffile-prefix-map keeps the tree's path out of the objects. CFLAGS on the command line replaces
+    the CFLAGS that configure got, so it repeats them.
     """
     compiler = f"CC={through_cache(inputs.toolchain.compiler)}"
     return ["make", f"-j{inputs.jobs}", compiler, f"CFLAGS={cflags} -ffile-prefix-map={tree}=."]

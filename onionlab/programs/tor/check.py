@@ -2,10 +2,10 @@
 
 Each series is built twice, plain and with AddressSanitizer and UndefinedBehaviorSanitizer (Tor's
 option ``--enable-fragile-hardening``), and runs ``make check``: the unit tests, the slow tests and
-the scripts. Some tests fail or are skipped on some machines independent of the patches (as root,
-without network). Tor as released is therefore the reference: a failure that it also has does not
-count against a series. The quick check runs only the unit tests with a given prefix, compiled
-without optimisation.
+the scripts. On some machines, tests fail or are skipped regardless of the patches, for example as
+root or without network access. Tor as released is therefore the reference: a failure that it also
+has does not count against a series. The quick check runs only the unit tests with a given prefix,
+compiled without optimisation.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ STYLE_CHECKS = ("check-spaces", "check-includes")
 # Makefile, so make gets the paths of the patched copy on its command line.
 PATH_VARIABLES = ("abs_builddir", "abs_srcdir", "abs_top_builddir", "abs_top_srcdir")
 MAX_FAILED_SHARE = 0.1
-"""The largest share of failed tests of Tor as released that still allows a comparison."""
+"""Maximum share of failed tests of Tor as released. Above it, a comparison is not meaningful."""
 CASE = re.compile(r"([A-Za-z0-9_/-]+/[A-Za-z0-9_-]+):(?: (.*))?$")
 RESULT_FILE = "check-variants.json"
 
@@ -189,10 +189,10 @@ def new_problems(outcomes: Iterable[Outcome]) -> list[str]:
 def parse_test_output(text: str) -> tuple[set[str], set[str], set[str]]:
     """Return passed, failed and skipped cases in the output of one of Tor's unit test programs.
 
-    The grammar is that of ``src/ext/tinytest.c``: a line begins with ``group/case: ``, may continue
-    with ``[forking] ``, and the verdict comes at its end or, after messages, on a later line:
-    ``OK``, ``SKIPPED``, ``DISABLED`` or ``[case FAILED]``. A case without a verdict crashed its
-    program and counts as failed.
+    The format is that of ``src/ext/tinytest.c``. The first line of a case begins with
+    ``group/case: `` and may continue with ``[forking] ``. The verdict ends this line or, after
+    messages, a later one: ``OK``, ``SKIPPED``, ``DISABLED`` or ``[case FAILED]``. A case without a
+    verdict crashed its program and counts as failed.
     """
     passed: set[str] = set()
     failed: set[str] = set()
@@ -302,8 +302,8 @@ def read_program(outcome: Outcome, program: str, output: str, passed: bool | Non
     outcome.passed |= cases[0]
     outcome.failed |= cases[1]
     outcome.skipped |= cases[2]
-    # Unit tests are counted by case. Their program counts only if no case explains its failure, for
-    # example if it ended before its last case.
+    # Unit tests are counted by case. A failure of their program is counted only if no failed case
+    # explains it, for example if the program ended before its last case.
     if not any(cases):
         verdicts = {True: outcome.passed, False: outcome.failed, None: outcome.skipped}
         verdicts[passed].add(program)

@@ -43,7 +43,7 @@ def tor_version(tree: Path, origin: Path) -> str:
     """Return Tor's version according to ``configure.ac`` in ``tree``.
 
     Raises:
-        UserError: ``origin``, the source of the tree, is not Tor's source.
+        UserError: The tree, which comes from ``origin``, is not Tor's source.
     """
     return parse_version(read_if_present(tree / "configure.ac"), str(origin))
 
