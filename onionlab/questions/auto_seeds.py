@@ -1,9 +1,9 @@
-"""NETWORKS=auto: add networks until every endpoint is settled or the budget is spent.
+"""NETWORKS=auto: add networks until every endpoint has a final verdict or the budget is spent.
 
 A few networks are added at a time. After each addition an interim analysis (a look) gives the
-verdicts. Its sequential method makes sure that repeated looks do not raise the error rate. The
-budget is the maximum number of networks. It alone determines at which numbers of networks to look
-(``analysis.inference.sequential.schedule``).
+verdicts. A group-sequential method keeps the error rate of all looks together at the level. The
+budget is the maximum number of networks. It alone determines the numbers of networks at which looks
+take place (``analysis.inference.sequential.schedule``).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class InterimResult:
-    """The verdicts of an interim analysis (look) on a variant and the baseline, at one level."""
+    """The verdicts of one look that compares a variant with the baseline at one level."""
 
     level: str
     variant: str
@@ -41,11 +41,12 @@ class InterimResult:
 
     @property
     def open(self) -> list[Judgement]:
-        """Endpoints that more networks can still settle."""
+        """Judgements of the endpoints that are undecided and that more networks can decide."""
         return [
             judgement
             for judgement in self.judged
-            # A verdict has no p-value if a run lacks the metric. More networks cannot change that.
+            # A verdict has no p-value if the metric has no value in some run. More networks cannot
+            # change that.
             if not judgement.verdict.settled and judgement.verdict.p_different is not None
         ]
 
@@ -82,8 +83,8 @@ def auto_seeds(root: Path, request: Request, where: Where, *, budget: int) -> Pa
         study = load_study(plan.study)
         _require_comparison(study)
         if size < budget and size <= _seen(study):
-            # Skip this look. An earlier plan of these runs, for instance with another budget, has
-            # looked at this many networks or more, and has spent their part of the error rate.
+            # Skip this look. An earlier plan of these runs, for instance with another budget, had a
+            # look at this many networks or more, and has spent this look's part of the error rate.
             continue
         make_runs(root, [plan], where)
         results = interim_results(study, read_statistics(study, plan.store))
@@ -107,7 +108,7 @@ def _seen(study: Study) -> int:
 
 
 def interim_results(study: Study, statistics: Statistics) -> list[InterimResult]:
-    """Judge each variant at each level of an experiment, whose study.json is ``study``.
+    """Judge each variant against the baseline, at each level of the experiment in ``study``.
 
     Raises AnalysisError like ``judge_comparison``.
     """

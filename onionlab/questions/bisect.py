@@ -1,8 +1,8 @@
 """Find the first commit of Tor at which an endpoint of an experiment got worse.
 
-The commits to test, and the number of networks for each, follow from finished builds and runs
-alone (``analysis.judgement.bisection``). There is no other state: the same command continues a
-search that was interrupted.
+The finished builds and runs alone determine which commit is tested next, and on how many networks
+(``analysis.judgement.bisection``). No other state is stored, so the same command continues a search
+that was interrupted. In the texts, GOOD and BAD are the commits between which a search takes place.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class BisectRequest:
 
     Attributes:
         repository: A local git repository of Tor.
-        good, bad: Two of its commits as branch, tag or hash; ``good`` is an ancestor of ``bad``.
+        good, bad: A branch, tag or hash in it. The commit ``good`` is an ancestor of ``bad``.
         endpoint: Name of a metric, or CLASS:METRIC.
         runs: The experiment, with scale, repeats and engine.
         budget: Maximum number of networks on which a commit is tested.
@@ -78,9 +78,9 @@ class BisectRequest:
 
 
 def open_search(root: Path, asked: BisectRequest, where: Where) -> BisectSearch:
-    """Check a request, and return its search, which has not begun.
+    """Check a request, and return a search that has not begun.
 
-    Raises UserError if the commits, the experiment or the endpoint cannot be searched.
+    Raises UserError if the commits, the experiment or the endpoint do not allow a search.
     """
     if asked.budget < FIRST_LOOK:
         raise UserError(
@@ -97,9 +97,9 @@ def open_search(root: Path, asked: BisectRequest, where: Where) -> BisectSearch:
 
 
 def _require_searchable(experiment: Experiment, endpoint: str) -> tuple[str, str]:
-    """Return class and metric of the endpoint. The class is empty if only the runs determine it.
+    """Return class and metric of the endpoint. The class is "" if it is known only after runs.
 
-    Raises UserError for an experiment or an endpoint that cannot be searched.
+    Raises UserError if the experiment or the endpoint does not allow a search.
     """
     name = experiment.name
     if experiment.kind == "peers":
@@ -135,15 +135,16 @@ def _find_endpoint(
 ) -> tuple[str, str]:
     """Return class and metric of the first endpoint that ``text`` names.
 
-    An endpoint with an empty class stands for any class. Raises UserError if ``text`` names none of
-    the endpoints.
+    text: METRIC or CLASS:METRIC. An endpoint with an empty class matches every class. Raises
+    UserError if ``text`` names none of the endpoints.
     """
     class_name, _, metric = text.rpartition(":")
     for endpoint in endpoints:
         if metric == endpoint[1] and class_name in ("", endpoint[0] or class_name):
             return endpoint
     names = [":".join(filter(None, one)) for one in endpoints]
-    # If the experiment's file has no endpoints, only its runs show which of the usual ones it has.
+    # If the experiment's file names no endpoints, some of the default ones are used. Which ones is
+    # known only after runs.
     its = "its endpoints" if all(one[0] for one in endpoints) else "its endpoints are among these"
     raise UserError(
         f"{experiment} has no endpoint {show(text)}{nearest(text, names)}",
@@ -180,15 +181,15 @@ def _find_ends(root: Path, asked: BisectRequest) -> tuple[str, str]:
 
 @dataclass
 class BisectSearch:
-    """One search.
+    """A search for the first bad commit.
 
     Attributes:
-        subjects: Hash -> subject of the commits after the good one, parents before children.
+        subjects: Hash -> subject line of the commits after the good one, parents before children.
         skip: Hashes of the commits that are not tested.
         endpoint: Class and metric. If the experiment names no endpoints, the class is empty until
             the first runs are finished.
         decided: SHA-256 of an executable -> the test of the commit that it was built from.
-        left: Number of commits that can be the first bad one.
+        left: Number of commits that may still be the first bad one.
     """
 
     root: Path
@@ -216,7 +217,7 @@ class BisectSearch:
         return found
 
     def first_request(self) -> Request:
-        """Write the experiment of the first test, of GOOD and BAD, and return its request."""
+        """Write the experiment of the first test, BAD against GOOD, and return its request."""
         return self._request(self.bad, FIRST_LOOK)
 
     def run(self) -> tuple[Bisection, Path]:
@@ -226,7 +227,7 @@ class BisectSearch:
             UserError: The engine cannot be used, the good or the bad commit does not build, a run
                 fails, or no commit between the two can be tested.
         """
-        # A missing engine is an error before the builds, which take minutes.
+        # If the engine is missing, report that before the builds, which take minutes.
         runs = self.asked.runs
         open_engine(runs.engine, root=self.root, shadow=runs.shadow, tgen=runs.tgen)
         for name, commit in (("GOOD", self.good), ("BAD", self.bad)):
@@ -292,7 +293,7 @@ class BisectSearch:
                 return Examination(commit, Decision.SKIPPED, note=built.message)
             same = self.decided.get(built.sha256)
             if same is not None:
-                # The same bytes give the same runs, so this decision uses none of the error level.
+                # Byte-identical programs have identical runs, so this adds no chance of an error.
                 note = f"the same program as {shorten(same.commit)}"
                 return replace(same, commit=commit, level=0.0, note=note)
             self.decided[built.sha256] = self._test(commit, level)
@@ -330,7 +331,7 @@ class BisectSearch:
         raise AssertionError("the looks end at the budget")
 
     def _measure(self, commit: str, size: int) -> tuple[Study, Statistics]:
-        """Make the missing runs of a commit, GOOD and BAD on the first ``size`` networks."""
+        """Perform missing runs of a commit, GOOD and BAD on `size` networks; return the results."""
         out = self.root / "results" / "bisect" / self.name / shorten(commit)
         plan = make_plan(self.root, self._request(commit, size), out=out)
         make_runs(self.root, [plan], self.where)
@@ -338,7 +339,7 @@ class BisectSearch:
         return study, read_statistics(study, plan.store)
 
     def _request(self, commit: str, size: int) -> Request:
-        """Write an experiment with a commit, GOOD and BAD, and return it for ``size`` networks."""
+        """Write an experiment with GOOD, BAD and a commit; return a request for `size` networks."""
         commits = dict.fromkeys((self.good, self.bad, commit))
         variants = {
             _variant(one): CommitVariant(self.asked.repository, one, shorten(one))
@@ -357,7 +358,7 @@ class BisectSearch:
         looks: Looks,
         level: float,
     ) -> Verdict:
-        """Return the verdict on a commit against another one, and set the class of `endpoint`."""
+        """Return the verdict on ``commit`` against ``other``. Also set the class in `endpoint`."""
         place, good = study.levels[0].name, _variant(self.good)
         listed = [one.key for one in study.endpoints] or usual_endpoints(place, statistics, good)
         self.endpoint = _find_endpoint(self.asked.endpoint, listed, self.experiment)

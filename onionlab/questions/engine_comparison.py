@@ -2,11 +2,12 @@
 
 There are two reports. The first compares the engines, with one level for each variant; runs are
 paired by network. The second compares the variants, with one level for each engine. It shows
-whether each engine gives the same differences between variants, from which experiments draw their
-conclusions. `effects.csv` has a row for each difference and columns for each engine.
+whether all engines give the same differences between variants, because the conclusions of an
+experiment depend only on these. `effects.csv` has a row for each difference and columns for each
+engine.
 
-Each engine has a study (study.json), which describes the experiment and its runs for the analysis.
-Each report is made from a study that combines them.
+A study (study.json) describes an experiment and its runs for the analysis. There is one for each
+engine, and each report is made from a study that combines them.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ def compare_engines(
 
 
 def engine_study(studies: Mapping[str, Study]) -> Study:
-    """Return one study from the engines' studies, with engines in place of variants."""
+    """Combine the engines' studies: the engines become variants, and the variants become levels."""
     first = next(iter(studies.values()))
     labels = {variant.name: variant.label for variant in first.variants}
     return Study(
@@ -93,7 +94,7 @@ def engine_study(studies: Mapping[str, Study]) -> Study:
 
 
 def variant_study(studies: Mapping[str, Study]) -> Study:
-    """Return one study from the engines' studies, with a level for each engine."""
+    """Combine the engines' studies into one with a level for each pair of level and engine."""
     first = next(iter(studies.values()))
     return Study(
         **_common(studies, {engine: engine for engine in studies}),
@@ -114,7 +115,7 @@ def _joined(name: str, other: str) -> str:
 
 
 def engine_levels(studies: Mapping[str, Study]) -> dict[str, tuple[str, str]]:
-    """Return, for each level of `variant_study`, the experiment's level and the engine."""
+    """Return level of `variant_study` -> level of the experiment and engine."""
     first = next(iter(studies.values()))
     return {
         _joined(level.name, engine): (level.name, engine)
@@ -124,7 +125,7 @@ def engine_levels(studies: Mapping[str, Study]) -> dict[str, tuple[str, str]]:
 
 
 def write_effects(summary: Path, levels: Mapping[str, tuple[str, str]], path: Path) -> None:
-    """Write each difference between variants, with columns for each engine.
+    """Write a table of all differences between variants, with columns for each engine.
 
     Args:
         summary: The summary.csv of `variant_study`'s report.
@@ -153,8 +154,8 @@ def _report(study: Study, plans: dict[str, Plan], out: Path) -> Path:
 def _common(studies: Mapping[str, Study], parts: Mapping[str, str]) -> dict[str, Any]:
     """Return the fields that `engine_study` and `variant_study` have in common.
 
-    Each level and each figure is copied for each of ``parts``: name -> label, of the variants for
-    `engine_study`, and of the engines for `variant_study`.
+    parts: name -> label of each variant for `engine_study`, or of each engine for `variant_study`.
+    The result has a copy of each level and each figure for each of them.
     """
     first = next(iter(studies.values()))
     return {

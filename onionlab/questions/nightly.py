@@ -1,13 +1,14 @@
-"""Nightly runs: compare the experiments of a list with a stored baseline, and keep a history.
+"""Run a list of experiments every night, compare each with its stored baseline, and keep a history.
 
     nightly/baselines/<experiment>-<key>.set.json    the baselines
-    nightly/history.parquet                          a row for each night and metric
-    results/nightly/                                 the last night's summary.md, .html, junit.xml
+    nightly/history.parquet                          a row for each nightly run and metric
+    results/nightly/                                 summary.md, .html and junit.xml of the last run
 
-The key is a hash of everything that must be equal in a night and its baseline: engine and version,
-network, load, times, and the definitions of metrics. Tor and this project may change, since nightly
-runs exist to detect the effects. If a night watches a git repository of Tor, only Tor may change:
-the key then contains all generated files.
+In names and texts, "night" means one nightly run of the whole list. The key is a hash of everything
+that must be equal in a night and its baseline: engine and version, network, load, times, and the
+definitions of metrics. Tor and this project may change, since nightly runs exist to detect the
+effects. A night can also watch a git repository of Tor. Then only Tor may change, so the hash also
+covers all generated files.
 """
 
 from __future__ import annotations
@@ -74,10 +75,10 @@ from onionlab.runs.workflow.executor import Where
 
 LOG = logging.getLogger(__name__)
 REFERENCE_SEED = 1
-"""The network whose files are part of the key, even if other networks run."""
+"""Seed of the network whose files are part of the key, even if only other networks are run."""
 
 CHANGES = ("tor", "project")
-"""Aspects that may have changed since the baseline."""
+"""Aspects of a run that may differ between a night and its baseline."""
 
 
 WATCHED = "tor-git"
@@ -91,7 +92,8 @@ Its name is part of all keys, so it is the same for every branch and commit.
 class PreparedEntry:
     """A planned experiment of the list.
 
-    key: the hash of ``inputs``, which is part of the name of its baseline.
+    key: the hash of ``inputs``. The baseline's file name contains it.
+    inputs: the result of `baseline_inputs`.
     """
 
     entry: NightlyEntry
@@ -126,17 +128,17 @@ class NightPaths:
 def watch_repository(
     root: Path, nightly: NightlyList, path: Path, ref: str
 ) -> tuple[NightlyList, Repository]:
-    """Return a list whose experiments have a commit of Tor as their only variant, and this commit.
+    """Return the list with a commit of Tor as the only variant of each experiment, and this commit.
 
     Args:
-        root: The checkout, in which files for these experiments are written.
+        root: The checkout. The files of the changed experiments are written below it.
         nightly: The list.
-        path: The repository.
-        ref: A branch, tag or commit. Uncommitted changes of a work tree are ignored.
+        path: The repository of Tor.
+        ref: A branch, tag or commit of it. Uncommitted changes of a work tree are ignored.
 
     Raises:
-        UserError: The repository or the commit does not exist or is not Tor's, or an experiment
-            does not run Tor.
+        UserError: The repository or the commit does not exist, the commit does not contain Tor, or
+            an experiment does not run Tor.
     """
     path = path.expanduser().resolve()
     commit = find_commit(path, ref).hash
@@ -151,7 +153,7 @@ def watch_repository(
                 "remove it from the list, or name another list: CONFIG=FILE",
             )
         variants = {WATCHED: CommitVariant(path, commit, shorten(ref))}
-        # Each commit has a folder of its own, because jobs read these files during the night.
+        # Each commit has its own folder, because jobs read these files while simulations run.
         folder = build_directory(root) / "nightly-tor" / shorten(commit)
         file = write_experiment(root, folder, experiment.name, entry.name, variants)
         entries.append(entry.model_copy(update={"name": str(file), "variants": (WATCHED,)}))
@@ -176,12 +178,12 @@ def run_nightly(
     Args:
         root: The checkout.
         nightly: The list.
-        overrides: Settings that replace those of every entry: engine, tools, networks, repeats.
+        overrides: Engine, tools, networks and repeats that replace the settings of every entry.
         state: The folder of baselines and history.
-        update_baseline: Make this night's runs the baseline.
+        update_baseline: Whether to replace the baselines by this night's runs.
         where: Where the simulations run.
-        baseline_command: The command that makes this night's runs the baseline, for hints, without
-            REF.
+        baseline_command: The command, without REF, that makes a night's runs the baseline. Hints
+            in error messages contain it.
         repository: The second result of ``watch_repository``, if the night watches a repository of
             Tor. Then only Tor may differ from the baseline.
 
@@ -193,7 +195,7 @@ def run_nightly(
     with file_lock(state / ".lock", timeout_s=0, refusal=busy):
         summaries = _summary_paths(root, state)
         for former in (summaries.markdown, summaries.html, summaries.junit):
-            # A night that fails must not leave the summary of another one.
+            # If this night fails, no summary of an earlier night must remain.
             former.unlink(missing_ok=True)
         night = utc_now().strftime("%Y-%m-%dT%H:%M:%SZ")
         history = read_history(state / HISTORY)
@@ -220,7 +222,7 @@ def run_nightly(
             new_rows = history_rows(night, name, item.key, runs, _verdicts(comparison, runs))
             before = last_records(history, name, item.key)
             now = {(row["level"], row["variant"]): row["records"] for row in new_rows}
-            # Without a baseline, the runs are compared with themselves to find the endpoints.
+            # Without a baseline, compare the runs with themselves, only to find the endpoints.
             judged = comparison or compare_sets(runs, runs, CHANGES, nightly.level_per_experiment)
             step = _next_step(item, baseline, comparison, repository)
             results.append(NightResult(name, comparison, bool(now) and before == now, judged, step))
@@ -247,12 +249,12 @@ def run_nightly(
             unsearched(history, searched),
             tor,
         )
-        # Write only after everything is computed, so that an interrupted night changes nothing.
+        # Write last, so that an interrupted night changes neither baselines nor history.
         for item, runs in measured if update_baseline else ():
             names = {"name": f"baseline of {night}", "notes": (*runs.notes, f"accepted {night}")}
             write_whole(_baseline_path(state, item), runs.model_copy(update=names).sealed().text())
         write_history(state / HISTORY, history)
-        # The lock keeps another night from removing these files as those of a former one.
+        # Still under the lock: each night removes the summaries of earlier nights when it starts.
         _write_summaries(result, summaries)
     return result, summaries
 
@@ -263,7 +265,7 @@ def utc_now() -> datetime:
 
 
 def entry_request(entry: NightlyEntry, overrides: Request) -> Request:
-    """Return the request of one entry of the list, with the overrides for all entries."""
+    """Return the request for the runs of one entry, with the settings of ``overrides``."""
     networks = (overrides.seeds, entry.networks, entry.seeds)
     return replace(
         overrides,
@@ -279,9 +281,9 @@ def entry_request(entry: NightlyEntry, overrides: Request) -> Request:
 def prepare_entry(
     root: Path, entry: NightlyEntry, overrides: Request, *, only_tor: bool = False
 ) -> PreparedEntry:
-    """Plan one entry. Raises UserError for each problem that can be found before a run.
+    """Plan one entry. Raises UserError for every problem that can be found before a run.
 
-    only_tor: whether only Tor may differ from the baseline.
+    only_tor: whether nothing but Tor may differ from the baseline.
     """
     request = entry_request(entry, overrides)
     plan = make_plan(root, request, out=root / "results" / "nightly" / entry.experiment)
@@ -292,12 +294,12 @@ def prepare_entry(
 def baseline_inputs(builder: RunBuilder, *, only_tor: bool = False) -> dict[str, Any]:
     """Return everything that must be equal in a night and its baseline.
 
-    only_tor: whether only Tor may differ. This adds all generated files that do not depend on Tor's
-    version and commit.
+    only_tor: whether nothing but Tor may differ. Then the result covers all generated files, each
+    without the parts that depend on Tor's version or commit.
     """
     if only_tor:
-        # Options that one version of Tor lacks are left out of its torrc. Keep all of them here, so
-        # that the result is the same for all versions.
+        # Options that a version of Tor does not know are left out of its torrc. Here keep them, so
+        # that the result does not depend on the version.
         builder.known_options = None
     aspects = {"network", "load", "time"}
     ids = [variant.source_id for variant in builder.variants.values() if only_tor]
@@ -326,7 +328,7 @@ def baseline_inputs(builder: RunBuilder, *, only_tor: bool = False) -> dict[str,
 def _without(content: bytes, ids: Sequence[str]) -> bytes:
     """Return a file's content without ``ids``, the ids of Tor's sources.
 
-    These ids differ between commits, and files contain them in names of Tor's programs.
+    These ids differ between commits. Files contain them in the names of Tor's programs.
     """
     for source_id in filter(None, ids):
         content = content.replace(source_id.encode(), b"")
@@ -357,8 +359,8 @@ def _read_baseline(state: Path, item: PreparedEntry, baseline_command: str, ref:
             raise UserError(error.message, f"restore it from a copy, or {remedy}") from error
         planned = {(run.level, run.variant) for run in item.plan.runs}
         known = {(run.level, run.variant) for run in baseline.runs}
-        # Record format, levels and variants are part of the key in the file's name, so the file is
-        # damaged if they differ.
+        # The key in the file's name covers record format, levels and variants. So if they differ
+        # from the plan's, the file is damaged.
         if (
             baseline.records_format != RECORDS_FORMAT
             or not planned <= known
@@ -370,8 +372,8 @@ def _read_baseline(state: Path, item: PreparedEntry, baseline_command: str, ref:
                 f"{_new_baseline_hint(path.parent, baseline_command, ref)}",
             )
         return baseline
-    # All keys have this length. A "*" in place of the key would also match other experiments whose
-    # names begin with this one's.
+    # All keys have the same length. A "*" in place of the key would also match other experiments
+    # whose names begin with this experiment's name.
     others = list(path.parent.glob(f"{item.name}-{'?' * len(item.key)}.set.json"))
     former = _newest_of_repository(others) if item.entry.variants == (WATCHED,) else None
     if former is not None:
@@ -397,9 +399,10 @@ def _read_baseline(state: Path, item: PreparedEntry, baseline_command: str, ref:
 
 
 def _new_baseline_hint(baselines: Path, baseline_command: str, ref: str) -> str:
-    """Return the commands that make a baseline. The first one repeats the newest baseline's commit.
+    """Return a hint with the commands that make a missing baseline.
 
-    A baseline of tonight's commit would hide what changed since the other baselines.
+    If an older baseline exists, the first command measures its commit again. This night's commit as
+    the baseline would hide all changes of Tor since that commit.
     """
     accept = f"{baseline_command} REF={shlex.quote(ref)}" if ref else baseline_command
     accept = f"make this night's runs the baseline of the whole list: {accept}"
@@ -411,21 +414,21 @@ def _new_baseline_hint(baselines: Path, baseline_command: str, ref: str) -> str:
 
 
 def _commits(runs: RunSet) -> list[str]:
-    """Return the commits of Tor in a set of runs."""
+    """Return the distinct commits of Tor that the runs of a set were made with."""
     builds = (build for run in runs.runs for build in run.tor.values())
     return list(dict.fromkeys(build.commit for build in builds if build.commit))
 
 
 def _newest_of_repository(paths: Sequence[Path]) -> RunSet | None:
-    """Return the newest baseline that is of a commit of Tor; None if there is none.
+    """Return the newest baseline from a night that watched a repository; None if there is none.
 
-    Damaged baselines are ignored.
+    Damaged files are ignored.
     """
     found = []
     for path in paths:
         with contextlib.suppress(AnalysisError):
             found.append(read_run_set(path))
-    # Compare names, which contain the night. A checkout or a copy gives all files the same time.
+    # Compare names, which contain the night's time. File times may be those of a checkout.
     return max(
         (one for one in found if one.variants == (WATCHED,) and _commits(one)),
         key=lambda one: one.name,
@@ -434,7 +437,7 @@ def _newest_of_repository(paths: Sequence[Path]) -> RunSet | None:
 
 
 def _harness_changes(baseline: RunSet, inputs: Mapping[str, Any]) -> list[str]:
-    """Return which inputs of a night differ from those of a baseline, apart from Tor."""
+    """Return what, except Tor, differs between a baseline and the `baseline_inputs` of a night."""
     run = baseline.runs[0]
     engine = {key: str(value) for key, value in inputs["engine"].items()}
     keys = [key for key in {**run.engine, **engine} if run.engine.get(key) != engine.get(key)]
@@ -445,8 +448,8 @@ def _harness_changes(baseline: RunSet, inputs: Mapping[str, Any]) -> list[str]:
             paths = {**run.files, **level["files"]}
             differing = [path for path in paths if run.files.get(path) != level["files"].get(path)]
             found += [classify_file(path) for path in differing]
-    # Report the engine's files only if nothing else differs. They always differ, because programs
-    # are named after the commit.
+    # Report the engine's files only if nothing else differs. They always differ, because they name
+    # Tor's programs, whose names contain the commit.
     return list(dict.fromkeys(one for one in found if one != "engine files")) or ["engine files"]
 
 
@@ -456,10 +459,7 @@ def _with_ranges(
     prepared: Sequence[PreparedEntry],
     baselines: Sequence[RunSet | None],
 ) -> WatchedTor:
-    """Return the night's commit of Tor, and in `ranges` the commits since earlier measurements.
-
-    These are the last night and the baselines.
-    """
+    """Return the night's Tor with `ranges`: the commits since the last night and the baselines."""
     earlier: dict[str, list[str]] = {}
     for item, baseline in zip(prepared, baselines, strict=True):
         if commit := last_commit(history, item.name, WATCHED):
@@ -481,7 +481,7 @@ def _next_step(
     comparison: Comparison | None,
     repository: Repository | None,
 ) -> tuple[str, str] | None:
-    """Return what to do about endpoints that are worse at another commit, and the command."""
+    """Return the purpose and the make command of the next step after a regression, or None."""
     commits = [] if baseline is None else _commits(baseline)
     if repository is None or comparison is None or not commits:
         return None

@@ -55,14 +55,14 @@ def reproduce_paper(
 
     Args:
         root: The checkout.
-        claims: A file of claims, by name or path.
+        claims: Name or path of a file of claims.
         request: Settings that replace those of every experiment.
         where: Where the simulations run.
         run: Perform missing runs. If False, nothing is built either.
         compare_with: Packs of other runs. The answers from these runs are shown in addition.
 
     Raises:
-        UserError: Claims or experiments are wrong, a tool is missing, or there is no run at all.
+        UserError: Claims or experiments are invalid, a tool is missing, or no run is finished.
     """
     wanted = load_claims(claims, root=root)
     out = _results_folder(root, wanted)
@@ -81,7 +81,7 @@ def reproduce_paper(
     try:
         paths = _draw(wanted, [plan.study for plan in plans], plans[0].store, out, other)
     except UserError as error:
-        # If there is no run at all, the failed run is the reason, and not the empty store.
+        # No run is finished. If a run has failed, that is the reason to report.
         if failure is not None:
             raise failure from error
         raise
@@ -94,7 +94,7 @@ def reproduce_from_packs(
     """Draw the figures and answer the claims from packs, without any build or engine.
 
     Raises:
-        UserError: The claims are wrong, a pack is damaged, an experiment is in none of the packs,
+        UserError: The claims are invalid, a pack is damaged, an experiment is in none of the packs,
             or two packs have different studies of an experiment.
     """
     wanted = load_claims(claims, root=root)
@@ -118,7 +118,7 @@ def _plan_without_building(root: Path, request: Request, *, out: Path) -> Plan:
     earlier plan of the same request.
 
     Raises:
-        UserError: The experiment is wrong, or its programs and an earlier plan are both missing.
+        UserError: The experiment is invalid, or its programs and an earlier plan are both missing.
     """
     try:
         with no_builds():
@@ -144,7 +144,7 @@ def _plan_without_building(root: Path, request: Request, *, out: Path) -> Plan:
 
 
 def _describe(request: Request) -> str:
-    """Return a request as make variables."""
+    """Return a request as text, in the form of make variables."""
     seeds = request.seeds
     listed = seeds if seeds is None or isinstance(seeds, int) else ",".join(map(str, seeds))
     values = {
@@ -167,7 +167,7 @@ def _answer_other_study(packs: Sequence[Path], wanted: ClaimSet, out: Path) -> O
 
 
 def _find_studies(packs: Sequence[Path], folder: Path, wanted: ClaimSet) -> list[Path]:
-    """Return the study of each of the claims' experiments, from unpacked packs.
+    """Return the path of the study of each experiment that the claims use, in the unpacked packs.
 
     A study is a JSON file that describes an experiment and its runs for the analysis.
 

@@ -4,9 +4,9 @@ quick            results/quick of this checkout, all variants
 quick:rr         one variant
 PATH             a results folder anywhere (with study.json), or the folder of an import
 PATH:rr          one variant of it
-PACK             the runs of a file that `onionlab pack` wrote; PACK:rr: of one variant
-PACK:quick:rr    the same, if the pack has the runs of several experiments
-CHECKOUT         another checkout: the same experiment and variant as the other set to compare
+PACK             the runs in a file that `onionlab pack` wrote
+PACK:rr          one variant of them; PACK:quick:rr if the pack has several experiments
+CHECKOUT         the path of another checkout: its runs of the other set's experiment and variant
 """
 
 from __future__ import annotations
@@ -57,11 +57,11 @@ class _Reference:
     """A named set of runs.
 
     Attributes:
-        text: The name.
+        text: The name that the user gave.
         folder: Its results folder, or the folder in which its pack is unpacked.
         variant: The variant; empty for all.
         experiment: The name of its experiment.
-        is_packed: Whether it is an experiment of a pack.
+        is_packed: Whether its runs are in a pack.
     """
 
     text: str
@@ -150,7 +150,7 @@ def _checkout(path: Path) -> Path:
 
 
 def _in_checkout(text: str, other: _Reference | None) -> _Reference:
-    """Return the set of the experiment and the variant of ``other`` in the checkout ``text``."""
+    """Return the set in the checkout ``text`` with the experiment and the variant of ``other``."""
     assert other is not None
     checkout = _checkout(Path(text))
     folder = checkout / "results" / other.experiment
@@ -174,7 +174,7 @@ def _load(reference: _Reference) -> RunSet:
         return run_set.only(variant) if variant else run_set
     if reference.is_packed:
         study, store = load_study(folder / files.STUDIES / f"{reference.experiment}.json"), folder
-        # A pack may have been written before all runs were made.
+        # A pack may have been written before all runs were finished.
         runs = [run for run in study.runs if Store(store).is_finished(run.run_id)]
     else:
         study, store = load_study(folder / files.STUDY), _find_store(folder)
@@ -190,10 +190,10 @@ def _load(reference: _Reference) -> RunSet:
 
 
 def _find_store(folder: Path) -> Path:
-    """Return the run store that a results folder's plan names, or else the nearest one above it."""
+    """Return the run store that the folder's plan names, or else the nearest `runs` above it."""
     candidates = []
     plan = folder / files.PLAN
-    # Another version may have written the plan in an unsupported format.
+    # Ignore a plan that another version has written in an unsupported format.
     with contextlib.suppress(AnalysisError, KeyError, TypeError):
         candidates.append(store_of(plan, read_json(plan)["store"]))
     candidates += [parent / "runs" for parent in folder.parents]
@@ -256,7 +256,7 @@ def load_run_set(study: Study, store: Path, *, name: str) -> RunSet:
 
 
 def _torrc_texts(runs: Iterable[SetRun], store: Path) -> dict[str, str]:
-    """Return the existing torrc files of runs by their SHA-256. Packs without logs have none."""
+    """Return SHA-256 -> text of the runs' torrc files, except files that are missing or changed."""
     wanted = {
         sha256: store / run.run_id / file
         for run in runs

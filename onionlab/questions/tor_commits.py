@@ -1,4 +1,4 @@
-"""Write the files with which an experiment runs commits of Tor without patches as its variants."""
+"""Write the files of an experiment whose variants are unpatched commits of Tor."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ STYLES = (("#000000", "o", "-"), ("#882255", "^", "--"), ("#117733", "s", ":"))
 """Colour, marker and line style of the first, second and third variant in figures."""
 
 MAX_SLUG = 60
-"""Maximum length of a slug. The name of a file can consist of three slugs: of an experiment and of
-two commits."""
+"""Maximum length of a slug. A file name can consist of three slugs: one for the experiment and one
+for each of two commits."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class CommitVariant:
 
     Attributes:
         repository: The repository; an absolute path.
-        ref: A hash, or a branch whose uncommitted changes are built too.
+        ref: A hash or a branch. If the branch is checked out, uncommitted changes are built too.
         label: Its label in figures and tables.
     """
 
@@ -41,12 +41,12 @@ def write_experiment(
 ) -> Path:
     """Write an experiment that extends another one and runs ``variants``. Return its path.
 
-    Another file defines the variants. The environment variable VARIANTS_FILE, which jobs inherit,
-    is set to its path.
+    The variants are defined in a second file, variants.yaml. Its path is assigned to the
+    environment variable VARIANTS_FILE, which jobs inherit.
 
     Args:
         root: The checkout.
-        folder: The folder of the two files.
+        folder: The folder in which both files are written.
         name: The name of the experiment.
         extends: Name or path of the experiment that gives all other settings.
         variants: At most three variants by name. The first one is the baseline.
@@ -75,7 +75,8 @@ def write_experiment(
     }
     folder.mkdir(parents=True, exist_ok=True)
     for file, content in (("variants", {"variants": entries}), (name, settings)):
-        # JSON quotes every text. PyYAML does not quote a hash such as 12e4, which is a number here.
+        # Write JSON, which is valid YAML and quotes every text. PyYAML would write a hash such as
+        # 12e4 without quotes, and it would be read as a number.
         text = json.dumps(content, indent=2, ensure_ascii=False)
         (folder / f"{file}.yaml").write_text(text, "utf-8")
     os.environ[OWN_FILE_VARIABLE] = str(folder / "variants.yaml")
@@ -83,11 +84,11 @@ def write_experiment(
 
 
 def shorten(ref: str) -> str:
-    """Return a hash with as many digits as names of builds have, or another ref unchanged."""
+    """Return a full hash cut to the length that names of builds use, or any other ref unchanged."""
     return ref[:ID_LENGTH] if re.fullmatch("[0-9a-f]{40}", ref) else ref
 
 
 def slug(ref: str) -> str:
-    """Return a ref as a part of the names of variants and experiments."""
+    """Return a short form of a ref with only a-z, 0-9 and "-", for names of variants and files."""
     short = re.sub(r"[^a-z0-9]+", "-", shorten(ref).lower()).strip("-")
     return short.removeprefix("tor-")[:MAX_SLUG].rstrip("-") or "ref"
