@@ -7,8 +7,8 @@ src/core/or/connection_edge.c, circuituse.c and circuitbuild.c)::
     [info] exit circ (length 3): $A...(open) $B...(open) $C...(open)
 
 Tor logs the first line when it attaches a stream to a circuit. It logs the second line, with the
-circuit's hops, at the same time and when the exit has connected. A circuit's id is unique only on
-the channel to its guard, so the hops, which include the guard, are also compared. Tor's own
+circuit's hops, at that time and again when the exit has connected. The id of a circuit is unique
+only on the channel to the guard. So the hops, which include the guard, are also compared. Tor's own
 directory requests have the socket -1 and are ignored. For a stream to an onion service, Tor logs::
 
     [info] hs_client_receive_rendezvous2(): Got RENDEZVOUS2 cell from hidden service on circuit 39.
@@ -47,8 +47,8 @@ _INTERNAL_PATH = re.compile(r"\binternal (?:\([^)]*\) )?circ \(length \d+[^)]*\)
 class SharedCircuit:
     """The circuit that a client's streams have to share.
 
-    streams: their number; hops: fingerprints (40 upper-case hexadecimal digits) of the relays that
-    are allowed in each position of the circuit, starting with the guard.
+    streams: the number of streams. hops: for each position of the circuit, from the guard on, the
+    fingerprints (40 upper-case hexadecimal digits) of the allowed relays.
     """
 
     streams: int
@@ -88,7 +88,7 @@ class SharedCircuit:
 class Rendezvous:
     """The fingerprints of relays that are allowed in a client's half of a rendezvous circuit.
 
-    guards: in the first position; relays: in every position.
+    guards: the fingerprints allowed in the first position. relays: those allowed in any position.
     """
 
     guards: frozenset[str]

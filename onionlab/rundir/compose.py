@@ -1,9 +1,9 @@
 """Compose a run directory: network, keys, torrc, tgen graphs and the engine's files.
 
-The result is a function of settings, variant, seed and repeat. The seed determines the network. The
-repeat determines how the runs on this network differ. No path, time or name of the machine is used,
-so the same inputs result in the same bytes everywhere. The run's name is a hash of these files, the
-programs and the engine.
+The result is a function of settings, variant, seed and repeat. The seed determines the network.
+Repeats on the same network have different random numbers. No path, time or name of the machine is
+used, so the same inputs result in the same bytes everywhere. The run's name is a hash of these
+files, the programs and the engine.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ AUTHORITY_START_MS = 1_000
 RELAY_START_MS = (2_000, 8_000)
 CLIENT_START_SHARE_OF_BOOTSTRAP = (0.75, 0.9)
 
-# The roles of hosts whose logs are read during the run, because they show early which variant is in
-# use: authorities and relays.
+# Hosts with these roles, authorities and relays, show early which variant is in use. So their logs
+# are read during the run.
 WATCHED_ROLES = ("authority", *RELAY_ROLES)
 
 
@@ -137,10 +137,10 @@ def compose(
     repeat: int = 1,
     known_options: Collection[str] | None = None,
 ) -> RunDirectory:
-    """Compose one run of one variant on the network of a seed.
+    """Compose one run of one variant on the network that ``seed`` determines.
 
-    baseline: the variant for hosts outside the experiment's deployment; known_options: torrc
-    options that the built Tor supports, in lower case, or None if they are unknown. Raises
+    baseline: the variant of the hosts to which the experiment does not deploy ``variant``.
+    known_options: torrc options that the built Tor supports, in lower case; None if unknown. Raises
     UserError if no network can be drawn with these settings.
     """
     network = sample_network(network_request(root, settings), seed)
@@ -249,12 +249,15 @@ def variant_program(variant: TorVariant, *, traced: bool = False) -> str:
 
 
 def tor_programs(variants: Mapping[str, TorVariant], traced: Collection[str]) -> dict[str, str]:
-    """Return the base name of each host's Tor. variants: host -> its variant."""
+    """Return host -> base name of its Tor binary.
+
+    variants: host -> its variant. traced: names of the hosts that write a cell trace.
+    """
     return {host: variant_program(one, traced=host in traced) for host, one in variants.items()}
 
 
 def clock_and_clients(stop_s: float, clients: dict[str, str]) -> dict[str, bytes]:
-    """Return the files with the run's time and the clients. clients: host -> its class."""
+    """Return the files that list the run's times and its clients. clients: host -> its class."""
     return {
         CLIENTS: written(Clients(clients)),
         RUN: written(RunClock(epoch_unix_s=EPOCH_UNIX_S, stop_s=stop_s)),
@@ -262,9 +265,9 @@ def clock_and_clients(stop_s: float, clients: dict[str, str]) -> dict[str, bytes
 
 
 def proof_requirement(variant: TorVariant, role: str) -> ProofRequirement:
-    """Return whether a host has to log its variant's proof.
+    """Return whether a host of a role has to log its variant's proof.
 
-    Some variants log their proof only when a stream has to wait, which happens at exits.
+    Some variants log their proof only when a stream has to wait, and streams wait only at exits.
     """
     if variant.proof_from != "an-exit":
         return ProofRequirement.MUST
@@ -314,8 +317,8 @@ def _processes(
 ) -> tuple[Process, ...]:
     """Return the processes of a host.
 
-    tor: its Tor binary, None for a server; seed: the network's seed, on which relays' start times
-    depend; own_seed: the run's seed.
+    tor: the name of its Tor binary; None for a server, which has none. seed: the network's seed. It
+    determines the start times of relays and onion services. own_seed: the run's seed.
     """
     if tor is None:
         return traffic.server_processes(settings, host, own_seed)

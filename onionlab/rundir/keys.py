@@ -48,8 +48,8 @@ CERTIFICATE_EXPIRES = "2000-12-31 00:00:00"
 
 _ONION_VERSION = b"\x03"
 
-# RSA.generate divides each candidate by the first 100 primes. Then it makes some rounds of the
-# Miller-Rabin test, whose number depends on the bits of the prime.
+# RSA.generate divides each candidate by the first 100 primes. Then it performs rounds of the
+# Miller-Rabin test. Their number depends on the length of the prime in bits, which is the key here.
 _SMALL_PRIMES = math.prod(sieve_base[:100])
 _LARGER_PRIMES = math.prod(sieve_base[100:])
 _MILLER_RABIN_ROUNDS = {512: 7, 1024: 4, 1536: 3}
@@ -59,8 +59,8 @@ _MILLER_RABIN_ROUNDS = {512: 7, 1024: 4, 1536: 3}
 class RelayKeys:
     """The identity of a relay or of a directory authority.
 
-    files: keyed by name in its keys/ directory; v3_identity: the fingerprint of an authority's
-    identity key, which its certificate states; empty for a relay.
+    files: name in Tor's keys/ directory -> content. v3_identity: the fingerprint of the identity
+    key in an authority's certificate; "" for a relay.
     """
 
     __pydantic_config__: ClassVar = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64")
@@ -72,9 +72,10 @@ class RelayKeys:
 
 @dataclass(frozen=True)
 class OnionServiceKeys:
-    """An onion service's identity. `files`: keyed by name in its HiddenServiceDir.
+    """The identity of an onion service.
 
-    address: the complete address that clients request, including `.onion`.
+    address: the complete address that clients request, including `.onion`. files: name in the
+    HiddenServiceDir -> content.
     """
 
     address: str
@@ -83,12 +84,11 @@ class OnionServiceKeys:
 
 @functools.cache
 def load_keys(root: Path, seed: int, name: str, *, is_authority: bool = False) -> RelayKeys:
-    """Return the keys of a relay or an authority, generated once per checkout.
+    """Return the keys of a relay or an authority.
 
-    They are stored in files, because all runs on a network need the same keys, and generating an
-    authority's keys takes seconds. A file is used only if its checksum is correct, and each version
-    of this module has its own folder. The files can therefore be removed, truncated or copied
-    without changing a run.
+    The keys are cached in files, because generating an authority's keys takes seconds. Without a
+    file, or if its checksum is wrong, the same keys are generated again from the seed. Each version
+    of this module has its own folder of files. So the state of the cache never changes a run.
     """
     file = _cache(root) / f"{'' if is_authority else 'relay-'}{seed}-{name}.json"
     try:
@@ -113,7 +113,7 @@ def has_keys(root: Path, seed: int) -> bool:
 
 @functools.cache
 def _cache(root: Path) -> Path:
-    """Return the folder of the keys that this code generates with this version of Crypto."""
+    """Return the cache folder. Its name is a hash of this code and of the version of Crypto."""
     digest = hashlib.sha256(Crypto.__version__.encode())
     for file in (__file__, str(draws.__file__)):
         digest.update(Path(file).read_bytes())
@@ -199,10 +199,10 @@ def make_authority_keys(
 
 
 def _make_rsa(bits: int, seed: int, *label: str) -> RSA.RsaKey:
-    """Generate the key that ``RSA.generate`` generates from the same bytes, in half the time.
+    """Generate the key that ``RSA.generate`` generates from the same random bytes, twice as fast.
 
-    ``RSA.generate`` protects secrets: its calculations take the same time for all numbers. These
-    keys protect nothing, so most candidates are discarded with ordinary integers.
+    ``RSA.generate`` protects secrets: its calculations take the same time for all numbers. The keys
+    here protect nothing, so the faster arithmetic of Python's integers discards most candidates.
     """
     read = ByteStream(seed, "rsa", str(bits), *label).read
     p, q = sorted((_find_prime(bits // 2, read), _find_prime(bits // 2, read)))
@@ -211,7 +211,7 @@ def _make_rsa(bits: int, seed: int, *label: str) -> RSA.RsaKey:
 
 
 def _find_prime(bits: int, read: Callable[[int], bytes]) -> int:
-    """Return the next prime from a stream of bytes; the product of two has twice the bits."""
+    """Draw a prime of ``bits`` bits, so large that the product of two has exactly 2 * bits bits."""
     minimum = math.isqrt(1 << (2 * bits - 1))
     while True:
         candidate = int(Integer.random(exact_bits=bits, randfunc=read)) | 1
@@ -225,13 +225,13 @@ def _find_prime(bits: int, read: Callable[[int], bytes]) -> int:
 
 
 def _passes_miller_rabin(candidate: int, rounds: int, read: Callable[[int], bytes]) -> bool:
-    """Return the result of the Miller-Rabin test, and read the bytes that the test reads.
+    """Return the result of the Miller-Rabin test, and read as many bytes as the test.
 
-    Half of the composite candidates are found by a division, which is faster.
+    Divisors among small primes reveal half of the composite candidates faster than the test.
     """
     if math.gcd(candidate, _LARGER_PRIMES) == 1:
         return bool(miller_rabin_test(candidate, rounds, read) == PROBABLY_PRIME)
-    # The test would draw the base of its first round, and fail in that round.
+    # Draw the base of the first round, as the test does before it fails in that round.
     Integer.random_range(min_inclusive=2, max_inclusive=candidate - 2, randfunc=read)
     return False
 
@@ -241,7 +241,7 @@ def _make_ed25519_secret_file(seed: int, name: str) -> bytes:
 
 
 def _ed25519_secret_file(secret: bytes) -> bytes:
-    """Return Tor's file of an expanded ed25519 secret key: a 32-byte tag, then 64 bytes."""
+    """Return Tor's file of an expanded ed25519 secret key: a 32-byte tag and the 64-byte key."""
     expanded = bytearray(hashlib.sha512(secret).digest())
     expanded[0] &= 248
     expanded[31] &= 63

@@ -28,7 +28,7 @@ SEED_START_MS = 100
 # The latency from a place to itself. No packet uses this path here.
 _LOCAL_US = 1
 
-# These are the addresses of the first server and the first client in networks with Tor.
+# In networks with Tor, the first server and the first client have these addresses.
 _ADDRESSES = {SEED: "100.10.0.1", DOWNLOADER: "100.20.0.1"}
 
 
@@ -37,12 +37,12 @@ def compose_peers(
 ) -> RunDirectory:
     """Compose one run of one variant.
 
-    The settings define the network, so it is the same for all seeds. Seed and repeat determine the
-    downloader's start time and the random numbers of the engine and its programs.
+    The settings alone define the network. ``seed`` and ``repeat`` determine the downloader's start
+    time and the random numbers of the engine and its programs.
     """
     resolved = resolved_text(settings, variant.name, seed, repeat)
     seed = run_seed(seed, repeat)
-    # The start time matters because libtorrent counts seconds from the start of its process.
+    # The start time affects the results, because libtorrent counts seconds from its own start.
     spread_ms = round(milliseconds(settings.time.spread_s) * draw(seed, "peer start", DOWNLOADER))
     start_ms = milliseconds(settings.time.start_s) + spread_ms
     serve: tuple[str, ...] = ("seed",)
@@ -72,8 +72,8 @@ def compose_peers(
     files = {
         PEERS: written(peers),
         RUN: written(RunClock(epoch_unix_s=EPOCH_UNIX_S, stop_s=settings.time.stop_s)),
-        # Engines copy conf/ and the folders of the hosts. These two kinds of file make the folders
-        # exist; no program reads them.
+        # Engines copy conf/ and the folders of the hosts. No program reads these files. They only
+        # make sure that the folders exist.
         "conf/README": b"The engine's own files of this run.\n",
         **{f"{HOST_TEMPLATES}/{name}/.keep": b"" for name in _ADDRESSES},
     }

@@ -1,8 +1,8 @@
 """Replace the random keys of a `tornettools generate` directory with keys drawn from a seed.
 
-tornettools samples hosts by its seed but has Tor generate random keys. Generating the network again
-therefore results in a different network, in which relays have other positions on the hash ring of
-directories and in the order of the consensus. If the keys are drawn from a seed, the same output of
+tornettools samples hosts by its seed but lets Tor generate random keys. A second network with the
+same options therefore differs: relays have other positions on the hash ring of directories and in
+the order of the consensus. If the keys are drawn from a seed, the same output of
 `tornettools stage` and the same options result in the same network on every machine.
 """
 
@@ -24,9 +24,9 @@ _MADE_BY_TOR = ("fingerprint-ed25519", "lock")
 def draw_seeded_keys(directory: Path, seed: int) -> None:
     """Replace the keys of all relays, authorities and onion services, and all references to them.
 
-    The keys are a function of the seed, the host's name and all texts in the directory, so no two
-    networks have the same keys. Tor generates medium-term keys at the start of each run, as in
-    other networks of this project.
+    A host's keys are a function of the seed, the host's name and all texts in the directory, so
+    different networks have different keys. Tor generates medium-term keys at the start of each run,
+    as in other networks of this project.
 
     Args:
         directory: The unmodified output of `tornettools generate`.
@@ -60,7 +60,7 @@ class _Hosts:
         for host in sorted(path.parent for path in hosts.glob("*/fingerprint")):
             words = (host / "fingerprint").read_text().split()
             if len(words) != 2:
-                # The import of the network reports this error.
+                # Skip this host. The later import of the network reports the error.
                 continue
             self._relays.append(host)
             self._add_fingerprint(host.name, "relay", words[1])
@@ -131,7 +131,7 @@ def _texts(directory: Path) -> Iterator[tuple[Path, bytes]]:
 
 
 def _digest(directory: Path, templates: Mapping[Path, bytes]) -> str:
-    """Return a digest of all texts without the identities and the directory's path."""
+    """Return a digest of all texts, without identities and without the directory's path."""
     digest = hashlib.sha256()
     for path, content in templates.items():
         here = content.replace(str(directory).encode(), b"")

@@ -50,15 +50,15 @@ def client_graph(
 ) -> bytes:
     """Return the graph of a client that alternates fetches and pauses until the simulation ends.
 
-    servers: host names; TGen draws one for each stream. pause_choices_ms: TGen draws one for each
-    pause, uniformly; if it is empty, there are no pauses. timeout_ms, stallout_ms: 0 disables the
-    limit (TGen's default is a stallout of 30 s). streams: the number of concurrent loops, each of
-    which starts stagger_ms after the previous one; repeat: if False, each loop ends after one
-    stream.
+    servers: host names, one of which TGen draws for each stream. pause_choices_ms: TGen draws the
+    length of each pause uniformly from these; if there are none, it does not pause. timeout_ms,
+    stallout_ms: 0 disables the limit (TGen's default is a stallout of 30 s). streams: the number of
+    concurrent loops. Each loop starts stagger_ms after the previous one. repeat: if False, each
+    loop ends after one stream.
     """
     graph = _started(servers, heartbeat_ms, log_level)
-    # Vertices of a single stream have no number. With a number, the graph would differ from that of
-    # existing runs, whose names are hashes of their files, and these runs would not be found.
+    # The vertices of a single stream have no number. With one, the graph would differ from that of
+    # existing runs. These would not be found, because a run is named after a hash of its files.
     for number in range(1, streams + 1):
         suffix = "" if streams == 1 else str(number)
         stream, pause, wait = f"stream{suffix}", f"pause{suffix}", f"pause-before{suffix}"
@@ -99,10 +99,10 @@ def markov_graph(
 ) -> bytes:
     """Return the graph of a client that plays Markov models until the simulation ends.
 
-    The form is that of tornettools. servers, timeout_ms, stallout_ms: see `client_graph`; models:
-    "flow", "stream" and "packet" -> path relative to the host's folder; model_seed: the seed of the
-    walks through the models; login_seed: the seed of the logins at the proxy, one for each flow, so
-    that each flow has its own circuit.
+    The graph has the form of tornettools' graphs. servers, timeout_ms, stallout_ms: see
+    `client_graph`. models: "flow", "stream" and "packet" -> path relative to the host's folder.
+    model_seed: the seed of the random walks through the models. login_seed: the seed of the SOCKS
+    logins. Each flow has its own login, and thus its own circuit.
     """
     limits = {"timeout": _milliseconds(timeout_ms), "stallout": _milliseconds(stallout_ms)}
     graph = _started(servers, heartbeat_ms, log_level, **limits)
@@ -114,7 +114,7 @@ def markov_graph(
         socksauthseed=str(login_seed),
     )
     graph.add_edge("start", "traffic")
-    # A flow model that ends is started again.
+    # When the flow model ends, start it again.
     graph.add_edge("traffic", "traffic")
     return _graphml(graph)
 

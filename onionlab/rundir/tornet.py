@@ -2,8 +2,8 @@
 
 Files, hosts, start times and options are those of the network. The experiment decides which Tor
 build each host runs and optionally changes Tor's options, the number of Markov clients and the end
-of the run. Each host starts from the files that tornettools wrote, with include lines for the
-experiment's options in its file of defaults.
+of the run. Each host has the files that tornettools wrote. Lines at the end of its torrc-defaults
+include files with the experiment's options.
 """
 
 from __future__ import annotations
@@ -153,8 +153,8 @@ def addresses(tornet: Tornet) -> dict[str, str]:
 def _running_hosts(settings: TornetSettings, tornet: Tornet, seed: int) -> dict[str, TornetHost]:
     """Return the hosts of the network that take part in the run, sorted by name.
 
-    Only a share of the Markov clients takes part, which the experiment sets. It is the same for
-    clients that use exits and for clients that use onion services. All other hosts take part.
+    The experiment sets the share of Markov clients that takes part. It applies separately to
+    clients that use exits and to clients that use onion services. All other hosts take part.
     """
     share = settings.traffic.markov_clients
     kinds: dict[str, list[str]] = {}
@@ -171,9 +171,9 @@ def _running_hosts(settings: TornetSettings, tornet: Tornet, seed: int) -> dict[
 
 
 def _files_of_network(kept: KeptTornet, left_out: Iterable[str]) -> dict[str, bytes]:
-    """Return the initial files of runs, without the folders of the hosts ``left_out``.
+    """Return path -> content of the network's files, without the folders of hosts ``left_out``.
 
-    The graph of paths is also omitted, because each engine writes it.
+    The graph of paths is also omitted, because each engine writes its own.
     """
     folders = tuple(f"{HOST_TEMPLATES}/{name}/" for name in left_out)
     return {
@@ -337,8 +337,8 @@ def _expectation(host: TornetHost, variant: TorVariant, is_traced: bool) -> Expe
 def _private_folders(files: Iterable[str], hosts: Mapping[str, TornetHost]) -> tuple[str, ...]:
     """Return the folders that only their owner may read.
 
-    These are the folders that Tor created when tornettools generated keys. The other folders keep
-    the permissions that tornettools gave them; in a run, Tor restricts these and logs that.
+    These are the folders that Tor created when tornettools generated keys. All other folders remain
+    readable by everyone. During a run, Tor restricts their permissions and logs this.
     """
     found = {f"{HOST_TEMPLATES}/{name}" for name, host in hosts.items() if host.fingerprint}
     found |= {

@@ -1,4 +1,4 @@
-"""Torrc options of an imported network's hosts, and their conflicts with an experiment."""
+"""Read the torrc options of an imported network's hosts, and find conflicts with an experiment."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def host_options(
     variants_by_host: Mapping[str, TorVariant],
     files: Mapping[str, bytes],
 ) -> list[HostOptions]:
-    """Return the options of all hosts with Tor; hosts with identical options are listed once.
+    """Return the options of all hosts with Tor. One entry covers all hosts with equal options.
 
     files: the network's files, by path.
     """
@@ -101,7 +101,7 @@ def _layers(
 
 
 def _require_variant(host: HostOptions) -> None:
-    """Raise UserError if a variant's option would silently replace a value of the network."""
+    """Raise UserError if a variant's option would silently replace a value set by the network."""
     given = resolve_options(host.network)
     asked = resolve_options(host.experiment)
     for name, value in host.variant.torrc.items():

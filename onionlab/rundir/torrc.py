@@ -58,8 +58,8 @@ class TorrcFiles:
     ) -> None:
         """Generate the shared files.
 
-        keys: those of relays and authorities, by host; variants: all variants in use; defaults:
-        name of a file of configs/tor -> its text, with only the options that the run can have.
+        keys: host -> keys, for relays and authorities. variants: all variants in use. defaults:
+        name of a file of configs/tor -> its text, with only the options that this run uses.
         """
         self._tor = tor
         self._defaults = defaults
@@ -114,7 +114,7 @@ class TorrcFiles:
     def host_files(self, host: Host, variant: TorVariant, own: Iterable[str]) -> dict[str, bytes]:
         """Return a host's torrc-defaults (shared options) and torrc (its own options).
 
-        own: further lines of its torrc.
+        own: further lines of the torrc.
         """
         names = [COMMON, *FRAGMENTS[host.role], f"variant.{variant.name}"]
         names += [f"experiment.{group}" for group in groups_of(host.role)]
@@ -126,7 +126,7 @@ class TorrcFiles:
         }
 
     def options(self, role: str, variant: TorVariant, own: Iterable[str]) -> HostOptions:
-        """Return a host's options and where they are set, except for options that name hosts."""
+        """Return a host's options, except those that name hosts, and the files that set them."""
         return HostOptions(
             role,
             variant,
@@ -139,11 +139,11 @@ class TorrcFiles:
 def bandwidth_file(
     network: Network, keys: Mapping[str, RelayKeys], *, dedicated_middles: bool
 ) -> bytes:
-    """Return the file from which authorities vote: a relay's weight is its capacity.
+    """Return the bandwidth file from which authorities vote. A relay's weight is its capacity.
 
-    dedicated_middles: multiply the weights of all middle relays by one factor that makes guards and
-    exits both scarce by dir-spec's rules. Tor then assigns guards and exits no share of the middle
-    position, so only middle relays carry it; their weights stay proportional.
+    dedicated_middles: whether to multiply the weights of all middle relays by one factor, so that
+    guards and exits are both scarce by dir-spec's rules. Then Tor never selects guards and exits
+    for the middle position. The weights of middle relays stay proportional to their capacities.
     """
     weight_kib_per_s = {
         host.name: max(1, round(network.carries_bit_per_s(host) / 8192)) for host in network.relays
@@ -152,8 +152,8 @@ def bandwidth_file(
     if dedicated_middles and middles:
         others = sum(weight for name, weight in weight_kib_per_s.items() if name not in middles)
         # Scarce means less than a third of the total (dir-spec, "Computing Bandwidth Weights"). If
-        # the middle relays have three times the weight of the rest, guards and exits together have
-        # a quarter.
+        # the middle relays have three times the weight of all other relays, these have a quarter of
+        # the total.
         factor = max(1.0, 3 * others / sum(weight_kib_per_s[name] for name in middles))
         for name in middles:
             weight_kib_per_s[name] = max(1, round(weight_kib_per_s[name] * factor))
@@ -182,7 +182,7 @@ def option_lines(options: Options) -> list[str]:
 
 
 def replacing_lines(options: Options) -> list[str]:
-    """Return the lines of a torrc that replace settings of earlier files."""
+    """Return the lines of a torrc that set options and replace their values in earlier files."""
     lines = []
     for name, values in options.items():
         if name.casefold() in REPLACED_LISTS:

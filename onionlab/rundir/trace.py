@@ -19,9 +19,9 @@ EXITS = ("exit", "exitguard")
 
 
 def select_share(ranked: Sequence[str], fraction: float, key: str, what: str) -> Sequence[str]:
-    """Return the first hosts of a ranking: a fraction of all, rounded to whole hosts.
+    """Return the first hosts of a ranking. Their number is a fraction of all, rounded.
 
-    key: the key in the experiment's file; what: the kind of hosts; both are used in the message.
+    key: the key in the experiment's file. what: the kind of hosts. Both are used in the message.
     Raises UserError if a positive fraction selects no host: such runs would be identical to runs
     with the fraction 0.
     """
@@ -42,10 +42,10 @@ DEPLOYABLE_ROLES = {
 
 
 def deployed_hosts(deployment: Deployment, roles: Mapping[str, str], seed: int) -> set[str]:
-    """Return the hosts that run the variant. roles: host -> its role.
+    """Return the names of the hosts that run the variant. roles: host -> its role.
 
-    Each host has a fixed rank, so the hosts of a smaller fraction are a subset of those of a larger
-    one. Raises UserError if a fraction is less than one host.
+    The seed alone ranks the hosts, so the hosts of a smaller fraction are a subset of those of a
+    larger fraction. Raises UserError if a fraction is less than one host.
     """
     if deployment.where == "all":
         return set(roles)
@@ -55,7 +55,7 @@ def deployed_hosts(deployment: Deployment, roles: Mapping[str, str], seed: int) 
 
 
 TRACE_SERIES = "cell-trace"
-"""The patch series with which Tor can write a cell trace."""
+"""The series of patches that makes Tor able to write a cell trace."""
 
 TRACE_FILE = "cells.stdtrace"
 """The name of a trace in a host's folder. The embedded engine keeps only files `*.std*`."""
@@ -65,17 +65,16 @@ CELL_TRACE_IN_USE = "Cell trace in use: file."
 
 
 def traced_series(series: str | None) -> str:
-    """Return the patch series of a traced relay. series: the patch series of its variant."""
+    """Return the patch series of a traced relay. series: its variant's; None for unpatched Tor."""
     return TRACE_SERIES if series is None else f"{series}+{TRACE_SERIES}"
 
 
 def traced_hosts(trace: Traced, relays: Mapping[str, str], seed: int) -> frozenset[str]:
     """Return the names of the traced relays.
 
-    relays: all relays of the network except authorities, name -> role, in the network's order. The
-    relays of a smaller fraction are a subset of those of a larger one, as with `tor.deployment`.
-    Raises UserError for a host that is not a relay of this network, and for a share that is less
-    than one relay.
+    relays: name -> role of all relays except authorities, in the network's order. The relays of a
+    smaller fraction are a subset of those of a larger fraction, as with `tor.deployment`. Raises
+    UserError for a host that is not such a relay, and for a share that is less than one relay.
     """
     if trace.where == "none":
         return frozenset()

@@ -23,11 +23,11 @@ from onionlab.yamlfile.units import milliseconds
 
 SERVER_START_MS = 1_000
 MARKOV_GRAPH = "tgen.graphml"
-"""The name of a Markov client's graph in its folder."""
+"""The file name of a Markov client's graph in the client's folder."""
 MAX_SEED = 2**31 - 1
 
-# The perf clients, which tornettools' `plot` command expects. It expects downloads of 50 KiB, 1 MiB
-# and 5 MiB; these clients fetch 50 KiB.
+# tornettools' `plot` command expects perf clients, which download 50 KiB, 1 MiB and 5 MiB. The perf
+# clients here download only 50 KiB.
 PERF_REQUEST_BYTES = 51_200
 PERF_PAUSE_MS = 60_000
 PERF_TIMEOUT_MS = 15_000
@@ -73,8 +73,8 @@ def traffic_files(
         }
         if entry.kind == MARKOV:
             files |= _read_models(root, name, entry)
-            # TGen's client sends the path of a model, and not the model, to the server, which reads
-            # the path relative to the server's own folder. This path is right for every host.
+            # A TGen client sends the server the path of a model instead of the model. The server
+            # resolves it in its own folder. This relative path is valid in every host's folder.
             models = {
                 key.removesuffix("_model"): f"../../../{_model_path(name, key)}"
                 for key in entry.models
@@ -115,9 +115,9 @@ def traffic_files(
 
 
 def endless_streams(settings: Settings, files: Mapping[str, bytes]) -> int:
-    """Return the expected number of streams that are open at the end and that only a timeout ends.
+    """Return the expected number of streams that outlast the run because only a timeout ends them.
 
-    files: the run's files, including Markov models.
+    files: the run's files by path, including Markov models.
     """
     found = 0.0
     for name, entry in settings.traffic.items():
@@ -131,10 +131,7 @@ def endless_streams(settings: Settings, files: Mapping[str, bytes]) -> int:
 
 
 def expected_endless_streams(root: Path, settings: Settings) -> int:
-    """Return the number of `endless_streams` of a run that is not composed yet.
-
-    Return 0 if a model cannot be read.
-    """
+    """Return `endless_streams` of a run that is not composed yet; 0 if a model cannot be read."""
     try:
         models = {
             _model_path(name, key): (root / path).read_bytes()
@@ -169,7 +166,7 @@ def onion_service_process() -> Process:
 
 
 def client_process(settings: Settings, network: Network, host: Host, seed: int) -> Process:
-    """Return the traffic generator of a client."""
+    """Return the process that generates a client's traffic."""
     name = host.traffic_class or ""
     entry = settings.traffic.get(name)
     after_s, spread_s = 0.0, PERF_SPREAD_S
@@ -233,7 +230,7 @@ def _model_path(name: str, key: str) -> str:
 
 
 def _pieces_classes(settings: Settings) -> dict[str, tuple[int, TrafficClass]]:
-    """Return the classes that fetch in pieces, each with its port on the servers, by name."""
+    """Return name -> (port on the servers, class), for the classes that fetch in pieces."""
     return {
         name: (port, entry)
         for port, (name, entry) in enumerate(sorted(settings.traffic.items()), PIECES_FIRST_PORT)
@@ -242,7 +239,7 @@ def _pieces_classes(settings: Settings) -> dict[str, tuple[int, TrafficClass]]:
 
 
 def _peer_arguments(entry: TrafficClass, seed: int) -> tuple[str, ...]:
-    """Return the arguments on which both ends of a class's downloads have to agree."""
+    """Return the arguments that are equal for the two peers of a class's downloads."""
     return (
         *("--transport", "tcp"),
         *("--size", str(entry.request_bytes)),

@@ -19,7 +19,7 @@ from onionlab.rundir.trace import CELL_TRACE_IN_USE, TRACE_FILE
 BOOTSTRAPPED = "Bootstrapped 100%"
 NEVER_BOOTSTRAPPED = "Tor never bootstrapped"
 MAX_NEVER_BOOTSTRAPPED_SHARE = 0.05
-"""The accepted share of hosts that never bootstrap, among those with `may_never_bootstrap`."""
+"""The largest accepted share of the hosts with `may_never_bootstrap` that do not bootstrap."""
 MAX_NAMED_HOSTS = 5
 DURING_RUN = " (detected during the run, which was stopped)"
 LAST_LINES = 15
@@ -48,18 +48,18 @@ class ProofRequirement(Enum):
 class Expectation:
     """The required log content of a host's Tor process.
 
-    proof: the text that Tor logs if it runs the code of the host's variant, or None if Tor is
-    unpatched and must log no proof. A client must have bootstrapped, and a proof that it logs must
-    not contradict the expected one. For a relay, `requirement` says whether it must have logged the
-    proof. (Tor logs some proofs when it opens a channel, which every relay does, and others when a
-    stream waits, which does not happen at every exit.) A relay's ability to build its own circuits
-    is not checked: in a network with two guards, a guard often cannot build any.
+    proof: the text that Tor logs if it runs the code of the host's variant; None if Tor is
+    unpatched. A host must log no other proof. A client need not log this one, and `requirement`
+    says whether a relay must log it. (Tor logs some proofs when it opens a channel, which every
+    relay does, and others when a stream waits, which does not happen at every exit.)
+
+    is_client: True for a client or an onion service, which must have bootstrapped. This is not
+    required of a relay: in a network with two guards, a guard often cannot build any circuit.
 
     circuit: the circuits that the streams of a client have to use; None if any circuit is valid.
-
-    traced: whether Tor must have logged that it writes a cell trace, and the trace must exist.
-    may_never_bootstrap: True for clients and onion services of an imported network, of which a
-    small share may fail to bootstrap.
+    traced: True if the relay must have written a cell trace and logged this, False if it must not.
+    may_never_bootstrap: True for clients and onion services of an imported network. A small share
+    of them may fail to bootstrap.
     """
 
     proof: str | None
@@ -75,10 +75,10 @@ def verify_tor_logs(
 ) -> dict[str, int]:
     """Check each host's Tor log below `hosts`. Return the number of hosts that logged each proof.
 
-    The key "" counts hosts without a proof, and NEVER_BOOTSTRAPPED counts hosts that did not
-    bootstrap and did not have to. proof_prefixes: the texts with which the proofs of each patch
-    series begin. Raises RunRefusedError with the names of hosts that failed the check and the last
-    lines of the first such host's log.
+    The key "" counts hosts that logged no proof. NEVER_BOOTSTRAPPED counts hosts that did not have
+    to bootstrap, and did not. proof_prefixes: each proof begins with one of these texts. Raises
+    RunRefusedError with the names of hosts that failed the check and the last lines of the first
+    such host's log.
     """
     problems: dict[str, list[str]] = {}
     proofs: Counter[str] = Counter()
@@ -152,7 +152,7 @@ def contradiction(expectation: Expectation, shown: list[str]) -> str | None:
 
 
 def shown_proofs(lines: list[str], proof_prefixes: Collection[str]) -> list[str]:
-    """Return the proofs in a log, each once."""
+    """Return the distinct proofs in a log. A proof reaches from a prefix to the line end."""
     found = (
         line[line.index(prefix) :].strip()
         for line in lines
@@ -197,7 +197,7 @@ they contain several heartbeats, the lines that TGen writes at regular intervals
 
 
 def verify_log_ends(run_directory: Path) -> None:
-    """Check that each client's TGen logs go on until the run ended or TGen exited.
+    """Check that each client's TGen logs are complete to the end of the run or to TGen's exit.
 
     Raises RunRefusedError with the names of clients that failed the check and the last lines of the
     first such client's log.
@@ -239,10 +239,10 @@ def _last_lines(path: Path) -> list[bytes]:
 class ProofWatch:
     """Watches the log of each relay until it contains the relay's proof or the proof is overdue.
 
-    A proof is overdue if no relay has logged it by a simulated time in seconds: `every_relay_s` for
-    a proof that every relay logs, when it opens a channel; `an_exit_s` for a proof that only exits
-    log, when a stream has had to wait for the first time. With a link of 20 KiB/s, the first stream
-    waited after 15 minutes, so `an_exit_s` should be the end of the run.
+    A proof is overdue if no relay has logged it by a simulated time in seconds. The limit is
+    `every_relay_s` for a proof that every relay logs when it opens a channel. It is `an_exit_s` for
+    a proof that an exit logs when a stream has to wait for the first time. With a link of 20 KiB/s,
+    no stream waited in the first 15 minutes, so `an_exit_s` should be the end of the run.
     """
 
     def __init__(
