@@ -29,14 +29,14 @@ RETRY_INTERVAL_S = 1.0
 CREATION_TIMEOUT_S = 1.0
 CPU_SAMPLE_S = 0.25
 BUSY_PERCENT = 50.0
-"""Load above which a CPU counts as busy with a program that does not use these locks, such as a
+"""A CPU with a higher load counts as busy with a program that does not use these locks, such as a
 Shadow that was started by hand."""
 MAX_PURPOSE_LENGTH = 200
 
 
 @dataclass(frozen=True)
 class LockOwner:
-    """The process that holds the lock of a CPU. purpose: the run for which it holds the lock."""
+    """A process that holds the lock of a CPU. purpose: the run for which it uses the CPU."""
 
     cpu: int
     pid: int
@@ -82,8 +82,8 @@ def reserve_cpus(
         count: Number of CPUs. If this process may use fewer CPUs, it gets all that it may use.
         purpose: Text that other processes show while they wait for these CPUs.
         on_wait: Called once if too few CPUs are free.
-        allocated: Whether a cluster has allocated the CPUs of this process. If so, and the process
-            gets all CPUs that it may use, they are not locked.
+        allocated: Whether a cluster has allocated the CPUs that this process may use. If it gets
+            all of these, they are not locked.
 
     Raises:
         UserError: A lock file cannot be opened.
@@ -109,7 +109,7 @@ def reserve_cpus(
 
 
 def lock_owners(cpus: Iterable[int]) -> list[LockOwner]:
-    """Return the owners of the locks of some CPUs, as far as the lock files name them."""
+    """Return the owners that the lock files of some CPUs name. Other CPUs are left out."""
     folder = lock_folder()
     found = (_read_owner(cpu, _lock_file(folder, cpu)) for cpu in cpus)
     return [owner for owner in found if owner is not None]
@@ -122,7 +122,7 @@ def _lock_file(folder: Path, cpu: int) -> Path:
 def _queue_name(allowed: list[int]) -> str:
     """Return the name of the lock file in which processes that may use the same CPUs queue.
 
-    In one queue for all processes, a process that may use only one CPU (taskset, a batch job) would
+    If all processes had one queue, a process that may use only one CPU (taskset, a batch job) could
     block processes whose CPUs are free.
     """
     return f"onionlab-cpus-{hashlib.sha256(repr(allowed).encode()).hexdigest()[:12]}"
@@ -153,7 +153,7 @@ def _try_reserve(
 
 
 def _idle_first(allowed: list[int]) -> list[int]:
-    """Return the CPUs, busy ones last, because programs that use no locks may run on busy CPUs."""
+    """Return the CPUs with busy ones last. A busy CPU may run a program that uses no locks."""
     loads = psutil.cpu_percent(CPU_SAMPLE_S, percpu=True)
     busy = {cpu for cpu, load in enumerate(loads) if load > BUSY_PERCENT}
     return sorted(allowed, key=lambda cpu: (cpu in busy, cpu))

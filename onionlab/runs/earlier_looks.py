@@ -57,9 +57,9 @@ def with_earlier_looks(
 def looks_together(parts: Sequence[Looks | None], replicates: int) -> Looks | None:
     """Return the looks of a study that is merged from parts with different networks.
 
-    The analysis of the merged study is one look at all its networks. Earlier looks at it are the
-    earlier looks of each part, and the looks of the part's own plan if that plan has several. The
-    result is None if there are no earlier looks.
+    The analysis of the merged study is one look at all its networks. Its earlier looks are the
+    earlier looks of each part. If the plan of a part has several looks, they are earlier looks,
+    too. The result is None if there are no earlier looks.
 
     Args:
         parts: The looks of each part. None means one look at the whole part.
@@ -73,9 +73,9 @@ def looks_together(parts: Sequence[Looks | None], replicates: int) -> Looks | No
 
 
 def _continues(past: PlannedLooks, own: PlannedLooks, growing: bool) -> bool:
-    """Return whether a plan repeats or extends a past plan, whose looks are then not additional.
+    """Return whether a plan repeats or extends a past plan. Then past looks are not additional.
 
-    growing: whether networks are added to the plan step by step.
+    growing: whether networks are added to the plan ``own`` step by step.
     """
     return past.budget == own.budget and (growing or past.sizes == own.sizes)
 

@@ -20,7 +20,7 @@ def explain_outdated_runs(
 
     A run's name is the hash of its identity, so a run is repeated if its identity has changed. To
     find the reason, one run of each variant is composed, and its identity is compared with that of
-    the earlier run. A change of the request is not reported; it changes the run's own files.
+    the earlier run. A change of the run's files is not reported: it is due to another request.
     """
     old_ids = {_place(run): run.run_id for run in earlier}
     replaced = [

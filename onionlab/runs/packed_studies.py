@@ -16,7 +16,7 @@ from onionlab.runs.earlier_looks import looks_together, replicates_in
 
 
 def part_of_study(study: Study, seeds: Iterable[int]) -> Study:
-    """Return the study restricted to these networks. `add_study` can merge it with others."""
+    """Return a study with only the networks ``seeds``. `add_study` can merge such parts."""
     kept = sorted(set(seeds) & set(study.asked["seeds"]))
     return study.model_copy(
         update={
@@ -80,7 +80,7 @@ def add_study(target: Path, source: Path, pack: Path) -> None:
 def _set_up(study: Study) -> Any:
     """Return the fields that must be equal in two parts of a study.
 
-    The levels are not among them, because `add_study` compares them with `Level.same_as`.
+    Levels are left out, because `add_study` compares them with `Level.same_as`.
     """
     # Looks may differ: one part may have been analysed before the networks of the other existed.
     own: dict[str, Any] = dict.fromkeys(("runs", "networks", "levels", "looks"), True)

@@ -74,7 +74,7 @@ to the pack."""
 
 Outcome = Literal["new", "same", "different"]
 """Result of `unpack` for a run. "new": it was added to the store. "same": the store already has it
-with the same records. "different": the store has it with other records, which it keeps."""
+with the same records. "different": the store has it with other records, and keeps these."""
 
 
 def pack(
@@ -118,10 +118,10 @@ def pack(
             paths = [path for run_id in finished for path in _run_files(store.run(run_id), logs)]
         files = [(path.relative_to(store.directory).as_posix(), path) for path in paths]
         files += [(path.relative_to(scratch).as_posix(), path) for path in _files(scratch)]
-        # Manifests come first. The records of an unpacked run are then not older than its manifest,
-        # as in a run that was made here, whose records are extracted after the manifest is written.
-        # Files with the same name are next to each other, because they are similar, so that the
-        # archive becomes smaller.
+        # Manifests come first, so that the records of an unpacked run are not older than its
+        # manifest. Runs that were performed here also have this order: their records are extracted
+        # after the manifest is written. Files with the same name are next to each other. They are
+        # similar, so this makes the archive smaller.
         files.sort(key=lambda file: (file[1].name != MANIFEST, file[1].name, file[0]))
         _write_archive(out, dict(files), published=published)
     for run_id in finished:
@@ -184,7 +184,7 @@ def unpack(store: Store, file: Path) -> list[tuple[str, Outcome]]:
     nothing is added. An incomplete run in the store is replaced.
 
     Returns:
-        The result for each run, by its name.
+        Pairs of a run's name and its outcome.
 
     Raises:
         UserError: `open_pack` fails, or the file is a published pack.
@@ -204,9 +204,9 @@ def unpack(store: Store, file: Path) -> list[tuple[str, Outcome]]:
 def open_pack(file: Path, parent: Path) -> Iterator[Path]:
     """Unpack a pack into a temporary folder in ``parent``, and yield that folder.
 
-    It is checked that all files match the SHA-256 in the index, that manifests match their runs,
-    and that runs are complete (`require_whole`, `require_published`). Folders that killed commands
-    left in ``parent`` are removed.
+    Check that all files match the SHA-256 in the index, that manifests match their runs, and that
+    runs are complete (`require_whole`, `require_published`). Also remove folders that killed
+    commands left in ``parent``.
 
     Raises:
         UserError: The file is missing, damaged, not a pack, lacks a part of a run, or exceeds
@@ -284,8 +284,8 @@ def _merge(merged: Path, folder: Path, file: Path, sources: dict[Path, Path]) ->
             sources[target] = file
     for study in sorted((folder / STUDIES).glob("*.json")):
         target = merged / STUDIES / study.name
-        # If the packs have no run of a study, the study was only planned. It is then left out if
-        # another pack has a study of the same experiment.
+        # If the packs have no run of a study, the study was only planned. It is left out if another
+        # pack has a study of the same experiment.
         if target.exists() and not _has_runs(study, merged):
             continue
         if target.exists() and not _has_runs(target, merged):
@@ -310,8 +310,8 @@ class _Member(tarfile.TarInfo):
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> _Member:
         """Read a header.
 
-        Raises ValueError if it is neither that of a regular file nor an extended header, or if an
-        extended header is too large.
+        Raises ValueError if it is neither the header of a regular file nor an extended header, or
+        if an extended header is too large.
         """
         member = super().frombuf(buf, encoding, errors)
         if member.type == tarfile.XHDTYPE:
@@ -372,7 +372,8 @@ def _extract(file: Path, folder: Path) -> None:
                 raise ValueError(f"{member.name!r} is not a file of a run")
             total_bytes += tarfile.BLOCKSIZE + member.size
             require_size(total_bytes, max_bytes)
-            # `_read_index` checks the names. `extract` has no filter in Debian 12's Python 3.11.2.
+            # `_read_index` checks the names. `archive.extract` is not used, because it has no
+            # filter in Debian 12's Python 3.11.2.
             target = folder / member.name
             target.parent.mkdir(parents=True, exist_ok=True)
             with cast(BinaryIO, archive.extractfile(member)) as content, target.open("xb") as out:

@@ -1,4 +1,4 @@
-"""Check, before starting the work, that its output can be written."""
+"""Check that output can be written, before the work for it starts."""
 
 from __future__ import annotations
 

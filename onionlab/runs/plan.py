@@ -3,8 +3,8 @@
 A run's name is the hash of everything that determines it, such as the files that it starts from and
 the programs. To name a run, its programs are built and its files are composed.
 
-A plan is `results/<name>/plan.json`. Jobs compose runs from it. `study.json` in the same folder is
-for the analysis (onionlab/runs/study_file.py).
+A plan is stored in `results/<name>/plan.json`, from which jobs compose runs. `study.json` in the
+same folder describes the experiment for the analysis (onionlab/runs/study_file.py).
 """
 
 from __future__ import annotations
@@ -54,7 +54,10 @@ MIN_CONCURRENT_RUNS = 6
 
 @dataclass(frozen=True)
 class Plan:
-    """All runs of an experiment, and the paths of its results."""
+    """All runs of an experiment, their resources, and the paths of store and results.
+
+    resolved: the settings with all defaults, from which jobs compose runs.
+    """
 
     request: Request
     runs: tuple[PlannedRun, ...]
@@ -129,7 +132,7 @@ def make_plan(
         UserError: An error that can be found before a run starts.
     """
     for place in (root / "runs", out or root / "results"):
-        # This check precedes the building of programs, which may take minutes.
+        # Check this before programs are built, which may take minutes.
         require_writable(place, "let it be written, or use a checkout of your own")
     builder = open_run_builder(root, request)
     experiment = builder.experiment
@@ -186,8 +189,8 @@ def _name_runs(builder: RunBuilder, request: Request) -> list[PlannedRun]:
     """Return all runs of an experiment, ordered by network, repeat, level and variant."""
     seeds = builder.experiment.seeds
     processes = min(len(seeds), len(os.sched_getaffinity(0)))
-    # Generating the keys of a network's relays takes seconds, so further processes save time if two
-    # networks have no keys.
+    # Generating the keys of a network's relays takes seconds, so several processes save time if at
+    # least two networks have no keys yet.
     is_slow = sum(not builder.is_drawn(seed) for seed in seeds) > 1
     runs = len(builder.experiment.replicates) * len(builder.experiment.levels)
     if processes == 1 or not (is_slow or runs * len(builder.selected) >= MIN_CONCURRENT_RUNS):
@@ -215,7 +218,7 @@ def _name_runs_of_seed(builder: RunBuilder, seed: int) -> list[PlannedRun]:
 def _name_concurrently(
     root: Path, request: Request, seeds: Sequence[int], processes: int
 ) -> list[list[PlannedRun]]:
-    """Name the runs of each seed in other processes, which end if this process ends.
+    """Name the runs of each seed in child processes, which end if this process ends.
 
     Raises:
         UserError: One of these processes was killed.

@@ -1,7 +1,7 @@
-"""The lock of a results folder, with which jobs detect that their command has ended.
+"""Lock a results folder, so that jobs detect when the command that started them has ended.
 
-A command holds the lock while it performs its runs. Each job checks the lock every second. A free
-lock means that the command has ended for any reason, so the job ends as well.
+A command holds the lock while it performs its runs. Each job checks the lock every second. If the
+lock is free, the command has ended or was killed, so the job ends as well.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from onionlab.locks import file_lock, is_locked
 
 LOG = logging.getLogger(__name__)
 TIMEOUT_S = 5.0
-"""How long a command waits for the lock. A job that checks the lock holds it for an instant."""
+"""How long a command waits for the lock. Jobs that check the lock also hold it for an instant."""
 CHECK_INTERVAL_S = 1.0
 
 
@@ -45,9 +45,9 @@ def is_in_use(out: Path) -> bool:
 
 @contextlib.contextmanager
 def exit_with_command(out: Path) -> Iterator[None]:
-    """While the block runs, send this process SIGTERM if its parent or the command ends.
+    """During the block, send this process SIGTERM if its parent or the user of ``out`` ends.
 
-    The command is the one that locks ``out``.
+    The user of ``out`` is the command that holds its lock.
     """
     parent = os.getppid()
     stop = _terminate_when(lambda: os.getppid() != parent or not is_in_use(out))

@@ -59,7 +59,7 @@ def _describe_tor(tor: BuiltTor) -> str:
 
 
 class RunBuilder(ABC):
-    """Composes the runs of an experiment. `open_run_builder` chooses the subclass for its kind.
+    """Composes the runs of an experiment. Each kind of experiment has a subclass.
 
     Attributes:
         variants: All variants of the checkout, by name.
@@ -85,7 +85,7 @@ class RunBuilder(ABC):
 
     @property
     def notes(self) -> list[str]:
-        """Notes for users about the programs, in sentences."""
+        """Sentences about the programs that users should know."""
         return []
 
     def open(self, request: Request) -> None:
@@ -153,7 +153,7 @@ class RunBuilder(ABC):
             raise UserError("\n".join(dict.fromkeys(problems)), "Remove it, or use another Tor.")
 
     def _describe_unread(self, voted: Mapping[str, int]) -> list[str]:
-        """Return a sentence for each parameter that no Tor of the runs reads.
+        """Return a text for each consensus parameter that no Tor of the runs reads.
 
         Parameters with the value 0 are ignored. voted: parameter -> value.
         """
@@ -167,7 +167,7 @@ class RunBuilder(ABC):
 
     @abstractmethod
     def build(self) -> Mapping[str, BuiltProgram]:
-        """Build the missing programs of the runs. The engine is prepared at the same time."""
+        """Build the missing programs of the runs. `open` prepares the engine at the same time."""
 
     def settings(self, level: str) -> Any:
         """Return the settings of a level of the experiment."""
@@ -184,14 +184,14 @@ class RunBuilder(ABC):
     def network_facts(self, level: str, seed: int) -> dict[str, RoleCapacity]:
         """Return how each role's capacity is distributed over its relays in a network.
 
-        The mapping is empty if this is unknown.
+        The mapping is empty if the distribution is unknown.
         """
         return {}
 
     def is_drawn(self, seed: int) -> bool:
         """Return whether the keys of a network's relays exist. Generating them takes seconds.
 
-        The default, True, is for experiments in which no keys are generated.
+        The base class returns True, for experiments that need no generated keys.
         """
         return True
 
@@ -378,7 +378,7 @@ class TornetRunBuilder(TorRunBuilder):
         """
         super().__init__(root, experiment, variants)
         require_networks(root, experiment)
-        # The most recent network is cached for the next variant.
+        # Cache the network that was loaded last, because the run of the next variant needs it.
         self._network = functools.lru_cache(maxsize=1)(functools.partial(load_tornet, root))
 
     def build(self) -> Mapping[str, BuiltProgram]:
@@ -470,9 +470,9 @@ def known_variants(root: Path, experiment: Experiment) -> Mapping[str, TorVarian
 
 
 def select_variants(root: Path, experiment: Experiment, requested: Sequence[str]) -> list[str]:
-    """Return the requested variants, by default all of the experiment.
+    """Return the requested variants, or all variants of the experiment if none is requested.
 
-    They have the experiment's order. Variants that the experiment does not list come last. Raises
+    They are in the experiment's order. Variants that the experiment does not list come last. Raises
     UserError for an unknown name.
     """
     own, known = experiment.variants, known_variants(root, experiment)
@@ -491,7 +491,7 @@ def select_variants(root: Path, experiment: Experiment, requested: Sequence[str]
 def load_experiment(root: Path, request: Request) -> Experiment:
     """Return the experiment of a request with its overrides.
 
-    Raises UserError if the experiment or an override is wrong.
+    Raises UserError if the experiment or an override is invalid.
     """
     return load(request.experiment, root=root).with_overrides(
         scale=request.scale, seeds=request.seeds, repeats=request.repeats
@@ -501,10 +501,10 @@ def load_experiment(root: Path, request: Request) -> Experiment:
 def run_builder(
     root: Path, request: Request, resolved: Mapping[str, Any] | None = None
 ) -> RunBuilder:
-    """Return the run builder of a request, whose engine and programs are not prepared yet.
+    """Return the run builder of a request. Its engine and its programs are not prepared yet.
 
     resolved: the experiment as plan.json contains it; by default the experiment's files are read.
-    Raises UserError if the experiment is wrong.
+    Raises UserError if the experiment is invalid.
     """
     if resolved:
         try:
@@ -517,8 +517,8 @@ def run_builder(
         experiment = load_experiment(root, request)
     builder = _BUILDERS[experiment.kind](root, experiment, request.variants)
     # Check added variants only for a new plan. The settings in plan.json were checked before it was
-    # written, and contain every key, even those that were not set. The check would reject some of
-    # these keys, because they may only be set together with others.
+    # written. They contain every key, even keys that were not set. The check would reject some of
+    # these, because they may be set only together with others.
     if not resolved and (added := builder.added_variants):
         experiment.require_variants([*experiment.variants, *sorted(added)])
     return builder
@@ -529,8 +529,8 @@ def open_run_builder(
 ) -> RunBuilder:
     """Return the run builder of a request, with all programs built.
 
-    resolved: see `run_builder`. Raises UserError if the experiment is wrong, or a tool or a source
-    is missing.
+    resolved: see `run_builder`. Raises UserError if the experiment is invalid, or if a tool or a
+    source is missing.
     """
     builder = run_builder(root, request, resolved)
     builder.open(request)

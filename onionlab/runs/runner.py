@@ -1,7 +1,8 @@
 """Perform one run: compose its directory, simulate it, and put it into the store.
 
 A job of a cluster uses the CPUs that the cluster has allocated, and writes to its node's own disk
-if TMPDIR names a folder there. Its output is not shown, so it stores the reason of a failure.
+if TMPDIR names a folder there. The output of the job is not shown, so if the run fails, the job
+stores the reason.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ def execute_on_cluster(root: Path, plan: Plan, run_id: str) -> None:
 def execute(root: Path, plan: Plan, run_id: str, *, on_cluster: bool = False) -> None:
     """Perform a run unless it is in the store.
 
-    Except on a cluster, this process ends if the command that started it ends.
+    Unless it runs on a cluster, this process ends if the command that started it ends.
 
     Raises:
         UserError: The run fails. The files of a failed simulation are kept in the store.
@@ -103,7 +104,7 @@ def execute(root: Path, plan: Plan, run_id: str, *, on_cluster: bool = False) ->
 
 def extract_records(store: Store, run_id: str) -> None:
     """Extract a run's records if they are missing. Raises UserError if that fails."""
-    # This import is here because it loads large libraries, which a simulation does not need.
+    # Import this only here, because it loads large libraries that a simulation does not need.
     from analysis.records.extract import extract
 
     folder = store.run(run_id) / files.RECORDS
@@ -114,7 +115,7 @@ def extract_records(store: Store, run_id: str) -> None:
 
 @contextlib.contextmanager
 def _attempt_folder(store: Store, plan: Plan, run_id: str, *, on_cluster: bool) -> Iterator[Path]:
-    """Remove the files of earlier attempts at a run, and yield the folder for this one.
+    """Remove the files of earlier attempts at a run, and yield the folder for this attempt.
 
     The folder is `runs/.partial/<run>`. A job of a cluster writes to its node's own disk instead if
     TMPDIR names a writable folder there with enough room. The job then writes only its progress to
@@ -138,7 +139,7 @@ def _attempt_folder(store: Store, plan: Plan, run_id: str, *, on_cluster: bool) 
 def _open_node_folder(need_bytes: float, stack: contextlib.ExitStack) -> Path | None:
     """Return a folder in TMPDIR; None if TMPDIR is not set, is not writable or has too little room.
 
-    TMPDIR may come from the machine that submitted the job, and not exist on a node.
+    TMPDIR may have been set on the machine that submitted the job, and not exist on this node.
     """
     node_disk = os.environ.get("TMPDIR")
     with contextlib.suppress(OSError):

@@ -2,7 +2,7 @@
 
     runs/<id>/            a finished run: manifest.json, records-*/, and the files of the simulation
                           with the names that tornettools expects
-    runs/.partial/<id>/   a run that is being made, or was interrupted; only its progress is read
+    runs/.partial/<id>/   a run in progress or interrupted; only its progress file is read
     runs/.partial/<id>-*/ an incomplete copy of a run, which is being moved from another disk
     runs/.failed/<id>/    the last failed attempt, with error.json
 
@@ -45,7 +45,7 @@ class Store:
         return self.run(run_id) / files.MANIFEST
 
     def partial(self, run_id: str) -> Path:
-        """Return the folder in which a run is made."""
+        """Return the folder in which a run in progress writes its files."""
         return self.directory / ".partial" / run_id
 
     def failed(self, run_id: str) -> Path:
@@ -64,7 +64,7 @@ class Store:
         return {run_id for run_id in _listed(self.directory, run_ids) if self.is_finished(run_id)}
 
     def begun_among(self, run_ids: Collection[str]) -> set[str]:
-        """Return the runs that are being made, or were interrupted."""
+        """Return the runs that are in progress or were interrupted."""
         return _listed(self.directory / ".partial", run_ids)
 
     def failed_among(self, run_ids: Collection[str]) -> set[str]:
@@ -85,7 +85,7 @@ class Store:
             yield
 
     def locked_among(self, run_ids: Collection[str]) -> set[str]:
-        """Return the runs whose lock a process holds, for example because it makes the run."""
+        """Return the runs whose lock a process holds, for example to perform the run."""
         locks = self.directory / ".locks"
         return {run_id for run_id in _listed(locks, run_ids) if is_locked(locks / run_id)}
 
@@ -115,7 +115,7 @@ class Store:
     def finish(self, run_id: str, manifest: Manifest, made: Path | None = None) -> None:
         """Turn an attempt into the finished run.
 
-        made: the folder of the attempt; by default that of `partial`.
+        made: the folder of the attempt; by default the one that `partial` returns.
         """
         made = made or self.partial(run_id)
         (made / files.PROGRESS).unlink(missing_ok=True)
@@ -128,7 +128,7 @@ class Store:
     def fail(self, run_id: str, error: RunFailure, made: Path | None = None) -> None:
         """Keep a failed attempt with the reason. It replaces an earlier failed attempt.
 
-        made: the folder of the attempt; by default that of `partial`.
+        made: the folder of the attempt; by default the one that `partial` returns.
         """
         made, failed = made or self.partial(run_id), self.failed(run_id)
         made.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Describe an experiment and its runs for the analysis: study.json."""
+"""Create study.json, which describes an experiment and its runs for the analysis."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ DISPLAY_FIELDS = ("name", *VariantDisplay.model_fields)
 def build_study(builder: RunBuilder, runs: Sequence[PlannedRun], looks: Looks | None) -> Study:
     """Return the study of an experiment's runs.
 
-    looks: the interim analyses (looks) of the results; None if there is only one look, at the end.
+    looks: the interim analyses (looks) of the results; None if they are analysed only at the end.
     """
     experiment, header = builder.experiment, builder.experiment.header
     return Study(
@@ -49,8 +49,8 @@ def build_study(builder: RunBuilder, runs: Sequence[PlannedRun], looks: Looks | 
         description=header.description,
         baseline=experiment.baseline if experiment.baseline in builder.selected else None,
         variants=tuple(
-            # A study has only what tables and figures show of a variant (name, label, colour), and
-            # not how to build it.
+            # A study has the properties of a variant that tables and figures show (name, label,
+            # colour), and not how to build it.
             Variant(**{key: getattr(builder.variants[name], key) for key in DISPLAY_FIELDS})
             for name in builder.selected
         ),
@@ -148,7 +148,7 @@ def _level(name: str, label: str, settings: AnySettings, builder: RunBuilder) ->
 def _networks(builder: RunBuilder) -> dict[str, dict[int, dict[str, RoleCapacity]]]:
     """Return how each role's capacity is distributed over its relays, by level and network.
 
-    Networks for which this is not known are omitted.
+    Networks whose distribution is not known are omitted.
     """
     found = {
         level: {
@@ -172,14 +172,14 @@ def _relays(settings: AnySettings) -> dict[str, int]:
 
 
 def _public_tor(root: Path, experiment: Experiment) -> PublicTor | None:
-    """Return the measurements of the public Tor that the experiment names; None if it names none.
+    """Return the measurements of the public Tor network that the experiment names, or None.
 
     Raises AnalysisError if they cannot be read.
     """
     path = getattr(experiment.header, "public_tor", None)
     if path is None:
         return None
-    # This import is here because most plans do not need the statistics that it imports.
+    # Import this only here, because it loads statistics that most plans do not need.
     from analysis.imports.tor_metrics import read_tor_metrics
 
     first = next(iter(experiment.levels.values())).settings

@@ -7,8 +7,8 @@
 
 A level is one of the settings in which an experiment compares its variants. If all runs have the
 same level, the folders are called <variant>. Repeats after the first have -repeat-<n> at the end of
-their names. The folder of one level and variant is a collection for `tornettools plot`. tornettools
-changes only the copies, and not the store.
+their names. `tornettools plot` accepts the folder of one level and variant as a collection of runs.
+tornettools changes only the copies, and not the store.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def lay_out(
         root: The checkout, which has the networks.
         store: The store of the runs.
         runs: Runs on imported networks of tornettools.
-        out: The folder. Existing folders of runs are not changed.
+        out: The folder to write. Folders of runs that exist in it are not changed.
         with_plot_data: Also write the output of `tornettools parse`, from the runs' records.
 
     Raises:

@@ -35,13 +35,13 @@ class Estimate:
 
     Attributes:
         runs: Number of runs of the requests, each counted once.
-        missing: Number of these runs that are not in the store, as far as is known.
-        unknown: Number of runs in the store that may be among the missing ones. Only building the
-            programs, or generating keys, would show whether they are.
+        missing: Number of these runs that are not known to be in the store.
+        unknown: Number of runs in the store that may be requested ones, but count as missing. Only
+            building the programs, or generating keys, would show whether they are requested.
         concurrent: Number of runs that are performed at the same time.
         cpu_s, wall_s, disk_bytes: Total cost of all missing runs.
         memory_bytes: Memory of the largest run.
-        reserved_disk_bytes: Disk of all missing runs, with reserve.
+        reserved_disk_bytes: Disk space of all missing runs, including a reserve.
         error: In nine of ten experiments, times differ from the estimate at most by this factor.
         sources: What the estimate is based on, such as finished runs of the same level.
         engines: Engines of the missing runs.
@@ -62,9 +62,9 @@ class Estimate:
 
 
 class Estimator:
-    """Estimates requests from the finished runs of a store, which are read once.
+    """Estimates the cost of requests from the finished runs of a store, which are read once.
 
-    max_jobs: Maximum number of concurrent runs on a cluster. None if runs are on this machine.
+    max_jobs: Maximum number of concurrent runs on a cluster; None for runs on this machine.
     """
 
     def __init__(self, root: Path, *, max_jobs: int | None = None) -> None:
@@ -84,12 +84,12 @@ class Estimator:
         """Estimate the missing runs of some requests, which one call of `make_runs` performs.
 
         jobs: Maximum number of concurrent runs. By default, only CPUs and memory limit it. Raises
-        UserError if an experiment is wrong, as planning it does.
+        UserError if an experiment is invalid, as planning it does.
         """
         seen = set()
         unknown = 0
-        # Runs start network by network, then repeat by repeat, then in the order of the requests.
-        # The wall time depends on this order.
+        # Runs start in the order of networks, then of repeats, then of requests. The wall time
+        # depends on this order.
         missing = []
         for i, requested in enumerate(resolve_request(self.root, one) for one in requests):
             existing, uncertain = find_existing_runs(self.root, requested, self._finished)
@@ -172,14 +172,14 @@ def _count_processes(settings: AnySettings) -> int:
 
 
 def available_memory_bytes() -> int:
-    """Return the memory for runs: a share of the machine's, or of the container's limit."""
+    """Return MEMORY_SHARE of the available memory or, if that is less, of the container's limit."""
     limit = cgroup_limit("memory", "memory.max", "memory.limit_in_bytes")
     available = psutil.virtual_memory().available
     return int(MEMORY_SHARE * (available if limit is None else min(available, limit)))
 
 
 def makespan(times_s: Iterable[float], slots: int) -> float:
-    """Return the seconds until all jobs have ended. Each in turn starts in the first free slot."""
+    """Return the seconds until all jobs have ended. Jobs start in turn in the first free slot."""
     ends = [0.0] * slots
     for time_s in times_s:
         heapq.heapreplace(ends, ends[0] + time_s)

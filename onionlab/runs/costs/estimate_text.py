@@ -7,7 +7,7 @@ from onionlab.runs.costs.estimate import Estimate
 
 
 def cost_text(estimate: Estimate) -> str:
-    """Return the cost in one line."""
+    """Return an estimate as one line of text."""
     if not estimate.missing:
         runs = "the run is" if estimate.runs == 1 else f"all {estimate.runs} runs are"
         return f"none: {runs} finished"

@@ -1,4 +1,4 @@
-"""Read finished runs of the store: their costs, and which runs of a request exist."""
+"""Read the costs of finished runs in the store, and find the runs that a request needs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from onionlab.runs.run_builder import open_run_builder
 from onionlab.runs.store import Store
 
 MACHINE_FACTS = ("cpu", "cpus")
-"""Facts of a manifest's host that are compared to find the runs of this machine."""
+"""Facts of a manifest's host. If they equal this machine's, the run was performed here."""
 DISK_PER_LOG_BYTE = 1.6
 """Ratio of a run directory's size to that of its logs: 1.57 to 1.67 in runs without traces."""
 
@@ -99,14 +99,14 @@ def _this_machine() -> Mapping[str, Any]:
 def find_existing_runs(
     root: Path, requested: RequestedRuns, finished: Iterable[FinishedRun]
 ) -> tuple[set[tuple[RunKind, Replicate]], int]:
-    """Return the requested runs that are in the store. No program is built and no key is generated.
+    """Return the requested runs that are in the store, and the number of uncertain ones.
 
-    The second value is the number of other runs in the store that may be requested ones. Only
-    building the programs and generating the keys would show whether they are.
+    No program is built and no key is generated. A stored run is uncertain if only building programs
+    or generating keys would show whether it is a requested run.
 
     One run of each kind is composed, and its name is compared with those in the store. If the store
-    has this run, it is assumed that the kind's other stored runs with the same programs and engine
-    are requested, too. They are not composed, because drawing a large network takes seconds.
+    has this run, all stored runs of the kind with the same programs and engine are assumed to be
+    requested. They are not composed, because drawing a large network takes seconds.
     """
     kinds, replicates = set(requested.kinds), set(requested.experiment.replicates)
     candidates: dict[RunKind, dict[Replicate, list[FinishedRun]]] = defaultdict(dict)
@@ -145,6 +145,6 @@ def _same_programs(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     """Return whether two runs have the same programs, libraries, processor features and engine.
 
     one, other: the identities of the runs, which contain everything that determines their results.
-    Only the hashes of the files from which the runs start may differ.
+    These may differ only in the hashes of the files from which the runs start.
     """
     return {**one, "files": None} == {**other, "files": None}

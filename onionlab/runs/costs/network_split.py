@@ -1,6 +1,6 @@
-"""Predict the precision of a number of runs, split in two ways between networks and repeats.
+"""Predict the precision of a number of runs for two ways to distribute them over networks.
 
-The runs can be one on each of many networks, or several (repeats) on each of fewer networks.
+Either each run has its own network, or several runs (repeats) share each of fewer networks.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ MIN_RUNS = 4
 def split_rows(root: Path, requested: RequestedRuns) -> list[tuple[str, str]]:
     """Return table rows that compare one run on each network with several on fewer networks.
 
-    Both splits have the same number of runs (if it is odd, the second may have one less), and thus
-    the same CPU time. One run on each network always gives the shorter interval, because each run
-    then reduces both variances: between networks and within them. The rows show by how much,
-    predicted from the spreads of the first endpoint in finished runs. If no spreads are known, the
-    only row says how to make such runs.
+    Both alternatives have the same number of runs (if it is odd, the second may have one less), and
+    thus the same CPU time. One run on each network always gives the shorter interval, because then
+    each run reduces both the variance between networks and the variance within them. The rows show
+    the lengths of both intervals, predicted from the spreads of the first endpoint in finished
+    runs. If no spreads are known, the only row has a command for runs that show them.
 
     The list is empty if the experiment's scope is one network, or if there are too few runs or
     variants.
@@ -63,9 +63,9 @@ def split_rows(root: Path, requested: RequestedRuns) -> list[tuple[str, str]]:
 
 
 def _read_largest_spreads(results: Path, scale: float) -> Mapping[str, str] | None:
-    """Return the row with the largest spreads among those of the first endpoint in summary.csv.
+    """Return the row of the first endpoint in summary.csv that has the largest sum of both spreads.
 
-    Return None if there are no results at this scale, or they have no spreads.
+    Return None if there are no results at this scale, or the results have no spreads.
     """
     try:
         if load_study(results / files.STUDY).scale != scale:
@@ -79,5 +79,5 @@ def _read_largest_spreads(results: Path, scale: float) -> Mapping[str, str] | No
 
 
 def _spreads(row: Mapping[str, str]) -> tuple[float, float]:
-    """Return the standard deviations of an effect between networks and within a network."""
+    """Return the spreads: standard deviations of an effect between and within networks."""
     return float(row["sd_between"]), float(row["sd_within"])

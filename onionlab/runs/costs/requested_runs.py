@@ -37,7 +37,7 @@ Replicate = tuple[int, int]
 
 @dataclass(frozen=True)
 class RunKind:
-    """Runs of one level and variant: they differ only in network and repeat."""
+    """The level and the variant of runs that differ only in network and repeat."""
 
     level: str
     variant: str
@@ -47,8 +47,8 @@ class RunKind:
 class RequestedRuns:
     """The runs of a request.
 
-    engine: the engine that would perform the runs; variants: the requested variants, in the order
-    of the plan.
+    engine: the name of the engine that would perform the runs. variants: the requested variants, in
+    the order of the plan.
     """
 
     request: Request
@@ -78,7 +78,7 @@ class RequestedRuns:
 
 
 def resolve_request(root: Path, request: Request) -> RequestedRuns:
-    """Return the runs of a request. Raises UserError if the request is wrong, as planning does."""
+    """Return the runs of a request. Raises UserError if it is invalid, as planning does."""
     experiment = load_experiment(root, request)
     require_networks(root, experiment)
     variants = select_variants(root, experiment, request.variants)
@@ -91,7 +91,7 @@ def resolve_request(root: Path, request: Request) -> RequestedRuns:
 def estimate_level_cost(
     root: Path, level: str, settings: AnySettings, engine: str, finished: Iterable[MeasuredCost]
 ) -> RunCost:
-    """Estimate the cost of one run of a level. finished: costs of runs on this machine."""
+    """Estimate the cost of one run of a level. finished: costs of finished runs on this machine."""
     options = engine_options(settings, engine)
     unit, processes, endless_streams = PEERS, PEERS_PROCESSES, 0
     if isinstance(settings, Settings):

@@ -21,7 +21,7 @@ MIB = 2**20
 PEERS_PROCESSES = 2
 
 TOR, IMPORTED, PEERS = "Tor", "imported Tor", "libtorrent peer"
-"""Kinds of processes. The size of a run is the number of its Tor processes or of its peers."""
+"""Kinds of processes. The cost of a run depends on the number of its processes of one kind."""
 SAME_LEVEL = "finished runs of the same level"
 OTHER_LEVELS = "finished runs of other levels"
 CONSTANTS = "the shipped constants"
@@ -50,7 +50,7 @@ class Rates:
         disk_bytes: Disk space per simulated second and process.
         run_memory_bytes: Memory of a run, apart from its processes.
         memory_bytes: Memory per process.
-        error: Like `SAME_LEVEL_ERROR`, but without finished runs of the same level.
+        error: As `SAME_LEVEL_ERROR`, but for levels without finished runs.
     """
 
     cpu_s: float

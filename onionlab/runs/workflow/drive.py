@@ -48,7 +48,7 @@ LOG_NAME = "workflow.log"
 JOB_LOGS = "job-logs"
 MIN_POLL_INTERVAL_S, MAX_POLL_INTERVAL_S = 0.5, 10.0
 POLL_SHARE = 0.05
-"""Share of time spent on reading the store, which may be slow and contain thousands of runs."""
+"""Largest share of time spent reading the store, which may be slow and have thousands of runs."""
 END_TIMEOUT_S = 10.0
 CANCEL_TIMEOUT_S = 60.0
 """Timeout for Snakemake to cancel the jobs of a cluster."""
@@ -77,7 +77,7 @@ def make_report(root: Path, plan: Plan, where: Where) -> Path:
     except UserError as error:
         if not report.is_file():
             raise
-        # Say that the existing report is old. It could be mistaken for that of this command.
+        # The existing report could be mistaken for this command's report, so say that it is old.
         raise UserError(
             error.message, f"{error.hint or ''}\n{report} is that of an earlier command".lstrip()
         ) from error
@@ -154,13 +154,13 @@ class _Workflow:
                     f"{len(self.runs)} runs are finished and stay in {self.store.directory}; the "
                     "same command makes the others"
                 ) from None
-            # Snakemake can succeed without making the runs, for example if a profile requests a dry
-            # run.
+            # Snakemake can succeed without performing the runs, for example if a profile requests a
+            # dry run.
             if not succeeded or len(self.store.finished_among(self.runs)) < len(self.runs):
                 raise failure(self.runs, self.store, self.log)
 
     def _job_sizes(self, missing: Sequence[str]) -> Mapping[str, JobSize]:
-        """Return the sizes of jobs by the run's name; none without a cluster.
+        """Return name of a run -> size of its job; empty if there is no cluster.
 
         Raises UserError if the cluster would reject the jobs.
         """
@@ -240,7 +240,7 @@ class _Workflow:
             # order jobs by priority and respect resources.
             *("--scheduler", "greedy"),
             "--keep-going",
-            # Snakemake's own reports on jobs are left out, except for a cluster, where nothing else
+            # Snakemake's own reports on jobs are needed only on a cluster, where nothing else
             # reports what happened. Jobs on this machine print their errors into the log.
             *([] if self.executor else ["--quiet", "rules"]),
             *("--configfile", str(config)),
@@ -302,8 +302,8 @@ def _environment() -> dict[str, str]:
 def _require_not_replaced(plan: Plan) -> None:
     """Raise UserError if another command has planned other runs in the same place.
 
-    The folder is not locked during planning, which takes minutes for several plans. Files that
-    cannot be read are ignored here; their readers report them.
+    Planning several experiments takes minutes, and the folder is not locked meanwhile. Files that
+    cannot be read are ignored here, because the code that needs them reports them.
     """
     found: list[set[PlannedRun]] = []
     with contextlib.suppress(AnalysisError, UserError):
@@ -322,7 +322,7 @@ def _require_not_replaced(plan: Plan) -> None:
 def _require_resources(plan: Plan, at_a_time: int, *, on_cluster: bool = False) -> None:
     """Raise UserError if memory or disk space is insufficient.
 
-    On a cluster, memory is not checked, because that of the nodes is unknown.
+    On a cluster, memory is not checked, because the memory of the nodes is unknown.
     """
     if not at_a_time:
         return

@@ -1,6 +1,6 @@
-"""Snakemake's executors for clusters: which jobs they accept, and the options they need.
+"""Configure Snakemake's executors for clusters, and check which jobs they accept.
 
-A Snakemake profile configures an executor. It is passed to Snakemake unchanged.
+A Snakemake profile configures an executor. The profile is passed to Snakemake unchanged.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ class Executor:
         name: ``slurm`` or ``generic``.
         profile: The file of a Snakemake profile.
         options: The options in that file.
-        resources: Slurm's partition, account and QOS for every job, by the plugin's names for
-            them. They override the profile.
+        resources: Slurm's partition, account and QOS for every job. The keys are the plugin's names
+            of these options. They override the profile.
         max_jobs: Maximum number of queued and running jobs.
     """
 
@@ -93,7 +93,8 @@ class Executor:
     def require_acceptance(self, size: JobSize) -> None:
         """Raise UserError if Slurm would reject a job of this size. No job is submitted.
 
-        If the profile sets resources, which only Snakemake can interpret, Slurm is not asked.
+        If the profile sets default resources, nothing is checked, because only Snakemake can
+        interpret them.
         """
         if self.name != SLURM or "default-resources" in self.options:
             return
@@ -164,7 +165,7 @@ def cancel_jobs(job_name: str) -> int:
 
 
 def _find_profile(folder: Path) -> Path:
-    """Return the profile file that Snakemake would use: that for the newest Snakemake version."""
+    """Return the profile that Snakemake would use, which is that for its newest version."""
     found: Sequence[tuple[int, Path]] = ()
     with contextlib.suppress(OSError):
         matches = [(PROFILE_FILE.fullmatch(file.name), file) for file in folder.iterdir()]

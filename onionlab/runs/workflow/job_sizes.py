@@ -1,7 +1,7 @@
-"""Size the jobs of a cluster: memory, time and disk of each run, from the estimate.
+"""Compute the limits of a cluster's jobs (memory, time, disk) from the estimated costs of runs.
 
 A cluster kills jobs that exceed their limits. Limits therefore include a margin for costs that the
-estimate omits, and further attempts at a run have higher limits.
+estimate omits, and each further attempt at a run has higher limits.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ EXTRA_TIME_MIN = 10
 
 
 def job_sizes(root: Path, plans: Sequence[Plan]) -> Mapping[str, JobSize]:
-    """Return the size of each run's job, by the run's name.
+    """Return name of a run -> size of its job.
 
-    Raises UserError if an experiment is wrong.
+    Raises UserError if an experiment is invalid.
     """
     estimator = Estimator(root)
     sizes: dict[str, JobSize] = {}
@@ -53,7 +53,7 @@ def _job_size(cpus: int, cost: RunCost) -> JobSize:
 
 
 def largest(sizes: Sequence[JobSize]) -> JobSize:
-    """Return the size of a job that is large enough for all of these."""
+    """Return the smallest size that is at least as large as all of these in every resource."""
     return JobSize(
         cpus=max(one.cpus for one in sizes),
         memory_mb=max(one.memory_mb for one in sizes),

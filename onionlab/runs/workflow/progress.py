@@ -22,11 +22,11 @@ RECENT_S = 120.0
 """Wall time over which a run's pace is measured. Older progress does not count, because a network's
 bootstrap is simulated many times faster than its traffic."""
 MIN_PACE_S = 10.0
-"""Minimum wall time for measuring a pace; over a shorter time it would be inaccurate."""
+"""Minimum wall time for measuring a pace. Over a shorter time, the pace would be inaccurate."""
 
 
 class ProgressView:
-    """Context manager that shows the state of the runs. total: number of runs."""
+    """Context manager that shows the state of a command's runs. total: the number of these runs."""
 
     def __init__(self, total: int, console: Console | None = None) -> None:
         self._total = total
@@ -90,7 +90,7 @@ class ProgressView:
     def _recent(self, state: RunState) -> deque[tuple[float, float]]:
         """Return pairs of a run's wall and simulated times, oldest first.
 
-        They are those of the last `RECENT_S` and the newest pair before them.
+        They cover the last `RECENT_S` of wall time, and begin with the newest pair before that.
         """
         seen = self._seen.get(state.title, deque())
         if seen and state.wall_s < seen[-1][0]:
@@ -102,9 +102,9 @@ class ProgressView:
         return seen
 
     def _pace(self, state: RunState) -> tuple[str, str]:
-        """Return a run's simulated seconds per second, and the wall time left at this pace.
+        """Return a run's simulated seconds per wall second, and the wall time left at this pace.
 
-        Both are texts. The time is empty if the run makes no progress.
+        Both are texts. The time is "" if the run makes no progress.
         """
         wall_s, simulated_s = self._seen[state.title][0]
         passed_s, pace = state.wall_s - wall_s, state.speed
@@ -116,8 +116,8 @@ class ProgressView:
     def _left(self, finished: int, states: Sequence[RunState]) -> str:
         """Return the remaining time as text.
 
-        It is assumed that a remaining run takes as long as a finished one. The text is empty if no
-        run is finished, if all are, or if at most a minute remains.
+        Assume that a remaining run takes as long as a finished one. The text is empty if no run is
+        finished, if all runs are finished, or if at most a minute remains.
         """
         if not finished or finished == self._total:
             return ""
