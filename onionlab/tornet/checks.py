@@ -46,7 +46,7 @@ class Checker:
         self, config: ShadowConfig, files: TornetFiles, graph: PathGraph, stop_ms: int
     ) -> None:
         self.hosts: dict[str, TornetHost] = {}
-        """Hosts by name, as far as they could be parsed; filled by `problems`."""
+        """Name -> host, for the hosts that could be parsed. `problems` fills this."""
         self._config = config
         self._files = files
         self._graph = graph
@@ -55,7 +55,7 @@ class Checker:
         self._read: dict[str, HostFiles] = {}
 
     def problems(self) -> list[str]:
-        """Return all problems, one sentence each; if there are none, `hosts` contains every host.
+        """Return a sentence for each problem. If there are none, `hosts` contains every host.
 
         Relations between hosts are checked only if each host is complete. Otherwise one missing
         file would result in many messages.
@@ -70,7 +70,7 @@ class Checker:
     def _orphaned_folders(self) -> Iterator[str]:
         """Yield a problem if there is a folder of a host that the configuration does not contain.
 
-        The configuration may be truncated: its beginning can be valid YAML.
+        The configuration may be truncated in this case. It can still be valid YAML.
         """
         for path in sorted(self._files.paths):
             parent, name = posixpath.split(path)
@@ -202,7 +202,7 @@ class Checker:
             )
 
     def _list_problems(self) -> Iterator[str]:
-        """Yield problems if authorities measure or vote on other relays than the existing ones."""
+        """Yield a problem for each list of authorities that does not match the existing relays."""
         relays = {host.fingerprint: name for name, host in self.hosts.items() if host.fingerprint}
         for path in sorted(self._bandwidth_files()):
             found = _MEASURED.finditer(self._reader.text_at(path))

@@ -30,7 +30,7 @@ DOCUMENTATION = "https://github.com/shadow/tornettools"
 STAGED = ("relayinfo_staging*.json", "userinfo_staging*.json", "networkinfo_staging*.gml")
 """The output of `tornettools stage`, in the order of the arguments of `generate`."""
 RESERVED_OPTIONS = ("--prefix", "--tor", "--torgencert")
-"""Options of `generate` that the command sets itself."""
+"""Options of `generate` that users may not give, because this module sets them."""
 RECORD = ("-r", "--record")
 FILES = (("-a", "--atlas"), ("-g", "--geoip_path"))
 """Options of `generate` whose value is a file."""
@@ -60,7 +60,7 @@ def generate_tornets(
         tmodel: A folder with tmodel's data, as `generate` expects it.
         options: Further options of `generate`, such as ``--network_scale``.
         tor: The Tor that generates the original keys, with tor-gencert in the same folder.
-        draw_keys: Replaces the keys in a directory that tornettools wrote by keys of a seed.
+        draw_keys: Replaces the keys in a directory that tornettools wrote by keys from a seed.
         before_rename: See `import_tornets`.
 
     Raises:
@@ -137,9 +137,9 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _checked(options: Sequence[str]) -> list[str]:
-    """Return the options with absolute paths, as tornettools runs in another directory.
+    """Return the options with absolute paths, because tornettools runs in another directory.
 
-    Raises UserError for options that the command sets itself or that prevent the import.
+    Raises UserError for options that this module sets itself or that prevent the import.
     """
     # --seed is an option of tornettools itself, so it is rejected. The parser below must not know
     # --seed, because it would take an abbreviation of --server_scale, such as --se, for --seed.

@@ -48,7 +48,7 @@ class TornetFiles:
         return f"{HOST_TEMPLATES}/{host}"
 
     def resolve(self, host: str, name: str) -> str:
-        """Return the path in the directory of a file that a host's program refers to.
+        """Return the path, relative to the tornet, of a file that a host's program refers to.
 
         Programs run in shadow.data/hosts/HOST, which starts as a copy of the host's own files.
 
@@ -93,10 +93,10 @@ class TornetFiles:
             raise FileError(f"{path} is not text in UTF-8") from None
 
     def hashes(self) -> dict[str, str]:
-        """Return the SHA-256 of each file, by path.
+        """Return path -> SHA-256 of each file.
 
         Raises:
-            FileError: one is too large or cannot be read.
+            FileError: a file is too large or cannot be read.
         """
         return {path: hashlib.sha256(self.content(path)).hexdigest() for path in sorted(self.paths)}
 
@@ -137,15 +137,15 @@ def _walk(folder: Path) -> Iterator[Path]:
     def refuse(error: OSError) -> None:
         raise UserError(f"{error.filename} cannot be read: {error.strerror}", READABLE)
 
-    # os.walk lists a link to a folder among the folders, and does not follow it. `_require_plain`
-    # has to reject such a link, so it is yielded.
+    # os.walk lists a link to a folder among the folders, and does not follow it. Such a link is
+    # yielded, so that `_require_plain` rejects it.
     for parent, folders, names in os.walk(folder, onerror=refuse):
         paths = [Path(parent, name) for name in (*names, *folders)]
         yield from (path for path in paths if path.is_symlink() or not path.is_dir())
 
 
 def _require_plain(path: Path, directory: Path, shown: str) -> None:
-    """Raise UserError for anything but a file or a link to one inside the directory."""
+    """Raise UserError unless the path is a file of the directory, or a link to such a file."""
     try:
         target = path.resolve(strict=True)
     except (OSError, RuntimeError):

@@ -21,7 +21,8 @@ from onionlab.tornet.shadow_config import HostEntry, ProcessEntry
 from onionlab.tornet.tgen_graph import MODEL_PATHS, TgenGraph, read_tgen_graph
 from onionlab.tornet.torrc_options import Options, parse_memory, read_lines
 
-# Paths in the host's folder. If one is missing, Tor generates new keys, and thus a different relay.
+# Paths in the host's folder. If one of these files were missing, Tor would generate new keys, and
+# the relay would be a different one.
 FINGERPRINT = "fingerprint"
 CERTIFICATE = "keys/authority_certificate"
 RELAY_KEYS = (FINGERPRINT, "keys/secret_id_key", "keys/ed25519_master_id_secret_key")
@@ -47,8 +48,8 @@ _TORRC_ARGUMENTS = ("--defaults-torrc", "-f")
 class HostFiles:
     """A host's configuration and the content of the files that determine its role.
 
-    fingerprint: a relay's fingerprint; service: the onion service's address; limits: BandwidthRate
-    and BandwidthBurst in bytes, None for Tor's default; peers: where its TGen connects to.
+    limits: BandwidthRate and BandwidthBurst in bytes; None for Tor's default. fingerprint: of a
+    relay. service: the address of an onion service. peers: the hosts that its TGen connects to.
     """
 
     entry: HostEntry
@@ -133,10 +134,11 @@ class HostReader:
         self.text_at = functools.cache(files.text)
 
     def read(self, name: str, entry: HostEntry) -> HostFiles:
-        """Read the configuration of a host's programs. Raises FileError."""
+        """Read the configuration of a host's programs. Raises FileError if it cannot be used."""
         programs = {process.program: process for process in entry.processes}
         if len(programs) < len(entry.processes):
-            # The program's name identifies its log, so two logs could not be distinguished.
+            # A log is identified by the program's name, so the logs of two processes of one program
+            # could not be distinguished.
             raise FileError(
                 "it runs a program twice: remove one of the two processes, or, for OnionTrace, "
                 "generate the network without --record"
@@ -279,7 +281,7 @@ def _oniontrace_mode(process: ProcessEntry) -> str:
 
 
 def _limit(host: HostFiles, option: str) -> int | None:
-    """Return the value of a limit in bytes, or None if it has its default. Raises FileError."""
+    """Return a limit in bytes, or None if it is not set. Raises FileError if it is invalid."""
     text = host.option(option)
     try:
         return parse_memory(text) if text else None

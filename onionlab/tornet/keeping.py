@@ -43,8 +43,8 @@ IMPORT_HINT = "import it again: make import-network FROM=directory NAME=name"
 class KeptTornet:
     """An imported network.
 
-    Set by `import_tornets` only: is_new: whether the network was added to the set; left_out: the
-    parts of the directory that were not imported.
+    Only `import_tornets` sets two of the attributes. is_new: whether this import added the network
+    to the set. left_out: the parts of the imported directory that were not stored.
     """
 
     directory: Path
@@ -104,8 +104,8 @@ def import_tornets(
 
     Raises:
         UserError: the name is invalid, a directory cannot be imported, or it is not a replicate of
-            the others, for example because it is the same network or has another simulated time.
-            Nothing was imported then.
+            the others, for example because it is the same network or has another simulated time. In
+            these cases, nothing was imported.
     """
     _require_name(name)
     if not directories:
@@ -207,8 +207,8 @@ def _require_replicates(
 ) -> None:
     """Raise UserError unless the networks of the set are all different and of one kind.
 
-    found: the directories to import, which may contain the existing networks again, in the same
-    order. existing: seed -> network.
+    found: the directories to import, in the order of seeds. The first ones may contain existing
+    networks of the set again. existing: seed -> network.
     """
     networks = {seed: (kept.directory, kept.tornet) for seed, kept in existing.items()}
     for seed, (path, one) in enumerate(found, start=1):
@@ -239,10 +239,10 @@ def _require_replicates(
 
 
 def _kind(tornet: Tornet) -> dict[str, object]:
-    """Return the properties that replicates have in common, under their names in messages.
+    """Return the properties that are equal in all replicates: name in messages -> value.
 
-    The number of relays in each position is not among them, because tornettools draws it. The
-    options of tornettools determine the numbers of all other hosts.
+    The number of relays in each position is left out, because tornettools draws it at random. Its
+    options determine the numbers of all other hosts.
     """
     roles: tuple[Role, ...] = (
         "authority", "server", "onion-service", "markov-client", "perf-client",

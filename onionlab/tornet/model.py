@@ -135,8 +135,8 @@ def count_processes(hosts: Mapping[str, TornetHost]) -> dict[str, int]:
 def content_hash(tornet: Tornet) -> str:
     """Return the SHA-256 over everything that determines a run, in hexadecimal digits.
 
-    The order of hosts, keys and files does not matter, nor do the files' times and modes or the
-    path of the directory.
+    The hash does not depend on the order of hosts, keys and files, on the times and modes of the
+    files, or on the path of the directory.
     """
     content = tornet.model_dump(mode="json", exclude={"content_sha256", "origin"})
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True)

@@ -2,8 +2,8 @@
 
 This graph is tornettools' atlas of the Internet: thousands of nodes, and an edge for each pair. The
 removed parts have no effect, because tornettools configures Shadow with ``use_shortest_path:
-false``, with which a path is only the edge between two nodes. GML is parsed here because networkx
-would need gigabytes for the atlas; networkx can read the reduced graph.
+false``. Then the path between two nodes is only the edge between them. GML is parsed here because
+networkx would need gigabytes of memory for the atlas. networkx can read the reduced graph.
 """
 
 from __future__ import annotations
@@ -69,14 +69,14 @@ class PathGraph:
 
 @dataclass(slots=True)
 class _Record:
-    """A node, an edge or the graph, with unparsed values. place: its first line, for messages."""
+    """A node, an edge or the graph, with unparsed values. place: file and line, for messages."""
 
     kind: str
     place: str
     values: dict[bytes, bytes] = field(default_factory=dict)
 
     def text(self, name: str) -> str | None:
-        """Return a value without its quotes, or None if it is missing. Raises UserError."""
+        """Return a value without quotes, or None if missing. Raises UserError if not in UTF-8."""
         value = self.values.get(name.encode())
         try:
             return None if value is None else value.decode().strip('"')
@@ -84,7 +84,7 @@ class _Record:
             raise UserError(f"{self.place}: {name}: not text in UTF-8", HINT) from None
 
     def get(self, name: str, parse: Callable[[str], T], default: T | None = None) -> T:
-        """Return a parsed value. Raises UserError, also for a missing value without default."""
+        """Return a parsed value. Raises UserError if it is invalid, or missing without default."""
         text = self.text(name)
         if text is not None:
             try:

@@ -66,7 +66,7 @@ _OMITTED_OPTIONS = {
 }
 
 # The options of `tornettools generate` that are stored. Options that name files and programs of the
-# machine where it ran are not.
+# machine where it ran are not stored.
 _GENERATE_OPTIONS = (
     *("seed", "network_scale", "process_scale", "server_scale", "load_scale"),
     *("exit_user_scale", "onion_service_user_scale"),
@@ -79,13 +79,13 @@ MAX_LOG_BYTES = 2**24
 
 @dataclass(frozen=True)
 class FoundTornet:
-    """A network as it was found: its model and the source of each imported file.
+    """A network in a directory of tornettools: its model and the source of each file to import.
 
     graph: the content of GRAPH, a reduced form of the directory's graph of paths. `tornet.files`
-    therefore lists GRAPH, but `files` does not contain it. generate_log: the log of `tornettools
-    generate`, without lines with paths of the machine where it ran; runs do not depend on it. None
-    if the log is missing. left_out: executables, options and files of the directory that no run
-    uses.
+    lists GRAPH. `files` does not contain it, because it has only the files that are copied.
+    generate_log: the log of `tornettools generate`, or None if there is none. Lines with paths of
+    the machine where it ran are removed. Runs do not depend on it. left_out: executables, options
+    and files of the directory that no run uses.
     """
 
     tornet: Tornet
@@ -258,7 +258,7 @@ def _lines(unpacked: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _options(config: ShadowConfig) -> dict[str, dict[str, Any]]:
-    """Return the options of Shadow in the configuration, by section, except _OMITTED_OPTIONS."""
+    """Return section -> its options of Shadow in the configuration, except _OMITTED_OPTIONS."""
     sections = {
         "general": {k: v for k, v in config.general.items() if k not in _OMITTED_OPTIONS},
         "experimental": config.experimental,
@@ -268,7 +268,7 @@ def _options(config: ShadowConfig) -> dict[str, dict[str, Any]]:
 
 
 def _left_out(directory: Path, config: ShadowConfig) -> tuple[str, ...]:
-    """Return parts that are not imported because each run sets them or nothing reads them."""
+    """Return the executables, options and files that are not imported, as no run uses them."""
     executables = {process.path for host in config.hosts.values() for process in host.processes}
     options = _OMITTED_OPTIONS & config.general.keys() - {"bootstrap_end_time", "stop_time"}
     read = {CONFIGURATION, CONF, HOST_TEMPLATES.partition("/")[0]}
@@ -298,8 +298,8 @@ def _refused(shown: str, problems: list[str]) -> UserError:
 def _generate_log(directory: Path) -> bytes | None:
     """Return the log of the ``tornettools generate`` that wrote the directory, or None.
 
-    This is the latest log in which relays were chosen. The directory may have later logs, because
-    another call fails if the directory exists, but writes a log.
+    This is the latest log in which relays were chosen. Later logs may exist: if the directory
+    exists, another call of `generate` fails, but still writes a log into it.
     """
     for path in sorted(directory.glob(_LOGS), reverse=True):
         try:

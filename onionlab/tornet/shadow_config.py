@@ -36,7 +36,7 @@ HINT = "Correct or remove these lines, or generate the network again with tornet
 
 
 def _options(types: Mapping[str, OptionType]) -> BeforeValidator:
-    """Return a validator of Shadow's options. Options that a run sets are accepted and ignored."""
+    """Return a validator of Shadow's options. It ignores options that each run sets itself."""
     return options_mapping(types, _REFUSED, SPOILING)
 
 
@@ -100,8 +100,8 @@ class ProcessEntry(Model):
     environment: dict[Annotated[ProgramText, AfterValidator(_require_variable)], ProgramText] = key(
         {}, description="its environment"
     )
-    # Shadow's default is to start a process immediately, but tornettools always writes this key. So
-    # a missing key is an error.
+    # Shadow would start a process without this key immediately. But tornettools always writes the
+    # key, so a missing one is treated as an error.
     start_time: Time = key(description="when it starts")
     expected_final_state: Annotated[bool, BeforeValidator(_runs_to_end)] | None = key(
         None, description="how it is when the simulation ends"

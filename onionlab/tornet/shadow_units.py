@@ -38,7 +38,7 @@ def time_ns(value: object) -> int:
     """Return a time in nanoseconds. A number without unit is in seconds.
 
     Raises:
-        ValueError: the message states the expected and the actual value.
+        ValueError: it is not a time; the message states the expected and the actual value.
     """
     return _amount(value, _TIME_NS, "s", 'a time of Shadow such as "10 ms" or 300')
 
@@ -56,10 +56,10 @@ def time_ms(value: object) -> int:
 
 
 def rate_bit_per_s(value: object) -> int:
-    """Return a bandwidth such as "1000000 kilobit" in bits per second. It is more than 0.
+    """Return a bandwidth such as "1000000 kilobit" in bits per second.
 
     Raises:
-        ValueError: the message states the expected and the actual value.
+        ValueError: it is 0 or not a bandwidth; the message states the expected and actual value.
     """
     expected = 'a bandwidth of Shadow such as "10 Mbit" or "1000000 kilobit"'
     amount = _amount(value, _RATE_BIT, None, expected)

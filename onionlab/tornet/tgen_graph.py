@@ -37,8 +37,8 @@ _QUIET = ("error", "critical", "warning")
 class TgenGraph:
     """An action graph or a Markov model.
 
-    vertices: id of each vertex -> the values of its attributes, by the attribute's name in lower
-    case; attributes: the names of attributes that the file declares, in the file's spelling.
+    vertices: id of a vertex -> name of an attribute, in lower case -> its value. attributes: the
+    names of the attributes that the file declares, in the file's spelling.
     """
 
     vertices: Mapping[str, Mapping[str, str]]
@@ -140,7 +140,7 @@ class TgenGraph:
                     )
 
     def _streams(self, *actions: str) -> dict[str, dict[str, str]]:
-        """Return the vertices with these actions. The attributes of `start` are their defaults."""
+        """Return the vertices with these actions. They inherit attributes of the vertex `start`."""
         start = next((data for v, data in self.vertices.items() if _action(v) == "start"), {})
         return {v: {**start, **data} for v, data in self.vertices.items() if _action(v) in actions}
 
