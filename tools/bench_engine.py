@@ -51,24 +51,24 @@ from onionlab.runs.store import Store
 from onionlab.runs.workflow.drive import make_runs
 
 MAX_WALL_TO_CPU = 1.25
-"""Maximum ratio of a run's wall time to its CPU time; above it, other programs disturbed the run.
+"""Maximum ratio of a run's wall time to its CPU time.
 
-On an idle machine the ratio is 1.01 to 1.05.
+If it is exceeded, other programs disturbed the run. On an idle machine the ratio is 1.01 to 1.05.
 """
 MAX_ATTEMPTS = 3
 """Maximum number of attempts at a repetition that other programs disturb."""
 FALSE_STEPS_PER_YEAR = 1.0
-"""Expected number of false changes per year, with one measurement a day.
+"""Expected number of false changes per year, if there is one measurement a day.
 
-It applies to all costs of all cases together, as in experiments/nightly.yaml.
+It is the number for all costs of all cases together, as in experiments/nightly.yaml.
 """
 EXCESS_LEVEL = 0.5
 """Significance level of the F test for more noise between measurements than within them.
 
 If the test rejects, the search for changes uses the noise between measurements, otherwise the noise
-within them. The level of 0.5 selects roughly the larger noise. The default level of 1% is too
-strict, because consecutive runs are more alike than runs of two days: with it, 15 of 40 simulated
-histories had a false change.
+within them. The level of 0.5 roughly selects the larger of the two. The default level of 1% often
+selects the noise within measurements, which is too small, because consecutive runs are more alike
+than runs on two days. With that level, 15 of 40 simulated histories had a false change.
 """
 MEASURES = {"cpu_s": "CPU time", "wall_s": "wall time", "peak_memory_bytes": "peak memory"}
 PTRACE = f"{EMBEDDED}-ptrace"
@@ -174,7 +174,7 @@ def plan_run(root: Path, case: Case, side: str, place: Path, args: argparse.Name
 
 
 def measure_run(root: Path, plan: Plan, side: str) -> Side:
-    """Make a run, read its cost and remove it. Raises UserError if it fails."""
+    """Perform a run, read its cost and remove the run. Raises UserError if the run fails."""
     os.environ[PTRACE_VARIABLE] = "1" if side == PTRACE else ""
     make_runs(root, [plan], 1)
     store, (run,) = Store(plan.store), plan.runs
@@ -238,7 +238,7 @@ def read_history(path: Path) -> list[Measurement]:
 
 
 def search_steps(points: Sequence[Sequence[float]], false_steps: float) -> list[Step] | None:
-    """Return the steps (changes) in the logarithms of a series, or None if its noise is unknown.
+    """Return the steps (changes) in the logarithms of a time series; None if its noise is unknown.
 
     Args:
         points: for each measurement, the values of its repetitions.
@@ -284,7 +284,7 @@ def format_changes(history: Sequence[Measurement], last: Measurement) -> Iterato
 
 
 def format_case(case: Case) -> Iterator[str]:
-    """Yield the lines of a table with the mean cost on each side, and the ratio with its range."""
+    """Yield the lines of a table: mean cost on each side, and mean ratio (smallest to largest)."""
     has_ratio = len(case.compared) == 2
     ratio = f"{EMBEDDED} / {PREFERRED}" if has_ratio else ""
     yield f"{case.title}: mean of {len(case.values('cpu_s'))}"

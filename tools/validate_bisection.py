@@ -42,7 +42,7 @@ A difference is therefore shown if its p-value is at most the level.
 
 
 def candidates(bad: str, goods: Sequence[str]) -> list[str]:
-    """Return the numbers of the commits after the last good one: the middle first, ``bad`` last."""
+    """Return the commits after the last good one, from the middle outwards, with ``bad`` last."""
     first = max(map(int, goods)) + 1
     middle = (first + int(bad) - 1) / 2
     inner = sorted(range(first, int(bad)), key=lambda commit: abs(commit - middle))
@@ -50,10 +50,10 @@ def candidates(bad: str, goods: Sequence[str]) -> list[str]:
 
 
 class History:
-    """Commits 0 (good) to ``COMMITS`` (bad) in a line, and their simulated runs.
+    """A linear history of commits 0 (good) to ``COMMITS`` (bad), and their simulated runs.
 
     Attributes:
-        runs: number of simulated runs so far, by commit.
+        runs: commit -> number of its simulated runs so far.
     """
 
     def __init__(self, rng: np.random.Generator, first_bad: int, step: float, budget: int) -> None:
@@ -86,7 +86,7 @@ class History:
         Return its number of networks, and whether ``own`` is worse; None if no look shows one.
         """
         low, high = -1, len(self.sizes)
-        # A sequential p-value never rises, so the looks that show a difference come last, and
+        # A sequential p-value never rises. If a look shows a difference, all later looks do, so
         # bisection finds the first of them.
         while high - low > 1:
             look = (low + high) // 2
@@ -125,11 +125,10 @@ def simulate(step: float, budget: int, searches: int) -> Iterator[Row]:
 
 
 def is_answer_right(search: Search, first_bad: int | None) -> bool | None:
-    """Return whether an answer is right.
+    """Return whether the answer of a search is right; None if there is no definite answer.
 
-    The result is None if a commit is bad, but the answer names neither the first bad commit nor a
-    wrong one. This happens if the search finds no deterioration, or if several commits are left,
-    including the first bad one.
+    The result is None if there is a first bad commit, but the search finds no deterioration, or
+    leaves several commits including the first bad one.
 
     first_bad: the true first bad commit, or None if no commit makes the endpoint worse.
     """

@@ -53,18 +53,18 @@ NETWORK_SD, RUN_SD = 0.3, 0.05
 MARGIN = Margin(0.05)
 LOG_MARGIN = float(np.log1p(MARGIN.value))
 WIDE, NARROW = 0.5, 0.01
-"""Spreads of differences: WIDE in the search for a false "shown", NARROW for a false "same".
+"""Spreads of simulated differences: WIDE to find false "shown" grades, NARROW for false "same".
 
-With a narrow spread, differences within the margin are called the same, which would hide a false
-"shown". With a wide one, nothing is called the same.
+With a narrow spread, endpoints without a difference get the grade "same", so none would be falsely
+"shown". With a wide spread, no endpoint gets the grade "same".
 """
 MAX_NETWORKS = 20
 """Maximum number of networks of a simulated study with NETWORKS=auto, in tests for false grades.
 
-Such a study adds networks until all endpoints are settled.
+Such a study adds networks until all endpoints are decided ("shown" or "same").
 """
 NIGHT_LEVEL = 2 / 365
-"""The error level of one night of an experiment that may raise two false alarms a year."""
+"""Error level of one nightly run of an experiment that may raise two false alarms a year."""
 
 
 @dataclass(frozen=True)
@@ -72,9 +72,9 @@ class Row:
     """One quantity of the table.
 
     Attributes:
-        setting: the simulated data.
-        quantity: the name of ``value``.
-        value: the result.
+        setting: a description of the simulated data.
+        quantity: what ``value`` is.
+        value: the result of the simulation.
         error: the standard error of a rate; None if it is not a rate.
         limit: the limit that docs/reference/statistics.md promises; None if it promises none.
         at_least: whether the limit is the minimum instead of the maximum.
@@ -169,7 +169,7 @@ class Shape:
 def normal_mixture(*parts: tuple[float, float, float]) -> Callable[[Floats], Floats]:
     """Return the quantile function of a mixture of normal distributions.
 
-    parts: share, mean and standard deviation of each.
+    parts: share, mean and standard deviation of each component.
     """
     reach = max(abs(mean) + 7 * sd for _, mean, sd in parts)
     grid = np.linspace(-reach, reach, 400_001)
@@ -178,7 +178,7 @@ def normal_mixture(*parts: tuple[float, float, float]) -> Callable[[Floats], Flo
 
 
 def outliers(share: float, distance: float) -> Callable[[Floats], Floats]:
-    """Return the quantile function of standard normal values, a share of which is shifted."""
+    """Return the quantile function of normal values, a share of which is shifted by a distance."""
     return normal_mixture((1 - share, 0.0, 1.0), (share, distance, 1.0))
 
 
@@ -224,9 +224,9 @@ def draw_differences(rng: np.random.Generator, shape: Shape, families: int, n: i
 def make_families(
     rng: np.random.Generator, differences: Floats, log_ratio: float, spread: float
 ) -> Iterator[Family]:
-    """Yield a family for each set of differences, with the long tail on a random side.
+    """Yield a family for each set of differences. Their long tail is on a random side.
 
-    log_ratio, spread: location and spread of the logarithm of variant / baseline.
+    log_ratio, spread: location and spread of the logarithm of the ratio variant / baseline.
     """
     for of_family in differences:
         sign = 1.0 if rng.random() < 0.5 else -1.0
@@ -274,7 +274,7 @@ def first_networks(family: Family, n: int) -> Family:
 
 
 def family_errors(name: str, n: int, families: int) -> Iterator[Row]:
-    """Yield the rates of any false grade, and the coverage of one endpoint's 95% interval."""
+    """Yield the rates of families with a false grade, and the coverage of a 95% interval."""
     shape = SHAPES[name]
     rng = random_numbers(9, list(SHAPES).index(name), n)
     differences = draw_differences(rng, shape, families, n)
@@ -289,7 +289,7 @@ def family_errors(name: str, n: int, families: int) -> Iterator[Row]:
 
 
 def power(name: str, n: int, families: int) -> Iterator[Row]:
-    """Yield the rates at which the first endpoint, and each other one, gets its true grade."""
+    """Yield the rates of true grades: of the first endpoint, and on average of the others."""
     families = max(1, families // 4)
     rng = random_numbers(13, list(SHAPES).index(name), n)
     for ratio, true in ((1.0, Grade.SAME), (1.1, Grade.SHOWN), (1.2, Grade.SHOWN)):
@@ -333,7 +333,7 @@ def band_coverage(reach_index: int, n: int, families: int) -> Iterator[Row]:
 
 
 def rate_errors(streams_index: int, n: int, families: int) -> Iterator[Row]:
-    """Yield how often a rate that is worse by the margin in all networks is called the same."""
+    """Yield how often a rate gets the grade "same" though it is worse by the margin everywhere."""
     streams = (100, 500)[streams_index]
     rng = random_numbers(10, streams_index, 9, n)
 
@@ -355,11 +355,11 @@ def rate_errors(streams_index: int, n: int, families: int) -> Iterator[Row]:
     yield row("a point more than beta-binomial 5%", draw(of_network + 0.01), draw(of_network))
 
 
-# Parts that test nights, and interim analyses (looks) at a growing number of networks
+# Parts that test nightly runs, and interim analyses (looks) at a growing number of networks
 
 
 def auto_errors(shape_index: int, false: Grade, families: int) -> Iterator[Row]:
-    """Yield the rate of any false grade at any interim analysis (look) of NETWORKS=auto."""
+    """Yield the rate of families with a false grade at any interim analysis of NETWORKS=auto."""
     families = max(1, families // 2)
     name = SEQUENTIAL_SHAPES[shape_index]
     rng = random_numbers(3, shape_index, 0 if false is Grade.SHOWN else 1)
@@ -372,7 +372,7 @@ def auto_errors(shape_index: int, false: Grade, families: int) -> Iterator[Row]:
 
 
 def uncorrected_look_errors(families: int) -> Iterator[Row]:
-    """Yield the rate of any false "shown" if each interim analysis were judged as the only one."""
+    """Yield the rate of families with a false "shown" if no interim analysis were corrected."""
     families = max(1, families // 4)
     rng = random_numbers(3, 9)
     differences = draw_differences(rng, SHAPES["normal"], families, MAX_NETWORKS)
@@ -386,10 +386,10 @@ def uncorrected_look_errors(families: int) -> Iterator[Row]:
 
 
 def raised_errors(ends: tuple[int, ...], endpoints: int, kind: str, families: int) -> Iterator[Row]:
-    """Yield the rate of any false "shown" if networks are added after an answer.
+    """Yield the rate of families with a false "shown" if networks are added after a report.
 
     Args:
-        ends: numbers of networks, in ascending order; there is a report at each of them.
+        ends: numbers of networks at which there is a report, in ascending order.
         endpoints: number of endpoints.
         kind: "NETWORKS" if ``ends`` are fixed numbers, "MAX_NETWORKS" if they are budgets of
             NETWORKS=auto.
@@ -421,7 +421,7 @@ RAISED = ((10, 20, 40), (5, 10, 20, 40))
 
 
 def night_errors(shape_index: int, night_index: int, families: int) -> Iterator[Row]:
-    """Yield the rate of any false "shown" in one night.
+    """Yield the rate of families with a false "shown" in one nightly run.
 
     The level is small, so 5 times as many families are simulated.
     """
@@ -437,7 +437,7 @@ def night_errors(shape_index: int, night_index: int, families: int) -> Iterator[
 
 
 def auto_savings(ratio_index: int, families: int) -> Iterator[Row]:
-    """Yield the number of networks that NETWORKS=auto uses until all endpoints are settled.
+    """Yield the number of networks that NETWORKS=auto uses until all endpoints are decided.
 
     The budget of 40 is 1.5 times the 27 pairs that a fixed design needs to show a difference of 5%.
     """
@@ -456,7 +456,7 @@ def auto_savings(ratio_index: int, families: int) -> Iterator[Row]:
 
 
 def networks_to_settle(family: Family, budget: int) -> int | None:
-    """Return the number of networks at the first look that settles all endpoints, or None."""
+    """Return the number of networks at the first look that decides all endpoints, or None."""
     sizes = schedule(budget)
 
     def is_settled(size: int) -> bool:
