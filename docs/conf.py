@@ -52,13 +52,13 @@ autodoc_default_options = {"members": True, "show-inheritance": True, "member-or
 autodoc_typehints_format = "short"
 autodoc_preserve_defaults = True
 python_use_unqualified_type_names = True
-# Show the attributes of a docstring as lines, because autodoc lists the fields separately.
+# Show the section "Attributes" of a docstring as a plain list. autodoc lists the fields themselves.
 napoleon_use_ivar = True
 napoleon_attr_annotations = False
 autodoc_type_aliases = {name: name for name in ("Floats", "Ints", "Bools")}
 
-# Do not warn of ambiguous names: several packages have a class named `Variant`, and a docstring
-# means the one of its own package.
+# Do not warn of ambiguous names: several packages have a class named `Variant`. A docstring that
+# mentions `Variant` means the class of its own package.
 suppress_warnings = ["ref.python"]
 
 
@@ -69,7 +69,7 @@ MARKUP = re.compile(r"\*|\||(?<=\w)_(?!\w)")
 
 
 def setup(app: Sphinx) -> None:
-    """Write generated pages before Sphinx lists the pages, and complete each page that it reads."""
+    """Connect the functions below to Sphinx's events."""
     app.connect("builder-inited", _write_pages)
     app.connect("source-read", _complete_page)
     app.connect("autodoc-process-docstring", _take_as_text, priority=100)

@@ -1,6 +1,6 @@
-"""Generate pages from the program: its commands, its variants, its packages.
+"""Generate documentation pages from the program's commands, variants and packages.
 
-``make docs`` writes the pages before it builds the site. Git ignores the pages of commands and of
+``make docs`` writes the pages before it builds the site. Git ignores the pages about commands and
 packages.
 """
 
@@ -28,7 +28,7 @@ NOTE = "<!-- made by `make docs`: do not edit -->"
 
 
 def commands_page(root: Path = ROOT) -> str:
-    """Return docs/reference/commands.md: targets of make, and commands with their options."""
+    """Return the text of docs/reference/commands.md: make's targets, and commands with options."""
     makefile = (root / "Makefile").read_text(encoding="utf-8")
     targets = re.findall(r"^([a-z-]+):.*? ## (.*)$", makefile, re.MULTILINE)
     variables = re.findall(r"^#   ([A-Z_]+) +(.*)$", makefile, re.MULTILINE)
@@ -123,7 +123,7 @@ def _help(action: argparse.Action) -> str:
 
 
 def variants_page(root: Path = ROOT) -> str:
-    """Return docs/reference/variants.md: the contents of variants.yaml for Tor and libtorrent."""
+    """Return the text of docs/reference/variants.md: the variants of Tor and of libtorrent."""
     registry = load_registry(root)
     series = (
         (f"`{name}`", entry.description, f"`{entry.proof_from}`")
@@ -178,7 +178,8 @@ def _lines(torrc: Mapping[str, str]) -> str:
 def fill_tables(page: str) -> str:
     """Return a Markdown page in which a table replaces each ``<!-- table of module:name -->``.
 
-    ``name`` is the model of a file, whose keys the table lists, or the columns of a Parquet table.
+    ``module:name`` is the model of a file or the columns of a Parquet file. The table lists the
+    keys or the columns.
     """
 
     def table(found: re.Match[str]) -> str:
@@ -241,7 +242,7 @@ def write_outside_pages(folder: Path) -> None:
     """Write copies of the pages outside of docs/ (``OUTSIDE``) for the site.
 
     Args:
-        folder: docs/site, which is replaced. Git ignores it.
+        folder: The folder docs/site, which is replaced. Git ignores it.
     """
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -275,7 +276,7 @@ def write_api_pages(folder: Path) -> None:
     """Write a page for each subpackage of analysis and onionlab, and an index of these pages.
 
     Args:
-        folder: is replaced. Git ignores it.
+        folder: The folder of the pages, which is replaced. Git ignores it.
     """
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
