@@ -32,8 +32,8 @@ from onionlab.paths import working_root
 
 EXIT_USER_ERROR = 2
 EXIT_DEFECT = 70
-"""EX_SOFTWARE of sysexits.h. Python's own status for a traceback, 1, is an answer of some commands:
-``compare`` returns it if it finds a regression."""
+"""EX_SOFTWARE of sysexits.h. Python's own status after an exception, 1, is not used, because it is
+an answer of some commands: ``compare`` returns it if it finds a regression."""
 EXIT_INTERRUPTED = 130
 
 STATUSES: Mapping[int, str] = {
@@ -66,7 +66,8 @@ _ESCAPES = {
 }
 MAX_LINE_LENGTH = 2000
 MAX_NAME_LENGTH = 200
-"""Lengths at which lines of messages, and names of files in messages, are cut."""
+"""Number of characters after which the name of a file in a message is cut. MAX_LINE_LENGTH is the
+same for lines of messages."""
 
 
 class Command(Protocol):
@@ -110,7 +111,8 @@ def load_command(module_name: str) -> Command:
 def help_of(module_name: str) -> str:
     """Return the HELP of a command, read from its file.
 
-    An overview shows every command's HELP, and importing all modules would take seconds.
+    The module is not imported: the list of all commands needs every HELP, and importing all modules
+    would take seconds.
     """
     spec = importlib.util.find_spec(module_name)
     assert spec is not None
@@ -123,10 +125,10 @@ def help_of(module_name: str) -> str:
 
 
 def build_parser(verb: str | None = None) -> argparse.ArgumentParser:
-    """Return the parser of the command ``verb``, or one that only lists all commands.
+    """Return the parser of the command ``verb``; if it does not exist, one that lists all commands.
 
-    Only the module of that command is imported. Therefore ``doctor`` starts fast, and works if a
-    dependency of another command is broken.
+    Only the module of the command is imported. Therefore ``doctor`` starts fast, and works even if
+    a dependency of another command is broken.
     """
     parser = argparse.ArgumentParser(
         prog="onionlab", description="Experiment harness for Tor performance research."
@@ -162,8 +164,8 @@ def own_statuses(command: Command) -> Mapping[int, str]:
 def _print_status(status: int, statuses: Mapping[int, str], arguments: Sequence[str]) -> None:
     """Print what an exit status means, if ``statuses`` explains it and make called this program.
 
-    Status 0 is not printed. For every other status, make itself ends with 2. So the command line
-    that ends with the status itself is printed, too.
+    Status 0 is not printed. After every other status, make itself ends with 2. So also print a
+    command line that calls this program without make and ends with the original status.
     """
     if status in statuses and status != 0 and "MAKELEVEL" in os.environ:
         command = shlex.join([".venv/bin/onionlab", *arguments])
@@ -184,7 +186,7 @@ def user_error_from_os_error(error: OSError) -> UserError:
 
 
 def _full_folders() -> list[str]:
-    """Return a folder of each full file system that this program writes to."""
+    """Return a folder on each full file system among those that this program writes to."""
     root = working_root()
     below = (root / name for name in ("build", "runs", "results", "networks", "nightly"))
     full: dict[int, str] = {}
@@ -222,7 +224,7 @@ class _Output(io.FileIO):
             return super().write(data)
         except OSError as error:
             # Replace the descriptor, because child processes inherit it, and because Python writes
-            # buffered output to it at the end. If that failed, the exit status would be 120.
+            # buffered output to it at exit. If that write failed, the exit status would be 120.
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, self.fileno())
             os.close(nowhere)
@@ -282,7 +284,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     log = logging.getLogger("onionlab")
     log.setLevel(logging.INFO)
     log.addHandler(_PRINTER)
-    # Figures are written to files. If this variable named a missing backend, Matplotlib would fail.
+    # The backend agg writes figures to files. If the user's variable named a missing backend,
+    # Matplotlib would fail.
     os.environ["MPLBACKEND"] = "agg"
     try:
         # Treat SIGTERM like Ctrl-C: an interrupted command ends the processes that it has started.

@@ -43,10 +43,10 @@ def file_lock(
 
     Args:
         path: The file, which is not removed.
-        on_wait: Called once if another process holds the lock.
-        timeout_s: Maximum wait. By default it is unlimited, and processes are served in the order
-            of arrival.
-        refusal: Exception to raise after this time, in place of TimeoutError.
+        on_wait: Called once, before the wait, if another process holds the lock.
+        timeout_s: Maximum wait in seconds. By default it is unlimited, and waiting processes get
+            the lock in the order of arrival.
+        refusal: Exception to raise after ``timeout_s``, in place of TimeoutError.
         open_file: Opens the file and returns its descriptor.
     """
     descriptor = open_file(path)

@@ -27,7 +27,7 @@ POSITIONALS = {
     "file": "FROM",
     "directories": "FROM",
 }
-"""Positional argument -> its variable. make does not offer other positional arguments."""
+"""Positional argument -> its variable. Other positional arguments cannot be given through make."""
 
 EXAMPLES = {
     "bisect": "GOOD=tor-0.4.9.1-alpha BAD=main TOR_GIT=/path/to/tor ENDPOINT=ttfb_p50_s",
@@ -55,14 +55,14 @@ to be on make's command line."""
 
 
 def command_line(verb: str, environment: Mapping[str, str]) -> list[str]:
-    """Return the program's arguments for a command and the make variables in ``environment``.
+    """Return the program's arguments that correspond to the make variables in ``environment``.
 
     Raises:
         UserError: A required variable is missing, or make's command line sets an unknown one.
     """
     given = set(environment.get(COMMAND_LINE, "").split())
     # MAKELEVEL is more than 1 if another make called this one. The command line of that make may
-    # set variables for other programs, so unknown ones are ignored then.
+    # set variables for other programs, so unknown variables are ignored in this case.
     if environment.get("MAKELEVEL", "1") == "1":
         _require_known(given, verb)
     usable = given | ENVIRONMENT_VARIABLES
@@ -86,7 +86,7 @@ def command_line(verb: str, environment: Mapping[str, str]) -> list[str]:
 
 
 def _arguments(verb: str) -> Iterator[tuple[str, str, argparse.Action]]:
-    """Yield variable, option and action of each argument; positional ones have the option ""."""
+    """Yield variable, option and action of each argument. The option is "" if it is positional."""
     parser = argparse.ArgumentParser(add_help=False)
     cli.load_command(cli.command_modules()[verb]).setup_arguments(parser)
     for action in parser._actions:
@@ -108,8 +108,8 @@ def _require_known(given: set[str], verb: str) -> None:
     unknown = {name for name in given - known if not name.startswith("ONIONLAB_")}
     if not unknown:
         return
-    # A command line can have several targets, so another command may read the variable. This check
-    # is the last one, because importing all commands takes seconds.
+    # A command line can have several targets, so another command may read the variable. This is
+    # checked only if necessary, because importing all commands takes seconds.
     known.update(*map(command_variables, cli.command_modules()))
     for name in sorted(unknown - known):
         similar = difflib.get_close_matches(name, sorted(known), 1)

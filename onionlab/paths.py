@@ -1,7 +1,7 @@
 """Paths of the checkout: its code, the user's files and everything that the program writes.
 
-Parameters with the name `root` are the folder that `working_root` returns. onionlab/setup.sh calls
-``python -m onionlab.paths`` to check that folder before it installs anything.
+In the whole package, a parameter `root` is the folder that `working_root` returns.
+onionlab/setup.sh checks this folder with ``python -m onionlab.paths`` before any installation.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from onionlab.errors import UserError
 
-# Python decodes bytes of a path that are not UTF-8 as characters of the last range.
+# The last range: Python decodes bytes of a path that are not UTF-8 as these characters.
 _REFUSED = re.compile(r'[\x00-\x1f\x7f"$`\\{}:\udc80-\udcff]')
 
 
@@ -55,14 +55,15 @@ def working_root() -> Path:
 
 
 def build_directory(root: Path) -> Path:
-    """Return the folder of builds, keys and other files that can be made again; Git ignores it."""
+    """Return the folder of builds, keys and other files that can be rebuilt. Git ignores it."""
     return root / "build"
 
 
 def networks_directory(root: Path) -> Path:
     """Return the folder of imported networks.
 
-    It is not in the build folder, because the keys of imported relays cannot be generated again.
+    It is not in the build folder, which may be deleted: the keys of imported relays cannot be
+    generated again.
     """
     return root / "networks"
 
