@@ -26,29 +26,29 @@ LOG = logging.getLogger(__name__)
 
 
 class EngineKind(Protocol):
-    """The operations of an engine that are available before it is opened.
+    """The operations of an engine that are available before the engine is opened.
 
-    Implementations import the engine's modules only when they are called. The reason is the guest,
-    the User-Mode Linux kernel in which the embedded engine runs a simulation: code in the guest
-    also imports this package, but has only the standard library.
+    Each method imports the engine's modules only when it is called. The reason is that programs in
+    the guest, the User-Mode Linux kernel in which the embedded engine runs a simulation, import
+    this package as well, and that only the standard library is available in the guest.
     """
 
     def open(self, root: Path, shadow: str | None, tgen: str | None) -> Engine:
         """Prepare the engine.
 
-        root: the checkout; shadow, tgen: the user's paths of these programs. If a path is None, the
-        environment variable SHADOW or TGEN, or otherwise the PATH, determines it. Raises UserError
-        if a program is missing or unsuitable, or if a build fails.
+        root: the checkout. shadow, tgen: paths of these programs that the user specified. If a path
+        is None, the environment variable SHADOW or TGEN, or otherwise the PATH, determines it.
+        Raises UserError if a program is missing or unsuitable, or if a build fails.
         """
 
     def examine(self, question: Question, *, needed: bool) -> Iterator[Finding]:
-        """Check whether the machine can run the engine; needed: whether runs will use it.
+        """Check whether the machine can run the engine.
 
-        Problems of an engine that is not needed are at most warnings.
+        needed: whether runs will use this engine. If not, its problems are at most warnings.
         """
 
     def cpus_per_run(self, options: Mapping[str, Any]) -> int:
-        """Return the number of CPUs to reserve for a run with an experiment's options."""
+        """Return the number of CPUs to reserve for a run with these options of the engine."""
 
 
 class _Shadow:
@@ -93,12 +93,10 @@ ENGINES: dict[str, EngineKind] = {"shadow": _Shadow(), "uml": _Uml()}
 def open_engine(
     name: str, *, root: Path, shadow: str | None = None, tgen: str | None = None
 ) -> Engine:
-    """Open an engine by name; for "auto", select Shadow or the embedded engine and log the choice.
+    """Open an engine by name. For "auto", select Shadow or the embedded engine and log the choice.
 
-    root: the checkout, where an engine stores its builds; shadow, tgen: the user's paths of these
-    programs. If a path is None, the environment variable SHADOW or TGEN, or otherwise the PATH,
-    determines it. Raises UserError if the engine is unknown, a program is missing or unsuitable, or
-    a build fails.
+    root: the checkout, where an engine stores its builds. shadow, tgen: see `EngineKind.open`.
+    Raises UserError if the engine is unknown, a program is missing or unsuitable, or a build fails.
     """
     if name == AUTO:
         name, reason = _select_engine(root, shadow, tgen)
@@ -128,8 +126,8 @@ def _select_engine(root: Path, shadow: str | None, tgen: str | None) -> tuple[st
     try:
         _kind(PREFERRED).open(root, shadow, tgen)
     except UserError as missing:
-        # A user who specified a path expects Shadow. Opening Shadow raises this error again, so
-        # the user sees it.
+        # A user who specified a path expects Shadow. The caller will open Shadow, which raises this
+        # error again and so shows it to the user.
         if any((shadow, tgen, os.environ.get("SHADOW"), os.environ.get("TGEN"))):
             return PREFERRED, ""
         return EMBEDDED, f"because Shadow is not available ({missing.message})"

@@ -1,9 +1,9 @@
 """The interface of engines. An engine, such as Shadow, simulates the content of a run directory.
 
-Nothing outside an engine's own package may depend on the engine that ran: plan, run directory,
-store and analysis use only this interface. A new engine is one package with a class that satisfies
-`Engine` and a function that examines the machine. An `EngineKind` in `onionlab.engines.ENGINES`
-calls both.
+Code outside an engine's own package must not depend on which engine ran: plan, run directory, store
+and analysis use only this interface. A new engine is one package with a class that satisfies
+`Engine` and a function that examines the machine. The engine's `EngineKind` in
+`onionlab.engines.ENGINES` calls both.
 """
 
 from __future__ import annotations
@@ -25,19 +25,20 @@ WATCHED_LATE_S = 10.0
 """
 
 ENDLESS_STREAM_BYTES = 6 * 2**20
-"""The memory of a stream that sends continuously: the buffers of both ends and of the Tor
-processes. It was measured on the embedded engine with 189 such streams.
+"""The memory that a continuously sending stream needs for the buffers of both ends and of the Tor
+processes. The value was measured on the embedded engine with 189 such streams.
 """
 
 
 @dataclass(frozen=True)
 class Process:
-    """One program of one host, with its start time.
+    """One program of one host, with its start time in simulated time.
 
-    program: the base name of an executable, whose path is in the argument `programs` of
-    `Engine.run`, or which the engine replaces by code of its own. Its standard output goes to
-    `shadow.data/hosts/<host>/<program>.<pid>.stdout`, its working directory is
-    `shadow.data/hosts/<host>`. runs_to_end: whether it must still run when the simulation ends.
+    The program's working directory is `shadow.data/hosts/<host>`. Its standard output goes to
+    `<program>.<pid>.stdout` in this directory. program: the base name of the executable. The
+    argument `programs` of `Engine.run` contains the executable's path, unless the engine uses its
+    own code instead. runs_to_end: True if the program must still run when the simulation ends;
+    False if it must have ended with status 0.
     """
 
     program: str
@@ -51,12 +52,13 @@ class Process:
 class Simulation:
     """The inputs of an engine for one run.
 
-    options: the experiment's options for this engine, as in its YAML; watched: hosts whose
-    programs' output can be read in the run directory during the simulation, with a delay of at most
-    `WATCHED_LATE_S`. Watching changes no result. bootstrap_end_ms: simulated time until which links
-    have no limits and paths no loss. shadow_options: an imported network's options of Shadow, by
-    section; `options` override them. endless_streams: the expected number of streams that are open
-    at the end of the simulation and that only a timeout would end; they need memory.
+    processes: the programs of each host, by host name. options: the experiment's options for this
+    engine, as in its YAML. watched: hosts whose programs' output can be read in the run directory
+    during the simulation, with a delay of at most `WATCHED_LATE_S`. Watching changes no result.
+    bootstrap_end_ms: the simulated time before which links have no rate limits and paths lose no
+    packets. shadow_options: Shadow's options in an imported network, by section; `options` override
+    them. endless_streams: the expected number of streams that are open at the end of the simulation
+    and that only a timeout would end. An engine may have to reserve memory for them.
     """
 
     network: Network
@@ -72,7 +74,7 @@ class Simulation:
 
 @dataclass(frozen=True)
 class Progress:
-    """The progress of a running simulation. memory_bytes: sum over all its processes."""
+    """The progress of a running simulation. memory_bytes: the memory of all its processes."""
 
     simulated_s: float
     stop_s: float
@@ -103,7 +105,7 @@ class EngineFailureError(Exception):
 
 
 class Engine(Protocol):
-    """An engine that is ready to run: its constructor found all tools."""
+    """An engine that is ready to run, because its constructor has found all programs."""
 
     name: str
 
@@ -113,7 +115,7 @@ class Engine(Protocol):
 
     @property
     def programs(self) -> dict[str, Path]:
-        """The executables that the engine provides for hosts, such as tgen."""
+        """The executables that the engine provides for hosts, by base name, such as tgen."""
 
     def configuration(self, simulation: Simulation) -> dict[str, bytes]:
         """Return the engine's own files of a run directory: relative path -> content."""
@@ -121,7 +123,7 @@ class Engine(Protocol):
     def check_files(self, simulation: Simulation, files: Mapping[str, bytes]) -> None:
         """Raise UserError if a program uses a file that the engine does not support.
 
-        files: content by relative path in the run directory.
+        files: the contents of files, by path relative to the run directory.
         """
 
     def run(
@@ -134,5 +136,5 @@ class Engine(Protocol):
     ) -> Usage:
         """Run the simulation in a complete run directory, on the CPUs of the calling process.
 
-        Raises EngineFailureError if the simulation fails.
+        programs: executables by base name. Raises EngineFailureError if the simulation fails.
         """

@@ -17,7 +17,7 @@ MISSING = "missing"
 
 @dataclass(frozen=True)
 class Finding:
-    """One result of the examination; ``fix`` is empty if there is nothing to do."""
+    """One result of a check. status: OK, WARN or MISSING. fix: advice, empty if none is needed."""
 
     status: str
     subject: str
@@ -27,9 +27,9 @@ class Finding:
 
 @dataclass(frozen=True)
 class Need:
-    """The resources that an experiment needs.
+    """The resources that an experiment needs. name: the experiment's name.
 
-    memory_bytes, processes: needs of its largest run. disk_bytes: needs of all its runs together.
+    memory_bytes, processes: for its largest run. disk_bytes: for all its runs together.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Question:
     """The subject of an examination.
 
     root: the checkout. engine: the name of the engine that will run. need: the needs of the
-    experiment; None to examine only the machine. shadow, tgen: the user's paths of these programs.
+    experiment; None to examine only the machine. shadow, tgen: paths that the user specified.
     """
 
     root: Path
@@ -54,11 +54,11 @@ class Question:
 
 
 SMALLER = "make the network smaller (SCALE=0.1, or `traffic: markov_clients` for an imported one)"
-"""The hint if a run is too large for a machine."""
+"""The hint to print if a run is too large for the machine."""
 
 
 def format_bytes(size: float) -> str:
-    """Format a number of bytes in GiB, MiB or KiB: the largest unit in which it is at least 1."""
+    """Format a size in GiB, MiB or KiB: the largest unit in which the size is at least 1."""
     for unit, factor in (("GiB", 2**30), ("MiB", 2**20)):
         if size >= factor:
             amount = size / factor
@@ -70,8 +70,8 @@ def cgroup_limit(controller: str, *files: str) -> int | None:
     """Return the lowest limit of this process's control groups (v1 or v2), or None without a limit.
 
     controller: the name of the resource in v1, such as "memory". files: the names of the files that
-    contain the limit. Control groups v1 use a huge number for "unlimited", so values of 2**60 or
-    more are ignored.
+    contain the limit in v1 or v2. Control groups v1 express "unlimited" by a huge number, so values
+    of 2**60 or more are ignored.
     """
     found = []
     for line in Path("/proc/self/cgroup").read_text("utf-8").splitlines():

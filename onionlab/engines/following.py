@@ -29,9 +29,9 @@ but at most POLL_INTERVAL_S. Even a short simulation thus has memory samples bef
 class Command:
     """A command that an engine starts.
 
-    log: the file for its output; environment: the complete environment; own_session: whether it
-    gets its own session, in which a terminal's Ctrl-C does not reach it; shared_bytes: see
-    MemorySampler.
+    directory: its working directory. log: the file for its output. environment: its complete
+    environment. own_session: whether it gets its own session, in which a terminal's Ctrl-C does not
+    reach it. shared_bytes: see `MemorySampler`.
     """
 
     argv: Sequence[str]
@@ -44,11 +44,11 @@ class Command:
 
 @dataclass(frozen=True)
 class ExitInfo:
-    """The exit status of a simulation's first process, and the resources that it used.
+    """The exit status of a simulation's first process, and the resources that the simulation used.
 
-    status: the return code in the sense of subprocess, negative for a signal; memory_kills: the
-    number of processes on the machine that the system killed during the simulation because it ran
-    out of memory, or None if unknown.
+    status: the return code in the sense of subprocess, negative for a signal. memory_kills: the
+    number of processes on the machine that the out-of-memory killer killed during the simulation,
+    or None if unknown.
     """
 
     status: int
@@ -89,10 +89,11 @@ def follow(
     stop_s: float,
     on_progress: Callable[[Progress], None],
 ) -> ExitInfo:
-    """Run a command to its end and report its progress every second.
+    """Run a command to its end and report its progress about once per second.
 
-    simulated_s: returns the simulated time so far. If `simulated_s` or `on_progress` raises, the
-    command is killed. Samples of the machine's memory go to free.log.
+    simulated_s: returns the simulated time so far. stop_s: the simulated time of the end. If
+    `simulated_s` or `on_progress` raises an exception, the command is killed. Samples of the
+    machine's memory go to free.log.
     """
     started = time.monotonic()
     cpu_before_s = children_cpu_s()
@@ -107,8 +108,8 @@ def follow(
             stdout=log,
             stderr=subprocess.STDOUT,
             env=dict(command.environment),
-            # Shadow creates the programs' folders with this umask. With another one, Tor would
-            # correct the folders' permissions and log this.
+            # Shadow creates the programs' folders with this umask. With a different umask, Tor
+            # would correct the folders' permissions and log the correction.
             umask=0o022,
         )
         sampler = MemorySampler(process.pid, command.directory / "free.log", command.shared_bytes)

@@ -19,8 +19,8 @@ from onionlab.engines.uml.traffic.markov_walk import MarkovWalk
 from onionlab.errors import UserError
 
 WALK_STEPS = 2000
-"""The number of steps of a walk through a model. It suffices to measure the mean rate of the
-model's events to a few per cent.
+"""The number of steps of a walk that measures a model. With so many steps, the mean rate of the
+model's events is accurate to a few per cent.
 """
 MAX_FLOW_S = 600.0
 """The assumed duration of a flow whose stream model never ends: the longest timeout that
@@ -37,9 +37,9 @@ def never_ends(packet_model: bytes) -> bool:
 
 
 def mean_streams_per_s(flow_model: bytes | None, stream_model: bytes | None) -> float:
-    """Return the number of streams that a client starts per second.
+    """Return the mean number of streams that a client starts per second.
 
-    flow_model, stream_model: contents of models' files; None means TGen's default model.
+    flow_model, stream_model: the contents of the models' files; None means TGen's default model.
     Raises ValueError if a model cannot be played.
     """
     flows = INTERNAL_FLOW_MODEL if flow_model is None else parse_model("flow", flow_model)
@@ -51,10 +51,10 @@ def mean_streams_per_s(flow_model: bytes | None, stream_model: bytes | None) -> 
 
 
 def _count_begun(model: MarkovModel) -> tuple[int, float, int]:
-    """Walk through a model, from the start again after each end.
+    """Walk `WALK_STEPS` steps through a model. Return to its start after each event END.
 
-    Return the number of flows or streams that the model starts, the duration in s, and the number
-    of ends.
+    Return the number of flows or streams that the walk starts, the walk's duration in s, and the
+    number of events END.
     """
     walk = MarkovWalk(model, seed=1)
     begun, time_us, ends = 0, 0, 0

@@ -13,16 +13,17 @@ import psutil
 
 SAMPLE_INTERVAL_S = 5.0
 SAMPLE_SHARE = 0.01
-"""The maximum share of one CPU's time for samples. A sample takes 0.1 s with hundreds of
-processes.
+"""The maximum share of one CPU's time that samples may use. A sample of hundreds of processes takes
+0.1 s.
 """
 
 
 def with_parent_death_signal(command: Sequence[str]) -> list[str]:
     """Return a command line that makes the kernel kill the command when the calling process ends.
 
-    If the caller ends before setpriv takes effect, there is no signal. The shell therefore compares
-    its parent's process id with the caller's, and does not start the command if they differ.
+    If the caller ends before setpriv takes effect, the kernel sends no signal. The shell therefore
+    compares the process ids of its parent and of the caller. It starts the command only if they are
+    the same.
     """
     parent_check = '[ "$PPID" = "$0" ] || exit 1; exec "$@"'
     return ["setpriv", "--pdeathsig", "KILL", "sh", "-c", parent_check, str(os.getpid()), *command]
@@ -31,11 +32,11 @@ def with_parent_death_signal(command: Sequence[str]) -> list[str]:
 class MemorySampler:
     """Samples the memory of a process tree and of the machine.
 
-    free_log: the file for samples of the machine. A sample is a line with the time, followed by the
-    header and the line `Mem:` of `free -w -b -l`, because tornettools reads this format.
-    shared_bytes: function that gets the id of the tree's first process and returns the memory that
-    the processes of the tree share. A sample of the tree is this memory plus the private memory of
-    all its processes.
+    pid: the id of the tree's first process. free_log: the file for samples of the machine. Each of
+    them is a line with the time, followed by the header and the line `Mem:` of `free -w -b -l`,
+    because tornettools reads this format. shared_bytes: a function that gets `pid` and returns the
+    memory that the processes of the tree share. A sample of the tree is this memory plus the
+    private memory of all its processes.
     """
 
     def __init__(
@@ -52,8 +53,8 @@ class MemorySampler:
     def sample(self) -> int:
         """Return the memory of the tree in bytes, measured at most once every few seconds.
 
-        The first intervals are shorter, at most the time since the start, so that a short run also
-        has several samples. An interval is longer if a sample takes long.
+        The first intervals between samples are shorter, so that a short run also has several
+        samples. If a sample takes much CPU time, the next interval is longer (see SAMPLE_SHARE).
         """
         now = time.monotonic()
         if now >= self._next_s:
@@ -70,15 +71,15 @@ class MemorySampler:
 
 
 def children_cpu_s() -> float:
-    """Return the CPU time of all child processes that have ended."""
+    """Return the user and system time of all child processes that have ended."""
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime
 
 
 def memory_kills() -> int | None:
-    """Return how many processes the system has killed since it booted because it ran out of memory.
+    """Return how many processes the out-of-memory killer has killed since the system booted.
 
-    Returns None if the system does not report it.
+    Return None if the system does not report this number.
     """
     with contextlib.suppress(OSError, ValueError):
         for line in Path("/proc/vmstat").read_text().splitlines():

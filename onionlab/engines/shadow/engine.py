@@ -1,6 +1,6 @@
-"""Shadow runs real programs on simulated networks, each simulated process as a real process.
+"""Run simulations with Shadow, which executes each simulated process as a real process.
 
-Configuration: https://shadow.github.io/docs/guide/shadow_config_spec.html
+Format of the configuration: https://shadow.github.io/docs/guide/shadow_config_spec.html
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ class ShadowEngine:
     def __init__(self, *, shadow: str | None = None, tgen: str | None = None) -> None:
         """Find Shadow and TGen.
 
-        shadow, tgen: their paths. If a path is None, the environment variable SHADOW or TGEN, or
-        otherwise the PATH, determines it. Raises UserError if one of the programs is missing, too
-        old, or does not start.
+        shadow, tgen: paths of the programs. If a path is None, the environment variable SHADOW or
+        TGEN, or otherwise the PATH, determines it. Raises UserError if one of the programs is
+        missing, is too old, or does not start.
         """
         self._shadow = find_tool(SHADOW, shadow)
         self._tgen = find_tool(TGEN, tgen)
@@ -64,7 +64,8 @@ class ShadowEngine:
     def identity(self) -> dict[str, str]:
         """Versions and hashes of Shadow, of the libraries that it preloads, and of TGen.
 
-        Any version of Shadow may change results (see its semver.md), and so may any build.
+        Results may differ between any two versions of Shadow (see its semver.md), and between any
+        two builds of one version.
         """
         # The executable's RUNPATH is $ORIGIN/../lib, so it loads its libraries from this folder.
         libraries = self._shadow.path.resolve().parent.parent.glob("lib/libshadow_*.so")
@@ -80,7 +81,7 @@ class ShadowEngine:
 
     @property
     def programs(self) -> dict[str, Path]:
-        """TGen, which the project does not build."""
+        """The executable of TGen, which the user installs together with Shadow."""
         return {"tgen": self._tgen.path}
 
     def configuration(self, simulation: Simulation) -> dict[str, bytes]:
@@ -130,8 +131,8 @@ def managed_shared_bytes(pid: int) -> int:
     """Return the shared memory of Shadow's managed processes. pid: the id of Shadow's own process.
 
     With `use_memory_manager`, Shadow places the heap of each managed process in a file that both
-    Shadow and the managed process map. To count the heap once, Shadow's own shared memory is left
-    out.
+    Shadow and the managed process map. Shadow's own shared memory is not counted, because otherwise
+    each heap would be counted twice.
     """
     total_kib = 0
     with contextlib.suppress(psutil.NoSuchProcess):
@@ -252,7 +253,7 @@ def _dump_yaml(data: Any) -> bytes:
 
 
 def _simulated_seconds(log: Path) -> Iterator[float]:
-    """Yield the simulated time of the newest heartbeat in Shadow's log, reading each byte once."""
+    """Yield the simulated time of the newest heartbeat in Shadow's log. Read each byte once."""
     latest_s = 0.0
     with log.open("rb") as lines:
         while True:
@@ -262,11 +263,11 @@ def _simulated_seconds(log: Path) -> Iterator[float]:
 
 
 def _log_tail(log: Path) -> list[str]:
-    """Return the last relevant lines of Shadow's log: errors, or if there are none, unusual lines.
+    """Return the lines of Shadow's log that may explain a failure, at most LOG_TAIL_LINES.
 
-    The unusual lines are the warnings (without repetitions), the output of programs, and the last
-    report on memory. Other lines report on resources every few simulated seconds or describe the
-    start; they are returned only if there are no unusual lines.
+    These are the errors. Without errors, they are the warnings (without repetitions), the output of
+    programs, and the last report on memory. Without any such line, they are the log's last lines,
+    which report on resources every few simulated seconds or describe the start.
     """
     with log.open("rb") as lines:
         lines.seek(max(0, log.stat().st_size - LOG_TAIL_BYTES))

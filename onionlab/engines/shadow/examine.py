@@ -33,16 +33,16 @@ SUPPORTED_PLATFORMS = f"{GUIDE}/supported_platforms.html"
 
 KERNEL_MINIMUM = (5, 10)  # Shadow's supported_platforms.md
 
-# Needs of Shadow 3.3 per simulated process, measured on a network of 98 processes and rounded up:
-# 5.6 open files in Shadow itself, 16 KiB in /dev/shm in addition to 8 MiB for the simulation, and
-# up to 3 threads.
+# Needs of Shadow 3.3, larger than those measured on a network of 98 processes. Measured per
+# simulated process: 5.6 open files in Shadow itself, 16 KiB in /dev/shm, and up to 3 threads.
+# Measured for the whole simulation: 8 MiB in /dev/shm.
 FILES_BASE = 200
 FILES_PER_PROCESS = 8
 SHARED_BASE_BYTES = 16 * 2**20
 SHARED_BYTES_PER_PROCESS = 64 * 2**10
 THREADS_PER_PROCESS = 3
 DEFAULT_PROCESSES = 1000
-"""The number of processes for checks without an experiment: a network at full size."""
+"""The number of simulated processes, as in a network at full size, if no experiment is given."""
 MAPS_MINIMUM = 65530
 """The lowest accepted vm.max_map_count, which is the kernel's default. Shadow's documentation
 recommends more for programs with many mappings.
@@ -61,7 +61,7 @@ def examine(question: Question, *, needed: bool) -> Iterator[Finding]:
 
 
 def tool(program: Program, explicit: str | None, *, needed: bool) -> Finding:
-    """Check Shadow or TGen."""
+    """Check that a program is installed. explicit: its path, if the user specified one."""
     try:
         found = find_tool(program, explicit)
     except UserError as error:
@@ -126,9 +126,9 @@ def shared_memory(path: Path, need: Need | None) -> Finding:
 class Limit:
     """A limit of the system.
 
-    read: function that returns the value of the limit, or None if there is no limit or it is
-    unknown. wanted: function that gets the number of simulated processes and returns the lowest
-    sufficient value.
+    read: returns the value of the limit, or None if there is no limit or its value is unknown.
+    wanted: gets the number of simulated processes and returns the lowest sufficient value. fix: how
+    to raise the limit.
     """
 
     subject: str
@@ -142,7 +142,7 @@ def _files(processes: int) -> int:
 
 
 def _threads(processes: int) -> int:
-    # Add 1000 for other programs on the machine.
+    # Reserve 1000 threads for other programs on the machine.
     return 1000 + THREADS_PER_PROCESS * processes
 
 
