@@ -1,5 +1,5 @@
 """The embedded engine: User-Mode Linux, a Linux kernel as an ordinary process, in virtual time.
 
-engine.py runs the kernel on the host; guest/ contains the code that runs inside the kernel. The
-guest also imports this package, so an import must be cheap and need only the standard library.
+engine.py runs the kernel on the host. guest/ contains the code that runs inside the kernel. This
+code imports this package as well, so the import must be cheap and need only the standard library.
 """

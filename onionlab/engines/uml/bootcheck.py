@@ -23,18 +23,18 @@ MEMORY_MIB = 192
 START_UNIX_S = 946684800
 SLEEP_S = 1000.0
 MARK = "onionlab-boot-check "
-"""The prefix of the line in which the guest reports."""
+"""The prefix of the console line with the guest's report."""
 
 IN_PROCESSES = "onionlab.inprocess=on"
-"""The parameter that makes the kernel run inside its processes instead of tracing them with ptrace
-(patch 0009). Kernels without this patch ignore the parameter.
+"""The boot parameter that makes the guest's kernel run inside the guest's processes instead of
+tracing them with ptrace (patch 0009). Kernels without this patch ignore the parameter.
 """
 
 _TAKES_PTRACE = re.compile(r"^The kernel takes ptrace: (.*)$", re.MULTILINE)
 
 MAGIC_POWER_OFF = 0x4321FEDC  # reboot(2)
 
-# The program of the guest's first process, for the host's Python.
+# The program of the guest's first process, which the host's Python interpreter executes.
 GUEST = f"""\
 import ctypes, json, time
 libc = ctypes.CDLL(None)
@@ -61,9 +61,9 @@ class BootReport:
 
 
 def ptrace_reason(output: str) -> str:
-    """Return why a kernel uses ptrace despite IN_PROCESSES, or "" if it does not.
+    """Return why a kernel uses ptrace despite IN_PROCESSES, or "" if it does not use ptrace.
 
-    output: the console's output, in which the kernel gives the reason.
+    output: the console's output, in which the kernel states the reason.
     """
     found = _TAKES_PTRACE.search(output)
     return found[1].strip() if found else ""
@@ -79,11 +79,11 @@ def boot_command(
     script: Sequence[str | Path],
     random_addresses: bool = True,
 ) -> list[str]:
-    """Return a command line that boots a kernel with the host's files and simulated time.
+    """Return a command line that boots a kernel with simulated time and the host's file system.
 
-    parameters: further parameters of the kernel. state: the folder for the kernel's own files.
-    script: the arguments of Python, which is the first process. random_addresses: whether programs
-    have random addresses.
+    parameters: further boot parameters. state: the folder for the kernel's own files. root: whether
+    the root file system is mounted read-only. script: the arguments of Python, which is the first
+    process. random_addresses: whether programs are loaded at random addresses.
     """
     return [
         str(kernel),
@@ -107,7 +107,7 @@ def boot_command(
 
 
 def _quote(argument: str | Path) -> str:
-    """Quote an argument of the kernel's command line, which is split at spaces.
+    """Quote an argument, because the kernel splits its command line at spaces.
 
     Double quotes and line breaks are not escaped, because the set-up rejects a checkout whose path
     contains them.
@@ -174,8 +174,8 @@ def _run(command: list[str], place: Path, log: Path) -> str:
             stdout=stream,
             stderr=subprocess.STDOUT,
             env={"PATH": os.environ.get("PATH", ""), "HOME": "/", "TMPDIR": str(place)},
-            # The guest's processes are children of the kernel, so they are in its process group,
-            # which killpg below ends.
+            # The guest's processes are children of the kernel, so they are in its process group.
+            # killpg below kills the whole group.
             start_new_session=True,
         )
         try:

@@ -1,4 +1,4 @@
-"""Read a guest's console, which shows its simulated time, log lines, and why it failed."""
+"""Read a guest's console, which shows simulated time, log lines, and the reason for a failure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from onionlab.engines.uml.guest.boot import END_MARK, LOG_MARK, MARKS, TIME_MARK
 
 LOG_TAIL_LINES = 25
 MAX_POLL_GAP_S = 10.0
-"""A gap between two polls counts as time without progress of the guest only up to this maximum.
+"""The maximum that one gap between two polls adds to the time without progress of the guest.
 
 A longer gap means that this process was stopped.
 """
@@ -36,13 +36,13 @@ _OUT_OF_MEMORY = ("panic_on_oom", "Out of memory")
 
 @dataclass
 class GuestWatch:
-    """Follows a guest's simulated time and detects that it does not advance.
+    """Follows a guest's simulated time and detects if it does not advance.
 
     Time in which this process was stopped does not count, because the guest was stopped as well.
 
     log: the file with the guest's console. hosts: the folder to which the logs of watched hosts are
-    copied during the simulation (see _move_logs in engine.py). timeout_s: the maximum time without
-    progress. memory_bytes: the guest's memory.
+    copied during the simulation (see _move_logs in engine.py). timeout_s: the maximum wall-clock
+    time without progress. memory_bytes: the guest's memory.
     """
 
     log: Path
@@ -59,7 +59,7 @@ class GuestWatch:
         self._still_s = 0.0
 
     def poll(self) -> float:
-        """Return the simulated time. Raises EngineFailureError if the guest makes no progress."""
+        """Return the simulated time in s. Raises EngineFailureError if it does not advance."""
         now_wall_s = time.monotonic()
         self._still_s += min(now_wall_s - self._polled_wall_s, MAX_POLL_GAP_S)
         self._polled_wall_s = now_wall_s
@@ -105,7 +105,7 @@ class GuestWatch:
         )
 
     def _add_lines(self, said: bytes) -> None:
-        """Append the log lines in the console's output to the logs; ignore errors (a full disk)."""
+        """Append the log lines in console output to the hosts' logs. Ignore errors of the disk."""
         for host, name, line in _LINE.findall(said):
             with contextlib.suppress(OSError):
                 folder = self.hosts / host.decode()
@@ -115,7 +115,7 @@ class GuestWatch:
 
 
 def check_result(result: Result | None, log: Path, ended: ExitInfo) -> None:
-    """Raise EngineFailureError if the guest did not end successfully."""
+    """Raise EngineFailureError if the guest did not end successfully. log: its console."""
     if result is None:
         tail = log_tail(log)
         panic = next((found[1] for line in tail if (found := _PANIC.search(line))), None)
@@ -133,7 +133,7 @@ def check_result(result: Result | None, log: Path, ended: ExitInfo) -> None:
 def log_tail(log: Path) -> list[str]:
     """Return the last lines on the guest's console, except those that begin with one of `MARKS`.
 
-    A panic is followed by a stack trace of any length, so the panic's line is included first.
+    A long stack trace may follow a panic's line, so this line is returned even if it is earlier.
     """
     with log.open("rb") as lines:
         lines.seek(max(0, log.stat().st_size - 200_000))

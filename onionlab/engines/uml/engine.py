@@ -1,7 +1,7 @@
 """The engine `uml`: User-Mode Linux in time-travel mode, an ordinary process without privileges.
 
-This module starts the kernel, monitors its simulated time, and makes sure that it ends, also after
-an error. The code in guest/ runs the simulation.
+This module starts the kernel, monitors its simulated time, and makes sure that the kernel ends even
+after an error. Inside the kernel, the code in guest/ runs the simulation.
 """
 
 from __future__ import annotations
@@ -51,16 +51,16 @@ DEFAULT_OPTIONS: dict[str, Any] = {
 _UNSUPPORTED_VARIABLES = {"TGENHOSTNAME", "TGENSOCKS"}
 
 _WRAPPERS = (
-    # With random addresses of the guest's kernel, the amount of memory that the guest finds would
-    # vary, and with it the limits that Tor derives from this amount.
+    # If the guest's kernel had random addresses, the amount of memory that the guest finds would
+    # vary. Tor derives limits from this amount.
     *("setarch", "--addr-no-randomize"),
-    # A guest's panic ends in abort(3), and a core dump of its memory would be useless.
+    # After a panic, the guest's kernel calls abort(3). A core dump of its memory would be useless.
     *("prlimit", "--core=0"),
 )
 
 _HUGE_PAGES_MARGIN_BYTES = 64 * 2**20
-"""The tmpfs with huge pages is larger than the guest's memory by this, because it also contains
-other files.
+"""The size of the tmpfs with huge pages minus the size of the guest's memory. This space is for
+other files in the tmpfs.
 """
 
 
@@ -74,7 +74,7 @@ class UmlEngine:
 
     @property
     def identity(self) -> dict[str, str]:
-        """The kernel, the interpreter and the engine's own code, which may all change results."""
+        """The kernel, the interpreter and the engine's code. Changes to them may change results."""
         return {
             "name": self.name,
             "version": self._kernel.version,
@@ -90,7 +90,7 @@ class UmlEngine:
         return {}
 
     def configuration(self, simulation: Simulation) -> dict[str, bytes]:
-        """Return the simulation in the format that the guest reads."""
+        """Return the file that describes the simulation to the guest."""
         return {CONFIGURATION: _describe(simulation)}
 
     def check_files(self, simulation: Simulation, files: Mapping[str, bytes]) -> None:
@@ -125,7 +125,7 @@ class UmlEngine:
         programs: Mapping[str, Path],
         on_progress: Callable[[Progress], None],
     ) -> Usage:
-        """Boot the guest in `directory` and wait for its end. Its console goes to uml.log."""
+        """Boot the guest in `directory` and wait for its end. uml.log gets the guest's console."""
         directory = directory.resolve()
         options = {**DEFAULT_OPTIONS, **simulation.options}
         shutil.rmtree(directory / LOGS, ignore_errors=True)
@@ -163,8 +163,8 @@ class UmlEngine:
                         "HOME": "/nonexistent",
                         "TMPDIR": str(memory_folder),
                     },
-                    # Ctrl-C must reach only the command that runs this code, which then ends the
-                    # guest.
+                    # Ctrl-C must not reach the guest directly, only the command that runs this
+                    # code. This command then ends the guest.
                     own_session=True,
                     shared_bytes=memory.unlinked_files_bytes,
                 ),
@@ -185,8 +185,8 @@ class UmlEngine:
         return boot_command(
             self._kernel.path,
             f"onionlab.seed={_guest_seed(simulation.seed)}",
-            # IN_PROCESSES makes the kernel faster and affects no results: the kernel does not pass
-            # it to the environment of programs.
+            # IN_PROCESSES makes the kernel faster. It does not affect results, because the kernel
+            # does not pass this parameter to programs as an environment variable.
             *([] if self._kernel.ptrace_because else [IN_PROCESSES]),
             # Until this time, clock reads and failing system calls take no simulated time. Their
             # number at the guest's start depends on the checkout and would otherwise move later
@@ -206,9 +206,9 @@ class UmlEngine:
 
 
 def _move_logs(directory: Path) -> None:
-    """Put the guest's complete logs in the place of the lines copied during the simulation.
+    """Replace the log lines that were copied during the simulation by the guest's complete logs.
 
-    Call this after the guest has ended, when no more lines are added. If the guest ended
+    Call this after the guest has ended, when no more lines are copied. If the guest ended
     prematurely, it has written no complete logs, and the copied lines remain.
     """
     if (directory / LOGS_FOLDER).is_dir():
@@ -255,8 +255,8 @@ def _describe(simulation: Simulation) -> bytes:
             for host in network.hosts
         ],
     }
-    # Omit properties that have no effect. A property that is added to the format then changes only
-    # the files of those simulations that use it.
+    # Omit properties that have no effect. If a new version of the format adds such a property, only
+    # the files of simulations that use the property change.
     if any(loss != network.packet_loss for loss in network.path_loss.values()):
         data["path_loss"] = _matrix(number, {p: network.loss_of(p) for p in network.latency_us})
     if simulation.bootstrap_end_ms:
@@ -267,7 +267,7 @@ def _describe(simulation: Simulation) -> bytes:
 def _matrix(
     number: Mapping[str, int], values: Mapping[tuple[str, str], float]
 ) -> list[list[float]]:
-    """Return the values of pairs of places as a matrix, indexed by the places' numbers."""
+    """Return the values of pairs of places as a symmetric matrix. number: the index of a place."""
     rows: list[list[float]] = [[0] * len(number) for _ in number]
     for (one, other), value in values.items():
         rows[number[one]][number[other]] = rows[number[other]][number[one]] = value

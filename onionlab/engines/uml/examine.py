@@ -21,7 +21,7 @@ from onionlab.programs.apt import query_system_apt
 
 
 def examine(question: Question, *, needed: bool) -> Iterator[Finding]:
-    """Check for a kernel or the tools to build one, for space in memory, and for huge pages.
+    """Check for a kernel or the tools to build it, for space for its memory, and for huge pages.
 
     Problems are only warnings if another engine will run.
     """
@@ -59,7 +59,7 @@ def examine(question: Question, *, needed: bool) -> Iterator[Finding]:
 
 
 def explain_missing_huge_pages(folder: Path) -> str:
-    """Return why a guest's memory in this folder would not use huge pages; empty if it would."""
+    """Return why a guest's memory in this folder cannot use huge pages, or "" if it can."""
     done = subprocess.run(
         [*huge_pages.command(2**21), "true"],
         env={"PATH": "/usr/bin:/bin", "TMPDIR": str(folder)},
@@ -73,7 +73,7 @@ def explain_missing_huge_pages(folder: Path) -> str:
 
 
 def _kernel_build(subject: str, lacking: str) -> Iterator[Finding]:
-    """Check whether the missing kernel can be built."""
+    """Check whether the missing kernel can be built. lacking: the status if programs are absent."""
     absent = missing_programs()
     if absent:
         fix = f"make setup, or: apt-get install {' '.join(absent)}"

@@ -2,11 +2,11 @@
 
     python huge_pages.py BYTES PROGRAM [ARGUMENT]...
 
-A guest's memory is one file that each of its hundreds of processes maps. With pages of 4 KiB, each
-process fills its own page tables for the same memory: half a gigabyte in a guest with 537 simulated
-hosts. A tmpfs uses huge pages only with a mount option that is rarely set. The command therefore
-gets its own tmpfs, in a mount namespace that disappears when it ends. Without root's rights, this
-needs a user namespace, in which the user stays the same.
+A guest's memory is one file that each of the guest's hundreds of processes maps. With pages of
+4 KiB, each process needs its own page tables for the same memory. In a guest with 537 simulated
+hosts, these tables took half a gigabyte. A tmpfs uses huge pages only with a mount option that is
+rarely set. The command therefore gets its own tmpfs, in a mount namespace that disappears when the
+command ends. Users other than root need a user namespace for this, in which they keep their id.
 
 The script runs with a bare interpreter (`python -I -S`) and then replaces itself by the command. If
 any of these steps is not permitted, the command runs without huge pages, with the same results.
@@ -28,11 +28,11 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 REFUSED = "no huge pages for the guest's memory"
-"""The prefix of the line that states why huge pages are not used."""
+"""The prefix of the output line that states why huge pages are not used."""
 
 
 def command(size_bytes: int) -> list[str]:
-    """Return the words to put before a command that needs a TMPDIR of this size on huge pages."""
+    """Return the words to prepend to a command, so that its TMPDIR has this size and huge pages."""
     python, script = Path(sys.executable).resolve(), Path(__file__).resolve()
     return [str(python), "-I", "-S", "-B", str(script), str(size_bytes)]
 
@@ -51,7 +51,7 @@ def mount_huge_pages(folder: str, size_bytes: int) -> None:
 
 
 def _become_root_of_a_user_namespace() -> None:
-    """Get the right to mount, in new namespaces in which the user keeps its id."""
+    """Enter new user and mount namespaces, in which mounts are allowed. The user's id is kept."""
     user, group, parent = os.geteuid(), os.getegid(), os.getppid()
     _check(_libc.unshare(CLONE_NEWUSER | CLONE_NEWNS), "unshare")
     for name, text in (
@@ -63,7 +63,7 @@ def _become_root_of_a_user_namespace() -> None:
         os.write(file, text.encode())
         os.close(file)
     # The change of credentials clears the parent-death signal, so set it again. The parent may have
-    # ended before, so check it as well.
+    # ended in the meantime. In this case, end this process as the signal would.
     _check(_libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0), "prctl")
     if os.getppid() != parent:
         os.kill(os.getpid(), signal.SIGKILL)

@@ -9,9 +9,9 @@ The layout under ``build/uml``::
     logs/                the whole output of apt, the compiler and the last boot check
 
 KEY is a hash of everything that a kernel depends on, such as the source, the patches, the
-configuration and the compiler. A kernel is built in a separate directory, has to boot, and is put
-in place by one rename. It contains neither paths nor times: the same inputs result in the same
-bytes in every checkout.
+configuration and the compiler. A new kernel is built in a separate directory, has to pass a boot
+check, and is put in place by one rename. A kernel contains neither paths nor times, so the same
+inputs result in the same bytes in every checkout.
 """
 
 from __future__ import annotations
@@ -79,18 +79,18 @@ BUILD_PROGRAMS = {
 }
 
 BUILD_DISK_BYTES = 1200 * 2**20
-"""The disk space for the unpacked part of the source and the objects."""
+"""The disk space for the unpacked part of the source and for the object files."""
 
 
 @dataclass(frozen=True)
 class BuiltKernel:
     """One finished kernel.
 
-    path, sha256: the executable. version: Linux's version. patches: the names of the applied
-    patches. ptrace_because: why the kernel controls its processes with ptrace instead of running
-    inside them (ptrace is slower, with the same results); empty if it runs inside them. calls: the
-    library that makes the system calls of programs faster, or None if the kernel does not support
-    it. calls_sha256: the library's SHA-256, or empty.
+    path, sha256: the executable and its SHA-256. version: Linux's version. patches: the names of
+    the applied patches. ptrace_because: why the kernel controls its processes with ptrace instead
+    of running inside them (ptrace is slower, with the same results); empty if it runs inside them.
+    calls: the library that makes the system calls of programs faster, or None if the kernel does
+    not support it. calls_sha256: the library's SHA-256, or empty.
     """
 
     path: Path
@@ -133,8 +133,8 @@ class Inputs:
 
     def key(self) -> str:
         """Return the name of the kernel's folder in the store."""
-        # Replace the facts about the source by its hash, because the same tarball from elsewhere
-        # results in the same kernel.
+        # Replace the facts about the source by its hash: a tarball results in the same kernel
+        # wherever it comes from.
         decisive = {"linux": self.source.sha256, "format": FORMAT}
         return hash_inputs(self.provenance() | decisive)
 
@@ -148,8 +148,8 @@ def ensure_kernel(root: Path) -> BuiltKernel:
     """Return the kernel of the checkout ``root``. Build it first if it is missing or damaged.
 
     The source is the tarball or tree that LINUX_SOURCE specifies, and by default the distribution's
-    linux-source package. Raises UserError if this machine cannot run a kernel, or none can be
-    built.
+    linux-source package. Raises UserError if this machine cannot run the kernel, or if the kernel
+    cannot be built.
     """
     check_machine()
     directory = uml_directory(root)
@@ -167,7 +167,7 @@ def ensure_kernel(root: Path) -> BuiltKernel:
 
 
 def find_kernel(root: Path) -> BuiltKernel | None:
-    """Return the kernel that `ensure_kernel` returned last; None if it is missing or damaged."""
+    """Return the kernel that `ensure_kernel` returned last, or None if it is missing or damaged."""
     link = uml_directory(root) / "linux"
     # Do not repair a damaged kernel here, because `ensure_kernel` will do it.
     return _read_intact(link.resolve().parent) if link.is_symlink() else None
@@ -282,9 +282,9 @@ def _build(inputs: Inputs, store: Path) -> BuiltKernel:
 
 
 def _boot(inputs: Inputs, kernel: Path, patches: Sequence[str]) -> tuple[BootReport, str]:
-    """Boot a new kernel in the way that runs will use: inside its processes, or else with ptrace.
+    """Boot a new kernel as runs will do: inside its processes if possible, otherwise with ptrace.
 
-    Return the report, and the reason for the use of ptrace (empty if it is not used). Raises
+    Return the report, and the reason for the use of ptrace (empty if ptrace is not used). Raises
     UserError if the kernel does not boot even with ptrace.
     """
     log = new_log(inputs.directory, "boot")

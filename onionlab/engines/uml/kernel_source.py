@@ -1,8 +1,8 @@
 """Obtain Linux's source: the distribution's ``linux-source-VERSION`` package, or the user's own.
 
-apt fetches the package with a private state (:mod:`onionlab.programs.apt`). This needs neither
-root's rights nor a change to the system's package sources. The package contains one tarball, which
-is stored.
+apt fetches the package with its own state directory (:mod:`onionlab.programs.apt`). This needs
+neither root's rights nor a change to the system's package sources. The package contains one
+tarball, which is stored.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ SOURCE_HINT = (
 )
 
 OLDEST = (6, 8)
-"""The oldest version that the patches apply to."""
+"""The oldest version of Linux to which the patches apply."""
 
 TESTED = (6, 12)
-"""The newest tested version."""
+"""The newest version with which the engine was tested."""
 
-# Files that are not unpacked, because no kernel for User-Mode Linux needs them. They are most of
-# the tree. Kconfig files are unpacked, because Kconfig reads all of them. The patterns are those
-# of fnmatch: `*` also matches `/`.
+# Files that are not unpacked, because no kernel for User-Mode Linux needs them. Most of the tree
+# consists of such files. Files named Kconfig are unpacked, because Kconfig reads all of them. In
+# these patterns of fnmatch, `*` also matches `/`.
 UNNEEDED = (
     "Documentation/*/*",
     *(f"include/{name}/*" for name in ("drm", "media", "soc", "sound")),
@@ -112,13 +112,13 @@ LINUX = Program(
 
 
 def choose_package(names: Iterable[str]) -> str | None:
-    """Return the newest package from OLDEST to TESTED, or otherwise the oldest one after TESTED.
+    """Return the newest package up to TESTED, or if there is none, the oldest one after TESTED.
 
     Args:
-        names: Packages such as ``linux-source-6.12`` (Debian) or ``linux-source-6.8.0`` (Ubuntu).
+        names: Names such as ``linux-source-6.12`` (Debian) or ``linux-source-6.8.0`` (Ubuntu).
 
     Returns:
-        None if no package is new enough.
+        The package's name, or None. Packages older than OLDEST are ignored.
     """
     versions = {
         (int(match[1]), int(match[2])): match[0]
@@ -189,7 +189,7 @@ def _open_package(work: Path, package: str) -> tuple[dict[str, Any], Path]:
         ).stdout.strip()
     except (OSError, subprocess.CalledProcessError) as error:
         raise UserError(f"{packages[0].name} cannot be unpacked: {error}", SOURCE_HINT) from error
-    # Ubuntu's packages contain the tarball in a subfolder and a link to it, which is not counted.
+    # Ubuntu's packages contain the tarball in a subfolder and a link to it. Ignore the link.
     tarballs = [
         path for path in sorted(content.glob("usr/src/**/*.tar.*")) if not path.is_symlink()
     ]

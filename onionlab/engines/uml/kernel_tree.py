@@ -25,8 +25,8 @@ PATCHES_HINT = (
 )
 
 MAX_FUZZ = 2
-"""The maximum fuzz of patch(1). Fuzz is accepted because distributions have many versions of Linux,
-and because each kernel has to pass a boot check.
+"""The maximum fuzz of patch(1). Fuzz is accepted because distributions have many versions of Linux.
+The risk is small, because each kernel has to pass a boot check.
 """
 
 
@@ -47,10 +47,10 @@ class KernelPatch:
 def load_patches(directory: Path) -> tuple[KernelPatch, ...]:
     """Return the patches in a directory, in the order in which they have to be applied.
 
-    ``NNNN-name.patch`` may have variants for other versions, ``NNNN-name.WHICH.patch``. The
-    variants are tried after ``NNNN-name.patch``, in the order of their names. If
-    ``NNNN-name.patch`` contains the line ``Onionlab: optional``, the patch is not required: the
-    kernel works without it.
+    The file ``NNNN-name.patch`` may have variants for other versions of Linux, with names such as
+    ``NNNN-name.6.8.patch``. The variants are tried after ``NNNN-name.patch``, in the order of their
+    names. If ``NNNN-name.patch`` contains the line ``Onionlab: optional``, the patch is not
+    required, because the kernel works without it.
     """
 
     def name_of(path: Path) -> str:
@@ -66,7 +66,7 @@ def load_patches(directory: Path) -> tuple[KernelPatch, ...]:
 
 
 def apply_patches(tree: Path, patches: Iterable[KernelPatch], origin: str) -> list[str]:
-    """Apply to Linux's tree all patches that fit. Return the names of the applied patches.
+    """Apply all patches that fit Linux's tree. Return the names of the applied patches.
 
     origin: the name of the tree's source in messages. Raises UserError if a required patch does not
     apply.
@@ -106,15 +106,15 @@ FIXED_IDENTITY = (
 )
 
 # If a machine has these tools, Kconfig writes their versions to the configuration although the
-# build does not use them. The executable contains the whole configuration, so it would differ
-# between machines.
+# build does not use them. The kernel contains the whole configuration, so it would differ between
+# machines.
 UNUSED_TOOLS = ("RUSTC=false", "BINDGEN=false", "PAHOLE=false")
 
 
 def make_command(tree: Path) -> list[str]:
     """Return the command line of make in ``tree``, without a target."""
-    # Without the prefix map, the tree's path could get into a kernel through __FILE__. -w disables
-    # warnings, which are meant for Linux's developers.
+    # Without the prefix map, the kernel could contain the tree's path (because of __FILE__). -w
+    # disables warnings, which are meant for Linux's developers.
     flags = f"KCFLAGS=-ffile-prefix-map={tree}=. -w"
     compiler = f"CC={through_cache('gcc')}"
     return ["make", "-s", "ARCH=um", compiler, *FIXED_IDENTITY, *UNUSED_TOOLS, flags]
@@ -123,8 +123,8 @@ def make_command(tree: Path) -> list[str]:
 def configure(fragment: Path, tree: Path, log: Path) -> None:
     """Generate ``.config`` in ``tree`` from the fragment, a file with the options to set.
 
-    Kconfig disables all other options if possible. Raises UserError if Kconfig does not accept an
-    option of the fragment.
+    Kconfig disables all other options that it can disable. Raises UserError if Kconfig does not
+    accept an option of the fragment.
     """
     release = tuple(int(part) for part in linux_version(tree, tree).split(".")[:2])
     wanted = list(fragment_options(fragment.read_text(encoding="utf-8"), release))
@@ -144,10 +144,10 @@ def configure(fragment: Path, tree: Path, log: Path) -> None:
 
 
 def fragment_options(fragment: str, release: tuple[int, ...]) -> Iterator[str]:
-    """Yield the lines of a fragment's text that apply to a release such as ``(6, 12)``.
+    """Yield the options in a fragment's text that apply to a release such as ``(6, 12)``.
 
-    A line that ends with ``# since 6.16`` applies to this release and newer ones, and a line that
-    ends with ``# until 6.15`` applies to this release and older ones.
+    A line that ends with ``# since 6.16`` applies to 6.16 and newer releases, and a line that ends
+    with ``# until 6.15`` applies to 6.15 and older releases.
     """
     for line in fragment.splitlines():
         option, _, remark = line.partition("#")

@@ -1,7 +1,7 @@
 """Determine the size, location and use of the guest's memory.
 
-The memory is one file without a name that the guest's kernel maps. It is on a file system in
-memory, because a disk would write back everything that the guest ever writes to its memory.
+The memory is one file without a name that the guest's kernel maps. This file is on a file system in
+memory. On a disk, everything that the guest ever writes to its memory would be written to the disk.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from pathlib import Path
 from onionlab.engines.base import ENDLESS_STREAM_BYTES, Simulation
 from onionlab.errors import UserError
 
-# Measured needs of memory: the guest before its first program, each network namespace with its
-# link, each Tor under load, and each TGen client or server, which the traffic driver plays.
+# Measured needs of memory: of the guest before its first program, of each network namespace with
+# its link, of each Tor process under load, and of each TGen client or server.
 BASE_BYTES = 80 * 2**20
 HOST_BYTES = 2**19
 TOR_BYTES = 3 * 2**20
 TRAFFIC_BYTES = 2**19
-# The heartbeat lines of a client per simulated second. They stay in the guest's memory until the
-# end of the simulation.
+# The size of a client's heartbeat lines per simulated second. Logs stay in the guest's memory until
+# the end of the simulation.
 LOG_BYTES_PER_S = 300
 
 LIMIT_FACTOR = 1.5
@@ -45,7 +45,7 @@ def expected_bytes(simulation: Simulation) -> int:
 
 
 def guest_bytes(simulation: Simulation, asked_bytes: int | None) -> int:
-    """Return the guest's memory size: the requested size, or an ample one for the simulation.
+    """Return the guest's memory size: `asked_bytes`, or by default ample memory for the simulation.
 
     Memory that the guest does not use costs only 1/60 of its size on the host. The size must not
     depend on the machine's memory: Tor derives limits from the size, so results would differ
@@ -63,8 +63,8 @@ def memory_folder(simulation: Simulation, limit_bytes: int) -> Path:
     limit_bytes: the size of the guest's memory. Raises UserError if no folder has enough space, or
     if the machine has less memory available than the simulation is expected to use.
     """
-    # Import psutil here, because this module is also used to build and boot a kernel before the
-    # Python packages are installed (kernel.py).
+    # Import psutil here, because kernel.py uses this module to build and boot a kernel even before
+    # the Python packages are installed.
     import psutil
 
     expected = min(expected_bytes(simulation), limit_bytes)
@@ -88,7 +88,7 @@ def memory_folder(simulation: Simulation, limit_bytes: int) -> Path:
 
 
 def roomiest_memory_folder() -> Path:
-    """Return the folder whose file system in memory has the most free space.
+    """Return the folder with the most free space on a file system in memory.
 
     The candidates are /dev/shm, /tmp, and the folders in the environment variables TMPDIR and
     XDG_RUNTIME_DIR. Raises UserError if none of them has free space in memory.
@@ -107,9 +107,9 @@ def roomiest_memory_folder() -> Path:
 
 
 def unlinked_files_bytes(pid: int) -> int:
-    """Return the space of all unlinked files that a process has open.
+    """Return the space that all open but unlinked files of a process occupy.
 
-    If the process is a guest's kernel, this is the guest's memory.
+    If the process is a guest's kernel, this is the memory that the guest has used so far.
     """
     taken: dict[tuple[int, int], int] = {}
     try:

@@ -1,4 +1,7 @@
-"""System calls that Python's standard library lacks (os.setns was added in Python 3.12)."""
+"""System calls that Python 3.11's standard library lacks (3.12 added os.setns and os.unshare).
+
+On failure, the functions raise OSError.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def mount(source: str, target: str, kind: str = "", flags: int = 0, data: str = "") -> None:
-    """Mount a file system, or with MS_BIND an existing file or folder."""
+    """Mount a file system. With the flag MS_BIND, mount an existing file or folder."""
     _check(
         _libc.mount(
             source.encode(), target.encode(), kind.encode() or None, flags, data.encode() or None
@@ -29,7 +32,7 @@ def unshare(flags: int) -> None:
 
 
 def enter_namespace(descriptor: int, kind: int) -> None:
-    """Move this process to the namespace of an open descriptor. kind: its CLONE_NEW* flag."""
+    """Move this process to an open namespace. kind: the CLONE_NEW* flag of this namespace."""
     _check(_libc.setns(descriptor, kind), "setns")
 
 
@@ -49,7 +52,7 @@ def power_off() -> None:
 class Alarm:
     """Sends this process a signal at a time of CLOCK_REALTIME, with nanosecond precision.
 
-    Python's own timers need a duration instead of a time, in seconds as a floating-point number.
+    Python's own timers accept only durations, as floating-point numbers of seconds.
     """
 
     def __init__(self, signal_number: int) -> None:
@@ -64,7 +67,7 @@ class Alarm:
     def set(self, at_unix_ns: int) -> None:
         """Set the time of the signal, replacing an earlier one."""
         absolute = 1
-        # struct itimerspec: no interval, then the time.
+        # struct itimerspec: the interval (0 for a single signal), then the time.
         seconds, nanoseconds = divmod(at_unix_ns, 10**9)
         moment = ctypes.create_string_buffer(struct.pack("=qqqq", 0, 0, seconds, nanoseconds), 32)
         _check(_libc.timer_settime(self._timer, absolute, moment, None), "timer_settime")
