@@ -1,6 +1,7 @@
-"""The engine's instructions for the guest that do not affect results, such as paths on the machine.
+"""Instructions of the engine for the guest, such as paths on the machine, and the guest's result.
 
-They are therefore not part of a run's identity. The simulation itself is in conf/uml.json.
+The instructions do not affect results, so they are not part of a run's identity. The simulation
+itself is in conf/uml.json.
 """
 
 from __future__ import annotations
@@ -14,15 +15,15 @@ BOOT_FILE = "uml.boot.json"
 RESULT_FILE = "uml.result.json"
 LOGS_FOLDER = "uml.logs"
 """The folder to which the guest copies the output of its programs, with one folder per host. It is
-not the folder of the final logs, because the engine appends lines to the latter during the
-simulation.
+separate from the folder of the final logs, because the engine appends lines to the final logs
+during the simulation.
 """
 TIME_MARK = "onionlab-time"
-"""The prefix of a console line with simulated seconds and the guest's free memory in bytes."""
+"""The prefix of a console line with the simulated time in s and the guest's free memory (bytes)."""
 LOG_MARK = "onionlab-log"
 """The prefix of a console line with a watched host, the name of one of its logs, and a log line."""
 END_MARK = "onionlab-end"
-"""The prefix of a console line with the guest's current action after the simulated time is over."""
+"""The prefix of a console line that names the guest's current action after the simulation's end."""
 MARKS = (TIME_MARK, LOG_MARK, END_MARK)
 
 
@@ -30,10 +31,10 @@ MARKS = (TIME_MARK, LOG_MARK, END_MARK)
 class Boot:
     """The engine's instructions. All paths are paths on the machine that runs the guest.
 
-    run_directory: the folder with conf/, to which the logs are written; package_root: the folder
-    that contains the package onionlab; programs: base name -> executable; calls: the library
-    that makes system calls faster, or empty; open_files: the limit of open files per process;
-    watched: hosts whose output the guest copies to its console.
+    run_directory: the folder with conf/, to which the logs are written. package_root: the folder
+    that contains the package onionlab. python: the interpreter. programs: base name -> executable.
+    calls: the library that makes system calls faster, or empty. open_files: the limit of open files
+    per process. watched: names of hosts whose output the guest copies to its console.
     """
 
     run_directory: str
@@ -58,15 +59,15 @@ def read_boot(path: Path) -> Boot:
 class Result:
     """The guest's report on the end of the simulation.
 
-    message: the error, empty if the simulation succeeded. log_tail: the last lines of the log that
-    belongs to the error.
+    message: the error, or empty if the simulation succeeded. log_tail: the last lines of the output
+    of the program that failed, or of the guest's traceback.
     """
 
     message: str
     log_tail: tuple[str, ...] = ()
 
     def write(self, path: Path) -> None:
-        """Write the result atomically."""
+        """Write the result to a file atomically."""
         partial = path.with_suffix(".partial")
         partial.write_text(json.dumps({"format": 1, **asdict(self)}))
         partial.rename(path)

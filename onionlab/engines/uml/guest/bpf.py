@@ -75,15 +75,15 @@ class Assembler:
         self._labels[name] = len(self._code)
 
     def value(self, operation: int, target: int, value: int) -> None:
-        """Apply an operation on 64 bits, such as BPF_ADD, to a register and a value."""
+        """Change the register `target` by a 64-bit operation, such as BPF_ADD, with a constant."""
         self._add(_BPF_ALU64 | operation | _BPF_K, target, value=value)
 
     def register(self, operation: int, target: int, source: int) -> None:
-        """Apply an operation on 64 bits, such as BPF_ADD, to two registers."""
+        """Change the register `target` by a 64-bit operation with the register `source`."""
         self._add(_BPF_ALU64 | operation | _BPF_X, target, source)
 
     def from_big_endian16(self, target: int) -> None:
-        """Convert a register's lower 16 bits from network order, and clear the other bits."""
+        """Convert a register's lower 16 bits from network byte order, and clear the other bits."""
         self._add(_BPF_ALU | _BPF_END | _BPF_TO_BE, target, value=16)
 
     def load(self, size: int, target: int, source: int, offset: int) -> None:
@@ -102,9 +102,9 @@ class Assembler:
         self._double(target, 0, _signed32(value & 0xFFFFFFFF), _signed32(value >> 32))
 
     def look_up(self, in_map: Map, key_offset: int, label: str) -> None:
-        """Set register 0 to the address of a map's value; jump to `label` if the map lacks the key.
+        """Set register 0 to the address of a key's value. Jump to `label` if the map lacks the key.
 
-        key_offset: the negative offset of the key from register 10, the end of the stack.
+        key_offset: the key's offset from register 10, the end of the stack; it is negative.
         """
         self._double(1, _BPF_PSEUDO_MAP_FD, in_map.descriptor, 0)
         self.register(BPF_MOV, 2, 10)
@@ -113,44 +113,44 @@ class Assembler:
         self.jump_value(BPF_JEQ, 0, 0, label)
 
     def _double(self, target: int, source: int, low: int, high: int) -> None:
-        """Add the instruction that sets a register to 64 bits, and has twice the usual size.
+        """Add the instruction of double size that sets a register to a 64-bit value.
 
-        low, high: the lower and the upper 32 bits.
+        low, high: the value's lower and upper 32 bits.
         """
         self._add(_BPF_LD | _BPF_IMM | BPF_DW, target, source, value=low)
         self._add(0, value=high)
 
     def call(self, function: int) -> None:
-        """Call a function of the kernel: arguments in registers 1 to 5, result in register 0."""
+        """Call a kernel function with arguments in registers 1 to 5. Register 0 gets its result."""
         self._add(_BPF_JMP | _BPF_CALL, value=function)
 
     def leave(self, value: int | None = None) -> None:
-        """Make the BPF program return a value; None for the content of register 0."""
+        """Make the BPF program return `value`, or the content of register 0 if `value` is None."""
         if value is not None:
             self.value(BPF_MOV, 0, value)
         self._add(_BPF_JMP | _BPF_EXIT)
 
     def jump_value(self, comparison: int, register: int, value: int, label: str) -> None:
-        """Jump if a comparison, such as BPF_JEQ, of a register with a value is true."""
+        """Jump to `label` if a comparison, such as BPF_JEQ, of a register with a value is true."""
         self._jumps[len(self._code)] = label
         self._add(_BPF_JMP | comparison | _BPF_K, register, value=value)
 
     def jump_register(self, comparison: int, register: int, other: int, label: str) -> None:
-        """Jump if a comparison, such as BPF_JGT (unsigned), of two registers is true."""
+        """Jump to `label` if an unsigned comparison of two registers, such as BPF_JGT, is true."""
         self._jumps[len(self._code)] = label
         self._add(_BPF_JMP | comparison | _BPF_X, register, other)
 
 
 def _signed32(value: int) -> int:
-    """Return 32 bits as a signed number, as required by an instruction's field."""
+    """Return the signed 32-bit number with the same bits, which an instruction's field requires."""
     return value - (1 << 32) if value >= 1 << 31 else value
 
 
 class Map:
     """A BPF map in the kernel, with keys of four bytes. Raises OSError if the kernel rejects it.
 
-    kind: BPF_MAP_TYPE_HASH, or BPF_MAP_TYPE_ARRAY with numbers below `entries` as keys. entries:
-    the maximum number of entries.
+    kind: BPF_MAP_TYPE_HASH or BPF_MAP_TYPE_ARRAY. The keys of an array are numbers below `entries`.
+    entries: the maximum number of entries.
     """
 
     def __init__(self, kind: int, *, value_bytes: int, entries: int) -> None:
@@ -167,7 +167,7 @@ class Map:
 
 
 def load_filter(code: bytes) -> int:
-    """Load a program that filters packets. Return its file descriptor.
+    """Load an assembled program that filters packets. Return its file descriptor.
 
     Raises OSError with the verifier's reasons if the kernel rejects the program.
     """

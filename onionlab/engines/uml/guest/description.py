@@ -21,8 +21,8 @@ BIND_VARIABLE = "TGENIP"
 class GuestHost:
     """One simulated machine.
 
-    place: the index of its place in the network, for the matrices of `Description`. up_bit_per_s,
-    down_bit_per_s: the rates of its access link.
+    address: its IPv4 address. place: the index of its place in the matrices of `Description`.
+    up_bit_per_s, down_bit_per_s: the rates of its access link.
     """
 
     name: str
@@ -37,10 +37,10 @@ class GuestHost:
 class Description:
     """A complete simulation.
 
-    latency_us: one-way latency in microseconds, [place][place]; packet_loss: share of the packets
-    with payload that each path loses if path_loss is None; path_loss: the share for each path,
-    [place][place]; bootstrap_end_ms: simulated time until which links have no limits and paths no
-    loss; memory_bytes: the guest's memory, from which Tor derives limits.
+    latency_us: one-way latency in microseconds, [place][place]. packet_loss: the share of TCP
+    packets with payload that each path loses if path_loss is None. path_loss: this share for each
+    path, [place][place]. bootstrap_end_ms: the simulated time before which links have no limits and
+    paths lose no packets. memory_bytes: the guest's memory, from which Tor derives limits.
     """
 
     seed: int
@@ -55,7 +55,7 @@ class Description:
     bootstrap_end_ms: int = 0
 
     def loss(self, source: int, target: int) -> float:
-        """Return the share of packets with payload that the path between two places loses."""
+        """Return the share of TCP packets with payload that the path between two places loses."""
         return self.packet_loss if self.path_loss is None else self.path_loss[source][target]
 
 

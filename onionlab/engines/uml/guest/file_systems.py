@@ -1,8 +1,8 @@
 """The guest's file systems: the machine's files for reading, the guest's memory for writing.
 
-The root is the file system of the machine that runs the guest, read-only. A simulation writes only
-to a file system in the guest's memory, because each write to a file of the machine would cost a
-call of the machine's kernel. Logs are copied to the machine at the end.
+The root is the read-only file system of the machine that runs the guest. A simulation writes only
+to a file system in the guest's memory, because each write to a file of the machine would need a
+system call of the machine's kernel. At the end, logs are copied to the machine.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ MEMORY = Path("/run")
 SIMULATION = MEMORY / "simulation"
 PROGRAMS = MEMORY / "programs"
 CALLS = Path("/proc/fs/nfsd")
-"""The mount point of the library for system calls: a folder that the kernel provides for mounts. A
-new folder in MEMORY would consume a random number of the kernel, and all later random numbers would
-differ from those of existing runs.
+"""The mount point of the library that makes system calls faster: a folder that the kernel provides
+for mounts. A new folder in MEMORY would consume one of the kernel's random numbers, and all later
+random numbers would differ from those of existing runs.
 """
 HOSTS = SIMULATION / "shadow.data" / "hosts"
 OUTSIDE = MEMORY / "outside"
@@ -37,7 +37,7 @@ def mount_basics() -> None:
 
 
 def mount_outside(run_directory: str) -> None:
-    """Mount the run directory, writable, at OUTSIDE.
+    """Mount the run directory writable at OUTSIDE.
 
     With noatime, no read changes an inode. By default, a read updates a file's access time if it is
     older than the modification time, which depends on the machine's files. The guest's later write
@@ -58,8 +58,8 @@ def write_names(description: Description) -> None:
 def provide_programs(programs: Mapping[str, str]) -> None:
     """Mount the executables at paths that are the same on every machine.
 
-    programs: base name -> path of the executable. A program's own path is in its memory. A path of
-    another length would move adjacent data, so results might depend on the location of a checkout.
+    programs: base name -> path of the executable. The path of a running program is in its memory. A
+    path of another length would move adjacent data, so results might depend on where a checkout is.
     """
     PROGRAMS.mkdir()
     for name, path in programs.items():
@@ -68,9 +68,10 @@ def provide_programs(programs: Mapping[str, str]) -> None:
 
 
 def provide_calls(library: str) -> dict[str, str]:
-    """Mount the library for system calls. Return the environment variables that load it.
+    """Mount the library that makes system calls faster. Return the variables that preload it.
 
-    library: its path on the machine. If it is empty, there is no library and no variable.
+    library: its path on the machine, or empty if there is none. Without a library, no variables are
+    returned.
     """
     if not library:
         return {}
@@ -86,7 +87,7 @@ def copy_in() -> None:
 
 
 def copy_out(name: str) -> None:
-    """Copy the output of a simulated host's programs to the run directory, but no empty error logs.
+    """Copy the output of a simulated host's programs to the run directory, except empty error logs.
 
     name: the simulated host's name.
     """
@@ -98,10 +99,10 @@ def copy_out(name: str) -> None:
 
 
 def _copy_private(source: Path, target: Path) -> None:
-    """Copy a tree in the order of its names, readable only by its owner, as Tor requires.
+    """Copy a tree in alphabetical order. Make it readable only by its owner, as Tor requires.
 
-    The original's order and permissions depend on the machine's file system and umask, but those of
-    the copy must not.
+    The order and permissions of the original depend on the machine's file system and umask. The
+    copy must not depend on them.
     """
     target.mkdir(mode=0o700, parents=True)
     for path in sorted(source.iterdir()):
@@ -113,7 +114,7 @@ def _copy_private(source: Path, target: Path) -> None:
 
 
 def _cover(path: str, content: str) -> None:
-    """Make a path of the machine's file system show other content in the guest.
+    """Give a path of the machine's file system another content in the guest.
 
     The machine's file is not modified.
     """

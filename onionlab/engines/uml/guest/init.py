@@ -1,6 +1,6 @@
-"""The guest's first process: builds the network, starts the programs, monitors and stops them.
+"""The guest's first process: builds the network, then starts, monitors and stops the programs.
 
-In every case, it writes the result to the run directory and powers the guest off.
+Even if the simulation fails, it writes the result to the run directory and powers the guest off.
 """
 
 from __future__ import annotations
@@ -38,18 +38,19 @@ from onionlab.engines.uml.traffic.traffic_file import TrafficFile, TrafficHost
 
 PROGRESS_INTERVAL_NS = 10**9
 LOG_INTERVAL_NS = 10 * PROGRESS_INTERVAL_NS
-"""The interval at which the guest reports new output of watched hosts. It is as long as the maximum
-delay with which an engine may report it (onionlab.engines.base.WATCHED_LATE_S).
+"""The interval at which the guest reports new output of watched hosts. It is equal to the maximum
+delay that an engine may have (onionlab.engines.base.WATCHED_LATE_S).
 """
 READY_STEP_MS = 100
-"""The first program may start at the first multiple of this time after the network was built."""
+"""The first program may start at the first multiple of this after the network has been built."""
 DRIVER_TIMEOUT_S = 60.0
 TRAFFIC_FOLDER = "onionlab/engines/uml/traffic"
-# After the first byte of a stream, the driver is woken up for pieces of this size.
+# After the first byte of a stream's payload, a socket wakes up the driver only when so many bytes
+# have arrived.
 TRAFFIC_PIECE_BYTES = 16384
 
 _MEMORY_SETTINGS = {
-    # Lack of memory ends the guest with one line instead of killing programs one by one.
+    # If memory runs out, the guest ends with one line. By default, programs would be killed.
     "vm/panic_on_oom": "1",
     "vm/overcommit_memory": "1",
     "fs/file-max": "10000000",
@@ -111,12 +112,12 @@ def _run(boot: Boot) -> Result:
 
 
 class Simulation:
-    """All programs of all hosts, from the first start to the stop."""
+    """Runs all programs of all hosts, from the first start to the stop."""
 
     def __init__(
         self, boot: Boot, description: Description, links: Links, preload: Mapping[str, str]
     ) -> None:
-        """Prepare the simulation. preload: environment variables for every program."""
+        """Prepare the simulation. preload: environment variables to set for every program."""
         self._boot = boot
         self._preload = preload
         self._description = description
@@ -157,9 +158,9 @@ class Simulation:
     def _ready_ms(self) -> int:
         """Return the simulated time at which programs may start: the same time in all checkouts.
 
-        The work of the guest's start differs between checkouts and could influence the scheduler
-        later. The kernel's parameter onionlab.start therefore makes this work take no simulated
-        time. Raises ValueError if a program should start earlier.
+        The work of the guest's start differs between checkouts. If it took simulated time, this
+        could influence the guest's scheduler later. The kernel's parameter onionlab.start therefore
+        makes it take none. Raises ValueError if a program should start earlier.
         """
         ready_ms = (self._now_ns() // (READY_STEP_MS * 10**6) + 1) * READY_STEP_MS
         for host in self._description.hosts:
@@ -206,8 +207,8 @@ class Simulation:
         TrafficFile(
             seed=self._description.seed,
             epoch_unix_s=self._description.epoch_unix_s,
-            # The driver should not stop by itself: like all programs, it gets a signal at the end
-            # of the simulation. Its own stop time is therefore later.
+            # The driver should not stop by itself, because it gets a signal at the end of the
+            # simulation. Its own stop time is therefore later than the end.
             stop_ms=self._description.stop_ms + round(1000 * DRIVER_TIMEOUT_S),
             names={host.name: host.address for host in self._description.hosts},
             receive_low_water_bytes=TRAFFIC_PIECE_BYTES,
@@ -227,7 +228,7 @@ class Simulation:
     def _sleep_until(self, at_ms: int) -> None:
         """Let simulated time pass, report it on the console, and check that all programs run.
 
-        Returns exactly at `at_ms`, to the nanosecond. The duration of earlier work depends on the
+        Return exactly at `at_ms`, to the nanosecond. The duration of earlier work depends on the
         checkout (for example on whether Python finds its modules compiled), and must not affect
         later events.
         """
@@ -248,8 +249,8 @@ class Simulation:
     def _report_logs(self) -> None:
         """Write new output lines of watched hosts' programs to the console.
 
-        The engine copies the lines from there. If the guest wrote to files of the machine, this
-        would delay the guest's kernel and move simulated events.
+        The engine copies the lines from the console. If the guest wrote to files of the machine
+        instead, this would delay the guest's kernel and move simulated events.
         """
         for pid, running in self._running.items():
             if running.host in self._boot.watched:
@@ -278,8 +279,8 @@ class Simulation:
         if driver is not None:
             del self._running[driver.pid]
             _report_end("stopping programs")
-            # Stop the programs before the driver. Their reaction to the end of the traffic belongs
-            # to no log and would take minutes under load.
+            # Stop the programs before the driver. Their reaction to the end of the traffic is not
+            # part of the simulation, and it would take minutes under load.
             for pid in self._running:
                 os.kill(pid, signal.SIGSTOP)
             _report_end("waiting for the traffic's logs")

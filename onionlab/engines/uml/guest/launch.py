@@ -34,7 +34,7 @@ ENVIRONMENT = {
 
 @dataclass(frozen=True)
 class RunningProgram:
-    """A started program. log: its standard output; errors: its standard error."""
+    """A started program. log, errors: the files of its standard output and standard error."""
 
     pid: int
     host: str
@@ -45,8 +45,9 @@ class RunningProgram:
     def read_from(self, begin: int) -> bytes:
         """Return the standard output from byte `begin` on.
 
-        This neither makes a system call that fails nor reads the clock. If there were many such
-        steps in one instant, the kernel would let simulated time pass (configs/uml/patches, 0002).
+        No system call of this function fails, and it does not read the clock. If many failed calls
+        or reads of the clock happened in one instant, the kernel would let simulated time pass
+        (configs/uml/patches, 0002).
         """
         log = os.open(self.log, os.O_RDONLY)
         try:
@@ -55,7 +56,7 @@ class RunningProgram:
             os.close(log)
 
     def last_lines(self) -> list[str]:
-        """Return the last lines of the standard output, and then those of the standard error."""
+        """Return the last lines of the standard output, then those of the standard error."""
         lines: list[str] = []
         for path in (self.log, self.errors):
             lines += path.read_text(errors="replace").splitlines()[-LAST_LINES:]
@@ -78,7 +79,8 @@ def start(
 ) -> RunningProgram:
     """Start a program. environment: variables in addition to ENVIRONMENT.
 
-    If in_network is true, the calling process moves to the host's namespaces and stays there.
+    in_network: whether the program runs in the host's namespaces. If true, the calling process
+    moves to these namespaces and stays there.
     """
     errors = log.with_suffix(".stderr")
     if in_network:
@@ -92,8 +94,8 @@ def start(
             stderr=error_output,
             env={**ENVIRONMENT, **environment},
         )
-    # init.py reaps all children itself. A return code prevents subprocess's warning about a child
-    # that still runs.
+    # init.py reaps all children itself. Set a return code, because otherwise subprocess would warn
+    # about a child that is still running.
     process.returncode = 0
     return RunningProgram(process.pid, host, log.name.rsplit(".", 2)[0], log, errors)
 

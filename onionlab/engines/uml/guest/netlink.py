@@ -1,8 +1,8 @@
 """The rtnetlink requests that configure the kernel's network.
 
-One process creates hundreds of hosts, so requests go directly to the kernel instead of starting
-`ip` and `tc` thousands of times. The guest therefore does not need iproute2 either. Message
-formats: rtnetlink(7); linux/rtnetlink.h and linux/pkt_sched.h.
+One process creates hundreds of hosts. It sends requests to the kernel itself, because otherwise it
+would have to start `ip` and `tc` thousands of times. The guest thus does not need iproute2 either.
+Message formats: rtnetlink(7), linux/rtnetlink.h and linux/pkt_sched.h.
 """
 
 from __future__ import annotations
@@ -115,8 +115,8 @@ class Netlink:
         """Create a veth pair: `name` in this socket's namespace, `peer` in another namespace.
 
         peer_namespace: the descriptor of the other namespace. address: the hardware address of both
-        ends. A link transmits only one packet at a time (TCP would otherwise send bundles of
-        packets), so that buckets and queues handle the packets of a real network.
+        ends. A link transmits single packets, so that buckets and queues handle the same packets as
+        in a real network. By default, TCP would pass bundles of packets to the link.
         """
         end = [(_IFLA_ADDRESS, address), (_IFLA_MTU, _u32(mtu)), (_IFLA_GSO_MAX_SEGS, _u32(1))]
         peer_end = _link(0) + _pack(
@@ -150,9 +150,9 @@ class Netlink:
         )
 
     def add_default_route(self, index: int, gateway: str, source: str) -> None:
-        """Route all packets over a link to `gateway`, which needs no route of its own.
+        """Route all packets over a link to `gateway`.
 
-        source: the address from which this host sends by default.
+        The gateway needs no route of its own. source: the default source address of packets.
         """
         self._request(
             _RTM_NEWROUTE,
@@ -169,7 +169,7 @@ class Netlink:
     def acknowledge_at_once(self, index: int, address: str) -> None:
         """Make TCP acknowledge each segment from a local address without delay (`quickack 1`).
 
-        This replaces the route that the kernel has created itself.
+        This replaces the local route that the kernel created when the link was enabled.
         """
         raw = socket.inet_aton(address)
         self._request(
@@ -208,8 +208,9 @@ class Netlink:
     ) -> None:
         """Add a queueing discipline to a link, or change the options of an existing one.
 
-        overhead: bytes to add to a packet's size, which may be negative. change: whether to change
-        an existing discipline, which keeps its packets. The overhead has to be given again.
+        overhead: the number of bytes by which the discipline increases the size of each packet; it
+        may be negative. change: whether to change an existing discipline. Its packets stay queued,
+        but its overhead is lost unless `overhead` is passed again.
         """
         attributes = [(_TCA_KIND, _text(kind))]
         if options:
@@ -223,7 +224,7 @@ class Netlink:
         self._request(_RTM_NEWQDISC, header, attributes, create=not change)
 
     def add_ingress_hook(self, index: int) -> None:
-        """Enable filters for incoming packets of a link."""
+        """Allow filters for the incoming packets of a link."""
         self.set_qdisc(
             index, "clsact", b"", parent=_TC_H_CLSACT, handle=_TC_H_CLSACT & _TC_H_MAJ_MASK
         )
@@ -263,14 +264,14 @@ class Netlink:
         self._socket.send(_NLMSGHDR.pack(length, kind, flags, self._sequence, 0) + body)
         reply = self._socket.recv(65536)
         _, reply_kind, *_ = _NLMSGHDR.unpack_from(reply)
-        # In struct nlmsgerr, the code 0 means an acknowledgement.
+        # A struct nlmsgerr with the code 0 is an acknowledgement.
         (code,) = struct.unpack_from("=i", reply, _NLMSGHDR.size)
         if reply_kind == _NLMSG_ERROR and code:
             raise OSError(-code, f"rtnetlink request {kind}: {os.strerror(-code)}")
 
 
 def _link(index: int, flags: int = 0, changed_flags: int = 0) -> bytes:
-    """Return a struct ifinfomsg: family, hardware type, link, flags, mask of changed flags."""
+    """Return a struct ifinfomsg: family, hardware type, link, flags, mask of flags to change."""
     return struct.pack("=BxHiII", socket.AF_UNSPEC, 0, index, flags, changed_flags)
 
 
@@ -291,8 +292,8 @@ def _traffic_control(index: int, *, handle: int, parent: int, info: int = 0) -> 
 def token_bucket(rate_bytes_per_s: int, burst_bytes: int, *, limit_packets: int = 0) -> bytes:
     """Return the options of a `tbf` without an inner queue (add one at parent HANDLE:1).
 
-    limit_packets: 0 for a new `tbf`. To change an existing `tbf`, the limit of the `pfifo` that was
-    added as its inner queue, because the kernel sets the queue's limit to this value.
+    limit_packets: 0 for a new `tbf`. If an existing `tbf` is changed, the kernel sets the limit of
+    an inner `pfifo` to this value, so it must be the limit that the `pfifo` already has.
     """
     # struct tc_tbf_qopt: two of struct tc_ratespec (cell logarithm, link layer, overhead, cell
     # alignment, smallest packet, rate), then queue, bucket and largest packet.
@@ -319,15 +320,15 @@ def codel(target_us: int, interval_us: int, limit_packets: int) -> bytes:
 
 
 def packet_fifo(limit_packets: int) -> bytes:
-    """Return the options of a `pfifo` queue, which are a structure instead of attributes."""
+    """Return the options of a `pfifo` queue. They are a structure instead of attributes."""
     return _u32(limit_packets)
 
 
 def departure_queue(limit_packets: int, buckets_log: int) -> bytes:
     """Return the options of an `fq` queue that delays each packet until its departure time.
 
-    The queue neither paces packets nor coalesces timers. Inside it, each flow (addresses and ports)
-    has its own queue.
+    The queue neither paces packets nor coalesces timers. Inside it, each flow (a combination of
+    addresses and ports) has its own queue. buckets_log: log2 of the size of the flows' hash table.
     """
     return _pack(
         [

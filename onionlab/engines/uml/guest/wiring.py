@@ -8,12 +8,12 @@ The path of a packet from one host to another::
                                          -> tbf + CoDel (B's downstream) -> veth -> TCP
 
 The upstream bucket is in A's own namespace, so a full link keeps packets in A's sockets and never
-loses any. Latency is not a property of a queue: a program writes the arrival time into the packet,
-and one queue for all paths releases each packet at exactly that time. Rates, bursts and CoDel's two
-times are those of Shadow's model.
+loses any. Latency is not a property of a queue: a BPF program writes the arrival time into the
+packet, and one queue for all paths releases each packet at exactly that time. Rates, bursts and
+CoDel's two times are those of Shadow's model.
 
-Until the bootstrap ends, the buckets are so large and fill so fast that they limit nothing, and no
-path loses packets, so that a simulation can let its hosts connect first.
+A simulation can start with a bootstrap, in which hosts connect without limits: the buckets are so
+large and fill so fast that they delay nothing, and no path loses packets.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _TICKS_PER_S = 1000
 _NO_LIMIT_BYTES_PER_S, _NO_LIMIT_BURST_BYTES = 2**32 - 1, 2**31
 
 _GATEWAY = "169.254.0.1"
-# All links can have the same hardware address, because only the receiver of a packet checks it.
+# All links can have the same hardware address, because only a packet's receiver checks the address.
 _HARDWARE_ADDRESS = bytes.fromhex("020000000001")
 _DELAY_LINE, _DELAY_LINE_END = "delay0", "delay1"
 _DELAY_BUCKETS_LOG = 12
@@ -64,19 +64,19 @@ _TCP = _IP + _IP_BYTES
 _IP_TOTAL_LENGTH, _IP_PROTOCOL, _IP_SOURCE, _IP_TARGET = 2, 9, 12, 16
 _TCP_DATA_OFFSET = 12
 _PATH = struct.Struct("=QI4x")
-"""A value of the map of paths: latency in ns, and how many of 2**31 random values lose a packet."""
+"""A value of the map of paths: the latency in ns and the threshold of `_loss_threshold`."""
 
-# In tc's notation: 1:, its class 1:1, and 2:. On a host's link, 1: is the token bucket, and 2: is
-# the queue in the bucket's class.
+# In tc's notation, these handles are 1:, 1:1 and 2:. On a host's link, 1: is the token bucket, 1:1
+# is the bucket's class, and 2: is the queue in this class.
 _FIRST_QDISC, _BELOW_FIRST_QDISC, _SECOND_QDISC = 0x00010000, 0x00010001, 0x00020000
 
 _MACHINE_SETTINGS = {
     # All hosts share these limits, whose defaults depend on the guest's memory. Beyond the limits,
     # Linux reduces the windows of all connections, so a busy host would slow others down.
     "net/ipv4/tcp_mem": f"{_UNLIMITED_PAGES} {_UNLIMITED_PAGES} {_UNLIMITED_PAGES}",
-    # All hosts share this limit of the connections that no longer belong to a program.
+    # All hosts share this limit of the number of connections that no longer belong to a program.
     "net/ipv4/tcp_max_orphans": f"{_UNLIMITED_CONNECTIONS}",
-    # All packets between two hosts pass a queue with this limit for an instant.
+    # Each packet between two hosts passes through a queue with this limit.
     "net/core/netdev_max_backlog": f"{_UNLIMITED_PACKETS}",
     "net/core/netdev_budget": "100000",
     "net/core/netdev_budget_usecs": "1000000",
@@ -93,7 +93,7 @@ _HOST_SETTINGS = {
 
 
 class Links:
-    """The links of a network. Their limits apply from the end of the bootstrap on."""
+    """The links of a network. Their rate limits apply from the end of the bootstrap on."""
 
     def __init__(self, bootstrap_end_ms: int) -> None:
         self._bootstrap = bootstrap_end_ms > 0
@@ -116,7 +116,10 @@ class Links:
             self._limits.append((link, index, bytes_per_s))
 
     def release(self, link: netlink.Netlink) -> None:
-        """Close a socket as soon as the limits of its links apply: now or after the bootstrap."""
+        """Close the socket of a namespace, unless `end_bootstrap` has to set limits with it.
+
+        In this case, `end_bootstrap` closes the socket.
+        """
         if self._bootstrap:
             self._sockets.append(link)
         else:
@@ -128,8 +131,8 @@ class Links:
             link.set_qdisc(
                 index,
                 "tbf",
-                # Without a limit, the kernel would set the limit of the bucket's queue to 0
-                # packets.
+                # If limit_packets were 0, the kernel would set the limit of the queue in the bucket
+                # to 0 packets.
                 netlink.token_bucket(
                     bytes_per_s, burst_bytes(bytes_per_s), limit_packets=_UNLIMITED_PACKETS
                 ),
@@ -146,7 +149,7 @@ class Links:
 def build_network(description: Description) -> Links:
     """Create all hosts and links.
 
-    The caller stays in its namespace, which becomes the core: the one that connects all hosts.
+    The caller's network namespace becomes the core, which connects all hosts.
     """
     links = Links(description.bootstrap_end_ms)
     for name, value in _MACHINE_SETTINGS.items():
@@ -168,7 +171,7 @@ def build_network(description: Description) -> Links:
 
 
 def enter_host(name: str) -> None:
-    """Move the calling process to a host's namespaces: its network, and its name (UTS).
+    """Move the calling process to a host's network namespace and UTS namespace (the host name).
 
     The random numbers that the kernel gives to programs depend on the UTS namespace.
     """
@@ -179,7 +182,7 @@ def enter_host(name: str) -> None:
 
 
 def burst_bytes(bytes_per_s: int) -> int:
-    """Return the size of a link's bucket: its traffic in a millisecond, plus one packet."""
+    """Return the size of a link's bucket: the link's traffic in one millisecond plus one packet."""
     return max(1, bytes_per_s // _TICKS_PER_S) + MTU_BYTES
 
 
@@ -204,8 +207,8 @@ def _make_host(
     link.make_veth(LINK, core_link, peer_namespace=core, address=_HARDWARE_ADDRESS, mtu=MTU_BYTES)
     loopback = socket.if_nametoindex("lo")
     link.set_up(loopback)
-    # Tor does not disable Nagle's algorithm. A client that reads large pieces, such as the traffic
-    # driver, would delay Tor's small writes by its delayed acknowledgements.
+    # Tor does not disable Nagle's algorithm. If a client reads large pieces, as the traffic driver
+    # does, its delayed acknowledgements would delay Tor's small writes.
     link.acknowledge_at_once(loopback, "127.0.0.1")
     index = socket.if_nametoindex(LINK)
     link.set_up(index, arp=False)
@@ -259,11 +262,11 @@ def _make_core(description: Description, core: int, links: Links) -> None:
 
 
 def _path_program(description: Description, indices: Sequence[int], delay_line: int) -> bytes:
-    """Return the program at the core's end of each host's link.
+    """Return the BPF program at the core's end of each host's link.
 
-    The program looks up the path by the packet's two addresses, draws whether the path loses the
-    packet, and sends a copy with its arrival time to the delay line. The original would still count
-    in the send buffer of the sender's socket. The copy does not: it has left the host.
+    The program looks up the path by the packet's two addresses, decides randomly whether the path
+    loses the packet, and sends a copy with its arrival time to the delay line. It drops the
+    original, which counts in the send buffer of the sender's socket. The copy does not count there.
     """
     places = len(description.latency_us)
     hosts = bpf.Map(bpf.BPF_MAP_TYPE_HASH, value_bytes=8, entries=len(description.hosts))
@@ -285,7 +288,8 @@ def _path_program(description: Description, indices: Sequence[int], delay_line: 
     program.register(bpf.BPF_MOV, 2, 7)
     program.value(bpf.BPF_ADD, 2, _IP + _IP_BYTES)
     program.jump_register(bpf.BPF_JGT, 2, 8, "drop")
-    # On the stack: the sender's address, the receiver's, the path's number, the payload's size.
+    # The stack contains the sender's and the receiver's addresses, the number of the path, and the
+    # payload's size, at negative offsets from register 10.
     program.load(bpf.BPF_W, 1, 7, _IP + _IP_SOURCE)
     program.store32(10, -4, 1)
     program.load(bpf.BPF_W, 1, 7, _IP + _IP_TARGET)
@@ -325,7 +329,7 @@ def _path_program(description: Description, indices: Sequence[int], delay_line: 
 
 
 def _bootstrap_end_ns(description: Description) -> int:
-    """Return the end of the bootstrap by the BPF programs' clock, or 0 without a bootstrap."""
+    """Return the end of the bootstrap in ns of CLOCK_MONOTONIC, or 0 without a bootstrap."""
     if not description.bootstrap_end_ms:
         return 0
     epoch_ms = 1000 * description.epoch_unix_s
@@ -337,7 +341,7 @@ def _bootstrap_end_ns(description: Description) -> int:
 
 
 def _loss_threshold(share: float) -> int:
-    """Return how many of the 2**31 values of a draw lose a packet."""
+    """Return a threshold: a packet is lost if a random integer in [0, 2**31) is less than it."""
     return min(round(share * 2**31) + 1, 2**31) if share > 0 else 0
 
 
@@ -368,10 +372,10 @@ def _add_payload_size(program: bpf.Assembler) -> None:
 
 
 def _add_loss(program: bpf.Assembler, bootstrap_end_ns: int) -> None:
-    """Add code that loses a share of the TCP packets with data, as Shadow does.
+    """Add code that drops a share of the TCP packets with payload, as Shadow does.
 
-    Pure acknowledgements are never lost. Register 7 contains the time, register 8 the path's
-    threshold. bootstrap_end_ns: the end of the bootstrap by the same clock, or 0 without one.
+    Pure acknowledgements are never dropped. Register 7 contains the time in ns, register 8 the
+    path's threshold. bootstrap_end_ns: see `_bootstrap_end_ns`.
     """
     if bootstrap_end_ns:
         program.value64(1, bootstrap_end_ns)
@@ -387,9 +391,9 @@ def _add_loss(program: bpf.Assembler, bootstrap_end_ns: int) -> None:
 
 
 def _arrival_program() -> bytes:
-    """Return the program at the end of the delay line, which sends a packet to its receiver's link.
+    """Return the BPF program at the end of the delay line.
 
-    The mark of the packet is the number of this link.
+    It sends each packet to the receiver's link. The number of this link is the packet's mark.
     """
     program = bpf.Assembler()
     program.load(bpf.BPF_W, 1, 1, _SKB_MARK)
