@@ -63,7 +63,7 @@ class Start:
 class Seed:
     """A seed in a graph. owner: the id of the vertex that sets it.
 
-    All vertices that use the seed of the same owner share one random generator.
+    All vertices that use the seed of one owner share one random generator.
     """
 
     owner: str
@@ -74,12 +74,12 @@ class Seed:
 class StreamOptions:
     """Options of a stream vertex, or of the streams of a flow.
 
-    send_bytes, recv_bytes: payload sizes; both are 0 if the packet model determines the end.
-    timeout_us, stallout_us: in microseconds; 0 means no limit. packet_model_path: the model's path
-    in the graph, or None for TGen's default model. packet_model_by_path: whether the server gets
-    the model's path instead of its text. model_seed: the source of the seeds of all models of this
-    vertex; None to derive them from the run's seed. auth_seed: the source of user names and
-    passwords for the proxy; None to use `username` and `password`.
+    send_bytes, recv_bytes: payload sizes; both are 0 if the packet model determines when a stream
+    ends. timeout_us, stallout_us: 0 means no limit. packet_model_path: the model's path in the
+    graph, or None for TGen's default model. packet_model_by_path: whether the server gets the
+    model's path instead of its text. model_seed: the source of the seeds for all walks through this
+    vertex's models; None to derive them from the run's seed. auth_seed: the source of user names
+    and passwords for the proxy; None to use `username` and `password`.
     """
 
     id: str
@@ -126,8 +126,9 @@ Action = StreamOptions | FlowOptions | TrafficOptions
 class Pause:
     """Options of a pause vertex.
 
-    times_us: the pause lasts for a random one of these times. If there are none, it lasts until the
-    walk has arrived at the vertex as often as the vertex has incoming edges (`incoming`).
+    times_us: one of these times is chosen randomly as the pause's duration. If there are none, the
+    pause lasts until the walk has arrived at the vertex `incoming` times. incoming: the number of
+    the vertex's incoming edges.
     """
 
     id: str
@@ -139,9 +140,9 @@ class Pause:
 class ActionGraph:
     """A graph of actions.
 
-    actions: the options of all vertices except the start vertex, by the vertex's id. next, choices:
-    for each vertex the targets of its edges, in TGen's order; next contains those of unweighted
-    edges, choices those of weighted edges, with the weights. edges: the number of edges.
+    actions: the options of all vertices except the start vertex, by the vertex's id. next: for each
+    vertex, the targets of its unweighted edges. choices: for each vertex, the targets of its
+    weighted edges with the weights. Both are in TGen's order. edges: the number of all edges.
     """
 
     path: str
@@ -229,8 +230,8 @@ def _checked(
     defaults = parsed[start]
     weights = _weights(all_edges)
     edges = list(weights)
-    # TGen visits the neighbours in the order of the vertices, independent of the order of the
-    # edges.
+    # TGen visits a vertex's neighbours in the order of the vertices in the file. The order of the
+    # edges does not matter.
     order = {vertex: position for position, vertex in enumerate(vertices)}
     targets: dict[str, list[str]] = {vertex: [] for vertex in vertices}
     for source, target in sorted(edges, key=lambda ends: order[ends[1]]):
@@ -278,7 +279,7 @@ def _checked(
 
 
 def _weights(edges: Iterable[Edge]) -> dict[tuple[str, str], float | None]:
-    """Return the edges' weights in the file's order, None for edges without a weight."""
+    """Return the weight of each edge (None if it has none) by source and target, in file order."""
     weights: dict[tuple[str, str], float | None] = {}
     for edge in edges:
         if (edge.source, edge.target) in weights:
@@ -328,9 +329,9 @@ def _stream(
         for name in ("sendsize", "recvsize"):
             if not options.get(name):
                 # In TGen, a stream with only one size waits for a closing line until it stalls. If
-                # both sizes are 0, each side waits for the other's checksum before it sends its
-                # own, and the stream stalls as well. If only one of two given sizes is 0, TGen's
-                # stream succeeds, but this driver does not support it.
+                # both sizes are 0, each side waits for the other side's checksum before it sends
+                # its own checksum, so the stream stalls as well. If both sizes are given and one is
+                # 0, the stream succeeds in TGen, but this driver does not support it.
                 raise ValueError(
                     f"vertex {vertex!r}: attribute {name!r} is required and must not be 0 if the "
                     "other "
@@ -371,7 +372,7 @@ def _check_connected(vertices: Iterable[str], edges: list[tuple[str, str]]) -> N
 def _check_no_timeless_cycle(
     actions: Mapping[str, Action | Pause], following: Mapping[str, list[str]]
 ) -> None:
-    """Reject a loop on which no time passes: TGen itself would never leave it."""
+    """Raise ValueError for a loop on which no time passes, because TGen would never leave it."""
 
     def timeless(vertex: str) -> bool:
         action = actions.get(vertex)

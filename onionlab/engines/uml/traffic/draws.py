@@ -1,8 +1,8 @@
 """TGen's random numbers, and the delay distributions of its Markov models (tgen-markovmodel.c).
 
 Each distribution uses the same random numbers in the same order and the same double-precision
-formulas as TGen. Delays are therefore identical to TGen's in microseconds if the C library's
-logarithm, cosine, exponential and power functions agree.
+formulas as TGen. In whole microseconds, delays are therefore identical to TGen's if the logarithm,
+cosine, exponential and power functions of both programs give the same results.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 MAX_DELAY_US = 600_000_000
-"""TGen's limit of the wait after an emission: ten minutes."""
+"""TGen's limit of the delay after an event of a model: ten minutes."""
 
-# C's DBL_MIN. TGen repeats smaller draws so that a logarithm is finite.
+# C's DBL_MIN. TGen draws again if a number is not larger, so that its logarithm is finite.
 _TINY = 2.2250738585072014e-308
 
 _STATE_WORDS = 624
@@ -42,14 +42,14 @@ class GlibRandom:
         self._random.setstate((_PYTHONS_STATE_VERSION, (*words, _STATE_WORDS), None))
 
     def integer(self) -> int:
-        """``g_rand_int``: uniform from 0 to 2**32 - 1."""
+        """Return a uniform random integer from 0 to 2**32 - 1, as ``g_rand_int`` does."""
         return self._random.getrandbits(32)
 
     def real(self) -> float:
-        """``g_rand_double``: uniform in [0, 1), computed from two integers."""
+        """Return a uniform random number in [0, 1), as ``g_rand_double`` does."""
         draw = self._random.getrandbits
         while True:
-            # The order of the draws and of the operations must be GLib's: the last bit of the
+            # Keep GLib's order of the draws and of the operations, because the last bit of the
             # result may decide which edge of a model is used.
             value = (draw(32) * _STEP + draw(32)) * _STEP
             if value < 1.0:
@@ -58,7 +58,7 @@ class GlibRandom:
 
 @dataclass(frozen=True)
 class Distribution:
-    """A delay's distribution: one of `PARAMETERS`, and its parameters in the order listed there."""
+    """The distribution of a delay. name: a key of `PARAMETERS`. parameters: in the order there."""
 
     name: str
     parameters: tuple[float, ...]

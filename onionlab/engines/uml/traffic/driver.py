@@ -64,9 +64,9 @@ class Driver:
         ]
 
     def run(self) -> None:
-        """Play all hosts. Raises UserError if a host or the event loop fails.
+        """Play all hosts until the end. Raises UserError if a host or the event loop fails.
 
-        In this case, the logs are complete up to the error.
+        Even after an error, all lines that were logged before it are in the log files.
         """
         loop, traffic = self.loop, self._traffic
         loop.clock.start()
@@ -75,7 +75,7 @@ class Driver:
             loop.at(start_us + entry.start_ms * 1000, host.start)
         loop.at(start_us + traffic.stop_ms * 1000, loop.stop)
         loop.at(loop.clock.now_us + FLUSH_INTERVAL_US, self._flush)
-        # All existing objects live until the end, so exclude them from garbage collection.
+        # All objects that exist now live until the end, so exclude them from garbage collection.
         gc.freeze()
         with contextlib.ExitStack() as at_end:
             at_end.callback(loop.close)
@@ -130,7 +130,7 @@ def _packet_models(graphs: Iterable[ActionGraph]) -> dict[str, MarkovModel]:
 
 
 def raise_file_limit(needed: int) -> None:
-    """Raise the limit of open files if necessary and allowed."""
+    """Raise this process's limit of open files to `needed` if it is lower and may be raised."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and needed > soft:
         with contextlib.suppress(OSError, ValueError):

@@ -31,7 +31,7 @@ INSTANT_US = 1000
 HOLD_US = 1_000_000
 STREAMS_IN_AN_INSTANT = 1000
 
-# TGen draws seven of these for a login that is both user name and password (tgen-generator.c).
+# TGen chooses seven of these randomly and uses them as user name and password (tgen-generator.c).
 _LOGIN_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789@#&?!"
 _LOGIN_LENGTH = 7
 
@@ -47,12 +47,12 @@ False if the connection fails immediately.
 
 @dataclass(eq=False)
 class FlowGenerator:
-    """One visit of a flow or traffic vertex, which starts children until its model ends.
+    """One visit of a flow or traffic vertex. It starts children until its Markov model ends.
 
-    vertex: the vertex's id. kind: "flow" or "traffic", whose children are streams or flows.
-    begin_child: starts a child that will call `child_over` at its end; returns False if it cannot
-    be started. when_over: called once when the model and all children have ended. begun, completed:
-    numbers of children.
+    vertex: the vertex's id. kind: "flow", whose children are streams, or "traffic", whose children
+    are flows. begin_child: starts a child and returns True, or returns False if the child cannot be
+    started. A child calls `child_over` when it ends. when_over: called once when the model and all
+    children have ended. begun, completed: the numbers of children that have started and ended.
     """
 
     loop: Loop
@@ -67,11 +67,11 @@ class FlowGenerator:
 
     @property
     def child(self) -> str:
-        """The kind of the children."""
+        """The kind of the children: "stream" or "flow"."""
         return "stream" if self.kind == "flow" else "flow"
 
     def start(self) -> None:
-        """Start the next child, and a timer for the one after it, unless the model ends."""
+        """Start the next child, and a timer for the following child, unless the model ends."""
         step = self.walk.step()
         kind, child, vertex, delay_us = self.kind, self.child, self.vertex, step.delay_us
         place = "[_tgengenerator_generateNext]"
@@ -98,7 +98,7 @@ class FlowGenerator:
                 f"Failed to create a {child} on {kind} action '{vertex}', delaying {delay_us} "
                 "microseconds before the next try",
             )
-        # Never call back in this instant, because TGen's timers run for at least one nanosecond.
+        # The timer must not expire in this instant, because TGen's timers run for at least 1 ns.
         self.loop.at(self.loop.clock.now_us + max(1, delay_us), self._next)
         self.log.info(
             "[tgen-generator.c:471] [_tgengenerator_setTimer]",
@@ -147,11 +147,11 @@ class FlowGenerator:
 class GraphWalk:
     """The walk of one host.
 
-    Draws (such as a stream's peer or a pause's length) depend only on the run's seed, the host's
-    name, the vertex and the number of the visit. The n-th stream of a client thus has the same peer
-    in every variant of Tor, independent of the durations of earlier streams. Seeds in a graph are
-    used as in TGen, in the order in which flows and streams start. count: counts an event of a
-    kind, such as "flows-created".
+    Random choices (such as a stream's peer or a pause's length) depend only on the run's seed, the
+    host's name, the vertex and the number of the visit. The n-th stream of a vertex thus has the
+    same peer in every variant of Tor, independent of the durations of earlier streams. Generators
+    with a seed in the graph are used as in TGen, in the order in which flows and streams start.
+    count: counts an event of the given kind, such as "flows-created".
     """
 
     graph: ActionGraph
@@ -187,7 +187,7 @@ class GraphWalk:
     def _continue_from(self, vertex: str) -> None:
         draw = 0.0
         if vertex in self.graph.choices:
-            # 53 bits ensure that the result is less than 1.
+            # Use 53 bits, which a float holds exactly, so that the result is less than 1.
             draw = (self._draw(vertex, "edge") >> 11) / 2**53
             self._visits[vertex] += 1
         for following in self.graph.following(vertex, draw):
@@ -224,7 +224,7 @@ class GraphWalk:
         self._continue_from(pause.id)
 
     def _draw(self, vertex: str, what: str) -> int:
-        """Return a number below 2**64 that depends only on seed, host, vertex, visit and `what`.
+        """Return a hash below 2**64 of the seed, the host, the vertex, the visit and `what`.
 
         what: the purpose of the number, such as "peer".
         """
@@ -284,7 +284,7 @@ class GraphWalk:
     def _continue_after(self, action: Action) -> None:
         """Continue after a flow or traffic: now, or in a second if many have ended in this instant.
 
-        Without this pause, an endless sequence of them would prevent simulated time from advancing.
+        Without this pause, endlessly many could end while simulated time never advances.
         """
         if self._exceeds_instant_limit():
             self._continue_later(action.id, HOLD_US)
@@ -312,7 +312,7 @@ class GraphWalk:
     def _end_single_stream(self, stream: StreamState) -> None:
         vertex, failed = stream.vertex, stream.fault != "NONE"
         self._log_single_stream(vertex, 1)
-        # In TGen the flow has succeeded even if its stream has failed.
+        # TGen counts the flow as successful even if its stream has failed.
         self.count("flows-succeeded")
         at_once = failed and self._now_us - stream.started < INSTANT_US
         if at_once or self._exceeds_instant_limit():
@@ -334,7 +334,7 @@ class GraphWalk:
         return self._peer(options.proxies[self._draw(options.id, "proxy") % len(options.proxies)])
 
     def _with_login(self, options: StreamOptions) -> StreamOptions:
-        """Return the options with a new login for the proxy, or unchanged without auth_seed."""
+        """Return the options with a new login for the proxy if they have an auth_seed."""
         if options.auth_seed is None:
             return options
         draw = _generator(self._logins, options.auth_seed).integer
@@ -342,7 +342,7 @@ class GraphWalk:
         return replace(options, username="".join(letters), password="".join(letters))
 
     def _model_seed(self, options: StreamOptions, what: str) -> int:
-        """Return the seed of a new walk through a model."""
+        """Return the seed of a new walk through a model. what: which model, for `_draw`."""
         if options.model_seed is None:
             return self._draw(options.id, what) % 2**32
         return _generator(self._model_seeds, options.model_seed).integer()

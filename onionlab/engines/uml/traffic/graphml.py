@@ -13,7 +13,7 @@ NUMERIC_TYPES = ("double", "float", "int", "integer", "long")
 """GraphML's attribute types that igraph treats as numbers."""
 
 MAX_BYTES = 2**24
-"""The size limit of a file. The graphs and models of tornettools have 25 KB."""
+"""The size limit of a file. The graphs and models of tornettools have about 25 KB."""
 
 _ID = ("node", "id")
 
@@ -51,7 +51,7 @@ class Graphml:
 
     @functools.cached_property
     def out_edges(self) -> Mapping[str, Sequence[Edge]]:
-        """Edges by their source, in igraph's order: by their targets' positions in the file.
+        """The edges that leave each vertex, in igraph's order: by the targets' file positions.
 
         If several edges connect the same two vertices, the last one in the file comes first.
         """
@@ -71,13 +71,13 @@ def parse_graphml(data: bytes) -> Graphml:
         raise ValueError(f"larger than {MAX_BYTES // 2**20} MiB: it is not a graph of TGen")
     try:
         root = ElementTree.fromstring(data)
-    # An encoding that is unknown, or unsupported in XML, raises LookupError or ValueError.
+    # The parser raises LookupError or ValueError for an unknown or unsupported encoding.
     except (ElementTree.ParseError, LookupError, ValueError) as error:
         raise ValueError(f"not GraphML: {error}") from error
     if _tag(root) != "graphml":
         raise ValueError(f"not GraphML: its root element is <{_tag(root)}>")
-    # igraph uses the same id for an attribute of nodes and for one of edges if their names are the
-    # same, so a key is identified by its owner and its id.
+    # If an attribute of nodes and an attribute of edges have the same name, igraph gives them the
+    # same id. A key is therefore identified by its owner and its id.
     keys: dict[tuple[str, str], Key] = {}
     graphs = []
     for child in root:
@@ -96,7 +96,7 @@ def parse_graphml(data: bytes) -> Graphml:
 
 
 def igraph_text(graph: Graphml) -> bytes:
-    """Return the graph in igraph's format, in which TGen sends a model to its server.
+    """Return the graph in igraph's format, in which a TGen client sends a model to a server.
 
     A number has 15 significant digits, as in igraph 0.10, so the values that the server reads may
     differ in the last bits from those in the client's file. Attributes must be strings or numbers.
@@ -109,7 +109,7 @@ def igraph_text(graph: Graphml) -> bytes:
         '         http://graphml.graphdrawing.org/xmlns/1.0/graphml.xsd">',
         "<!-- Created by igraph -->",
     ]
-    # igraph stores the vertices' ids as an attribute with the name of _ID. TGen removes this
+    # igraph stores the vertices' ids as a node attribute with the name "id". TGen removes this
     # attribute before it sends the model.
     keys = {
         owner: [key for key in graph.keys if key.owner == owner and (owner, key.name) != _ID]
@@ -164,8 +164,8 @@ def _graph(graph: ElementTree.Element, keys: dict[tuple[str, str], Key]) -> Grap
         elif _tag(element) == "edge":
             edge = Edge(element.get("source", ""), element.get("target", ""), data)
             if edge.source not in vertices or edge.target not in vertices:
-                # Reject this file, because igraph would number the vertex at its first edge, which
-                # affects the order of the edges.
+                # Reject this file, because igraph would number such a vertex when it reads the
+                # edge. This number affects the order of the edges.
                 raise ValueError(
                     f"{edge}: the edge precedes one of its vertices or the vertex is missing"
                 )

@@ -1,4 +1,4 @@
-"""One host: the behaviour of a TGen process, its walk through the graph and its log."""
+"""One host, which behaves like a TGen process: it walks through its graph and writes a log."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ _KINDS = ("streams", "flows", "traffics")
 class Host:
     """A client, a server, or both, according to its graph.
 
-    host_names: each host's name by its IPv4 address. packet_models: the models that clients may
-    request from servers, by their paths in graphs.
+    entry: the host's entry in the traffic file. host_names: each host's name by its IPv4 address.
+    packet_models: the models that clients may request from servers, by their paths in graphs.
     """
 
     def __init__(
@@ -52,8 +52,8 @@ class Host:
         self.loop = loop
         self.log = log
         self.packet_models = packet_models
-        # If status lines are logged, each arrival of payload gets one. All arrivals must therefore
-        # wake up the process, not only large pieces.
+        # If status lines are logged, each arrival of payload needs a line. Small pieces must
+        # therefore also wake up the process.
         self.low_water_bytes = 1 if log.wants_info else traffic.receive_low_water_bytes
         self._entry = entry
         self._bind = entry.bind or "0.0.0.0"

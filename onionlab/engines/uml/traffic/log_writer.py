@@ -1,7 +1,7 @@
 """Write a log in TGen's format, buffered in large blocks.
 
 A line starts with the local date and time, the Unix time of the same instant, the level, and the
-place in TGen's source that writes such a line. Parsers and people identify a line by this place.
+place in TGen's source at which TGen writes such a line. This place identifies the kind of the line.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class TgenLogWriter:
                 raise self._failure(error) from error
 
     def flush(self) -> None:
-        """Write the buffered lines to the file. Raises UserError if this fails (a full disk)."""
+        """Write the buffered lines to the file. Raises UserError if this fails."""
         try:
             self._file.flush()
         except OSError as error:

@@ -1,4 +1,7 @@
-"""The event loop: one epoll object, one heap of timers, and a clock that is read once per turn."""
+"""The event loop: one epoll object, one heap of timers, and a clock that is read once per turn.
+
+A turn is one wait for events and the callbacks for these events and for expired timers.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +20,8 @@ EDGE_IN = select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLET
 EDGE_IN_OUT = EDGE_IN | select.EPOLLOUT
 
 MAX_TURNS_IN_AN_INSTANT = 1_000_000
-"""The maximum number of turns without time passing, after which `run` raises UserError. The guest's
-virtual time stands still while a process computes, so endless turns could stop it forever.
+"""The maximum number of turns without time passing. If there are more, `run` raises UserError. The
+guest's virtual time stands still while a process computes, so endless turns could stop it forever.
 """
 
 _START_STEP_NS = 10_000_000
@@ -29,8 +32,8 @@ class Clock:
     """The monotonic clock, read once per turn of the event loop.
 
     One reading is enough, because the guest's virtual time stands still while a process computes.
-    The wall clock is read only at the start. Later its time is computed from the monotonic clock,
-    because nothing adjusts the wall clock during a simulation.
+    The wall clock is read only at the start. Later its time is computed from the monotonic clock.
+    This is exact, because nothing adjusts the wall clock during a simulation.
     """
 
     def __init__(self) -> None:
@@ -43,8 +46,8 @@ class Clock:
     def start(self) -> None:
         """Wait for the next hundredth of a second of the monotonic clock.
 
-        All later waits are whole milliseconds, counted from this point. The point must not depend
-        on how long the start of Python takes, because this differs between checkouts (for example
+        All later waits are whole milliseconds, counted from this time. It must not depend on how
+        long the start of Python takes, because this duration differs between checkouts (for example
         if Python has to compile its modules).
         """
         start_ns = (time.monotonic_ns() // _START_STEP_NS + 1) * _START_STEP_NS
@@ -68,7 +71,7 @@ class Clock:
         return unix_us - self._wall_ahead_us
 
     def stamp(self) -> str:
-        """Return the current time in the format at the start of each line of TGen's log."""
+        """Return the current time in the format with which each line of TGen's log starts."""
         if self._stamp_us != self.now_us:
             self._stamp_us = self.now_us
             second, micro = divmod(self.now_us + self._wall_ahead_us, 1_000_000)
@@ -80,10 +83,10 @@ class Clock:
 
 
 class Loop:
-    """Calls back for sockets and timers until `stop`.
+    """Calls back for sockets and timers until `stop` is called.
 
     Sockets of streams are watched edge-triggered: unhandled events are not reported again, so
-    half-closed or idle sockets cost nothing. `turns` counts the wake-ups.
+    half-closed or idle sockets cost nothing. turns: the number of turns so far.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -97,7 +100,7 @@ class Loop:
         self._stopped = False
 
     def watch(self, fd: int, events: int, callback: Callable[[int], None]) -> None:
-        """Call back with epoll's events of a file descriptor."""
+        """Call back with the mask of epoll's events when a descriptor has one of `events`."""
         self._epoll.register(fd, events)
         self._callbacks[fd] = callback
 
@@ -106,11 +109,11 @@ class Loop:
         self._epoll.modify(fd, EDGE_IN_OUT)
 
     def forget(self, fd: int) -> None:
-        """Stop calling back. The descriptor must be closed next, which removes it from epoll."""
+        """Stop calling back for a descriptor. The caller closes it, which removes it from epoll."""
         self._callbacks.pop(fd, None)
 
     def at(self, time_us: int, callback: Callable[[], None]) -> None:
-        """Call back at a time of the monotonic clock."""
+        """Call back once at a time of the monotonic clock."""
         self._timer_count += 1
         heapq.heappush(self._timers, (time_us, self._timer_count, callback))
 

@@ -1,8 +1,8 @@
-"""TGen's Markov models: states, their emissions, and the delays after them.
+"""TGen's Markov models: states, the events that states emit, and the delays after these events.
 
-All three kinds have one format (doc/TGen-Markov-Models.md of TGen 1.1.2). A flow model determines
-when flows start, a stream model when the streams of a flow start, and a packet model when each side
-of a stream sends. They are parsed as in tgen-markovmodel.c; ``markov_walk.py`` walks through them.
+There are three kinds of models with one format (doc/TGen-Markov-Models.md of TGen 1.1.2). A flow
+model determines when flows start, a stream model when the streams of a flow start, and a packet
+model when each side of a stream sends. Models are parsed as in tgen-markovmodel.c.
 
 The parser rejects the models that TGen rejects. It also rejects faulty models, with which TGen
 would abort or never stop sending:
@@ -12,7 +12,7 @@ would abort or never stop sending:
 - A parameter is not finite.
 - There are two start states.
 
-A model without the event END is not faulty: its streams or flows continue until they are stopped.
+A model without the event END is not faulty. It continues until a timeout or the simulation's end.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from .graphml import NUMERIC_TYPES, Edge, Graphml, Key, igraph_text, parse_graph
 
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?", re.ASCII)
 
-# TGen compares only as many letters as these words have, ignoring case and all further letters.
+# TGen compares only the first letters of a text with these words, and ignores case.
 _START, _STATE, _OBSERVATION = "start", "state", "observation"
 _TRANSITION, _EMISSION = "transition", "emission"
 
@@ -45,9 +45,9 @@ _POSITIVE = ("param_rate", "param_shape")
 class Event(enum.Enum):
     """The events of a walk through a model. The values are prefixes of the observations' names.
 
-    In a packet model, TO_SERVER is a packet that the client sends and TO_ORIGIN one that the server
-    sends. In a stream model either of them starts a stream, and in a flow model a flow. After END,
-    no more events follow.
+    In a packet model, TO_SERVER means that the client sends a packet, and TO_ORIGIN that the server
+    sends a packet. In a stream model, each of the two starts a stream. In a flow model, each starts
+    a flow. After END, no more events follow.
     """
 
     TO_SERVER = "+"
@@ -68,10 +68,10 @@ Option = TypeVar("Option")
 
 @dataclass(frozen=True)
 class Choice(Generic[Option]):
-    """Options of which one is chosen by weight.
+    """Options, one of which is chosen randomly according to weights.
 
-    cumulative: for each option the sum of the weights up to this option. The order of the options
-    is igraph's order of edges, because it determines which option a random number selects.
+    cumulative: for each option, the sum of its weight and all previous weights. The options are in
+    igraph's order of edges. This order determines which option a random number selects.
     """
 
     options: tuple[Option, ...] = ()
@@ -82,8 +82,8 @@ class Choice(Generic[Option]):
 class State:
     """A state of a model.
 
-    transitions: the numbers of the possible next states. emissions: the possible emissions, one of
-    which is emitted when the walk reaches this state.
+    transitions: the possible next states, as indices in `MarkovModel.states`. emissions: the
+    possible emissions. When a walk reaches this state, one of them is chosen.
     """
 
     name: str
@@ -93,7 +93,7 @@ class State:
 
 @dataclass(frozen=True)
 class MarkovModel:
-    """A model: its states, the number of the start state, and its file's content (`graph`).
+    """A model. start: the index of the start state. graph: the content of the model's file.
 
     name: TGen's name for the model, which is the name of its file without the directory.
     """
@@ -114,7 +114,7 @@ class MarkovModel:
 
     @functools.cached_property
     def text(self) -> bytes:
-        """The model in the format that TGen sends to a server."""
+        """The model in the format in which TGen sends it to a server."""
         return igraph_text(self.graph)
 
 
@@ -298,7 +298,7 @@ def _parameter(edge: Edge, name: str) -> float:
 
 
 def _number(owner: str, name: str, text: str) -> float:
-    # float() accepts more than GraphML, such as "1_000" or digits of other scripts.
+    # float() alone would accept texts that are invalid in GraphML, such as "1_000".
     value = float(text) if _NUMBER.fullmatch(text.strip()) else math.nan
     if not math.isfinite(value):
         raise ValueError(f"{owner}: attribute {name!r} is {text!r}, not a finite number")
@@ -306,10 +306,11 @@ def _number(owner: str, name: str, text: str) -> float:
 
 
 def _check_exits(model: MarkovModel) -> None:
-    """Reject reachable states in which a walk cannot continue.
+    """Raise ValueError if a walk can reach a state in which it cannot continue.
 
-    These are states without an emission, and states that have no transition although they can emit
-    another event than END. In such a state, TGen ends a flow but continues a stream forever.
+    These are states without an emission, and states without a transition that can emit an event
+    other than END. In such a state, TGen ends a flow but continues a stream forever. The start
+    state needs a transition, but no emission.
     """
     reached: set[int] = set()
     border = {model.start}
@@ -335,10 +336,10 @@ def _begins(text: str, word: str) -> bool:
 def _internal(
     kind: str, distribution: Distribution, events: Sequence[Event], state: str
 ) -> MarkovModel:
-    """Return a model of one state that emits events with equal weights, forever."""
+    """Return a model whose only state after the start emits events with equal weights, forever."""
     parameters = PARAMETERS[distribution.name]
-    # The order is that of TGen's own text (tgen-config.c). igraph keeps this order, so it affects
-    # the bytes that are sent.
+    # Keys, vertices and edges are in the order of TGen's own text of the model (tgen-config.c).
+    # igraph keeps this order, so it affects the bytes that are sent.
     keys = [
         *(Key("edge", name, "double") for name in parameters),
         Key("edge", "distribution", "string"),

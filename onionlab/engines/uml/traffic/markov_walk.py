@@ -1,6 +1,6 @@
 """Walks through TGen's Markov models (tgen-markovmodel.c), and the bursts of a packet model.
 
-For the same seed, a walk makes the same random choices as in TGen.
+A burst is the bytes that one side of a stream sends at once.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from .draws import GlibRandom
 from .markov_model import Choice, Event, MarkovModel, Option
 
 PACKET_BYTES = 1434
-"""The payload of a packet in a model."""
+"""The payload size of each packet in a packet model."""
 
 AT_ONCE_US = 10_000
-"""Packets with at most this interval between them are sent together."""
+"""The maximum interval between two packets that are sent in one burst."""
 
 BURST_BYTES = 1 << 15
-"""TGen's limit of a burst. When a burst has reached it, TGen sends the burst without walking on."""
+"""The size at which TGen sends a burst immediately, without further steps of the walk."""
 
 _MAX_STEPS = 100_000
-"""The limit of steps per burst, which TGen does not have. TGen might walk forever if the other side
-sends packets without a delay.
+"""The maximum number of steps per burst. TGen has no such limit. It would walk forever through a
+model in which only the other side sends packets, without delays.
 """
 
 
@@ -36,7 +36,7 @@ class Step(NamedTuple):
 class MarkovWalk:
     """A walk with the same steps as TGen's for the same model and seed.
 
-    seed: 0 to 2**32 - 1. ended: whether END was observed, after which every step is END.
+    seed: 0 to 2**32 - 1. ended: whether the walk has emitted END. All further steps are then END.
     """
 
     def __init__(self, model: MarkovModel, seed: int) -> None:
@@ -53,14 +53,14 @@ class MarkovWalk:
         states = self.model.states
         self._state = self._choose(states[self._state].transitions)
         emission = self._choose(states[self._state].emissions)
-        # TGen draws a delay also for END, although nothing waits for it. This matters because a
-        # walk after a reset continues with the random numbers that follow.
+        # Like TGen, draw a delay even for END, although it is not used. This matters because a walk
+        # after a reset continues with the next random numbers.
         delay_us = emission.delay.draw_us(self._random)
         self.ended = emission.event is Event.END
         return Step(emission.event, delay_us)
 
     def reset(self) -> None:
-        """Return to the start state. The random numbers continue."""
+        """Return to the start state, without restarting the random numbers."""
         self.ended = False
         self._state = self.model.start
 
@@ -70,7 +70,7 @@ class MarkovWalk:
 
 
 class Burst(NamedTuple):
-    """The number of bytes to send now, which may be 0, and the pause before the next burst."""
+    """The number of bytes to send now (may be 0), and the pause before the next burst."""
 
     send_bytes: int
     pause_us: int
@@ -79,11 +79,11 @@ class Burst(NamedTuple):
 class PacketSchedule:
     """The bursts of one side of a stream.
 
-    Both sides walk through the same model with the same seed, so each side knows the packets of the
-    other one.
+    Both sides walk through the same model with the same seed, so each side knows which packets the
+    other side sends.
 
-    mine: the event for a packet that this side sends. expected_bytes: the bytes that the other side
-    sends up to this point of the walk.
+    mine: the event for a packet that this side sends. expected_bytes: the number of bytes that the
+    other side sends up to this point of the walk.
     """
 
     def __init__(self, walk: MarkovWalk, mine: Event) -> None:
@@ -93,14 +93,14 @@ class PacketSchedule:
 
     @property
     def ended(self) -> bool:
-        """True if the model has ended, after which no more bursts follow."""
+        """True if the model has emitted END. No more bursts follow."""
         return self._walk.ended
 
     def next_burst(self, left_bytes: int | None) -> Burst:
         """Walk until there is something to send or to wait for.
 
-        left_bytes: the number of bytes that remain to be sent, even if the model ends before; None
-        if the model determines the size.
+        left_bytes: the number of bytes that remain to be sent, or None if the model determines the
+        size. If it is given and the model ends, the walk restarts.
         """
         limit = BURST_BYTES if left_bytes is None else min(left_bytes, BURST_BYTES)
         send_bytes = delay_us = 0
@@ -122,8 +122,8 @@ class PacketSchedule:
                 delay_us += step_us
             if delay_us > AT_ONCE_US:
                 break
-        # If the size is known, cut the burst at its limit. Otherwise send all of it, because the
-        # other side counts whole packets. As in TGen, drop a delay of at most AT_ONCE_US.
+        # If the size is known, cut the burst at the limit. Otherwise send the whole burst, because
+        # the other side counts whole packets. As in TGen, ignore a delay of at most AT_ONCE_US.
         if left_bytes is not None:
             send_bytes = min(send_bytes, limit)
         return Burst(send_bytes, delay_us if delay_us > AT_ONCE_US else 0)

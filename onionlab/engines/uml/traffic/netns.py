@@ -11,9 +11,9 @@ from onionlab.errors import UserError
 class Namespaces:
     """The namespaces of a simulation, by their open descriptors.
 
-    The process stays in the namespace that it entered last. Only the creation of sockets depends on
-    the namespace, so returning would be an unnecessary system call. `close` returns to the
-    namespace in which the process started.
+    The process stays in the namespace that it entered last, because only the creation of sockets
+    depends on the namespace, and each change is a system call. `close` returns to the namespace in
+    which the process started.
     """
 
     def __init__(self) -> None:
@@ -33,9 +33,9 @@ class Namespaces:
             ) from error
 
     def enter(self, path: str | None) -> None:
-        """Enter a namespace, in which new sockets are then created.
+        """Enter a namespace. New sockets are then created in this namespace.
 
-        path: a namespace that was opened before; None for the one in which the process started.
+        path: a namespace that `open` has opened, or None for the one in which the process started.
         Raises OSError if the process has no permission.
         """
         if path != self._current:

@@ -1,4 +1,4 @@
-"""Parse the options of vertices (doc/TGen-Options.md of TGen 1.1.2)."""
+"""Parse the options of an action graph's vertices (doc/TGen-Options.md of TGen 1.1.2)."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ _OPTIONS: dict[str, dict[str, Callable[[str], Any]]] = {
 
 
 def vertex_kind(vertex: str) -> str:
-    """Return the kind of a vertex, which TGen finds in its id. Raises ValueError if unsupported."""
+    """Return the kind of a vertex, which its id contains. Raises ValueError if unsupported."""
     for kind in _KINDS:
         if kind in vertex:
             if kind in _SUPPORTED_KINDS:

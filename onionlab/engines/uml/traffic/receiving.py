@@ -4,8 +4,8 @@ The driver needs fewer system calls for this than TGen:
 
 - Payload is discarded in the kernel (MSG_TRUNC), and its checksum is not compared.
 - Between the first and the last byte of a payload, the socket wakes up the process only when a
-  large piece has arrived (SO_RCVLOWAT). Each heartbeat also reads the available bytes, so that its
-  counts are correct.
+  large piece has arrived (SO_RCVLOWAT). Each heartbeat also reads the available bytes, so that the
+  heartbeat's counts are correct.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _TCP_INFO_BYTES = 104
 
 
 class Receiver(Direction[ReceiveState]):
-    """Receives a stream's messages and payload. buffer: received bytes that were not processed.
+    """Receives a stream's messages and payload. buffer: received bytes that are not yet processed.
 
     process: advances the stream's protocol by the bytes in the buffer. read_failed: handles a read
-    error. _before_drain: if heartbeats have read the last bytes, the values that `last_at` and the
-    stream's `progress` had before; None if the last bytes have woken up the process.
+    error. _before_drain: None if the last bytes have woken up the process. If heartbeats have read
+    them, the values of `last_at` and the stream's `progress` before these heartbeats.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Receiver(Direction[ReceiveState]):
     def read(self, *, to_the_end: bool) -> None:
         """Read the available bytes.
 
-        to_the_end: whether an end of file or an error follows them, which is then read as well.
+        to_the_end: whether an end of file or an error follows the bytes. If so, read it as well.
         """
         stream = self._stream
         while not stream.over and not (self.wanted_bytes == 0 and self.state == "RECV_SUCCESS"):
@@ -140,9 +140,9 @@ class Receiver(Direction[ReceiveState]):
                 self._before_drain = before
 
     def last_wake_up(self) -> int | None:
-        """Return the time of the last byte that was sent, or that woke up the process on arrival.
+        """Return the time of the last byte that was sent or that woke up the process on arrival.
 
-        Bytes that were read by a heartbeat do not count. Return None before the connection is
+        Bytes that only a heartbeat has read do not count. Return None before the connection is
         established.
         """
         if self._before_drain is not None and self._before_drain[1] is not None:
@@ -150,7 +150,7 @@ class Receiver(Direction[ReceiveState]):
         return self._stream.progress
 
     def correct_drained_times(self) -> None:
-        """If heartbeats have read the last bytes, set their time to the kernel's arrival time."""
+        """If heartbeats have read the last bytes, record when the kernel received these bytes."""
         if self._before_drain is None:
             return
         stream = self._stream

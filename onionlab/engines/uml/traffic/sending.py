@@ -1,9 +1,9 @@
 """The sending side of a stream: messages in TGen's pieces, and payload.
 
 A proxy may put each piece that it reads into separate cells. Each message is therefore sent alone,
-in one piece. Payload is passed to the kernel in larger pieces than TGen's 32 KiB, which needs fewer
-system calls, unless the log gets a status line for each piece. With a packet model, payload is sent
-in the model's bursts.
+in one piece. Payload is passed to the kernel in larger pieces than TGen's 32 KiB, because this
+needs fewer system calls. If the log gets a status line for each piece, pieces have TGen's size.
+With a packet model, payload is sent in the model's bursts.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Sender(Direction[SendState]):
             stream.write_failed(error)
 
     def count_message(self, sent: int) -> bool:
-        """Count sent bytes of the message. Return False if the rest of it has to wait."""
+        """Count sent bytes of the message. Return False if the rest of the message has to wait."""
         self._count(sent)
         assert self._message is not None
         self._message = self._message[sent:]
@@ -77,7 +77,7 @@ class Sender(Direction[SendState]):
         return True
 
     def end_pause(self) -> None:
-        """End a pause of the packet model, so that `flush` writes and gets the socket's error."""
+        """End a pause of the packet model, so that `flush` writes and notices a socket error."""
         self._pauses = False
 
     def _count(self, sent: int) -> None:
@@ -135,9 +135,9 @@ class Sender(Direction[SendState]):
                 self._send_checksum()
                 return True
             if left is None and schedule.ended:
-                # If the model determines the size, neither checksum nor closing line is sent. Like
-                # TGen, do not shut down this half of the connection, because Tor would also close
-                # the other half.
+                # If the model determines the size, neither a checksum nor a closing line is sent.
+                # Like TGen, do not shut down this half of the connection, because Tor would then
+                # also close the other half.
                 self.state = "SEND_SUCCESS"
                 stream.end_if_complete()
                 return True

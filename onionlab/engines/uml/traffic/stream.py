@@ -1,8 +1,8 @@
 """One stream: TGen's protocol over a transport, on the side of a client or of a server.
 
 stream_state.py defines the states of a stream and how it ends, receiving.py handles incoming bytes,
-and sending.py handles outgoing bytes. In a simulation both ends of a stream are this driver. A
-message that TGen would not send therefore just ends the stream with the error AUTH or HEADER.
+and sending.py handles outgoing bytes. In a simulation both ends of a stream are this driver, so
+invalid messages are not expected. They just end the stream with the error AUTH or HEADER.
 """
 
 from __future__ import annotations
@@ -108,8 +108,8 @@ class Stream(StreamState):
             if events & _HANGUP:
                 self.send.end_pause()
             self.send.flush()
-            # An answer may have arrived before the whole request was sent. It is in the buffer, and
-            # no event will report it again.
+            # An answer may have arrived before the whole request was sent. Process it now, because
+            # it is already in the buffer and no event will report it.
             self._process()
         if not self.over and events & _HANGUP:
             if self.receive.state not in ("RECV_NONE", "RECV_SUCCESS"):
@@ -117,7 +117,7 @@ class Stream(StreamState):
             self.fail("MISC")
 
     def on_heartbeat(self) -> None:
-        """Read payload that has not woken up the process; end the stream if too old or stalled."""
+        """Read payload that did not wake up the process. End a stream that timed out or stalled."""
         self.receive.drain()
         if self.over:
             return
@@ -147,8 +147,8 @@ class Stream(StreamState):
     def finish(self) -> None:
         """End the stream and log its results.
 
-        If the stream has failed and a heartbeat has read its last bytes, they arrived before the
-        heartbeat. In this case, first replace the time of the heartbeat by that of their arrival.
+        If the stream has failed and a heartbeat has read its last bytes, their recorded time is the
+        heartbeat's. In this case, first replace this time by the earlier time of their arrival.
         """
         if not self.over and self.fault != "NONE":
             self.receive.correct_drained_times()
@@ -157,7 +157,7 @@ class Stream(StreamState):
     # --- the transport
 
     def _try_greeting(self) -> None:
-        """Greet the proxy if connect() has succeeded immediately, as it does over loopback."""
+        """Greet the proxy if the connection is already established, as it is over loopback."""
         try:
             sent = self.sock.send(self.transport.greeting, _DONTWAIT)
         except BlockingIOError:
@@ -216,8 +216,8 @@ class Stream(StreamState):
             self.fail_transport("READ")
             return
         self.read_failed(error)
-        # A server is usually writing when a connection breaks. TGen then tries to write, and logs
-        # the error of this write.
+        # A server is usually writing when a connection breaks. TGen then writes again, and logs the
+        # error of this write.
         if self.send.state in ("SEND_RESPONSE", "SEND_PAYLOAD", "SEND_CHECKSUM"):
             self.send.end_pause()
             self.send.flush()
@@ -239,9 +239,9 @@ class Stream(StreamState):
                 return
 
     def _take_line(self) -> bytes | None:
-        """Remove a line from the buffer. Return it without its end, or None if it is incomplete.
+        """Remove a line from the buffer and return it without its newline.
 
-        If the line is too long, end the stream and return None.
+        Return None if the line is incomplete. If it is too long, end the stream and return None.
         """
         buffer = self.receive.buffer
         end = buffer.find(b"\n", 0, MAX_LINE_BYTES)

@@ -23,7 +23,7 @@ SendState = Literal[
     "SEND_SUCCESS",
     "SEND_ERROR",
 ]
-"""The message that a stream sends next. SEND_FOOTER waits for the other side's checksum."""
+"""The message that a stream sends next. In SEND_FOOTER, it waits for the other side's checksum."""
 
 
 ReceiveState = Literal[
@@ -45,8 +45,8 @@ StreamFault = Literal[
 ]
 """The error of a stream.
 
-PROXY: the transport could not be established. MISC: the kernel reports a socket error that
-neither reading nor writing encountered.
+PROXY: the transport could not be established. MISC: epoll reports an error or a hang-up of the
+socket, but neither a read nor a write has failed.
 """
 
 
@@ -83,7 +83,7 @@ class StreamHost(Protocol):
     """The interface of the host that a stream belongs to.
 
     low_water_bytes: the number of payload bytes that must have arrived before a stream wakes up the
-    process. packet_models: the packet models by the paths with which clients request them.
+    process. packet_models: the packet models that clients may request, by their paths.
     """
 
     name: str
@@ -99,16 +99,16 @@ class StreamHost(Protocol):
         """Return the IPv4 address of a name, or None if the name is unknown."""
 
     def stream_ended(self, stream: StreamState) -> None:
-        """Handle the end of a stream; its socket can be closed."""
+        """Handle the end of a stream, which no longer needs its socket."""
 
 
 class StreamState:
     """A stream's data. Times are microseconds of the monotonic clock, as in TGen.
 
-    progress: the time of the last byte in either direction, or at first the time at which the
-    connection was established. sent_at: the time of the last sent byte. schedule: the bursts to
-    send; None to send the whole payload without pauses. command_at, response_at: the times of these
-    messages, None before them.
+    progress: the time of the last byte in either direction, or before the first byte the time at
+    which the connection was established. sent_at: the time of the last sent byte. schedule: the
+    bursts to send; None to send the whole payload without pauses. command_at, response_at: the
+    times of the client's command and the server's response, None before them.
     """
 
     send: Direction[SendState]
@@ -145,8 +145,8 @@ class StreamState:
         """End the stream if both directions have ended."""
         receive, schedule = self.receive, self.schedule
         # If the model determines the size, this side has received everything when it has received
-        # the bytes that the other side sends according to the model. If these are none, this side
-        # does not even wait for the response.
+        # as many bytes as the other side sends according to the model. If this number is 0, this
+        # side does not even wait for the response.
         if (
             receive.wanted_bytes == 0
             and receive.state != "RECV_ERROR"
@@ -159,7 +159,7 @@ class StreamState:
             self.finish()
 
     def end_of_file(self) -> None:
-        """Handle the end of file: the other side has closed the connection too early."""
+        """End the stream because the other side has closed the connection too early."""
         if self.transport.state != "SUCCESS_OPEN":
             self.fail_transport("READ")
             return
@@ -193,7 +193,7 @@ class StreamState:
         self.fail("WRITE")
 
     def fail_transport(self, fault: TransportFault) -> None:
-        """End the stream because there is no connection to the other TGen."""
+        """End the stream because the connection to the other TGen could not be established."""
         self.transport.fail(fault)
         self.host.log.critical(
             "[tgen-stream.c:1787] [_tgenstream_runTransportEventLoop]",

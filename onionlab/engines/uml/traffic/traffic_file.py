@@ -15,10 +15,10 @@ from onionlab.errors import UserError
 class TrafficHost:
     """One host that the driver plays in the place of TGen.
 
-    graph: the path of its action graph. directory: the directory in which TGen would be started, to
-    which paths of models are relative. start_ms: relative to the file's epoch. log: the path of its
-    log. netns: the path of its network namespace, None for the process's own. bind: the local
-    address of all its sockets (TGen's environment variable TGENIP), None for any address.
+    graph: the path of its action graph. directory: the directory in which TGen would be started;
+    paths of models are relative to it. start_ms: time since the file's epoch. log: the path of its
+    log. netns: the path of its network namespace, or None for the process's own namespace. bind:
+    the local address of all its sockets (TGen's variable TGENIP), or None for any address.
     """
 
     name: str
@@ -38,8 +38,8 @@ class TrafficFile:
     address of each host of the simulation by its name. receive_low_water_bytes: the number of
     payload bytes that must have arrived before a socket wakes up the process. If it is more than 1,
     the loopback must acknowledge each segment immediately (``ip route ... quickack 1``). Otherwise
-    the driver's rare reads would make the sender wait for delayed acknowledgements, which TGen's
-    frequent reads would send early.
+    the sender would wait for delayed acknowledgements, because the driver reads rarely. TGen's
+    frequent reads cause early acknowledgements.
     """
 
     seed: int

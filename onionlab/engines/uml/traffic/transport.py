@@ -1,4 +1,4 @@
-"""The transport below a stream (tgen-transport.c): a TCP connection, and a proxy's handshake on it.
+"""The transport below a stream (tgen-transport.c): a TCP connection and the handshake with a proxy.
 
 A transport neither waits nor transfers bytes. Its stream does both, reports events to the transport
 and sends the messages that the transport returns. States and errors have the names that TGen logs.
@@ -44,7 +44,10 @@ TransportFault = Literal[
 
 @dataclass(slots=True)
 class Address:
-    """A peer in TGen's notation: name, address, port. The address may be set later."""
+    """A peer with name, IPv4 address and port. Its str() is TGen's notation in logs.
+
+    If `address` is None, it may be set later.
+    """
 
     name: str | None
     address: str | None
@@ -52,7 +55,7 @@ class Address:
 
     @classmethod
     def from_peer(cls, peer: Peer) -> Address:
-        """Return the address of a peer in a graph. Names except localhost are not resolved yet."""
+        """Return the address of a peer in a graph. Do not resolve names other than localhost."""
         if peer.name.lower() == "localhost":
             return cls("localhost", "127.0.0.1", peer.port)
         try:
@@ -63,7 +66,7 @@ class Address:
 
     @classmethod
     def from_ip(cls, address: str, port: int) -> Address:
-        """Return an address with an IP address and a port, and with a name only for localhost."""
+        """Return the Address of an IPv4 address and a port. Only the name of localhost is set."""
         return cls("localhost" if address == "127.0.0.1" else None, address, port)
 
     def __str__(self) -> str:
@@ -71,7 +74,7 @@ class Address:
 
 
 class HandshakeError(Exception):
-    """A proxy's answer that ends the transport. line: TGen's warning about it, None without one."""
+    """A proxy's answer that ends the transport. line: the warning that TGen logs, or None."""
 
     def __init__(self, fault: TransportFault, line: Line | None = None) -> None:
         super().__init__(str(fault))
@@ -81,7 +84,7 @@ class HandshakeError(Exception):
 
 @dataclass(eq=False)
 class Transport:
-    """A connection without a proxy. Its state is SUCCESS_OPEN as soon as it is established.
+    """A connection without a proxy. Its state becomes SUCCESS_OPEN when it is established.
 
     Times are microseconds of the monotonic clock, as in TGen. A time is None until its event has
     happened.
@@ -100,7 +103,7 @@ class Transport:
 
     @property
     def local(self) -> Address:
-        """The local address, empty if the socket has none."""
+        """The local address. If the socket has none, the fields are None, None and 0."""
         try:
             address, port = self.sock.getsockname()[:2]
         except OSError:
@@ -120,7 +123,7 @@ class Transport:
     def received(self, buffer: bytearray, now_us: int) -> bytes:
         """Remove a complete answer of the proxy from the buffer. Return the next message to send.
 
-        The message is empty if there is none. Raises HandshakeError if the proxy refuses.
+        Return b"" if there is nothing to send. Raises HandshakeError if the proxy refuses.
         """
         return b""
 
@@ -173,10 +176,10 @@ _STATUS = {
 class SocksTransport(Transport):
     """A connection through a SOCKS5 proxy (RFC 1928, RFC 1929).
 
-    Its state is SUCCESS_OPEN when the proxy has granted the request. Each message is sent
-    completely before its answer is parsed, and each field of an answer has its own state. username,
-    password: a login is performed if one of them is given. resolve: returns the IPv4 address of a
-    name, or None if the name is unknown.
+    Its state becomes SUCCESS_OPEN when the proxy has granted the request. Each message is sent
+    completely before the answer to it is parsed. In each state, one part of an answer is parsed.
+    username, password: if at least one is given, the client logs in at the proxy. resolve: returns
+    the IPv4 address of a name, or None if the name is unknown.
     """
 
     username: str | None
@@ -193,7 +196,7 @@ class SocksTransport(Transport):
         return bytes([_VERSION, 1, self._method])
 
     def connected(self, now_us: int) -> None:
-        """Record that the connection to the proxy is established. The greeting is sent next."""
+        """Record that the connection to the proxy is established. Next, `greeting` is sent."""
         self.connected_at = now_us
         self.state = "INIT"
 
@@ -212,7 +215,7 @@ class SocksTransport(Transport):
     def received(self, buffer: bytearray, now_us: int) -> bytes:
         """Remove a complete answer of the proxy from the buffer. Return the next message to send.
 
-        The message is empty if there is none. Raises HandshakeError if the proxy refuses.
+        Return b"" if there is nothing to send. Raises HandshakeError if the proxy refuses.
         """
         state = self.state
         if state == "RESPONSE_IPV4":
@@ -230,7 +233,7 @@ class SocksTransport(Transport):
         if method == _NO_LOGIN:
             return self._request()
         self.state = "AUTH_REQUEST"
-        # If the user name or the password is missing, TGen sends a single NUL in its place.
+        # If only one of user name and password is given, TGen sends a NUL byte for the other one.
         user, password = (
             b"\x00" if text is None else _at_most_255(text)
             for text in (self.username, self.password)
@@ -284,7 +287,7 @@ class SocksTransport(Transport):
             self.state, self.proxy_response = "SUCCESS_OPEN", now_us
 
 
-# The methods that handle answers of two bytes, by the state that expects the answer.
+# The methods that handle parts of answers with two bytes, by the state that expects the part.
 _ANSWERS: dict[str, Callable[[SocksTransport, int, int, int], bytes]] = {
     "CHOICE": SocksTransport._receive_choice,
     "AUTH_RESPONSE": SocksTransport._receive_login_answer,
@@ -294,7 +297,7 @@ _ANSWERS: dict[str, Callable[[SocksTransport, int, int, int], bytes]] = {
 
 
 def _take(buffer: bytearray, count: int) -> bytes:
-    """Remove the first `count` bytes and return them; if there are fewer, return no bytes."""
+    """Remove the first `count` bytes and return them. If there are fewer, return b""."""
     if len(buffer) < count:
         return b""
     taken = bytes(buffer[:count])

@@ -2,8 +2,8 @@
 
 A client sends a command line. Its Markov model follows as GraphML, unless the line contains the
 model's path. The server answers with a response line. Then each side sends its payload, which
-repeats one letter. If the size was given, a line with the payload's MD5 sum follows, and a closing
-line once the other side's MD5 line has arrived.
+repeats one letter. If the command gives the payload's size, each side then sends a line with the
+payload's MD5 sum. When the other side's MD5 line has arrived, it sends a closing line.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _PROTOCOL_VERSION = "2.0"
 FOOTER = b"FIN\n"
 
 PAYLOAD_LETTER = b"x"
-"""The letter that the driver's payload repeats. TGen draws a letter for every 32 KiB. This makes no
-difference, because Tor encrypts the payload.
+"""The letter that the driver's payload repeats. TGen chooses a random letter for every 32 KiB. The
+difference has no effect, because Tor encrypts the payload.
 """
 
 
@@ -30,7 +30,8 @@ class Command:
     """A client's request as its server sees it.
 
     receive_bytes, send_bytes: the payload sizes that the server receives and sends; 0 if the model
-    determines the size. model_path: the model's path, or None if its text of model_bytes follows.
+    determines the size. model_path: the model's path, or None if the model's text follows the
+    command line. model_bytes: the size of this text.
     """
 
     hostname: str
@@ -57,7 +58,7 @@ def command(
     model: MarkovModel,
     model_path: str | None = None,
 ) -> bytes:
-    """Return a client's first message, with its model or the model's path."""
+    """Return a client's first message, with the text of its model or the model's path."""
     line = (
         f" PROTOCOL_VERSION={_PROTOCOL_VERSION} HOSTNAME={hostname} TRANSFER_ID={transfer_id}"
         f" SEND_SIZE={send_bytes} RECV_SIZE={recv_bytes}"
@@ -77,7 +78,7 @@ def response(hostname: str) -> bytes:
 
 @functools.cache
 def checksum_line(size: int) -> bytes:
-    """Return the line with the MD5 sum that follows a payload of `size` bytes of this driver."""
+    """Return the line with the MD5 sum of a payload of this driver. size: the payload's bytes."""
     digest = hashlib.md5(usedforsecurity=False)
     block = PAYLOAD_LETTER * 2**16
     for _ in range(size // len(block)):
