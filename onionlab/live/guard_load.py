@@ -17,12 +17,12 @@ CIRCUITS = (
     *((f"busy{i}", 4 << 20, 0.0) for i in range(6)),
     *((f"quiet{i}", 400, 2.0) for i in range(12)),
 )
-"""Name of each circuit, size of its downloads in bytes, and the pause between them in seconds."""
+"""For each circuit: its name, the size of its downloads in bytes, and the pause after each in s."""
 TIMEOUT_S = 30.0
 
 
 class _Handler(socketserver.BaseRequestHandler):
-    """Sends as many bytes as each request asks for."""
+    """Answers each request, a big-endian number of REQUEST_BYTES, with that number of bytes."""
 
     def handle(self) -> None:
         with contextlib.suppress(OSError):
@@ -39,7 +39,7 @@ class _Server(socketserver.ThreadingTCPServer):
 
 @contextlib.contextmanager
 def server() -> Iterator[int]:
-    """Run a server for downloads; yield its port."""
+    """Run a server for downloads until the block ends. Yield its port."""
     with _Server((ADDRESS, 0), _Handler) as listener:
         threading.Thread(target=listener.serve_forever, daemon=True).start()
         try:
@@ -49,9 +49,9 @@ def server() -> Iterator[int]:
 
 
 def load(socks_port: int, server_port: int, seconds: float) -> tuple[int, int]:
-    """Load all circuits for some seconds.
+    """Download on all circuits for `seconds`.
 
-    Return the number of complete downloads, and their total size in bytes.
+    Return the number of complete downloads and their total size in bytes.
     """
     stop_at = time.monotonic() + seconds
 
@@ -75,7 +75,7 @@ def load(socks_port: int, server_port: int, seconds: float) -> tuple[int, int]:
 
 
 def _connect(socks_port: int, server_port: int, name: str) -> socket.socket:
-    """Open a stream over Tor. Each name gets its own circuit (IsolateSOCKSAuth)."""
+    """Open a stream to the server over Tor. Each name has its own circuit (IsolateSOCKSAuth)."""
     stream = socket.create_connection((ADDRESS, socks_port), TIMEOUT_S)
     user = name.encode()
     address = socket.inet_aton(ADDRESS) + server_port.to_bytes(2, "big")

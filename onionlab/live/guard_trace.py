@@ -1,4 +1,4 @@
-"""Run a private network under load, and trace its guard: with LTTng, to a file, or both ways."""
+"""Run a private network under load, and trace cells at its guard with LTTng, to a file, or both."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ RELAY_PAYLOAD_BYTES = 498
 
 @dataclass(frozen=True)
 class Work:
-    """The work of a guard under one tracing method.
+    """The work of a guard under one tracing method (see `load_guard`).
 
-    downloads, bytes: number and size of the downloads that clients completed.
+    seconds: the duration of the load. downloads, bytes: the number and the total size of complete
+    downloads. guard_cpu_s: the CPU time of the guard's process.
     """
 
     tracing: str
@@ -35,16 +36,16 @@ class Work:
 
     @property
     def cpu_us_per_cell(self) -> float:
-        """The guard's CPU time, in microseconds, per RELAY_PAYLOAD_BYTES that clients received."""
+        """The guard's CPU time in microseconds per RELAY_PAYLOAD_BYTES of complete downloads."""
         return 1e6 * self.guard_cpu_s / max(1.0, self.bytes / RELAY_PAYLOAD_BYTES)
 
 
 @dataclass(frozen=True)
 class LiveTrace:
-    """One live trace, recorded by LTTng and in a file.
+    """The traces of one run, recorded by LTTng and in a file at the same time.
 
-    cells: computed from LTTng's events; lttng_bytes, file_bytes: sizes of both traces; warnings:
-    output of babeltrace2.
+    cells: computed from LTTng's events. lttng_bytes, file_bytes: the sizes of the traces on disk.
+    warnings: what babeltrace2 printed while it converted LTTng's trace.
     """
 
     work: Work
@@ -66,7 +67,8 @@ def load_guard(
 ) -> Work:
     """Run a network in ``folder``, load it with downloads, and return the work of its guard.
 
-    tracing: "none", "file", "lttng" or "both".
+    tracing: "none", "file", "lttng" or "both". scheduler: Tor's option `Schedulers`. seconds: the
+    duration of the measured load.
     """
     lines = []
     if tracing in ("file", "both"):
@@ -81,7 +83,7 @@ def load_guard(
             private_network.running(tor, folder, scheduler=scheduler, guard_lines=lines) as net,
             guard_load.server() as port,
         ):
-            # Exclude the clients' first circuits from the measurement.
+            # Build the client's circuits before the measurement starts.
             guard_load.load(net.socks_port, port, SETTLE_S)
             LOG.info("%s: %g s of downloads", tracing, seconds)
             before_s, began = net.cpu_s(private_network.GUARD), time.monotonic()
@@ -102,7 +104,7 @@ def trace_guard(
     scheduler: str,
     seconds: float,
 ) -> LiveTrace:
-    """Trace the guard with both methods at once and read both traces.
+    """Trace the guard with LTTng and to a file at once, and read both traces.
 
     Raises:
         UserError: the network or LTTng fails.

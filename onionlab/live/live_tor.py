@@ -1,6 +1,6 @@
 """Build a Tor that can trace cells with LTTng, for a network without simulation.
 
-This Tor has the patches that trace cells, and LTTng's probes.
+This Tor has the patch series cell-trace and is configured with LTTng's probes.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ LTTNG_HINT = "on Debian: apt-get install lttng-tools liblttng-ust-dev babeltrace
 def ensure_live_tor(root: Path, *, jobs: int | None = None) -> Path:
     """Return the path of a Tor with the patch series cell-trace and with LTTng-UST.
 
-    Build this Tor if it does not exist.
+    Build this Tor if it does not exist. jobs: parallel compiler jobs, by default one per CPU.
 
     Raises:
         UserError: LTTng is not installed, or the build failed.

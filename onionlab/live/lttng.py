@@ -16,8 +16,8 @@ from onionlab.live.live_tor import LTTNG_HINT
 
 EVENTS = "tor_cell:*"
 DAEMON_TIMEOUT_S = 15.0
-# LTTng discards events while its buffers are full. Eight buffers of 4 MiB per CPU hold about one
-# second of a fast relay's events.
+# LTTng discards events while its buffers are full. Eight buffers of 4 MiB for each CPU hold the
+# events of about one second of a fast relay.
 BUFFER_OPTIONS = ("--subbuf-size=4M", "--num-subbuf=8")
 
 
@@ -37,7 +37,7 @@ def lttng(*arguments: str, may_fail: bool = False) -> str:
 
 @contextlib.contextmanager
 def daemon() -> Iterator[None]:
-    """Run LTTng's session daemon, or use the one that this user already runs.
+    """Run LTTng's session daemon until the block ends, or use the user's running daemon.
 
     Raises UserError if the daemon is not installed or does not start.
     """
@@ -76,7 +76,7 @@ def daemon() -> Iterator[None]:
 
 @contextlib.contextmanager
 def session(output: Path) -> Iterator[str]:
-    """Record Tor's cell events into ``output`` until the block ends; yield the session's name."""
+    """Record Tor's cell events in ``output`` until the block ends. Yield the session's name."""
     name = f"celltrace-{os.getpid()}"
     lttng("create", name, f"--output={output}")
     try:
@@ -90,7 +90,7 @@ def session(output: Path) -> Iterator[str]:
 
 
 def to_text(trace: Path, text: Path) -> str:
-    """Convert a trace to text with babeltrace2, and return the warnings that babeltrace2 prints.
+    """Convert a trace to text with babeltrace2. Return the warnings that babeltrace2 printed.
 
     Raises UserError if babeltrace2 fails.
     """

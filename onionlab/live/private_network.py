@@ -26,7 +26,7 @@ ADDRESS = "127.0.0.1"
 GUARD = "guard"
 RELAYS = ("authority", GUARD, "middle", "exit")
 SEED = 1
-"""Seed of the keys. Anybody can compute the keys, but only programs of this machine can connect."""
+"""Seed of the keys. Anybody can compute the keys, but only programs on this machine can connect."""
 BOOTSTRAP_TIMEOUT_S = 180.0
 STOP_TIMEOUT_S = 15.0
 CIRCUIT_READY = "Bootstrapped 100%"
@@ -96,7 +96,8 @@ MaxCircuitDirtiness 1 hour
 class LiveNetwork:
     """A running network.
 
-    processes: name of a host -> its Tor process; socks_port: the SOCKS port of the client.
+    processes: the Tor process of each host, by host name. folder: contains a folder of each host.
+    socks_port: the SOCKS port of the client.
     """
 
     processes: Mapping[str, subprocess.Popen[bytes]]
@@ -104,7 +105,7 @@ class LiveNetwork:
     socks_port: int
 
     def cpu_s(self, name: str) -> float:
-        """Return the user and system time that a Tor process has used so far."""
+        """Return the user and system time that a host's Tor process has used so far."""
         stat = Path(f"/proc/{self.processes[name].pid}/stat").read_text()
         user, system = stat.rpartition(")")[2].split()[11:13]
         return (int(user) + int(system)) / CLOCK_TICKS_PER_S
@@ -128,7 +129,7 @@ def running(
 
     Raises:
         UserError: a Tor process ended, or the client built no circuit in time. The message quotes
-          the last lines of this process's log.
+          the last lines of the log of the process that ended, or of the client's log.
     """
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(len(RELAYS) + 2)]
@@ -178,7 +179,7 @@ def running(
     finally:
         for process in processes.values():
             if process.poll() is None:
-                # The first signal makes a relay wait for 30 seconds; the second ends it at once.
+                # After SIGINT alone, a relay would wait for 30 seconds. SIGTERM ends it at once.
                 process.send_signal(signal.SIGINT)
                 process.send_signal(signal.SIGTERM)
         deadline = time.monotonic() + STOP_TIMEOUT_S
