@@ -1,7 +1,7 @@
 """Check whether this machine can build Tor and run an experiment.
 
-A finding has the status ``ok``, ``warn`` (the experiment runs, but read the note first) or
-``missing`` (the experiment cannot run). It includes a fix if there is one.
+A finding has the status ``ok``, ``warn`` (the experiment can run, but the user should read the
+note) or ``missing`` (the experiment cannot run). It includes a fix if there is one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from onionlab.runs.costs.estimate import available_memory_bytes
 
 
 def examine(question: Question) -> Iterator[Finding]:
-    """Yield all findings, in the order in which a new machine is set up."""
+    """Yield all findings, in the order of the steps to set up a new machine."""
     yield software.python_version(sys.version_info[:2])
     yield software.python_packages(question.root / "requirements.lock")
     yield from software.build_tools()

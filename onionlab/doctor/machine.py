@@ -13,7 +13,7 @@ from onionlab.engines.examination import (
 )
 
 BUILD_DISK_BYTES = 1500 * 2**20
-"""Disk space for a build of Tor: its source and all trees of the build (measured: 0.9 GB)."""
+"""The disk space for a build of Tor with its source and all build trees (measured: 0.9 GB)."""
 
 
 def cpus(count: int) -> Finding:
@@ -24,7 +24,7 @@ def cpus(count: int) -> Finding:
 
 
 def memory(available: int, need: Need | None) -> Finding:
-    """Compare the available memory with the needs of the largest run."""
+    """Compare the available memory in bytes with the need of the experiment's largest run."""
     text = f"{format_bytes(available)} available"
     if need is None:
         return Finding(OK, "memory", text)
@@ -35,7 +35,7 @@ def memory(available: int, need: Need | None) -> Finding:
 
 
 def disk(free: int, need: Need | None) -> Finding:
-    """Compare the free disk space with the needs of a build and all runs."""
+    """Compare the free disk space in bytes with the needs of a build and all runs together."""
     wanted = BUILD_DISK_BYTES + (need.disk_bytes if need else 0)
     what = f"a build and {need.name} need" if need else "a build needs"
     text = f"{format_bytes(free)} free; {what} about {format_bytes(wanted)}"

@@ -17,7 +17,7 @@ from onionlab.programs.tor.variants import STOCK, load_registry
 
 PYTHON_MINIMUM, PYTHON_MAXIMUM = (3, 11), (3, 13)
 
-# Both mappings have Debian packages as values. The keys of BUILD_LIBRARIES are pkg-config modules.
+# The values are Debian packages. The keys are programs and modules of pkg-config, respectively.
 BUILD_PROGRAMS = {
     "autoconf": "autoconf",
     "automake": "automake",
@@ -29,7 +29,7 @@ BUILD_LIBRARIES = {"libevent": "libevent-dev", "openssl": "libssl-dev", "zlib": 
 
 
 def python_version(version: tuple[int, ...]) -> Finding:
-    """Check the version of this interpreter."""
+    """Check whether the project supports this Python version. version: major and minor number."""
     text = ".".join(str(part) for part in version)
     if PYTHON_MINIMUM <= version <= PYTHON_MAXIMUM:
         return Finding(OK, "Python", text)
@@ -42,7 +42,7 @@ def python_version(version: tuple[int, ...]) -> Finding:
 
 
 def python_packages(lock: Path) -> Finding:
-    """Check that the installed packages have the versions of the lock file."""
+    """Check that the packages of the lock file are installed in the versions of the lock file."""
     wanted = dict(
         re.findall(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)", lock.read_text("utf-8"), re.MULTILINE)
     )
@@ -84,7 +84,7 @@ def build_tools() -> Iterator[Finding]:
 
 
 def tor_builds(root: Path) -> Finding:
-    """List the builds of `make build` that are missing. Those that exist may be out of date."""
+    """List the builds of `make build` that are missing. Existing builds may be out of date."""
     try:
         variants = load_registry(root).variants.values()
         wanted = list(
