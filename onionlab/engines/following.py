@@ -46,7 +46,7 @@ class Command:
 class ExitInfo:
     """The exit status of a simulation's first process, and the resources that the simulation used.
 
-    status: the return code in the sense of subprocess, negative for a signal. memory_kills: the
+    status: the return code as in subprocess, negative if a signal ended it. memory_kills: the
     number of processes on the machine that the out-of-memory killer killed during the simulation,
     or None if unknown.
     """
@@ -76,7 +76,7 @@ class ExitInfo:
 
 
 def _signal_name(number: int) -> str:
-    """Return a signal's name, or "signal NUMBER" if it has none, as most real-time signals."""
+    """Return a signal's name, or "signal NUMBER" if it has none, like most real-time signals."""
     with contextlib.suppress(ValueError):
         return signal.Signals(number).name
     return f"signal {number}"

@@ -253,7 +253,7 @@ def _dump_yaml(data: Any) -> bytes:
 
 
 def _simulated_seconds(log: Path) -> Iterator[float]:
-    """Yield the simulated time of the newest heartbeat in Shadow's log. Read each byte once."""
+    """Yield the newest simulated time in Shadow's log, in s. Read each byte of the log once."""
     latest_s = 0.0
     with log.open("rb") as lines:
         while True:

@@ -59,7 +59,10 @@ class GuestWatch:
         self._still_s = 0.0
 
     def poll(self) -> float:
-        """Return the simulated time in s. Raises EngineFailureError if it does not advance."""
+        """Return the simulated time in s.
+
+        Raises EngineFailureError if the guest has made no progress for `timeout_s`.
+        """
         now_wall_s = time.monotonic()
         self._still_s += min(now_wall_s - self._polled_wall_s, MAX_POLL_GAP_S)
         self._polled_wall_s = now_wall_s
@@ -105,7 +108,7 @@ class GuestWatch:
         )
 
     def _add_lines(self, said: bytes) -> None:
-        """Append the log lines in console output to the hosts' logs. Ignore errors of the disk."""
+        """Append the log lines in console output to the hosts' logs. Ignore write errors."""
         for host, name, line in _LINE.findall(said):
             with contextlib.suppress(OSError):
                 folder = self.hosts / host.decode()

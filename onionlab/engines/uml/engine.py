@@ -267,7 +267,7 @@ def _describe(simulation: Simulation) -> bytes:
 def _matrix(
     number: Mapping[str, int], values: Mapping[tuple[str, str], float]
 ) -> list[list[float]]:
-    """Return the values of pairs of places as a symmetric matrix. number: the index of a place."""
+    """Return the values of pairs of places as a symmetric matrix. number: indices of places."""
     rows: list[list[float]] = [[0] * len(number) for _ in number]
     for (one, other), value in values.items():
         rows[number[one]][number[other]] = rows[number[other]][number[one]] = value

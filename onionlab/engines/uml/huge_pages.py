@@ -76,7 +76,7 @@ def _check(status: int, what: str) -> None:
 
 
 def main() -> None:
-    """Mount huge pages if possible, and replace this process by the command."""
+    """Mount a tmpfs with huge pages if possible, and replace this process by the command."""
     size_bytes, command = int(sys.argv[1]), sys.argv[2:]
     try:
         mount_huge_pages(os.environ["TMPDIR"], size_bytes)

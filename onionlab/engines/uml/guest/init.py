@@ -50,7 +50,7 @@ TRAFFIC_FOLDER = "onionlab/engines/uml/traffic"
 TRAFFIC_PIECE_BYTES = 16384
 
 _MEMORY_SETTINGS = {
-    # If memory runs out, the guest ends with one line. By default, programs would be killed.
+    # If memory runs out, the guest panics. By default, programs would be killed one by one.
     "vm/panic_on_oom": "1",
     "vm/overcommit_memory": "1",
     "fs/file-max": "10000000",

@@ -51,7 +51,7 @@ class Graphml:
 
     @functools.cached_property
     def out_edges(self) -> Mapping[str, Sequence[Edge]]:
-        """The edges that leave each vertex, in igraph's order: by the targets' file positions.
+        """The edges from each vertex in igraph's order: sorted by their targets' order in the file.
 
         If several edges connect the same two vertices, the last one in the file comes first.
         """

@@ -338,8 +338,8 @@ def _internal(
 ) -> MarkovModel:
     """Return a model whose only state after the start emits events with equal weights, forever."""
     parameters = PARAMETERS[distribution.name]
-    # Keys, vertices and edges are in the order of TGen's own text of the model (tgen-config.c).
-    # igraph keeps this order, so it affects the bytes that are sent.
+    # The order is that of TGen's own text of the model (tgen-config.c). igraph keeps this order, so
+    # the order affects the bytes that are sent.
     keys = [
         *(Key("edge", name, "double") for name in parameters),
         Key("edge", "distribution", "string"),

@@ -1,6 +1,6 @@
 """Walks through TGen's Markov models (tgen-markovmodel.c), and the bursts of a packet model.
 
-A burst is the bytes that one side of a stream sends at once.
+A burst consists of the bytes that one side of a stream sends at once.
 """
 
 from __future__ import annotations
