@@ -16,6 +16,7 @@ from onionlab.engines.examination import MISSING, OK, WARN, Finding, Need, Quest
 from onionlab.engines.shadow import examine as for_shadow
 from onionlab.engines.uml import examine as for_uml
 from onionlab.engines.uml.kernel import BuiltKernel
+from onionlab.programs import installed
 from onionlab.runs.costs.estimate import available_memory_bytes
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -180,6 +181,15 @@ def test_an_experiment_is_checked_against_its_needs(
 def embedded(root: Path, *, needed: bool = True) -> dict[str, Finding]:
     findings = for_uml.examine(Question(root, "uml"), needed=needed)
     return {finding.subject.removeprefix("embedded engine: "): finding for finding in findings}
+
+
+def test_a_shadow_that_cannot_be_used_is_named(tmp_path: Path) -> None:
+    old = tmp_path / "shadow"
+    write_script(old, "echo Shadow 1.15.0\n")
+    assert for_shadow.tool(installed.SHADOW, str(old), needed=True).status == MISSING
+    finding = for_shadow.tool(installed.SHADOW, str(old), needed=False)
+    assert finding.status == OK
+    assert f"1.15.0 at {old} is too old" in finding.text
 
 
 @pytest.mark.parametrize(("needed", "status"), [(True, MISSING), (False, WARN)])

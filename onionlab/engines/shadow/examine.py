@@ -67,8 +67,7 @@ def tool(program: Program, explicit: str | None, *, needed: bool) -> Finding:
     except UserError as error:
         if needed:
             return Finding(MISSING, program.title, error.message, error.hint or "")
-        text = "not installed; the embedded engine runs without it"
-        return Finding(OK, program.title, text)
+        return Finding(OK, program.title, f"{error.message}; the embedded engine runs without it")
     commit = f", commit {found.commit}" if found.commit else ""
     return Finding(OK, program.title, f"{found.version}{commit} ({found.path})")
 

@@ -19,8 +19,6 @@ from .stream_state import Direction, ReceiveState, StreamState
 READ_BYTES = 1 << 16
 DISCARD_BYTES = 1 << 24
 
-_PAYLOAD, _SUCCESS = "RECV_PAYLOAD", "RECV_SUCCESS"
-
 # Use plain numbers, because combining two flags of the socket module calls Python code.
 _DONTWAIT = int(socket.MSG_DONTWAIT)
 _DISCARD_FLAGS = _DONTWAIT | int(getattr(socket, "MSG_TRUNC", 0))

@@ -17,8 +17,6 @@ from .stream_state import Direction, SendState, StreamState
 SEND_BYTES = 1 << 18
 STATUS_SEND_BYTES = 1 << 15
 
-_PAYLOAD, _FOOTER = "SEND_PAYLOAD", "SEND_FOOTER"
-
 _DONTWAIT = int(socket.MSG_DONTWAIT)
 _LETTERS = memoryview(wire.PAYLOAD_LETTER * SEND_BYTES)
 
