@@ -22,8 +22,8 @@ pytest_plugins = [
 # of interrupts would then hang.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# The time of an example depends on the machine's load, so there is no deadline. In CI all changes
-# are judged by the same examples, as in Hypothesis's CI profile; elsewhere they are random.
+# The time of an example depends on the machine's load, so there is no deadline. In CI the examples
+# are the same in every run, as in Hypothesis's CI profile. Elsewhere they are random.
 settings.register_profile("onionlab", deadline=None, derandomize="CI" in os.environ)
 settings.load_profile("onionlab")
 

@@ -20,5 +20,5 @@ def checkout(tmp_path: Path) -> Checkout:
 
 @pytest.fixture(scope="session")
 def circuit_policy_build() -> None:
-    """Build the Tor of the variants rr, ewma and swrr, so that the test's commands need not."""
+    """Build the Tor that the variants rr, ewma and swrr share, so that no command has to."""
     ensure_series(REPOSITORY, ["circuit-policy"])

@@ -1,9 +1,9 @@
 """Time limits of tests. Tests of more than ten seconds need the mark ``slow``.
 
-A test without the mark fails if it takes longer, not counting its fixtures, which may build Tor or
-the kernel. pytest-timeout ends a test that exceeds its time limit, which includes the fixtures. The
-limits are for an idle machine of 2026. ONIONLAB_TESTS_SLOWER=2 doubles them for a slower machine.
-If the CPUs are overloaded, a test without the mark ``slow`` may automatically take longer.
+A test without the mark fails if it takes longer. The time of its fixtures, which may build Tor or
+the kernel, does not count. pytest-timeout ends a test that exceeds its time limit, which includes
+the fixtures. The limits are for an idle machine of 2026. ONIONLAB_TESTS_SLOWER=2 doubles them for a
+slower machine. If the CPUs are overloaded, tests without the mark automatically get more time.
 """
 
 from __future__ import annotations
@@ -15,10 +15,12 @@ import pytest
 
 SLOW_S = 15.0
 """A test without the mark ``slow`` fails after this time, which exceeds ten seconds by a margin."""
-# In a new clone a fixture of these tests may have to build the kernel, or wait for a build of Tor.
+# In a new clone a fixture of a test with the mark ``tor`` or ``uml`` may have to build Tor or the
+# kernel, or to wait for another process that builds it.
 BUILD_S = 2400.0
 LIMIT_S = {"slow": 900.0, "tor": BUILD_S, "uml": BUILD_S}
-"""Time limits of tests with these marks, in seconds. Others have pyproject.toml's ``timeout``."""
+"""Time limits of tests with these marks, in seconds. For other tests, pyproject.toml's ``timeout``
+is the limit."""
 
 
 def slower() -> float:
@@ -27,7 +29,7 @@ def slower() -> float:
 
 
 def crowding() -> float:
-    """Return the number of runnable processes per CPU in the last minute, at least 1."""
+    """Return the load average of the last minute, divided by the number of CPUs, but at least 1."""
     return max(1.0, os.getloadavg()[0] / len(os.sched_getaffinity(0)))
 
 

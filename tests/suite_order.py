@@ -31,7 +31,8 @@ LONG_FILES = (
     "experiment/test_mutations.py",
     "harness/test_workflow.py",
 )
-"""The longest test files, in descending order of time. A missing one only makes a call slower."""
+"""The longest test files, in descending order of time. If a file is missing here, test runs are
+only slower."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

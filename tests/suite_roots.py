@@ -14,7 +14,7 @@ import pytest
 REPOSITORY = Path(__file__).resolve().parents[1]
 GUARDED = ("runs", "results")
 FINISHED_BUILDS = ("keys", "libtorrent", "tor", "uml")
-"""Folders in ``build/`` whose builds tests use, and to which they add builds."""
+"""Folders in ``build/`` that are not compared, because tests use their builds and add builds."""
 LEVELS = 3
 
 Seen = dict[str, tuple[int, int]]

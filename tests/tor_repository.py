@@ -24,7 +24,7 @@ def make_repository(path: Path, versions: Sequence[str]) -> list[str]:
 
 
 def add_commit(path: Path, subject: str, version: str) -> str:
-    """Commit another file and Tor's version to the current branch; return the hash."""
+    """Commit a changed file and Tor's version to the current branch; return the commit's hash."""
     (path / "configure.ac").write_text(CONFIGURE_AC.format(version=version))
     (path / "file").write_text(subject)
     git(path, "add", ".")
