@@ -45,7 +45,7 @@ class Page:
 
     @property
     def prose(self) -> str:
-        """Return the text without blocks of code, both fenced ones and those indented by four."""
+        """Return the text without code blocks, whether fenced or indented by four spaces."""
         text = re.sub(r"^ *```.*?^ *```$", "", self.text, flags=re.MULTILINE | re.DOTALL)
         return re.sub(r"(?<=\n\n)(?: {4}[^\n]*\n)+", "\n", text)
 
@@ -78,7 +78,7 @@ def pages() -> Iterator[Page]:
 
 
 def load(path: str) -> ModuleType:
-    """Return a script of the repository as a module."""
+    """Import a script of the repository and return it as a module."""
     spec = importlib.util.spec_from_file_location("script", REPOSITORY / path)
     assert spec is not None
     assert spec.loader is not None

@@ -22,7 +22,7 @@ MAKEFILE = (REPOSITORY / "Makefile").read_text(encoding="utf-8")
 TARGETS = set(re.findall(r"^([a-z-]+):.*?##", MAKEFILE, re.MULTILINE))
 OF_TOR = {"check-spaces", "src/test/bench", "src/test/test"}
 """Targets of Tor's makefile, which pages about patches name."""
-# Experiments and claims that readers of the tutorial or a how-to write, and placeholders for names.
+# Names of experiments and claims that readers write in the tutorial or a how-to, and placeholders.
 OF_READERS = {"exhaustive", "small-window", "...", "NAME", "name", "figures"}
 OF_READERS |= {"$HOME/releases/releases.yaml"}
 # A shipped experiment needs imported networks of this name, so pages may import them.
@@ -46,7 +46,7 @@ def commands(page: Page) -> Iterator[list[str]]:
 
 
 BY_PATH = list(REPOSITORY.glob("configs/costs/*.yaml"))
-"""Experiments that users do not choose by name. Commands get their paths instead."""
+"""Experiments that commands get as paths, because users do not choose them by name."""
 
 # The changelog is left out, because it names commands that later versions do not have.
 CALLS = {

@@ -48,7 +48,7 @@ def test_every_file_format_has_a_section_with_all_its_keys() -> None:
 
 
 def layers(package: str) -> list[set[str]]:
-    """Return the layers of a package's modules that `make lint` checks, from the lowest on."""
+    """Return the layers of a package's modules, lowest first. `make lint` checks these layers."""
     settings = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))
     (found,) = (
         contract["layers"]

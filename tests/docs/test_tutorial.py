@@ -63,7 +63,7 @@ def test_the_variant_the_experiment_and_the_claims_load(tmp_path: Path) -> None:
 
 
 def test_the_patch_applies_to_the_files_of_the_series(tmp_path: Path) -> None:
-    """Changes to Tor's own files, such as the manual page, are left out: Tor is not unpacked."""
+    """Changes to Tor's own files are left out, because Tor's source is not unpacked here."""
     names = (REPOSITORY / SERIES / "series").read_text(encoding="utf-8").split()
     patches = [*(REPOSITORY / SERIES / name for name in names), PATCH]
     ours = [f"--include={pattern}" for pattern in ("changes/*", "src/*/circuitmux_[prs]*")]
