@@ -84,7 +84,7 @@ def test_a_null_removes_a_setting_of_tor(checkout: Path, write: Write) -> None:
     settings = load("foo", root=checkout).levels["foo"].settings.tor
     assert settings.consensus_params == {"cc_alg": 2}
     assert not settings.torrc.all
-    # A null that removes nothing is more likely a forgotten value.
+    # A null that removes nothing is an error, because it is more likely a forgotten value.
     write("foo", f"extends: base/a.yaml\n{nulls}")
     with pytest.raises(UserError, match="expected a whole number, got nothing"):
         load("foo", root=checkout)

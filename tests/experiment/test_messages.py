@@ -309,7 +309,7 @@ TOR_CASES = {
         "consensus_params: {cc_alg: 5}",
         "25: tor.consensus_params.cc_alg: expected 0 (fixed windows) or 2 (Vegas), got 5",
     ),
-    # Tor builds the second name from parts. The third one differs from Tor's in upper and lower
+    # Tor builds the second name from parts. The third name is wrong only in its upper and lower
     # case.
     "misspelt parameters": (
         "consensus_params: {cc_algo: 2, cc_vegas_alpa_exit: 2, doscircuitcreationrate: 5}",
@@ -395,8 +395,8 @@ CASES |= {
     name: (OWN_PARAMETERS, f"  {tor}\n", *messages) for name, (tor, *messages) in TOR_CASES.items()
 }
 
-# id: (keys of `tor`, messages). The messages lack the line and "tor." at their beginning, and "Tor
-# ignores it, because".
+# id: (keys of `tor`, messages). Each message lacks its beginning, which is the file, the line and
+# "tor.", and lacks the words "Tor ignores it, because".
 IGNORED = {
     "parameters that an option overrides": (
         "consensus_params: {KISTSchedRunInterval: 2, CircuitPriorityHalflifeMsec: 90000, "

@@ -103,7 +103,10 @@ def test_both_families_share_the_runs_of_linear_swrr(middles: int) -> None:
 
 @functools.cache
 def validator(kind: str) -> Any:
-    """Return a validator with the JSON Schema of a kind of experiments. Checking it takes long."""
+    """Return a validator with the JSON Schema of a kind of experiments.
+
+    It is cached, because the check of the schema takes long.
+    """
     schema = json.loads(editor_schema(SCHEMAS[kind][1]))
     jsonschema.Draft202012Validator.check_schema(schema)
     return jsonschema.Draft202012Validator(schema)
