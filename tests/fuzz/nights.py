@@ -1,4 +1,4 @@
-"""A folder of nightly runs, with a baseline and a history, to damage."""
+"""A folder of nightly runs, with a baseline and a history, whose files tests damage."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SEEDS = range(1, 5)
 
 
 class Nights:
-    """Three nights of one experiment, and a further one that reads the damaged files."""
+    """Three nightly runs of one experiment, and a fourth one that reads the damaged files."""
 
     def __init__(self, root: Path) -> None:
         self._machine = Machine(root)
@@ -34,17 +34,17 @@ class Nights:
             self._machine.night(make_set(seeds=SEEDS, noise_seed=number), accept=number == 0)
 
     def next_night(self) -> None:
-        """Run another night."""
+        """Start the fourth nightly run."""
         self._night(9)
 
     @property
     def measured(self) -> int:
-        """Return 1 if the next night made its runs, 0 if it was refused before."""
+        """Return 1 if the fourth nightly run simulated, or 0 if it was refused before that."""
         return self._machine.measured - 3
 
     @contextlib.contextmanager
     def restored(self) -> Iterator[None]:
-        """Restore all files, and the counts of nights, at the end of the block."""
+        """Restore all files, and the counts of nightly runs, at the end of the block."""
         try:
             yield
         finally:

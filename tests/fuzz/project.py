@@ -52,12 +52,13 @@ EXAMPLES = int(os.environ.get("ONIONLAB_FUZZ_EXAMPLES", "0"))
 
 MAX_S = 20.0
 MAX_BYTES = 2**30
-"""Limits of CPU time and memory for one input. Memory that was used before does not count."""
+"""Limits of CPU time (in seconds) and of memory (in bytes) for one input. Memory that the process
+used before the input does not count."""
 
 
 @contextlib.contextmanager
 def limited() -> Iterator[None]:
-    """Fail if the block exceeds the limits."""
+    """Fail if the block exceeds MAX_S or MAX_BYTES."""
     before_bytes = _resident_bytes("VmRSS")
     # This resets the process's peak memory, VmHWM, to its current memory.
     Path("/proc/self/clear_refs").write_text("5")
@@ -86,7 +87,7 @@ class Sample:
         return sorted(self.records.iterdir())
 
     def read(self, records: Path) -> None:
-        """Compute all metrics of ``records``, and again from a published version of them."""
+        """Compute all metrics of ``records``, and again after the records are published."""
         run_statistics(load_run(records, self.level))
         publish(records, [self.level], records.parent / "published")
         run_statistics(load_run(records.parent / "published", self.level))
@@ -276,8 +277,8 @@ class Project:
     def _beside(self) -> dict[Path, tuple[int, int] | None]:
         """Return size and time of change of the files and folders that no command may change.
 
-        These are the entries beside the project, those of its top folder except results/ and runs/,
-        and everything in inputs/.
+        These are the other entries of the project's parent folder, the entries of the project's top
+        folder except results/ and runs/, and everything in inputs/.
         """
         written = (self.root / "results", self.root / "runs")
         paths = [*self.outside.iterdir(), *self.root.iterdir(), *self.inputs.rglob("*")]
@@ -305,8 +306,8 @@ def repacked(members: Mapping[str, bytes], *, hashes: bool = True, version: int 
     """Return a pack of these members.
 
     Args:
-        hashes: Whether the index (if there is one) is replaced by one with the right hashes.
-        version: Format of this index, 2 for a published pack.
+        hashes: Whether to replace the index, if there is one, by an index with the right hashes.
+        version: Format of the new index: 1, or 2 for a published pack.
     """
     if hashes and "index.json" in members:
         files = {

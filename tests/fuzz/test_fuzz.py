@@ -42,10 +42,10 @@ from .nights import Nights
 from .project import EXAMPLES, NAME, Project, peers_logs, repacked, traced_run, usual_log
 
 FEW = 40
-"""Number of inputs of each test that `make test` leaves out."""
+"""Default number of inputs of each test with the mark ``slow``, which `make test` leaves out."""
 
 FEWEST = 25
-"""Number of inputs of most tests that `make test` includes."""
+"""Default number of inputs of most tests that `make test` includes."""
 
 
 def fuzz(test: Callable[..., None]) -> Any:
@@ -306,13 +306,13 @@ def test_yaml(project: Project, data: st.DataObject) -> None:
         project.check(read)
 
 
-# With fewer inputs the next tests do not find known kinds of faults.
+# With fewer inputs, the next two tests would miss known kinds of faults.
 fuzz_nights = partial(fuzz_always, few=60)
 
 
 @fuzz_nights
 def test_histories_of_nights(project: Project, nights: Nights, data: st.DataObject) -> None:
-    """A damaged history is refused before anything runs."""
+    """A damaged history is either read or refused before anything is simulated."""
     with nights.restored():
         nights.history.write_bytes(changed_file(data.draw, nights.history))
         status = project.check(nights.next_night)
@@ -321,7 +321,7 @@ def test_histories_of_nights(project: Project, nights: Nights, data: st.DataObje
 
 @fuzz_nights
 def test_baselines_of_nights(project: Project, nights: Nights, data: st.DataObject) -> None:
-    """A damaged baseline is refused before anything runs."""
+    """A damaged baseline is either read or refused before anything is simulated."""
     with nights.restored():
         nights.baseline.write_bytes(changed_file(data.draw, nights.baseline))
         status = project.check(nights.next_night)
@@ -362,7 +362,7 @@ COMMANDS = (
 
 @fuzz
 def test_names(project: Project, data: st.DataObject) -> None:
-    """A strange name is an argument of one of the commands.
+    """Each example passes a strange name as an argument of a command.
 
     No such argument is valid, so no command starts to work.
     """
