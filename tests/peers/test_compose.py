@@ -1,4 +1,4 @@
-"""From a `peers` experiment to run directories, and the check of the peers' logs."""
+"""Run directories composed from a `peers` experiment, and the check of the peers' logs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From the logs of BitTorrent peers to records, with complete, cut, empty and corrupt logs."""
+"""Records extracted from complete, cut, empty and corrupt logs of BitTorrent peers."""
 
 from __future__ import annotations
 
@@ -219,7 +219,7 @@ def test_any_line_is_parsed_or_counted(left_out: list[int], junk: bytes) -> None
 
 @given(st.lists(st.integers(1, 300), min_size=1, max_size=30), st.data())
 def test_stalls_are_the_gaps_between_growths(gaps_ms: list[int], data: st.DataObject) -> None:
-    """Compare with a plain count. The window grows after each gap, until slow start ends."""
+    """Compare with a list of the gaps. The window grows after each gap until slow start ends."""
     from analysis.measures.peer_transfer import STALL_RTTS, PeerTransfer
 
     rest_ms = data.draw(st.integers(0, 300))
