@@ -94,7 +94,7 @@ def play(
     status: int = 0,
     **more: object,
 ) -> None:
-    """Replace all commands by `play`, which raises an error or returns a status.
+    """Replace all commands by `play`, which raises ``raised`` or else returns ``status``.
 
     more: further attributes of the command's module, such as STATUSES.
     """
@@ -132,7 +132,7 @@ def test_an_exit_status_is_printed_because_make_hides_it(
     status: int,
     meaning: str,
 ) -> None:
-    """Nothing is printed outside of make, for 0, or for 4, which STATUSES does not describe."""
+    """Nothing is printed without make, for the status 0, or for statuses not in STATUSES."""
     play(
         monkeypatch,
         status=status,

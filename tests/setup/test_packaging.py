@@ -58,7 +58,7 @@ def test_a_lock_file_has_the_requested_packages_with_hashes(source: str, lock: s
 
 
 def test_a_package_is_in_one_lock() -> None:
-    """If a package was in two lock files, tests could change its version for experiments."""
+    """Otherwise `make test` could change a package's version for experiments."""
     locks = [re.findall(r"^([a-z0-9.-]+)==", read(lock), re.MULTILINE) for lock in LOCKS.values()]
     names = [name for lock in locks for name in lock]
     assert len(names) > 100

@@ -1,4 +1,4 @@
-"""The rules for tests: marks and limits, the order, and that no existing runs are touched."""
+"""The rules for tests: marks, time limits and order, and that tests do not change existing runs."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_files_that_take_long_exist() -> None:
 
 def test_both_parts_together_are_all_tests() -> None:
     def pytest_arguments(target: str) -> str:
-        """Return the arguments with which a target calls pytest, except the number of processes."""
+        """Return the arguments with which a make target calls pytest, without --numprocesses."""
         words = make(target).stdout.partition(" pytest ")[2].strip()
         return re.sub(r" --numprocesses (logical|\$\(\(.*?\)\))", "", words)
 
