@@ -29,11 +29,11 @@ class FakeWorkflow(FakeJobs):
     def plan(self, *runs: str) -> Plan:
         """Return a plan of some runs."""
         planned = tuple(PlannedRun(run, "level", "rr", 1) for run in runs)
-        # No machine has so much memory. For a cluster this must not be checked here, so the runs
-        # have to start nevertheless.
+        # No machine has so much memory. The memory of this machine does not matter for jobs on a
+        # cluster, so the runs have to start nevertheless.
         resources = Resources(memory_bytes=2**60, disk_bytes=1, processes=1)
         return Plan(Request("one"), planned, self.store, self.root / "results", 1, resources)
 
     def make(self, executor: Executor, *runs: str) -> None:
-        """Make some runs."""
+        """Make the runs with these IDs."""
         drive.make_runs(self.root, [self.plan(*runs)], executor)

@@ -25,8 +25,9 @@ from .cluster import NODE_MEMORY_MB, NODES, Cluster, ask
 from .fake_jobs import FakeWorkflow
 
 AWAY_S = 90.0
-"""Time for which slurmctld does not run. With its default of five attempts to ask for jobs,
-Snakemake's plugin would give up after 90 s, but not after 70 s. The executor sets more attempts."""
+"""How long slurmctld is down, in seconds. Snakemake's plugin by default asks for jobs five times
+before it gives up. That is too few for 90 s, though enough for 70 s. The executor sets more
+attempts."""
 END_LIMIT_S = 60.0
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
@@ -155,8 +156,8 @@ def test_neither_a_cancelled_job_nor_a_restart_of_the_controller_stops_a_command
         cluster.wait(lambda: len(workflow.lines("calls")) == 2, "jobs at work")
         ask("scancel", cluster.jobs()[0].split()[0])
         cluster.wait(lambda: len(workflow.lines("calls")) == 3, "second attempt")
-        # A daemon ends with the thread that starts it. So the main thread restarts slurmctld, and
-        # the other one makes the runs.
+        # Because of setpriv --pdeathsig, a daemon ends with the thread that starts it. So the main
+        # thread restarts slurmctld, and another thread makes the runs.
         cluster.end_daemon("slurmctld")
         time.sleep(AWAY_S)
         cluster.start_controller()

@@ -26,7 +26,7 @@ SIZE = JobSize(cpus=1, memory_mb=1500, runtime_min=20, disk_mb=1)
 def slurm_commands(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
     """Replace Slurm by one without accounting that accepts everything.
 
-    Return a list of the commands with which Slurm is asked.
+    Return a list to which each query to Slurm appends its command.
     """
     commands: list[tuple[str, ...]] = []
 
