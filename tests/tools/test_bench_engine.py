@@ -23,7 +23,8 @@ LINE_OF_0_2_0 = (
 class Machine:
     """Measures invented costs.
 
-    cost: engine -> CPU time in seconds. busy: which runs other load disturbs, counted from 1.
+    cost: engine -> CPU time in seconds. busy: numbers, from 1, of the runs that other load
+    disturbs.
     """
 
     def __init__(self, root: Path) -> None:
@@ -96,7 +97,7 @@ def test_a_planted_rise_is_an_alarm_once(
     out = capsys.readouterr().out
     assert "ALARM: CPU time of quick ewma seed 1: x 1.20 between " in out
     assert "known: CPU time of quick ewma seed 1: x 1.20 between " in out
-    # Runs with other records do different work, so their costs are not compared.
+    # Runs whose records differ do different work, so their costs are not compared.
     machine.records["uml"] = "another"
     machine.cost["uml"] *= 3
     assert machine.bench() == 0
