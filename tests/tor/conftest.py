@@ -68,7 +68,7 @@ main(int argc, char **argv)
   return 0;
 }
 """,
-    # Like Tor's own test scripts, this script uses a path that make passes on.
+    # Like Tor's own test scripts, this script uses a path from a variable that make exports.
     "src/test/test_script.sh": '#!/bin/sh\nexec "$abs_top_builddir/src/app/tor" --version\n',
     # The unit tests run in parts, and each part reports the cases of the other parts as skipped.
     "src/test/unittest_part2.sh": """\
@@ -165,7 +165,7 @@ def tiny_tarball(tiny_tree: Path) -> Path:
 
 @pytest.fixture
 def tor_source(tiny_tarball: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let builds use the small source by default."""
+    """Let builds use the small source if they name no other one."""
     monkeypatch.setenv("TOR_SOURCE", str(tiny_tarball))
 
 
@@ -181,7 +181,7 @@ def write_checkout(root: Path) -> Path:
 def built_checkout(tmp_path_factory: pytest.TempPathFactory, tiny_tarball: Path) -> Path:
     """Return a checkout in which stock and greeting are built.
 
-    Tests that change a checkout have to use ``checkout``, which is a copy.
+    Tests that change the checkout have to use ``checkout``, which is a copy of it.
     """
     root = write_checkout(tmp_path_factory.mktemp("built"))
     ensure_series(root, [None, "greeting"], tor_source=str(tiny_tarball))
@@ -190,7 +190,7 @@ def built_checkout(tmp_path_factory: pytest.TempPathFactory, tiny_tarball: Path)
 
 @pytest.fixture
 def checkout(built_checkout: Path, tmp_path: Path) -> Path:
-    """Return a separate checkout in which everything is built."""
+    """Return a copy of ``built_checkout``, which the test may change."""
     root = tmp_path / "checkout"
     shutil.copytree(built_checkout, root, symlinks=True)
     return root

@@ -2,9 +2,9 @@
 
 Lu, Yan, Li, Yin, Chen, Zou: *SWRR: The Link Scheduling Algorithm Based on Weighted Round-Robin*,
 2019. The number in a comment is a line of the algorithm that the function's docstring names. The
-code is independent of Tor and of the patches, because their policy ``SWRR-literal`` is tested
-against it. ``python tests/tor/swrr_paper.py`` prints a C file with the events and answers for Tor's
-unit test ``circuitmux_swrr_literal/paper``.
+code shares nothing with Tor or the patches, because it serves to test their policy
+``SWRR-literal``. ``python tests/tor/swrr_paper.py`` prints a C file with the events and answers for
+Tor's unit test ``circuitmux_swrr_literal/paper``.
 """
 
 from __future__ import annotations
@@ -47,12 +47,14 @@ class Node:
 class Policy:
     """The paper's list of circuits, and a clock in microseconds.
 
-    The circuits before ``cur_tail`` are in range. A pass serves each of them once; ``cur`` is the
-    next one. After a pass, the last circuit in range leaves the range. If no circuit is left in
-    range, the round ends: all circuits are sorted by new weights, and are in range again.
+    The circuits before ``cur_tail`` are in range. A pass serves each circuit in range once, and
+    ``cur`` is the next one to serve. After a pass, the last circuit in range leaves the range. If
+    no circuit is left in range, the round ends: all circuits are sorted by new weights, and are in
+    range again.
 
-    The paper does not say that ``tail`` is a node after the last circuit, as ``head`` is one before
-    the first. If ``tail`` was the last circuit, a single circuit would never be served.
+    ``head`` is a node before the first circuit, and here ``tail`` is a node after the last one. The
+    paper does not say the latter. But if ``tail`` was the last circuit, a circuit that is alone
+    would never be served.
     """
 
     weight: Callable[[int, int], float]
@@ -125,7 +127,7 @@ class Policy:
         self.cur = self.next(self.head)  # 22
 
     def set_weight(self, node: Node, *, cells: int) -> None:
-        """Set the weight by section 4.1. T is the time since the last service and not negative."""
+        """Set the weight by section 4.1. T is the time since the last service, and at least 0."""
         waited = max(0, self.now - node.last_served_time)
         node.weight = self.weight(waited, cells)
 
@@ -178,9 +180,9 @@ class Policy:
 def algorithm_1(weight: Callable[[int, int], float], queues: dict[str, int], cells: int) -> str:
     """Return the circuits that Algorithm 1 serves if all stay active, one cell per microsecond.
 
-    The numbers in comments are its lines. Lines 6 to 8 mark all circuits of the curlist as served,
-    one after another, while the clock advances. By section 3.2, line 14 puts all circuits into the
-    curlist again.
+    The numbers in comments are lines of Algorithm 1. Lines 6 to 8 mark all circuits of the curlist
+    as served, one after another, while the clock advances. By section 3.2, line 14 puts all
+    circuits into the curlist again.
     """
     now = START_USEC
     last_served_time = dict.fromkeys(queues, now)
@@ -219,7 +221,7 @@ class Player:
         self.words: list[str] = []
 
     def attach(self, name: str) -> Node:
-        """Attach a circuit. It counts as served at that time; the paper does not define this."""
+        """Attach a circuit. It counts as served at this time; the paper does not define this."""
         return Node(name, last_served_time=self.policy.now)
 
     def wait(self, usec: int) -> None:
@@ -248,7 +250,8 @@ class Player:
             self.words.append(">")
         self.words[-1] += node.name if node else "-"
         if node:
-            # Tor counts the cell, notifies the policy, and then reports if the circuit is empty.
+            # Tor counts the cell, notifies the policy, and then, if the circuit is empty, reports
+            # this.
             node.queue -= 1
             self.policy.notify_xmit_cells(node)
             if not node.queue:
@@ -256,7 +259,10 @@ class Player:
 
 
 def play(weight: Callable[[int, int], float], seed: int, events: int = EVENTS) -> Player:
-    """Play random events: cells arrive and leave, time may advance, circuits are replaced."""
+    """Play random events: cells arrive or are dropped, cells are served, or time advances.
+
+    Circuits are replaced, too.
+    """
     # Only random() of Python's generator is guaranteed to give the same numbers in all versions.
     draw = random.Random(seed).random
     player = Player(weight)

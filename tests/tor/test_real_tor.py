@@ -52,8 +52,9 @@ QUICK_SERIES = "circuit-policy"
 
 
 def variant_parameters(names: Iterable[str]) -> list[ParameterSet]:
-    """Return a parameter for each variant, with the mark `slow` if it needs another build than
-    QUICK_SERIES.
+    """Return a parameter for each variant.
+
+    A variant has the mark `slow` if its build is not that of QUICK_SERIES.
     """
     slow = {name for name in names if REGISTRY.variants[name].series != QUICK_SERIES}
     return [pytest.param(name, marks=[pytest.mark.slow] if name in slow else []) for name in names]
@@ -66,7 +67,7 @@ PATCHED = [name for name in SHIPPED if REGISTRY.variants[name].series]
 
 @pytest.fixture(scope="module")
 def builds() -> dict[str, BuiltTor]:
-    """Return all builds by variant. Building them together is faster than one after another."""
+    """Return the builds of all shipped variants. Building them together saves time."""
     return ensure_variants(REPOSITORY, SHIPPED)
 
 
@@ -99,7 +100,7 @@ def test_a_variant_accepts_its_options(built: BuiltTor, tmp_path: Path, name: st
 def test_stock_refuses_the_options_of_a_patch(
     builds: dict[str, BuiltTor], tmp_path: Path, name: str
 ) -> None:
-    """Otherwise a build without its patches could be mistaken for the variant."""
+    """Otherwise a build that lacks the patches could be mistaken for the variant."""
     result = verify(builds["stock"].path, REGISTRY.variants[name].torrc, tmp_path)
     assert result.returncode != 0
 
@@ -202,8 +203,8 @@ def test_every_series_is_tested() -> None:
 def run_unit_tests(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], list[Outcome]]:
     """Return a function that runs unit tests on the released Tor and on each build of TESTED.
 
-    Its argument is the prefix of the tests' names. The tests with a prefix run only once. A
-    temporary root receives the files that a check writes. The builds are those of this checkout.
+    Its argument is the prefix of the tests' names. The tests with a prefix run only once. The
+    checks write to a temporary root, but use the builds of this checkout.
     """
     root = tmp_path_factory.mktemp("root")
     ship(root)

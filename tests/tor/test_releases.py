@@ -1,7 +1,7 @@
 """A shipped series applies to a release of Tor if and only if tor-patches/README.md says so.
 
-The source is the package that a build fetched, if it is of this release. Otherwise it is the newest
-tag of this release in the git repository that the variable TOR_GIT names.
+The source is the package that a build fetched, if that package is of the release. Otherwise it is
+the newest tag of the release in the git repository that the variable TOR_GIT names.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def listed_releases() -> list[tuple[str, str, bool]]:
 
 
 def read_release(release: str, names: set[str]) -> dict[str, str]:
-    """Return path -> text of the files in ``names`` that a release has."""
+    """Return path -> text of those files in ``names`` that the source of a release has."""
     source = find_source(TOR, tor_directory(REPOSITORY) / "source", "")
     if source is not None and (source.version or "").startswith(f"{release}."):
         with tarfile.open(source.path) as tarball:

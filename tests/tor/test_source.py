@@ -40,8 +40,8 @@ def test_a_tarball_is_used_unchanged(tmp_path: Path, tiny_tarball: Path) -> None
     assert (source.kind, source.sha256) == ("tarball", file_sha256(tiny_tarball))
     assert unpack_source(source, tmp_path / "tree") == "0.4.9.99"
     assert (tmp_path / "tree/configure.ac").read_text() == FILES["configure.ac"]
-    # Make compares time stamps, so files keep those of the tarball: this one is older than its
-    # folder.
+    # Make compares time stamps, so unpacked files keep the time stamps of the tarball. This file is
+    # therefore older than its folder.
     assert (tmp_path / "tree/configure.ac").stat().st_mtime < (tmp_path / "tree").stat().st_ctime
 
 
@@ -104,7 +104,7 @@ def test_a_tree_is_named_by_its_content(tmp_path: Path, tree: Path) -> None:
 def test_a_tree_that_changes_before_it_is_copied_is_not_built(
     tmp_path: Path, tree: Path, harm: str
 ) -> None:
-    """Otherwise the build would have the hash of the earlier files, and be reused for them."""
+    """Otherwise the result would be stored, and reused, as the build of the earlier files."""
     source = obtain(tmp_path, tree)
     if harm == "removed":
         (tree / "src/tools/gencert.c").unlink()
@@ -132,15 +132,16 @@ def test_a_git_tree_gives_its_tracked_files_and_its_commit(
     assert (tmp_path / "copy/new.c").exists()
     # `git describe` ignores new.c, which is untracked, so the commit is not marked as dirty.
     assert len(source.facts["commit"]) >= 7
-    # Git sets this variable for hooks, and a hook of another repository may call the command.
+    # Git sets this variable when it calls a hook. The hook may belong to another repository and
+    # call onionlab.
     monkeypatch.setenv("GIT_DIR", str(tmp_path))
     assert obtain(tmp_path, tree) == source
 
 
 def test_the_files_of_git_are_never_a_part_of_a_tree(tmp_path: Path, tree: Path) -> None:
-    """Without git's list of files, all files belong to the tree, except those of .git.
+    """If git lists no files, all files outside .git belong to the tree.
 
-    There is no list if git is missing, or refuses a tree of another user.
+    Git lists none if it is not installed, or if the tree belongs to another user.
     """
     source = obtain(tmp_path, tree)
     write_files(tree, {".git/HEAD": "damaged"})
@@ -242,7 +243,8 @@ def test_apt_gets_a_state_of_its_own(tmp_path: Path, archive: Archive) -> None:
         line = next(line for line in configuration.splitlines() if line.startswith(key))
         assert str(tmp_path / "root/build/tor") in line
     assert 'Dir::Etc::SourceList "/dev/null";' in configuration
-    # Apt that root runs downloads as the user _apt, who needs access to apt's working folder.
+    # If root runs apt, apt downloads as the user _apt. This user needs access to apt's working
+    # folder.
     assert (archive.folder / "mode").read_text() == "755\n"
     # None of apt's checks is disabled.
     assert "AllowInsecure" not in configuration
@@ -280,7 +282,7 @@ def test_a_variant_names_a_version(tmp_path: Path, archive: Archive) -> None:
     assert "no source package of Tor 0.4.9.98; versions there: 0.4.9.100, 0.4.9.99" in str(
         caught.value
     )
-    # If the source package that is fetched by default has this version, it is used.
+    # If the source package that is fetched by default has the requested version, it is used.
     default = obtain(tmp_path / "other")
     (archive.folder / "offline").touch()
     assert obtain_version(tmp_path, "0.4.9.99") == source

@@ -1,8 +1,9 @@
 """The vectors for Tor's test of ``SWRR-literal`` agree with the paper's pseudocode.
 
-A unit test in Tor, ``circuitmux_swrr_literal/paper``, plays these vectors. Another one checks the
-shares in ``docs/explanation/swrr.md``; this module checks that the page and the test have the same
-numbers. ``make check-variants`` and ``tests/tor/test_real_tor.py`` run both.
+Tor's unit test ``circuitmux_swrr_literal/paper`` plays these vectors. Another unit test checks the
+shares of circuits in ``docs/explanation/swrr.md``, and this module checks that the page and that
+test state the same numbers. ``make check-variants`` and ``tests/tor/test_real_tor.py`` run both
+unit tests.
 """
 
 from __future__ import annotations
@@ -34,9 +35,10 @@ def read_added_file(name: str) -> str:
 
 
 def shares_in_test(name: str) -> dict[tuple[str, int], list[str]]:
-    """Return the ratios of the largest to the smallest share in Tor's unit test.
+    """Return the ratios of the largest to the smallest circuit's share in Tor's unit test.
 
-    The keys are the weight function and the number of circuits.
+    The keys are the weight function and the number of circuits. Each ratio is for another number of
+    cells that are sent at one instant.
     """
     row = re.compile(r"\{ SWRR_WEIGHT_(\w+), (\d+), \{ (.*) \} \},")
     found = row.findall(read_added_file(f"src/test/{name}.c"))
@@ -59,7 +61,7 @@ def shares_in_page() -> dict[tuple[str, int], list[str]]:
 
 
 def serve_circuits(function: str, queues: dict[str, int], cells: int) -> str:
-    """Return the circuits that Algorithms 2 and 3 serve, with one cell per microsecond."""
+    """Return the names of the circuits that Algorithms 2 and 3 serve, one cell per microsecond."""
     policy = Policy(WEIGHT_FUNCTIONS[function])
     for name, queue in queues.items():
         policy.notify_circuit_active(Node(name, last_served_time=policy.now, queue=queue))

@@ -1,4 +1,4 @@
-"""Builds of variants that have a source of their own, and errors in these sources."""
+"""Builds of variants that have their own source, and errors in these sources."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not 
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
-    """Return a work tree: `main` says hello, `other` says bye, and `broken` does not compile."""
+    """Return a repository with three branches.
+
+    `main` says hello, `other` says bye, and `broken` does not compile.
+    """
     path = tmp_path / "tor"
     write_files(path, FILES | {".gitignore": "*.o\n"})
     git(path, "init", "-qb", "main")
@@ -48,7 +51,7 @@ def build(root: Path, repository: Path, *refs: str, series: str | None = None) -
 
 
 def left(root: Path) -> set[str]:
-    """Return the names of finished builds, and of work folders that were not removed."""
+    """Return the names of finished builds and of work folders that still exist."""
     tor = root / "build/tor"
     return {one.name for one in (*tor.glob("store/*"), *tor.glob(".work-*"))}
 
@@ -151,7 +154,7 @@ def test_a_relative_path_counts_from_the_file() -> None:
 def test_a_place_without_a_repository_is_named(
     new_checkout: Path, repository: Path, tmp_path: Path, place: str
 ) -> None:
-    """A folder inside of a repository, such as an unpacked release, is not a repository itself."""
+    """A folder inside a repository, such as an unpacked release, is not itself a repository."""
     path = {"missing": tmp_path / "no", "folder": tmp_path, "subfolder": repository / "src"}[place]
     with pytest.raises(UserError) as caught:
         build(new_checkout, path, "main")
@@ -171,7 +174,7 @@ def test_a_repository_that_lacks_a_part_of_the_commit_is_an_error(
 
 
 def test_files_are_as_in_the_commit(repository: Path, tmp_path: Path) -> None:
-    """Attributes, settings and links to places outside of the tree change or remove no file."""
+    """Git attributes, git settings and links out of the tree change or remove no file."""
     (repository / ".gitattributes").write_text("a export-ignore\nb export-subst\nc eol=crlf\n")
     contents = {"a": b"a\n", "b": b"$Format:%H$\n", "c": b"1\n2\n", "src/d e\n\xc3\xa9": b""}
     write_files(repository, {name: text.decode() for name, text in contents.items()})
@@ -206,7 +209,11 @@ def test_git_may_write_many_messages(
 
 
 def own_file(folder: Path, *entries: str, series: str = "") -> Path:
-    """Write a file of variants; an entry is a name and the lines of its keys."""
+    """Write a file of variants and return its path.
+
+    entries: the name of a variant and, in further lines, keys of it. series: text before
+    `variants:`.
+    """
     text = f"{series}variants:\n"
     for marker, entry in zip("osD", entries, strict=False):
         name, *lines = entry.splitlines()
