@@ -13,9 +13,10 @@ from .tiny import HOSTS, RELAYS, SERVICE, TinyTornet, graphml
 BOOTSTRAP_S = 60
 STOP_S = 180
 TOR_START_S = 30
-"""Start of clients and of the onion service. tornettools starts them at 240 s."""
+"""Time at which clients and the onion service start, in simulated seconds. In tornettools' own
+networks it is 240 s."""
 
-# A circuit needs three of the six relays, and a rendezvous needs one more.
+# A circuit needs three of the six relays, and a rendezvous circuit needs a fourth one.
 ALL_RELAYS = RELAYS | dict.fromkeys(("fay", "gil", "hal"), "relay")
 GUARDS = ("bob", "eve", "fay")
 EXITS = ("gil", "hal")
@@ -127,7 +128,7 @@ class RunnableTornet(TinyTornet):
         )
 
     def write(self, directory: Path, *, order: int = 1) -> Path:
-        """Write the directory like TinyTornet, with keys that Tor accepts."""
+        """Write the directory as TinyTornet does, but with keys that Tor accepts."""
         super().write(directory, order=order)
         draw_seeded_keys(directory, self.seed)
         return directory

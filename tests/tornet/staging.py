@@ -3,7 +3,7 @@
     .venv/bin/python tests/tornet/staging.py FOLDER
 
 This command writes the folder ``FOLDER/staged`` (relays, users, nodes), and the atlas to
-``FOLDER/tmodel``. The latter folder also needs tmodel's own data, a copy of
+``FOLDER/tmodel``. ``FOLDER/tmodel`` also needs tmodel's own data, a copy of
 https://github.com/tmodel-ccs2018/tmodel-ccs2018.github.io. Then run: make generate-network
 STAGED_DIR=FOLDER/staged TMODEL_DIR=FOLDER/tmodel.
 
@@ -34,7 +34,7 @@ SEED = 2019
 DATES = "2019-01-01--2019-01-31"
 KIB = 1024
 UNLIMITED = 2**30
-"""Tor's default BandwidthRate."""
+"""Tor's default BandwidthRate, in bytes per second."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Position:
 
     Attributes:
         count: Number of these relays in the public Tor.
-        weight: Their share of the consensus weight.
+        weight: Share of the consensus weight that these relays have together.
         capacity_kib_per_s: Quantiles of the relays' capacities in steps of 5%, ascending.
         log_weight_sd: Standard deviation of the logarithm of the ratio of weight to capacity.
         unlimited: Share of relays without a BandwidthRate.
@@ -99,8 +99,8 @@ POSITIONS = {
     ),
 }
 RATE_TO_CAPACITY = (3.2, 6.0, 7.0, 8.0, 9.0, 12.0, 20.0)
-"""Ratios of BandwidthRate to capacity, from which relays that set a BandwidthRate draw. In the
-published network, 1 in 70 middle relays has a lower ratio."""
+"""Each relay that sets a BandwidthRate draws one of these ratios of BandwidthRate to capacity. In
+the published network, 1 in 70 middle relays has a lower ratio."""
 
 COUNTRIES = {
     "de": ("europe", 397), "us": ("north-america", 320), "fr": ("europe", 263),

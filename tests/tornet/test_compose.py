@@ -56,7 +56,7 @@ seeds: 2
 
 
 def many_users(seed: int, users: int) -> TinyTornet:
-    """Return a network with more Markov clients."""
+    """Return a network with additional Markov clients; ``users`` is their number."""
     tiny = TinyTornet(seed)
     for number in range(users):
         name = f"user{number}"
@@ -74,7 +74,7 @@ def many_users(seed: int, users: int) -> TinyTornet:
 
 @pytest.fixture(scope="module")
 def imported_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Import two tiny networks for all tests. Return the folder `networks`, which they copy."""
+    """Import two tiny networks once. Return the folder `networks`, which the tests copy."""
     folder = tmp_path_factory.mktemp("imported")
     written = [many_users(seed, 9).write(folder / f"tornet-{seed}") for seed in (1, 2)]
     import_tornets(folder, "tiny", written)
@@ -141,7 +141,7 @@ def compose(
 def composed(settings: Settings, kept: KeptTornet) -> Composed:
     """Return a function that composes a run on the first network.
 
-    Its arguments are the variant, the baseline, and changed keys of the experiment.
+    Its arguments are the variant, the baseline, and keys of the experiment that are changed.
     """
     return lambda *variants, **more: compose(settings(**more), kept, *variants)
 
@@ -273,7 +273,7 @@ def test_shadow_gets_the_networks_options_below_the_experiments(
 def test_lists_of_an_experiment_take_the_place_of_the_networks(
     composed: Composed, kept: KeptTornet
 ) -> None:
-    """The first matching line of a policy applies, so lines must not be appended."""
+    """The first matching line of a policy applies, so the lines must not be appended."""
     policy = ["reject *:25", "accept *:*"]
     torrc = {"relay": {"exitpolicy": policy, "Log": "info file x", "BandwidthRate": "1 MB"}}
     tor = {"variants": ["stock", "ewma"], "baseline": "stock", "torrc": torrc}
@@ -607,7 +607,7 @@ def test_a_missing_oniontrace_is_named(
 
 
 class OldTor(BuiltTor):
-    """A Tor that reads only one parameter."""
+    """A Tor that reads no consensus parameter except circwindow."""
 
     def unread_parameters(self, names: Iterable[str]) -> list[str]:
         return [name for name in names if name != "circwindow"]
@@ -666,7 +666,7 @@ def test_levels_may_differ_in_keys_of_the_kind(loaded: Loaded, kept: KeptTornet)
         for name, level in experiment.levels.items()
     }
     assert hosts == {"whole": 18, "half": 13}
-    # The settings state the same numbers. They are part of runs' identities, and predict costs.
+    # The settings state the same numbers, which are part of runs' identities and predict costs.
     actual = {name: level.settings for name, level in experiment.levels.items()}
     assert {name: one.hosts for name, one in actual.items()} == hosts
     tors = {

@@ -69,7 +69,7 @@ class Place:
 
     @property
     def called(self) -> list[list[str]]:
-        """The words of each call of tornettools."""
+        """The arguments of each call of tornettools."""
         return [json.loads(line) for line in self.calls.read_text().splitlines()]
 
     def refused(self, *options: str) -> UserError:
@@ -140,7 +140,7 @@ def test_options_that_are_refused(
 
 
 def test_options_of_generate_go_to_it(place: Place) -> None:
-    """generate's -s is the scale of servers. tornettools itself has a different -s."""
+    """generate's -s is the scale of servers. tornettools itself has a different option -s."""
     options = ["-s", "0.2", "--se=0.2", "--torperf_num_exit", "3", "-n0.01", "-e", "BW"]
     assert place.generate(1, *options) == [1]
     (call,) = place.called
@@ -162,9 +162,9 @@ def test_it_works_in_a_folder_of_its_own(
     words: tuple[str, ...],
     expected: tuple[str, ...],
 ) -> None:
-    """tor-gencert writes into the current folder, so tornettools is called in a folder of its own.
+    """tor-gencert writes into the current folder, so tornettools gets its own current folder.
 
-    Paths in options therefore have to be absolute.
+    Relative paths in options are therefore made absolute.
     """
     here = tmp_path / "here"
     here.mkdir()

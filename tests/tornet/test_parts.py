@@ -1,4 +1,4 @@
-"""Readers of parts of tornettools' directories: what they return, and the errors they raise."""
+"""Readers of parts of tornettools' directories: the values they return, and their errors."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ yaml_parts = st.sampled_from(
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
 @given(data=st.data())
 def test_damaged_directories_are_read_or_refused(tmp_path: Path, data: st.DataObject) -> None:
-    """Any file can be damaged. In half of the cases it is the configuration."""
+    """Damage any file. In half of the cases it is Shadow's configuration."""
     written = tmp_path / "tornet"
     shutil.rmtree(written, ignore_errors=True)
     TinyTornet().write(written)
@@ -200,7 +200,7 @@ def test_damaged_directories_are_read_or_refused(tmp_path: Path, data: st.DataOb
 
 
 def test_strange_values_of_options_are_reported(tmp_path: Path) -> None:
-    """A lone surrogate, NUL or a list with infinity is an error with the number of its line."""
+    """A lone surrogate, a NUL or a list with infinity is an error that names its line."""
     for text in ('"\\ud800"', '"a\\0b"', "[1, {a: .5e999}]"):
         file = TinyTornet().write(tmp_path / "t" / str(len(text))) / CONFIGURATION
         file.write_text(f"experimental: {{a: {text}}}\n{file.read_text()}")

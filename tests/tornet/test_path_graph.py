@@ -1,4 +1,4 @@
-"""The graph of paths between hosts' nodes: reading it, reducing it to these nodes, writing it."""
+"""Reading, reducing and writing the graph of paths. It is reduced to the nodes that have hosts."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ rates = st.none() | st.integers(1, 10**12)
 
 @st.composite
 def graphs(draw: st.DrawFn) -> PathGraph:
-    """Draw complete graphs, directed and undirected."""
+    """Draw a complete graph, which is directed or undirected."""
     ids = draw(st.lists(st.integers(0, 10**9), unique=True, min_size=1, max_size=5))
     directed = draw(st.booleans())
     nodes = {

@@ -1,4 +1,4 @@
-"""Reading tornettools' directories: what is read, and the message for each error."""
+"""Reading tornettools' directories: the values that are read, and the message for each error."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def test_the_origin_that_the_directory_shows(tmp_path: Path) -> None:
 
 
 def test_a_later_failed_generate_is_ignored(tmp_path: Path) -> None:
-    """A second call for the same folder fails, but leaves a log with its options."""
+    """A second `generate` for the same folder fails, but leaves a log with its options."""
     tiny = TinyTornet()
     log = tiny.files["tornettools.generate.2026-01-01.log"]
     failed = log.replace(b"0.003", b"0.3").partition(b"[INFO] Chose")[0]
@@ -240,7 +240,7 @@ def host(name: str, **changes: Any) -> Change:
 
 
 def program(name: str, number: int = 0, **changes: Any) -> Change:
-    """Change a program of a host, by default the first one."""
+    """Return a change of a host's program, by default of the first one."""
     return lambda tiny: tiny.host(name)["processes"][number].update(changes)
 
 
@@ -253,7 +253,7 @@ def more(name: str, program: dict[str, Any]) -> Change:
 
 
 def graph(**changes: Any) -> Change:
-    """Change the description of the atlas."""
+    """Return a change of the description of the atlas."""
     return lambda tiny: tiny.config["network"]["graph"].update(changes)
 
 
@@ -419,7 +419,10 @@ def test_several_faults_are_reported_together(tmp_path: Path) -> None:
 
 
 def test_consequences_of_a_fault_are_not_reported(tmp_path: Path) -> None:
-    """Without its torrc, the host does not count as an authority, and no relay is voted an exit."""
+    """Without its torrc, alice is not an authority, and no relay is voted an exit.
+
+    Only the missing file is reported.
+    """
     tiny = TinyTornet()
     del tiny.files["conf/authority.torrc"]
     with pytest.raises(UserError) as refused:

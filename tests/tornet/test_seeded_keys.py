@@ -24,8 +24,8 @@ def small_authorities(monkeypatch: pytest.MonkeyPatch) -> None:
 def generated(folder: Path, chance: str = "", change: tuple[str, str, str] | None = None) -> Path:
     """Write a directory like that of tornettools.
 
-    chance: hexadecimal digits with which fingerprints begin. Another value simulates that
-        tornettools has drawn other random keys.
+    chance: hexadecimal digits with which all fingerprints begin. Different digits simulate
+    different random keys of tornettools. change: arguments of ``TinyTornet.replace``.
     """
     tiny = TinyTornet()
     for name in FINGERPRINTS:

@@ -41,7 +41,7 @@ def graphml(
 
 
 def atlas(nodes: tuple[int, ...] = ATLAS_NODES) -> str:
-    """Return a complete graph. For instance, the edge from node 3 to 7 has a latency of 307 us."""
+    """Return a complete graph in GML. The edge from node 3 to 7, for instance, has 307 us."""
     lines = ["graph [", "  directed 0"]
     for number in nodes:
         lines += ["  node [", f"    id {number}", f'    label "node {number}"']
@@ -56,13 +56,13 @@ def atlas(nodes: tuple[int, ...] = ATLAS_NODES) -> str:
 
 
 def ed25519_certificate(hours: int) -> bytes:
-    """Return keys/ed25519_signing_cert. hours: its expiry, in hours since 1970."""
+    """Return the content of keys/ed25519_signing_cert. hours: its expiry, in hours since 1970."""
     head = b"== ed25519v1-cert: type4 ==".ljust(32, b"\0")
     return head + b"\x01\x04" + hours.to_bytes(4, "big") + bytes(134)
 
 
 def bandwidths(relays: Mapping[str, str]) -> bytes:
-    """Return the bandwidth file of tornettools. relays: name -> fingerprint."""
+    """Return tornettools' bandwidth file. relays: name -> fingerprint."""
     lines = [
         f"node_id=${fingerprint}\tbw=20\tnick={name}\n" for name, fingerprint in relays.items()
     ]
@@ -210,12 +210,15 @@ class TinyTornet:
         return self.config["hosts"][name]
 
     def replace(self, path: str, old: str, new: str) -> None:
-        """Replace a text, which must occur in the file."""
+        """Replace a text. It is an error if the file does not contain the text."""
         assert old.encode() in self.files[path]
         self.files[path] = self.files[path].replace(old.encode(), new.encode())
 
     def write(self, directory: Path, *, order: int = 1) -> Path:
-        """Write the files to `directory`. order: 1, or -1 for files and hosts in reverse order."""
+        """Write the files to `directory`.
+
+        If ``order`` is -1, reverse the order of files and hosts.
+        """
         config = copy.deepcopy(self.config)
         config["hosts"] = dict(list(config["hosts"].items())[::order])
         contents = {
