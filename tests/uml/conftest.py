@@ -1,6 +1,6 @@
 """Fixtures for tests of the embedded engine.
 
-``linux_tarball`` replaces Linux's source: its build only writes a shell script, in a second.
+``linux_tarball`` replaces Linux's source. Its build takes a second and only writes a shell script.
 ``uml_engine`` is the engine with its real kernel.
 """
 

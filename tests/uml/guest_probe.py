@@ -1,7 +1,6 @@
-"""Commands that hosts inside a guest run in tests. They only need the standard library.
+"""Commands that hosts inside a guest run in tests. They need only the standard library.
 
-Each command prints lines of JSON and then sleeps, because every program is expected to run until
-the end.
+Each command prints lines of JSON and then sleeps, because every program has to run until the end.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ def accept_all(serve: Callable[[socket.socket], None], port: int) -> None:
 
 
 def swallow(connection: socket.socket) -> None:
-    """Print the bytes received, and in which time, once TCP has reached its rate."""
+    """Print how many bytes arrive after TCP has reached its rate, and in how many seconds."""
     steady_after_s = time.monotonic() + WARM_UP_S
     first_s = last_s = 0.0
     total = 0
@@ -52,7 +51,7 @@ def swallow(connection: socket.socket) -> None:
 
 
 def hold(connection: socket.socket) -> None:
-    """Keep the connection open, and read nothing."""
+    """Keep the connection open without reading from it."""
     time.sleep(1_000_000)
     connection.close()
 
@@ -64,7 +63,7 @@ def echo(connection: socket.socket) -> None:
 
 
 def confirm(connection: socket.socket) -> None:
-    """Send a byte at the end of each transfer. A transfer begins with its size."""
+    """Read transfers, which begin with their size in bytes. Send a byte at the end of each."""
     while head := connection.recv(8, socket.MSG_WAITALL):
         (left,) = struct.unpack("=Q", head)
         while left:
@@ -107,7 +106,10 @@ def outstanding(connection: socket.socket) -> dict[str, int]:
 
 
 def send(host: str, seconds: str, connections: str = "1") -> None:
-    """Send as much as possible for a time. Print retransmissions and queues of each connection."""
+    """Send as much as possible for some seconds over each connection.
+
+    Print each connection's retransmissions and queues.
+    """
 
     def stream(end_s: float) -> None:
         with socket.create_connection((host, PORT)) as connection:
@@ -127,7 +129,10 @@ def send(host: str, seconds: str, connections: str = "1") -> None:
 
 
 def fill(host: str, connections: str) -> None:
-    """Fill connections whose other ends read nothing; print the bytes that each accepted."""
+    """Fill connections from which the host reads nothing.
+
+    Print how many bytes each connection accepts.
+    """
     data = bytes(BUFFER_BYTES)
     opened = [socket.create_connection((host, PORT + 3)) for _ in range(int(connections))]
     taken = dict.fromkeys(opened, 0)
@@ -145,7 +150,10 @@ def fill(host: str, connections: str) -> None:
 
 
 def ping(host: str, count: str, interval_s: str, connections: str = "1") -> None:
-    """Send single bytes to the echo server over connections, and print each round-trip time."""
+    """Send single bytes to the echo server, and print each round-trip time.
+
+    Each connection sends ``count`` bytes, one every ``interval_s`` seconds.
+    """
 
     def echoed() -> None:
         with socket.create_connection((host, PORT + 1)) as connection:
@@ -213,7 +221,7 @@ def hoard() -> None:
 
 
 def touch(path: str) -> None:
-    """Try to write a file of the machine on which the guest runs."""
+    """Try to write a file of the machine on which the guest runs. Print the outcome."""
     try:
         with open(path, "w") as file:  # noqa: PTH123
             file.write("written")

@@ -18,12 +18,15 @@ PROBE = Path(__file__).with_name("guest_probe.py")
 MBIT = 1_000_000
 MEMORY_FILE_NAMES = ("vm_file", "uml", "onionlab")
 OTHER_FOLDERS = tuple(f"onionlab-{name}-" for name in ("attempts", "test-cpus", "boot", "build"))
-"""Prefixes of folders of cluster jobs, tests and builds, which may appear at any time."""
+"""Prefixes of folders of cluster jobs, tests and builds, which other processes may create."""
 
 
 @dataclass
 class Net:
-    """Builds a simulation. By default, each host has its own place in the network."""
+    """Builds a simulation.
+
+    Unless a test says otherwise, each host has its own place in the network.
+    """
 
     packet_loss: float = 0.0
     seed: int = 1
@@ -114,7 +117,7 @@ def run_guest(
 def read_output(directory: Path, host: str, position: int = 0) -> list[dict[str, Any]]:
     """Return the lines of JSON that a program printed.
 
-    position: the program's place among the programs of its host.
+    position: index of the program among the programs of its host.
     """
     folder = directory / "shadow.data" / "hosts" / host
     lines = (folder / f"python.{1000 + position}.stdout").read_text().splitlines()
@@ -143,9 +146,9 @@ def processes_in(directory: Path) -> list[int]:
 
 
 def traces() -> set[str]:
-    """Return mounts and memory files on this machine, which a guest could leave behind.
+    """Return the mounts and memory files on this machine that a guest could leave behind.
 
-    Named network namespaces are mounts that the engine does not create, so they do not count.
+    Named network namespaces are mounts, too, but the engine does not create any. They are left out.
     """
     mounts = {
         line.split(" ", 5)[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()

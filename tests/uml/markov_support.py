@@ -59,7 +59,10 @@ def model_graphml(states: Sequence[str], edges: Sequence[ModelEdge]) -> str:
 
 
 class Script:
-    """A walk with these steps: event and delay in us. The last is repeated unless it is the end."""
+    """A walk with fixed steps, each an event and a delay in us.
+
+    The last step is repeated forever, unless it is the event "F", which ends the walk.
+    """
 
     def __init__(self, *steps: tuple[str, int]) -> None:
         self.steps = [Step(Event(event), delay_us) for event, delay_us in steps]
@@ -77,4 +80,4 @@ class Script:
 
 SIMPLE_STATES = ("s0", "s1")
 SIMPLE_EDGES = (to("s0", "s1"), to("s1", "s1"), emits("s1", "+", "exponential", rate=0.001))
-"""A model that emits "+" at an average interval of a millisecond, endlessly."""
+"""A model that emits "+" endlessly, at random intervals of a millisecond on average."""

@@ -1,6 +1,6 @@
 """Programs cannot distinguish system calls through the library calls.c from ordinary ones.
 
-The library calls the kernel as a function, without a signal (kernel patch 0010).
+The library calls the guest's kernel as a function, without a signal (kernel patch 0010).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def test_calls_preserve_registers_like_functions(kernel: BuiltKernel, tmp_path: 
     assert signals > 500
     assert interrupted > 50
     assert wrong == 0
-    # System calls by signals (without the library) and by ptrace (in the other mode) have exactly
-    # the same results.
+    # System calls have exactly the same results by signals (without the library) and by ptrace (in
+    # the other mode).
     assert run_program(kernel, tmp_path, program, calls=False) == by_calls
     assert run_program(kernel, tmp_path, program, mode="onionlab.inprocess=off") == by_calls

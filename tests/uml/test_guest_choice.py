@@ -40,7 +40,10 @@ def small_net() -> Net:
 
 @pytest.fixture
 def replace_engines(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Return a function that replaces the engines: name=True means that an engine is installed."""
+    """Return a function that replaces the engines.
+
+    Its arguments are name=whether the engine is installed.
+    """
 
     def offer(**there: bool) -> None:
         def run_driver(name: str) -> SimpleNamespace:
@@ -182,7 +185,7 @@ def test_the_description_is_the_simulation_and_nothing_of_the_machine(small_net:
     # Absent properties are omitted.
     assert not {"path_loss", "bootstrap_end_ms"} & data.keys()
     assert "runs_to_end" not in data["hosts"][0]["programs"][0]
-    # The losses of single paths are omitted if all of them equal the network's packet loss.
+    # The losses of single paths are omitted if they all equal the network's packet loss.
     small_net.path_loss[frozenset(("place-a",))] = small_net.packet_loss
     assert description_of(small_net) == found
 

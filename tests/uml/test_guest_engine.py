@@ -107,9 +107,10 @@ def test_output_of_a_watched_host_is_visible_during_the_run(
 def test_late_copies_of_lines_are_not_duplicated_in_the_logs(
     tmp_path: Path, uml_engine: UmlEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A watched host's lines are on the console, and again in the logs that the guest copies.
+    """The lines of a watched host are on the console, and in the logs that the guest copies later.
 
-    In this test, the engine reads the console only after the guest has ended, so it finds both.
+    In this test, the engine reads the console only after the guest has ended, so it finds each line
+    twice.
     """
 
     def follow_late(command: Command, **more: Any) -> ExitInfo:
@@ -221,9 +222,9 @@ def test_the_error_names_the_cause_of_a_stall(tmp_path: Path, free_mib: int, cau
 
 
 def test_a_stopped_guest_has_not_stalled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A long gap between polls means that the watching process and the guest were stopped.
+    """A long gap between polls means that the watching process and the guest were both stopped.
 
-    Such a gap counts for 10 s at most. The guest counts as stalled only after further polls.
+    Such a gap counts as 10 s at most, so the guest counts as stalled only after further polls.
     """
     wall_s = 1000.0
     monkeypatch.setattr(time, "monotonic", lambda: wall_s)

@@ -77,7 +77,8 @@ def test_killing_a_guest_leaves_nothing(tmp_path: Path, uml_engine: UmlEngine) -
 
 EARLY_KILLS = 700
 EARLY_S = 0.04
-"""A guest starts its first processes within this time, in which it is killed."""
+"""A guest starts its first processes in less than this time, in seconds. Each guest is killed at a
+random instant of this time."""
 
 
 def find_processes(program: Path) -> list[int]:

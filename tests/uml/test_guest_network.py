@@ -14,13 +14,13 @@ pytestmark = [pytest.mark.uml, pytest.mark.slow]
 
 # The share of payload in a TCP packet of 1500 bytes with time stamps.
 PAYLOAD_SHARE = 1448 / 1500
-# The most that a connection attempt and its answer take in addition to the latency: each packet of
-# 60 bytes passes two links of 100 Mbit/s or more.
+# The maximum time that a handshake's two packets take in addition to the latency. Each packet has
+# 60 bytes and passes two links of 100 Mbit/s or more.
 HANDSHAKE_ON_WIRE_S = 0.00005
 
 
 # For each pair of hosts: the rate of the sender's upstream link and of the receiver's downstream
-# link in Mbit/s, and for how many seconds data is sent. TCP reaches its rate after 4 s.
+# link in Mbit/s, and the number of seconds for which data is sent. TCP reaches its rate after 4 s.
 PAIRS = [(10, 50, 12), (50, 10, 12), (2, 2, 20), (100, 100, 6), (0.5, 20, 20)]
 CONNECTIONS = 10
 MANY = 200
@@ -71,10 +71,10 @@ def add_full_downstream(net: Net) -> None:
 
 @pytest.fixture(scope="module")
 def guest(tmp_path_factory: pytest.TempPathFactory, uml_engine: UmlEngine) -> Path:
-    """Return the directory of one run for all tests, because booting a guest is slow.
+    """Return the directory of a single run for all tests, because booting a guest is slow.
 
-    Each test has hosts of its own. Computing takes no simulated time in a guest, so these hosts do
-    not affect each other.
+    Each test has its own hosts. Computing takes no simulated time in a guest, so these hosts do not
+    affect each other.
     """
     net = Net()
     for add in (add_round_trips, add_pairs, add_full_upstream, add_full_downstream):
@@ -107,7 +107,7 @@ def test_a_full_upstream_link_keeps_data_in_sockets_without_loss(guest: Path) ->
     ends = [line for line in read_output(guest, "full-up") if "retransmitted" in line]
     assert len(ends) == CONNECTIONS
     assert sum(end["retransmitted"] for end in ends) == 0
-    # Data that has left the sockets is in flight or in the link's short queue.
+    # Bytes that have left the sockets are in flight or in the link's short queue.
     in_flight = sum(end["queued"] - end["unsent"] for end in ends)
     bandwidth_delay_bytes = 5 * MBIT / 8 * 0.040
     assert in_flight < bandwidth_delay_bytes + CONNECTIONS * 2 * 1500
@@ -125,7 +125,7 @@ def test_codel_keeps_the_queue_of_a_full_downstream_link_short(guest: Path) -> N
 def test_connections_do_not_depend_on_the_memory_of_the_guest(
     tmp_path: Path, uml_engine: UmlEngine
 ) -> None:
-    """Linux limits the buffers of all connections to a sixteenth of memory, but not in a guest."""
+    """Linux limits the buffers of all connections to 1/16 of the memory, but not in a guest."""
     taken = []
     for memory_bytes in (MEMORY_BYTES, 4 * MEMORY_BYTES):
         net = Net(options={"memory_bytes": memory_bytes}, default_latency_us=1_000)
@@ -137,6 +137,7 @@ def test_connections_do_not_depend_on_the_memory_of_the_guest(
         run_guest(directory, uml_engine, net, stop_s=20)
         taken.append([line["taken"] for line in read_output(directory, "busy")])
     assert len(taken[0]) == MANY
-    # The buffers exceed Linux's limit. Otherwise the comparison would show nothing.
+    # The buffers exceed what Linux would allow for the smaller memory. Otherwise the comparison
+    # would prove nothing.
     assert sum(taken[0]) > MEMORY_BYTES / 16
     assert taken[0] == taken[1]

@@ -27,7 +27,7 @@ SHOW = 'id -u; grep " $TMPDIR " /proc/self/mountinfo | tail -n 1; touch "$TMPDIR
 
 
 def run_in(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
-    """Run SHOW through a command, by default the one that mounts a tmpfs with huge pages."""
+    """Run the script SHOW by a command, by default the one that mounts a tmpfs with huge pages."""
     return subprocess.run(
         [*(command or huge_pages.command(SIZE_BYTES)), "sh", "-c", SHOW],
         env={"PATH": "/usr/bin:/bin", "TMPDIR": str(folder)},

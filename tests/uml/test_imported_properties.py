@@ -1,7 +1,8 @@
 """Properties of imported networks, measured on both engines by the same programs.
 
-Imported networks have paths with their own loss, hosts with their own link or with any IPv4
-address, two hosts at one place, a bootstrap without limits and losses, and programs that end.
+In imported networks, paths can have their own loss, hosts can have their own link and any IPv4
+address, and two hosts can be at one place. The bootstrap has neither limits nor losses. Programs
+may end before the simulation does.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ STOP_S = 180
 TRANSFER_BYTES, TRANSFERS = 1_000_000, 4
 OWN_LINK = Link(2 * MBIT, 4 * MBIT)
 PAYLOAD_SHARE = 1448 / 1500
-# Host -> one-way latency in us, and loss, from the place of the host `near`.
+# Host -> one-way latency in us and packet loss of its path to the host `near`.
 PATHS = {"neighbour": (7_000, 0.1), "far": (20_000, 0.05), "clean": (10_000, 0.0)}
 
 
@@ -59,7 +60,7 @@ def network() -> Net:
     net.path_loss[frozenset(("place-clean",))] = 0.0
     for name in ("neighbour", "far", "clean", "own"):
         net.run(name, "serve")
-    # The programs are in the order of their starts, in which Shadow numbers its processes.
+    # Shadow numbers processes in the order of their starts, so the programs are in this order here.
     for start_s, count in ((2, PINGS_BEFORE), (BOOTSTRAP_END_S + 1, PINGS_AFTER)):
         for name in PATHS:
             arguments = ("ping", name, str(count), str(PING_INTERVAL_S), str(PINGERS))
@@ -81,14 +82,14 @@ def run_directory(tmp_path_factory: pytest.TempPathFactory, engine: Engine) -> P
 
 
 def printed_lines(run_directory: Path, host: str, position: int) -> list[dict[str, float]]:
-    """Return the output of a host's program, given by its position in the order of starts."""
+    """Return the output of a program of a host. position: its index in the order of starts."""
     logs = (run_directory / "shadow.data/hosts" / host).glob("python*.stdout")
     log = sorted(logs, key=lambda path: int(path.name.split(".")[-2]))[position]
     return [json.loads(line) for line in log.read_text().splitlines()]
 
 
 def pings(run_directory: Path, name: str, *, bootstrap: bool) -> tuple[list[float], float]:
-    """Return the round trips in seconds, and the share of those delayed by a lost packet."""
+    """Return the round-trip times in seconds, and the share of them that a lost packet delayed."""
     position = list(PATHS).index(name) + (0 if bootstrap else len(PATHS))
     trips_s = [line["ping_s"] for line in printed_lines(run_directory, "near", position)]
     round_trip_s = 2 * PATHS[name][0] / 1e6
@@ -125,7 +126,8 @@ def test_a_link_limits_a_host_after_the_bootstrap(
     )
     assert len(before_s) == len(after_s) == TRANSFERS
     of_link_s = TRANSFER_BYTES * 8 / bit_per_s / PAYLOAD_SHARE
-    # Without the limit, a transfer is mostly slow start, and much shorter than over the link.
+    # Without the limit, slow start takes most of a transfer, which is much shorter than over the
+    # link.
     assert max(before_s) < 0.5 < of_link_s
     assert statistics.median(after_s) == pytest.approx(of_link_s, rel=0.05)
 

@@ -167,7 +167,7 @@ def test_a_failed_compile_shows_the_end_of_the_log(checkout: Path, tmp_path: Pat
 def test_a_required_patch_that_does_not_apply_is_an_error(
     tmp_path: Path, linux_tarball: Path
 ) -> None:
-    """The message names the first hunk that does not apply, even if later ones apply."""
+    """The message names the first hunk that does not apply, even if later hunks apply."""
     later = PATCH[PATCH.index("---") :].replace("file.c", "arch/um/Kconfig")
     later = later[: later.index("@@")] + "@@ -0,0 +1 @@\n+new\n"
     root = write_checkout(tmp_path / "root", {"0001-two.patch": WRONG_PATCH + later})
@@ -305,8 +305,8 @@ def test_the_shipped_patches() -> None:
 
 
 def test_finding_a_kernel_removes_nothing(checkout: Path) -> None:
-    # While another process builds, the link build/uml/linux is missing, or leads to an incomplete
-    # kernel. Its files must stay.
+    # While another process builds a kernel, the link build/uml/linux is missing, or leads to an
+    # incomplete kernel. The files of that build must stay.
     work = checkout / "build/uml/.work-1"
     work.mkdir(parents=True)
     assert find_kernel(checkout) is None

@@ -1,6 +1,6 @@
-"""Programs behave the same with both ways in which the guest's kernel handles their system calls.
+"""Programs behave the same in both modes in which the guest's kernel handles their system calls.
 
-It runs inside the programs' host processes (kernel patch 0009), or controls them by ptrace.
+The kernel runs inside the programs' host processes (kernel patch 0009), or controls them by ptrace.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def test_programs_cannot_map_memory_over_the_kernel(
 def boot_without_dispatch(kernel: Path, folder: Path, said: Connection) -> None:
     """Boot a kernel while prctl(PR_SET_SYSCALL_USER_DISPATCH) fails, as in some sandboxes.
 
-    Send the reason why the kernel uses ptrace, or None if the failure cannot be set up here.
+    Send the reason why the kernel uses ptrace, or None if prctl cannot be made to fail here.
     """
 
     def line(code: int, yes: int, no: int, value: int) -> bytes:

@@ -94,8 +94,8 @@ for name in {order!r}:
     out["drawn"].setdefault(name, []).append(answer)
 """
 
-# The guest adds simulated time for many failing calls, but not during its start, the first 50 ms
-# (onionlab.start). This program measures both: it sleeps until the second measurement.
+# The guest adds simulated time for many failing calls, except in its first 50 ms (onionlab.start).
+# This program measures the time of such calls in these 50 ms and, after a sleep, again.
 STEPS = """
 def fail_often():
     started = time.monotonic_ns()
@@ -221,7 +221,7 @@ def test_clocks(kernel: BuiltKernel, tmp_path: Path, mode: tuple[str, ...]) -> N
     numbers = [int(number) for number in re.findall(r"\d+", result)]
     compared, different, wrong, *busy_waits = numbers
     assert compared > 50_000
-    # Readings by vDSO and by system call differ if the guest adds simulated time in between, which
+    # Readings by vDSO and by system call differ if the guest adds simulated time between them. This
     # happens about once in ten thousand steps (readings and failing calls).
     assert different < compared / 5000
     assert wrong == 0
@@ -245,10 +245,11 @@ def test_the_start_of_a_guest_takes_no_time(kernel: BuiltKernel, tmp_path: Path)
 def test_many_simultaneous_programs_take_no_time(
     kernel: BuiltKernel, tmp_path: Path, mode: tuple[str, ...]
 ) -> None:
-    """The guest adds simulated time only if one program takes 10,000 steps at one instant.
+    """The guest adds simulated time only if a single program takes 10,000 steps at one instant.
 
-    A step is a failing system call or a read of a clock. Here 20 programs take 6,000 steps each. If
-    all programs' steps counted together, clocks would depend on how many files they look for.
+    A step is a failing system call or a reading of a clock. Here 20 programs take 6,000 steps each.
+    If the steps of all programs were added up, the clocks would depend on how many files all
+    programs look for.
     """
     assert report(kernel, tmp_path, CROWD, *mode)["elapsed_ns"] == 0
 
@@ -258,8 +259,8 @@ def test_reading_a_clock_needs_no_system_call(kernel: BuiltKernel, tmp_path: Pat
     if "0003-clocks-without-system-calls" not in kernel.patches:
         pytest.skip("this kernel is without the patch")
 
-    # A system call takes several microseconds of the host's CPU, which a guest does not see. How
-    # many depends on the machine, so real system calls are measured for comparison.
+    # A system call takes several microseconds of the host's CPU, which a guest does not see. This
+    # time depends on the machine, so real system calls are measured for comparison.
     def cpu_s(call: str, times: int) -> float:
         before_s = children_cpu_s()
         boot(kernel, tmp_path / "boot.log", f"[{call}() for _ in range({times})]")

@@ -56,7 +56,7 @@ def test_a_tarball_with_any_compression(tmp_path: Path, mode: str) -> None:
     assert source.kind == "tarball"
     assert unpack_source(source, tmp_path / "tree") == "6.12.99"
     assert (tmp_path / "tree/file.c").read_text() == FILES["file.c"]
-    # Kconfig also reads its files in otherwise unneeded folders.
+    # Kconfig also reads the Kconfig files in folders that are otherwise not needed.
     assert (tmp_path / "tree/drivers/gpu/Kconfig").exists()
     assert (tmp_path / "tree/arch/arm/Kconfig").exists()
     assert not (tmp_path / "tree/drivers/gpu/unneeded.c").exists()
@@ -67,7 +67,7 @@ def test_a_tarball_with_any_compression(tmp_path: Path, mode: str) -> None:
 def test_debians_python_has_no_filters(
     tmp_path: Path, linux_tarball: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Python 3.11.4 added filters and `TarInfo.replace`.
+    # Python 3.11.4 added these three. Debian 12 has Python 3.11.2.
     monkeypatch.delattr(tarfile, "data_filter", raising=False)
     monkeypatch.delattr(tarfile.TarFile, "extraction_filter", raising=False)
     monkeypatch.delattr(tarfile.TarInfo, "replace", raising=False)
@@ -124,7 +124,7 @@ APT_CACHE = """\
 
 
 class Archive:
-    """A package archive, from which the replaced apt lists names and downloads packages."""
+    """A package archive whose names the replaced apt lists, and whose packages it downloads."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -134,7 +134,10 @@ class Archive:
         (self.folder / "names").write_text("".join(name + "\n" for name in names))
 
     def package(self, name: str, version: str) -> Path:
-        """Make a package as Debian or Ubuntu lays it out. Return the tarball that it contains."""
+        """Make a package with the layout of Debian or Ubuntu.
+
+        Return the tarball that it contains.
+        """
         tree = self.folder / "tree"
         shutil.rmtree(tree, ignore_errors=True)
         (tree / "DEBIAN").mkdir(parents=True)
@@ -186,8 +189,8 @@ def test_the_package_is_fetched_once(
         "sha256": file_sha256(tarball),
     }
     assert unpack_source(source, tmp_path / "tree") == "6.12.99"
-    # apt keeps its state in ``root``, not in the system. The package is a binary one, so apt uses
-    # the archives of the system's configuration, and needs no archives of source packages.
+    # apt keeps its state in ``root``, not in the system. The package is a binary package, so apt
+    # uses the archives of the system's configuration, and needs no archives of source packages.
     configuration = (archive.folder / "apt.conf").read_text()
     assert str(root) in configuration
     assert "Only-Source" not in configuration
@@ -210,7 +213,7 @@ def test_the_package_is_fetched_once(
 def test_no_suitable_package(
     tmp_path: Path, archive: Archive, names: list[str] | None, message: str
 ) -> None:
-    """names: what the archive offers. None means that it cannot be reached."""
+    """names: the packages that the archive offers, or None if it cannot be reached."""
     if names is None:
         (archive.folder / "offline").touch()
     else:

@@ -78,7 +78,7 @@ def test_client_and_server(tmp_path: Path) -> None:
         known_us = [time_us for time_us in times_us if time_us is not None]
         assert times_us == sorted(known_us)
     assert [stream.stream_id for stream in streams] == list(range(len(streams)))
-    # The driver may be stopped when only one of the two sides of a stream has ended.
+    # The driver may be stopped when only one side of a stream has ended.
     assert abs(len(completes(driver, "server1")) - len(streams)) <= 1
     assert "vertexid=passive-stream:stream,name=server1,peername=client1" in driver.text("server1")
 
@@ -98,7 +98,8 @@ def test_heartbeats_count_every_byte_once(tmp_path: Path, low_water: int) -> Non
     counts = [beat.bytes_read for beat in driver.log("client1").heartbeats]
     # Heartbeats count the 12 bytes of SOCKS answers, too, which streams do not.
     assert sum(counts) == 12 + 69 + 327680 + 37 + 4
-    # 327 KB in pieces of 1000 bytes take at least a third of a second, or three heartbeats.
+    # The proxy forwards at most 1000 bytes per millisecond, so 327 KB take at least a third of a
+    # second, or three heartbeats.
     assert len([count for count in counts if count]) >= 3
 
 
@@ -164,15 +165,15 @@ def test_status_lines_at_level_info(tmp_path: Path) -> None:
     assert log.created_us.keys() >= {stream.stream_id for stream in log.completes}
     progress = log.progress[first.stream_id]
     assert 1 in progress.marks_us
-    # TGen reads 64 KiB at once and logs each read except the last: four of 320 KiB.
+    # TGen reads at most 64 KiB at once and logs each read except the last: four for 320 KiB.
     assert log.status_lines >= 4 * len(log.completes)
 
 
 @pytest.mark.parametrize("low_water", [1, 16384])
 def test_a_silent_server_times_out_at_a_heartbeat(tmp_path: Path, low_water: int) -> None:
     port = free_port()
-    # With the higher low-water mark, the last bytes before the silence cause no wake-up. Heartbeats
-    # have to find them.
+    # With the higher low-water mark, the last bytes before the silence do not wake up the driver.
+    # So the heartbeats have to find these bytes.
     with Proxy(silent_after=69 + 100_000, piece_bytes=1000) as proxy:
         limits = {"client1": {"timeout": "1500 ms"}, "client2": {"stallout": "1 s"}}
         often = {"heartbeat": "500 ms"}
@@ -193,7 +194,7 @@ def test_a_silent_server_times_out_at_a_heartbeat(tmp_path: Path, low_water: int
 
 
 def test_a_silent_client_stalls_a_server(tmp_path: Path) -> None:
-    """A server's streams have the limits of its start vertex."""
+    """The time limits of a server's streams are those of its start vertex."""
     port = free_port()
     graphs = {"server1": server_graphml(port, stallout="500 ms")}
     with run_driver(tmp_path, graphs) as driver:
@@ -273,7 +274,7 @@ def test_a_walk_follows_one_of_several_weighted_edges(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mode", ["path", "graphml"])
 def test_traffic_by_models(tmp_path: Path, mode: str) -> None:
-    """Flows, streams and packets follow models, between a client and a server."""
+    """The flows, streams and packets between a client and a server follow Markov models."""
     none = {"low": 0.0, "high": 0.0}
     end = [to("s0", "s1"), to("s1", "s1"), emits("s1", "F", "uniform", 0.2, **none)]
     models = {
@@ -326,7 +327,7 @@ def test_a_path_is_one_packet_model_for_all_clients(tmp_path: Path) -> None:
 
 
 def test_a_loop_without_pause_does_not_spin_when_refused(tmp_path: Path) -> None:
-    """In virtual time a refusal takes no time, so an immediate retry would repeat forever."""
+    """In virtual time a refusal takes no time, so an immediate retry would be repeated forever."""
     graph = graphml(
         {
             "start": {"peers": "127.0.0.1:9", "socksproxy": f"localhost:{free_port()}"},

@@ -178,7 +178,7 @@ def test_a_perf_client_of_tornettools(tmp_path: Path) -> None:
     graph = load(tmp_path, text)
     assert graph.next["pause"] == ("pause",)
     assert [weight for _, weight in graph.choices["pause"]] == [12.0, 2.0, 1.0]
-    # TGen uses the first edge at which the sum of the weights exceeds the draw.
+    # TGen uses the first edge at which the cumulative weight exceeds the random number.
     chosen = [graph.following("pause", draw / 15) for draw in (0, 11.999, 12, 13.9, 14, 14.999)]
     names = ["50k", "50k", "1m", "1m", "5m", "5m"]
     assert chosen == [("pause", f"stream_{name}") for name in names]

@@ -31,7 +31,10 @@ def driver_until(tmp_path: Path, graphs: dict[str, str], seconds: float) -> Driv
 
 @contextlib.contextmanager
 def open_connections(port: int, openings: list[bytes | None], half_close: bool) -> Iterator[None]:
-    """Connect to a server. Each connection sends some bytes or none and stays open."""
+    """Connect to a server. Each connection sends its bytes, if it has any, and stays open.
+
+    half_close: whether each connection closes its direction to the server.
+    """
     opened: list[socket.socket] = []
 
     def connect() -> None:
@@ -81,8 +84,8 @@ def test_idle_and_half_closed_connections_cause_no_wake_ups(
     with open_connections(port, openings, half_close):
         driver.run()
     # The event loop has one turn for the start and one for the stop. Each connection has turns for
-    # its accept, its data and its end, and for each time at which the kernel's buffers grow, so
-    # that it becomes writable.
+    # its accept, its data and its end. It has another turn whenever the kernel's buffers grow,
+    # because it is then writable.
     assert len(openings) <= driver.loop.turns <= 2 + 20 * len(openings)
 
 

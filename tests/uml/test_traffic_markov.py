@@ -108,7 +108,7 @@ def test_halves_are_rounded_up(value: float, whole: int) -> None:
 
 
 def test_edges_are_in_igraphs_order() -> None:
-    """Edges are in the order of their targets in the file, and parallel edges in reverse order."""
+    """Edges are in the order in which the file lists their targets, parallel edges in reverse."""
     some = model(
         to("s0", "s2", 1),
         to("s0", "s1", 2),
@@ -242,7 +242,7 @@ def test_unsupported_encodings_are_rejected(encoding: str) -> None:
 
 @given(st.data())
 def test_a_modified_model_is_rejected_or_playable(data: st.DataObject) -> None:
-    """Replace a part of a valid file."""
+    """Replace a part of a valid file by something else."""
     text = model_graphml(SIMPLE_STATES, SIMPLE_EDGES)
     start = data.draw(st.integers(0, len(text)))
     end = data.draw(st.integers(start, min(len(text), start + 40)))
@@ -345,7 +345,7 @@ class TimerHost:
     info = message
 
     def wait(self) -> int:
-        """Let the next timer expire. Return how much later this is, in microseconds."""
+        """Let the next timer expire. Return how long it had to run, in microseconds."""
         before = self.now_us
         self.now_us, callback = self.timers.pop(0)
         callback()

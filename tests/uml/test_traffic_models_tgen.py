@@ -1,4 +1,4 @@
-"""Markov models in the driver and in TGen give the same draws and bytes for the same seeds."""
+"""For the same seeds, Markov models give the same draws and bytes in the driver and in TGen."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def client(vertex: str, port: int, *, mode: str = "graphml", **start: str) -> st
 
 
 def generator_lines(log: str) -> list[str]:
-    """Return the lines on the start and the end of flows and streams."""
+    """Return the log's lines about the start and the end of flows and streams."""
     wanted = r"tgen-generator\.c:\d+\] \[\w+\] (.*(?:Set timer|end observation|complete).*)"
     # The order in which two streams of a flow end depends on microseconds. So lines that state how
     # many streams are still active are left out.
@@ -145,7 +145,7 @@ def packet_seeds(log: str) -> list[int]:
 
 
 def expected_streams(model: MarkovModel, seeds: list[int]) -> list[tuple[int, int]]:
-    """Return the bytes that a client sends and receives by a packet model, for each seed."""
+    """Return the bytes that a client sends and receives with a packet model, for each seed."""
     result = []
     for seed in seeds:
         walk = MarkovWalk(model, seed)
@@ -233,7 +233,7 @@ def test_the_same_logins(tgen: Path, conf: Path) -> None:
 
 
 def list_bursts(model: MarkovModel, seed: int, mine: Event) -> list[Burst]:
-    """Return all bursts of the side whose packets are the event ``mine``."""
+    """Return all bursts of one side. mine: the event of this side's packets."""
     schedule = PacketSchedule(MarkovWalk(model, seed), mine)
     bursts = []
     while not schedule.ended:
@@ -243,8 +243,8 @@ def list_bursts(model: MarkovModel, seed: int, mine: Event) -> list[Burst]:
 
 def arrivals(sock: socket.socket, bursts: list[Burst]) -> list[tuple[float, int]]:
     """Return times in seconds and byte counts of arrivals, until all bursts have arrived."""
-    # TGen does not close the connection, because it waits for packets of this side. So bytes are
-    # counted.
+    # TGen does not close the connection, because it waits for packets of this side. So the end is
+    # known only by counting bytes.
     sock.settimeout(LIMIT_S)
     found = []
     left = sum(burst.send_bytes for burst in bursts)
@@ -256,7 +256,7 @@ def arrivals(sock: socket.socket, bursts: list[Burst]) -> list[tuple[float, int]
 
 
 READ_LATE_S = 0.02
-"""Tolerated delay of reads. The checked pauses are at least 0.04 s."""
+"""Tolerated delay of reads, in seconds. The pauses that are checked take at least 0.04 s."""
 
 
 def check_bursts(found: list[tuple[float, int]], bursts: list[Burst]) -> None:
@@ -273,7 +273,7 @@ def check_bursts(found: list[tuple[float, int]], bursts: list[Burst]) -> None:
         while come < wanted:
             when, size = found[at]
             # No bytes of this burst arrived too early, and none of the next burst arrived with it.
-            # If the first read is late, later ones look early, but by less than any pause.
+            # If the first read is late, later reads seem early, but by less than any pause.
             assert due_s - READ_LATE_S <= when - first < due_s + 5
             come, at = come + size, at + 1
         assert come == wanted
@@ -299,7 +299,7 @@ def test_a_servers_bursts(tgen: Path, tmp_path: Path, who: str) -> None:
             answer = b""
             while not answer.endswith(b"\n"):
                 answer += sock.recv(1)
-            # The server uses the model that it receives, in which numbers are rounded to 15 digits.
+            # The server uses the model that it receives, whose numbers are rounded to 15 digits.
             bursts = list_bursts(parse_model("slow", model.text), SEED, Event.TO_ORIGIN)
             found = arrivals(sock, bursts)
     assert b"CODE=NONE" in answer

@@ -60,10 +60,10 @@ SOCKS = b"\x05\x01\x00" + b"\x05\x01\x00\x01\x0b\x00\x00\x09\x00\x50"
 
 
 class FakeSocket:
-    """A socket with received bytes, then an end or an error.
+    """A socket that returns received bytes, and then an end or an error.
 
-    room: how many bytes can be sent before the socket is full. None means any number. sizes: how
-    many bytes each call of send() was given.
+    room: number of bytes that can be sent before the socket is full. None means any number. sizes:
+    number of bytes that each call of send() was given.
     """
 
     def __init__(self, room: int | None = None) -> None:
@@ -206,9 +206,9 @@ def play(
     arriving: Sequence[bytes],
     rooms: Sequence[int],
 ) -> None:
-    """Deliver pieces, each after 10 us.
+    """Deliver pieces of bytes to a stream, one every 10 us.
 
-    rooms: how many bytes the socket accepts each time that the stream waits to send.
+    rooms: number of bytes that the socket accepts, for each time that the stream waits to send.
     """
     room = iter(rooms)
 
@@ -232,7 +232,7 @@ def play(
 
 
 def outcome(line: str) -> str:
-    """Return a stream's line without its times."""
+    """Return a log line about a stream, without its times."""
     return line.partition(" times ")[0]
 
 
@@ -407,7 +407,7 @@ def test_invalid_messages(who: Callable[[], Played], says: bytes, error: str) ->
 
 
 def test_a_client_that_expects_nothing_does_not_wait_for_the_response() -> None:
-    """TGen ends such a stream before it has received anything (_tgenstream_computeWantedEvents)."""
+    """TGen ends such a stream before it receives anything (_tgenstream_computeWantedEvents)."""
     host, sock, stream = client(send_bytes=0, recv_bytes=0)
     walk = Script(("+", 0), ("F", 0))
     stream.schedule = PacketSchedule(walk, Event.TO_SERVER)  # type: ignore[arg-type]
@@ -475,7 +475,7 @@ def test_bytes_found_by_a_heartbeat_have_their_arrival_time() -> None:
     play(host, sock, stream, [TO_CLIENT[:500]], [])
     first = host.now_us
     before = stream.receive.payload_bytes
-    # These bytes cause no wake-up, and the heartbeat finds them 0.4 s later.
+    # These bytes cause no wake-up. The heartbeat finds them 0.4 s after their arrival.
     sock.arrived += b"x" * 100
     host.now_us += 1_000_000
     stream.on_heartbeat()
@@ -504,7 +504,8 @@ def test_bytes_sent_after_a_heartbeat_found_bytes_are_progress() -> None:
     sock.arrived += b"x" * 100
     host.now_us += 1_000_000
     stream.on_heartbeat()
-    # The last bytes arrived at +0.6 s. Bytes are sent at +2.5 s, from which the limit then counts.
+    # The last bytes arrived at +0.6 s. The stream sends bytes at +2.5 s, so the limit counts from
+    # then on.
     host.now_us, sock.room = first + 2_500_000, 1000
     stream.on_event(select.EPOLLOUT)
     for after_ms, ended in ((4000, False), (5499, False), (5500, True)):
@@ -516,7 +517,7 @@ def test_bytes_sent_after_a_heartbeat_found_bytes_are_progress() -> None:
 
 
 def test_the_last_byte_always_causes_a_wake_up() -> None:
-    """The low-water mark does not exceed the payload that is missing, and is at least 1."""
+    """The low-water mark does not exceed the payload that is still missing, but is at least 1."""
     host, sock, stream = client(low_water=1000)
     header = len(CHOICE + GRANTED) + SERVER_SAYS.index(b"\n") + 1
     play(host, sock, stream, [TO_CLIENT[:header]], [])

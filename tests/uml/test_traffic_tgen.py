@@ -123,15 +123,15 @@ def test_errors_are_logged_like_in_tgen(
 
 
 def without_numbers(log: str) -> list[str]:
-    """Return the lines about streams without times and other numbers that differ by chance."""
+    """Return the lines about streams without times and other numbers that vary randomly."""
     lines = [line for line in log.splitlines() if "client1" in line or "roxy" in line]
     kept = []
     for line in lines:
         text = line.split(" ", 3)[3]
         if "Initializing" in text or "graphml" in text:
             continue
-        # Totals differ: the model's seed has a random number of digits, and TGen subtracts 1 from
-        # its total for each read that would have blocked.
+        # Totals vary, because the model's seed has a random number of digits, and because TGen
+        # subtracts 1 from its total for each read that would have blocked.
         text = re.sub(r"total-bytes-(recv|send)=\d\d+", r"total-bytes-\1=N", text)
         text = re.sub(r"fd=\d+|localhost:127.0.0.1:\d+|-ts=\d+", "", text)
         kept.append(re.sub(r"(usecs-to-[a-z-]+)=\d+", r"\1=N", text))

@@ -22,13 +22,13 @@ from onionlab.engines.uml.traffic.traffic_file import TrafficFile, TrafficHost
 
 TRAFFIC = Path(traffic_init).parent
 LIMIT_S = 120.0
-"""A generous time limit, because tests are slow on a busy machine."""
+"""A generous time limit in seconds, because tests are slow on a busy machine."""
 
 Attributes = Mapping[str, str]
 
 
 def graphml(vertices: Mapping[str, Attributes], edges: Sequence[tuple[str, ...]] = ()) -> str:
-    """Return a TGen configuration. edges: source, target and, if any, the weight."""
+    """Return a TGen configuration. edges: source, target and, for weighted edges, the weight."""
     names = sorted({name for attributes in vertices.values() for name in attributes})
     lines = ["<graphml xmlns='http://graphml.graphdrawing.org/xmlns'>"]
     lines += [
@@ -125,9 +125,9 @@ def write_traffic_file(
     hosts: Mapping[str, Mapping[str, Any]] | None = None,
     **changes: Any,
 ) -> Path:
-    """Write a traffic file of hosts that all start now, and their graphs.
+    """Write a traffic file of hosts that all start at once, and write their graphs.
 
-    hosts: host -> settings that differ from the defaults below.
+    hosts: host -> settings that differ from the defaults below. changes: other keys of the file.
     """
     entries = []
     for name, graph in graphs.items():
@@ -154,7 +154,7 @@ driver.Driver(read_traffic_file(Path(sys.argv[1]))).run()
 
 @contextlib.contextmanager
 def run_driver(directory: Path, graphs: Mapping[str, str], **changes: Any) -> Iterator[DriverRun]:
-    """Run the driver with these graphs. At the end, terminate it by SIGTERM, as the engine does."""
+    """Run the driver with these graphs. At the end, send SIGTERM to it, as the engine does."""
     traffic_file = write_traffic_file(directory, graphs, **changes)
     process = subprocess.Popen(
         [sys.executable, "-c", DRIVER, str(traffic_file)],
@@ -229,16 +229,16 @@ class Proxy:
     """A SOCKS5 proxy on loopback with configurable errors.
 
     Attributes:
-        status: SOCKS status with which it answers requests.
+        status: SOCKS status in its answers to requests.
         methods: Its answer to greetings.
-        silent_after, cut_after, reset_after: Bytes of the server that it forwards before it goes
-            silent, closes or resets the connection.
+        silent_after, cut_after, reset_after: Number of bytes from the server after which it stops
+            forwarding, closes the connection, or resets it.
         piece_bytes: Number of bytes that it forwards at once.
         swallow: Whether it never answers.
-        hang_up_at: "greeting" or "request" if it hangs up then, instead of answering.
+        hang_up_at: "greeting" or "request" if it closes the connection instead of answering that.
         requests: All requests of clients.
         logins: User name and password of each client that has sent them.
-        client_bytes: What the last client has sent after its request.
+        client_bytes: The bytes that the last client has sent after its request.
         client_left: Set when a client has closed its side.
     """
 
@@ -312,7 +312,7 @@ class Proxy:
                 self._downstream(client, server)
             finally:
                 # While the other thread reads from a socket, close() does not close the connection.
-                # So the thread has to end before.
+                # So the other thread has to end first.
                 over.set()
                 upstream.join()
 
