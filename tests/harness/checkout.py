@@ -1,7 +1,8 @@
 """A separate checkout for a test, and the commands that users run in it.
 
-It has a copy of the code, and the shipped experiments and patches. It shares finished builds and
-generated keys with the checkout in which the tests run. At first it has no runs and results.
+It has a copy of the code, and links to the shipped experiments and patches. It shares finished
+builds and generated keys with the checkout in which the tests run. At first it has neither runs nor
+results.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ BUILD_LIMIT_S = 2400
 
 
 def share_builds(root: Path) -> None:
-    """Link the folders of finished builds into ``root``. The rest of build/ is not shared."""
+    """Link the folders of finished builds into ``root``. No other folder of build/ is shared."""
     (root / "build").mkdir()
     for name in FINISHED_BUILDS:
         (REPOSITORY / "build" / name).mkdir(parents=True, exist_ok=True)
@@ -46,11 +47,12 @@ def ship(root: Path) -> None:
 
 
 class Checkout:
-    """A checkout in ``root``, an empty folder."""
+    """A checkout in ``root``, which must be an empty folder."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        # Python compiles a module into a file *.pyc.NUMBER and renames it, so copying it may fail.
+        # While Python compiles a module, it writes a file *.pyc.NUMBER and then renames it. Copying
+        # such a file may fail.
         unfinished = shutil.ignore_patterns("*.pyc.*")
         for name in CODE:
             shutil.copytree(REPOSITORY / name, root / name, ignore=unfinished)
@@ -63,7 +65,10 @@ class Checkout:
         return self.root / "results" / name
 
     def onionlab(self, *arguments: str, status: int | None = 0) -> subprocess.CompletedProcess[str]:
-        """Run a command to its end, and require an exit status. None stands for any."""
+        """Run a command to its end, and require this exit status.
+
+        If ``status`` is None, accept any status.
+        """
         done = subprocess.run(
             [sys.executable, "-m", "onionlab", *arguments],
             cwd=self.root,
@@ -88,7 +93,8 @@ class Checkout:
 
     @property
     def _environment(self) -> dict[str, str]:
-        # The workflow's jobs run in another folder, and would otherwise import the installed code.
+        # The workflow's jobs run in another folder, so they would import the installed code
+        # instead.
         return {**os.environ, "PYTHONPATH": str(self.root)}
 
     def run_names(self, name: str) -> list[str]:
@@ -126,7 +132,10 @@ def arguments(engine: str, variant: str = "rr", experiment: Path = TINY) -> list
 
 
 def extended(folder: Path, name: str, **changes: object) -> Path:
-    """Write the file of an experiment that extends a shipped one, and return its path."""
+    """Write an experiment that extends a shipped one, and return the file's path.
+
+    changes: keys of the new file.
+    """
     path = folder / "one.yaml"
     content = {"extends": f"{REPOSITORY}/experiments/{name}.yaml", **changes}
     path.write_text(yaml.safe_dump(content, sort_keys=False))

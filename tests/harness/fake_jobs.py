@@ -10,8 +10,8 @@ import pytest
 from analysis.formats.files import RECORDS
 from onionlab.runs.workflow import drive
 
-# A run whose name begins with bad always fails. One that begins with cc fails the first time, and
-# one that begins with e waits for the file `end`.
+# A run whose name begins with bad always fails. A run whose name begins with cc fails the first
+# time. A run whose name begins with e waits for the file `end`.
 JOB = """\
 #!/bin/sh
 cd {folder} || exit 9

@@ -1,4 +1,4 @@
-"""Three small Markov models, and the bytes that a client with them has to send and receive."""
+"""Three small Markov models, and the bytes that a client sends and receives with these models."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from onionlab.engines.uml.traffic.draws import GlibRandom
 from onionlab.engines.uml.traffic.markov_model import Event, parse_model
 from onionlab.engines.uml.traffic.markov_walk import PACKET_BYTES, MarkovWalk
 
-# A flow starts every one to three seconds, and its only stream 1 to 2 ms later. So streams never
-# start at the same time, and get their seeds in a fixed order.
+# A flow starts every one to three seconds, and its only stream starts 1 to 2 ms after it. So no two
+# streams start at the same time, and streams get their seeds in a fixed order.
 FLOW = model_graphml(
     ("s0", "s1"), [to("s0", "s1"), to("s1", "s1"), emits("s1", "+", "uniform", low=1e6, high=3e6)]
 )
@@ -41,7 +41,7 @@ MODELS = {"flow": FLOW, "stream": STREAM, "packet": PACKET}
 
 
 def write_models(folder: Path) -> dict[str, str]:
-    """Write the three files into a folder. Return the keys of a client class that refer to them."""
+    """Write the three models to files. Return the keys of a client class that uses them."""
     folder.mkdir(parents=True, exist_ok=True)
     for kind, text in MODELS.items():
         (folder / f"{kind}.graphml").write_text(text)

@@ -23,8 +23,9 @@ from .test_engine_comparison import study
 class FakeRunner:
     """Replaces plans, runs and reports.
 
-    The goodput of rr is ``ratio`` times that of ewma, with log-normal noise of the standard
-    deviation ``sd``. If ``missing``, a rate of timeouts is unknown in one network.
+    In each network, rr's goodput is ``ratio`` times that of ewma, times log-normal noise whose
+    logarithm has the standard deviation ``sd``. If ``missing``, one network has no value of a rate
+    of timeouts.
     """
 
     def __init__(self, tmp_path: Path, ratio: float, sd: float, missing: bool = False) -> None:

@@ -38,12 +38,14 @@ ENDPOINT = "time_to_320kib_p50_s"
 
 
 class Machine:
-    """Replaces builds and runs. Downloads take longer from ``commits[first_bad]`` on.
+    """Replaces builds and runs.
+
+    From ``commits[first_bad]`` on, downloads take ``step`` times as long.
 
     Attributes:
         built: the commits of the builds, in order.
         runs: the variant and the network of each finished run.
-        dies_at: number of the call of ``make_runs`` that is interrupted; 0 if none is.
+        dies_at: number of the call of ``make_runs`` that is interrupted, or 0 for none.
     """
 
     def __init__(self, root: Path, path: Path, commits: list[str], first_bad: int) -> None:
@@ -219,7 +221,7 @@ def test_a_branch_that_was_merged(machine: Machine) -> None:
     git(machine.path, "switch", "-q", "main")
     git(machine.path, "merge", "-q", "--no-edit", "-s", "ours", "side")
     machine.commits = [*machine.commits, *side, git(machine.path, "rev-parse", "HEAD")]
-    # Only the second and later commits of the branch, and the merge, are worse.
+    # Only the branch's second and later commits, and the merge, are worse.
     machine.first_bad = 14
     assert machine.search()[0].search.found == side[1]
 

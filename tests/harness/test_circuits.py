@@ -31,7 +31,8 @@ GOOD = [NOISE, attached(7), attached(7, 15), PATH, PATH]
 
 def test_two_streams_on_one_circuit() -> None:
     assert WANTED.find_problem(GOOD) is None
-    # Two things are no problem: directory requests on internal circuits, and a path logged again.
+    # Two kinds of lines are not problems: those about directory requests, which use internal
+    # circuits, and a path that is logged again.
     own = f"{STAMP}connection_ap_handshake_send_begin(): Address/port sent, ap socket -1"
     internal = f"{STAMP}internal circ (length 1): ${OTHER}(open)"
     assert WANTED.find_problem([*GOOD, f"{own}, n_circ_id 9", internal, PATH]) is None

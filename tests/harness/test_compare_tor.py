@@ -28,7 +28,7 @@ pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not 
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
-    """Return a work tree with the branches `main` and `Fix_1`, of which the latter is current."""
+    """Return a git repository with the branches `main` and `Fix_1`. `Fix_1` is checked out."""
     path = tmp_path / "tor"
     path.mkdir()
     git(path, "init", "-qb", "main")
@@ -53,7 +53,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
-    """Return a list to which the called commands are added.
+    """Return a list to which each called command adds its arguments.
 
     These commands and the builds are replaced and do nothing. The replacement of `compare` returns
     the status 3.
@@ -95,7 +95,7 @@ def test_it_runs_both_commits_and_compares_them(root: Path, repository: Path, ca
     assert (written.variants, written.baseline) == (("tor-main", "tor-fix-1"), "tor-main")
     (level,), (today,) = (one.levels.values() for one in (written, load("today", root=root)))
     assert level.settings.network == today.settings.network
-    # The title and the description of `today` are about other variants, so they are replaced.
+    # The title and the description of `today` are about its own variants, so they are replaced.
     assert written.header.title == "Tor at main and Fix_1, in the experiment today"
     assert "Fix_1" in written.header.description
     sides = ["today-main-fix-1:tor-main", "today-main-fix-1:tor-fix-1"]
@@ -104,7 +104,7 @@ def test_it_runs_both_commits_and_compares_them(root: Path, repository: Path, ca
     variants = load_variants(root)
     for name, ref in (("tor-main", "main"), ("tor-fix-1", "Fix_1")):
         source = source_of(root, name)
-        # A branch may move while the runs are made, so the variant names the commit.
+        # The branch may change before the runs are finished, so the variant names the commit.
         assert (source.git, source.ref) == (str(repository), git(repository, "rev-parse", ref))
         assert variants[name].torrc == variants["stock"].torrc
         assert variants[name].label == ref

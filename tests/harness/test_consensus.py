@@ -1,4 +1,4 @@
-"""Import distributions of capacity from a Tor consensus."""
+"""The import of distributions of relay capacity from a Tor consensus."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def document(relays: list[Relay], flavour: str = "ns") -> str:
 
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return a checkout with the shipped distributions, which the command uses."""
+    """Return a checkout with the shipped distributions, in which the command works."""
     monkeypatch.setattr(command, "working_root", lambda: tmp_path)
     (tmp_path / "configs").mkdir()
     for name in ("relay-capacity.yaml", "regions.yaml"):

@@ -41,7 +41,7 @@ with cpus.reserve_cpus(int(sys.argv[2]), sys.argv[3], lambda: print("waits", flu
 def lock_folder_of_test(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Yield a folder for this test's locks, with the permissions of /run/lock.
 
-    Unlike ``tmp_path``, other users can reach it.
+    Other users can reach it, in contrast to ``tmp_path``.
     """
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -106,7 +106,7 @@ def test_waiting_processes_know_the_owner_of_a_lock(lock_folder_of_test: Path) -
     holder.communicate()
     assert int(read_line(waiting)) in numbers
     assert [one.purpose for one in cpus.lock_owners(numbers)] == ["another"]
-    # The locks of a killed process are free.
+    # A killed process no longer holds its locks.
     waiting.kill()
     waiting.communicate()
     assert cpus.lock_owners(numbers) == []
@@ -127,7 +127,8 @@ def test_processes_get_a_cpu_in_the_order_of_arrival(lock_folder_of_test: Path) 
         waiting.start()
         assert is_waiting.wait(10)
     for _ in range(20):
-        # The next run of the same experiment arrives at once, but the waiting one comes first.
+        # This thread asks for all CPUs again at once, but the other thread has waited longer and is
+        # served first.
         with cpus.reserve_cpus(count_usable_cpus()):
             served.append("again")
     waiting.join(10)
@@ -156,7 +157,7 @@ def command_of_other_user() -> list[str]:
 def test_two_users_never_share_a_cpu(
     lock_folder_of_test: Path, command_of_other_user: list[str], first: str
 ) -> None:
-    """Two users share no CPU, whichever of them created the lock files with a strict umask."""
+    """Two users share no CPU, even if one of them created the lock files with a strict umask."""
     as_root = [sys.executable]
     one, other = (
         (as_root, command_of_other_user) if first == "root" else (command_of_other_user, as_root)

@@ -23,7 +23,7 @@ class StudyFolder:
         self.store = Store(folder / "runs")
 
     def plan(self, seeds: int, looks: Looks | None = None, name: str = "run") -> Looks | None:
-        """Do what ``make_plan`` does: read earlier looks, write the study, and return its looks."""
+        """Read earlier looks, write the study, and return its looks, as ``make_plan`` does."""
         made = [PlannedRun(f"{name}{n}", "quick", "ewma", n) for n in range(1, seeds + 1)]
         found = with_earlier_looks(self.study, self.store, made, looks)
         changes = {"looks": found, "runs": study_runs(made)}
@@ -48,7 +48,8 @@ def test_more_networks_are_a_further_look(bench: StudyFolder) -> None:
     assert bench.plan(5) is None
     assert bench.plan(8) == Looks((8,), 8, (PlannedLooks((5,), 5),))
     bench.run()
-    # Repeating a plan adds no look. Looks at more networks do not count for a plan with fewer.
+    # Planning the same networks again adds no look. Looks at more networks are not earlier looks of
+    # a plan with fewer networks.
     assert bench.plan(8) == Looks((8,), 8, (PlannedLooks((5,), 5),))
     third = bench.plan(20)
     assert third == Looks((20,), 20, (PlannedLooks((5,), 5), PlannedLooks((8,), 8)))
@@ -78,7 +79,7 @@ def test_parts_remember_each_ones_looks() -> None:
     grown = Looks((3, 4), 9)
     assert looks_together([grown, None], 6) == Looks((6,), 6, (PlannedLooks((3, 4), 9),))
     assert looks_together([grown, grown], 4) == Looks((4,), 4, (PlannedLooks((3, 4), 9),))
-    # Combining parts one after another gives the same looks.
+    # The result is the same if the parts are combined one after another.
     assert looks_together([looks_together([one, None], 4), other], 7) == together
 
 

@@ -21,7 +21,8 @@ from .checkout import CONTENDED, TINY, Checkout, arguments, processes_below
 
 LIMIT_S = 600
 
-# Two replacements in a checkout's code (text, new text), which disable the watch of relays' logs.
+# Two changes of a checkout's code, each from one text to another. They disable the watch of relays'
+# logs.
 WATCHED = ('WATCHED_ROLES = ("authority", *RELAY_ROLES)', "WATCHED_ROLES = ()")
 LOOK = ("look(progress.simulated_s)", "pass")
 
@@ -60,7 +61,7 @@ def test_an_experiment_from_the_command_to_its_report(
 @pytest.mark.tor
 @ENGINES
 def test_a_wrong_proof_ends_the_run_when_it_is_logged(engine: str, checkout: Checkout) -> None:
-    """The run ends early if Tor logs another policy than the one expected of the variant."""
+    """The run ends early if Tor logs that it uses another policy than the variant's."""
     patches = checkout.root / "tor-patches"
     shipped = patches.resolve()
     patches.unlink()
@@ -90,7 +91,7 @@ def test_a_wrong_proof_ends_the_run_when_it_is_logged(engine: str, checkout: Che
 def test_watching_changes_nothing(engine: str, checkout: Checkout) -> None:
     """Records are the same with and without the watch of Tor's logs during a run.
 
-    For the watch, the guest (the User-Mode Linux kernel) copies lines of Tor's logs to its console.
+    For the watch, the embedded engine's guest kernel copies lines of Tor's logs to its console.
     This must not delay Tor.
     """
     hashes = []
@@ -116,13 +117,13 @@ def test_watching_changes_nothing(engine: str, checkout: Checkout) -> None:
 def test_a_killed_experiment_is_finished_by_the_same_command(
     engine: str, checkout: Checkout
 ) -> None:
-    """This test uses Shadow. test_kills.py covers the embedded engine, and more kinds of kills."""
+    """This test uses Shadow. test_kills.py covers the embedded engine and more kinds of kills."""
     checkout.onionlab("experiment", *arguments(engine))
     (run_id,) = checkout.run_names("tiny")
     hashes = checkout.record_hashes(run_id)
     assert len(hashes) == 3
 
-    # After the kill no process is left, and no run counts as finished.
+    # After the kill, no process remains, and the run does not count as finished.
     checkout.remove_run(run_id)
     command = checkout.start("experiment", *arguments(engine))
     deadline = time.monotonic() + LIMIT_S
@@ -147,7 +148,7 @@ def test_a_killed_experiment_is_finished_by_the_same_command(
 @pytest.mark.uml
 @pytest.mark.tor
 def test_a_policy_shares_a_full_connection(checkout: Checkout) -> None:
-    """Two downloads, each on its own circuit, share the same relays and a narrow link."""
+    """Two downloads share the same relays and a narrow link. Each uses its own circuit."""
     checkout.onionlab("run", *arguments("uml", "rr,ewma", CONTENDED))
     plan = read_plan(checkout.results(CONTENDED.stem) / "plan.json")
     (level,) = load_study(plan.study).levels

@@ -86,7 +86,7 @@ def test_levels_of_engines_may_have_any_names() -> None:
 
 
 def effects(folder: Path, levels: tuple[str, ...], *rows: str) -> list[dict[str, str]]:
-    """Return the rows of effects.csv for a summary.csv with these rows."""
+    """Return the rows of effects.csv that are computed from these rows of summary.csv."""
     columns = "level,class,metric,unit,variant,baseline,pairs,diff,diff_low,diff_high"
     columns += ",ratio,ratio_low,ratio_high"
     (folder / "summary.csv").write_text("".join(f"{line}\n" for line in (columns, *rows)))

@@ -196,8 +196,8 @@ def test_finished_runs_are_not_made_again(root: Path, bench: FakeRunBuilder) -> 
         finish(root, "rr", seed)
     found = estimate(root, request())
     assert (found.runs, found.missing) == (RUNS, RUNS - 2)
-    # Composing a run gives its name, but takes time. Only the first run of rr is composed. The
-    # second one counts as existing because it has the same programs.
+    # Composing a run gives its name, but takes time, so only the first run of rr is composed. The
+    # second run of rr counts as existing because it has the same programs.
     assert bench.composed == [("rr", 1)]
     for variant, seed in itertools.product(VARIANTS, range(1, NETWORKS + 1)):
         if variant != "rr" or seed > 2:
@@ -247,7 +247,7 @@ def test_finished_runs_of_a_level_give_its_cost(root: Path, bench: FakeRunBuilde
     assert cost.expected.memory_bytes == pytest.approx(2**28)
     assert cost.expected.disk_bytes == pytest.approx(1.6e6)
     assert cost.memory_bytes > 1.4 * 2**28
-    # For a larger network of the same level, the cost of these runs is scaled.
+    # These runs' cost is scaled for a larger network of the same level.
     double = run_cost(root, request(scale=2.0), RR)
     assert double.expected.cpu_s == pytest.approx(100 * 33 / TORS, rel=0.1)
 
@@ -262,7 +262,8 @@ def test_finished_runs_of_other_levels_correct_the_constants(root: Path) -> None
     finish(root, "rr", 4, cpu_s=12 * quick, level="other")
     corrected = run_cost(root, asked, kind)
     assert (alone.source, corrected.source) == (CONSTANTS, OTHER_LEVELS)
-    # Each level counts once, however many runs it has: 6 is the geometric mean of 3 and 12.
+    # Each level counts once, irrespective of its number of runs: 6 is the geometric mean of 3 and
+    # 12.
     assert corrected.expected.cpu_s == pytest.approx(6 * alone.expected.cpu_s)
     assert corrected.error == alone.error > run_cost(root, request(), RR).error
     assert run_cost(root, request(engine="shadow"), RR).source == CONSTANTS
@@ -301,7 +302,7 @@ def test_the_split_comes_from_the_spreads_of_finished_runs(root: Path) -> None:
         "interval of web time_to_320kib_p50_s)"
     )
     assert spreads == "spread between networks 0.1, within them 0.2"
-    # Spreads measured at one scale do not apply to another one.
+    # Spreads that were measured at one scale do not apply to another scale.
     assert len(split_rows(root, resolve_request(root, request(seeds=10, scale=0.5)))) == 1
     assert split_rows(root, resolve_request(root, request(seeds=1))) == []
 

@@ -1,4 +1,4 @@
-"""The loop that follows an engine's process: progress, the end, and that no process is left."""
+"""The loop that follows an engine's process. It reports progress and leaves no process behind."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_unusual_lines_of_shadows_log_are_shown(tmp_path: Path) -> None:
 
 
 def test_heaps_that_shadow_keeps_in_shared_memory_count(tmp_path: Path) -> None:
-    """Shadow and the simulated process both map the heap's file. Its memory counts once."""
+    """Shadow and a simulated process both map the file of the heap. Its memory counts once."""
     code = """
 import mmap, os, sys, time
 heap = mmap.mmap(-1, 48 << 20)

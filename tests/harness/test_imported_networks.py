@@ -1,4 +1,4 @@
-"""An experiment on an imported network runs up to the report, and gives the same bytes again."""
+"""An experiment on an imported network gives a report, and the same bytes if it is repeated."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ from .test_end_to_end import ENGINES
 
 NAME = "imported"
 OF_THE_MACHINE = ("manifest.json", "uml.log", "free.log", "uml.result.json")
-"""Files of a run that contain facts about the machine, which differ between equal runs."""
+"""Files of a run that describe the machine, so that they differ between runs that are otherwise
+equal."""
 START_LIMIT_S = 300.0
 END_LIMIT_S = 60.0
 UNDER_WAY_S = 70.0
@@ -35,9 +36,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.tor]
 
 
 def import_network(checkout: Checkout, directory: Path) -> None:
-    """Write a network to ``directory`` and import it, which also writes an experiment with it.
+    """Write a network to ``directory`` and import it. The import also writes an experiment.
 
-    If OnionTrace is not installed, the experiment is changed to run without it.
+    If OnionTrace is not installed, the experiment is changed so that it does not use OnionTrace.
     """
     # The import writes into this folder, which is a link to the shipped one. Replace it by a copy.
     experiments = checkout.root / "experiments"
@@ -60,7 +61,7 @@ def words(verb: str, engine: str) -> list[str]:
 
 
 def the_run(checkout: Checkout) -> str:
-    """Return the name of the only run, which must have been planned."""
+    """Return the name of the only planned run."""
     (run_id,) = checkout.run_names(NAME)
     return run_id
 
@@ -122,7 +123,7 @@ def test_it_gives_the_same_bytes_elsewhere_and_after_a_kill(
 
     other.onionlab(*words("run", "uml"))
     assert hashes_of_run(other) == expected
-    # The compared files include the logs of Tor and of the traffic of every host.
+    # The compared files include each host's logs of Tor and of the traffic.
     assert sum(path.endswith(".stdout") for path in expected) >= 15
 
 

@@ -85,8 +85,8 @@ def test_a_certificate_is_valid_at_the_simulated_start(authority: RelayKeys) -> 
     certificate = authority.files["authority_certificate"].decode()
     (published,) = re.findall(r"dir-key-published (.*)", certificate)
     (expires,) = re.findall(r"dir-key-expires (.*)", certificate)
-    # The simulated time begins at 2000-01-01 00:00:00, and Tor requires a publication time in the
-    # year before.
+    # The simulated time begins at 2000-01-01 00:00:00. Tor requires a publication time in the year
+    # before that.
     assert "1999-01-02 00:00:00" < published < "2000-01-01 00:00:00" < expires
 
 
@@ -151,7 +151,7 @@ def test_an_onion_services_address_is_that_of_its_secret_key() -> None:
     assert public[:32] == b"== ed25519v1-public: type0 ==".ljust(32, b"\0")
     secret = keys.files["hs_ed25519_secret_key"]
     assert secret[:32] == b"== ed25519v1-secret: type0 ==".ljust(32, b"\0")
-    # The public key is the scalar times the base point.
+    # The public key is the base point multiplied by the scalar.
     scalar = int.from_bytes(secret[32:64], "little")
     base = ECC.construct(
         curve="Ed25519",

@@ -1,8 +1,8 @@
 """Commands and their processes are killed or stopped at random moments.
 
-Nothing must be left, and the same command must be able to continue. ``ONIONLAB_KILLS=25 pytest
-tests/harness/test_kills.py`` kills more often. ONIONLAB_KILLS_SEED changes moments and victims, and
-ONIONLAB_KILLS_STOP_S sets how long processes are stopped.
+No process and no unfinished file must remain, and the same command must be able to continue.
+``ONIONLAB_KILLS=25 pytest tests/harness/test_kills.py`` kills more often. ONIONLAB_KILLS_SEED
+changes moments and victims, and ONIONLAB_KILLS_STOP_S sets how long processes are stopped.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ COMMANDS = ("experiment", "nightly", "pack", "unpack")
 # A command starts the workflow's processes, a job for each run, and the simulation.
 KINDS = ("command", "workflow", "job", "simulation")
 STATUSES = {
-    # Statuses of an interrupted command. If it is just starting or ending, Python kills itself by
+    # Possible statuses of an interrupted command. While it starts or ends, Python kills itself by
     # SIGINT, which subprocess reports as -SIGINT.
     signal.SIGTERM: (130, -signal.SIGTERM, -signal.SIGINT),
     signal.SIGINT: (130, -signal.SIGINT),
-    # Statuses if the command itself or one of its processes was killed.
+    # Possible statuses if the command itself or one of its processes was killed.
     signal.SIGKILL: (-signal.SIGKILL, 2),
     signal.SIGSTOP: (),
 }
@@ -52,7 +52,7 @@ PERMANENT = {".locks", ".partial", ".failed", ".in-use", ".lock"}
 
 
 def process_kind(process: psutil.Process, store: Store) -> str:
-    """Return the kind of a descendant of the command."""
+    """Return the kind (see KINDS) of a descendant of the command."""
     words = process.cmdline()
     if "run-one" in words:
         return "job"
@@ -66,7 +66,7 @@ def processes_by_kind(
 ) -> dict[str, list[psutil.Process]]:
     """Return a command's process and its descendants, by kind.
 
-    The command must not have been waited for, because its process would no longer exist.
+    The caller must not have waited for the command, because its process would no longer exist.
     """
     root = psutil.Process(command.pid)
     found = {"command": [root]}
@@ -77,9 +77,9 @@ def processes_by_kind(
 
 
 def handles_sigterm(pid: int) -> bool:
-    """Return whether a command has set its handler of SIGTERM, so that it has started.
+    """Return whether a command has set its handler of SIGTERM, and so has started.
 
-    Python is still starting before that, and SIGINT may end it with exit status 1 instead of the
+    Before that, Python itself is starting, and SIGINT may end it with exit status 1 instead of the
     status of an interrupted command.
     """
     status = Path(f"/proc/{pid}/status").read_text()
@@ -88,7 +88,7 @@ def handles_sigterm(pid: int) -> bool:
 
 
 class CommandKiller:
-    """Commands in a separate checkout, which are ended at some moment and then repeated."""
+    """Runs commands in a separate checkout, ends them at some moment, and repeats them."""
 
     def __init__(self, checkout: Checkout, temporary: Path) -> None:
         self.checkout = checkout
@@ -160,9 +160,9 @@ class CommandKiller:
         return found
 
     def undisturbed(self, name: str) -> Mapping[str, object]:
-        """Return the output of a command that nothing disturbs."""
-        # A pack contains the times of its run. The run may have been repeated since the last call,
-        # so the expected pack is written again.
+        """Return the output of a command that runs without any interference."""
+        # A pack contains the times of its run, and the run may have been repeated since the last
+        # call. So the expected pack is written again.
         if name == "pack" or name not in self.expected:
             self.clear(name)
             started = time.monotonic()
@@ -172,7 +172,7 @@ class CommandKiller:
         return self.expected[name]
 
     def nights(self) -> int:
-        """Return the number of nights in the history."""
+        """Return the number of nightly runs in the history."""
         return len(set(read_history(self.state / "history.parquet")["night"].to_pylist()))
 
     def leftovers(self) -> list[Path]:
@@ -216,14 +216,15 @@ class CommandKiller:
     def end(self, name: str, number: signal.Signals) -> tuple[str, int]:
         """End or stop a command at a random moment.
 
-        Return what was killed, and the command's status.
+        Return a description for error messages, and the command's status.
         """
         store = self.checkout.store
         command, passed_s = self.moment(name, number)
         parts = processes_by_kind(command, store)
         everything = [process for processes in parts.values() for process in processes]
         what = f"{name}: {number.name} after {passed_s:.1f} s"
-        # Near its end a command does not need the killed process any more, and ends with 0.
+        # Near the end of a command, the killed process may no longer be needed. The command then
+        # ends with 0.
         expected = {0, *STATUSES[number]}
         if number == signal.SIGSTOP:
             self.send(number, everything)
@@ -277,14 +278,14 @@ def test_nothing_is_left_and_the_command_continues(kills: CommandKiller) -> None
     before = traces()
     pairs = list(itertools.product(COMMANDS, SIGNALS))
     kills.draws.shuffle(pairs)
-    # Sort the pairs so that the first four contain each command and each signal once, and so do the
-    # next four, and so on. A few kills then cover all commands and signals.
+    # Order the pairs so that the first four contain each command and each signal once, and so do
+    # the next four, and so on. A few kills then cover all commands and signals.
     pairs.sort(key=lambda pair: (COMMANDS.index(pair[0]) + SIGNALS.index(pair[1])) % 4)
     for name, number in itertools.islice(itertools.cycle(pairs), KILLS):
         expected = kills.undisturbed(name)
         what, status = kills.end(name, number)
-        # If the signal came after the last write, the night is complete, and repeating the command
-        # would add another one.
+        # If the signal came after the last write, the nightly run is complete, and repeating the
+        # command would add another one.
         is_finished = status == 0 or (name == "nightly" and kills.nights() == expected["nights"])
         if not is_finished:
             kills.succeed(name)

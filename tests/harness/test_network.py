@@ -68,7 +68,7 @@ def list_capacities(network: Network, role: str) -> list[int]:
 
 
 def test_a_draw_is_the_same_on_every_machine() -> None:
-    # These are the first eight bytes of SHAKE-256 of "7\x1fx\x1fy", computed with openssl.
+    # These are the first eight bytes of SHAKE-256 of "7\x1fx\x1fy", computed by openssl.
     assert draw_bytes(8, 7, "x", "y").hex() == "33628bd5e56cb9dd"
     assert draw(7, "x", "y") == int("33628bd5e56cb9dd", 16) // 2**11 / 2**53
 
@@ -112,8 +112,8 @@ def test_capacities_keep_the_shape_of_their_distribution() -> None:
     capacities = [one.link_bit_per_s for one in load_relays(REPOSITORY, "middle")]
     request = request_for({"exitguard": 1, "guard": 1, "exit": 1, "middle": 66})
     drawn = list_capacities(sample_network(request, 5), "middle")
-    # The distribution lists 66 relays and is cut into 66 slices, and one relay is drawn from each
-    # slice. So each drawn relay is close to the listed relay of the same rank.
+    # The distribution lists 66 relays and is cut into 66 slices. One relay is drawn from each
+    # slice, so each drawn relay is close to the listed relay of the same rank.
     for ours, source in zip(drawn[20:60], capacities[20:60], strict=True):
         assert 0.5 < ours / source < 2
 
@@ -233,7 +233,8 @@ def test_the_capacity_of_a_role_does_not_depend_on_seed_or_limit(
     counts = {"exitguard": 1, "guard": 1, "exit": 1, "middle": count}
     network = sample_network(request_for(counts, factor=2.0, limited_by=limited_by), seed)
     carried = sum(network.carries_bit_per_s(host) for host in network.by_role("middle"))
-    # Links have whole kbit/s, and own limits are at least 75 KiB/s, so the sum may differ a little.
+    # Links have whole kbit/s, and relays' own limits are at least 75 KiB/s, so the sum may differ a
+    # little.
     assert carried == pytest.approx(
         2.0 * count * mean_carried("middle", limited_by), rel=0.01, abs=count * 75 * 8192
     )
@@ -241,7 +242,7 @@ def test_the_capacity_of_a_role_does_not_depend_on_seed_or_limit(
 
 @pytest.mark.parametrize("limited_by", ["link", "bandwidth-rate", "both"])
 def test_relays_that_would_be_slower_than_a_relay_can_be_are_refused(limited_by: str) -> None:
-    """If these relays were made faster instead, networks would be less congested than stated."""
+    """If such relays were made faster instead, the network would be less congested than stated."""
     with pytest.raises(UserError, match=r"^exitguard relays are to carry .* in total, and 1 of "):
         sample_network(request_for(factor=0.001, limited_by=limited_by), 1)
 
@@ -280,7 +281,7 @@ def test_how_the_capacity_of_a_role_is_divided() -> None:
     groups = {
         **request.relays,
         "middle": both,
-        # The limit is the mean link rate of the two exits, so it limits only the faster one.
+        # The limit equals the mean link rate of the two exits, so it limits only the faster exit.
         "exit": replace(request.relays["exit"], rate_bit_per_s=int(rate / 2)),
     }
     shares = capacity_shares(replace(request, relays=groups), 1)

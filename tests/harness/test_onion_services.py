@@ -74,7 +74,7 @@ def test_impossible_settings_are_refused(
 def test_downloads_from_an_onion_service_take_rendezvous_circuits(
     engine: str, checkout: Checkout, circuit_policy_build: None
 ) -> None:
-    """The command rejects a run if a client's log does not show its rendezvous circuit."""
+    """The command rejects the run if a client's log does not show its rendezvous circuit."""
     checkout.onionlab("run", "--engine", engine, "minimal-tor")
     (run_id,) = checkout.run_names("minimal-tor")
     parse = json.loads(next(checkout.store.run(run_id).glob("records-*/parse.json")).read_text())

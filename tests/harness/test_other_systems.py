@@ -40,8 +40,8 @@ def test_requests_that_depend_only_on_the_rate_keep_a_transfer_in_slow_start(
     engine: str, checkout: Checkout
 ) -> None:
     value = experiment(checkout, "transfer", engine)
-    # std::random_device takes numbers from the processor, not from the run's seed, so runs of a
-    # program that uses it could not be repeated.
+    # std::random_device takes numbers from the processor, not from the run's seed. Runs of a
+    # program that uses it would not be repeatable.
     peers = list((checkout.root / "build/libtorrent/store").glob("*/bin/*"))
     assert [peer.name for peer in peers if b"random_device" in peer.read_bytes()] == []
     assert peers != []

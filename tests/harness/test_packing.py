@@ -38,7 +38,7 @@ OTHER_ID = "0" * 16
 
 
 def make_run(store: Store, name: str) -> str:
-    """Return the ID of a finished run. The run is made if it is not in the store."""
+    """Return the ID of a finished run. If the store lacks the run, make it first."""
     identity = {"files": {"conf/torrc": name}}
     run_id = identity_hash(identity)
     if store.is_finished(run_id):
@@ -347,7 +347,7 @@ def test_a_damaged_pack_leaves_the_store_as_it_was(
 
 
 class Zeros:
-    """A file of zeros."""
+    """An endless stream of zero bytes."""
 
     def read(self, size: int) -> bytes:
         return bytes(size)
@@ -393,8 +393,8 @@ def test_a_pack_that_needs_a_large_dictionary_is_refused(places: Places) -> None
     file, _ = packed(places.here, places.folder, "a")
     data = bytearray(file.read_bytes())
     # The header of the xz block follows the stream's header of 12 bytes. The fifth byte of the
-    # block's header encodes the size of the dictionary; 40 means 4 GiB, the largest one. A checksum
-    # ends the header.
+    # block's header encodes the size of the dictionary. Its largest value, 40, means 4 GiB. The
+    # header ends with a checksum.
     end = 12 + 4 * data[12]
     assert (data[14], data[15]) == (0x21, 1)
     data[16] = 40
@@ -508,7 +508,7 @@ def test_a_part_of_another_study_is_refused(tmp_path: Path, changes: dict[str, o
 
 
 def test_a_study_without_runs_is_replaced(places: Places) -> None:
-    """A study whose runs are missing is replaced by the study of the same name of another pack.
+    """A study whose runs are all missing is replaced by another pack's study of the same name.
 
     A pack with the runs of one experiment of a paper also contains the studies of the paper's other
     experiments, but not their runs.

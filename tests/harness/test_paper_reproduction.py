@@ -103,7 +103,8 @@ def test_all_experiments_of_the_paper_are_run_as_requested(bench: FakeRunner) ->
     made = repeat(bench)
     assert [request.experiment for request, _ in bench.planned] == EXPERIMENTS
     assert {(request.scale, request.seeds) for request, _ in bench.planned} == {(0.1, 5)}
-    # These plans are below figures/, so that they do not replace those in results/<experiment>.
+    # These plans are written below figures/, so that they do not replace the plans in
+    # results/<experiment>.
     folder = bench.tmp_path / "results" / "figures"
     assert [out for _, out in bench.planned] == [folder / "plans" / one for one in EXPERIMENTS]
     assert bench.ran == EXPERIMENTS
@@ -116,9 +117,10 @@ def test_all_experiments_of_the_paper_are_run_as_requested(bench: FakeRunner) ->
 def test_nothing_is_built_where_only_the_store_is_asked_for(
     bench: FakeRunner, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """With NO_RUN nothing is built.
+    """With NO_RUN, nothing is built.
 
-    The name of a run depends on the built Tor. If Tor is not built, the last plan gives the names.
+    The name of a run depends on the built Tor. If Tor is not built, the names of the runs come from
+    the last plan.
     """
     bench.lacking = "build/tor holds nothing"
     with pytest.raises(
@@ -133,7 +135,7 @@ def test_nothing_is_built_where_only_the_store_is_asked_for(
     with pytest.raises(UserError) as refused:
         repeat(bench, run=False, request=Request("", scale=0.2, seeds=5))
     assert "The last plan was for SCALE=0.1, NETWORKS=5, ENGINE=auto." in str(refused.value.hint)
-    # With the programs, the runs are planned again.
+    # If Tor is built, the runs are planned again.
     bench.lacking, before = "", len(bench.planned)
     repeat(bench, run=False)
     assert len(bench.planned) == before + len(EXPERIMENTS)
@@ -145,7 +147,7 @@ def test_runs_that_fail_do_not_keep_the_others(bench: FakeRunner) -> None:
     assert bench.ran == EXPERIMENTS
     assert made.failure is not None
     assert made.failure.message == "2 of 9 runs failed"
-    # If there is no run at all, the error states the failure, not the empty store.
+    # If there is no run at all, the error states the failure and not that the store is empty.
     bench.nothing_there = True
     with pytest.raises(UserError, match="2 of 9 runs failed"):
         repeat(bench)
@@ -177,7 +179,7 @@ def test_published_runs_need_neither_build_nor_engine(
     run_id = identity_hash(identity)
     runs = Store(bench.tmp_path / "elsewhere")
     write_json(runs.manifest(run_id), {"identity": identity})
-    # These records have another version than the code, so they are packed without being read.
+    # These records have another version than the code reads, so they are packed unread.
     write_json(runs.run(run_id) / "records-v0" / "parse.json", {"format": 0})
     studies = [bench.tmp_path / name / "study.json" for name in EXPERIMENTS]
     write_studies(studies, "web")

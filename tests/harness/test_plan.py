@@ -1,4 +1,4 @@
-"""Plans: interrupts and killed processes while run names are computed, and notes."""
+"""Plans: notes, and interrupts and kills while the names of runs are computed."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def start(tmp_path: Path, takes_s: float = 60.0) -> subprocess.Popen[str]:
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
-        # Tests signal this process group, as Ctrl-C in a terminal reaches all processes of a job.
+        # Tests send signals to this process group, as Ctrl-C in a terminal does.
         start_new_session=True,
     )
     assert planner.stdout is not None
@@ -101,7 +101,7 @@ def start(tmp_path: Path, takes_s: float = 60.0) -> subprocess.Popen[str]:
 
 
 def wait_for(planner: subprocess.Popen[str], tmp_path: Path, moment: str) -> list[psutil.Process]:
-    """Return the planner's two worker processes once they have started, or once they work.
+    """Wait until the planner's two worker processes have started, or work. Return them.
 
     moment: "helpers start" or "helpers work".
     """
@@ -147,7 +147,7 @@ def test_a_helper_that_is_killed_is_one_line(tmp_path: Path) -> None:
 def test_unwritable_folders_are_reported_before_any_build(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The command asks os.access(), which is replaced here because root may write everywhere."""
+    """os.access() is replaced, because root may write everywhere."""
     monkeypatch.setattr("os.access", lambda path, mode: Path(path).name != "results")
     monkeypatch.setattr(plan, "open_run_builder", lambda *_: pytest.fail("it went on"))
     (tmp_path / "results").mkdir()
@@ -167,7 +167,8 @@ def test_levels_that_share_runs_and_a_missing_baseline_are_named(
         for level, run_id in (("short", "a"), ("long", "a"), ("other", "b"))
         for seed in (1, 2)
     ]
-    # With a deployment of 0 %, rr has the same run as ewma. The note is only about levels.
+    # With a deployment of 0 %, rr has the same run as ewma. The note does not mention this, because
+    # it is only about levels.
     runs.append(PlannedRun("b1", "other", "rr", 1))
     bench = SimpleNamespace(
         experiment=SimpleNamespace(

@@ -1,4 +1,4 @@
-"""Runs with the same identity give the same bytes, independent of the machine's state."""
+"""Runs with the same identity give the same bytes, whatever the state of the machine."""
 
 from __future__ import annotations
 
@@ -40,12 +40,13 @@ class Surroundings:
     """Conditions on a machine that must not influence a run.
 
     Attributes:
-        read_before_s: When the run's files were last read, in seconds before the start of the run.
-            Their last change is then five days before the start. None changes neither time.
+        read_before_s: Time of the last access of the run's files, in seconds before the start of
+            the run. Their last change is then five days before the start. None leaves both times
+            unchanged.
         busy: Whether other programs read the run's files, start processes, and use memory and disk.
-        other_checkout: Whether the guest (the User-Mode Linux kernel) runs compiled code in another
-            folder, which looks for thousands of missing files when it starts. Python does so if it
-            has many folders of packages.
+        other_checkout: Whether the embedded engine's guest runs compiled code from another folder.
+            That code looks for thousands of missing files when it starts, as Python does if it has
+            many folders of packages.
     """
 
     name: str
@@ -119,9 +120,9 @@ def apply_surroundings(surroundings: Surroundings, directory: Path) -> Iterator[
 
 
 def use_other_checkout(checkout: Path, change: pytest.MonkeyPatch) -> None:
-    """Let the embedded engine's guest run compiled code of a copy of this checkout.
+    """Let the embedded engine's guest run compiled code from a copy of this checkout.
 
-    The copy also looks for missing files when it starts.
+    The code of the copy also looks for missing files when it starts.
     """
     for package in ("analysis", "onionlab"):
         shutil.copytree(
@@ -150,7 +151,7 @@ def hashes_of_run(
 
     Returns:
         File below the folder of hosts -> SHA-256, for all output of programs. The path of the run's
-        folder is removed from the output, because on Shadow, Tor logs this path.
+        folder is removed from the output, because Tor logs this path on Shadow.
     """
     directory.parent.mkdir()
     old_umask = os.umask(surroundings.umask)

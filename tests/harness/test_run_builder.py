@@ -113,7 +113,7 @@ def with_old_tor(monkeypatch: pytest.MonkeyPatch, shadow_engine: Any) -> Any:
             return replace(level, settings=level.settings.model_copy(update={"tor": tor}))
 
         # A second level sets the parameters to 0. A 0 is accepted even if Tor does not read the
-        # parameter, but it must not hide the values of the first level.
+        # parameter, but it must not hide the first level's values.
         levels = {name: with_tor(parameters), "without": with_tor(dict.fromkeys(parameters, 0))}
         experiment = replace(experiment, levels=levels, variants=("stock",), baseline="stock")
         builder = DrawnRunBuilder(REPOSITORY, experiment, ())

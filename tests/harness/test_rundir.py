@@ -151,7 +151,7 @@ def test_a_fraction_of_the_relays_runs_the_variant(
 
 
 def test_a_deployment_of_less_than_one_relay_is_refused(shadow_engine: ShadowEngine) -> None:
-    """Otherwise no relay would run the variant, and its runs would be those of the baseline."""
+    """Otherwise no relay would run the variant, and its runs would equal those of the baseline."""
     with pytest.raises(UserError, match=r"tor\.deployment: 0\.1 of 4 relays is less than one"):
         composed(shadow_engine, deployment=Deployment("relays", 0.1))
 
@@ -163,7 +163,8 @@ def test_dedicated_middles_make_guards_and_exits_scarce(shadow_engine: ShadowEng
     for bw, role in re.findall(r"bw=(\d+)\tnick=relay\d+([a-z]+)", text):
         weight[role] = weight.get(role, 0) + int(bw)
     total = sum(weight.values())
-    # By dir-spec, "Computing Bandwidth Weights", scarce means less than a third.
+    # By dir-spec, "Computing Bandwidth Weights", a position is scarce if its share is below a
+    # third.
     assert weight["guard"] + weight["exitguard"] < total / 3
     assert weight["exit"] + weight["exitguard"] < total / 3
 

@@ -1,4 +1,4 @@
-"""Making one run: errors of the progress file, a full disk, refused runs and cut logs."""
+"""Making one run: errors of the progress file, a full disk, refused runs and truncated logs."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ PLANNED = PlannedRun("ab", "tiny", "rr", 1)
 
 
 class OneRun:
-    """A run whose engine reports progress twice, at 12 and 13 s.
+    """A run whose engine reports progress twice, at 12 and 13 simulated seconds.
 
-    Tests can replace ``look``, which watches the run at each report, and ``end``, which the engine
-    calls last.
+    Tests can replace ``look``, which is called at each report, and ``end``, which the engine calls
+    last.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -83,7 +83,7 @@ def test_progress_that_cannot_be_written_ends_no_run(
 def test_a_run_on_a_full_disk_comes_to_its_end_and_does_not_count(
     one_run: OneRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Programs do not report lines that they could not log, so this run's logs may lack some."""
+    """Programs do not report lines that they could not log, so lines may be missing in the logs."""
     ended: list[bool] = []
     one_run.end = lambda: ended.append(True)
     refuse_to_write(monkeypatch, errno.ENOSPC)

@@ -1,4 +1,4 @@
-"""Shadow's configuration of what generated networks of the tests do not have."""
+"""Shadow's configuration for properties that no generated network of the tests has."""
 
 from __future__ import annotations
 
@@ -35,6 +35,6 @@ def test_a_path_a_host_and_a_program_may_have_properties_of_their_own(
     a, b = yaml.safe_load(files["shadow.config.yaml"])["hosts"].values()
     assert (b["bandwidth_up"], b["bandwidth_down"]) == ("5000 bit", "6000 bit")
     assert not {"bandwidth_up", "bandwidth_down"} & set(a)
-    # A program that may end has to end well.
+    # A program that may end must end with exit status 0.
     assert a["processes"][0]["expected_final_state"] == "running"
     assert b["processes"][0]["expected_final_state"] == {"exited": 0}

@@ -210,7 +210,7 @@ def test_the_memory_of_a_tree_counts_its_children(tmp_path: Path) -> None:
         assert 80_000_000 < sampler.sample() < 200_000_000
         assert sampler.peak_bytes >= 80_000_000
     finally:
-        # The child processes also hold the pipe, and communicate() would wait for them.
+        # The child processes hold the pipe, too, so communicate() would wait for them.
         for child in psutil.Process(parent.pid).children():
             child.kill()
         parent.kill()
@@ -339,7 +339,7 @@ except KeyboardInterrupt:
 
 @pytest.mark.parametrize("victim", ["command", "wrapper"])
 def test_a_waiting_job_ends_with_its_command(tmp_path: Path, victim: str) -> None:
-    """A command starts a shell, and the shell starts a job, which waits for the lock of a run."""
+    """A command starts a shell, and the shell starts a job. The job waits for the lock of a run."""
     job = tmp_path / "job.py"
     job.write_text(WAITING_JOB)
     with Store(tmp_path).exclusive("ab"):
@@ -366,8 +366,8 @@ def test_a_waiting_job_ends_with_its_command(tmp_path: Path, victim: str) -> Non
 
 
 def test_helpers_end_with_a_killed_starter() -> None:
-    # The worker processes are started as in onionlab.runs.plan. A starter that is killed cannot end
-    # them, so they have to end by themselves.
+    # The worker processes are started as in onionlab.runs.plan. A killed starter cannot end them,
+    # so they have to end by themselves.
     starter = python(
         """
         import os

@@ -1,7 +1,8 @@
-"""The precedence of places that set the same Tor option, for each pair of places.
+"""The precedence of settings of the same Tor option, for each pair of places with a setting.
 
-The networks are generated ones. Rejected pairs are in tests/experiment/test_messages.py, and pairs
-with an imported network in tests/tornet/test_compose.py.
+These tests use generated networks. Pairs that are rejected are in
+tests/experiment/test_messages.py, and pairs with an imported network are in
+tests/tornet/test_compose.py.
 """
 
 from __future__ import annotations
@@ -34,8 +35,7 @@ CLIENT, AUTHORITY = "webclient1", "authority1"
 def composed(engine: ShadowEngine, *, options: dict[str, str], **tor: Any) -> RunDirectory:
     """Compose a run of `quick` in which the middle relays limit themselves to 100 KiB/s.
 
-    options: Tor options that are added to the variant. tor: keys of the experiment's section `tor`
-    to change.
+    options: Tor options to add to the variant. tor: changed keys of the experiment's section `tor`.
     """
     settings = next(iter(load("quick", root=REPOSITORY).levels.values())).settings
     assert isinstance(settings, Settings)

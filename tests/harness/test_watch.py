@@ -111,11 +111,12 @@ def test_lines_are_read_once(tmp_path: Path) -> None:
     relays = Relays(tmp_path, a=Expectation(RR, False))
     relays.log("a", f"{'x' * len(EWMA)}\n")
     relays.watch.look(1)
-    # Replace the line that was already read by a wrong proof. The watch must not read it again.
+    # Replace the line that was already read by a wrong proof. The watch must not read this position
+    # again.
     (tmp_path / "a" / "tor-x.1000.stdout").write_text(f"{EWMA}\n")
     relays.watch.look(2)
     relays.log("a", f"{RR}\n")
     relays.watch.look(3)
-    # The log is not read any more, because it has the proof.
+    # The watch no longer reads this log, because the proof was found in it.
     relays.log("a", f"{EWMA}\n")
     relays.watch.look(4)

@@ -100,7 +100,7 @@ def set_clock(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 
 def test_the_remaining_time_follows_from_the_work_done(set_clock: Callable[..., None]) -> None:
-    """After 1000 s, 2 of 10 runs are finished and 2 are done by a quarter, so 7.5 runs remain."""
+    """After 1000 s, 2 of 10 runs are finished and 2 are done by a quarter. So 7.5 runs remain."""
     set_clock(0.0, 10.0, 1000.0, 4000.0)
     first, second, last = show(
         10, (0, [state(150)], []), (2, [state(150), state(150)], []), (10, [], [])
@@ -113,7 +113,8 @@ def test_the_remaining_time_follows_from_the_work_done(set_clock: Callable[..., 
 def test_waiting_does_not_count_as_work(set_clock: Callable[..., None]) -> None:
     """The first of four runs takes 1000 s.
 
-    The second run then waits for 5000 s: 4000 s alone, and 1000 s while a third run works.
+    The second run then waits for 5000 s. For the first 4000 s nothing else runs, and for the last
+    1000 s a third run works.
     """
     set_clock(0.0, 1000.0, 5000.0, 6000.0)
     waits = replace(state(0), stop_s=0.0, waiting=True)
@@ -122,8 +123,8 @@ def test_waiting_does_not_count_as_work(set_clock: Callable[..., None]) -> None:
     )
     assert first == "[16:40] 1/4 runs done, about 50:00 left"
     assert second.startswith("[1:23:20] 1/4 runs done, about 50:00 left; 5mid rr seed 1: waits")
-    # In the last 1000 s one of two runs worked, so half of this time was work. It finished half of
-    # a run, so 2.5 runs remain.
+    # In the last 1000 s one of two runs worked, so half of this time counts as work. The run is
+    # half finished, so 2.5 runs remain.
     assert third.startswith("[1:40:00] 1/4 runs done, about 42:00 left; 5mid rr seed 1: waits")
 
 
@@ -154,15 +155,16 @@ def test_an_interrupted_attempt_is_not_shown_as_running(tmp_path: Path) -> None:
 
 
 MADE = {"0e3", "a2", "b3", "c1", "d1"}
-"""The runs of the plans of a Workflow."""
+"""The names of all runs in the two plans of ``Workflow``."""
 
 
 class Workflow(FakeJobs):
-    """Two plans with a common run."""
+    """A workflow with two plans, which have a common run."""
 
     def __init__(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         super().__init__(tmp_path, monkeypatch, option="--records")
-        # Sorted by name, the runs have another order than by network, so tests see which is used.
+        # The order of the runs by name differs from that by network, so tests see which one is
+        # used.
         self.plans = [
             self.plan("one", {"c1": 1, "a2": 2, "b3": 3}),
             self.plan("two", {"d1": 1, "a2": 2, "0e3": 3}),
@@ -174,7 +176,7 @@ class Workflow(FakeJobs):
         return Plan(Request(name), planned, self.store, out, 1, Resources(1, 1, 1))
 
     def make(self) -> list[str]:
-        """Make the runs with one job at a time. Return the runs of all jobs up to now."""
+        """Make the runs with one job at a time. Return the runs of all jobs so far."""
         drive.make_runs(self.root, self.plans, 1)
         return self.lines("calls")
 
@@ -253,7 +255,7 @@ def test_no_job_outlives_an_interrupted_command(tmp_path: Path) -> None:
 
 
 def test_a_plan_that_another_command_has_replaced_is_not_carried_out(workflow: Workflow) -> None:
-    """Otherwise figures and the report, which read the plan's files, would be of other runs."""
+    """Otherwise figures and the report, which read the plan's files, would show other runs."""
     for plan in workflow.plans:
         plan.write()
     workflow.plan("two", {"d1": 1}).write()
@@ -303,7 +305,7 @@ def refuse_in(folder: Path) -> Callable[[int, int, int], None]:
 
 
 def test_the_pace_of_a_run_is_measured_recently() -> None:
-    """A bootstrap of 300 simulated seconds in 30 s does not predict the 0.2 s/s under load."""
+    """The bootstrap's pace of 10 s/s does not predict the later pace of 0.2 s/s under load."""
     seen = [(30, 300), (60, 306), (100, 314), (150, 324), (400, 324), (20, 200)]
     states = [replace(state(simulated_s), wall_s=wall_s) for wall_s, simulated_s in seen]
     lines = show(2, *((number % 2, [one], []) for number, one in enumerate(states)))
@@ -313,7 +315,7 @@ def test_the_pace_of_a_run_is_measured_recently() -> None:
         "0.2 s/s, 24:30 left",
         "0.2 s/s, 23:50 left",
         "0.2 s/s, 23:00 left",
-        # The run has not advanced in the period over which the pace is measured.
+        # The run has not advanced in the time over which the pace is measured.
         "0 s/s",
         # The run was started again.
         "10 s/s, 0:40 left",

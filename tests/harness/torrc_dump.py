@@ -1,4 +1,4 @@
-"""Return the options that Tor reads from a host's torrc files of a composed run directory."""
+"""The options that Tor reads from the torrc files of a host in a composed run directory."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ Dump = dict[str, list[str | float]]
 def dump(files: Mapping[str, bytes], host: str, names: Iterable[str], directory: Path) -> Dump:
     """Return the values of the named options in a host's files, and check them with Tor.
 
-    Numbers are without units. If Tor prints an option, the values must be the same. Tor does not
-    print options that have their built-in values. directory: an empty folder for Tor.
+    Numbers have no units. For each option that Tor prints, the values must be the same. Tor prints
+    no option that has its built-in value. directory: an empty folder for Tor.
     """
     read = _read(files, host)
     found = {name: read.get(name.lower(), []) for name in names}
@@ -62,8 +62,8 @@ def _ask(tor: Path, files: Mapping[str, bytes], host: str, directory: Path) -> D
             (directory / path).parent.mkdir(parents=True, exist_ok=True)
             (directory / path).write_bytes(content)
     found: Dump = {}
-    # `short` prints only options that differ from the file of defaults, so both files are printed
-    # in turn. `full` would print all options, but fails with an assertion.
+    # `short` prints only options that differ from the file of defaults, so Tor prints each of the
+    # two files separately. `full` would print all options, but fails with an assertion.
     for defaults, torrc in (("/dev/null", "torrc-defaults"), ("torrc-defaults", "torrc")):
         printed = subprocess.run(
             # An authority needs its address, which only the second file has.

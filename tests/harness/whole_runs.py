@@ -1,4 +1,4 @@
-"""Write records, the data extracted from logs, for runs of tests that have no logs."""
+"""Write invented records for tests whose runs have no logs from which to extract records."""
 
 from __future__ import annotations
 
