@@ -31,7 +31,7 @@ T = TypeVar("T")
 EPOCH = 946684800
 KIB = 1024
 GOLDEN = Path(__file__).parent / "data" / "golden"
-"""Logs of a real TGen, and what tgentools reads in them."""
+"""Logs of a real TGen, and the values that tgentools reads from them."""
 
 TABLES = {
     files.STREAMS_TABLE: columns.STREAMS,
@@ -50,8 +50,8 @@ TABLES = {
 def forget_hashes(path: Path) -> None:
     """Remove the tables' hashes from a parse.json or published.json.
 
-    Older versions wrote no hashes. Without them, a changed table is refused only if its content is
-    wrong.
+    Older versions wrote no hashes. Without hashes, a changed table is refused only if its content
+    is invalid.
     """
     content = json.loads(path.read_text())
     del content["tables"]
@@ -59,7 +59,7 @@ def forget_hashes(path: Path) -> None:
 
 
 def known(value: T | None) -> T:
-    """Return a value that a test expects to exist."""
+    """Return ``value``. Fail if it is None."""
     assert value is not None
     return value
 
@@ -94,8 +94,9 @@ def make_streams(
 
     Args:
         rows: the streams.
-        ttfb_s: times from the start to the first byte; NaN: the stream got no byte; None: no stream
-            got one. The times from the command to the first byte are 0.25 s shorter.
+        ttfb_s: times from the start of each stream to its first byte. NaN stands for a stream that
+            got no byte, and None for NaN in all streams. The times from the command to the first
+            byte are 0.25 s shorter.
         done_s: times to 320 KiB, in the same form. They are also the times to the last byte.
     """
 
@@ -241,7 +242,7 @@ class LogWriter:
 
 @dataclass(frozen=True)
 class Load:
-    """The behaviour of a class of clients. ``slow`` multiplies the times of its downloads."""
+    """The behaviour of a class of clients. ``slow`` is a factor of the times of its downloads."""
 
     request_bytes: int
     pause_s: tuple[float, float]

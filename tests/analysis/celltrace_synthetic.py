@@ -99,10 +99,10 @@ class Model:
     """A guard, a middle relay and an exit, and circuits through them for two clients.
 
     Attributes:
-        kernel_wait_ns: After its flush, a cell waits less than this time, in addition to the
-            latency, until the next relay reads it.
-        crossings: Sender, direction and wait (without the latency) of each cell that went from one
-            relay to another.
+        kernel_wait_ns: The wait of a cell between its flush and its reading by the next relay,
+            apart from the latency, is random and less than this time.
+        crossings: For each cell that went from one relay to another: the sender, the direction, and
+            this wait in nanoseconds.
     """
 
     def __init__(self, seed: int, kernel_wait_ns: int = 1) -> None:
@@ -157,7 +157,7 @@ class Model:
         """Simulate a download. Return its start, the time of its first byte, and stages of cells.
 
         The stages are those of the four cells that pass before the first byte: BEGIN, CONNECTED,
-        the request and the first answer. Up to eight more cells follow.
+        the request and the first answer. Up to eight more cells follow. Times are in nanoseconds.
         """
         start = self.now
         self.now += 10

@@ -110,7 +110,8 @@ def test_an_unreadable_log_is_an_error_and_keeps_the_old_records(
 ) -> None:
     assert analyse(capfd, run_directory)[0] == 0
     records = digests(run_directory / RECORDS)
-    # Traces are read after the logs of TGen, whose tables have been written by then.
+    # The logs of TGen are read before the traces. So this error occurs after TGen's tables have
+    # been written.
     path = run_directory / TRACE
     path.write_bytes(headless(path.read_bytes()))
     status, out, err = analyse(capfd, run_directory)

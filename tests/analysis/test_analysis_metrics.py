@@ -73,8 +73,8 @@ def statistic(class_data: ClassData, name: str) -> Statistic:
         ("failure_rate", 4 / 6),
         # During the span, the rate is 100 B/s for 50 s and 300 B/s for 50 s.
         ("goodput_bytes_per_s", 200.0),
-        # Seven streams count: five have a first byte, after 1, 2, 2, 3 and 4 s, and two fail before
-        # it and count as infinitely long. The median is the fourth time.
+        # Seven streams count. Five have a first byte, after 1, 2, 2, 3 and 4 s. Two fail before it
+        # and count as infinitely long. The median is the fourth of the seven times.
         ("ttfb_p50_s", 3.0),
         # Kaplan-Meier censors failed streams when they fail. After the proxy error at 0.5 s, six
         # streams remain, so the curve rises to 1/6 at 1 s and to 3/6 at 2 s.
@@ -94,7 +94,7 @@ def test_open_streams_are_censored_and_not_failed() -> None:
         (110.0, 115.0, "open", NAN, NAN),
         (120.0, 128.0, "success", 8.0, 8.0),
     )
-    # The last stream also has the weight of the open stream, which was censored earlier, at 5 s.
+    # The open stream was censored at 5 s, so its weight goes to the last stream.
     assert statistic(data(rows), "ttfb_p99_s").value == 8.0
 
 
@@ -112,8 +112,8 @@ def test_the_timeout_probability_uses_how_long_open_streams_were_watched() -> No
     assert statistic(data(rows), "timeout_incidence").value == pytest.approx(3 / 5)
     assert statistic(data(rows), "timeout_rate").value == pytest.approx(2 / 3)
     # After an error, a success and a stall, 4 of 7 streams remain, with a weight of 4/7. The open
-    # stream is censored at 7.1 s. The success at 8 s is one of the last three streams, so the two
-    # timeouts have a weight of 4/7 * 2/3.
+    # stream is censored at 7.1 s. Three streams remain then, of which one succeeds at 8 s, so the
+    # two timeouts have a weight of 4/7 * 2/3.
     assert statistic(data(ROWS), "timeout_incidence").value == pytest.approx(8 / 21)
     assert statistic(data(streams()), "timeout_incidence").value is None
 
@@ -124,7 +124,7 @@ def test_streams_that_failed_on_their_way_may_have_had_320_kib() -> None:
     failed = (110.0, 170.0, "timeout", 1.0, NAN)
     rows = streams((100.0, 160.0, "timeout", NAN, NAN), failed)
     assert statistic(data(of_size(rows, 5120)), name) == untold
-    # A failed stream that requested only 320 KiB has not received all of them, so it counts with
+    # A failed stream that requested only 320 KiB did not receive all of them, so its time counts as
     # the limit, 60 s.
     assert statistic(data(of_size(rows, 320)), name) == Statistic(60.0)
     # A stream without a first byte did not receive 320 KiB of its 5 MiB either.

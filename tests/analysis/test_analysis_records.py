@@ -75,7 +75,7 @@ def test_a_real_open_stream(tmp_path: Path) -> None:
     assert report.streams == {"web": {"success": 2, "open": 1}}
     last = rows[-1]
     assert last["outcome"] == "open"
-    # In the log, the end of the second stream precedes the heartbeat that counts a third one, so
+    # In the log, the end of the second stream precedes the heartbeat that counts a third stream. So
     # the third stream started between these two lines.
     assert rows[1]["end_s"] < last["start_s"] < last["end_s"]
     assert 0 < last["start_resolution_s"] <= 1.01

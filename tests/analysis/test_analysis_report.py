@@ -57,7 +57,7 @@ def report(store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def read_summary(report: Path) -> dict[tuple[str, str, str], dict[str, str]]:
-    """Return the rows of summary.csv of a single level, by class, metric and variant."""
+    """Return the rows of summary.csv of a report on one level, by class, metric and variant."""
     rows = read_rows(report / "summary.csv")
     return {(row["class"], row["metric"], row["variant"]): row for row in rows}
 
@@ -387,9 +387,9 @@ def test_without_a_baseline_there_are_no_differences(store: Path, tmp_path: Path
 
 
 def test_ignored_parts_of_logs_are_reported(store: Path, tmp_path: Path) -> None:
-    """One client's log has a malformed and a cut line, and another one's has no heartbeats.
+    """One client's log has a malformed and a cut line, and another client's has no heartbeats.
 
-    Both runs.csv and the report say so.
+    Both runs.csv and the report state this.
     """
     moved = tmp_path / "store"
     shutil.copytree(store, moved)

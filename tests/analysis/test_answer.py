@@ -39,9 +39,9 @@ def compared(
     Args:
         factors: the variant's values relative to EWMA's, one factor for each time in METRICS. The
             first factor also applies to the throughput.
-        noise: standard deviation of the logarithm of the noise.
+        noise: standard deviation of the noise of a value's logarithm.
         networks: number of networks.
-        rate: difference of the timeout rates; None: there is no timeout rate.
+        rate: difference of the timeout rates. If it is None, there is no timeout rate.
         place: label of the level.
         variant: label of the variant.
     """
@@ -59,7 +59,8 @@ def compared(
         add("web", metric, factor)
     add("all", "goodput_bytes_per_s", factors[0], 1e6)
     if rate is not None:
-        # Equal differences of rates could not be tested, so they vary slightly.
+        # If all differences of the rates were equal, they could not be tested. So they vary
+        # slightly.
         for who, value, spread in (("ewma", 0.1, 0.0), ("swrr", 0.1 + rate, 1e-6)):
             table["5mid", "all"]["timeout_rate", who] = {
                 seed: Statistic(value + 0.001 * (seed % 3) + spread * (seed % 2))

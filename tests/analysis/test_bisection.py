@@ -34,8 +34,8 @@ METRIC = known(OWN.quantity("ttfb_p50_s"))
 class Line:
     """A linear history of commits "0" to "n", and the tests of these commits.
 
-    Commits from ``first_bad`` on are bad, those in ``skipped`` do not build, and the test of
-    ``opened`` does not decide.
+    Commits from ``first_bad`` on are bad. Commits in ``skipped`` do not build. The test of the
+    commit ``opened`` is undecided.
     """
 
     def __init__(self, n: int, first_bad: int, skipped: Sequence[int] = (), opened: int = -1):
@@ -76,8 +76,8 @@ def test_without_a_worsening_only_one_commit_is_tested() -> None:
 def test_commits_that_do_not_build_are_passed_over(first_bad: int) -> None:
     line = Line(30, first_bad, skipped=[14, 15, 16, 17, 22])
     left = line.search().left
-    # If the first bad commit is in a group that does not build, or right after it, all commits of
-    # the group and the one after it are left.
+    # If the first bad commit is in a group that does not build, or right after such a group, all
+    # commits of the group and the commit after it are left.
     assert str(first_bad) in left
     assert set(map(int, left)) <= {first_bad, *range(14, 19), 22, 23}
     assert len(left) == 1 or {*left} <= {"14", "15", "16", "17", "18"} or {*left} == {"22", "23"}
@@ -109,9 +109,11 @@ def verdict(ratio: float, count: int = 12) -> Verdict:
     [
         (1.2, 1.0, Decision.BAD),
         (1.0, 1 / 1.2, Decision.GOOD),
-        # Worse than the good commit and better than the bad one: it got worse here or before.
+        # The commit is worse than the good one and better than the bad one, so the first worsening
+        # is in this commit or before it.
         (1.1, 1 / 1.1, Decision.BAD),
-        # A commit that is only worse than the bad one, or better than the good one, is not decided.
+        # If a commit is only worse than the bad one, or only better than the good one, it is
+        # undecided.
         (1.0, 1.2, Decision.OPEN),
         (1 / 1.2, 1.0, Decision.OPEN),
         (1.0, 1.0, Decision.OPEN),
@@ -188,7 +190,7 @@ def test_the_report(tmp_path: Path, line: Line, text: str) -> None:
 
 
 def test_an_effect_on_another_scale_is_not_drawn_on_the_axis() -> None:
-    """A commit with a value of 0 has a difference where the others have ratios."""
+    """The effect of a commit with a value of 0 is a difference; the other effects are ratios."""
     search = examinations(Line(8, 3))
     first, *others = search.examinations
     assert others

@@ -21,7 +21,7 @@ from analysis.celltrace.statistics import (
     summarise,
 )
 
-# Fate of a cell -> the events of a cell with this fate: (event, command, direction).
+# Fate of a cell -> the events of a cell with this fate, as (event, command, direction).
 SCRIPTS: dict[Fate, list[tuple[Event, int, int]]] = {
     Fate.RELAYED: [(Event.INBUF, 3, 0), (Event.QUEUE, 3, 2), (Event.OUTBUF, 3, 2),
                    (Event.FLUSH, 3, 2)],
@@ -48,7 +48,7 @@ def test_every_fate_has_a_meaning() -> None:
     sparse=st.booleans(),
 )
 def test_interleaved_cells_keep_their_fates(fates: list[Fate], seed: int, sparse: bool) -> None:
-    """However the events are interleaved, each is assigned to its cell and none is lost."""
+    """For any order of interleaved events, each event is assigned to its cell, and none is lost."""
     draw = random.Random(seed)
     numbers = [i + 1 if not sparse else 1 + i * 100_000 for i in range(len(fates))]
     waiting = {n: list(SCRIPTS[fate]) for n, fate in zip(numbers, fates, strict=True)}
@@ -118,7 +118,7 @@ def test_the_chain_is_the_one_that_was_made(seed: int, n: int) -> None:
     made = []
     for _ in range(n):
         client = model.draw.choice(CLIENTS)
-        # Between relays the two clients' circuits share a channel, so they need different IDs.
+        # The two clients' circuits share a channel between relays, so they need different IDs.
         circ = model.draw.choice((100, 200)) + (1000 if client == CLIENTS[1] else 0)
         made.append((client, *model.download(client, circ)))
     network = model.network()
@@ -147,7 +147,7 @@ def test_a_relay_that_is_not_traced(traced: tuple[str, ...], problem: str) -> No
 @pytest.mark.parametrize("lost", [set(Event), {Event.OUTBUF}])
 @pytest.mark.parametrize("relay", [0, 1])
 def test_a_lost_event_is_noticed(relay: int, lost: set[Event]) -> None:
-    """A download with a lost event has no times. No later cell is mistaken for the lost one."""
+    """A download with a lost event has no times. No later cell is taken for the incomplete one."""
     model = Model(2)
     start, first_byte, _ = model.download(CLIENTS[0], 100)
     rows = model.relays[relay].rows

@@ -52,7 +52,7 @@ def statistics(**cells: Any) -> dict[str, Statistic]:
 
 
 def values(**cells: Any) -> dict[str, float | None]:
-    """Return metric -> value. Check that files of run sets accept each value."""
+    """Return metric -> value. Check that each value is in the bounds of its metric."""
     found = {name: statistic.value for name, statistic in statistics(**cells).items()}
     for name, value in found.items():
         low, high = known(OWN.quantity(name)).bounds

@@ -130,7 +130,8 @@ HOPS: tuple[Hop, ...] = tuple(
 CHANNELS = {"a": {1: "b", 3: "c"}, "b": {4: "a", 9: "c"}, "c": {2: "b", 8: "a"}}
 
 Sent = tuple[Hop, int, int, int, int]
-"""A cell's hop, and when it was queued, moved to the outbuf, flushed and read (or NEVER)."""
+"""A cell's hop, and the times (ns) at which the cell was queued, moved to the outbuf, flushed and
+read. A time is NEVER if the event did not occur."""
 
 
 @st.composite

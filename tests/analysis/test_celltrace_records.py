@@ -78,8 +78,8 @@ def made_by(model: Model, tmp_path: Path) -> Path:
                 "ttfb_from_start_s": (first_byte - start) / 1e9,
             }
         )
-    # The first of two more downloads has no first byte, so no cells are searched for it. No relay
-    # has seen cells of the second one, which is counted with this reason.
+    # Two more downloads follow. The first one has no first byte, so no cells are searched for it.
+    # The second one has no cells in any relay, and is counted with this reason.
     streams.append({**streams[-1], "stream_index": 8, "ttfb_from_start_s": None})
     streams.append({**streams[-1], "stream_index": 9, "start_s": 9.0, "ttfb_from_start_s": 0.1})
     write_traces(tmp_path, model, ["client0", "client1"])
@@ -117,7 +117,7 @@ def test_the_tables_contain_the_events_of_the_traces(run_directory: Path) -> Non
 
 
 def statistics(records: Path) -> dict[tuple[str, str], Statistic]:
-    """Return the metrics of cells, after replacing streams and heartbeats by empty tables."""
+    """Replace the tables of streams and heartbeats by empty ones. Return the metrics of cells."""
     for name, columns in ((files.STREAMS_TABLE, STREAMS), (files.GOODPUT_TABLE, GOODPUT)):
         pq.write_table(arrow_schema(columns).empty_table(), records / name)
     write_beside_tables(records / files.PARSE_REPORT, ParseReport())
@@ -208,7 +208,7 @@ def test_tables_figures_and_section(table: TraceTable, tmp_path: Path) -> None:
 
 
 def test_published_values_are_listed_next_to_measured_ones(table: TraceTable) -> None:
-    """Published values are listed under their role and level, after the experiment's own line."""
+    """Published values are listed under their role and level, below the experiment's own values."""
     quiet = CellTimes(
         count=3078, minimum_ms=0.63, quartile1_ms=49.48, median_ms=329.58, mean_ms=4174.12,
         quartile3_ms=2445.33, maximum_ms=106639.76,

@@ -1,4 +1,4 @@
-"""Step changes are found at the right place, and false ones at most at the stated rate."""
+"""Steps in a history of nights (nightly runs) are found, and false ones are as rare as stated."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ def test_penalty_spends_the_stated_rate() -> None:
 
 
 def false_steps_over_a_year(rng: np.random.Generator, bound: float) -> bool:
-    """Return whether a step is found in a year without steps, if every night searches for one.
+    """Return whether a step is found in a year without steps, if a search follows every night.
 
-    Each night searches all nights so far, for a single split that lowers the sum of squares by more
-    than ``bound``.
+    Each search covers all nights so far, and looks for a single split that lowers the sum of
+    squares by more than ``bound``.
     """
     values = rng.normal(size=NIGHTS)
     sums = np.concatenate([[0.0], np.cumsum(values)])
@@ -106,7 +106,7 @@ def test_noise_of_nights_with_one_run_comes_from_other_nights() -> None:
 def false_steps_of_varying_nights(seed: int, runs: int) -> bool:
     """Return whether a search after 20, 40, 80 or 120 nights finds a step, although there is none.
 
-    Nights vary as much as the runs of one night.
+    The spread between nights is as large as the spread between the runs of one night.
     """
     rng = np.random.default_rng([seed, runs])
     own = rng.normal(size=(120, runs)) + rng.normal(size=(120, 1))
@@ -122,9 +122,10 @@ def false_steps_of_varying_nights(seed: int, runs: int) -> bool:
 @pytest.mark.slow
 @pytest.mark.parametrize("runs", [1, 3, 10])
 def test_nights_that_vary_as_much_as_runs_make_no_steps(runs: int) -> None:
-    """With the noise within nights alone, most of these histories would have a false step.
+    """The noise has to include the spread between nights.
 
-    So the noise also has to include how much nights differ.
+    If the noise were estimated only from the spread within nights, the search would find a false
+    step in most of these histories.
     """
     false = sum(false_steps_of_varying_nights(seed, runs) for seed in range(60))
     assert false / 60 <= 0.10 + 3 * np.sqrt(0.1 * 0.9 / 60)

@@ -27,8 +27,8 @@ def runs(
 ) -> Statistics:
     """Return the statistics of runs with these means.
 
-    Networks differ far more than the variants and levels do. Rates differ between networks only by
-    ``noise``.
+    Times differ far more between networks than between variants and levels. Rates differ between
+    networks only by ``noise``, a standard deviation.
 
     means: (level, variant) -> mean of the metric.
     """
@@ -102,7 +102,7 @@ def test_at_one_level(direction: str, a: float, b: float, c: float, expected: st
 
 
 def runs_of_one_variant(mean: float, noise: float) -> Statistics:
-    """Return eight runs of one variant."""
+    """Return the statistics of one variant on eight networks. noise: relative spread."""
     values = mean * (1 + noise * np.array([-1.0, 1.0, -0.5, 0.5, -0.2, 0.2, -0.8, 0.8]))
     by_seed = {seed: Statistic(float(value)) for seed, value in enumerate(values)}
     return {("5mid", "web"): {("ttfb_p50_s", "a"): by_seed}}
@@ -191,7 +191,7 @@ def gaps(before: float, after: float) -> Statistics:
         (1.4, 1.1, "supported", "opposite", "supported"),
         (1 / 1.4, 1 / 1.1, "supported", "supported", "opposite"),
         (1.1, 1.4, "opposite", "supported", "opposite"),
-        # The variants change places: their distance is then the same as before, or larger.
+        # The variants change places. Afterwards, their distance is the same as before, or larger.
         (1.4, 1 / 1.4, "no relevant difference", "opposite", "supported"),
         (1.1, 1 / 1.4, "opposite", "opposite", "supported"),
         (1.2, 1.2, "no relevant difference", "no relevant difference", "no relevant difference"),
@@ -224,7 +224,7 @@ def test_gaps_of_rates_are_differences() -> None:
 
 
 def test_false_answers_are_rare() -> None:
-    """The variants have the same distribution: an order may be found in at most 5 % of cases."""
+    """All variants have the same distribution, so an order may be found in at most 5 % of cases."""
     wrong = 0
     rng = np.random.default_rng(11)
     for _ in range(400):
@@ -251,7 +251,7 @@ def test_missing_values_are_stated_in_the_answer() -> None:
     assert answered.deciding.reason == "no runs of Round robin at 5 middles"
     assert answered.deciding.effect is None
     assert answered.more_networks is None
-    # The other part is still answered, and can contradict the claim.
+    # The other part is still answered. Its answer can contradict the claim.
     assert answered.parts[0].answer is Answer.SUPPORTED
     assert answer(claim("highest", "a b c"), statistics).answer is Answer.OPPOSITE
 

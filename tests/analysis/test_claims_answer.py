@@ -74,7 +74,7 @@ def test_large_shown_differences_come_first() -> None:
         "open",
         "lacking",
     ]
-    # A factor and its inverse count as equally large: 0.5 counts as 2, so it precedes 1.9.
+    # A factor and its inverse count as equally large. So 0.5 counts as 2, and precedes 1.9.
     half, more = (answered(f"{r}", Answer.SUPPORTED, r) for r in (0.5, 1.9))
     assert names(sort_answers([more, half])) == ["0.5", "1.9"]
 
@@ -112,7 +112,7 @@ def test_each_of_the_five_answers_is_counted_and_drawn_apart() -> None:
     looks = {row.label: row.looks for row in claims_panel(ALL).rows}
     assert looks == {one.claim.id: one.answer.value for one in ALL}
     drawn = [LOOKS[answer.value] for answer in Answer]
-    # Without colours, answers are distinguished by marker and fill, and by their words.
+    # Answers can be distinguished without colours: by marker and fill, and by their words.
     assert len({(style.marker, style.face) for style, _ in drawn}) == len(Answer)
     assert len({words for _, words in drawn}) == len(Answer)
 

@@ -95,7 +95,7 @@ def test_a_slower_variant_is_a_regression(onionlab: Any, checkout: Path, tmp_pat
     assert "worse" in out
     *_, report = out.splitlines()
     table = find_table(out)
-    # The answer is printed between the paths of the table and of the report.
+    # The answer is printed after the path of the table and before the path of the report.
     assert "Regression." in out.splitlines()
     assert Path(report).read_text().startswith("<!DOCTYPE html>")
     assert Path(table).read_text().startswith("cell,class,metric")

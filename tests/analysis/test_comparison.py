@@ -177,7 +177,7 @@ def test_a_project_may_write_other_files() -> None:
 
 
 def test_a_host_more_is_another_network() -> None:
-    """A host's torrc is part of the network, not a different configuration."""
+    """An additional host's torrc is a difference of the network, not of the configuration."""
     folder = "shadow.data.template/hosts/relay9"
     host = {f"{folder}/torrc": "x", f"{folder}/torrc-defaults": "y", "clients.json": "c2"}
     result = compare_sets(make_set(), make_set("b", files={**FILES, **host}))
@@ -186,7 +186,7 @@ def test_a_host_more_is_another_network() -> None:
 
 
 def test_no_network_in_common_makes_two_samples() -> None:
-    """Different seeds draw different networks, so a differing network file is not reported."""
+    """Different seeds give different networks, so different network files are not reported."""
     far = make_set("b", seeds=range(20, 28), effect=2.0, files={**FILES, "conf/network.gml": "n2"})
     result = compare_sets(make_set(), far)
     assert not result.paired

@@ -17,7 +17,7 @@ from analysis.measures.data import ALL, Beats, ClassData
 
 BEGIN_S, END_S = 100.0, 400.0
 CAPACITY = 1000.0
-"""Bytes per second."""
+"""Throughput of a full bottleneck, in bytes per second."""
 
 
 def level(**capacities: float) -> Level:
@@ -28,7 +28,7 @@ def level(**capacities: float) -> Level:
 
 
 Stream = tuple[str, float, float, str]
-"""Client, start, end and outcome."""
+"""Client, start and end in seconds, and outcome."""
 
 NAMES = ("bulk1", "bulk2", "web1", "web2")
 

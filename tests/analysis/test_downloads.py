@@ -65,7 +65,7 @@ arrivals = st.lists(
 
 @given(arrivals, st.booleans())
 def test_a_download_against_a_plain_model(came: list[tuple[int, int]], done: bool) -> None:
-    """Compare with a model that only has arrivals, each a time in tenths of seconds and a size."""
+    """Compare with a list of arrivals. An arrival is a time in tenths of seconds and a size."""
     times = [at / 10 for at, _ in came]
     totals = list(np.cumsum([n for _, n in came])) if came else []
     size = float(totals[-1]) if totals and totals[-1] else 1.0
@@ -84,8 +84,8 @@ def test_a_download_against_a_plain_model(came: list[tuple[int, int]], done: boo
 # ----- progress of downloads, extracted from logs
 
 
-# Progress of two streams, the second of which waits: (seconds after the epoch, number of stream,
-# bytes received so far).
+# Progress of two streams: (seconds after the epoch, number of the stream, bytes received so far).
+# The second stream waits for long.
 CAME = [(1.0 + 0.03 * k, 0, 1000 * (k + 1)) for k in range(100)]
 CAME += [(1.5, 1, 500), (7.25, 1, 900)]
 
@@ -108,7 +108,7 @@ def test_progress_keeps_both_ends_of_gaps_and_a_tenth_of_a_second(tmp_path: Path
     assert 25 < len(quick) < 70
     assert quick.time_s.iloc[[0, -1]].tolist() == pytest.approx([1.0, 3.97])
     assert quick.bytes_received.iloc[-1] == 100_000
-    # The table only has points that were logged, with gaps of less than 0.2 s.
+    # The table has only points that were logged. Its gaps are shorter than 0.2 s.
     known = {(round(at, 6), n) for at, number, n in CAME if number == 0}
     assert set(zip(quick.time_s.round(6), quick.bytes_received, strict=True)) <= known
     assert np.diff(quick.time_s).max() < 0.2

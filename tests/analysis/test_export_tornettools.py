@@ -48,8 +48,8 @@ def test_a_run_is_laid_out_whole_and_stays_as_it_was(store: Store, tmp_path: Pat
     assert digests(made[0])[log] == before[f"stock1/{log}"]
     own = {files.CLIENTS, files.HOST_ROLES, files.RUN, files.MANIFEST}
     assert not own & {path.name for path in made[0].iterdir()}
-    # Like `tornettools archive`, change a file at the top level and remove the logs. The store must
-    # not change.
+    # Change a file at the top level and remove the logs, as `tornettools archive` does. The store
+    # must not change.
     (made[0] / "shadow.log").write_text("compressed")
     shutil.rmtree(made[0] / files.LOGS)
     assert digests(store.directory) == before

@@ -48,7 +48,7 @@ SCHEMAS = {
 
 @pytest.mark.parametrize("name", SCHEMAS)
 def test_tables_of_records_keep_their_columns_and_descriptions(name: str) -> None:
-    """The columns' descriptions are in the files, so changing one changes the bytes of records."""
+    """The columns' descriptions are in the files, so a changed one changes the bytes of records."""
     schema = arrow_schema(getattr(columns, name))
     found = [(f.name, str(f.type), f.metadata[b"description"].decode()) for f in schema]
     assert hashlib.sha256(repr(found).encode()).hexdigest()[:16] == SCHEMAS[name]
@@ -187,7 +187,7 @@ def test_errors_in_json_files(
 
 
 def test_a_file_of_ours_that_is_too_large_is_not_parsed(tmp_path: Path) -> None:
-    """As Python objects, the file's content would need twenty times the size of the file."""
+    """As Python objects, the content would need twenty times as much memory as the file's size."""
     (tmp_path / files.PARSE_REPORT).write_bytes(b"[" + b"[]," * 12_000_000 + b"[]]")
     with pytest.raises(AnalysisError, match="is too large: it holds more than 32 MiB"):
         read_parse_report(tmp_path / files.PARSE_REPORT)
@@ -238,7 +238,7 @@ print(next(line for line in open("/proc/self/status") if line.startswith("VmHWM"
 
 
 def test_a_small_file_with_gigabytes_of_content_needs_little_memory(tmp_path: Path) -> None:
-    """The gigabytes are in a column that is not read, or in texts or lists of one that is read."""
+    """The gigabytes are in an unread column, or in the texts or lists of a column that is read."""
     rows = 400
     once = pa.array(np.zeros(rows, np.int32))
     text = pa.DictionaryArray.from_arrays(once, pa.array(["x" * 10_000_000]))
@@ -250,8 +250,8 @@ def test_a_small_file_with_gigabytes_of_content_needs_little_memory(tmp_path: Pa
     }
     bombs = {"unread": {"more": text}, "text": {"records": text}, "list": {"seeds": of_list}}
     for name, change in bombs.items():
-        # The layout of the history requires columns of texts. A dictionary column is read as one
-        # if the file does not contain Arrow's own schema.
+        # The layout of the history requires columns of texts. A dictionary column is read as a
+        # column of texts if the file does not contain Arrow's own schema.
         pq.write_table(
             pa.table({**sound, **change}), tmp_path / name, compression="zstd", store_schema=False
         )
@@ -297,7 +297,8 @@ def test_a_footer_with_more_columns_than_the_schema_does_not_end_the_process(
         data[names] = path.read_bytes()
         length = int.from_bytes(data[names][-8:-4], "little")
         # A footer has the version and the schema, then the number of rows (77), the row groups, and
-        # the name of the program. It is split here, so that parts of two footers can be combined.
+        # the name of the program. The code splits it into parts, so that it can combine parts of
+        # two footers.
         schema, rest = data[names][-8 - length : -8].split(b"\x16\x9a\x01", 1)
         groups, program = rest.split(b"parquet-cpp", 1)
         footers[names] = (schema, groups, program)

@@ -281,16 +281,16 @@ def test_plot_data_of_tornettools(tmp_path: Path) -> None:
     # other one 0 of 20.
     assert got["exit", "download_error_rate"] == pytest.approx(1 / 30)
     assert got["all", "relay_goodput_bytes_per_s"] == 200.0
-    # tornettools writes Mibit/s.
+    # tornettools writes goodput in Mibit/s.
     assert got["exit", "download_goodput_500kib_1mib_p50_bytes_per_s"] == 12 * 2**20 / 8
     assert ("exit 1 MiB", "download_ttlb_p50_s") in got
     assert ("exit 50 KiB", "download_ttfb_p50_s") not in got
 
 
 def test_files_of_once_is_never_enough(tmp_path: Path) -> None:
-    """The names of this paper's files lack the kind of circuits, such as `.exit`.
+    """The names of the files of "Once is Never Enough" lack the kind of circuits, such as `.exit`.
 
-    The files are not in a folder tornet.plot.data, and those of OnionTrace have older names.
+    The files are not in a folder tornet.plot.data, and OnionTrace's files have older names.
     """
     for folder in ("sim", "tor"):
         (tmp_path / folder).mkdir()
@@ -491,7 +491,7 @@ def test_command(
 def test_simulations_of_the_same_networks_are_paired(tmp_path: Path) -> None:
     """Folder names identify networks. Sets with the same networks are paired.
 
-    One of the two may have further networks.
+    One set may have additional networks.
     """
     fast = import_runs([collection(tmp_path / "a", 1.0, 6, 1)], "fast", ALL_TIME)
     slow = import_runs([collection(tmp_path / "b", 1.3, 8, 2)], "slow", ALL_TIME)

@@ -1,4 +1,4 @@
-"""Intervals, tests and corrections, compared with SciPy, with values by hand, and at edge cases."""
+"""Intervals, tests and corrections, compared with SciPy and values by hand, and edge cases."""
 
 from __future__ import annotations
 
@@ -70,9 +70,9 @@ def test_equal_differences_are_as_uncertain_as_their_resolution() -> None:
 def test_adjusted_p_values_by_hand() -> None:
     p = [0.01, 0.04, 0.03, 0.005]
     assert adjusted(p, [0.25] * 4) == pytest.approx([0.03, 0.06, 0.06, 0.02])
-    # P-values are adjusted in the order of p-value / weight, in which adjusted values never
-    # decrease: 0.01 becomes 0.01 / 0.5 = 0.02; 0.005 would become 0.005 / 0.25 times the remaining
-    # weight, 0.5, which is 0.01, and is raised to 0.02; 0.03 has all remaining weight and stays.
+    # P-values are adjusted in the order of p-value / weight. In this order, adjusted values never
+    # decrease. 0.01 becomes 0.01 / 0.5 = 0.02. 0.005 has 0.25 of the remaining weight of 0.5, so it
+    # would become 0.01, and is raised to 0.02. 0.03 has all of the remaining weight and stays.
     weighted = adjusted([0.01, 0.005, 0.03], [0.5, 0.25, 0.25])
     assert weighted == pytest.approx([0.02, 0.02, 0.03])
     assert adjusted([], []).shape == (0,)
@@ -93,7 +93,8 @@ def test_the_count_to_settle_is_that_of_the_power_formula() -> None:
     assert count_to_settle(few, None, 0.05) == pytest.approx(34, abs=1)
     assert count_to_settle(few, 0.6, 0.05) == count_to_settle(few, None, 0.05)
     # There is no difference and the margin is 0.5 sd. Both one-sided tests have to reject, so each
-    # may miss in a tenth of the cases: (1.645 + 1.28)^2 / 0.25 = 34, and slightly more for t.
+    # may fail to do so in a tenth of the cases: (1.645 + 1.28)^2 / 0.25 = 34, and slightly more for
+    # t.
     none = Effect(0.0, 1 / np.sqrt(5), 4.0, 5)
     assert count_to_settle(none, 0.5, 0.05) == pytest.approx(36, abs=1)
     assert count_to_settle(none, None, 0.05) is None
@@ -101,7 +102,7 @@ def test_the_count_to_settle_is_that_of_the_power_formula() -> None:
 
 @pytest.mark.parametrize("count", [4, 8, 14])
 def test_effects_of_the_detectable_size_are_found_with_the_stated_power(count: int) -> None:
-    """Differences of the stated size are found with the stated power.
+    """Differences of the smallest detectable size are found with the stated power.
 
     Differences of half this size are found less than half as often.
     """

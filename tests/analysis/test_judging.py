@@ -78,7 +78,8 @@ def test_a_study_is_judged_from_its_records_and_runs_csv_has_the_values(
             rows = table.loc[[(level, class_name, metric, variant)]].set_index("seed")["value"]
             values = [np.nan if one.value is None else one.value for one in by_seed.values()]
             assert rows[list(by_seed)].tolist() == pytest.approx(values, rel=1e-8, nan_ok=True)
-    # Three networks show little at the default error level, so this test uses a higher one.
+    # With three networks, little is shown at the default error level, so this test uses a higher
+    # one.
     design = Design(error_level=0.3)
     judged = judge_comparison("5mid", statistics, "rr", "ewma", design)
     assert [(j.endpoint, j.class_name, j.metric.name) for j in judged[:4]] == [
@@ -91,7 +92,7 @@ def test_a_study_is_judged_from_its_records_and_runs_csv_has_the_values(
     assert {j.verdict.grade for j in others} == {None}
     found = by_metric(others)
     assert {("web", "jain_index_clients"), ("web", "ttfb_p99_s")} <= set(found)
-    # The times of rr are 15 % longer than those of ewma in all networks.
+    # rr's times are 15 % longer than those of ewma in all networks.
     assert judged[1].verdict.grade is Grade.SHOWN
     assert judged[1].regression
 
@@ -209,7 +210,7 @@ def test_gaps_in_whole_heartbeats_are_known_to_a_heartbeat(shift: float, grade: 
 
 
 def test_a_run_that_lacks_a_metric_has_a_missing_value() -> None:
-    # No download of the variant ended on network 5, so this run has no time to first byte.
+    # No download of the variant ended on network 5, so the run there has no time to first byte.
     table = synthetic(2.0)
     del table["5mid", "web"]["ttfb_p50_s", "rr"][5]
     complete(table)
@@ -276,8 +277,8 @@ def test_unpaired_networks_are_left_out_and_named() -> None:
 
 
 def test_the_ratio_of_displayed_means_equals_the_displayed_ratio() -> None:
-    # The arithmetic mean falls from 2.5 to 2.38, although most networks' values rise. Therefore
-    # geometric means are displayed next to a ratio.
+    # The arithmetic mean falls from 2.5 to 2.38, although the values of most networks rise. That is
+    # why geometric means are displayed next to a ratio.
     variant, baseline = numbered(1.0, 1.1, 5.04), numbered(0.7, 0.8, 6.0)
     own, base = estimate(variant), estimate(baseline)
     ratio = known(against_baseline(variant, baseline).ratio)

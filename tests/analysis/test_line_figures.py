@@ -106,8 +106,8 @@ def test_ratios_are_of_pairs_only() -> None:
 def test_differences_are_between_runs_on_the_same_network() -> None:
     data = make_data(ALIKE, NONE)
     (line,) = difference_lines(data, 0).values()
-    # Values vary widely between networks, but each pair differs by 1e4, so the range of the
-    # differences is this one value.
+    # Values vary widely between networks, but the difference of each pair is 1e4. So the range of
+    # the differences is this single value.
     assert np.allclose([line.mean[0], line.low[0], line.high[0]], 1e4)
     rows = csv.DictReader(io.StringIO(csv_text(data.kind.table(data))))
     found = {r["mean"] for r in rows if r["panel"] == "throughput_bytes_per_s_difference"}
@@ -155,7 +155,7 @@ def test_a_wide_band_is_cut_with_a_note() -> None:
 
 
 def labelled(*labels: str) -> FigureData:
-    """Return a figure of one run of each variant. The first variants have these labels."""
+    """Return a figure of one run of each variant. labels: the labels of the first variants."""
     content = study_content([1])
     for variant, label in zip(content["variants"], labels, strict=False):
         variant["label"] = label

@@ -1,4 +1,4 @@
-"""Nightly runs: baseline, history, rate of alarms, and the written files."""
+"""Nightly runs: baseline, history, rate of false alarms, and written files."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ def nightly_list(**more: Any) -> NightlyList:
 
 
 class Machine:
-    """Runs nights on synthetic sets of runs.
+    """Runs nights (nightly runs) on synthetic sets of runs.
 
     If ``fails_at`` is n > 0, the n-th measurement of an experiment is interrupted. ``key`` is the
-    key of the baseline. In a real night, it is a hash of ``inputs``.
+    key of the baseline. Real nightly runs use a hash of ``inputs`` as this key.
     """
 
     def __init__(self, root: Path) -> None:
@@ -127,7 +127,7 @@ def test_an_interrupted_night_changes_neither_baselines_nor_history(machine: Mac
     with pytest.raises(KeyboardInterrupt):
         machine.night(make_set(noise_seed=2), accept=True, nights=both)
     assert written() == before
-    # A passing junit.xml of an earlier night would be taken for that of this one.
+    # If a junit.xml of an earlier night remained, it could be taken for the result of this night.
     assert not any(path.exists() for path in summaries)
 
 
@@ -171,7 +171,7 @@ def test_a_planted_change_raises_the_alarm(machine: Machine) -> None:
 
 
 def test_a_night_reports_its_smallest_detectable_change(machine: Machine) -> None:
-    """Four networks are too few to show a change of 20%.
+    """With four networks, a change of 20% is too small to be shown.
 
     The night reports that only larger changes would raise an alarm.
     """
@@ -208,7 +208,7 @@ def _sizes(night: Night) -> dict[str, float]:
 
 @pytest.mark.slow
 def test_false_differences_of_unchanged_nights() -> None:
-    """The stated rate is 0.05 a night. There are 20 nights against each of 20 baselines.
+    """The stated rate is 0.05 a night. The test has 20 nights against each of 20 baselines.
 
     Nights with the same baseline share its noise and are not independent, so the 400 nights count
     as 80 independent ones. The bound is three standard errors above the stated rate.
@@ -225,9 +225,9 @@ def test_false_differences_of_unchanged_nights() -> None:
 
 
 def test_a_step_points_to_its_commits(machine: Machine) -> None:
-    """The step is too small for an alarm of one night against the baseline.
+    """The step is too small for an alarm of a single night against the baseline.
 
-    The history of all nights shows the step, and the two commits between which it is.
+    The history of all nights shows the step, and the two commits between which it occurred.
     """
     machine.night(make_set(seeds=SEEDS, project="0.1.0 c0"), accept=True)
     sets = (
@@ -247,7 +247,7 @@ def test_a_step_points_to_its_commits(machine: Machine) -> None:
 
 
 def test_a_change_of_networks_is_not_a_step(machine: Machine) -> None:
-    """Networks differ far more than measurements on one network, so a change of them is not a step.
+    """Networks differ far more than measurements on one network, so another network is not a step.
 
     Nights on other networks do not hide a step on the usual networks. After such nights, a step
     that was reported before does not count as new.
@@ -262,7 +262,8 @@ def test_a_change_of_networks_is_not_a_step(machine: Machine) -> None:
         return [night() for _ in range(count)][-1]
 
     def other(count: int) -> Night:
-        # The few networks of a real night can differ by 30% from those of other nights.
+        # A real night has few networks, whose values can differ by 30% from those of other
+        # networks.
         sets = [
             make_set(seeds=range(n, n + 10), effect=1.3) for n in itertools.islice(others, count)
         ]
@@ -390,7 +391,8 @@ def test_a_step_of_nights_with_one_run(machine: Machine) -> None:
     made, paths = [machine.night(one, accept=one is sets[0]) for one in sets][-1]
     times = {"ttfb_p50_s", "time_to_320kib_p50_s"}
     assert times <= {step.metric for step in made.steps}
-    # The timeout rate was constant in all nights, so its noise is unknown, and it is not searched.
+    # The timeout rate was constant in all nights. Its noise is therefore unknown, and no steps are
+    # searched in it.
     assert (made.unsearched, made.series) == (1, 4)
     assert "1 of 4 time series cannot be searched" in paths.markdown.read_text()
 

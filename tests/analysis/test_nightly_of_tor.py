@@ -1,4 +1,4 @@
-"""Nights that watch a git repository of Tor: what they run, their baseline and their summary."""
+"""Nights (nightly runs) on a git repository of Tor: the commits, the baseline, the summary."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ def path(tmp_path: Path) -> Path:
 
 
 def night(machine: Machine, path: Path, ref: str = "main", **more: Any) -> Any:
-    """Run a night with the present commit of ``ref``.
+    """Run a night on the current commit of ``ref``.
 
-    more: ``accept``, whether the night's runs become the baseline; ``false_alarms``, of the list;
-    and arguments of ``make_set``.
+    more: ``accept``, whether the night's runs become the baseline; ``false_alarms``, the number per
+    year in the list of nightly experiments; and arguments of ``make_set``.
     """
     lists = nightly_list(
         experiments=[{"name": "today", "variants": ["stock"], "networks": 10}],
@@ -97,9 +97,9 @@ def test_a_night_runs_the_newest_commit_alone(machine: Machine, path: Path) -> N
 def test_a_second_night_leaves_the_files_of_the_first_one(
     machine: Machine, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Runs of the first night may still read that night's files when the second night begins.
+    """A second night does not change the files of the first, whose runs may still read them.
 
-    The second night writes files, too, before it is refused or, with another STATE_DIR, begins.
+    A second night writes its own files before it is refused. With another STATE_DIR, it is allowed.
     """
     first, second = make_repository(path, ["0.4.9"] * 2)
     watched, _ = watch_repository(machine.root, nightly_list(), path, first)
@@ -233,7 +233,7 @@ def test_only_the_harness_needs_a_new_baseline() -> None:
     assert Builder("b" * 12, known="new").inputs() == first
     for changed in ({"torrc": "t2"}, {"load": "l2"}, {"engine": "2"}):
         assert Builder("a" * 12, **changed).inputs() != first
-    # Without a repository, a night also compares versions of this project, so the torrc files may
+    # Without a repository, a night also compares versions of this project, whose torrc files may
     # differ.
     first = Builder("a" * 12).inputs(only_tor=False)
     assert Builder("a" * 12, torrc="t2").inputs(only_tor=False) == first
@@ -311,9 +311,10 @@ def test_a_worse_endpoint_comes_with_a_command(
 
 
 def test_the_newest_baseline_is_that_of_the_last_night(machine: Machine, path: Path) -> None:
-    """The date in a baseline decides which one is the newest. A checkout changes files' times.
+    """The newest baseline is that with the newest date in the file.
 
-    Baselines of another experiment whose name begins with this one's do not count.
+    The times of the files do not count, because a git checkout changes them. Baselines of another
+    experiment whose name begins with this one's do not count either.
     """
     commits = make_repository(path, ["0.4.9"] * 3)
     for number, key in enumerate(("key3", "key1", "key2")):

@@ -109,7 +109,8 @@ def write_paper_store(root: Path) -> Path:
     for one in STUDIES:
         for run in one.runs:
             if not (root / run.directory).exists():
-                # With many middle relays all variants are equal. With few they differ by SLOW.
+                # With many middle relays all variants are equal. With few middle relays they differ
+                # by SLOW.
                 slow = 1.0 if run.level == "20mid" else SLOW[run.variant]
                 write_run(root / run.directory, run.seed, slow, web=5, bulk=1)
                 extract(root / run.directory, root / run.records)
@@ -299,8 +300,8 @@ def test_missing_runs_are_named_and_the_rest_is_answered(
     manifest = read(made, "manifest.json")
     by_number = {figure["paper"]: figure for figure in manifest["figures"]}
     assert [run["run_id"] for run in by_number[11]["missing"]] == ["20midrr2"]
-    # Networks differ more than variants, so a figure only shows networks with runs of all variants:
-    # 1 and 3.
+    # Networks differ more than variants do, so a figure shows only networks with runs of all
+    # variants. These are 1 and 3.
     assert [run["run_id"] for run in by_number[11]["left_out"]] == ["20midewma2", "20midswrr2"]
     assert {run["seed"] for run in by_number[11]["runs"]} == {1, 3}
     assert {row["seeds"] for row in read_rows(tmp_path / "out" / "figure-11.csv")} == {"2"}
@@ -331,7 +332,7 @@ def test_one_network_is_not_judged(store: Path, tmp_path: Path) -> None:
     one = with_seeds(with_figures(10).studies[1], 1)
     made = build(Paper("A paper", (one,), CLAIMS), store, tmp_path)
     # One network has no spread, so no claim is decided. The claim about timeouts cannot be tested,
-    # because there are none.
+    # because there were no timeouts.
     answers = {answered.claim.id: answered.answer for answered in made.answers}
     assert answers.pop("timeouts") is Answer.UNTESTABLE
     assert set(answers.values()) == {Answer.OPEN}

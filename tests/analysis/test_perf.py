@@ -131,7 +131,7 @@ def test_metrics_apply_where_the_records_are(whole: dict[str, ClassData]) -> Non
             assert found[name, metric].value is not None
         assert found[name, "circuit_build_time_p50_s"].value is not None
     circuits = known(whole["perf-exit"].circuits)
-    # tornettools measures from the command, so its time excludes what happens before the command.
+    # tornettools measures times from the command, so its times exclude what precedes the command.
     own = found["perf-exit", "time_to_last_byte_50kib_p50_s"].value
     assert known(own) > known(found["perf-exit", "download_ttlb_50kib_p50_s"].value)
     built = circuits.build_times_s(1200, 1800)
@@ -262,7 +262,7 @@ def marks(log: LogWriter) -> list[float | None]:
 def test_later_status_lines_count_for_amounts_that_the_last_line_lacks() -> None:
     """A stream-success line counts as a status line for the amounts that it shows, as in tgentools.
 
-    Later status lines count only for larger amounts.
+    Status lines after it count only for larger amounts.
     """
     log = started_log()
     log.status(301.0, 0, 5 << 20, 1)

@@ -209,7 +209,7 @@ def negative(values: list[Any]) -> list[Any]:
 
 
 def change_sign(values: list[Any]) -> list[Any]:
-    """Return a column `rounding` with which all sums are negative: it changes their sign bit."""
+    """Return a column `rounding` that makes all sums negative: it changes their sign bit."""
     return [None if value is None else 2**63 - 1 for value in values]
 
 
@@ -234,7 +234,7 @@ SUMS_FILE, STREAMS_FILE = files.PUBLISHED_GOODPUT, files.PUBLISHED_STREAMS
         (SUMS_FILE, change_column("bytes_read", all_null), "rows without bytes"),
         (SUMS_FILE, change_column("rounding", all_null), "without rounding"),
         (SUMS_FILE, change_column("rounding", change_sign), "bytes that do not ascend"),
-        # A negative pause is valid, but the time of the start that is decoded from it is not.
+        # A negative pause is valid, but the start that is computed from it is not.
         (STREAMS_FILE, change_column("pause_s", negative), r"start_s, row 83: -\S+ is not from 0"),
         (STREAMS_FILE, first_half, WRONG_COUNT),
         (STREAMS_FILE, duplicate_rows, TWICE),
@@ -252,7 +252,7 @@ def test_a_changed_table_of_a_published_run_is_refused(
 
 
 def move_last_download(clients: list[str]) -> list[str]:
-    """Assign the last client's last download to a client that has a download of the same number."""
+    """Move the last client's last download to a client that already has its number."""
     other = next(name for name in clients if name.startswith("web") and name != clients[-1])
     return [*clients[:-1], other]
 
@@ -365,7 +365,7 @@ def write_rows(path: Path, columns: tuple[Column, ...], rows: Rows) -> None:
 def test_any_records_give_the_same_values(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
-    """Streams overlap or have no end, clients have no heartbeats, and spans have any bounds."""
+    """Streams may overlap or have no end. Clients may lack heartbeats. Spans have any bounds."""
     folder = tmp_path_factory.mktemp("any")
     records, small = folder / "records", folder / "small"
     records.mkdir()

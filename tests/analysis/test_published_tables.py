@@ -127,7 +127,7 @@ def test_cumulative_incidence_of_a_published_table() -> None:
     of = kinds("CECEFECFE") + [CENSORED] * (305 - len(first))
     incidence = cumulative_incidence(times, of)
     assert incidence.times_s.tolist() == [10, 16, 23, 27]
-    # Increments are compared, since the table adds up rounded values.
+    # Only increments are compared, because the table adds up rounded values.
     increments = 100 * np.diff(incidence.probability, prepend=0.0)
     assert increments == pytest.approx([0.3, 0.3, 0.3, 0.3], abs=0.05)
     overall = kaplan_meier(times, np.where(np.asarray(of) == FAILURE, EVENT, of))

@@ -1,4 +1,4 @@
-"""Incomplete files never replace whole ones. A writer removes those that a killed one left."""
+"""Incomplete files never replace whole ones. A later writer removes a killed writer's files."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_an_interrupted_write_keeps_the_old_file(tmp_path: Path) -> None:
 
 
 class Disk:
-    """Records what was synced. After a power failure, only this content is sure to be on the disk.
+    """Records the synced content, which is all that a power failure is sure to leave on the disk.
 
     File names may reach the disk at any time. So a name must not appear before its content is
     synced, and a name that was not synced may be lost.

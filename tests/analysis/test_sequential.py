@@ -45,8 +45,8 @@ def test_a_sequential_p_value_falls_with_more_looks(budget: int, p: list[float])
     values = [sequential_p(p[: k + 1], plan) for k, plan in enumerate(plans)]
     # Each number of looks has its own table of levels, so the last digits may differ.
     assert all(b <= a * (1 + 1e-9) for a, b in itertools.pairwise(values))
-    # A sequential p-value is not below the smallest p-value of its looks: several looks cost power.
-    # The least value that it can have is 1e-7.
+    # A sequential p-value is not below the smallest p-value of its looks, because several looks
+    # cost power. Its least possible value is 1e-7.
     assert all(
         value >= min(0.999 * min(p[: k + 1]), 1.0) or value == pytest.approx(1e-7)
         for k, value in enumerate(values)

@@ -1,4 +1,4 @@
-"""Differences that are not normally distributed, and harm in few networks."""
+"""Tests and verdicts for differences that are not normally distributed."""
 
 from __future__ import annotations
 
@@ -59,9 +59,9 @@ def test_corrected_p_values_are_never_smaller(p: float, count: int, both: bool) 
 def test_skewed_differences_are_called_different_no_more_often_than_stated(
     n: int, level: float
 ) -> None:
-    """The differences are exponential, with a typical value of 0.
+    """The differences are exponential, shifted so that their typical value is 0.
 
-    For few pairs, the t test alone errs more often than stated.
+    With few pairs, the t test alone errs more often than stated.
     """
     values = np.random.default_rng(n).exponential(size=(6000, n)) - TYPICAL_EXPONENTIAL
     false = np.mean([paired_effect(one).p_different <= level for one in values])

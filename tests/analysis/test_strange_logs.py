@@ -51,7 +51,7 @@ def require_readable(records: Path) -> None:
 
 @pytest.mark.parametrize("second", [EPOCH - 1, EPOCH + 239, 999_999_999_999])
 def test_a_heartbeat_from_outside_of_its_log_is_malformed(tmp_path: Path, second: int) -> None:
-    """The heartbeat is before the run, before the log's first line, or after the end of any run."""
+    """The heartbeat is before the run, before the first line of the log, or after any run's end."""
     text = usual_log().text()
     before = f" {EPOCH + 241}.000000 ".encode()
     assert text.count(before) == 1
@@ -97,9 +97,9 @@ def test_a_small_file_that_holds_a_lot_is_refused(
 
 
 def test_content_before_damage_in_xz_is_sound() -> None:
-    """Few damaged files give wrong content before the damage is detected.
+    """In few damaged files, wrong content is returned before the damage is detected.
 
-    With smaller decompression steps, nearly all of them would.
+    With smaller decompression steps, this would happen in nearly all damaged files.
     """
     rng = random.Random(7)
     data = b"".join(b"line %d %d\n" % (n, rng.getrandbits(60)) for n in range(4000))

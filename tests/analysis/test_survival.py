@@ -87,8 +87,8 @@ def test_the_bias_of_the_naive_distribution_by_hand() -> None:
     found = known(bias(times, kinds, (0.5, 0.9)))
     assert (found.streams, found.failed, found.censored) == (10, 3, 1)
     assert found.quantiles["naive"] == (3.0, 6.0)
-    # After 3 s the probability is 0.3. The six streams that remain after the censored one share the
-    # other 0.7, so after k more events the probability is 0.3 + k * 0.7 / 6.
+    # After 3 s the probability is 0.3. Six streams remain after the censored one, and they share
+    # the other 0.7. So after k more events the probability is 0.3 + k * 0.7 / 6.
     assert found.quantiles["incidence"] == (5.0, None)
     assert found.quantiles["kaplan_meier"] == (5.0, None)
     assert found.distance == pytest.approx(1 - 0.65)

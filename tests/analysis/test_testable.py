@@ -1,4 +1,4 @@
-"""The rules that find runs which cannot answer a claim, and cases just outside of each rule."""
+"""The rules that find runs which cannot answer a claim, and runs that just fail to meet a rule."""
 
 from __future__ import annotations
 

@@ -105,8 +105,8 @@ def test_any_truncation_keeps_the_whole_lines(cut: int) -> None:
     *lines, tail = SAMPLE[:cut].split(b"\n")
     log = parse(lines)
     log.feed_tail(tail)
-    # A cut just before a newline leaves a complete data line, which counts. A partial line does
-    # not.
+    # If the cut is just before a newline, the last line is complete and counts. Otherwise it does
+    # not count.
     whole = SAMPLE[:cut].count(b"\n")
     complete_tail = tail in SAMPLE.split(b"\n") and tail.endswith(b"]")
     data_lines = parse(SAMPLE.split(b"\n")[: whole + complete_tail])
@@ -139,7 +139,7 @@ def test_garbage_lines_are_counted_and_hurt_nothing_else(
     assert [c._replace(heartbeats_before=0) for c in log.completes] == [
         c._replace(heartbeats_before=0) for c in clean.completes
     ]
-    # A line that is cut inside free text still has a valid form, and is counted in ``other_lines``.
+    # If a line is cut inside free text, its form is still valid. It is counted in ``other_lines``.
     assert log.malformed + log.other_lines - clean.other_lines == len(garbage)
     assert len(log.examples) == min(log.malformed, MAX_EXAMPLES)
     for example in log.examples:
@@ -187,7 +187,7 @@ def test_a_stream_ends_once() -> None:
 
 
 def beating_log(kept: Callable[[int], bool]) -> LogWriter:
-    """Return a log with a heartbeat in each second from 241 s to 540 s that is kept."""
+    """Return a log with a heartbeat in each second from 241 to 540 s for which ``kept`` is true."""
     log = LogWriter("client1").start()
     for second in filter(kept, range(241, 541)):
         log.heartbeat(float(second), 0)

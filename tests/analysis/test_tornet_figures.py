@@ -44,9 +44,9 @@ def test_bands_are_t_intervals_of_each_quantile(samples: list[list[float]]) -> N
 
 
 def test_a_resolution_widens_the_band() -> None:
-    """The half width is t(n - 1) sqrt((var + sum of resolutions^2 / 12 / (n - 1)) / n).
+    """The band's half width is t(n - 1) sqrt((var + sum of resolutions^2 / 12 / (n - 1)) / n).
 
-    Here var is the sample variance, and n = 2.
+    Here t(n - 1) is a quantile of Student's t, var is the sample variance, and n = 2.
     """
     pairs = np.array([[10.0, 6.0], [20.0, 3.0]])
     found = known(mean_quantiles([pairs[:1], pairs[1:]], np.array([0.5])))
@@ -120,7 +120,7 @@ def test_invalid_measurements_are_refused(tmp_path: Path, content: object, what:
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Write a store of two variants on three networks, and return it.
+    """Write a store of runs of two variants on three networks, and return it.
 
     The times of the second variant are a fifth longer.
     """

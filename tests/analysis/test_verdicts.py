@@ -74,8 +74,8 @@ def test_the_first_endpoint_has_half_of_the_level_and_passes_it_on() -> None:
     found = decide(family, weights=endpoint_weights(3))
     p = known(found["first"].p_different)
     assert p == pytest.approx(equal * 2 / 3)
-    # The other two endpoints then share the whole error level, half each. Their adjusted p-values
-    # are therefore twice the unadjusted ones, as that of the first endpoint is.
+    # The other two endpoints then share the whole error level equally. So their adjusted p-values
+    # are twice the unadjusted ones, like that of the first endpoint.
     assert found["second"].p_different == found["third"].p_different == pytest.approx(p)
     assert endpoint_weights(1) == [1.0]
 
@@ -167,7 +167,7 @@ def test_never_nan_and_always_a_grade(family: list[Any]) -> None:
 def test_metrics_that_are_equivalent_are_still_open_as_to_a_difference() -> None:
     """Holm's correction is separate for differences and for equivalence.
 
-    So the other metrics' equivalence does not change how many more networks `it` needs.
+    So the equivalence of the other metrics does not change how many more networks `it` needs.
     """
     open_one = Sides(1.0 + np.tile([0.105, -0.035], 10), np.ones(20), FIVE, "lower", 1e-6)
     alike = {

@@ -108,7 +108,7 @@ def perf_log(host: str, rng: np.random.Generator, *, slow: float = 1.0) -> bytes
 
 
 def circuits_log(host: str, rng: np.random.Generator, *, relay: bool, slow: float = 1.0) -> bytes:
-    """Return OnionTrace's log of a relay (bytes each second) or of a client (also circuits)."""
+    """Return OnionTrace's log of a relay (bytes each second) or a client (bytes and circuits)."""
     log = OnionTraceWriter(host).start(241_000_000)
     for second in range(250, STOP_S):
         log.seconds(second * 1_000_000 + 865_305, *map(int, rng.integers(0, 2_000_000, 2)))

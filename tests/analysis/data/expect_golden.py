@@ -1,4 +1,4 @@
-"""Write what tgentools reads in the golden logs to golden/tgentools.json.
+"""Write the values that tgentools reads from the golden logs to golden/tgentools.json.
 
     PYTHONPATH=PATH_TO_TGEN/tools python expect_golden.py GOLDEN_DIRECTORY
 

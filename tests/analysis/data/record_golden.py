@@ -2,11 +2,11 @@
 
     python record_golden.py PATH_TO_TGEN OUTPUT_DIRECTORY
 
-TGENHOSTNAME names each process, so the logs do not contain the machine's name. A small
-SOCKS5 proxy between client and server shapes the traffic: it can be slow, fall silent after some
-bytes, never answer, refuse, or hang up. Times differ from one recording to the next, so the tests
-compare them with golden/tgentools.json, which expect_golden.py makes with tgentools. The tests
-themselves contain outcomes and sizes.
+TGENHOSTNAME names each process, so the logs do not contain the machine's name. A small SOCKS5 proxy
+between client and server shapes the traffic. The proxy can be slow, fall silent after some bytes,
+never answer, refuse, or hang up. The times differ between recordings, so the tests compare times
+with golden/tgentools.json, which expect_golden.py writes. Outcomes and sizes are in the tests'
+code.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SERVER_PORT = 18888
 
 
 class Proxy:
-    """A SOCKS5 proxy that misbehaves as configured."""
+    """A SOCKS5 proxy with configurable errors."""
 
     def __init__(
         self,
