@@ -99,8 +99,8 @@ class Model:
     """A guard, a middle relay and an exit, and circuits through them for two clients.
 
     Attributes:
-        kernel_wait_ns: The wait of a cell between its flush and its reading by the next relay,
-            apart from the latency, is random and less than this time.
+        kernel_wait_ns: Bound of the random wait of a cell between its flush and its reading by the
+            next relay. The latency is not part of this wait.
         crossings: For each cell that went from one relay to another: the sender, the direction, and
             this wait in nanoseconds.
     """

@@ -77,7 +77,7 @@ def test_commits_that_do_not_build_are_passed_over(first_bad: int) -> None:
     line = Line(30, first_bad, skipped=[14, 15, 16, 17, 22])
     left = line.search().left
     # If the first bad commit is in a group that does not build, or right after such a group, all
-    # commits of the group and the commit after it are left.
+    # commits of the group and the commit after it remain as candidates.
     assert str(first_bad) in left
     assert set(map(int, left)) <= {first_bad, *range(14, 19), 22, 23}
     assert len(left) == 1 or {*left} <= {"14", "15", "16", "17", "18"} or {*left} == {"22", "23"}

@@ -220,9 +220,9 @@ def test_variants_that_do_not_match() -> None:
 
 
 def test_matches_share_the_error_level() -> None:
-    """A difference that is barely shown for a single variant is not shown if there are two.
+    """A difference that is barely shown for one variant is not shown if there are two variants.
 
-    Each of the two has half of the error level.
+    Each of the two variants has half of the error level.
     """
     a, b = make_set(noise=0.04), make_set("b", noise=0.04, noise_seed=7, effect=1.2)
     p_values = [row.judgement.verdict.p_different for row in compare_sets(a, b).regressions]

@@ -47,7 +47,8 @@ def analysis(ttfb: list[float], *, layout: str = "stream_summary") -> Any:
     """Return tgentools' analysis of one perf client.
 
     Its downloads of 50 KiB complete at 310 s, 311 s, and so on. ``ttfb`` has their times to the
-    first byte in seconds; those to the last byte are twice as long. One download fails at 310 s.
+    first byte in seconds. Their times to the last byte are twice as long. One download fails at 310
+    s.
     """
     new = layout == "stream_summary"
     suffix = "_recv" if new else ""
@@ -277,8 +278,8 @@ def collection(folder: Path, median_s: float, count: int, seed: int) -> Path:
 def test_plot_data_of_tornettools(tmp_path: Path) -> None:
     plot_data(tmp_path / "sim", 1.0, np.random.default_rng(1))
     got = values(import_runs([tmp_path], "x", ALL_TIME))
-    # tornettools writes each client twice. For one of them 1 of 10 downloads failed, and for the
-    # other one 0 of 20.
+    # tornettools writes each client twice. For one client 1 of 10 downloads failed, and for the
+    # other client 0 of 20 failed.
     assert got["exit", "download_error_rate"] == pytest.approx(1 / 30)
     assert got["all", "relay_goodput_bytes_per_s"] == 200.0
     # tornettools writes goodput in Mibit/s.

@@ -131,8 +131,9 @@ def test_the_interval_of_nonnegative_values_is_nonnegative(values: list[float]) 
 
 
 def test_components_by_hand() -> None:
-    # The mean squares are 2 within networks, with 2 degrees of freedom, and 16 between networks,
-    # with 1. Each network has 2 runs, so the variance between networks is (16 - 2) / 2 = 7.
+    # The mean square within networks is 2, with 2 degrees of freedom. The mean square between
+    # networks is 16, with 1 degree of freedom. Each network has 2 runs, so the variance between
+    # networks is (16 - 2) / 2 = 7.
     found = components([[1.0, 3.0], [5.0, 7.0]])
     within = known(found.within)
     assert within.estimate == pytest.approx(np.sqrt(2))

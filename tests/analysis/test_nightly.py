@@ -188,7 +188,7 @@ def test_a_night_reports_its_smallest_detectable_change(machine: Machine) -> Non
     assert "With 4 networks, a deterioration of a single endpoint raises an alarm in" in page
     times = "\N{MULTIPLICATION SIGN}"
     assert f"| {times}{sizes['ttfb_p50_s']:.2f} |" in page
-    # A lower throughput is the deterioration, so its size is a factor below 1.
+    # For throughput, a lower value is a deterioration. So the page shows a factor below 1.
     (throughput,) = (size for name, size in sizes.items() if name.startswith("goodput"))
     assert throughput > 1
     assert f"| {times}{1 / throughput:.2g} |" in page

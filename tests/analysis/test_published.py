@@ -252,7 +252,7 @@ def test_a_changed_table_of_a_published_run_is_refused(
 
 
 def move_last_download(clients: list[str]) -> list[str]:
-    """Move the last client's last download to a client that already has its number."""
+    """Move the last client's last download to a client that has one of the same number."""
     other = next(name for name in clients if name.startswith("web") and name != clients[-1])
     return [*clients[:-1], other]
 

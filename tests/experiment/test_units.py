@@ -92,7 +92,7 @@ def test_json_schema_agrees_with_the_parsers(
 ) -> None:
     """The schema accepts all texts that the parser accepts, and rejects texts with wrong units.
 
-    It may also accept texts that the parser rejects for their number, such as 0 B.
+    It may also accept texts whose value the parser rejects, such as 0 B.
     """
     schema = json_schema(field_type)
     options = schema.get("anyOf", [schema])

@@ -275,7 +275,7 @@ class Project:
                 shutil.copy2(original, path)
 
     def _beside(self) -> dict[Path, tuple[int, int] | None]:
-        """Return size and time of change of the files and folders that no command may change.
+        """Return size and modification time of the files and folders that no command may change.
 
         These are the other entries of the project's parent folder, the entries of the project's top
         folder except results/ and runs/, and everything in inputs/.
@@ -286,7 +286,7 @@ class Project:
 
 
 def _seen(path: Path) -> tuple[int, int] | None:
-    """Return size and time of change, which a copy preserves; None if the path is missing."""
+    """Return size and modification time (ns). Return None if the path is missing."""
     try:
         return path.lstat().st_size, path.lstat().st_mtime_ns
     except FileNotFoundError:

@@ -24,8 +24,7 @@ from .test_end_to_end import ENGINES
 
 NAME = "imported"
 OF_THE_MACHINE = ("manifest.json", "uml.log", "free.log", "uml.result.json")
-"""Files of a run that describe the machine, so that they differ between runs that are otherwise
-equal."""
+"""Files of a run that describe the machine, and so differ between otherwise equal runs."""
 START_LIMIT_S = 300.0
 END_LIMIT_S = 60.0
 UNDER_WAY_S = 70.0

@@ -116,7 +116,7 @@ def test_the_class_is_load(tmp_path: Path) -> None:
 
 def test_streams_are_flows_times_the_streams_of_a_flow() -> None:
     def ending(share: float) -> bytes:
-        """Return a stream model. The mean number of streams is 1 / share - 1, or infinite for 0."""
+        """Return a stream model. Its mean number of streams is 1 / share - 1, or infinite for 0."""
         return model_graphml(
             ("s0", "s1"),
             [

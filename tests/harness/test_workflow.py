@@ -100,7 +100,7 @@ def set_clock(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 
 def test_the_remaining_time_follows_from_the_work_done(set_clock: Callable[..., None]) -> None:
-    """After 1000 s, 2 of 10 runs are finished and 2 are done by a quarter. So 7.5 runs remain."""
+    """After 1000 s, 2 of 10 runs are finished and 2 are a quarter done. So 7.5 runs remain."""
     set_clock(0.0, 10.0, 1000.0, 4000.0)
     first, second, last = show(
         10, (0, [state(150)], []), (2, [state(150), state(150)], []), (10, [], [])

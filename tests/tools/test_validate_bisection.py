@@ -36,5 +36,6 @@ def test_what_counts_as_wrong() -> None:
     assert is_answer_right(Search((), ("3", "4")), 5) is False
     assert is_answer_right(Search((), ("3",)), None) is False
     assert is_answer_right(Search((), ()), None) is True
-    # The search missed the bad commit. This is no right answer, but names no wrong commit either.
+    # The search missed the bad commit. The answer is not right, but it names no wrong commit
+    # either.
     assert is_answer_right(Search((), ()), 3) is None

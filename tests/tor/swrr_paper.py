@@ -250,8 +250,7 @@ class Player:
             self.words.append(">")
         self.words[-1] += node.name if node else "-"
         if node:
-            # Tor counts the cell, notifies the policy, and then, if the circuit is empty, reports
-            # this.
+            # Tor counts the cell, notifies the policy, and then reports the circuit if it is empty.
             node.queue -= 1
             self.policy.notify_xmit_cells(node)
             if not node.queue:
@@ -259,9 +258,9 @@ class Player:
 
 
 def play(weight: Callable[[int, int], float], seed: int, events: int = EVENTS) -> Player:
-    """Play random events: cells arrive or are dropped, cells are served, or time advances.
+    """Play random events: cells arrive, are dropped or are served, or time advances.
 
-    Circuits are replaced, too.
+    A circuit may also be replaced.
     """
     # Only random() of Python's generator is guaranteed to give the same numbers in all versions.
     draw = random.Random(seed).random

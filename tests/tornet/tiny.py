@@ -41,7 +41,7 @@ def graphml(
 
 
 def atlas(nodes: tuple[int, ...] = ATLAS_NODES) -> str:
-    """Return a complete graph in GML. The edge from node 3 to 7, for instance, has 307 us."""
+    """Return a complete graph in GML. The latency from node 3 to 7, for instance, is 307 us."""
     lines = ["graph [", "  directed 0"]
     for number in nodes:
         lines += ["  node [", f"    id {number}", f'    label "node {number}"']

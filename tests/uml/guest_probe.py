@@ -208,7 +208,7 @@ def fail(status: str, after_s: str = "0") -> None:
 
 
 def spin() -> None:
-    """Never sleep: simulated time stands still."""
+    """Never sleep, so that simulated time stands still."""
     while True:
         pass
 

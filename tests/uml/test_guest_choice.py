@@ -42,7 +42,7 @@ def small_net() -> Net:
 def replace_engines(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Return a function that replaces the engines.
 
-    Its arguments are name=whether the engine is installed.
+    Its arguments are NAME=True for an engine that is installed, and NAME=False for another one.
     """
 
     def offer(**there: bool) -> None:

@@ -108,7 +108,7 @@ def test_halves_are_rounded_up(value: float, whole: int) -> None:
 
 
 def test_edges_are_in_igraphs_order() -> None:
-    """Edges are in the order in which the file lists their targets, parallel edges in reverse."""
+    """Edges are in the file's order of their targets, and parallel edges are in reverse order."""
     some = model(
         to("s0", "s2", 1),
         to("s0", "s1", 2),
