@@ -23,11 +23,12 @@ from analysis.inference.intervals import Interval
 from analysis.judgement.claims.claim import Answer, ClaimResult
 from analysis.judgement.estimates import against_baseline
 from analysis.judgement.judging import RunStatistics, Statistics, add_run, over_networks
+from analysis.judgement.verdicts import Grade
 from analysis.measures.metric import Statistic
 from analysis.measures.run_data import load_run
 from analysis.pages.numbers import NOTHING, format_effect, format_number
 from analysis.pages.paper import Paper, answer_other_study
-from analysis.pages.summary import summarise
+from analysis.pages.summary import SummaryRow, summarise
 from onionlab.experiment.claims_file import load_claims
 from onionlab.runs.packing import open_packs
 
@@ -37,10 +38,11 @@ NETWORKS = 5
 WIDTH = 100
 TIMES = "\N{MULTIPLICATION SIGN}"
 METRIC = "time_to_320kib_p50_s"
+THROUGHPUT = "goodput_bytes_per_s"
 ENDPOINTS = (
     ("web", METRIC, "Web: 320 KiB, median"),
     ("web", "ttfb_p50_s", "Web: first byte, median"),
-    ("all", "goodput_bytes_per_s", "Throughput"),
+    ("all", THROUGHPUT, "Throughput"),
     ("all", "timeout_rate", "Timeout rate"),
 )
 """Class, metric and label of the endpoints."""
@@ -66,27 +68,50 @@ def answers(packs: Sequence[Path], folder: Path) -> tuple[ClaimResult, ...]:
         return answer_other_study(paper, store, "published packs").answers
 
 
-def answer_table(full: Sequence[ClaimResult], tenth: Sequence[ClaimResult]) -> str:
-    """Return a table of claims with their answers, and a sentence that counts those of small runs.
+def answer_counts(answered: Sequence[ClaimResult]) -> str:
+    """Return a sentence that counts the answers, in the order of their definition."""
+    counts = Counter(_answer(one) for one in answered)
+    first, *others = (f"{number} {answer}" for answer, number in counts.most_common())
+    return textwrap.fill(f"Of {len(answered)} claims: {', '.join([first, *others])}.", WIDTH)
 
-    Args:
-        full: answers at full size, for the table.
-        tenth: answers at a tenth of the size, for the sentence.
+
+def answer_table(answered: Sequence[ClaimResult]) -> str:
+    """Return a table of the claims that are not on throughput, with their answers.
+
+    Each row has the effect on which the answer rests, with its interval, and the number of networks
+    with an effect of that sign.
     """
-    rows = [(" ".join(one.claim.statement.split()), _with_effect(one)) for one in full]
-    counts = Counter(one.answer for one in tenth)
-    listed = ", ".join(f"{counts[one]} {one.value}" for one in Answer if counts[one])
-    text = f"At a tenth of the size, with five networks: {listed}."
-    table = _table(("Claim", "Full size, 3 networks"), rows)
-    return f"{table}\n\n{textwrap.fill(text, WIDTH)}"
+    rows = []
+    for one in answered:
+        if one.claim.metrics == (THROUGHPUT,):
+            continue
+        part = one.deciding
+        effect, interval = format_effect(part.effect, part.scale, part.metric.unit)
+        side = NOTHING if part.agreeing is None else f"{part.agreeing} of {part.count}"
+        statement = " ".join(one.claim.statement.split())
+        rows.append((statement, _answer(one), f"{effect} {interval}".strip(), side))
+    return _table(("Claim", "Answer", "Effect", "Networks"), rows)
 
 
-def _with_effect(answered: ClaimResult) -> str:
-    part = answered.deciding
-    if answered.answer is Answer.UNTESTABLE:
-        return answered.answer.value
-    effect, interval = format_effect(part.effect, part.scale, part.metric.unit)
-    return f"{answered.answer.value}: {effect} {interval}"
+def throughput_claims(answered: Sequence[ClaimResult]) -> str:
+    """Return a sentence on the answers to the claims on throughput, with their extreme effects."""
+    claims = [one for one in answered if one.claim.metrics == (THROUGHPUT,)]
+    ordered = [one for one in claims if one.claim.direction not in ("falls", "rises")]
+    counts = Counter(_answer(one) for one in ordered)
+    effects = [part.effect.estimate for one in ordered for part in one.parts if part.effect]
+    listed = ", ".join(f"{number} {answer}" for answer, number in counts.most_common())
+    text = (
+        f"Of {len(claims)} claims on throughput, {len(ordered)} are about differences between "
+        f"policies: {listed}. The ratios that they compare are {TIMES}{min(effects):.3f} to "
+        f"{TIMES}{max(effects):.3f}."
+    )
+    return textwrap.fill(text, WIDTH)
+
+
+def _answer(answered: ClaimResult) -> str:
+    """Return the word for an answer. An open one says whether a difference is suggested."""
+    suggested = answered.deciding.grade is Grade.SUGGESTED
+    return "suggested" if answered.answer is Answer.OPEN and suggested else answered.answer.value
 
 
 def time_table(pack: Path, experiment: str, folder: Path) -> str:
@@ -133,31 +158,52 @@ def network_table(packs: Sequence[tuple[str, Sequence[Path], str]], folder: Path
     return _table(("Network", *(str(number + 1) for number in range(NETWORKS))), rows)
 
 
-def spread_table(packs: Sequence[Path], experiment: str, folder: Path) -> str:
+def effects_by_level(packs: Sequence[Path], experiments: Sequence[str], folder: Path) -> str:
     """Return a table of the effects of RR and SWRR against EWMA on ``ENDPOINTS``, by level.
 
     Each effect has its spread between networks: the standard deviation of the networks' log ratios
-    or, for rates, of their differences.
+    or, for rates, of their differences. In parentheses is the smallest difference that as many
+    networks detect.
     """
-    study, statistics = _open_study(packs, experiment, folder)
+    columns: list[tuple[str, Mapping[tuple[str, str, str], SummaryRow]]] = []
+    for experiment in experiments:
+        study, statistics = _open_study(packs, experiment, folder)
+        found = summarise(study, statistics)
+        columns += [
+            (
+                level.label,
+                {
+                    (r.class_name, r.metric.name, r.variant.name): r
+                    for r in found
+                    if r.level == level
+                },
+            )
+            for level in study.levels
+        ]
     rows = []
     for class_name, metric, label in ENDPOINTS:
         for variant in ("rr", "swrr-linear"):
-            cells = []
-            for level in study.levels:
-                values = statistics[level.name, class_name]
-                own, base = (
-                    [one.value or 0.0 for _, one in sorted(values[metric, name].items())]
-                    for name in (variant, "ewma")
-                )
-                if metric.endswith("_rate"):
-                    spread = f"{100 * np.std(np.subtract(own, base), ddof=1):.2f} points"
-                else:
-                    spread = f"{np.std(np.log(np.divide(own, base)), ddof=1):.3f}"
-                cells += [_effect(values, metric, variant), spread]
+            cells = [
+                text
+                for _, found in columns
+                for text in _effect_and_spread(found[class_name, metric, variant])
+            ]
             rows.append((f"{label}, {LABELS[variant]}", *cells))
-    head = [text for level in study.levels for text in (level.label, "spread")]
+    head = [text for label, _ in columns for text in (label, "spread")]
     return _table(("", *head), rows)
+
+
+def _effect_and_spread(row: SummaryRow) -> tuple[str, str]:
+    """Return a row's effect, and the spread of its networks with the detectable difference."""
+    pairs = sorted(row.own.keys() & row.base.keys())
+    own, base = ([one[network].value or 0.0 for network in pairs] for one in (row.own, row.base))
+    detectable = row.judgement.verdict.detectable if row.judgement else None
+    if row.metric.name.endswith("_rate"):
+        effect = " ".join(filter(None, format_effect(row.effect, "difference", "1")))
+        spread = f"{100 * np.std(np.subtract(own, base), ddof=1):.2f} points"
+        return effect, spread + (f" ({100 * detectable:.2f})" if detectable else "")
+    spread = f"{np.std(np.log(np.divide(own, base)), ddof=1):.3f}"
+    return _ratio(row.effect), spread + (f" ({TIMES}{detectable:.2f})" if detectable else "")
 
 
 def effect_table(
@@ -314,7 +360,7 @@ PAGES: Mapping[str, Mapping[str, Callable[[Path], str]]] = {
         "networks": lambda folder: network_table(FIVE_MIDDLES, folder),
     },
     "docs/explanation/calibration.md": {
-        "capacities": lambda folder: spread_table(CAPACITIES, "swrr-capacities", folder),
+        "capacities": lambda folder: effects_by_level(CAPACITIES, ["swrr-capacities"], folder),
         "capacities' runs": lambda folder: run_facts(CAPACITIES, folder),
         "repeats": lambda folder: repeats_table(REPEATS, folder),
         "repeats' runs": lambda folder: run_facts(REPEATS[0][1], folder),
