@@ -12,7 +12,7 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [
     str(HERE.parent),
     str(HERE),
-]  # for the packages of this checkout, and for made.py in this folder
+]  # so that the packages of this checkout, and made.py in this folder, can be imported
 
 from made import (  # noqa: E402
     fill_tables,

@@ -74,7 +74,7 @@ def commands_page(root: Path = ROOT) -> str:
 
 
 def _statuses() -> Iterator[tuple[str, str, str]]:
-    """Yield command, exit status and meaning of the commands whose status is an answer."""
+    """Yield (command, exit status, meaning) for commands that answer by their exit status."""
     for verb, module in command_modules().items():
         for number, meaning in sorted(own_statuses(load_command(module)).items()):
             yield f"`{verb}`", str(int(number)), meaning

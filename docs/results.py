@@ -1,7 +1,8 @@
 """Write the tables of published results into the pages of docs/explanation.
 
-``python docs/results.py`` reads the packs of docs/runs and replaces the blocks between the marks
-``<!-- results: NAME -->`` and ``<!-- end -->``. A test compares the pages with the packs.
+``python docs/results.py`` reads the packs (archives of runs) in docs/runs. It replaces the blocks
+between the marks ``<!-- results: NAME -->`` and ``<!-- end -->``. A test compares the pages with
+the packs.
 """
 
 from __future__ import annotations
@@ -115,7 +116,10 @@ def _answer(answered: ClaimResult) -> str:
 
 
 def time_table(pack: Path, experiment: str, folder: Path) -> str:
-    """Return a table of the baseline's median time to 320 KiB by level, and of ratios to it."""
+    """Return a table of median times to 320 KiB, with a row for each level.
+
+    A row has the baseline's time, and the ratio of each other variant's time to it.
+    """
     study, statistics = _open_study([pack], experiment, folder)
     assert study.baseline is not None
     shown = [name for name in LABELS if name in {one.name for one in study.variants}]
@@ -211,7 +215,7 @@ def effect_table(
 ) -> str:
     """Return a table of effects on ``ENDPOINTS``, with a column for each study.
 
-    Each study's baseline is what its variants are compared with.
+    The variants of a study are compared with the baseline of the same study.
 
     Args:
         packs: for each column its label, its packs, and the name of the experiment in these packs.
@@ -235,7 +239,7 @@ def effect_table(
 def repeats_table(packs: Sequence[tuple[str, Sequence[Path], str]], folder: Path) -> str:
     """Return the standard deviations of effects against EWMA, between and within networks.
 
-    They are those of log ratios or, for rates, of differences in percentage points.
+    An effect is a log ratio or, for a rate, a difference in percentage points.
 
     Args:
         packs: for each pair of columns its label, packs with repeats of each network, and the name
@@ -267,7 +271,7 @@ def _deviation(interval: Interval | None, *, points: bool) -> str:
 
 
 def run_facts(packs: Sequence[Path], folder: Path) -> str:
-    """Return the number of runs in packs, their programs, machines and costs, in one sentence."""
+    """Return a sentence on the packs' runs: their number, programs, machines and costs."""
     with open_packs(packs, folder) as store:
         manifests = [read_manifest(path) for path in sorted(store.glob("*/manifest.json"))]
     engines = Counter(
