@@ -97,7 +97,7 @@ def make_streams(
         ttfb_s: times from the start of each stream to its first byte. NaN stands for a stream that
             got no byte, and None for NaN in all streams. The times from the command to the first
             byte are 0.25 s shorter.
-        done_s: times to 320 KiB, in the same form. They are also the times to the last byte.
+        done_s: times to 320 KiB, in the same form. The times to the last byte equal them.
     """
 
     def column(values: Sequence[float] | None) -> Floats:
@@ -242,7 +242,7 @@ class LogWriter:
 
 @dataclass(frozen=True)
 class Load:
-    """The behaviour of a class of clients. ``slow`` is a factor of the times of its downloads."""
+    """The behaviour of a class of clients. Its downloads take ``slow`` times as long."""
 
     request_bytes: int
     pause_s: tuple[float, float]

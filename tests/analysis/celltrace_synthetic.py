@@ -68,7 +68,7 @@ LATENCY_NS = 1_000
 
 @dataclass
 class ModelRelay:
-    """Collects the events of one relay. It has one channel to each address."""
+    """Collects the events of one relay. The relay has one channel to each address."""
 
     address: str
     channels: dict[str, int] = field(default_factory=dict)
@@ -99,8 +99,8 @@ class Model:
     """A guard, a middle relay and an exit, and circuits through them for two clients.
 
     Attributes:
-        kernel_wait_ns: Bound of the random wait of a cell between its flush and its reading by the
-            next relay. The latency is not part of this wait.
+        kernel_wait_ns: Upper bound of a random wait. Each cell waits between its flush in one relay
+            and the moment when the next relay reads it. The latency is not part of this wait.
         crossings: For each cell that went from one relay to another: the sender, the direction, and
             this wait in nanoseconds.
     """
@@ -154,10 +154,11 @@ class Model:
         return [stages[i] for i in range(3)]
 
     def download(self, client: str, circ: int) -> tuple[int, int, list[list[tuple[int, int, int]]]]:
-        """Simulate a download. Return its start, the time of its first byte, and stages of cells.
+        """Simulate a download. Return its start, its first byte's time, and results of ``send``.
 
-        The stages are those of the four cells that pass before the first byte: BEGIN, CONNECTED,
-        the request and the first answer. Up to eight more cells follow. Times are in nanoseconds.
+        These results are the stages of the four cells that pass before the first byte: BEGIN,
+        CONNECTED, the request and the first answer. Up to eight more cells follow. Times are in
+        nanoseconds.
         """
         start = self.now
         self.now += 10

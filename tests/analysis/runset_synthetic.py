@@ -9,7 +9,8 @@ import numpy as np
 
 from analysis.comparison.run_sets import RunSet, SetRun, Span, TorBuild, Value
 
-# Metrics of runs with one class of clients, web: name -> (class, value in a usual run).
+# Metrics of runs whose only class of clients is web: name -> (class, value in a usual run). The
+# class "all" stands for all clients.
 USUAL: Mapping[str, tuple[str, float]] = {
     "goodput_bytes_per_s": ("all", 2e6),
     "timeout_rate": ("all", 0.02),

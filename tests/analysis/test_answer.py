@@ -206,7 +206,7 @@ def test_levels_are_rows_and_metrics_are_panels(tmp_path: Path) -> None:
     first_panel = figure.axes[0]
     assert [t.get_text() for t in first_panel.get_yticklabels()] == ["5 middles", "10 middles"]
     marks = {round(_at(line, 1), 2): line for line in times.lines if line.get_marker() == "D"}
-    # The first variant is drawn above the second one, in the row of their level.
+    # Two variants share the row of the first level. The first variant is drawn above the second.
     assert list(marks) == [-0.17, 0.17, 0.83]
     assert _at(marks[0.17], 0) == pytest.approx(np.log(2), rel=1e-2)
     # A filled marker means that a difference was shown.

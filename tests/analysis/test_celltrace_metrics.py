@@ -28,8 +28,9 @@ def cells(
 ) -> Relayed:
     """Return the cells of two quiet circuits with 4 cells each and two busy ones with 40 each.
 
-    quiet_ms, busy_ms: time inside the relay of each cell of such a circuit. ``flush_share`` of this
-        time is from the outbuf to the flush, and the rest from the queue to the outbuf.
+    quiet_ms, busy_ms: time that each cell of a quiet or a busy circuit spends inside the relay.
+    flush_share: the share of this time from the outbuf to the flush. The rest is from the queue to
+        the outbuf.
     """
     sizes = [QUIET, QUIET, BUSY, BUSY]
     circuit = np.repeat(np.arange(4), sizes)
@@ -52,7 +53,7 @@ def statistics(**cells: Any) -> dict[str, Statistic]:
 
 
 def values(**cells: Any) -> dict[str, float | None]:
-    """Return metric -> value. Check that each value is in the bounds of its metric."""
+    """Return the name of each metric -> its value, and check that the values are within bounds."""
     found = {name: statistic.value for name, statistic in statistics(**cells).items()}
     for name, value in found.items():
         low, high = known(OWN.quantity(name)).bounds

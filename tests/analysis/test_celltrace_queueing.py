@@ -157,7 +157,7 @@ def traffic(draw: st.DrawFn) -> list[Sent]:
 
 
 def make_relays(rows: list[Sent]) -> tuple[dict[str, Relay], dict[tuple[str, int], Sent]]:
-    """Return the relays of this traffic, and its cells.
+    """Return the relays through which this traffic passes, and its cells.
 
     The cells are given as (name of the sending relay, number of the cell there) -> cell.
     """

@@ -79,7 +79,7 @@ def made_by(model: Model, tmp_path: Path) -> Path:
             }
         )
     # Two more downloads follow. The first one has no first byte, so no cells are searched for it.
-    # The second one has no cells in any relay, and is counted with this reason.
+    # The second one has no cells in any relay. It counts under this reason, not as "followed".
     streams.append({**streams[-1], "stream_index": 8, "ttfb_from_start_s": None})
     streams.append({**streams[-1], "stream_index": 9, "start_s": 9.0, "ttfb_from_start_s": 0.1})
     write_traces(tmp_path, model, ["client0", "client1"])
@@ -208,7 +208,7 @@ def test_tables_figures_and_section(table: TraceTable, tmp_path: Path) -> None:
 
 
 def test_published_values_are_listed_next_to_measured_ones(table: TraceTable) -> None:
-    """Published values are listed under their role and level, below the experiment's own values."""
+    """The published values of a role and a level are listed below the experiment's own values."""
     quiet = CellTimes(
         count=3078, minimum_ms=0.63, quartile1_ms=49.48, median_ms=329.58, mean_ms=4174.12,
         quartile3_ms=2445.33, maximum_ms=106639.76,

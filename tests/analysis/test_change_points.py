@@ -30,9 +30,10 @@ def test_a_step_is_found_where_it_is() -> None:
 
 
 def test_a_step_below_the_penalty_is_not_found() -> None:
-    """A split at a step of d in the middle of n nights lowers the sum of squares by n d^2 / 4.
+    """The values of n nights rise by d in the middle.
 
-    The step is found if this is more than the penalty.
+    A split at this step lowers the sum of squared deviations by n d^2 / 4. The step is found if
+    this is more than the penalty.
     """
     n = 40
     edge = np.sqrt(4 * penalty(0.05) / n)
@@ -49,10 +50,10 @@ def test_penalty_spends_the_stated_rate() -> None:
 
 
 def false_steps_over_a_year(rng: np.random.Generator, bound: float) -> bool:
-    """Return whether a step is found in a year without steps, if a search follows every night.
+    """Simulate a year of nightly results without a step, and return whether a search finds a step.
 
-    Each search covers all nights so far, and looks for a single split that lowers the sum of
-    squares by more than ``bound``.
+    There is a search after each night. It covers all nights so far, and looks for a single split
+    that lowers the sum of squared deviations by more than ``bound``.
     """
     values = rng.normal(size=NIGHTS)
     sums = np.concatenate([[0.0], np.cumsum(values)])
@@ -64,7 +65,7 @@ def false_steps_over_a_year(rng: np.random.Generator, bound: float) -> bool:
 
 @pytest.mark.slow
 def test_false_steps_of_a_year_of_looks() -> None:
-    """The stated rate is 0.10. Over 400 years, three standard errors are 4.5 percentage points."""
+    """The stated rate is 0.10. For 400 simulated years, three standard errors are 0.045."""
     rng = np.random.default_rng(7)
     false = sum(false_steps_over_a_year(rng, penalty(0.10)) for _ in range(400))
     assert false / 400 <= 0.145
@@ -76,7 +77,7 @@ def test_false_steps_of_a_year_of_looks() -> None:
 def test_noise_is_that_of_paired_networks() -> None:
     """The networks' values differ widely, and all of them have a step at the same night.
 
-    Neither the differences nor the step count as noise.
+    Neither the differences between networks nor the step count as noise.
     """
     rng = np.random.default_rng(5)
     levels = rng.normal(0, 100, 8)

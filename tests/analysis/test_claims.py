@@ -191,7 +191,7 @@ def gaps(before: float, after: float) -> Statistics:
         (1.4, 1.1, "supported", "opposite", "supported"),
         (1 / 1.4, 1 / 1.1, "supported", "supported", "opposite"),
         (1.1, 1.4, "opposite", "supported", "opposite"),
-        # The variants change places. Afterwards, their distance is the same as before, or larger.
+        # At the second level the other variant is slower. The gap is as large as before, or larger.
         (1.4, 1 / 1.4, "no relevant difference", "opposite", "supported"),
         (1.1, 1 / 1.4, "opposite", "opposite", "supported"),
         (1.2, 1.2, "no relevant difference", "no relevant difference", "no relevant difference"),
@@ -236,8 +236,8 @@ def test_false_answers_are_rare() -> None:
             }
         }
         answered = answer(claim("lowest", "a b c"), statistics)
-        # There are far too few networks to show equivalence, so any answer but `open` is a false
-        # order.
+        # There are far too few networks to show equivalence, so any answer but `open` states an
+        # order, which is false.
         wrong += any(part.answer is not Answer.OPEN for part in answered.parts)
     assert wrong <= 400 * 0.05 + 2.6 * math.sqrt(400 * 0.05 * 0.95)
     assert wrong > 0
@@ -278,7 +278,7 @@ def test_a_gap_has_no_ratio_where_a_value_is_zero() -> None:
         statistics["5mid", "web"]["ttfb_p50_s", "b"][seed] = Statistic(0.0)
     answered = answer(claim("converges", "a b", ENDS), statistics)
     assert answered.deciding.reason == "no ratio: a value is zero"
-    # An order needs no ratio, so it is still answered.
+    # A claim about an order needs no ratio, so it is still answered.
     assert answer(claim("lowest", "b a"), statistics).answer is Answer.SUPPORTED
     assert answer(claim("alike", "b a"), statistics).answer is not Answer.SUPPORTED
 

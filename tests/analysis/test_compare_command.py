@@ -148,10 +148,10 @@ def test_ignored_logs_are_in_the_report(onionlab: Any, other: Path, tmp_path: Pa
 
 @pytest.fixture(scope="module")
 def pack_file(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a pack (archive of runs) with the checkout's experiment twice, as `a` and `b`.
+    """Return a pack (archive of runs) that contains the checkout's experiment twice.
 
-    The run of rr on the last network is missing. A published pack of the same runs, p.tar.xz, is in
-    the same folder.
+    The experiment is named `a` and `b`. In both, the run of rr on the last network is missing. A
+    published pack of the same runs, p.tar.xz, is in the same folder.
     """
     root = tmp_path_factory.mktemp("packed")
     store = Store(root / "runs")

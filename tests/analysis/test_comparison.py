@@ -338,7 +338,7 @@ VALUE = st.floats(0, LARGEST_VALUE, allow_subnormal=False) | st.none()
 
 
 @example([(1.8e-193, 1.0), (1.8e-193, 1.0)], False)
-@example([(4e-308, 1.0)], False)  # the margin is a share of the first value, so it is almost 0
+@example([(4e-308, 1.0)], False)  # the margin is a share of 4e-308, so it is almost 0
 @given(st.lists(st.tuples(VALUE, VALUE), min_size=1, max_size=5), st.booleans())
 def test_any_values_give_an_answer(pairs: Pairs, paired: bool) -> None:
     def side(number: int) -> RunSet:

@@ -48,7 +48,7 @@ SCHEMAS = {
 
 @pytest.mark.parametrize("name", SCHEMAS)
 def test_tables_of_records_keep_their_columns_and_descriptions(name: str) -> None:
-    """The columns' descriptions are in the files, so a changed one changes the bytes of records."""
+    """The files contain the columns' descriptions, so a changed description changes the bytes."""
     schema = arrow_schema(getattr(columns, name))
     found = [(f.name, str(f.type), f.metadata[b"description"].decode()) for f in schema]
     assert hashlib.sha256(repr(found).encode()).hexdigest()[:16] == SCHEMAS[name]

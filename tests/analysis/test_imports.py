@@ -97,8 +97,8 @@ def test_a_span_selects_by_completion(tmp_path: Path) -> None:
     assert values(made)["exit", "download_ttfb_p50_s"] == 2.0
     assert values(made)["exit", "download_error_rate"] == 0.0
     assert any("from 311 s to 312 s" in note for note in made.notes)
-    # Goodput is computed from the times of two byte counts. If the file lacks the time of 4 MiB,
-    # the time of the same share of the 5 MiB, 80%, is used.
+    # Goodput is computed from the times of two byte counts. 4 MiB are 80% of 5 MiB. If the file
+    # lacks the time of 4 MiB, the time of 80% of the bytes is used.
     got = read_analysis(path, begin_s=300.0)
     assert got.values["exit", "download_goodput_500kib_1mib"] == [1048576 - 512000]
     assert got.values["exit", "download_goodput_4mib_5mib"] == [(5242880 - 4194304) / 2]
@@ -366,7 +366,7 @@ def test_names_of_classes() -> None:
     assert client_class("perfclient12") == client_class("perfclient3exit") == "exit"
     assert client_class("perfclient3onionservice") == "onionservice"
     assert client_class("markovclient12exit") == "markovclientexit"
-    # A number inside the name distinguishes two kinds of clients.
+    # 1m and 5m are kinds of clients. Only the last number is that of the client.
     assert client_class("perfclient1m7") == client_class("perfclient1m12") == "perfclient1m"
     assert client_class("perfclient5m2") == "perfclient5m"
     assert client_class("12") == "client"
@@ -557,7 +557,7 @@ def test_copies_of_a_simulation_count_once(tmp_path: Path) -> None:
     result = compare_sets(made, other, pair=False)
     assert result.notes[0].startswith("warning: 3 simulations of b are byte-identical")
     again = import_runs([collection(tmp_path / "c", 1.0, 3, 1)], "c", ALL_TIME)
-    # These two imports have identical files, so they do not differ if they are compared in pairs.
+    # Compared in pairs, these two imports do not differ, because their files are identical.
     assert compare_sets(again, other).identical
 
 

@@ -172,9 +172,10 @@ def test_an_endpoint_of_too_few_streams_of_the_baseline_is_left_out_of_the_famil
 
 
 def test_the_report_shows_the_interval_that_the_verdict_rests_on(store: Path) -> None:
-    """The ratio or difference in the report's summary has the interval of the verdict's effect.
+    """The summary's ratio or difference has the same interval as the effect in the verdict.
 
-    All timeout rates are 0, so the interval of their difference comes only from their resolution.
+    All timeout rates are 0, so they have no spread. The interval of their difference comes only
+    from the resolution of a rate.
     """
     study = load_study(store / "study.json")
     statistics = read_statistics(study, store)

@@ -247,7 +247,7 @@ def test_a_step_points_to_its_commits(machine: Machine) -> None:
 
 
 def test_a_change_of_networks_is_not_a_step(machine: Machine) -> None:
-    """Networks differ far more than measurements on one network, so another network is not a step.
+    """A change of values is not a step if the networks changed, because networks differ widely.
 
     Nights on other networks do not hide a step on the usual networks. After such nights, a step
     that was reported before does not count as new.
@@ -285,7 +285,7 @@ def test_a_change_of_networks_is_not_a_step(machine: Machine) -> None:
 
 
 def test_nights_of_the_same_bytes_count_once(machine: Machine) -> None:
-    """Repeating the same records adds no information."""
+    """A night that only repeats the records of earlier nights adds no information."""
     machine.night(make_set(seeds=SEEDS), accept=True)
     for _ in range(30):
         machine.night(make_set(seeds=SEEDS))
@@ -341,7 +341,7 @@ def test_a_history_of_wrong_values_is_refused_before_anything_runs(
 
 
 def test_a_history_of_negative_values_is_read(machine: Machine) -> None:
-    """The lead of the last three streams can be negative, and so can its mean."""
+    """The metric last_three_lead (a difference of two shares) and its mean can be negative."""
     content = make_set(seeds=range(1, 5)).content()
     first = content["values"][0]["metric"]
     for value in content["values"]:

@@ -43,15 +43,15 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Return a path at which a test makes a repository."""
+    """Return the path at which a test can make a repository. Nothing exists there yet."""
     return tmp_path / "tor"
 
 
 def night(machine: Machine, path: Path, ref: str = "main", **more: Any) -> Any:
     """Run a night on the current commit of ``ref``.
 
-    more: ``accept``, whether the night's runs become the baseline; ``false_alarms``, the number per
-    year in the list of nightly experiments; and arguments of ``make_set``.
+    more: ``accept``, whether the night's runs become the baseline; ``false_alarms``, the number of
+    false alarms per year in the list of nightly experiments; and arguments of ``make_set``.
     """
     lists = nightly_list(
         experiments=[{"name": "today", "variants": ["stock"], "networks": 10}],
@@ -99,7 +99,8 @@ def test_a_second_night_leaves_the_files_of_the_first_one(
 ) -> None:
     """A second night does not change the files of the first, whose runs may still read them.
 
-    A second night writes its own files before it is refused. With another STATE_DIR, it is allowed.
+    With the same STATE_DIR, a second night is refused, but only after it has written its files.
+    With another STATE_DIR, it is allowed.
     """
     first, second = make_repository(path, ["0.4.9"] * 2)
     watched, _ = watch_repository(machine.root, nightly_list(), path, first)

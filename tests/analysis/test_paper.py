@@ -89,7 +89,7 @@ PAPER = Paper("A paper <about> things", STUDIES, CLAIMS)
 
 
 def with_figures(*papers: int, studies: tuple[Study, ...] = STUDIES) -> Paper:
-    """Return a paper with the figures of these numbers only, because drawing one takes seconds."""
+    """Return a paper with only the figures numbered ``papers``, since drawing one takes seconds."""
     drawn = [tuple(figure for figure in one.figures if figure.paper in papers) for one in studies]
     fewer = zip(studies, drawn, strict=True)
     some = tuple(study.model_copy(update={"figures": figures}) for study, figures in fewer)
@@ -100,7 +100,7 @@ WITHOUT_FIGURES = with_figures()
 
 
 def with_seeds(one: Study, *seeds: int) -> Study:
-    """Return a study with its runs on these networks only."""
+    """Return a copy of ``one`` that keeps only the runs on the networks with these seeds."""
     runs = tuple(run for run in one.runs if run.seed in seeds)
     return one.model_copy(update={"runs": runs})
 
@@ -404,7 +404,7 @@ def test_answers_of_other_runs(store: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_figures_of_other_claims_are_removed(store: Path, tmp_path: Path) -> None:
-    studies = STUDIES[1:]  # of a single level, so there is no plot over levels
+    studies = STUDIES[1:]  # they have a single level, so there is no plot over levels
     build(with_figures(4, 10, studies=studies), store, tmp_path)
     (tmp_path / "figure-of-mine.png").write_text("kept")
     (tmp_path / "figure-4.pdf").unlink()

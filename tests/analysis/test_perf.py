@@ -155,7 +155,7 @@ def test_failed_downloads_count_as_infinitely_long(whole: dict[str, ClassData]) 
     data = whole["perf-exit"]
     of_size = data.streams.select_size(51200).started_in(1200.0, 1800.0)
     failed = (of_size.outcome != "success").sum()
-    assert failed  # otherwise the test would check nothing
+    assert failed  # without failed downloads the test would check nothing
     times = np.sort(np.where(of_size.outcome == "success", of_size.time_to_last_byte_s, np.inf))
     expected = times[int(np.ceil(0.5 * times.size)) - 1]
     found = run_statistics({"perf-exit": data})["perf-exit", "time_to_last_byte_50kib_p50_s"]
@@ -248,9 +248,9 @@ def parse(log: LogWriter) -> TgenLog:
 
 
 def marks(log: LogWriter) -> list[float | None]:
-    """Return when a log's only stream reached each amount of PERF_MARKS, in seconds from its start.
+    """Return the times at which a log's only stream reached the amounts of PERF_MARKS.
 
-    The time of an amount that it did not reach is None.
+    They are in seconds from the stream's start. The time of an amount that was not reached is None.
     """
     read = parse(log)
     stream = {"client": "a", "class": "b", "stream_index": 0}

@@ -209,7 +209,7 @@ def negative(values: list[Any]) -> list[Any]:
 
 
 def change_sign(values: list[Any]) -> list[Any]:
-    """Return a column `rounding` that makes all sums negative: it changes their sign bit."""
+    """Return values of `rounding` that flip the sign bit of all sums, making them negative."""
     return [None if value is None else 2**63 - 1 for value in values]
 
 
@@ -252,7 +252,10 @@ def test_a_changed_table_of_a_published_run_is_refused(
 
 
 def move_last_download(clients: list[str]) -> list[str]:
-    """Move the last client's last download to a client that has one of the same number."""
+    """Move the last client's last download to another client.
+
+    This client then has two downloads of the same number.
+    """
     other = next(name for name in clients if name.startswith("web") and name != clients[-1])
     return [*clients[:-1], other]
 
@@ -475,7 +478,7 @@ def test_downloads_of_another_span_have_no_value(tmp_path: Path) -> None:
 
 
 def publish_copied(directory: Path, level: Level) -> tuple[Path, dict[tuple[str, str], Any]]:
-    """Publish a run. Return the published records and their values."""
+    """Publish a run, and check its values. Return the folder of published records, and values."""
     folder = directory.with_name("published")
     records = folder / files.RECORDS
     publish(directory / files.RECORDS, [level], records)

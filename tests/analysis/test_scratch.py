@@ -24,7 +24,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 def writer(code: str, out: Path) -> subprocess.Popen[str]:
-    """Run the program ``code`` on ``out``; return when it has begun to write and waits."""
+    """Start the program ``code`` with ``out``. Return it once it has begun to write, and waits."""
     process = subprocess.Popen(
         [sys.executable, "-c", code, str(out)],
         stdin=subprocess.PIPE,
@@ -38,9 +38,9 @@ def writer(code: str, out: Path) -> subprocess.Popen[str]:
 
 
 def half_written(module: str, opening: str, name: str) -> str:
-    """Return a program that writes in the context manager ``opening`` of ``module``, and waits.
+    """Return a program that opens ``opening`` of ``module``, writes half of a file, and waits.
 
-    name: the file to write, if the context manager yields a folder.
+    opening: a call of a context manager. name: the file to write if it yields a folder.
     """
     return f"""
 import sys

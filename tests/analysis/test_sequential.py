@@ -87,7 +87,7 @@ def test_adding_networks_to_a_fixed_number_reports_the_excess_error_rate() -> No
     assert spending(plans).excess == pytest.approx(1.192)
     many = [((n,), n) for n in range(3, 40)]
     assert spending(many).excess <= 1.2
-    # Looks with fewer networks, or with the same ones, add nothing.
+    # Looks at fewer networks than an earlier look, or at the same number, add nothing.
     assert spending([*plans, ((5,), 5)]).sizes == (5, 8, 20)
     assert spending(plans).up_to(10).sizes == (5, 8)
     with pytest.raises(ValueError, match="every plan needs at least one look"):

@@ -103,7 +103,7 @@ def test_rates_of_zero_are_equal_and_the_unseen_share_is_stated() -> None:
 def test_from_eight_pairs_on_test_and_interval_ask_signed_ranks_too(n: int) -> None:
     """One network with an extreme difference can mislead the t test. So signed ranks decide, too.
 
-    Both tests must reject, and the interval must contain that of signed ranks.
+    Both tests must reject, and the interval must contain the interval from signed ranks.
     """
     rng = np.random.default_rng(n)
     for _ in range(300):

@@ -97,7 +97,7 @@ def test_a_small_file_that_holds_a_lot_is_refused(
 
 
 def test_content_before_damage_in_xz_is_sound() -> None:
-    """In few damaged files, wrong content is returned before the damage is detected.
+    """In only a few damaged files, wrong content is returned before the damage is detected.
 
     With smaller decompression steps, this would happen in nearly all damaged files.
     """
@@ -140,7 +140,7 @@ def test_a_line_that_is_too_long_is_malformed(tmp_path: Path) -> None:
     for long in (lines[0] + b"x" * 70_000, b"\0" * 70_000, b"x" * 2**21):
         report = extract_log(tmp_path, b"\n".join([*lines, long, *lines[1:2]]) + b"\n")
         (problem,) = report.problems
-        assert problem.malformed_lines == 2  # the second one is the repeated heartbeat
+        assert problem.malformed_lines == 2  # the long line and a repeated heartbeat
         assert problem.examples[0].reason == "the line is longer than 65536 bytes"
         assert problem.examples[0].line == len(lines) + 1
         assert report.lines == len(lines) + 2

@@ -199,7 +199,7 @@ def test_a_figure_is_drawn_and_the_same_data_give_the_same_bytes(
 def test_error_rates_are_drawn_with_their_resolution(store: Path, tmp_path: Path) -> None:
     """As in `tornettools plot`, each client counts twice.
 
-    The resolution of a client's error rate is the share of one download.
+    The resolution of a client's error rate is 1 / (number of the client's downloads).
     """
     paths = draw_kind(store, "perf-goodput", tmp_path / "a")
     curve = {"quantity": "error_rate", "class": "perf-exit", "variant": "ewma"}.items()
