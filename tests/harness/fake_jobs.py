@@ -37,7 +37,7 @@ echo '{{}}' >runs/"$9"/{records}/parse.json
 class FakeJobs:
     """A store in ``root / "runs"``. Each job writes an empty run into it, and records its call.
 
-    option: the option of the program that each job must have.
+    option: the command-line option that the workflow must give to each job. Other jobs fail.
     """
 
     def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch, option: str) -> None:

@@ -41,7 +41,7 @@ MODELS = {"flow": FLOW, "stream": STREAM, "packet": PACKET}
 
 
 def write_models(folder: Path) -> dict[str, str]:
-    """Write the three models to files. Return the keys of a client class that uses them."""
+    """Write the models to files. Return the settings with which a class of clients uses them."""
     folder.mkdir(parents=True, exist_ok=True)
     for kind, text in MODELS.items():
         (folder / f"{kind}.graphml").write_text(text)

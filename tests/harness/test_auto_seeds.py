@@ -21,11 +21,11 @@ from .test_engine_comparison import study
 
 
 class FakeRunner:
-    """Replaces plans, runs and reports.
+    """Replaces the functions that make plans, runs and reports.
 
     In each network, rr's goodput is ``ratio`` times that of ewma, times log-normal noise whose
-    logarithm has the standard deviation ``sd``. If ``missing``, one network has no value of a rate
-    of timeouts.
+    logarithm has the standard deviation ``sd``. If ``missing`` is true, one network has no timeout
+    rate.
     """
 
     def __init__(self, tmp_path: Path, ratio: float, sd: float, missing: bool = False) -> None:

@@ -69,7 +69,7 @@ class Machine:
         return {build: BuiltTor(Path("tor"), "0.4.9", sha256, {}, None, commit[:12])}
 
     def open_engine(self, name: str, *, root: Path, shadow: str | None, tgen: str | None) -> None:
-        if name == "shadow":  # The embedded engine would build its kernel.
+        if name == "shadow":  # Opening the embedded engine would build its kernel.
             open_engine(name, root=root, shadow=shadow, tgen=tgen)
 
     def make_plan(self, root: Path, request: Request, *, out: Path) -> Any:

@@ -16,14 +16,14 @@ from .test_engine_comparison import study, study_runs
 
 
 class StudyFolder:
-    """A study file and a store, in which a finished run is only a manifest."""
+    """A study file, and a store. A finished run in the store consists only of a manifest."""
 
     def __init__(self, folder: Path) -> None:
         self.study = folder / "study.json"
         self.store = Store(folder / "runs")
 
     def plan(self, seeds: int, looks: Looks | None = None, name: str = "run") -> Looks | None:
-        """Read earlier looks, write the study, and return its looks, as ``make_plan`` does."""
+        """Do what ``make_plan`` does: read earlier looks, and write the study. Return its looks."""
         made = [PlannedRun(f"{name}{n}", "quick", "ewma", n) for n in range(1, seeds + 1)]
         found = with_earlier_looks(self.study, self.store, made, looks)
         changes = {"looks": found, "runs": study_runs(made)}

@@ -24,7 +24,7 @@ from onionlab.questions.engine_comparison import (
 
 
 def study_runs(planned: Iterable[PlannedRun]) -> tuple[Run, ...]:
-    """Return the entries of planned runs in a study."""
+    """Return the entries with which a study lists these planned runs."""
     return tuple(
         Run(**asdict(run), directory=run.run_id, records=f"{run.run_id}/{RECORDS}")
         for run in planned

@@ -40,7 +40,7 @@ STOP_S seconds."""
 
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return a checkout without runs, which the command `estimate` uses."""
+    """Return a checkout without runs, and let the command `estimate` work in this checkout."""
     ship(tmp_path)
     monkeypatch.setattr(command, "working_root", lambda: tmp_path)
     return tmp_path
@@ -247,7 +247,7 @@ def test_finished_runs_of_a_level_give_its_cost(root: Path, bench: FakeRunBuilde
     assert cost.expected.memory_bytes == pytest.approx(2**28)
     assert cost.expected.disk_bytes == pytest.approx(1.6e6)
     assert cost.memory_bytes > 1.4 * 2**28
-    # These runs' cost is scaled for a larger network of the same level.
+    # For a larger network of the same level, the cost of these runs is scaled up.
     double = run_cost(root, request(scale=2.0), RR)
     assert double.expected.cpu_s == pytest.approx(100 * 33 / TORS, rel=0.1)
 
@@ -262,8 +262,8 @@ def test_finished_runs_of_other_levels_correct_the_constants(root: Path) -> None
     finish(root, "rr", 4, cpu_s=12 * quick, level="other")
     corrected = run_cost(root, asked, kind)
     assert (alone.source, corrected.source) == (CONSTANTS, OTHER_LEVELS)
-    # Each level counts once, irrespective of its number of runs: 6 is the geometric mean of 3 and
-    # 12.
+    # The runs of two levels cost 3 and 12 times the estimate. The correction is the geometric mean
+    # of the two factors, 6. The levels' numbers of runs do not matter.
     assert corrected.expected.cpu_s == pytest.approx(6 * alone.expected.cpu_s)
     assert corrected.error == alone.error > run_cost(root, request(), RR).error
     assert run_cost(root, request(engine="shadow"), RR).source == CONSTANTS

@@ -116,7 +116,7 @@ def test_the_class_is_load(tmp_path: Path) -> None:
 
 def test_streams_are_flows_times_the_streams_of_a_flow() -> None:
     def ending(share: float) -> bytes:
-        """Return a stream model. Its mean number of streams is 1 / share - 1, or infinite for 0."""
+        """Return a stream model with 1 / share - 1 streams on average (without end for 0)."""
         return model_graphml(
             ("s0", "s1"),
             [
@@ -130,7 +130,8 @@ def test_streams_are_flows_times_the_streams_of_a_flow() -> None:
     flow, stream = MODELS["flow"].encode(), MODELS["stream"].encode()
     assert mean_streams_per_s(flow, stream) == pytest.approx(0.5, rel=0.05)
     assert mean_streams_per_s(flow, ending(0.2)) == pytest.approx(2, rel=0.1)
-    # A flow that never ends is assumed to start streams for 600 s. It starts one every ten seconds.
+    # A flow that never ends is assumed to last 600 s. It starts a stream every ten seconds, 60 in
+    # all.
     assert mean_streams_per_s(flow, ending(0.0)) == pytest.approx(30, rel=0.05)
     with pytest.raises(ValueError, match="GraphML"):
         mean_streams_per_s(b"<x/>", None)

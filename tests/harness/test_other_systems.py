@@ -17,7 +17,7 @@ from .test_end_to_end import ENGINES
 
 
 def experiment(checkout: Checkout, name: str, engine: str) -> dict[tuple[str, str, str], float]:
-    """Run an experiment of the test data. Return (variant, class, metric) -> value."""
+    """Run an experiment of the test data. Return its metrics: (variant, class, metric) -> value."""
     checkout.onionlab("experiment", str(DATA / f"{name}.yaml"), "--engine", engine)
     with (checkout.results(name) / "runs.csv").open(newline="") as lines:
         return {
@@ -28,7 +28,7 @@ def experiment(checkout: Checkout, name: str, engine: str) -> dict[tuple[str, st
 
 
 def records(checkout: Checkout, name: str) -> dict[str, Path]:
-    """Return variant -> folder of its run's records."""
+    """Return the name of each variant -> the folder with the records of its run."""
     plan = read_plan(checkout.results(name) / "plan.json")
     return {run.variant: checkout.store.run(run.run_id) / RECORDS for run in plan.runs}
 

@@ -198,7 +198,7 @@ def test_levels_that_share_runs_and_a_missing_baseline_are_named(
 
 
 def test_a_written_plan_keeps_the_order_of_client_classes(tmp_path: Path) -> None:
-    # Runs depend on this order.
+    # Another order of the client classes would give other runs.
     levels: dict[str, Any] = {"web": {"traffic": {"web": {}, "bulk": {}}}, "bulk": {}}
     resources = Resources(1, 1, 1)
     planned = plan.Plan(

@@ -150,8 +150,9 @@ def hashes_of_run(
     """Make a run in these surroundings.
 
     Returns:
-        File below the folder of hosts -> SHA-256, for all output of programs. The path of the run's
-        folder is removed from the output, because Tor logs this path on Shadow.
+        The SHA-256 of each output file of the programs, by its path relative to the hosts' folder.
+        Before hashing, the path of the run's folder is removed from the files' content, because Tor
+        logs this path on Shadow.
     """
     directory.parent.mkdir()
     old_umask = os.umask(surroundings.umask)
