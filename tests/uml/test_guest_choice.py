@@ -40,9 +40,9 @@ def small_net() -> Net:
 
 @pytest.fixture
 def replace_engines(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Return a function that replaces the engines.
+    """Return a function that replaces all engines by those that its arguments name.
 
-    Its arguments are NAME=True for an engine that is installed, and NAME=False for another one.
+    NAME=True is an engine that is installed, and NAME=False is one that is not installed.
     """
 
     def offer(**there: bool) -> None:
@@ -151,7 +151,7 @@ def test_the_guest_gets_memory_by_the_size_of_its_simulation(small_net: Net) -> 
         small_net.host(f"x{number}")
         small_net.run(f"x{number}", "facts")
     large = memory.guest_bytes(small_net.simulation(5000), None)
-    assert small >= 512 * 2**20  # Tor does not serve directories below 300 MiB
+    assert small >= 512 * 2**20  # with less than 300 MiB of memory, Tor does not serve directories
     assert large > small + 400 * memory.TOR_BYTES
     assert memory.guest_bytes(small_net.simulation(5000), 2**30) == 2**30
 

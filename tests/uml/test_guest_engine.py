@@ -39,7 +39,7 @@ def one_host(*arguments: str, at_ms: int = 1000, **options: object) -> Net:
 
 
 def leftovers(directory: Path) -> list[str]:
-    """Return processes whose working directory is ``directory``, and the kernel's files in it."""
+    """Return the processes that work in ``directory``, and the kernel's files in it."""
     return [*map(str, processes_in(directory)), *map(str, directory.glob("uml.state*"))]
 
 

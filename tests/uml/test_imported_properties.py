@@ -60,7 +60,7 @@ def network() -> Net:
     net.path_loss[frozenset(("place-clean",))] = 0.0
     for name in ("neighbour", "far", "clean", "own"):
         net.run(name, "serve")
-    # Shadow numbers processes in the order of their starts, so the programs are in this order here.
+    # Shadow numbers processes in the order of their starts, so they are added here in that order.
     for start_s, count in ((2, PINGS_BEFORE), (BOOTSTRAP_END_S + 1, PINGS_AFTER)):
         for name in PATHS:
             arguments = ("ping", name, str(count), str(PING_INTERVAL_S), str(PINGERS))
@@ -89,7 +89,10 @@ def printed_lines(run_directory: Path, host: str, position: int) -> list[dict[st
 
 
 def pings(run_directory: Path, name: str, *, bootstrap: bool) -> tuple[list[float], float]:
-    """Return the round-trip times in seconds, and the share of them that a lost packet delayed."""
+    """Return the round-trip times in seconds, and the share of them that a lost packet delayed.
+
+    bootstrap: whether to return the pings of the bootstrap instead of the later ones.
+    """
     position = list(PATHS).index(name) + (0 if bootstrap else len(PATHS))
     trips_s = [line["ping_s"] for line in printed_lines(run_directory, "near", position)]
     round_trip_s = 2 * PATHS[name][0] / 1e6
@@ -126,8 +129,8 @@ def test_a_link_limits_a_host_after_the_bootstrap(
     )
     assert len(before_s) == len(after_s) == TRANSFERS
     of_link_s = TRANSFER_BYTES * 8 / bit_per_s / PAYLOAD_SHARE
-    # Without the limit, slow start takes most of a transfer, which is much shorter than over the
-    # link.
+    # Without the limit, a transfer takes much less time than the link would need, and most of that
+    # time is slow start.
     assert max(before_s) < 0.5 < of_link_s
     assert statistics.median(after_s) == pytest.approx(of_link_s, rel=0.05)
 

@@ -481,7 +481,7 @@ def test_bytes_found_by_a_heartbeat_have_their_arrival_time() -> None:
     stream.on_heartbeat()
     assert stream.receive.payload_bytes == before + 100
     assert host.read == 600
-    # The heartbeat found them at +1 s, but the limit starts with their arrival at +0.6 s.
+    # The heartbeat found the bytes at +1 s, but the limit starts with their arrival at +0.6 s.
     host.now_us = first + 3_599_000
     sock.last_data_recv_ms = 2999
     stream.on_heartbeat()
