@@ -179,7 +179,7 @@ def write_checkout(root: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def built_checkout(tmp_path_factory: pytest.TempPathFactory, tiny_tarball: Path) -> Path:
-    """Return a checkout in which stock and greeting are built.
+    """Return a checkout in which stock Tor and the patch series `greeting` are built.
 
     Tests that change the checkout have to use ``checkout``, which is a copy of it.
     """

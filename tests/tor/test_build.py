@@ -139,7 +139,8 @@ def test_configure_runs_once_for_sources_with_the_same_configure_script(
     built = ensure_series(new_checkout, [None], tor_source=str(source))
     assert "checking for gcc" not in log.read_text()
     assert read_greeting(built[None]) == "next commit"
-    # A build in a tree that configure itself configured gives the same program and the same files.
+    # A build that runs configure, instead of copying a configured tree, gives the same program and
+    # the same files.
     elsewhere = write_checkout(tmp_path / "elsewhere")
     assert (
         built[None].sha256 == ensure_series(elsewhere, [None], tor_source=str(source))[None].sha256

@@ -185,7 +185,7 @@ def test_unit_tests_are_compiled_once_for_a_series(
     checkout: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     def check() -> tuple[list[Outcome], int]:
-        """Return the outcomes, and the number of compilations."""
+        """Return the outcomes of the tests, and how many compilations they needed."""
         caplog.clear()
         outcomes = check_series(checkout, only="circuitmux", hardened=[False])
         return outcomes, sum("compile" in line for line in caplog.messages)

@@ -59,7 +59,7 @@ def test_a_tarball_that_is_truncated_after_its_version_is_an_error(tmp_path: Pat
 
 
 def test_a_full_disk_is_not_a_damaged_tarball(tmp_path: Path) -> None:
-    """The maximum size of files stands in for a full disk: both errors name no file."""
+    """A limit on the size of files replaces the full disk. Neither error names a file."""
     tree = tmp_path / "tor"
     write_files(tree, {"configure.ac": FILES["configure.ac"], "data": "0" * 100_000})
     tarball = tmp_path / "tor.tar"

@@ -37,8 +37,8 @@ def read_added_file(name: str) -> str:
 def shares_in_test(name: str) -> dict[tuple[str, int], list[str]]:
     """Return the ratios of the largest to the smallest circuit's share in Tor's unit test.
 
-    The keys are the weight function and the number of circuits. Each ratio is for another number of
-    cells that are sent at one instant.
+    The keys are (weight function, number of circuits). A list has a ratio for each number of cells
+    (1, 10, 100 and 500) that are sent at one instant.
     """
     row = re.compile(r"\{ SWRR_WEIGHT_(\w+), (\d+), \{ (.*) \} \},")
     found = row.findall(read_added_file(f"src/test/{name}.c"))
@@ -48,7 +48,7 @@ def shares_in_test(name: str) -> dict[tuple[str, int], list[str]]:
 def shares_in_page() -> dict[tuple[str, int], list[str]]:
     """Return the ratios of ``shares_in_test`` from the page's table.
 
-    An empty cell of the table repeats the one above.
+    An empty cell of the table stands for the same value as in the cell above.
     """
     table = PAGE.read_text(encoding="utf-8").partition("\n| Function | Circuits |")[2]
     shares: dict[tuple[str, int], list[str]] = {}
@@ -61,7 +61,10 @@ def shares_in_page() -> dict[tuple[str, int], list[str]]:
 
 
 def serve_circuits(function: str, queues: dict[str, int], cells: int) -> str:
-    """Return the names of the circuits that Algorithms 2 and 3 serve, one cell per microsecond."""
+    """Return the names of the circuits that Algorithms 2 and 3 serve, one cell per microsecond.
+
+    cells: number of cells to serve.
+    """
     policy = Policy(WEIGHT_FUNCTIONS[function])
     for name, queue in queues.items():
         policy.notify_circuit_active(Node(name, last_served_time=policy.now, queue=queue))
