@@ -666,7 +666,8 @@ def test_levels_may_differ_in_keys_of_the_kind(loaded: Loaded, kept: KeptTornet)
         for name, level in experiment.levels.items()
     }
     assert hosts == {"whole": 18, "half": 13}
-    # The settings state the same numbers, which are part of runs' identities and predict costs.
+    # The settings state the same numbers. They are part of a run's identity, and its cost is
+    # estimated from them.
     actual = {name: level.settings for name, level in experiment.levels.items()}
     assert {name: one.hosts for name, one in actual.items()} == hosts
     tors = {

@@ -45,7 +45,7 @@ def test_the_order_of_the_file_plays_no_part() -> None:
     other = atlas(ATLAS_NODES[::-1]).splitlines()
     edges = other[other.index("  edge [") : -1]
     nodes = other[2 : other.index("  edge [")]
-    # Edges precede the nodes, with source and target exchanged.
+    # In the other file the edges precede the nodes, and source and target are exchanged.
     swapped = [
         line.replace("source", "x").replace("target", "source").replace("x", "target")
         for line in edges

@@ -71,7 +71,8 @@ def test_networks_are_generated_and_imported(inputs: tuple[Path, Path], tmp_path
     assert one.tornet.content_sha256 != other.tornet.content_sha256
     for kept in (one, other):
         counts = kept.tornet.counts
-        # The network has 0.3% of 6,486 relays, with the shares of the public network.
+        # The network has 0.3% of the public network's 6,486 relays, with the same shares of guards
+        # and middle relays.
         assert counts["guard"] in range(4, 8)
         assert counts["middle"] in range(9, 13)
         assert (counts["authority"], counts["perf-client"]) == (3, 4)
@@ -79,7 +80,7 @@ def test_networks_are_generated_and_imported(inputs: tuple[Path, Path], tmp_path
         assert counts["onion-service"] >= 1
         assert kept.tornet.origin.generate["network_scale"] == 0.003
         assert kept.tornet.origin.atlas.sha256
-        # Most relays have a BandwidthRate above the rate of their link, which thus has no effect.
+        # Most relays have a BandwidthRate above the rate of their link. It has no effect there.
         relays = kept.tornet.by_role("guard", "middle", "exit", "exitguard").values()
         limited = [h for h in relays if (h.rate_bytes_per_s or 2**40) < h.up_bit_per_s / 8]
         assert len(limited) <= 2
