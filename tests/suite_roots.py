@@ -63,7 +63,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Compare the state after the last test. After a change the session fails."""
+    """After the last test, compare the state with the recorded one. A change fails the session."""
     if _is_worker(session.config):
         return
     changed = changes(session.config.stash[BEFORE], snapshot(REPOSITORY))

@@ -22,7 +22,7 @@ MAKEFILE = (REPOSITORY / "Makefile").read_text(encoding="utf-8")
 TARGETS = set(re.findall(r"^([a-z-]+):.*?##", MAKEFILE, re.MULTILINE))
 OF_TOR = {"check-spaces", "src/test/bench", "src/test/test"}
 """Targets of Tor's makefile, which pages about patches name."""
-# Names of experiments and claims that readers write in the tutorial or a how-to, and placeholders.
+# Placeholders, and names of experiments and claims that readers write when they follow a page.
 OF_READERS = {"exhaustive", "small-window", "...", "NAME", "name", "figures"}
 OF_READERS |= {"$HOME/releases/releases.yaml"}
 # A shipped experiment needs imported networks of this name, so pages may import them.

@@ -14,7 +14,7 @@ from .markdown import PAGES, REPOSITORY, Page
 CODE = ("analysis", "configs", "experiments", "onionlab", "tests", "tools")
 TEXTS = (".cfg", ".json", ".py", ".sh", ".toml", ".txt", ".yaml", ".yml", ".j2")
 PLACES = tuple(f"{place}/" for place in (*CODE, "docs", "tor-patches"))
-# Files that readers of the tutorial or a how-to write, or that a command generates.
+# Files that readers write when they follow a page, and folders that a command generates.
 OF_READERS = {
     "experiments/exhaustive.yaml",
     "experiments/claims/exhaustive.yaml",

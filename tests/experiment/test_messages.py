@@ -294,7 +294,7 @@ CASES = {
 
 OWN_PARAMETERS = VALID[VALID.index("  consensus_params:") : VALID.index("time:")]
 
-# id: (keys of `tor` in place of OWN_PARAMETERS, which begin on line 25; messages)
+# id: (keys of `tor` that replace OWN_PARAMETERS, messages). The replaced text begins on line 25.
 TOR_CASES = {
     "unknown scheduler": (
         "scheduler: {name: kist}",

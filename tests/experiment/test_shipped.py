@@ -93,7 +93,7 @@ def test_figures_of_the_paper(name: str) -> None:
 @pytest.mark.parametrize("middles", [20, 10, 5])
 def test_both_families_share_the_runs_of_linear_swrr(middles: int) -> None:
     def of(family: str) -> object:
-        """Return the settings of a family, without its choice of variants."""
+        """Return the settings of a family's experiment, without its choice of variants."""
         settings = load(f"{family}-{middles}mid", root=REPOSITORY).levels[f"{middles}mid"].settings
         tor = settings.tor.model_copy(update={"variants": (), "baseline": ""})
         return settings.model_copy(update={"tor": tor})

@@ -75,7 +75,7 @@ def _resident_bytes(name: str) -> int:
 
 @dataclass(frozen=True)
 class Sample:
-    """Records of one kind of run, and their level."""
+    """The records of a run, and the level (the settings) of the experiment to which it belongs."""
 
     name: str
     records: Path

@@ -22,7 +22,7 @@ REAL_PROGRAMS = (
 )
 
 # The file $MACHINE/installed lists the installed packages; apt-get adds packages to it. The file
-# $MACHINE/locked contains a number: as many further calls of apt-get fail, as if another process
+# $MACHINE/locked contains a number. This many further calls of apt-get fail, as if another process
 # held apt's lock.
 DPKG_QUERY = """\
 for name; do :; done

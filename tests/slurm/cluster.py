@@ -105,7 +105,7 @@ PartitionName=short Nodes={NODES[0]} MaxTime={SHORT_MINUTES} State=UP
 
     def _start_munge(self) -> None:
         if self._munge_socket.exists() and _succeeds("munge", "-n"):
-            return  # The machine already runs munge.
+            return  # Munge already runs on this machine, so it is not started.
         subprocess.run(
             ["install", "-d", "-o", "munge", "-g", "munge", "/run/munge"], check=True, timeout=10
         )
@@ -220,7 +220,7 @@ def running(folder: Path) -> Iterator[Cluster]:
         fcntl.flock(lock, fcntl.LOCK_EX)
         before = CONFIGURATION.read_bytes() if CONFIGURATION.exists() else None
         if before is not None and before.startswith(MARK.encode()):
-            before = None  # Killed tests have left this configuration.
+            before = None  # It was left by tests that were killed, so it is not restored.
         cluster = Cluster(folder)
         try:
             cluster.start()

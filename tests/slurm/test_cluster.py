@@ -1,4 +1,4 @@
-"""Runs on a real Slurm cluster have the records of local runs, leave no job, and fail clearly.
+"""Runs on a real Slurm cluster: the same records as locally, no job left over, clear errors.
 
 All tests are in one file, because files run in parallel and a machine can only run one cluster.
 """

@@ -23,8 +23,8 @@ LINE_OF_0_2_0 = (
 class Machine:
     """Measures invented costs.
 
-    cost: engine -> CPU time in seconds. busy: numbers, from 1, of the runs that other load
-    disturbs.
+    cost: engine -> CPU time of a run in seconds. busy: the runs that other programs disturb, as
+    numbers in the order of measurement, from 1.
     """
 
     def __init__(self, root: Path) -> None:
