@@ -284,7 +284,7 @@ def format_changes(history: Sequence[Measurement], last: Measurement) -> Iterato
 
 
 def format_case(case: Case) -> Iterator[str]:
-    """Yield the lines of a table: mean cost on each side, and mean ratio (smallest to largest)."""
+    """Yield the lines of a table: mean cost on each side, and the mean and range of the ratio."""
     has_ratio = len(case.compared) == 2
     ratio = f"{EMBEDDED} / {PREFERRED}" if has_ratio else ""
     yield f"{case.title}: mean of {len(case.values('cpu_s'))}"

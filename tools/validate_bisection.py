@@ -104,7 +104,7 @@ class History:
 
 
 def simulate(step: float, budget: int, searches: int) -> Iterator[Row]:
-    """Yield how often a search names a wrong commit, and how many runs and networks it needs."""
+    """Yield rows: how often a search names a wrong commit, and its numbers of runs and networks."""
     rng = random_numbers(20, STEPS.index(step), budget)
     wrong = right = 0
     runs, networks = [], []

@@ -210,9 +210,9 @@ Family = tuple[Floats, Floats]
 
 
 def draw_differences(rng: np.random.Generator, shape: Shape, families: int, n: int) -> Floats:
-    """Return random differences for n networks, of shape (families, endpoints, n).
+    """Return random differences, as an array with the axes (families, endpoints, n networks).
 
-    They have a pseudomedian of 0, and are in units of the shape's spread.
+    They have a pseudomedian of 0, and are in units of the spread of the distribution ``shape``.
     """
     common = rng.normal(size=(families, 1, n))
     own = rng.normal(size=(families, ENDPOINTS, n))
@@ -224,7 +224,9 @@ def draw_differences(rng: np.random.Generator, shape: Shape, families: int, n: i
 def make_families(
     rng: np.random.Generator, differences: Floats, log_ratio: float, spread: float
 ) -> Iterator[Family]:
-    """Yield a family for each set of differences. Their long tail is on a random side.
+    """Yield a family for each set of differences.
+
+    All differences of a set change their sign, or none, so their long tail is on a random side.
 
     log_ratio, spread: location and spread of the logarithm of the ratio variant / baseline.
     """
@@ -238,9 +240,9 @@ def make_families(
 def make_null_families(
     rng: np.random.Generator, differences: Floats, false: Grade
 ) -> Iterator[Family]:
-    """Yield families in which the grade ``false`` is false.
+    """Yield families whose endpoints must not get the grade ``false``.
 
-    For "shown", no endpoint differs. For "same", all endpoints differ by the margin.
+    If it is "shown", no endpoint differs. If it is "same", all endpoints differ by the margin.
     """
     null = (0.0, WIDE) if false is Grade.SHOWN else (LOG_MARGIN, NARROW)
     return make_families(rng, differences, *null)
