@@ -328,7 +328,7 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 CAPACITIES = sorted((RUNS / "representative").glob("swrr-capacities-network-*.tar.xz"))
 FULL_SIZE = sorted(RUNS.glob("*full-size-uml.tar.xz"))
-TENTH = [RUNS / "swrr-likely-scale0.1-uml.tar.xz"]
+LEVELS = [f"swrr-{number}mid" for number in (20, 10, 5)]
 FIVE_MIDDLES = (
     ("random capacities", [RUNS / "swrr-5mid-full-size-uml.tar.xz"], "swrr-5mid"),
     ("random, links only, KIST", [RUNS / "swrr-5mid-links-uml.tar.xz"], "swrr-5mid-links"),
@@ -358,9 +358,11 @@ def _times(name: str) -> Callable[[Path], str]:
 
 PAGES: Mapping[str, Mapping[str, Callable[[Path], str]]] = {
     "docs/explanation/swrr-answers.md": {
-        "answers": lambda folder: answer_table(answers(FULL_SIZE, folder), answers(TENTH, folder)),
-        "full-size runs": lambda folder: run_facts(FULL_SIZE, folder),
-        "runs at a tenth": lambda folder: run_facts(TENTH, folder),
+        "counts": lambda folder: answer_counts(answers(FULL_SIZE, folder)),
+        "runs": lambda folder: run_facts(FULL_SIZE, folder),
+        "levels": lambda folder: effects_by_level(FULL_SIZE, LEVELS, folder),
+        "throughput": lambda folder: throughput_claims(answers(FULL_SIZE, folder)),
+        "answers": lambda folder: answer_table(answers(FULL_SIZE, folder)),
         "networks": lambda folder: network_table(FIVE_MIDDLES, folder),
     },
     "docs/explanation/calibration.md": {
