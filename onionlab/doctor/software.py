@@ -17,7 +17,7 @@ from onionlab.programs.tor.variants import STOCK, load_registry
 
 PYTHON_MINIMUM, PYTHON_MAXIMUM = (3, 11), (3, 13)
 
-# The values are Debian packages. The keys are programs and modules of pkg-config, respectively.
+# Program, or name of a library in pkg-config -> Debian package that contains it.
 BUILD_PROGRAMS = {
     "autoconf": "autoconf",
     "automake": "automake",
@@ -42,7 +42,7 @@ def python_version(version: tuple[int, ...]) -> Finding:
 
 
 def python_packages(lock: Path) -> Finding:
-    """Check that the packages of the lock file are installed in the versions of the lock file."""
+    """Check that all packages in the lock file are installed, each in the version given there."""
     wanted = dict(
         re.findall(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)", lock.read_text("utf-8"), re.MULTILINE)
     )
@@ -84,7 +84,10 @@ def build_tools() -> Iterator[Finding]:
 
 
 def tor_builds(root: Path) -> Finding:
-    """List the builds of `make build` that are missing. Existing builds may be out of date."""
+    """Report which of the builds that `make build` makes are missing.
+
+    Whether an existing build is up to date is not checked.
+    """
     try:
         variants = load_registry(root).variants.values()
         wanted = list(
