@@ -28,9 +28,10 @@ LOG = logging.getLogger(__name__)
 class EngineKind(Protocol):
     """The operations of an engine that are available before the engine is opened.
 
-    Each method imports the engine's modules only when it is called. The reason is that programs in
-    the guest, the User-Mode Linux kernel in which the embedded engine runs a simulation, import
-    this package as well, and that only the standard library is available in the guest.
+    Each method imports the engine's modules only when it is called, because these modules need
+    packages besides the standard library. Programs in the guest also import `onionlab.engines`, but
+    such packages are missing there. The guest is the User-Mode Linux kernel in which the embedded
+    engine runs a simulation.
     """
 
     def open(self, root: Path, shadow: str | None, tgen: str | None) -> Engine:
@@ -44,11 +45,11 @@ class EngineKind(Protocol):
     def examine(self, question: Question, *, needed: bool) -> Iterator[Finding]:
         """Check whether the machine can run the engine.
 
-        needed: whether runs will use this engine. If not, its problems are at most warnings.
+        needed: whether runs will use this engine. If not, no problem is more than a warning.
         """
 
     def cpus_per_run(self, options: Mapping[str, Any]) -> int:
-        """Return the number of CPUs to reserve for a run with these options of the engine."""
+        """Return the number of CPUs to reserve for one run. options: the engine's options."""
 
 
 class _Shadow:
@@ -108,7 +109,7 @@ def open_engine(
 def resolve_engine_name(
     name: str, *, root: Path, shadow: str | None = None, tgen: str | None = None
 ) -> str:
-    """Return the name of the engine that `open_engine` would open, without building it.
+    """Return the name of the engine that `open_engine` would open. The engine is not built.
 
     Raises UserError if no engine has that name.
     """
@@ -121,13 +122,14 @@ def resolve_engine_name(
 def _select_engine(root: Path, shadow: str | None, tgen: str | None) -> tuple[str, str]:
     """Return the name of the engine for "auto", and the reason for the choice.
 
-    The reason is empty if Shadow is selected although it cannot be opened.
+    If the user specified Shadow's or TGen's path, Shadow is selected even if it cannot be opened.
+    The reason is then empty.
     """
     try:
         _kind(PREFERRED).open(root, shadow, tgen)
     except UserError as missing:
-        # A user who specified a path expects Shadow. The caller will open Shadow, which raises this
-        # error again and so shows it to the user.
+        # A user who specified a path expects Shadow. When the caller opens Shadow, the same error
+        # is raised again and shown to the user.
         if any((shadow, tgen, os.environ.get("SHADOW"), os.environ.get("TGEN"))):
             return PREFERRED, ""
         return EMBEDDED, f"because Shadow is not available ({missing.message})"

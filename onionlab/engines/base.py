@@ -105,7 +105,7 @@ class EngineFailureError(Exception):
 
 
 class Engine(Protocol):
-    """An engine that is ready to run, because its constructor has found all programs."""
+    """An engine that is ready to run: its constructor has found all programs that it needs."""
 
     name: str
 
@@ -115,7 +115,7 @@ class Engine(Protocol):
 
     @property
     def programs(self) -> dict[str, Path]:
-        """The executables that the engine provides for hosts, by base name, such as tgen."""
+        """The programs that the engine provides for hosts: base name (such as tgen) -> path."""
 
     def configuration(self, simulation: Simulation) -> dict[str, bytes]:
         """Return the engine's own files of a run directory: relative path -> content."""

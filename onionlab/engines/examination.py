@@ -29,7 +29,8 @@ class Finding:
 class Need:
     """The resources that an experiment needs. name: the experiment's name.
 
-    memory_bytes, processes: for its largest run. disk_bytes: for all its runs together.
+    memory_bytes: the memory that its largest run needs. processes: the number of simulated
+    processes in its largest run. disk_bytes: the disk space that all its runs need together.
     """
 
     name: str
@@ -40,10 +41,11 @@ class Need:
 
 @dataclass(frozen=True)
 class Question:
-    """The subject of an examination.
+    """What to check before a run: the machine, and whether it meets an experiment's needs.
 
     root: the checkout. engine: the name of the engine that will run. need: the needs of the
-    experiment; None to examine only the machine. shadow, tgen: paths that the user specified.
+    experiment; None to check only the machine. shadow, tgen: the paths of these programs that the
+    user specified, or None.
     """
 
     root: Path

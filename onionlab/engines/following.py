@@ -1,4 +1,4 @@
-"""Run a simulation's first process and monitor it until it ends: the main loop of every engine."""
+"""The main loop of every engine: run a simulation's first process and monitor it until it ends."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class ExitInfo:
     usage: Usage
 
     def __str__(self) -> str:
-        """Describe the end in words that follow a name, such as "ended with status 1"."""
+        """Describe how the process ended, as a phrase without a subject: "ended with status 1"."""
         if self.status >= 0:
             how = f"ended with status {self.status}"
         else:

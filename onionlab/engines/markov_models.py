@@ -29,7 +29,7 @@ tornettools sets for its Markov clients.
 
 
 def never_ends(packet_model: bytes) -> bool:
-    """Return whether only a timeout ends a stream with this packet model.
+    """Return whether a stream with this packet model never ends by itself, only by a timeout.
 
     Raises ValueError if the model cannot be played.
     """
@@ -51,10 +51,10 @@ def mean_streams_per_s(flow_model: bytes | None, stream_model: bytes | None) -> 
 
 
 def _count_begun(model: MarkovModel) -> tuple[int, float, int]:
-    """Walk `WALK_STEPS` steps through a model. Return to its start after each event END.
+    """Walk `WALK_STEPS` steps through a model. After each event END, restart the walk.
 
-    Return the number of flows or streams that the walk starts, the walk's duration in s, and the
-    number of events END.
+    Return the number of flows or streams that the walk starts, the walk's duration in s, and how
+    often END occurred.
     """
     walk = MarkovWalk(model, seed=1)
     begun, time_us, ends = 0, 0, 0

@@ -91,8 +91,8 @@ def memory_kills() -> int | None:
 def kill_processes_below(directory: Path) -> list[int]:
     """Kill all processes whose working directory is below `directory`. Return their ids.
 
-    The working directory identifies processes of a simulation that outlived the command that
-    started them.
+    In this way, processes of a simulation are found even after the command that started them has
+    ended.
     """
     root, killed = directory.resolve(), []
     for process in psutil.process_iter():
@@ -114,7 +114,7 @@ def end_processes_below(directory: Path, *, timeout_s: float = 10.0) -> None:
 
 
 def _private_bytes(pid: int) -> int:
-    """Return resident minus shared memory, summed over a process and its descendants."""
+    """Return the sum of resident minus shared memory of a process and all its descendants."""
     total = 0
     with contextlib.suppress(psutil.NoSuchProcess):
         tree = psutil.Process(pid)

@@ -1,1 +1,1 @@
-"""The engine `shadow`: the user's installation of Shadow and TGen."""
+"""The engine `shadow`, which uses the Shadow and the TGen that the user has installed."""

@@ -41,12 +41,13 @@ DEFAULT_OPTIONS: dict[str, Any] = {
 _REPORT = " System memory usage in bytes at simtime "
 _HEARTBEAT = re.compile(rb"resource usage at simtime (\d+) ")
 
-# Without these variables, programs would use the machine's time zone and OpenSSL configuration.
+# The environment of simulated programs. Without these variables, they would use the machine's time
+# zone and OpenSSL configuration.
 FIXED_ENVIRONMENT = {"TZ": "UTC0", "OPENSSL_CONF": "/dev/null"}
 
 
 class ShadowEngine:
-    """The user's installation of Shadow."""
+    """The engine that runs simulations with the Shadow that the user has installed."""
 
     name = "shadow"
 

@@ -33,9 +33,9 @@ SUPPORTED_PLATFORMS = f"{GUIDE}/supported_platforms.html"
 
 KERNEL_MINIMUM = (5, 10)  # Shadow's supported_platforms.md
 
-# Needs of Shadow 3.3, larger than those measured on a network of 98 processes. Measured per
-# simulated process: 5.6 open files in Shadow itself, 16 KiB in /dev/shm, and up to 3 threads.
-# Measured for the whole simulation: 8 MiB in /dev/shm.
+# The assumed needs of Shadow 3.3. Most have a margin over the needs measured on a network of 98
+# processes: for each simulated process 5.6 open files in Shadow itself, 16 KiB in /dev/shm and up
+# to 3 threads, and for the whole simulation 8 MiB in /dev/shm.
 FILES_BASE = 200
 FILES_PER_PROCESS = 8
 SHARED_BASE_BYTES = 16 * 2**20
@@ -86,7 +86,7 @@ def kernel(machine: str, release: str) -> Finding:
 
 
 def seccomp(mode: str | None) -> Finding:
-    """Check for a container's system call filter, which forbids or slows system calls of Shadow.
+    """Check whether a container filters system calls, because a filter blocks or slows Shadow's.
 
     mode: the entry ``Seccomp`` of /proc/self/status.
     """

@@ -63,7 +63,7 @@ class BootReport:
 def ptrace_reason(output: str) -> str:
     """Return why a kernel uses ptrace despite IN_PROCESSES, or "" if it does not use ptrace.
 
-    output: the console's output, in which the kernel states the reason.
+    output: the output on the console. A kernel that uses ptrace prints the reason there.
     """
     found = _TAKES_PTRACE.search(output)
     return found[1].strip() if found else ""
@@ -109,8 +109,8 @@ def boot_command(
 def _quote(argument: str | Path) -> str:
     """Quote an argument, because the kernel splits its command line at spaces.
 
-    Double quotes and line breaks are not escaped, because the set-up rejects a checkout whose path
-    contains them.
+    Double quotes and line breaks are not escaped, because no argument contains them: the set-up
+    rejects a checkout with such a path.
     """
     text = str(argument)
     return f'"{text}"' if " " in text or "\t" in text else text
@@ -174,8 +174,8 @@ def _run(command: list[str], place: Path, log: Path) -> str:
             stdout=stream,
             stderr=subprocess.STDOUT,
             env={"PATH": os.environ.get("PATH", ""), "HOME": "/", "TMPDIR": str(place)},
-            # The guest's processes are children of the kernel, so they are in its process group.
-            # killpg below kills the whole group.
+            # A new session is also a new process group, which contains the kernel and its children,
+            # the guest's processes. killpg below kills the whole group.
             start_new_session=True,
         )
         try:

@@ -38,7 +38,8 @@ _OUT_OF_MEMORY = ("panic_on_oom", "Out of memory")
 class GuestWatch:
     """Follows a guest's simulated time and detects if it does not advance.
 
-    Time in which this process was stopped does not count, because the guest was stopped as well.
+    If this process was stopped for some time, this time does not count, because the guest was
+    stopped as well.
 
     log: the file with the guest's console. hosts: the folder to which the logs of watched hosts are
     copied during the simulation (see _move_logs in engine.py). timeout_s: the maximum wall-clock
@@ -108,7 +109,7 @@ class GuestWatch:
         )
 
     def _add_lines(self, said: bytes) -> None:
-        """Append the log lines in console output to the hosts' logs. Ignore write errors."""
+        """Append each log line that the console shows to its host's log. Ignore write errors."""
         for host, name, line in _LINE.findall(said):
             with contextlib.suppress(OSError):
                 folder = self.hosts / host.decode()
@@ -118,7 +119,10 @@ class GuestWatch:
 
 
 def check_result(result: Result | None, log: Path, ended: ExitInfo) -> None:
-    """Raise EngineFailureError if the guest did not end successfully. log: its console."""
+    """Raise EngineFailureError if the guest did not end successfully.
+
+    log: the file with the output on the guest's console.
+    """
     if result is None:
         tail = log_tail(log)
         panic = next((found[1] for line in tail if (found := _PANIC.search(line))), None)
@@ -136,7 +140,8 @@ def check_result(result: Result | None, log: Path, ended: ExitInfo) -> None:
 def log_tail(log: Path) -> list[str]:
     """Return the last lines on the guest's console, except those that begin with one of `MARKS`.
 
-    A long stack trace may follow a panic's line, so this line is returned even if it is earlier.
+    The line that reports a kernel panic is returned even if it is not among the last lines, because
+    a long stack trace may follow it.
     """
     with log.open("rb") as lines:
         lines.seek(max(0, log.stat().st_size - 200_000))

@@ -51,7 +51,7 @@ DEFAULT_OPTIONS: dict[str, Any] = {
 _UNSUPPORTED_VARIABLES = {"TGENHOSTNAME", "TGENSOCKS"}
 
 _WRAPPERS = (
-    # If the guest's kernel had random addresses, the amount of memory that the guest finds would
+    # If the guest's kernel ran at random addresses, the amount of memory that the guest finds would
     # vary. Tor derives limits from this amount.
     *("setarch", "--addr-no-randomize"),
     # After a panic, the guest's kernel calls abort(3). A core dump of its memory would be useless.
@@ -74,7 +74,10 @@ class UmlEngine:
 
     @property
     def identity(self) -> dict[str, str]:
-        """The kernel, the interpreter and the engine's code. Changes to them may change results."""
+        """What identifies the kernel, the interpreter and the engine's code.
+
+        A change of one of them may change results.
+        """
         return {
             "name": self.name,
             "version": self._kernel.version,
@@ -163,8 +166,8 @@ class UmlEngine:
                         "HOME": "/nonexistent",
                         "TMPDIR": str(memory_folder),
                     },
-                    # Ctrl-C must not reach the guest directly, only the command that runs this
-                    # code. This command then ends the guest.
+                    # Ctrl-C must not reach the guest itself, only the process that runs this
+                    # code, which then ends the guest.
                     own_session=True,
                     shared_bytes=memory.unlinked_files_bytes,
                 ),
@@ -255,8 +258,8 @@ def _describe(simulation: Simulation) -> bytes:
             for host in network.hosts
         ],
     }
-    # Omit properties that have no effect. If a new version of the format adds such a property, only
-    # the files of simulations that use the property change.
+    # Omit properties that have no effect. When a property is added to the format, the files of
+    # simulations that do not use it thus stay the same.
     if any(loss != network.packet_loss for loss in network.path_loss.values()):
         data["path_loss"] = _matrix(number, {p: network.loss_of(p) for p in network.latency_us})
     if simulation.bootstrap_end_ms:
@@ -267,7 +270,10 @@ def _describe(simulation: Simulation) -> bytes:
 def _matrix(
     number: Mapping[str, int], values: Mapping[tuple[str, str], float]
 ) -> list[list[float]]:
-    """Return the values of pairs of places as a symmetric matrix. number: indices of places."""
+    """Return a symmetric matrix of values.
+
+    number: the index of each place in the matrix. values: the value for each pair of places.
+    """
     rows: list[list[float]] = [[0] * len(number) for _ in number]
     for (one, other), value in values.items():
         rows[number[one]][number[other]] = rows[number[other]][number[one]] = value
@@ -300,7 +306,10 @@ def _guest_seed(seed: int) -> str:
 
 @cache
 def _own_sha256() -> str:
-    """Return a hash of the code that decides what a guest does, without docstrings and comments."""
+    """Return a hash of the code on which a guest's behaviour depends.
+
+    Docstrings and comments do not affect the hash.
+    """
     digest = hashlib.sha256()
     folder = Path(__file__).parent
     outside = (Path(__file__), folder / "bootcheck.py", folder / "system.py")
@@ -311,7 +320,7 @@ def _own_sha256() -> str:
 
 
 def python_code(source: str) -> str:
-    """Return Python source without comments, docstrings and its formatting."""
+    """Return Python source in a standard format, without comments and docstrings."""
     tree = ast.parse(source)
     for node in ast.walk(tree):
         if isinstance(body := getattr(node, "body", None), list):

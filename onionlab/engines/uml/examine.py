@@ -21,7 +21,7 @@ from onionlab.programs.apt import query_system_apt
 
 
 def examine(question: Question, *, needed: bool) -> Iterator[Finding]:
-    """Check for a kernel or the tools to build it, for space for its memory, and for huge pages.
+    """Check the kernel (or what its build needs), the space for its memory, and huge pages.
 
     Problems are only warnings if another engine will run.
     """
@@ -73,7 +73,10 @@ def explain_missing_huge_pages(folder: Path) -> str:
 
 
 def _kernel_build(subject: str, lacking: str) -> Iterator[Finding]:
-    """Check whether the missing kernel can be built. lacking: the status if programs are absent."""
+    """Check whether the missing kernel can be built.
+
+    lacking: the status of the finding if programs that the build needs are not installed.
+    """
     absent = missing_programs()
     if absent:
         fix = f"make setup, or: apt-get install {' '.join(absent)}"
@@ -85,8 +88,8 @@ def _kernel_build(subject: str, lacking: str) -> Iterator[Finding]:
     else:
         source = choose_package(offered_packages(query_system_apt))
     if source is None:
-        # This is only a warning: the system's lists may be outdated or empty, but the build fetches
-        # its own lists.
+        # This is only a warning, because apt's lists on this system may be outdated or empty. The
+        # build does not use them, but fetches its own lists.
         text = "apt's lists contain no linux-source package"
         yield Finding(WARN, subject, text, f"apt-get update, or {ENVIRONMENT_VARIABLE}=/path/to/it")
     else:

@@ -1,4 +1,4 @@
-"""Run a command whose TMPDIR uses huge pages, if the machine allows it.
+"""Run a command, and if the machine allows it, give it a TMPDIR that uses huge pages.
 
     python huge_pages.py BYTES PROGRAM [ARGUMENT]...
 
@@ -32,7 +32,10 @@ REFUSED = "no huge pages for the guest's memory"
 
 
 def command(size_bytes: int) -> list[str]:
-    """Return the words to prepend to a command, so that its TMPDIR has this size and huge pages."""
+    """Return the arguments to put before a command, so that its TMPDIR uses huge pages.
+
+    size_bytes: the size of the file system at TMPDIR.
+    """
     python, script = Path(sys.executable).resolve(), Path(__file__).resolve()
     return [str(python), "-I", "-S", "-B", str(script), str(size_bytes)]
 
@@ -62,8 +65,8 @@ def _become_root_of_a_user_namespace() -> None:
         file = os.open(f"/proc/self/{name}", os.O_WRONLY)
         os.write(file, text.encode())
         os.close(file)
-    # The change of credentials clears the parent-death signal, so set it again. The parent may have
-    # ended in the meantime. In this case, end this process as the signal would.
+    # The change of credentials clears the parent-death signal, so set it again. If the parent has
+    # ended in the meantime, no signal will come, so kill this process here.
     _check(_libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0), "prctl")
     if os.getppid() != parent:
         os.kill(os.getpid(), signal.SIGKILL)

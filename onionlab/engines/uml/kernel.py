@@ -2,7 +2,7 @@
 
 The layout under ``build/uml``::
 
-    source/              the tarball of Linux and its record
+    source/              the tarball of Linux, and a JSON file with its origin and hash
     store/KEY/linux      a finished kernel, in one folder with built.json and its configuration
     store/KEY/calls.so   a preloaded library for faster system calls (configs/uml/calls.c)
     linux -> store/KEY/linux
@@ -67,7 +67,7 @@ CALLS_FLAGS = (
     *("-Wl,--build-id=none", "-Wl,-z,now"),
 )
 
-# Maps a program to its Debian package.
+# Program that the build needs -> Debian package that contains it.
 BUILD_PROGRAMS = {
     "bc": "bc",
     "bison": "bison",
@@ -87,8 +87,8 @@ class BuiltKernel:
     """One finished kernel.
 
     path, sha256: the executable and its SHA-256. version: Linux's version. patches: the names of
-    the applied patches. ptrace_because: why the kernel controls its processes with ptrace instead
-    of running inside them (ptrace is slower, with the same results); empty if it runs inside them.
+    the applied patches. ptrace_because: why the kernel uses ptrace to control its processes; empty
+    if it runs inside them instead. ptrace is slower, but gives the same results.
     calls: the library that makes the system calls of programs faster, or None if the kernel does
     not support it. calls_sha256: the library's SHA-256, or empty.
     """
@@ -133,8 +133,8 @@ class Inputs:
 
     def key(self) -> str:
         """Return the name of the kernel's folder in the store."""
-        # Replace the facts about the source by its hash: a tarball results in the same kernel
-        # wherever it comes from.
+        # In place of all facts about the source, use only its hash, because a tarball results in
+        # the same kernel wherever it comes from.
         decisive = {"linux": self.source.sha256, "format": FORMAT}
         return hash_inputs(self.provenance() | decisive)
 
@@ -282,7 +282,7 @@ def _build(inputs: Inputs, store: Path) -> BuiltKernel:
 
 
 def _boot(inputs: Inputs, kernel: Path, patches: Sequence[str]) -> tuple[BootReport, str]:
-    """Boot a new kernel as runs will do: inside its processes if possible, otherwise with ptrace.
+    """Boot a new kernel in the way in which runs will boot it, preferably without ptrace.
 
     Return the report, and the reason for the use of ptrace (empty if ptrace is not used). Raises
     UserError if the kernel does not boot even with ptrace.

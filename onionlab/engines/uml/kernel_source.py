@@ -112,7 +112,7 @@ LINUX = Program(
 
 
 def choose_package(names: Iterable[str]) -> str | None:
-    """Return the newest package up to TESTED, or if there is none, the oldest one after TESTED.
+    """Choose the newest package up to TESTED. Without one, choose the oldest after TESTED.
 
     Args:
         names: Names such as ``linux-source-6.12`` (Debian) or ``linux-source-6.8.0`` (Ubuntu).
@@ -189,7 +189,8 @@ def _open_package(work: Path, package: str) -> tuple[dict[str, Any], Path]:
         ).stdout.strip()
     except (OSError, subprocess.CalledProcessError) as error:
         raise UserError(f"{packages[0].name} cannot be unpacked: {error}", SOURCE_HINT) from error
-    # Ubuntu's packages contain the tarball in a subfolder and a link to it. Ignore the link.
+    # Ubuntu's packages contain the tarball in a subfolder, and also a symbolic link to the tarball.
+    # Ignore the link.
     tarballs = [
         path for path in sorted(content.glob("usr/src/**/*.tar.*")) if not path.is_symlink()
     ]

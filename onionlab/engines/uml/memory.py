@@ -1,7 +1,7 @@
 """Determine the size, location and use of the guest's memory.
 
-The memory is one file without a name that the guest's kernel maps. This file is on a file system in
-memory. On a disk, everything that the guest ever writes to its memory would be written to the disk.
+The guest's kernel uses one mapped file without a name as its memory. The file is on a file system
+in memory. If it were on a disk, every change of the guest's memory would be written to the disk.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from pathlib import Path
 from onionlab.engines.base import ENDLESS_STREAM_BYTES, Simulation
 from onionlab.errors import UserError
 
-# Measured needs of memory: of the guest before its first program, of each network namespace with
-# its link, of each Tor process under load, and of each TGen client or server.
+# The memory that these needed when it was measured: the guest before it starts the first program,
+# each network namespace with its link, each Tor process under load, each TGen client or server.
 BASE_BYTES = 80 * 2**20
 HOST_BYTES = 2**19
 TOR_BYTES = 3 * 2**20
 TRAFFIC_BYTES = 2**19
-# The size of a client's heartbeat lines per simulated second. Logs stay in the guest's memory until
-# the end of the simulation.
+# The number of bytes that a client logs per simulated second, as heartbeat lines. Logs stay in the
+# guest's memory until the end of the simulation.
 LOG_BYTES_PER_S = 300
 
 LIMIT_FACTOR = 1.5

@@ -31,10 +31,11 @@ MARKS = (TIME_MARK, LOG_MARK, END_MARK)
 class Boot:
     """The engine's instructions. All paths are paths on the machine that runs the guest.
 
-    run_directory: the folder with conf/, to which the logs are written. package_root: the folder
-    that contains the package onionlab. python: the interpreter. programs: base name -> executable.
+    run_directory: the folder that contains conf/ and that receives the logs. package_root: the
+    folder that contains the package onionlab. python: the interpreter's path. programs: base name
+    of each program -> path of its executable.
     calls: the library that makes system calls faster, or empty. open_files: the limit of open files
-    per process. watched: names of hosts whose output the guest copies to its console.
+    per process. watched: the hosts whose programs' output the guest copies to its console.
     """
 
     run_directory: str
@@ -46,7 +47,7 @@ class Boot:
     watched: Sequence[str]
 
     def write(self, path: Path) -> None:
-        """Write the file that the guest reads first."""
+        """Write the instructions to a file, which the guest reads when it starts."""
         path.write_text(json.dumps(asdict(self), indent=1))
 
 

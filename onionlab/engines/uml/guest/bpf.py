@@ -10,7 +10,7 @@ import ctypes
 import os
 import struct
 
-# Names and values come from the header that is named above them.
+# The comment above each group of constants names the C header that defines their names and values.
 
 # asm/unistd_64.h
 _NR_BPF = 321
@@ -38,7 +38,8 @@ _BPF_K, _BPF_X = 0x00, 0x08
 
 _INSTRUCTION_BYTES = 8
 _VERIFIER_LOG_BYTES = 1 << 16
-# Some functions of the kernel require that a program's licence is compatible with the kernel's.
+# A BPF program may call some functions of the kernel only if it declares a licence that is
+# compatible with the kernel's.
 _LICENSE = b"Dual BSD/GPL"
 
 _libc = ctypes.CDLL(None, use_errno=True)

@@ -45,8 +45,8 @@ READY_STEP_MS = 100
 """The first program may start at the first multiple of this after the network has been built."""
 DRIVER_TIMEOUT_S = 60.0
 TRAFFIC_FOLDER = "onionlab/engines/uml/traffic"
-# After the first byte of a stream's payload, a socket wakes up the driver only when so many bytes
-# have arrived.
+# After the first byte of a stream's payload, a socket wakes up the driver only when at least this
+# number of unread bytes, or the rest of the payload, has arrived.
 TRAFFIC_PIECE_BYTES = 16384
 
 _MEMORY_SETTINGS = {

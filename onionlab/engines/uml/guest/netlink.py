@@ -12,7 +12,7 @@ import socket
 import struct
 from collections.abc import Iterable
 
-# Names and values come from the header that is named above them.
+# The comment above each group of constants names the C header that defines their names and values.
 
 # linux/netlink.h
 _NLMSG_ERROR = 2
@@ -85,7 +85,7 @@ def _text(value: str) -> bytes:
 
 
 def _pack(attributes: Iterable[Attribute]) -> bytes:
-    """Concatenate attributes, each padded to four bytes."""
+    """Concatenate attributes, each padded to a multiple of four bytes."""
     parts = []
     for kind, value in attributes:
         length = len(value) + 4
@@ -94,7 +94,7 @@ def _pack(attributes: Iterable[Attribute]) -> bytes:
 
 
 def _nested(kind: int, attributes: bytes) -> Attribute:
-    """Return an attribute that contains packed attributes or a structure."""
+    """Return an attribute of kind `kind` whose value is packed attributes or a structure."""
     return kind | _NLA_F_NESTED, attributes
 
 
@@ -290,7 +290,7 @@ def _traffic_control(index: int, *, handle: int, parent: int, info: int = 0) -> 
 
 
 def token_bucket(rate_bytes_per_s: int, burst_bytes: int, *, limit_packets: int = 0) -> bytes:
-    """Return the options of a `tbf` without an inner queue (add one at parent HANDLE:1).
+    """Return the options of a `tbf`. The caller adds its inner queue, at the parent HANDLE:1.
 
     limit_packets: 0 for a new `tbf`. If an existing `tbf` is changed, the kernel sets the limit of
     an inner `pfifo` to this value, so it must be the limit that the `pfifo` already has.
@@ -320,7 +320,7 @@ def codel(target_us: int, interval_us: int, limit_packets: int) -> bytes:
 
 
 def packet_fifo(limit_packets: int) -> bytes:
-    """Return the options of a `pfifo` queue. They are a structure instead of attributes."""
+    """Return the options of a `pfifo` queue, which are a C structure instead of attributes."""
     return _u32(limit_packets)
 
 

@@ -116,9 +116,9 @@ class Links:
             self._limits.append((link, index, bytes_per_s))
 
     def release(self, link: netlink.Netlink) -> None:
-        """Close the socket of a namespace, unless `end_bootstrap` has to set limits with it.
+        """Close the socket of a namespace, unless the simulation starts with a bootstrap.
 
-        In this case, `end_bootstrap` closes the socket.
+        With a bootstrap, `end_bootstrap` still needs the socket to set limits, and closes it then.
         """
         if self._bootstrap:
             self._sockets.append(link)
@@ -194,8 +194,8 @@ def _make_host(
     host: GuestHost, core_link: str, core: int, settings: dict[str, str], links: Links
 ) -> None:
     system.unshare(system.CLONE_NEWNET | system.CLONE_NEWUTS)
-    # The patched kernel's random numbers for programs depend on the host name and on the number of
-    # requests in this namespace (configs/uml/patches, 0001).
+    # The random numbers that the patched kernel gives to a program depend on the host name and on
+    # the number of earlier requests for them in this namespace (configs/uml/patches, 0001).
     system.set_host_name(host.name)
     for directory, kind in ((NAMESPACES, "net"), (_NAMES, "uts")):
         handle = directory / host.name
@@ -207,8 +207,8 @@ def _make_host(
     link.make_veth(LINK, core_link, peer_namespace=core, address=_HARDWARE_ADDRESS, mtu=MTU_BYTES)
     loopback = socket.if_nametoindex("lo")
     link.set_up(loopback)
-    # Tor does not disable Nagle's algorithm. If a client reads large pieces, as the traffic driver
-    # does, its delayed acknowledgements would delay Tor's small writes.
+    # Tor uses Nagle's algorithm: it sends a small piece only after earlier data is acknowledged. A
+    # client that reads large pieces, such as the traffic driver, would acknowledge late.
     link.acknowledge_at_once(loopback, "127.0.0.1")
     index = socket.if_nametoindex(LINK)
     link.set_up(index, arp=False)
@@ -266,7 +266,7 @@ def _path_program(description: Description, indices: Sequence[int], delay_line: 
 
     The program looks up the path by the packet's two addresses, decides randomly whether the path
     loses the packet, and sends a copy with its arrival time to the delay line. It drops the
-    original, which counts in the send buffer of the sender's socket. The copy does not count there.
+    original, which would occupy the send buffer of the sender's socket; the copy does not.
     """
     places = len(description.latency_us)
     hosts = bpf.Map(bpf.BPF_MAP_TYPE_HASH, value_bytes=8, entries=len(description.hosts))
@@ -336,7 +336,8 @@ def _bootstrap_end_ns(description: Description) -> int:
     since_ms = (
         time.clock_gettime_ns(time.CLOCK_MONOTONIC) - time.clock_gettime_ns(time.CLOCK_REALTIME)
     ) / 10**6
-    # Round to whole milliseconds, because the two clocks are read one after the other.
+    # Round to whole milliseconds: the two clocks are read one after the other, so their difference
+    # is not exact.
     return (round(since_ms + epoch_ms) + description.bootstrap_end_ms) * 10**6
 
 
@@ -384,7 +385,8 @@ def _add_loss(program: bpf.Assembler, bootstrap_end_ns: int) -> None:
     program.load(bpf.BPF_W, 1, 10, -16)
     program.jump_value(bpf.BPF_JEQ, 1, 0, "send")
     program.call(bpf.BPF_FUNC_GET_PRANDOM_U32)
-    # Use half of the range, because a threshold for a loss of 100% has to fit into 32 bits.
+    # Use only half of the random number's range, because the threshold must fit into 32 bits even
+    # for a loss of 100%.
     program.value(bpf.BPF_RSH, 0, 1)
     program.jump_register(bpf.BPF_JLE, 8, 0, "send")
     program.leave(_TC_ACT_SHOT)

@@ -163,7 +163,7 @@ class ActionGraph:
 
     @property
     def packet_models(self) -> dict[str, MarkovModel]:
-        """The packet models that clients request from servers by path, keyed by path."""
+        """The packet models that clients request from servers by path, as a dict: path -> model."""
         return {
             options.packet_model_path: options.packet_model
             for options in self.streams
@@ -283,8 +283,8 @@ def _weights(edges: Iterable[Edge]) -> dict[tuple[str, str], float | None]:
     weights: dict[tuple[str, str], float | None] = {}
     for edge in edges:
         if (edge.source, edge.target) in weights:
-            # TGen looks up a weight by the edge's ends, so it would use one of the two weights
-            # twice.
+            # TGen looks up an edge's weight by the edge's two vertices. It would therefore use the
+            # same weight for both edges.
             raise ValueError(f"{edge}: duplicate edge")
         weight = None
         for name, text in edge.data.items():

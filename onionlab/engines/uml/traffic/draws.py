@@ -15,7 +15,8 @@ from dataclasses import dataclass
 MAX_DELAY_US = 600_000_000
 """TGen's limit of the delay after an event of a model: ten minutes."""
 
-# C's DBL_MIN. TGen draws again if a number is not larger, so that its logarithm is finite.
+# C's DBL_MIN. TGen draws a number again if it is not larger than this, because it needs a finite
+# logarithm.
 _TINY = 2.2250738585072014e-308
 
 _STATE_WORDS = 624
@@ -58,7 +59,10 @@ class GlibRandom:
 
 @dataclass(frozen=True)
 class Distribution:
-    """The distribution of a delay. name: a key of `PARAMETERS`. parameters: in the order there."""
+    """The distribution of a delay. name: a key of `PARAMETERS`, which lists its parameters.
+
+    parameters: their values, in the same order.
+    """
 
     name: str
     parameters: tuple[float, ...]
@@ -76,7 +80,7 @@ def _positive(numbers: GlibRandom) -> float:
 
 
 def _normal(numbers: GlibRandom, location: float, scale: float) -> float:
-    # The Box-Muller method; TGen discards the second of its two values.
+    # The Box-Muller method gives two values. TGen discards the second one.
     u, v = _positive(numbers), _positive(numbers)
     return location + scale * (math.sqrt(-2.0 * math.log(u)) * math.cos(2.0 * math.pi * v))
 

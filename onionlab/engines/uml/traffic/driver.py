@@ -112,7 +112,9 @@ class Driver:
 
 
 def _packet_models(graphs: Iterable[ActionGraph]) -> dict[str, MarkovModel]:
-    """Return the models that clients request from servers by path, and TGen's default model.
+    """Return the models that clients may request from servers, by path.
+
+    TGen's default model is under its name instead of a path.
 
     Raises UserError if two graphs have different models at the same path.
     """

@@ -149,8 +149,9 @@ class GraphWalk:
 
     Random choices (such as a stream's peer or a pause's length) depend only on the run's seed, the
     host's name, the vertex and the number of the visit. The n-th stream of a vertex thus has the
-    same peer in every variant of Tor, independent of the durations of earlier streams. Generators
-    with a seed in the graph are used as in TGen, in the order in which flows and streams start.
+    same peer in every variant of Tor, independent of the durations of earlier streams. If the graph
+    contains a seed, the random numbers from this seed are used as in TGen, in the order in which
+    flows and streams start.
     count: counts an event of the given kind, such as "flows-created".
     """
 
@@ -282,9 +283,10 @@ class GraphWalk:
         ).start()
 
     def _continue_after(self, action: Action) -> None:
-        """Continue after a flow or traffic: now, or in a second if many have ended in this instant.
+        """Continue the walk after a flow or traffic vertex has ended.
 
-        Without this pause, endlessly many could end while simulated time never advances.
+        If many have ended at the same simulated time, first pause for 1 s. Without this pause,
+        flows could start and end forever while simulated time does not advance.
         """
         if self._exceeds_instant_limit():
             self._continue_later(action.id, HOLD_US)
@@ -334,7 +336,10 @@ class GraphWalk:
         return self._peer(options.proxies[self._draw(options.id, "proxy") % len(options.proxies)])
 
     def _with_login(self, options: StreamOptions) -> StreamOptions:
-        """Return the options with a new login for the proxy if they have an auth_seed."""
+        """Return a copy of the options with a new login for the proxy.
+
+        Options without an auth_seed are returned unchanged.
+        """
         if options.auth_seed is None:
             return options
         draw = _generator(self._logins, options.auth_seed).integer
@@ -342,7 +347,10 @@ class GraphWalk:
         return replace(options, username="".join(letters), password="".join(letters))
 
     def _model_seed(self, options: StreamOptions, what: str) -> int:
-        """Return the seed of a new walk through a model. what: which model, for `_draw`."""
+        """Return the seed of a new walk through a model.
+
+        what: the text that stands for this model in `_draw`, if the graph contains no seed.
+        """
         if options.model_seed is None:
             return self._draw(options.id, what) % 2**32
         return _generator(self._model_seeds, options.model_seed).integer()

@@ -68,7 +68,7 @@ class Host:
         self._bytes_written = 0
         self._since_heartbeat: Counter[str] = Counter()
         self._total: Counter[str] = Counter()
-        # Callbacks for the end of a client's stream, by the stream's number.
+        # Number of a client's stream -> function to call when this stream ends.
         self._when_over: dict[int, WhenOver] = {}
         self._walk = GraphWalk(
             graph,

@@ -19,7 +19,8 @@ BUFFER_BYTES = 1 << 16
 class TgenLogWriter:
     """The log file of one host. wants_info: whether lines of level info are written.
 
-    The argument `place` of its methods is "[FILE:LINE] [FUNCTION]" of TGen 1.1.2.
+    The argument `place` of its methods has the form "[FILE:LINE] [FUNCTION]". It is the place in
+    the source of TGen 1.1.2 at which TGen writes such a line.
     """
 
     def __init__(self, path: Path, level: LogLevel, clock: Clock) -> None:

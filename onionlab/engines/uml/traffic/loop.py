@@ -44,16 +44,16 @@ class Clock:
         self._second_text = ""
 
     def start(self) -> None:
-        """Wait for the next hundredth of a second of the monotonic clock.
+        """Wait until the monotonic clock reaches the next multiple of 10 ms.
 
-        All later waits are whole milliseconds, counted from this time. It must not depend on how
-        long the start of Python takes, because this duration differs between checkouts (for example
-        if Python has to compile its modules).
+        All later waits end a whole number of milliseconds after this time. The rounding makes this
+        time independent of how long Python takes to start. This duration differs between checkouts,
+        for example if Python has to compile its modules.
         """
         start_ns = (time.monotonic_ns() // _START_STEP_NS + 1) * _START_STEP_NS
         moment = ctypes.create_string_buffer(struct.pack("=qq", *divmod(start_ns, 10**9)), 16)
-        # Sleep until a given time. time.sleep() would need a duration, and the clock could advance
-        # between the computation of the duration and the call.
+        # This call sleeps until a given time. time.sleep() would need a duration, and the clock
+        # could advance between the computation of the duration and the call.
         ctypes.CDLL(None).clock_nanosleep(time.CLOCK_MONOTONIC, _TIMER_ABSTIME, moment, None)
         self._compare()
 
@@ -83,7 +83,7 @@ class Clock:
 
 
 class Loop:
-    """Calls back for sockets and timers until `stop` is called.
+    """An event loop, which invokes the callbacks of sockets and timers until `stop` is called.
 
     Sockets of streams are watched edge-triggered: unhandled events are not reported again, so
     half-closed or idle sockets cost nothing. turns: the number of turns so far.
@@ -100,25 +100,31 @@ class Loop:
         self._stopped = False
 
     def watch(self, fd: int, events: int, callback: Callable[[int], None]) -> None:
-        """Call back with the mask of epoll's events when a descriptor has one of `events`."""
+        """Invoke `callback` when a descriptor has one of `events`.
+
+        The callback gets the mask of all events that epoll reports for the descriptor.
+        """
         self._epoll.register(fd, events)
         self._callbacks[fd] = callback
 
     def want_writable(self, fd: int) -> None:
-        """Also call back when a watched socket is writable again."""
+        """Also invoke the callback of a watched socket when the socket is writable again."""
         self._epoll.modify(fd, EDGE_IN_OUT)
 
     def forget(self, fd: int) -> None:
-        """Stop calling back for a descriptor. The caller closes it, which removes it from epoll."""
+        """Forget a descriptor's callback. The caller closes the descriptor.
+
+        The kernel then removes the descriptor from the epoll object.
+        """
         self._callbacks.pop(fd, None)
 
     def at(self, time_us: int, callback: Callable[[], None]) -> None:
-        """Call back once at a time of the monotonic clock."""
+        """Invoke `callback` once, when the monotonic clock reaches `time_us`."""
         self._timer_count += 1
         heapq.heappush(self._timers, (time_us, self._timer_count, callback))
 
     def soon(self, callback: Callable[[], None]) -> None:
-        """Call back in this turn, after the current callback."""
+        """Invoke `callback` once in this turn, after the current callback has returned."""
         self._soon.append(callback)
 
     def stop(self) -> None:
@@ -126,12 +132,12 @@ class Loop:
         self._stopped = True
 
     def run(self) -> None:
-        """Call back until stopped. Raises UserError if time does not advance."""
+        """Run the loop until `stop` is called. Raises UserError if time does not advance."""
         clock, callbacks, timers, soon = self.clock, self._callbacks, self._timers, self._soon
         instant_us, turns_in_instant = -1, 0
         while not self._stopped:
-            # poll() rounds the timeout up to a whole millisecond, so a timer is late by less than
-            # a millisecond.
+            # poll() rounds the timeout up to a whole millisecond, so a timer may expire late, but
+            # by less than a millisecond.
             timeout_s = max(0, timers[0][0] - clock.now_us) / 1_000_000 if timers else None
             events = self._epoll.poll(timeout_s)
             now = clock.read()

@@ -308,9 +308,9 @@ def _number(owner: str, name: str, text: str) -> float:
 def _check_exits(model: MarkovModel) -> None:
     """Raise ValueError if a walk can reach a state in which it cannot continue.
 
-    These are states without an emission, and states without a transition that can emit an event
-    other than END. In such a state, TGen ends a flow but continues a stream forever. The start
-    state needs a transition, but no emission.
+    A walk cannot continue in a state that has no emission. It also cannot continue in a state that
+    has no transition, unless the state emits only END. In such a state, TGen ends a flow but
+    continues a stream forever. The start state needs a transition, but no emission.
     """
     reached: set[int] = set()
     border = {model.start}
@@ -336,10 +336,13 @@ def _begins(text: str, word: str) -> bool:
 def _internal(
     kind: str, distribution: Distribution, events: Sequence[Event], state: str
 ) -> MarkovModel:
-    """Return a model whose only state after the start emits events with equal weights, forever."""
+    """Return a model with one state after the start state, which emits events forever.
+
+    All events have equal weights.
+    """
     parameters = PARAMETERS[distribution.name]
-    # The order is that of TGen's own text of the model (tgen-config.c). igraph keeps this order, so
-    # the order affects the bytes that are sent.
+    # These keys are in the order in which TGen's source code lists them (tgen-config.c). igraph
+    # keeps the order, so it affects the bytes that are sent.
     keys = [
         *(Key("edge", name, "double") for name in parameters),
         Key("edge", "distribution", "string"),

@@ -9,7 +9,7 @@ from onionlab.errors import UserError
 
 
 class Namespaces:
-    """The namespaces of a simulation, by their open descriptors.
+    """The network namespaces of a simulation. Keeps an open file descriptor of each.
 
     The process stays in the namespace that it entered last, because only the creation of sockets
     depends on the namespace, and each change is a system call. `close` returns to the namespace in

@@ -34,8 +34,9 @@ class Receiver(Direction[ReceiveState]):
     """Receives a stream's messages and payload. buffer: received bytes that are not yet processed.
 
     process: advances the stream's protocol by the bytes in the buffer. read_failed: handles a read
-    error. _before_drain: None if the last bytes have woken up the process. If heartbeats have read
-    them, the values of `last_at` and the stream's `progress` before these heartbeats.
+    error. _before_drain: None if the arrival of the last bytes has woken up the process. If only
+    heartbeats have read these bytes, it contains the earlier values of `last_at` and of the
+    stream's `progress`, from before these heartbeats.
     """
 
     def __init__(
@@ -59,7 +60,8 @@ class Receiver(Direction[ReceiveState]):
     def read(self, *, to_the_end: bool) -> None:
         """Read the available bytes.
 
-        to_the_end: whether an end of file or an error follows the bytes. If so, read it as well.
+        to_the_end: whether an end of file or an error follows the available bytes. In this case,
+        continue until the end of file or the error is read as well.
         """
         stream = self._stream
         while not stream.over and not (self.wanted_bytes == 0 and self.state == "RECV_SUCCESS"):
@@ -148,7 +150,10 @@ class Receiver(Direction[ReceiveState]):
         return self._stream.progress
 
     def correct_drained_times(self) -> None:
-        """If heartbeats have read the last bytes, record when the kernel received these bytes."""
+        """If only heartbeats have read the last bytes, correct the recorded time of these bytes.
+
+        The correct time is that at which the kernel received the bytes.
+        """
         if self._before_drain is None:
             return
         stream = self._stream

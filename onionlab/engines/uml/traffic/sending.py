@@ -1,4 +1,4 @@
-"""The sending side of a stream: messages in TGen's pieces, and payload.
+"""The sending side of a stream: messages, in the same pieces as TGen's, and payload.
 
 A proxy may put each piece that it reads into separate cells. Each message is therefore sent alone,
 in one piece. Payload is passed to the kernel in larger pieces than TGen's 32 KiB, because this
@@ -141,8 +141,8 @@ class Sender(Direction[SendState]):
                 return True
             self._burst_bytes, pause_us = schedule.next_burst(left)
             if pause_us:
-                # Send the burst before the pause. Bytes of the burst that the socket does not
-                # accept are sent after the pause.
+                # Send the burst now, at the start of the pause. Bytes of the burst that the socket
+                # does not accept are sent after the pause.
                 self._pauses = True
                 stream.host.loop.at(stream.now_us + pause_us, self._resume)
         if self._burst_bytes:

@@ -105,10 +105,10 @@ class StreamHost(Protocol):
 class StreamState:
     """A stream's data. Times are microseconds of the monotonic clock, as in TGen.
 
-    progress: the time of the last byte in either direction, or before the first byte the time at
-    which the connection was established. sent_at: the time of the last sent byte. schedule: the
+    progress: the time of the last byte in either direction. Before the first byte, it is the time
+    at which the connection was established. sent_at: the time of the last sent byte. schedule: the
     bursts to send; None to send the whole payload without pauses. command_at, response_at: the
-    times of the client's command and the server's response, None before them.
+    times of the client's command and of the server's response; None if not yet sent or received.
     """
 
     send: Direction[SendState]
@@ -144,9 +144,9 @@ class StreamState:
     def end_if_complete(self) -> None:
         """End the stream if both directions have ended."""
         receive, schedule = self.receive, self.schedule
-        # If the model determines the size, this side has received everything when it has received
-        # as many bytes as the other side sends according to the model. If this number is 0, this
-        # side does not even wait for the response.
+        # If the model determines the size, it also determines how many bytes the other side sends.
+        # When this side has received that many, it has received everything. If the number is 0,
+        # this side does not even wait for the response.
         if (
             receive.wanted_bytes == 0
             and receive.state != "RECV_ERROR"

@@ -66,7 +66,7 @@ class Address:
 
     @classmethod
     def from_ip(cls, address: str, port: int) -> Address:
-        """Return the Address of an IPv4 address and a port. Only the name of localhost is set."""
+        """Return the Address of an IPv4 address and a port. It has a name only for localhost."""
         return cls("localhost" if address == "127.0.0.1" else None, address, port)
 
     def __str__(self) -> str:
@@ -74,7 +74,7 @@ class Address:
 
 
 class HandshakeError(Exception):
-    """A proxy's answer that ends the transport. line: the warning that TGen logs, or None."""
+    """A proxy's answer makes the handshake fail. line: the warning that TGen logs, or None."""
 
     def __init__(self, fault: TransportFault, line: Line | None = None) -> None:
         super().__init__(str(fault))
@@ -287,7 +287,8 @@ class SocksTransport(Transport):
             self.state, self.proxy_response = "SUCCESS_OPEN", now_us
 
 
-# The methods that handle parts of answers with two bytes, by the state that expects the part.
+# The proxy's answers consist of parts. For each state that expects a part of two bytes: the method
+# that handles this part.
 _ANSWERS: dict[str, Callable[[SocksTransport, int, int, int], bytes]] = {
     "CHOICE": SocksTransport._receive_choice,
     "AUTH_RESPONSE": SocksTransport._receive_login_answer,

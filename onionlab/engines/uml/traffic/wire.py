@@ -3,7 +3,7 @@
 A client sends a command line. Its Markov model follows as GraphML, unless the line contains the
 model's path. The server answers with a response line. Then each side sends its payload, which
 repeats one letter. If the command gives the payload's size, each side then sends a line with the
-payload's MD5 sum. When the other side's MD5 line has arrived, it sends a closing line.
+payload's MD5 sum. A side that has received the other side's MD5 line sends a closing line.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def response(hostname: str) -> bytes:
 
 @functools.cache
 def checksum_line(size: int) -> bytes:
-    """Return the line with the MD5 sum of a payload of this driver. size: the payload's bytes."""
+    """Return the line with the MD5 sum of a payload of `size` bytes that this driver sends."""
     digest = hashlib.md5(usedforsecurity=False)
     block = PAYLOAD_LETTER * 2**16
     for _ in range(size // len(block)):
@@ -90,7 +90,7 @@ def checksum_line(size: int) -> bytes:
 def parse_response(line: bytes) -> str:
     """Return the server's host name from its response line.
 
-    line: without the password. Raises HeaderError if the line is not supported.
+    line: the line after its password. Raises HeaderError if the line is not supported.
     """
     pairs = _pairs(line)
     if "HOSTNAME" not in pairs or pairs.get("CODE") != "NONE":
@@ -101,7 +101,7 @@ def parse_response(line: bytes) -> str:
 def parse_command(line: bytes) -> Command:
     """Parse a client's command line.
 
-    line: without the password. Raises HeaderError if the line is not supported.
+    line: the line after its password. Raises HeaderError if the line is not supported.
     """
     pairs = _pairs(line)
     try:
