@@ -65,7 +65,7 @@ def load_guard(
     scheduler: str,
     seconds: float,
 ) -> Work:
-    """Run a network in ``folder``, load it with downloads, and return the work of its guard.
+    """Run a network in ``folder``, put it under load with downloads, and return its guard's work.
 
     tracing: "none", "file", "lttng" or "both". scheduler: Tor's option `Schedulers`. seconds: the
     duration of the measured load.
@@ -104,7 +104,7 @@ def trace_guard(
     scheduler: str,
     seconds: float,
 ) -> LiveTrace:
-    """Trace the guard with LTTng and to a file at once, and read both traces.
+    """Trace the guard with LTTng and to a file at the same time, and read both traces.
 
     Raises:
         UserError: the network or LTTng fails.

@@ -96,7 +96,7 @@ MaxCircuitDirtiness 1 hour
 class LiveNetwork:
     """A running network.
 
-    processes: the Tor process of each host, by host name. folder: contains a folder of each host.
+    processes: the Tor process of each host, by host name. folder: contains a folder for each host.
     socks_port: the SOCKS port of the client.
     """
 
@@ -179,7 +179,8 @@ def running(
     finally:
         for process in processes.values():
             if process.poll() is None:
-                # After SIGINT alone, a relay would wait for 30 seconds. SIGTERM ends it at once.
+                # After SIGINT alone, a relay would wait for 30 seconds. A SIGTERM after the SIGINT
+                # ends it immediately.
                 process.send_signal(signal.SIGINT)
                 process.send_signal(signal.SIGTERM)
         deadline = time.monotonic() + STOP_TIMEOUT_S
