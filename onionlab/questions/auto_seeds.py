@@ -41,7 +41,7 @@ class InterimResult:
 
     @property
     def open(self) -> list[Judgement]:
-        """Judgements of the endpoints that are undecided and that more networks can decide."""
+        """The judgements of undecided endpoints that could be decided with more networks."""
         return [
             judgement
             for judgement in self.judged
@@ -84,7 +84,8 @@ def auto_seeds(root: Path, request: Request, where: Where, *, budget: int) -> Pa
         _require_comparison(study)
         if size < budget and size <= _seen(study):
             # Skip this look. An earlier plan of these runs, for instance with another budget, had a
-            # look at this many networks or more, and has spent this look's part of the error rate.
+            # look with the same number of networks or more. It has used up the part of the error
+            # rate that is reserved for this look.
             continue
         make_runs(root, [plan], where)
         results = interim_results(study, read_statistics(study, plan.store))
@@ -102,7 +103,10 @@ def auto_seeds(root: Path, request: Request, where: Where, *, budget: int) -> Pa
 
 
 def _seen(study: Study) -> int:
-    """Return the largest number of networks at which an earlier plan of these runs had a look."""
+    """Return the largest number of networks at which an earlier plan of these runs had a look.
+
+    Return 0 if there was no look. A look is an interim analysis.
+    """
     earlier = () if study.looks is None else study.looks.earlier
     return max((looks.sizes[-1] for looks in earlier), default=0)
 
@@ -110,7 +114,7 @@ def _seen(study: Study) -> int:
 def interim_results(study: Study, statistics: Statistics) -> list[InterimResult]:
     """Judge each variant against the baseline, at each level of the experiment in ``study``.
 
-    Raises AnalysisError like ``judge_comparison``.
+    Raises AnalysisError in the same cases as ``judge_comparison``.
     """
     assert study.baseline is not None
     design = study_design(study)

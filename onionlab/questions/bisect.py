@@ -2,7 +2,7 @@
 
 The finished builds and runs alone determine which commit is tested next, and on how many networks
 (``analysis.judgement.bisection``). No other state is stored, so the same command continues a search
-that was interrupted. In the texts, GOOD and BAD are the commits between which a search takes place.
+that was interrupted. GOOD and BAD are the two commits between which a search takes place.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def open_search(root: Path, asked: BisectRequest, where: Where) -> BisectSearch:
 
 
 def _require_searchable(experiment: Experiment, endpoint: str) -> tuple[str, str]:
-    """Return class and metric of the endpoint. The class is "" if it is known only after runs.
+    """Return class and metric of the endpoint. The class is "" if it is unknown before the runs.
 
     Raises UserError if the experiment or the endpoint does not allow a search.
     """
@@ -293,7 +293,8 @@ class BisectSearch:
                 return Examination(commit, Decision.SKIPPED, note=built.message)
             same = self.decided.get(built.sha256)
             if same is not None:
-                # Byte-identical programs have identical runs, so this adds no chance of an error.
+                # Byte-identical programs have identical runs, so this decision cannot be a further
+                # error, and its level is 0.
                 note = f"the same program as {shorten(same.commit)}"
                 return replace(same, commit=commit, level=0.0, note=note)
             self.decided[built.sha256] = self._test(commit, level)

@@ -70,7 +70,10 @@ def compare_engines(
 
 
 def engine_study(studies: Mapping[str, Study]) -> Study:
-    """Combine the engines' studies: the engines become variants, and the variants become levels."""
+    """Combine the engines' studies into one that compares the engines.
+
+    In the result, each engine is a variant, and each pair of level and variant is a level.
+    """
     first = next(iter(studies.values()))
     labels = {variant.name: variant.label for variant in first.variants}
     return Study(
@@ -94,7 +97,10 @@ def engine_study(studies: Mapping[str, Study]) -> Study:
 
 
 def variant_study(studies: Mapping[str, Study]) -> Study:
-    """Combine the engines' studies into one with a level for each pair of level and engine."""
+    """Combine the engines' studies into one that compares the variants on each engine.
+
+    In the result, each pair of level and engine is a level.
+    """
     first = next(iter(studies.values()))
     return Study(
         **_common(studies, {engine: engine for engine in studies}),
@@ -115,7 +121,10 @@ def _joined(name: str, other: str) -> str:
 
 
 def engine_levels(studies: Mapping[str, Study]) -> dict[str, tuple[str, str]]:
-    """Return level of `variant_study` -> level of the experiment and engine."""
+    """Return what the levels of `variant_study` consist of.
+
+    The result is a dict: name of this level -> names of the experiment's level and of the engine.
+    """
     first = next(iter(studies.values()))
     return {
         _joined(level.name, engine): (level.name, engine)
@@ -129,7 +138,7 @@ def write_effects(summary: Path, levels: Mapping[str, tuple[str, str]], path: Pa
 
     Args:
         summary: The summary.csv of `variant_study`'s report.
-        levels: Level of that report -> the experiment's level and the engine, from `engine_levels`.
+        levels: The result of `engine_levels`.
         path: The table to write.
     """
     rows = pd.read_csv(summary, dtype=str, keep_default_na=False).query("diff != ''")
@@ -140,7 +149,7 @@ def write_effects(summary: Path, levels: Mapping[str, tuple[str, str]], path: Pa
         rows[(engines == engine).to_numpy()].add_prefix(f"{engine}_")
         for engine in dict.fromkeys(engine for _, engine in levels.values())
     ]
-    # pandas moves the rows that the first engine lacks to the end, so restore the order.
+    # pandas moves rows that the first engine does not have to the end, so restore the order.
     table = pd.concat(parts, axis=1).fillna("").loc[rows.index.unique()].reset_index()
     table.to_csv(path, index=False, lineterminator="\n")
 
@@ -154,8 +163,9 @@ def _report(study: Study, plans: dict[str, Plan], out: Path) -> Path:
 def _common(studies: Mapping[str, Study], parts: Mapping[str, str]) -> dict[str, Any]:
     """Return the fields that `engine_study` and `variant_study` have in common.
 
-    parts: name -> label of each variant for `engine_study`, or of each engine for `variant_study`.
-    The result has a copy of each level and each figure for each of them.
+    parts: name -> label. For `engine_study`, these are names and labels of the variants, and for
+    `variant_study` of the engines. In the result, each level and each figure is repeated for each
+    of the parts.
     """
     first = next(iter(studies.values()))
     return {

@@ -128,7 +128,9 @@ class NightPaths:
 def watch_repository(
     root: Path, nightly: NightlyList, path: Path, ref: str
 ) -> tuple[NightlyList, Repository]:
-    """Return the list with a commit of Tor as the only variant of each experiment, and this commit.
+    """Let a commit of Tor replace the variants of all experiments in the list.
+
+    Return the changed list, and the repository with this commit.
 
     Args:
         root: The checkout. The files of the changed experiments are written below it.
@@ -153,7 +155,8 @@ def watch_repository(
                 "remove it from the list, or name another list: CONFIG=FILE",
             )
         variants = {WATCHED: CommitVariant(path, commit, shorten(ref))}
-        # Each commit has its own folder, because jobs read these files while simulations run.
+        # Each commit has its own folder. Jobs read its files while simulations run, so a night with
+        # another commit must not replace them.
         folder = build_directory(root) / "nightly-tor" / shorten(commit)
         file = write_experiment(root, folder, experiment.name, entry.name, variants)
         entries.append(entry.model_copy(update={"name": str(file), "variants": (WATCHED,)}))
@@ -298,8 +301,8 @@ def baseline_inputs(builder: RunBuilder, *, only_tor: bool = False) -> dict[str,
     without the parts that depend on Tor's version or commit.
     """
     if only_tor:
-        # Options that a version of Tor does not know are left out of its torrc. Here keep them, so
-        # that the result does not depend on the version.
+        # A run's torrc lacks the options that its version of Tor does not support. Include them
+        # here, so that the result does not depend on the version.
         builder.known_options = None
     aspects = {"network", "load", "time"}
     ids = [variant.source_id for variant in builder.variants.values() if only_tor]
@@ -428,7 +431,8 @@ def _newest_of_repository(paths: Sequence[Path]) -> RunSet | None:
     for path in paths:
         with contextlib.suppress(AnalysisError):
             found.append(read_run_set(path))
-    # Compare names, which contain the night's time. File times may be those of a checkout.
+    # Compare the names, because they contain the night's time. The modification time of a file may
+    # only show when git checked it out.
     return max(
         (one for one in found if one.variants == (WATCHED,) and _commits(one)),
         key=lambda one: one.name,
@@ -459,7 +463,10 @@ def _with_ranges(
     prepared: Sequence[PreparedEntry],
     baselines: Sequence[RunSet | None],
 ) -> WatchedTor:
-    """Return the night's Tor with `ranges`: the commits since the last night and the baselines."""
+    """Return the night's Tor with its attribute `ranges` set.
+
+    These are two kinds of ranges: the commits since the last night and since the baselines.
+    """
     earlier: dict[str, list[str]] = {}
     for item, baseline in zip(prepared, baselines, strict=True):
         if commit := last_commit(history, item.name, WATCHED):
@@ -481,7 +488,10 @@ def _next_step(
     comparison: Comparison | None,
     repository: Repository | None,
 ) -> tuple[str, str] | None:
-    """Return the purpose and the make command of the next step after a regression, or None."""
+    """Return what to do next after a regression or a possible one: purpose and make command.
+
+    Return None if there is neither, or if no make command can examine it.
+    """
     commits = [] if baseline is None else _commits(baseline)
     if repository is None or comparison is None or not commits:
         return None
@@ -498,7 +508,7 @@ def _next_step(
     options = " ".join(words)
     if comparison.regressions:
         if len({run.level for run in item.plan.runs}) > 1:
-            return None  # A search needs an experiment of one level.
+            return None  # `make bisect` needs an experiment with only one level.
         judged = comparison.regressions[0].judgement
         endpoint = judged.metric.name
         if judged.class_name != ALL:

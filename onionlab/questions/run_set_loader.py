@@ -6,7 +6,8 @@ PATH             a results folder anywhere (with study.json), or the folder of a
 PATH:rr          one variant of it
 PACK             the runs in a file that `onionlab pack` wrote
 PACK:rr          one variant of them; PACK:quick:rr if the pack has several experiments
-CHECKOUT         the path of another checkout: its runs of the other set's experiment and variant
+CHECKOUT         the path of another checkout. In a comparison of two sets, this means that
+                 checkout's runs of the same experiment and variant as in the other set.
 """
 
 from __future__ import annotations
@@ -54,14 +55,14 @@ HOW_TO_NAME = (
 
 @dataclass(frozen=True)
 class _Reference:
-    """A named set of runs.
+    """A set of runs that the user has named.
 
     Attributes:
         text: The name that the user gave.
-        folder: Its results folder, or the folder in which its pack is unpacked.
-        variant: The variant; empty for all.
-        experiment: The name of its experiment.
-        is_packed: Whether its runs are in a pack.
+        folder: The results folder of the set, or the folder in which its pack is unpacked.
+        variant: The only variant of the set, or empty if the set contains all variants.
+        experiment: The name of the experiment.
+        is_packed: Whether the runs are in a pack.
     """
 
     text: str
@@ -145,7 +146,7 @@ def _resolve_packed(text: str, folder: Path, rest: str) -> _Reference:
 
 
 def _checkout(path: Path) -> Path:
-    """Return the checkout that a path names, directly or by its folder `runs`."""
+    """Return a checkout's path. path: the checkout itself, or the folder `runs` in it."""
     return path.parent if path.name == "runs" else path
 
 
@@ -256,7 +257,10 @@ def load_run_set(study: Study, store: Path, *, name: str) -> RunSet:
 
 
 def _torrc_texts(runs: Iterable[SetRun], store: Path) -> dict[str, str]:
-    """Return SHA-256 -> text of the runs' torrc files, except files that are missing or changed."""
+    """Return the texts of the runs' torrc files, by SHA-256.
+
+    Files that are missing or have changed since the run are omitted.
+    """
     wanted = {
         sha256: store / run.run_id / file
         for run in runs
