@@ -67,12 +67,12 @@ class RunDirectory:
     Attributes:
         files: relative path -> content.
         simulation: the inputs of the engine.
-        expectations: host -> what the log of its program has to contain: an `Expectation` for
-            Tor, or the request rule for a libtorrent peer.
+        expectations: host name -> what the log of the host's program must contain. This is an
+            `Expectation` for Tor, or the name of the request rule for a libtorrent peer.
         tor_programs: base names of the built programs in use.
         private_folders: folders that only their owner may read. Tor requires this of a
             HiddenServiceDir.
-        tor_options: kind of host -> torrc option -> its setting, for the manifest.
+        tor_options: for the manifest: kind of host -> name of a torrc option -> its setting.
         resolved: content of resolved.yaml, which is not part of the identity.
     """
 
@@ -249,15 +249,18 @@ def variant_program(variant: TorVariant, *, traced: bool = False) -> str:
 
 
 def tor_programs(variants: Mapping[str, TorVariant], traced: Collection[str]) -> dict[str, str]:
-    """Return host -> base name of its Tor binary.
+    """Return the base name of each host's Tor binary, by the host's name.
 
-    variants: host -> its variant. traced: names of the hosts that write a cell trace.
+    variants: host name -> the host's variant. traced: names of the hosts that write a cell trace.
     """
     return {host: variant_program(one, traced=host in traced) for host, one in variants.items()}
 
 
 def clock_and_clients(stop_s: float, clients: dict[str, str]) -> dict[str, bytes]:
-    """Return the files that list the run's times and its clients. clients: host -> its class."""
+    """Return the files that list the run's times and its clients.
+
+    clients: name of a client -> its class.
+    """
     return {
         CLIENTS: written(Clients(clients)),
         RUN: written(RunClock(epoch_unix_s=EPOCH_UNIX_S, stop_s=stop_s)),

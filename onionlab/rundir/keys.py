@@ -48,8 +48,8 @@ CERTIFICATE_EXPIRES = "2000-12-31 00:00:00"
 
 _ONION_VERSION = b"\x03"
 
-# RSA.generate divides each candidate by the first 100 primes. Then it performs rounds of the
-# Miller-Rabin test. Their number depends on the length of the prime in bits, which is the key here.
+# RSA.generate divides each candidate by the first 100 primes. Then it performs several rounds of
+# the Miller-Rabin test. _MILLER_RABIN_ROUNDS: length of the prime in bits -> number of rounds.
 _SMALL_PRIMES = math.prod(sieve_base[:100])
 _LARGER_PRIMES = math.prod(sieve_base[100:])
 _MILLER_RABIN_ROUNDS = {512: 7, 1024: 4, 1536: 3}
@@ -199,10 +199,10 @@ def make_authority_keys(
 
 
 def _make_rsa(bits: int, seed: int, *label: str) -> RSA.RsaKey:
-    """Generate the key that ``RSA.generate`` generates from the same random bytes, twice as fast.
+    """Generate the same key as ``RSA.generate`` with the same random bytes, but twice as fast.
 
     ``RSA.generate`` protects secrets: its calculations take the same time for all numbers. The keys
-    here protect nothing, so the faster arithmetic of Python's integers discards most candidates.
+    here protect nothing, so most candidates are tested with Python's integers, which are faster.
     """
     read = ByteStream(seed, "rsa", str(bits), *label).read
     p, q = sorted((_find_prime(bits // 2, read), _find_prime(bits // 2, read)))
@@ -211,7 +211,10 @@ def _make_rsa(bits: int, seed: int, *label: str) -> RSA.RsaKey:
 
 
 def _find_prime(bits: int, read: Callable[[int], bytes]) -> int:
-    """Draw a prime of ``bits`` bits, so large that the product of two has exactly 2 * bits bits."""
+    """Draw a prime of ``bits`` bits.
+
+    It is so large that the product of two such primes has exactly ``2 * bits`` bits.
+    """
     minimum = math.isqrt(1 << (2 * bits - 1))
     while True:
         candidate = int(Integer.random(exact_bits=bits, randfunc=read)) | 1
@@ -225,13 +228,15 @@ def _find_prime(bits: int, read: Callable[[int], bytes]) -> int:
 
 
 def _passes_miller_rabin(candidate: int, rounds: int, read: Callable[[int], bytes]) -> bool:
-    """Return the result of the Miller-Rabin test, and read as many bytes as the test.
+    """Return whether a candidate passes the Miller-Rabin test. Read as many bytes as the test does.
 
-    Divisors among small primes reveal half of the composite candidates faster than the test.
+    First divide by small primes. This rejects half of the composite candidates, and is faster than
+    the test.
     """
     if math.gcd(candidate, _LARGER_PRIMES) == 1:
         return bool(miller_rabin_test(candidate, rounds, read) == PROBABLY_PRIME)
-    # Draw the base of the first round, as the test does before it fails in that round.
+    # The candidate would fail in the first round of the test. Before that, the test would draw a
+    # base, so read the bytes for this base.
     Integer.random_range(min_inclusive=2, max_inclusive=candidate - 2, randfunc=read)
     return False
 

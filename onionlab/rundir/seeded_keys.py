@@ -55,7 +55,7 @@ class _Hosts:
         hosts = directory / HOST_TEMPLATES
         self._relays: list[Path] = []
         self._services = sorted(path.parent for path in hosts.glob("*/*/hostname"))
-        # Maps an identity in files to its placeholder.
+        # Text of an identity in files -> its placeholder.
         self._placeholders: dict[bytes, bytes] = {}
         for host in sorted(path.parent for path in hosts.glob("*/fingerprint")):
             words = (host / "fingerprint").read_text().split()
@@ -131,7 +131,10 @@ def _texts(directory: Path) -> Iterator[tuple[Path, bytes]]:
 
 
 def _digest(directory: Path, templates: Mapping[Path, bytes]) -> str:
-    """Return a digest of all texts, without identities and without the directory's path."""
+    """Return a digest of all files that may refer to keys, without the directory's path.
+
+    templates: path of each file -> its content with placeholders instead of identities.
+    """
     digest = hashlib.sha256()
     for path, content in templates.items():
         here = content.replace(str(directory).encode(), b"")

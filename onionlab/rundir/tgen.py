@@ -57,8 +57,8 @@ def client_graph(
     loop ends after one stream.
     """
     graph = _started(servers, heartbeat_ms, log_level)
-    # The vertices of a single stream have no number. With one, the graph would differ from that of
-    # existing runs. These would not be found, because a run is named after a hash of its files.
+    # The vertices of a single stream have no number, as in the graphs of existing runs. If graphs
+    # changed, these runs would not be found, because a run is named after a hash of its files.
     for number in range(1, streams + 1):
         suffix = "" if streams == 1 else str(number)
         stream, pause, wait = f"stream{suffix}", f"pause{suffix}", f"pause-before{suffix}"

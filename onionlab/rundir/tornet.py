@@ -134,7 +134,7 @@ def compose_tornet(
 
 
 def addresses(tornet: Tornet) -> dict[str, str]:
-    """Return each host's address: its own, or the one that Shadow assigns.
+    """Return each host's address: the one in the network's files, or else the one from Shadow.
 
     Shadow 3 counts up from 11.0.0.1 in the order of the hosts' names and skips addresses that are
     in use or end in 0 or 255 (its src/main/network/graph/mod.rs).
@@ -171,9 +171,10 @@ def _running_hosts(settings: TornetSettings, tornet: Tornet, seed: int) -> dict[
 
 
 def _files_of_network(kept: KeptTornet, left_out: Iterable[str]) -> dict[str, bytes]:
-    """Return path -> content of the network's files, without the folders of hosts ``left_out``.
+    """Return the contents of the network's files, by path.
 
-    The graph of paths is also omitted, because each engine writes its own.
+    The folders of the hosts in ``left_out`` are omitted. The graph of the network's paths is also
+    omitted, because each engine writes its own.
     """
     folders = tuple(f"{HOST_TEMPLATES}/{name}/" for name in left_out)
     return {

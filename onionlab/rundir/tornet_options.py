@@ -36,7 +36,7 @@ def host_options(
     variants_by_host: Mapping[str, TorVariant],
     files: Mapping[str, bytes],
 ) -> list[HostOptions]:
-    """Return the options of all hosts with Tor. One entry covers all hosts with equal options.
+    """Return the options of all hosts with Tor. Hosts with equal options share one entry.
 
     files: the network's files, by path.
     """

@@ -58,8 +58,8 @@ class TorrcFiles:
     ) -> None:
         """Generate the shared files.
 
-        keys: host -> keys, for relays and authorities. variants: all variants in use. defaults:
-        name of a file of configs/tor -> its text, with only the options that this run uses.
+        keys: name of a relay or authority -> its keys. variants: all variants in use. defaults:
+        name of a file in configs/tor -> those lines of the file that this run uses.
         """
         self._tor = tor
         self._defaults = defaults
@@ -106,8 +106,8 @@ class TorrcFiles:
             if last:
                 files[f"experiment.{group}"] = as_file(replacing_lines(last))
         self.shared = {f"conf/tor.{name}.torrc": content for name, content in files.items()} | {
-            # The engine's hosts file resolves names of simulated hosts. This file is only needed
-            # because Tor requires it.
+            # The names of simulated hosts are resolved with the engine's hosts file. resolv.conf
+            # exists only because Tor requires one.
             "conf/resolv.conf": b"nameserver 127.0.0.1\n"
         }
 
@@ -126,7 +126,10 @@ class TorrcFiles:
         }
 
     def options(self, role: str, variant: TorVariant, own: Iterable[str]) -> HostOptions:
-        """Return a host's options, except those that name hosts, and the files that set them."""
+        """Return a host's options, together with the files that set them.
+
+        Options that contain names of hosts are omitted.
+        """
         return HostOptions(
             role,
             variant,
@@ -186,7 +189,8 @@ def replacing_lines(options: Options) -> list[str]:
     lines = []
     for name, values in options.items():
         if name.casefold() in REPLACED_LISTS:
-            # Tor appends the lines of a list to earlier ones; a slash clears the list.
+            # Tor appends the lines of such an option to earlier ones. A line with a slash and the
+            # option's name removes the earlier ones.
             lines.append(f"/{name}")
         lines += option_lines({name: values})
     return lines

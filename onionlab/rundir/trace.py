@@ -19,11 +19,12 @@ EXITS = ("exit", "exitguard")
 
 
 def select_share(ranked: Sequence[str], fraction: float, key: str, what: str) -> Sequence[str]:
-    """Return the first hosts of a ranking. Their number is a fraction of all, rounded.
+    """Return the first hosts of a ranking.
 
-    key: the key in the experiment's file. what: the kind of hosts. Both are used in the message.
-    Raises UserError if a positive fraction selects no host: such runs would be identical to runs
-    with the fraction 0.
+    fraction: the share of the hosts to return; their number is rounded to a whole number. key: the
+    key that sets the fraction in the experiment's file. what: the kind of hosts, such as "relays".
+    The error message contains both. Raises UserError if a positive fraction selects no host,
+    because such runs would be identical to runs with the fraction 0.
     """
     count = round(fraction * len(ranked))
     if fraction and not count:
@@ -45,7 +46,7 @@ def deployed_hosts(deployment: Deployment, roles: Mapping[str, str], seed: int) 
     """Return the names of the hosts that run the variant. roles: host -> its role.
 
     The seed alone ranks the hosts, so the hosts of a smaller fraction are a subset of those of a
-    larger fraction. Raises UserError if a fraction is less than one host.
+    larger fraction. Raises UserError if a positive fraction selects no host.
     """
     if deployment.where == "all":
         return set(roles)
@@ -65,7 +66,10 @@ CELL_TRACE_IN_USE = "Cell trace in use: file."
 
 
 def traced_series(series: str | None) -> str:
-    """Return the patch series of a traced relay. series: its variant's; None for unpatched Tor."""
+    """Return the name of the patch series with which a traced relay is built.
+
+    series: the name of its variant's patch series; None if the variant is unpatched Tor.
+    """
     return TRACE_SERIES if series is None else f"{series}+{TRACE_SERIES}"
 
 
@@ -74,7 +78,7 @@ def traced_hosts(trace: Traced, relays: Mapping[str, str], seed: int) -> frozens
 
     relays: name -> role of all relays except authorities, in the network's order. The relays of a
     smaller fraction are a subset of those of a larger fraction, as with `tor.deployment`. Raises
-    UserError for a host that is not such a relay, and for a share that is less than one relay.
+    UserError if a named host is not such a relay, or if a positive share selects no relay.
     """
     if trace.where == "none":
         return frozenset()

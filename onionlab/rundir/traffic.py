@@ -131,7 +131,10 @@ def endless_streams(settings: Settings, files: Mapping[str, bytes]) -> int:
 
 
 def expected_endless_streams(root: Path, settings: Settings) -> int:
-    """Return `endless_streams` of a run that is not composed yet; 0 if a model cannot be read."""
+    """Return the result of `endless_streams` for a run whose directory is not composed yet.
+
+    Return 0 if a Markov model cannot be read or is invalid.
+    """
     try:
         models = {
             _model_path(name, key): (root / path).read_bytes()
@@ -230,7 +233,7 @@ def _model_path(name: str, key: str) -> str:
 
 
 def _pieces_classes(settings: Settings) -> dict[str, tuple[int, TrafficClass]]:
-    """Return name -> (port on the servers, class), for the classes that fetch in pieces."""
+    """Return the classes that fetch in pieces: class name -> (port on the servers, class)."""
     return {
         name: (port, entry)
         for port, (name, entry) in enumerate(sorted(settings.traffic.items()), PIECES_FIRST_PORT)

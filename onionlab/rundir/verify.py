@@ -75,8 +75,8 @@ def verify_tor_logs(
 ) -> dict[str, int]:
     """Check each host's Tor log below `hosts`. Return the number of hosts that logged each proof.
 
-    The key "" counts hosts that logged no proof. NEVER_BOOTSTRAPPED counts hosts that did not have
-    to bootstrap, and did not. proof_prefixes: each proof begins with one of these texts. Raises
+    The key "" counts hosts that logged no proof. The key NEVER_BOOTSTRAPPED counts hosts that never
+    bootstrapped and were allowed not to. proof_prefixes: the texts with which proofs begin. Raises
     RunRefusedError with the names of hosts that failed the check and the last lines of the first
     such host's log.
     """
@@ -225,7 +225,10 @@ def verify_log_ends(run_directory: Path) -> None:
 
 
 def _last_lines(path: Path) -> list[bytes]:
-    """Return the last complete lines of a log, with at least two heartbeats if it has them."""
+    """Return the last complete lines of a log.
+
+    If the log has two or more heartbeats, the result contains at least two.
+    """
     with path.open("rb") as file:
         begin = max(0, file.seek(0, os.SEEK_END) - TAIL_BYTES)
         file.seek(begin)
@@ -239,10 +242,11 @@ def _last_lines(path: Path) -> list[bytes]:
 class ProofWatch:
     """Watches the log of each relay until it contains the relay's proof or the proof is overdue.
 
-    A proof is overdue if no relay has logged it by a simulated time in seconds. The limit is
-    `every_relay_s` for a proof that every relay logs when it opens a channel. It is `an_exit_s` for
-    a proof that an exit logs when a stream has to wait for the first time. With a link of 20 KiB/s,
-    no stream waited in the first 15 minutes, so `an_exit_s` should be the end of the run.
+    A proof is overdue if no relay has logged it before a limit, a simulated time in seconds. The
+    limit is `every_relay_s` for a proof that every relay logs when it opens a channel. It is
+    `an_exit_s` for a proof that an exit logs when a stream has to wait for the first time. This
+    can be late: with a link of 20 KiB/s, no stream waited in the first 15 minutes. Therefore
+    `an_exit_s` should be the end of the run.
     """
 
     def __init__(
