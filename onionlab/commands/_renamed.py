@@ -20,7 +20,7 @@ present name means that the former option is dropped: it requests what is now th
 
 
 def variable_name(option: str) -> str:
-    """Return the make variable of an option: MAX_JOBS for ``--max-jobs``. A "=value" is kept."""
+    """Return an option's make variable: MAX_JOBS for ``--max-jobs``, LIST=a for ``--list=a``."""
     name, equals, value = option.removeprefix("--").partition("=")
     return name.upper().replace("-", "_") + equals + value
 
@@ -48,7 +48,10 @@ def replace_former_names(arguments: Sequence[str]) -> list[str]:
 
 
 def replace_former_variables(verb: str, values: Mapping[str, str]) -> dict[str, str]:
-    """Return make variables, with former names' values under the present names. Print warnings."""
+    """Return a copy of ``values`` that also has the value of each former name under its new name.
+
+    values: make variable -> its value. A warning is printed for each former name.
+    """
     present = dict(values)
     for old, new in RENAMED.get(verb, {}).items():
         former, _, expected = variable_name(old).partition("=")

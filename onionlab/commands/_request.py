@@ -45,7 +45,7 @@ def parse_overrides(args: argparse.Namespace) -> Request:
 
 
 def look_requests(args: argparse.Namespace) -> list[tuple[str, Request]]:
-    """Return pairs of a title and a request, for which a command shows the cost.
+    """Return the requests whose costs a command shows, each as a pair (title, request).
 
     With NETWORKS=auto there are two pairs: one with the smallest and one with the largest number of
     networks. Otherwise there is one pair, and its title is empty.
@@ -99,7 +99,9 @@ def parse_executor(args: argparse.Namespace) -> Executor | None:
 
 
 def parse_where(args: argparse.Namespace) -> Where:
-    """Return a cluster's executor, or the number of parallel simulations here (None: automatic).
+    """Return a cluster's executor or, without a cluster, the number of concurrent simulations.
+
+    If this number is None, it is chosen later.
 
     Raises:
         UserError: The options do not fit together, or the executor cannot be used.

@@ -50,7 +50,7 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Compare the sets. Print them, the table and its file, the answer, and the report's path."""
+    """Compare two sets of runs. Print the table, the answer, and the paths of table and report."""
     root = working_root()
     out = args.out or root / "results" / "compare" / f"{_slug(args.a)}-{_slug(args.b)}"
     require_writable(out)

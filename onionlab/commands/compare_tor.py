@@ -40,8 +40,8 @@ def run(args: argparse.Namespace) -> int:
     If both commits compile to the same program, nothing is run.
     """
     root = working_root()
-    # Load the experiment first. Otherwise an error in its name would be reported for the file that
-    # is written below and extends it.
+    # Load the experiment first. Otherwise, an error in its name would be reported as an error in
+    # the file that is written below, which extends the experiment.
     load(args.name, root=root)
     repository = args.tor_git.expanduser().resolve()
     commits = {ref: find_commit(repository, ref) for ref in (args.a, args.b)}

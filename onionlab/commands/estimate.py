@@ -28,7 +28,7 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the costs. With NETWORKS=auto, print a table each for the fewest and most networks."""
+    """Print a table of costs. With NETWORKS=auto, print two: for the fewest and most networks."""
     root = working_root()
     estimator = Estimator(root)
     for title, request in look_requests(args):

@@ -26,7 +26,7 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Copy the runs. Print each one's folder, and on the last lines the commands of tornettools."""
+    """Copy the runs. Print each copy's folder, and then tornettools commands for these folders."""
     root = working_root()
     plan = load_plan(args.name, root)
     store = Store(plan.store)

@@ -80,9 +80,9 @@ _pattern.__name__ = "regular expression"
 
 
 def _second(text: str) -> float:
-    """Parse a finite number.
+    """Parse a time in seconds. It has to be finite.
 
-    NaN or infinity would select nothing or everything without an error.
+    As a limit of the selected downloads, NaN or infinity would select none or all of them.
     """
     second = float(text)
     if not math.isfinite(second):

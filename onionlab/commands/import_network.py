@@ -50,12 +50,15 @@ class FirstExperiment:
     result: str = ""
 
     def write(self, network: Tornet, count: int) -> None:
-        """Write the experiment, and set `result` to a sentence on what was done."""
+        """Write the experiment, and set `result` to a sentence on what was done.
+
+        network: one of the imported networks; count: the number of all of them.
+        """
         self.result = write_first_experiment(self.root, self.name, network, count)
 
 
 def report(experiment: FirstExperiment, networks: Sequence[KeptTornet]) -> None:
-    """Print what was imported, the experiment and the networks' folder."""
+    """Print what was imported, whether the experiment was written, and the networks' folder."""
     for kept in networks:
         for line in _summary(kept):
             print(line)

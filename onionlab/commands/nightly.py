@@ -66,7 +66,7 @@ def baseline_command(args: argparse.Namespace) -> str:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run and judge the list. Print the answers, and the paths of history and summaries."""
+    """Run and judge the listed experiments. Print the answers, and the paths of the output."""
     root, overrides, where = working_root(), parse_overrides(args), parse_where(args)
     nightly = read_nightly_list(args.config or root / "experiments/nightly.yaml", root=root)
     repository = None

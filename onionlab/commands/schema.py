@@ -31,7 +31,7 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write the schemas of all kinds, or print the schema or the table of keys of one kind."""
+    """Write the schema of each kind of experiment, or print the schema or key table of one kind."""
     if args.write:
         folder = working_root() / EXPERIMENTS
         folder.mkdir(exist_ok=True)

@@ -20,7 +20,7 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Unpack the runs. Print how many are new. Return 1 if the store has one with other records."""
+    """Unpack runs and print how many are new. Return 1 if the store's records of a run differ."""
     store = Store(working_root() / "runs")
     results = [result for file in listed_files(args.files) for result in unpack(store, file)]
     new, same, different = (
