@@ -29,7 +29,7 @@ from onionlab.yamlfile.units import format_rate, format_time, nearest, show
 
 RESERVED_CLASSES = {
     "perf": "this name belongs to the clients of network.perf_clients",
-    # A class of clients has a TGen graph with the name of the class. The servers' is "server".
+    # The TGen graph of a class has the name of the class. The graph of the servers is "server".
     "server": "this name belongs to what the servers run",
     **dict.fromkeys(
         RELAY_ROLES, "this name belongs to the relays of this role, where they are traced"
@@ -288,9 +288,9 @@ def _check_sizes(settings: Settings) -> Iterator[Finding]:
 
 
 def _own_options(network: NetworkSettings) -> dict[str, str]:
-    """Return torrc option, in lower case -> the key of the experiment that sets it for each relay.
+    """Return the options that the experiment puts into the relays' own torrc files.
 
-    Only options in the relays' own torrc files are included.
+    The result is a dict: option in lower case -> the experiment's key that sets it.
     """
     keys = [
         f"network.relays.{role}.bandwidth_rate"

@@ -25,7 +25,7 @@ def judging_problems(
 ) -> Iterator[Problem]:
     """Yield problems with the margins and the endpoints of an experiment.
 
-    settings: the settings of each level. At least one level must have the metric of an endpoint.
+    settings: the settings of each level. It is a problem if no level has an endpoint's metric.
     """
     for metric in sorted(header.margins.keys() - OWN.judged.keys()):
         yield tree.locate(

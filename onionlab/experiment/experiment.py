@@ -202,7 +202,10 @@ def parse_seeds(text: str) -> int | list[int]:
 
 
 def checked_seeds(seeds: object) -> tuple[int, ...]:
-    """Return the networks 1 to n for a number n, or the networks in a list. Raises UserError."""
+    """Return the networks 1 to n for a number n, or the networks in a list.
+
+    Raises UserError for any other value.
+    """
     try:
         return parse_networks(seeds)
     except ValueError as error:

@@ -35,7 +35,10 @@ MAX_REPEATS = 1_000
 
 
 def parse_file_names(value: object) -> tuple[str, ...]:
-    """Return one file name or a list of them as a tuple. Raises ValueError."""
+    """Return one file name, or a list of file names, as a tuple.
+
+    Raises ValueError for any other value.
+    """
     listed = value if isinstance(value, list) and value else [value]
     for one in listed:
         if not isinstance(one, str) or not one.strip() or "\0" in one:
@@ -55,7 +58,10 @@ FileNames = Annotated[
 
 
 def parse_networks(value: object) -> tuple[int, ...]:
-    """Return the networks 1 to n for a number n, or the networks in a list. Raises ValueError."""
+    """Return the networks 1 to n for a number n, or the networks in a list.
+
+    Raises ValueError for any other value.
+    """
     expected = (
         f"expected a number of networks (1 to {MAX_SEEDS}) or a list of different ones such as "
         "[1, 2, 7], got"
@@ -291,10 +297,10 @@ def resolve_figures(
 def figures_without_streams(
     figures: tuple[Figure[Any], ...], tree: Node, levels: dict[str, Any]
 ) -> Iterator[Problem]:
-    """Yield a problem for each figure that needs the time to a number of bytes if no class logs it.
+    """Yield a problem for each figure of a download time that no class of clients logs.
 
-    TGen logs this time for a stream of exactly this size. For a larger stream, TGen logs it only at
-    the log level info.
+    Such a figure shows the time to a certain number of bytes. TGen logs this time for a stream of
+    exactly this size. For a larger stream, TGen logs it only at the log level info.
     """
     for position, figure in enumerate(figures):
         settings = levels[figure.level or ""].settings

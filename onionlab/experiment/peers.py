@@ -124,7 +124,7 @@ class PeersSettings(RunSettings):
 
     @property
     def classes(self) -> dict[str, dict[str, Any]]:
-        """Return the only traffic class (one transfer) -> the facts that the analysis needs."""
+        """Return the facts that the analysis needs about the only traffic class, by its name."""
         return {TRANSFER: {"request_bytes": self.transfer.size_bytes, "count": 1}}
 
 

@@ -74,7 +74,10 @@ def _rows(
 
 
 def _models_below(key: dict[str, Any], path: str) -> Iterator[tuple[str, str]]:
-    """Yield path and name of each model in the schema of a value, a list item or a nested value."""
+    """Yield the path and the name of each model in the schema of a value.
+
+    Models of list items and of nested values are included. key: the schema; path: the value's path.
+    """
     if "$ref" in key:
         yield path, key["$ref"].rpartition("/")[2]
     for choice in key.get("anyOf", ()):

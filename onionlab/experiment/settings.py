@@ -238,7 +238,7 @@ class RunSettings(Model):
 
     @property
     def compared(self) -> Any:
-        """Return the settings below the key `section`: the variants, the baseline and others."""
+        """Return the settings below the key that `section` names: variants, baseline and others."""
         return getattr(self, self.section)
 
     def with_variants(self, names: Sequence[str]) -> Self:
@@ -260,7 +260,7 @@ class Settings(RunSettings):
 
     @property
     def classes(self) -> dict[str, dict[str, Any]]:
-        """Return class of clients -> the facts about it that the analysis needs."""
+        """Return the facts that the analysis needs about each class of clients, by class."""
         return {
             name: {
                 "timeout_s": entry.timeout_s,

@@ -34,7 +34,7 @@ from onionlab.experiment.tor_parameters import (
 from onionlab.programs.tor.variants import TorVariant
 from onionlab.yamlfile.units import nearest, show
 
-CC_ALGORITHMS = (0, 2)  # fixed windows and Vegas: Tor 0.4.9 replaces any other by its default
+CC_ALGORITHMS = (0, 2)  # fixed windows, Vegas; Tor 0.4.9 replaces other values by its default
 
 FIXED_OPTIONS = INDISPENSABLE | {"clientonly", "orport"}
 """Options, in lower case, whose values runs need. Messages do not propose other values."""

@@ -112,8 +112,8 @@ class Setting:
         name: Name of the option.
         values: Values of its lines.
         source: The source of the layer that sets the option.
-        needed: If Tor ignores another option or parameter because of this setting: the values of
-            this setting with which Tor would read the other one, for messages. Otherwise empty.
+        needed: Only set if Tor ignores another option or parameter because of this setting. These
+            are values of this setting with which Tor would read the other one, for messages.
     """
 
     name: str
@@ -167,7 +167,7 @@ def groups_of(role: str) -> tuple[str, ...]:
 
 
 def resolve_options(layers: Iterable[Layer]) -> dict[str, Setting]:
-    """Return option in lower case -> its effective setting.
+    """Return the effective setting of each option, by the option's name in lower case.
 
     Later layers override earlier ones, or add lines to list options (see `Layer`).
     """
@@ -290,7 +290,7 @@ def keep_options(
 
 
 def describe_settings(hosts: Iterable[HostOptions]) -> dict[str, dict[str, TorrcSetting]]:
-    """Return kind of host -> option -> its setting, for a manifest.
+    """Return the settings of Tor's options for a manifest, by kind of host and by option.
 
     A kind is a role, or a role and a variant if several variants are in use. Settings that all
     hosts share are under `all`. Settings that differ within a kind have the value "differs by

@@ -151,7 +151,7 @@ class TornetSettings(RunSettings):
 
     @property
     def classes(self) -> dict[str, dict[str, Any]]:
-        """Return class of clients -> the facts about it that the analysis needs.
+        """Return the facts that the analysis needs about each class of clients, by class.
 
         Markov clients are background load. The facts include no size and no timeout: perf clients
         download files of several sizes, and each size has its own timeout.

@@ -174,7 +174,7 @@ class TrafficClass(Model):
 
     @property
     def models(self) -> dict[str, str]:
-        """Return key -> file of each Markov model that the class has."""
+        """Return the file of each Markov model of the class, by the key that names the file."""
         return {name: path for name in MODEL_KEYS if (path := getattr(self, name)) is not None}
 
 
