@@ -47,10 +47,11 @@ T = TypeVar("T")
 class Geography:
     """Regions, distances and the places of each kind of host (see configs/regions.yaml).
 
-    rtt_ms: (region, region) -> round-trip time, with each pair in both orders. rtt_deviation: pairs
-    (quantile, factor), ascending: the distribution of the random factor by which the `rtt_ms` of
-    two regions is multiplied for two places in them. client_bit_per_s: region -> (up, down).
-    places: kind of host -> region -> weight.
+    rtt_ms: (region, region) -> round-trip time, with each pair in both orders. rtt_deviation: the
+    distribution of a random factor, as pairs (quantile, factor) in ascending order. The round-trip
+    time between two places is this factor times the `rtt_ms` of their regions. client_bit_per_s:
+    region -> (up, down). places: kind of host -> region -> weight. The probability that a host is
+    in a region is proportional to the weight.
     """
 
     regions: tuple[str, ...]
@@ -272,7 +273,7 @@ def _inconsistencies(
             message = f"unknown region {show(region)}{nearest(region, entry.regions)}"
             yield tree.locate((*where, section), message)
     for (a, b), value in rtt_ms.items():
-        # If the two figures differed, only one of them would count.
+        # A pair can be given in both orders, but only one of two different values could be used.
         if a < b and rtt_ms.get((b, a), value) != value:
             message = f"{a} - {b} and {b} - {a} differ; give only one of them"
             yield tree.locate((*where, "rtt_ms", a, b), message)

@@ -10,7 +10,7 @@ RELAY_ROLES = ("exitguard", "guard", "exit", "middle")
 
 @dataclass(frozen=True)
 class Place:
-    """A point of the network to which hosts with the same access bandwidth attach.
+    """A point of the network, to which hosts with the same access bandwidth are attached.
 
     Each host has the full bandwidth; hosts at one place do not share it.
     """
@@ -62,12 +62,12 @@ class Host:
 
 @dataclass(frozen=True)
 class Network:
-    """Hosts, the places they attach to and the one-way latency between each pair of places.
+    """Hosts, the places they are attached to, and the one-way latency between the places.
 
-    latency_us: one-way latency in whole microseconds, keyed by the two places' names in the order
-    of `places`, including the pair of a place with itself; never 0. packet_loss: the share of
-    packets that a path loses. path_loss: the share for each path where it differs from
-    `packet_loss`, keyed like `latency_us`.
+    latency_us: one-way latency in whole microseconds, at least 1. A key is a pair of places' names,
+    in the order of `places`. A place is also paired with itself. packet_loss: the share of packets
+    that a path loses. path_loss: the share for each path where it differs from `packet_loss`, with
+    keys as in `latency_us`.
     """
 
     hosts: tuple[Host, ...]
@@ -86,7 +86,7 @@ class Network:
         return self.by_role(*RELAY_ROLES)
 
     def place_of(self, host: Host) -> Place:
-        """Return the place a host attaches to."""
+        """Return the place that a host is attached to."""
         return self._places_by_name[host.place]
 
     def link_of(self, host: Host) -> Link:

@@ -50,10 +50,12 @@ class RelayGroup:
 
     source: the distribution, sorted by the links' capacities. total_bit_per_s: the capacity of all
     relays together, which is the same for all seeds: the draw divides this total among the relays.
-    limited_by: "link", "bandwidth-rate" (the link is ample) or "both" (as in the distribution).
-    representative: whether each relay has the median capacity of its slice of the distribution, so
-    that all networks have the same capacities. rate_bit_per_s: the experiment's BandwidthRate for
-    each relay without a drawn limit, or None.
+    limited_by: "link" (only the link limits a relay), "bandwidth-rate" (Tor's BandwidthRate limits
+    it, and the link has spare capacity) or "both" (link and rate are from the distribution).
+    representative: the distribution is cut into one slice for each relay. If this is True, each
+    relay has the median capacity of its slice, so that all networks have the same capacities.
+    Otherwise its capacity is drawn from the slice. rate_bit_per_s: the experiment's BandwidthRate
+    for each relay without a drawn limit, or None.
     """
 
     count: int
@@ -158,10 +160,10 @@ def sample_network(request: NetworkRequest, seed: int) -> Network:
 
 
 def capacity_shares(request: NetworkRequest, seed: int) -> dict[str, tuple[float, float]]:
-    """Return relay role -> two shares of the total capacity of its relays in a network.
+    """Return two shares of the total capacity of each role's relays in a network, by role.
 
-    The first is the share of the relays that BandwidthRate limits. The second is the share of the
-    largest relay.
+    The first is the share that relays limited by BandwidthRate have together. The second is the
+    share that the relay with the largest capacity has.
     """
     shares = {}
     for role, group in request.relays.items():
