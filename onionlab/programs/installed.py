@@ -102,7 +102,10 @@ ONIONTRACE = Program(
 
 
 def find_tool(program: Program, explicit: str | None = None) -> Tool:
-    """Find a program: at the path ``explicit``, or that its variable names, or else on the PATH.
+    """Find a program, and ask it for its version.
+
+    ``explicit`` is the path of the program. If it is not given, the path is the value of the
+    program's environment variable. If this is not set either, search for the program on the PATH.
 
     Raises:
         UserError: The program is missing, does not start, does not print its version, or is older

@@ -15,7 +15,7 @@ _FILE = re.compile(rb"^(?=diff --git )", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Patch:
-    """A patch file and its content. `without` may have removed changes of some files from it."""
+    """A patch file and its content. The content may be a part of the file, see `without`."""
 
     path: Path
     content: bytes

@@ -55,8 +55,8 @@ class Program:
         name: Its name in messages.
         variable: The environment variable for the user's own source.
         hint: What users can do without the distribution's source.
-        version: Returns the version of an unpacked tree (first argument; the second is its origin).
-            Raises UserError if the tree is not this program's source.
+        version: A function that gets an unpacked tree, and the tree's origin for messages. It
+            returns the version. It raises UserError if the tree is not this program's source.
         package: The distribution's source package.
         configured: The name of a file that exists only in a tree that was configured in place, and
             the command that reverts the configuration; empty if unpacked trees are not supported.
@@ -225,8 +225,8 @@ def _tree_files(program: Program, tree: Path) -> list[Path]:
                 f"{tree} has been configured in place",
                 f"Run `{command}` there, or unpack the source again.",
             )
-        # This can also be a git work tree, if git is missing or refuses to read it. Its folder .git
-        # must not become a part of the build.
+        # Even here, the tree can be a git work tree, if git is missing or refuses to read it. Its
+        # folder .git must not become a part of the build.
         names = {path.relative_to(tree) for path in tree.rglob("*")}
         names = {name for name in names if name.parts[0] != ".git"}
     files = [name for name in names if (tree / name).is_symlink() or (tree / name).is_file()]

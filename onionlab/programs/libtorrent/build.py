@@ -201,8 +201,8 @@ def _provenance(inputs: _Inputs, series: Iterable[Series], own: Iterable[str]) -
 
 
 def _key(inputs: _Inputs, provenance: dict[str, Any]) -> str:
-    # Replace the facts about the source, such as a file's name, with its hash: the same content
-    # from another place results in the same build.
+    # The hash of the source replaces the facts about the source, such as its file's name, because
+    # the same content from another place results in the same build.
     return hash_inputs({**provenance, "libtorrent": inputs.source.sha256, "format": FORMAT})
 
 

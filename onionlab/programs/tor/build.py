@@ -234,7 +234,10 @@ def _finished(
     wanted: Mapping[TorBuild, Sequence[str]],
     tor_source: str | None,
 ) -> dict[TorBuild, BuiltTor] | None:
-    """Return all builds, or None if a build is missing or a source has to be fetched."""
+    """Return all builds, or None if a build is missing or a source has to be fetched.
+
+    series: build -> its patches; wanted: build -> the variants that use it, for messages.
+    """
     builds: dict[TorBuild, BuiltTor] = {}
     toolchain = find_toolchain()
     for build, one in series.items():
@@ -306,7 +309,7 @@ def _build(inputs: Inputs, series: Series | None, name: str, store: Path) -> dic
 
 @functools.cache
 def _torrc_options(tor: Path, sha256: str) -> frozenset[str]:
-    # The hash is only part of the cache key: another executable may replace the first one.
+    # The hash is needed only in the cache key, because the file at this path may be replaced.
     del sha256
     result = subprocess.run(
         [tor, "--list-torrc-options"], capture_output=True, text=True, check=False

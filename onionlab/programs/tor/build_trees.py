@@ -168,8 +168,8 @@ def provenance(inputs: Inputs, series: Series | None, cflags: str = CFLAGS) -> d
 
 def build_key(inputs: Inputs, series: Series | None, cflags: str = CFLAGS) -> str:
     """Return the name of a build on disk: a hash of everything that determines its content."""
-    # Replace the facts about the source, such as a file's name, with its hash: the same content
-    # from another place results in the same build.
+    # The hash of the source replaces the facts about the source, such as its file's name, because
+    # the same content from another place results in the same build.
     decisive = {"tor": inputs.source.sha256, "format": FORMAT}
     return hash_inputs(provenance(inputs, series, cflags) | decisive)
 
@@ -317,8 +317,8 @@ def compile_targets(
 def make_command(inputs: Inputs, tree: Path, cflags: str = CFLAGS) -> list[str]:
     """Return the make command for ``tree``, without a target.
 
-    -ffile-prefix-map keeps the tree's path out of the objects. CFLAGS on the command line replaces
-    the CFLAGS that configure got, so it repeats them.
+    -ffile-prefix-map keeps the tree's path out of the objects. CFLAGS on make's command
+    line replaces the CFLAGS that configure got, so the command line repeats ``cflags``.
     """
     compiler = f"CC={through_cache(inputs.toolchain.compiler)}"
     return ["make", f"-j{inputs.jobs}", compiler, f"CFLAGS={cflags} -ffile-prefix-map={tree}=."]

@@ -1,11 +1,11 @@
 """Run Tor's own tests on every build and report what a patch series changes.
 
-Each series is built twice, plain and with AddressSanitizer and UndefinedBehaviorSanitizer (Tor's
-option ``--enable-fragile-hardening``), and runs ``make check``: the unit tests, the slow tests and
-the scripts. On some machines, tests fail or are skipped regardless of the patches, for example as
-root or without network access. Tor as released is therefore the reference: a failure that it also
-has does not count against a series. The quick check runs only the unit tests with a given prefix,
-compiled without optimisation.
+Each series is built twice: without sanitizers, and with AddressSanitizer and
+UndefinedBehaviorSanitizer (Tor's option ``--enable-fragile-hardening``). Then ``make check`` runs
+the unit tests, the slow tests and the scripts of each build. On some machines, tests fail or are
+skipped regardless of the patches, for example as root or without network access. Tor as released is
+therefore the reference: a failure that it also has does not count against a series. The quick check
+runs only the unit tests with a given prefix, compiled without optimisation.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ from onionlab.programs.tor.build_trees import (
 from onionlab.programs.tor.variants import STOCK, load_registry, tor_series
 
 LOG = logging.getLogger(__name__)
-# Tor's own rules for its source, which its maintainers check before a merge. check-changes is
-# omitted because releases do not contain its program.
+# Targets of Tor's makefile that check the style of the source, as Tor's maintainers do before a
+# merge. check-changes is omitted because releases do not contain its program.
 STYLE_CHECKS = ("check-spaces", "check-includes")
 # Variables with which test scripts find the tree. configure wrote the base tree's paths into the
 # Makefile, so make gets the paths of the patched copy on its command line.
@@ -242,7 +242,7 @@ def _environment(outcome: Outcome) -> dict[str, str]:
 
 
 def _run_all_tests(inputs: Inputs, tree: Path, outcome: Outcome) -> None:
-    """Run ``make check`` and Tor's rules for its source in ``tree``."""
+    """Run ``make check`` and Tor's style checks (STYLE_CHECKS) in ``tree``."""
     what = f"tests of {outcome.title}"
     log = new_log(inputs.directory, what)
     rewrite_embedded_paths(tree, str(tree))

@@ -1,8 +1,8 @@
 """The registry of variants, ``tor-patches/variants.yaml``, and the patch series in that folder.
 
 A variant is a build of Tor (a source, with or without a patch series) together with torrc options.
-The file's comments explain each key. A file of the same form outside of the checkout, which the
-variable VARIANTS_FILE names, adds variants and series.
+The file's comments explain each key. If the variable VARIANTS_FILE names another file of this form,
+that file adds variants and series.
 
 A variant's proof is a text that Tor logs if it runs the variant's code with its options.
 """
