@@ -109,7 +109,7 @@ def reserve_cpus(
 
 
 def lock_owners(cpus: Iterable[int]) -> list[LockOwner]:
-    """Return the owners that the lock files of some CPUs name. Other CPUs are left out."""
+    """Return the owners of some CPUs' locks. A CPU whose lock file names no owner is left out."""
     folder = lock_folder()
     found = (_read_owner(cpu, _lock_file(folder, cpu)) for cpu in cpus)
     return [owner for owner in found if owner is not None]
@@ -153,7 +153,7 @@ def _try_reserve(
 
 
 def _idle_first(allowed: list[int]) -> list[int]:
-    """Return the CPUs with busy ones last. A busy CPU may run a program that uses no locks."""
+    """Return the CPUs with busy CPUs at the end. A busy CPU may run a program without locks."""
     loads = psutil.cpu_percent(CPU_SAMPLE_S, percpu=True)
     busy = {cpu for cpu, load in enumerate(loads) if load > BUSY_PERCENT}
     return sorted(allowed, key=lambda cpu: (cpu in busy, cpu))
@@ -202,7 +202,10 @@ def _unusable(path: Path, reason: str) -> UserError:
 
 
 def _write_owner(descriptor: int, purpose: str) -> None:
-    """Write this process and its purpose into a lock file; clear it if the purpose is empty."""
+    """Write this process and its purpose into a lock file.
+
+    If the purpose is empty, the file becomes empty instead.
+    """
     text = json.dumps({"pid": os.getpid(), "what": purpose[:MAX_PURPOSE_LENGTH]}) if purpose else ""
     with contextlib.suppress(OSError):
         os.ftruncate(descriptor, 0)

@@ -20,7 +20,7 @@ from onionlab.runs.store import Store
 def with_earlier_looks(
     study: Path, store: Store, runs: Sequence[PlannedRun], looks: Looks | None
 ) -> Looks | None:
-    """Return the looks of a plan, including earlier looks at its runs.
+    """Return the looks (interim analyses) of a plan, including earlier looks at its runs.
 
     Args:
         study: study.json of the earlier plan. It may be missing.
@@ -29,7 +29,7 @@ def with_earlier_looks(
         looks: Looks of the new plan only. None means one look at all runs.
 
     Returns:
-        The looks. None if ``looks`` is None and no other plan is known to have looked at the runs.
+        The looks. None if ``looks`` is None and no look under another plan is known.
     """
     try:
         before = load_study(study)
@@ -55,11 +55,11 @@ def with_earlier_looks(
 
 
 def looks_together(parts: Sequence[Looks | None], replicates: int) -> Looks | None:
-    """Return the looks of a study that is merged from parts with different networks.
+    """Return the looks (interim analyses) of a study that is merged from several parts.
 
-    The analysis of the merged study is one look at all its networks. Its earlier looks are the
-    earlier looks of each part. If the plan of a part has several looks, they are earlier looks,
-    too. The result is None if there are no earlier looks.
+    The parts have different networks. The analysis of the merged study is one look at all networks.
+    Its earlier looks are the earlier looks of each part. If the plan of a part has several looks,
+    they are earlier looks, too. The result is None if there are no earlier looks.
 
     Args:
         parts: The looks of each part. None means one look at the whole part.
@@ -73,15 +73,19 @@ def looks_together(parts: Sequence[Looks | None], replicates: int) -> Looks | No
 
 
 def _continues(past: PlannedLooks, own: PlannedLooks, growing: bool) -> bool:
-    """Return whether a plan repeats or extends a past plan. Then past looks are not additional.
+    """Return whether the plan ``own`` repeats or extends a past plan.
 
+    In this case, the past plan's looks are looks of ``own``, and not additional ones.
     growing: whether networks are added to the plan ``own`` step by step.
     """
     return past.budget == own.budget and (growing or past.sizes == own.sizes)
 
 
 def _list_looks(study: Study, store: Store) -> list[PlannedLooks]:
-    """Return the looks of all plans in a study; its own plan is last, if its runs are finished."""
+    """Return the looks of a study's earlier plans.
+
+    If all runs are finished, the looks of the study's own plan are added at the end.
+    """
     found = [] if study.looks is None else list(study.looks.earlier)
     if all(store.is_finished(run.run_id) for run in study.runs):
         if study.looks is not None:

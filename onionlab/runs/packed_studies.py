@@ -16,7 +16,10 @@ from onionlab.runs.earlier_looks import looks_together, replicates_in
 
 
 def part_of_study(study: Study, seeds: Iterable[int]) -> Study:
-    """Return a study with only the networks ``seeds``. `add_study` can merge such parts."""
+    """Return a copy of ``study`` that has only the networks with these seeds, and their runs.
+
+    `add_study` can merge such parts.
+    """
     kept = sorted(set(seeds) & set(study.asked["seeds"]))
     return study.model_copy(
         update={

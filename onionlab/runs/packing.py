@@ -270,7 +270,7 @@ def _merge(merged: Path, folder: Path, file: Path, sources: dict[Path, Path]) ->
         merged: the folder of the first pack, into which all earlier packs have been merged.
         folder: the folder in which this pack is unpacked.
         file: the file of this pack, for messages.
-        sources: moved path -> the pack that it is from; this function adds entries.
+        sources: path of a moved run or study -> its pack; this function adds entries.
     """
     for run in _runs(folder):
         target = merged / run.name
@@ -302,8 +302,8 @@ def _has_runs(study: Path, folder: Path) -> bool:
 class _Member(tarfile.TarInfo):
     """The header of a regular file in an archive.
 
-    Headers of other types are rejected: tarfile would read them into memory, whatever their size,
-    and follow links.
+    Headers of other types are rejected: tarfile would read some of them into memory, whatever their
+    size, and would follow links.
     """
 
     @classmethod

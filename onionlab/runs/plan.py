@@ -186,7 +186,7 @@ def _levels_with_the_same_runs(runs: Sequence[PlannedRun]) -> list[str]:
 
 
 def _name_runs(builder: RunBuilder, request: Request) -> list[PlannedRun]:
-    """Return all runs of an experiment, ordered by network, repeat, level and variant."""
+    """Return all runs of an experiment with their names, by network, repeat, level and variant."""
     seeds = builder.experiment.seeds
     processes = min(len(seeds), len(os.sched_getaffinity(0)))
     # Generating the keys of a network's relays takes seconds, so several processes save time if at

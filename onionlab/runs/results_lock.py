@@ -45,9 +45,9 @@ def is_in_use(out: Path) -> bool:
 
 @contextlib.contextmanager
 def exit_with_command(out: Path) -> Iterator[None]:
-    """During the block, send this process SIGTERM if its parent or the user of ``out`` ends.
+    """During the block, send this process SIGTERM once the command that started it has ended.
 
-    The user of ``out`` is the command that holds its lock.
+    This is the case if the parent process has ended, or if no command holds the lock of ``out``.
     """
     parent = os.getppid()
     stop = _terminate_when(lambda: os.getppid() != parent or not is_in_use(out))

@@ -85,7 +85,7 @@ class RunBuilder(ABC):
 
     @property
     def notes(self) -> list[str]:
-        """Sentences about the programs that users should know."""
+        """Notes for users about the programs, each a sentence."""
         return []
 
     def open(self, request: Request) -> None:
@@ -174,7 +174,7 @@ class RunBuilder(ABC):
         return self.experiment.levels[level].settings
 
     def coordinates(self, level: str) -> Mapping[str, float]:
-        """Return the position of a level on the axes of figures that show several levels."""
+        """Return a level's coordinates in figures of several levels, by the name of the axis."""
         return {}
 
     def capacities_bytes_per_s(self, level: str) -> Mapping[str, float]:
@@ -205,7 +205,7 @@ class RunBuilder(ABC):
 
     @abstractmethod
     def verify(self, hosts: Path, run: RunDirectory) -> dict[str, int]:
-        """Check the logs below `hosts`; return proof -> number of hosts that logged it.
+        """Check the logs below `hosts`. Return how many hosts logged each proof, by proof.
 
         A proof is a log line which shows that a variant's code is active.
 
@@ -273,8 +273,9 @@ class TorRunBuilder(RunBuilder):
     def watch(self, hosts: Path, level: str, run: RunDirectory) -> Callable[[float], None]:
         """Return a function that checks, during a run, the proofs in the relays' logs.
 
-        It raises RunRefusedError if a relay logs the proof of another variant, or if no relay has
-        logged a required proof in time.
+        A proof is a log line which shows that a variant's code is active. The function raises
+        RunRefusedError if a relay logs the proof of another variant, or if no relay has logged a
+        required proof in time.
         """
         prefixes = load_registry(self.root).proof_prefixes
         return ProofWatch(

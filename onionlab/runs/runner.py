@@ -139,7 +139,7 @@ def _attempt_folder(store: Store, plan: Plan, run_id: str, *, on_cluster: bool) 
 def _open_node_folder(need_bytes: float, stack: contextlib.ExitStack) -> Path | None:
     """Return a folder in TMPDIR; None if TMPDIR is not set, is not writable or has too little room.
 
-    TMPDIR may have been set on the machine that submitted the job, and not exist on this node.
+    TMPDIR may be a folder of the machine that submitted the job, and be missing on this node.
     """
     node_disk = os.environ.get("TMPDIR")
     with contextlib.suppress(OSError):

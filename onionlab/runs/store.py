@@ -73,7 +73,7 @@ class Store:
 
     @property
     def has_locks(self) -> bool:
-        """Return whether the directory has the lock folder that every store has."""
+        """Return whether the directory has a folder of locks. Every store has one."""
         return (self.directory / ".locks").is_dir()
 
     @contextlib.contextmanager

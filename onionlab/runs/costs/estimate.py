@@ -36,8 +36,8 @@ class Estimate:
     Attributes:
         runs: Number of runs of the requests, each counted once.
         missing: Number of these runs that are not known to be in the store.
-        unknown: Number of runs in the store that may be requested ones, but count as missing. Only
-            building the programs, or generating keys, would show whether they are requested.
+        unknown: Number of stored runs that may be requested runs. To find out, programs would have
+            to be built or keys generated. Therefore the requested runs count as missing.
         concurrent: Number of runs that are performed at the same time.
         cpu_s, wall_s, disk_bytes: Total cost of all missing runs.
         memory_bytes: Memory of the largest run.
@@ -84,7 +84,7 @@ class Estimator:
         """Estimate the missing runs of some requests, which one call of `make_runs` performs.
 
         jobs: Maximum number of concurrent runs. By default, only CPUs and memory limit it. Raises
-        UserError if an experiment is invalid, as planning it does.
+        UserError if an experiment is invalid.
         """
         seen = set()
         unknown = 0
@@ -157,8 +157,8 @@ def estimate_resources(root: Path, experiment: Experiment, engine: str) -> Resou
 
 def _count_processes(settings: AnySettings) -> int:
     if isinstance(settings, Settings):
-        # Each host runs a main process: a server its own program, every other host Tor. Clients and
-        # onion services run a second process, and servers one more for each class of clients that
+        # Each host has a main process, which is Tor except on servers. Clients and onion services
+        # have a second process. A server has one more process for each class of clients that
         # fetches in pieces.
         net = settings.network
         pieces = sum(entry.kind == "pieces" for entry in settings.traffic.values())

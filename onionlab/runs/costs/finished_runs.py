@@ -145,6 +145,6 @@ def _same_programs(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     """Return whether two runs have the same programs, libraries, processor features and engine.
 
     one, other: the identities of the runs, which contain everything that determines their results.
-    These may differ only in the hashes of the files from which the runs start.
+    Only the hashes of the files from which the runs start are not compared.
     """
     return {**one, "files": None} == {**other, "files": None}

@@ -25,8 +25,9 @@ def split_rows(root: Path, requested: RequestedRuns) -> list[tuple[str, str]]:
     Both alternatives have the same number of runs (if it is odd, the second may have one less), and
     thus the same CPU time. One run on each network always gives the shorter interval, because then
     each run reduces both the variance between networks and the variance within them. The rows show
-    the lengths of both intervals, predicted from the spreads of the first endpoint in finished
-    runs. If no spreads are known, the only row has a command for runs that show them.
+    the lengths of both intervals. They are predicted from the spreads (standard deviations between
+    and within networks) of the first endpoint in finished runs. If the spreads are not known, the
+    only row shows a command for runs with which they can be estimated.
 
     The list is empty if the experiment's scope is one network, or if there are too few runs or
     variants.
@@ -63,9 +64,10 @@ def split_rows(root: Path, requested: RequestedRuns) -> list[tuple[str, str]]:
 
 
 def _read_largest_spreads(results: Path, scale: float) -> Mapping[str, str] | None:
-    """Return the row of the first endpoint in summary.csv that has the largest sum of both spreads.
+    """Return the row with the largest spreads among the first endpoint's rows of summary.csv.
 
-    Return None if there are no results at this scale, or the results have no spreads.
+    The largest spreads are those with the largest sum of sd_between and sd_within. Return None if
+    there are no results at this scale, or the results have no spreads.
     """
     try:
         if load_study(results / files.STUDY).scale != scale:

@@ -78,7 +78,7 @@ class RequestedRuns:
 
 
 def resolve_request(root: Path, request: Request) -> RequestedRuns:
-    """Return the runs of a request. Raises UserError if it is invalid, as planning does."""
+    """Return the runs of a request. Raises UserError if the request is invalid."""
     experiment = load_experiment(root, request)
     require_networks(root, experiment)
     variants = select_variants(root, experiment, request.variants)

@@ -50,7 +50,7 @@ class Rates:
         disk_bytes: Disk space per simulated second and process.
         run_memory_bytes: Memory of a run, apart from its processes.
         memory_bytes: Memory per process.
-        error: As `SAME_LEVEL_ERROR`, but for levels without finished runs.
+        error: Used in place of `SAME_LEVEL_ERROR` for levels without finished runs.
     """
 
     cpu_s: float
@@ -159,8 +159,8 @@ def estimate_run_cost(
         finished: Finished runs on this machine.
         extra_memory_bytes: Additional memory that a run of this level needs. It is added unless
             there are finished runs of the level, whose memory includes it.
-        memory_limit_bytes: The memory limit in the experiment, which is reserved unchanged. None if
-            there is no limit.
+        memory_limit_bytes: The memory limit in the experiment, which is reserved. If there is no
+            limit (None), the reserved memory depends on the expected memory.
     """
     of_engine = [run for run in finished if run.size.engine == size.engine]
     same_level = [run for run in of_engine if run.size.level == size.level]

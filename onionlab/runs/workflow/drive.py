@@ -160,7 +160,7 @@ class _Workflow:
                 raise failure(self.runs, self.store, self.log)
 
     def _job_sizes(self, missing: Sequence[str]) -> Mapping[str, JobSize]:
-        """Return name of a run -> size of its job; empty if there is no cluster.
+        """Return what the job of each run requests, by the run's name; empty without a cluster.
 
         Raises UserError if the cluster would reject the jobs.
         """
@@ -284,7 +284,7 @@ class _Workflow:
 
 
 def _local_size(plan: Plan) -> JobSize:
-    """Return the size of a run's job on this machine, where only memory and CPUs are limited."""
+    """Return what a run's job requests on this machine, where only memory and CPUs are limited."""
     memory_mb = max(1, round(plan.resources.memory_bytes / 2**20))
     return JobSize(plan.cpus_per_run, memory_mb, runtime_min=1, disk_mb=1)
 

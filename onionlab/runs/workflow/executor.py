@@ -165,7 +165,7 @@ def cancel_jobs(job_name: str) -> int:
 
 
 def _find_profile(folder: Path) -> Path:
-    """Return the profile that Snakemake would use, which is that for its newest version."""
+    """Return the profile for the newest version of Snakemake, as Snakemake would choose it."""
     found: Sequence[tuple[int, Path]] = ()
     with contextlib.suppress(OSError):
         matches = [(PROFILE_FILE.fullmatch(file.name), file) for file in folder.iterdir()]

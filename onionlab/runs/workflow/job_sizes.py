@@ -27,7 +27,7 @@ EXTRA_TIME_MIN = 10
 
 
 def job_sizes(root: Path, plans: Sequence[Plan]) -> Mapping[str, JobSize]:
-    """Return name of a run -> size of its job.
+    """Return the resources that the job of each run requests, by the run's name.
 
     Raises UserError if an experiment is invalid.
     """
@@ -53,7 +53,7 @@ def _job_size(cpus: int, cost: RunCost) -> JobSize:
 
 
 def largest(sizes: Sequence[JobSize]) -> JobSize:
-    """Return the smallest size that is at least as large as all of these in every resource."""
+    """Return a size with the maximum of each resource over all given sizes."""
     return JobSize(
         cpus=max(one.cpus for one in sizes),
         memory_mb=max(one.memory_mb for one in sizes),

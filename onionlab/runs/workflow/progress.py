@@ -88,9 +88,9 @@ class ProgressView:
         self._last_waiting = waiting
 
     def _recent(self, state: RunState) -> deque[tuple[float, float]]:
-        """Return pairs of a run's wall and simulated times, oldest first.
+        """Return pairs (wall time, simulated time) of a run, oldest first.
 
-        They cover the last `RECENT_S` of wall time, and begin with the newest pair before that.
+        The first pair is the newest one that is at least `RECENT_S` of wall time old, if any is.
         """
         seen = self._seen.get(state.title, deque())
         if seen and state.wall_s < seen[-1][0]:
