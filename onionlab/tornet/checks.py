@@ -32,7 +32,7 @@ _MEASURED = re.compile(
 
 
 class _Authority(NamedTuple):
-    """An authority's properties, with the names that messages use."""
+    """An authority's properties. Messages show the names of these attributes."""
 
     v3ident: str
     address: str | None
@@ -70,7 +70,7 @@ class Checker:
     def _orphaned_folders(self) -> Iterator[str]:
         """Yield a problem if there is a folder of a host that the configuration does not contain.
 
-        The configuration may be truncated in this case. It can still be valid YAML.
+        In this case, the configuration may be truncated. A truncated file can still be valid YAML.
         """
         for path in sorted(self._files.paths):
             parent, name = posixpath.split(path)
@@ -137,7 +137,7 @@ class Checker:
             self.hosts[name] = host.model(role, up_bit_per_s, down_bit_per_s)
 
     def _voted(self, flag: str) -> set[str]:
-        """Return the fingerprints of the relays that authorities always give a flag."""
+        """Return the fingerprints of the relays to which authorities always give ``flag``."""
         lists = (host.option(f"TestingDirAuthVote{flag}") for host in self._read.values())
         return {parse_fingerprint(one) for listed in lists for one in listed.split(",")} - {""}
 

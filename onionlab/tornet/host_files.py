@@ -44,7 +44,7 @@ class TornetFiles:
         return path in self.paths
 
     def host_folder(self, host: str) -> str:
-        """Return the folder of a host's own files before a run."""
+        """Return the folder with a host's own files. Runs start from a copy of this folder."""
         return f"{HOST_TEMPLATES}/{host}"
 
     def resolve(self, host: str, name: str) -> str:
@@ -93,7 +93,7 @@ class TornetFiles:
             raise FileError(f"{path} is not text in UTF-8") from None
 
     def hashes(self) -> dict[str, str]:
-        """Return path -> SHA-256 of each file.
+        """Return the SHA-256 of each file, by its path.
 
         Raises:
             FileError: a file is too large or cannot be read.

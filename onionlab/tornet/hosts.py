@@ -48,8 +48,9 @@ _TORRC_ARGUMENTS = ("--defaults-torrc", "-f")
 class HostFiles:
     """A host's configuration and the content of the files that determine its role.
 
-    limits: BandwidthRate and BandwidthBurst in bytes; None for Tor's default. fingerprint: of a
-    relay. service: the address of an onion service. peers: the hosts that its TGen connects to.
+    limits: BandwidthRate and BandwidthBurst in bytes; None for Tor's default. fingerprint: the
+    fingerprint of a relay. service: the address of an onion service. peers: the hosts to which TGen
+    on this host connects.
     """
 
     entry: HostEntry
@@ -62,7 +63,7 @@ class HostFiles:
     peers: frozenset[str] = field(default=frozenset())
 
     def option(self, name: str) -> str:
-        """Return the value of an option of its Tor.
+        """Return the value of an option of the host's Tor.
 
         The text is empty if the host has no Tor or the option is not set.
         """
@@ -71,7 +72,7 @@ class HostFiles:
     def role(self, guards: set[str], exits: set[str]) -> Role | None:
         """Return the host's role, or None if no rule applies.
 
-        guards, exits: fingerprints of the relays that authorities always give the flag Guard or
+        guards, exits: fingerprints of the relays to which authorities always give the flag Guard or
         Exit.
         """
         serves = self.tgen is not None and self.tgen.is_server
@@ -92,11 +93,11 @@ class HostFiles:
 
     @property
     def is_relay(self) -> bool:
-        """True if its Tor listens for relays and clients."""
+        """True if the host's Tor listens for relays and clients."""
         return self.option("ORPort").split()[:1] not in ([], ["0"])
 
     def model(self, role: Role, up_bit_per_s: int, down_bit_per_s: int) -> TornetHost:
-        """Return the host for tornet.json."""
+        """Return the host's entry in tornet.json."""
         return TornetHost(
             role=role,
             uses_onion_services=bool(self.peers)

@@ -62,7 +62,7 @@ class KeptTornet:
         return {path: self.content(path) for path in sorted(self.tornet.files)}
 
     def path_graph(self) -> PathGraph:
-        """Return the paths between the nodes that hosts attach to, from GRAPH.
+        """Return the paths between the nodes to which hosts are attached, from GRAPH.
 
         Raises:
             UserError: see `contents`.
@@ -239,10 +239,11 @@ def _require_replicates(
 
 
 def _kind(tornet: Tornet) -> dict[str, object]:
-    """Return the properties that are equal in all replicates: name in messages -> value.
+    """Return the properties that must be equal in all replicates, as a dict.
 
-    The number of relays in each position is left out, because tornettools draws it at random. Its
-    options determine the numbers of all other hosts.
+    The dict is: the property's name as shown in messages -> its value. The number of relays in each
+    position is left out, because tornettools draws it at random. Options of tornettools determine
+    the numbers of all other hosts.
     """
     roles: tuple[Role, ...] = (
         "authority", "server", "onion-service", "markov-client", "perf-client",

@@ -1,4 +1,4 @@
-"""Read Shadow's graph of paths (GML) and reduce it to the nodes that hosts attach to.
+"""Read Shadow's graph of paths (GML) and reduce it to the nodes to which hosts are attached.
 
 This graph is tornettools' atlas of the Internet: thousands of nodes, and an edge for each pair. The
 removed parts have no effect, because tornettools configures Shadow with ``use_shortest_path:
@@ -32,7 +32,7 @@ HINT = (
 
 @dataclass(frozen=True)
 class PathNode:
-    """A point of the network that hosts attach to.
+    """A node of the network graph, to which hosts are attached.
 
     up_bit_per_s, down_bit_per_s: the bandwidths of hosts whose entries specify none.
     """
@@ -207,7 +207,9 @@ _PARTS = {None: (b"graph",), "graph": (b"node", b"edge"), "node": (), "edge": ()
 
 
 def _records(lines: Iterable[bytes], file: str) -> Iterator[_Record]:
-    """Yield the graph before its first node or edge, and each node and edge once it is complete.
+    """Yield the records of a file: the graph, and each of its nodes and edges.
+
+    The graph is yielded before its first node or edge, and a node or an edge when it is complete.
 
     Raises:
         UserError: the file is not GML as Shadow reads it; the message includes the line.
@@ -230,7 +232,7 @@ def _records(lines: Iterable[bytes], file: str) -> Iterator[_Record]:
         record = open_records[-1] if open_records else None
         if value is not None:
             if record is None:
-                continue  # An attribute of the file, such as its creator.
+                continue  # This attribute is not in the graph, for example the file's creator.
             # Attributes of the graph have to precede its nodes, because `directed` determines how
             # edges are read.
             if name not in record.values and not (record.kind == "graph" and graph_yielded):

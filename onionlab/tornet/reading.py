@@ -82,10 +82,10 @@ class FoundTornet:
     """A network in a directory of tornettools: its model and the source of each file to import.
 
     graph: the content of GRAPH, a reduced form of the directory's graph of paths. `tornet.files`
-    lists GRAPH. `files` does not contain it, because it has only the files that are copied.
-    generate_log: the log of `tornettools generate`, or None if there is none. Lines with paths of
-    the machine where it ran are removed. Runs do not depend on it. left_out: executables, options
-    and files of the directory that no run uses.
+    lists GRAPH, but `files` does not, because `files` has only the files that are copied.
+    generate_log: the log of `tornettools generate`, without lines that have paths of the machine
+    where it ran; None if there is no log. Runs do not depend on the log. left_out: executables,
+    options and files of the directory that no run uses.
     """
 
     tornet: Tornet
@@ -149,7 +149,7 @@ def read_tornet(directory: Path) -> FoundTornet:
 
 
 def _require_tornet(directory: Path, shown: str) -> None:
-    """Raise UserError if the directory is something else."""
+    """Raise UserError unless the directory has the configuration and folders of a tornet."""
     hint = "Specify the directory that `tornettools generate` wrote (its --prefix)."
     if not is_folder(directory):
         raise UserError(f"directory {shown} not found", hint)
@@ -163,7 +163,10 @@ def _require_tornet(directory: Path, shown: str) -> None:
 
 
 def _times(config: ShadowConfig, tree: Node, file: str) -> tuple[int, int]:
-    """Return the times at which the simulation and its bootstrap end, in ms. Raises UserError."""
+    """Return the times at which the simulation and its bootstrap end, in ms.
+
+    Raises UserError if a time is invalid, or if a process would start after the end.
+    """
 
     def read(name: str, default: object) -> int:
         try:
@@ -194,7 +197,7 @@ def _graph_path(directory: Path, config: ShadowConfig, file: str) -> Path:
 
     The configuration contains the graph's path on the machine where tornettools ran. A directory
     that was moved still has the graph in its own conf/, so this folder has precedence. Raises
-    UserError if the graph is missing, or cannot be reduced to the nodes that hosts attach to.
+    UserError if the graph is missing, or cannot be cut to the nodes with hosts.
     """
     network = config.network
     if network.graph.type != "gml":
@@ -223,8 +226,8 @@ def _graph_path(directory: Path, config: ShadowConfig, file: str) -> Path:
 def _read_graph(path: Path, keep: set[int]) -> tuple[PathGraph, str]:
     """Read the graph and reduce it to the nodes `keep`. Return it with the SHA-256 of its file.
 
-    The first bytes show whether it is compressed: tornettools writes `compression: xz` even for an
-    uncompressed atlas of its option --atlas. Raises UserError.
+    The first bytes show whether the file is compressed: tornettools writes `compression: xz` even
+    for an uncompressed atlas of its option --atlas. Raises UserError if the file is not an atlas.
     """
     try:
         with path.open("rb") as stream:
@@ -258,7 +261,7 @@ def _lines(unpacked: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _options(config: ShadowConfig) -> dict[str, dict[str, Any]]:
-    """Return section -> its options of Shadow in the configuration, except _OMITTED_OPTIONS."""
+    """Return Shadow's options in the configuration, by section, except _OMITTED_OPTIONS."""
     sections = {
         "general": {k: v for k, v in config.general.items() if k not in _OMITTED_OPTIONS},
         "experimental": config.experimental,

@@ -70,7 +70,7 @@ def rate_bit_per_s(value: object) -> int:
 
 def _amount(value: object, units: dict[str, int], plain: str | None, expected: str) -> int:
     if isinstance(value, int) and not isinstance(value, bool):
-        value = str(value)  # Parse a number like its text in the file.
+        value = str(value)  # A number is parsed like a text without a unit.
     found = _QUANTITY.fullmatch(value.strip()) if isinstance(value, str) else None
     factor = units.get(found[2] or plain or "") if found is not None else None
     amount = int(found[1]) * factor if found is not None and factor is not None else MAX_AMOUNT + 1
