@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 
 def _text(title: str, unit_names: Iterable[str]) -> Any:
-    """Return the type of a quantity in JSON Schemas: text with a unit."""
+    """Return the type, named `title`, of a quantity in JSON Schemas: a text with a unit."""
     names = "|".join(re.escape(unit) for unit in unit_names)
     return Annotated[str, Field(title=title, pattern=rf"^\s*[0-9]+(\.[0-9]+)?\s*({names})\s*$")]
 

@@ -20,7 +20,7 @@ from onionlab.yamlfile.units import nearest, show
 
 
 def key(default: object = ..., **details: Any) -> Any:
-    """Declare a key of a file, like pydantic's Field(). The default is written as in a file."""
+    """Declare a key of a file, like pydantic's Field(). The default is as a file would have it."""
     return Field(default, **details)
 
 
@@ -57,7 +57,7 @@ class _StrictSchema(GenerateJsonSchema):
         return False
 
     def dict_schema(self, schema: core_schema.DictSchema) -> JsonSchemaValue:
-        """Reject names that do not match the pattern."""
+        """If a mapping's names have to match a pattern, reject all other names."""
         result = super().dict_schema(schema)
         return result | ({"additionalProperties": False} if "patternProperties" in result else {})
 
@@ -189,7 +189,7 @@ def validate_tree(
         if partial and one["type"] == "missing":
             continue
         if one["type"] == "too_short" and len(one["input"]) >= one["ctx"]["min_length"]:
-            continue  # There are enough items, but some are invalid and have their own errors.
+            continue  # pydantic does not count invalid items, which have their own errors.
         location = tuple(part for part in one["loc"] if part != "[key]")
         problems.append(tree.locate(location, _message(one, location, suggest_from or model)))
         if len(problems) == MAX_PROBLEMS:

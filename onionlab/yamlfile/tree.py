@@ -174,8 +174,8 @@ def read_tree(text: str, file: str) -> Node:
         if context and error.context_mark:
             context += f" that begins on line {error.context_mark.line + 1}"
         message = f"broken YAML: {error.problem}{context and context + ')'}"
-        # If a file does not end with a line break, libyaml reports an error at the end of the file
-        # on a line after the last one.
+        # If the last line of a file has no line break, libyaml gives an error at the end of the
+        # file the number of the next line, which does not exist.
         line = min(mark.line, text.count("\n")) + 1 if mark else 1
         raise YamlError([Problem(file, line, "", message)]) from None
     except yaml.reader.ReaderError as error:
