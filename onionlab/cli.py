@@ -93,7 +93,7 @@ _PRINTER = _Printer()
 
 
 def command_modules() -> dict[str, str]:
-    """Return command -> name of its module, in alphabetical order."""
+    """Return the name of each command's module, by command, in alphabetical order."""
     names = sorted(info.name for info in pkgutil.iter_modules(commands.__path__))
     return {
         name.replace("_", "-"): f"{commands.__name__}.{name}"
@@ -125,10 +125,11 @@ def help_of(module_name: str) -> str:
 
 
 def build_parser(verb: str | None = None) -> argparse.ArgumentParser:
-    """Return the parser of the command ``verb``; if it does not exist, one that lists all commands.
+    """Return the parser of the command ``verb``.
 
-    Only the module of the command is imported. Therefore ``doctor`` starts fast, and works even if
-    a dependency of another command is broken.
+    If there is no such command, the parser lists all commands. Otherwise, only the module of the
+    command is imported. Therefore ``doctor`` starts fast, and works even if a dependency of another
+    command is broken.
     """
     parser = argparse.ArgumentParser(
         prog="onionlab", description="Experiment harness for Tor performance research."
@@ -164,8 +165,8 @@ def own_statuses(command: Command) -> Mapping[int, str]:
 def _print_status(status: int, statuses: Mapping[int, str], arguments: Sequence[str]) -> None:
     """Print what an exit status means, if ``statuses`` explains it and make called this program.
 
-    Status 0 is not printed. After every other status, make itself ends with 2. So also print a
-    command line that calls this program without make and ends with the original status.
+    Nothing is printed for status 0. Make replaces every other status by 2. Therefore also print a
+    command line that runs the same command without make, and so ends with ``status`` itself.
     """
     if status in statuses and status != 0 and "MAKELEVEL" in os.environ:
         command = shlex.join([".venv/bin/onionlab", *arguments])
@@ -211,7 +212,7 @@ def _print_error(message: str, hint: str | None = None) -> int:
 class _Output(io.FileIO):
     """Standard output or standard error. Its reader may close it early, as ``| head`` does.
 
-    The command then continues, and ends with the same exit status.
+    The command then continues as before. Its exit status does not change.
     """
 
     def write(self, data: Any, /) -> int:
@@ -303,7 +304,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except UserError as error:
         return _print_error(error.message, error.hint)
     except KeyboardInterrupt as interrupt:
-        # The exception's argument, if there is one, describes what the interrupted command keeps.
+        # If the exception has an argument, this is a text about finished work that is not lost.
         print(": ".join(["interrupted", *map(str, interrupt.args)]), file=sys.stderr)
         return EXIT_INTERRUPTED
     except OSError as error:

@@ -86,7 +86,10 @@ def command_line(verb: str, environment: Mapping[str, str]) -> list[str]:
 
 
 def _arguments(verb: str) -> Iterator[tuple[str, str, argparse.Action]]:
-    """Yield variable, option and action of each argument. The option is "" if it is positional."""
+    """Yield the make variable, the option and the action of each argument of a command.
+
+    The option of a positional argument is "".
+    """
     parser = argparse.ArgumentParser(add_help=False)
     cli.load_command(cli.command_modules()[verb]).setup_arguments(parser)
     for action in parser._actions:

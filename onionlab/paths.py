@@ -13,7 +13,7 @@ from pathlib import Path
 
 from onionlab.errors import UserError
 
-# The last range: Python decodes bytes of a path that are not UTF-8 as these characters.
+# If bytes of a path are not UTF-8, Python decodes them as characters of the last range.
 _REFUSED = re.compile(r'[\x00-\x1f\x7f"$`\\{}:\udc80-\udcff]')
 
 
@@ -22,12 +22,12 @@ _REFUSED = re.compile(r'[\x00-\x1f\x7f"$`\\{}:\udc80-\udcff]')
 
 
 def is_file(path: Path) -> bool:
-    """Return whether the path is a file."""
+    """Return whether the path is a file; False if this cannot be found out."""
     return os.path.isfile(path)  # noqa: PTH113
 
 
 def is_folder(path: Path) -> bool:
-    """Return whether the path is a folder."""
+    """Return whether the path is a folder; False if this cannot be found out."""
     return os.path.isdir(path)  # noqa: PTH112
 
 
