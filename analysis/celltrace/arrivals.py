@@ -74,9 +74,10 @@ def _count_cells(
         sent: whether to return the cells sent to the peers; otherwise those read from them.
 
     Returns:
-        Number of a peer -> a table with a row for each cell, in order: its row in ``Cells``, its
-        time, channel and circuit ID, and n, its index among the cells with this circuit ID. Circuit
-        IDs that the peer and the relay used on several channels are left out.
+        Number of a peer -> a table with a row for each cell, in order. The columns are the cell's
+        index in ``Cells``, its time, its channel, its circuit ID, the number of the peer, and n,
+        the cell's index among the cells with this circuit ID. Circuit IDs that the peer and the
+        relay used on several channels are left out.
     """
     cells = relay.cells
     time_ns, channel, circ = (

@@ -36,7 +36,7 @@ _Steps = list[tuple[str, _Key]]
 
 @dataclass(frozen=True)
 class Relay:
-    """One traced relay of a run. address: its IP address, as in the traces of other relays."""
+    """One traced relay of a run. address: the IP address that other relays' traces have for it."""
 
     name: str
     role: str
@@ -47,7 +47,11 @@ class Relay:
 
 @dataclass(frozen=True)
 class Leg:
-    """The stay of one cell in one relay. leg: one of LEGS; position: 0 for the guard."""
+    """The time that one cell spent in each stage inside one relay.
+
+    ``leg`` says which cell of the download it was, as one of ``LEGS``. ``position`` is the index of
+    the relay in the circuit; the guard has 0.
+    """
 
     leg: str
     position: int
@@ -157,7 +161,7 @@ class Network:
         )
 
     def _first_step(self, client: str, first_byte_ns: int, start_ns: int) -> tuple[str, _Key]:
-        """Return the circuit of a download: its guard, and the guard's key for it.
+        """Return a download's circuit as the name of its guard and the circuit's key there.
 
         This is the circuit of the last cell that a guard sent to the client between the start of
         the download and its first byte.
@@ -173,7 +177,10 @@ class Network:
         return best
 
     def _steps(self, guard: str, key: _Key) -> _Steps:
-        """Return the traced relays of a circuit from its guard on, with their keys for it."""
+        """Return the traced relays of a circuit from its guard on, and the circuit's key at each.
+
+        key: the circuit's key at the guard.
+        """
         steps: _Steps = [(guard, key)]
         while len(steps) < MAX_RELAYS:
             name, key = steps[-1]
@@ -189,7 +196,7 @@ class Network:
         return steps
 
     def _pass(self, steps: _Steps, direction: int, row: int, *, forwards: bool) -> list[int]:
-        """Return the row of one cell at each relay of a circuit, in the order of ``steps``.
+        """Follow a cell through a circuit; return its row in the ``Cells`` of each of ``steps``.
 
         row: the cell's row at the first relay if ``forwards`` is set, else at the last relay.
         """
@@ -236,7 +243,13 @@ def _find_circuits(relay: Relay) -> dict[_Key, _Circuit]:
 
 
 def _last_before(rows: Ints, times_ns: Ints, before_ns: int) -> int:
-    """Return the last of ``rows`` whose time is before ``before_ns``; their times must ascend."""
+    """Return the last of ``rows`` whose time is before ``before_ns``.
+
+    Args:
+        rows: rows of a relay's ``Cells``, with ascending times.
+        times_ns: the time of each cell of the relay.
+        before_ns: the limit.
+    """
     place = int(np.searchsorted(times_ns[rows], before_ns)) - 1
     if place < 0:
         raise LostError("a cell of the chain is missing at its first relay")

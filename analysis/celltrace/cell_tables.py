@@ -186,8 +186,8 @@ def _followed(table: pa.Table) -> dict[str, int]:
 def load_cells(records: Path) -> list[tuple[str, str, Cells]]:
     """Return the traced relays of a run's records as (name, role, cells).
 
-    Times are nanoseconds of simulated time. The table has the channel and the circuit ID only for
-    the side towards the client. The result has these values for the incoming and the outgoing side.
+    Times are nanoseconds of simulated time. The table has a cell's channel and circuit ID only for
+    the side towards the client. In the result, both the incoming and the outgoing side get them.
 
     Raises:
         AnalysisError: the table is missing or cannot be read.

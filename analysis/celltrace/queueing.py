@@ -130,7 +130,10 @@ def served(relays: Sequence[Cells], begin_s: float, end_s: float) -> ServiceInst
 
 
 def _queued_by_channel(cells: Cells) -> Iterator[tuple[Ints, Ints, Ints]]:
-    """Yield for each channel the circuit, queue_ns and outbuf_ns of cells moved to its outbuf."""
+    """Yield the cells towards clients that were moved to an outbuf, for one channel at a time.
+
+    Each item consists of these cells' circuits, ``queue_ns`` and ``outbuf_ns``.
+    """
     channel, circuit = cells.circuits()
     keep = (cells.direction == INWARD) & (cells.queue_ns != NEVER) & (cells.outbuf_ns != NEVER)
     rows = np.flatnonzero(keep)

@@ -231,8 +231,8 @@ class TraceTable:
 def mean_times(table: TraceTable) -> list[Row]:
     """Return means over runs for each role, level, variant, group and stage.
 
-    Runs without a cell of the group are left out, except from the mean of ``circuits``. ``count``
-    is a sum. The order is that of ``table.times``.
+    Runs without a cell of the group affect only the mean of ``circuits``. ``count`` is a sum. The
+    order is that of ``table.times``.
     """
     keys = ["role", "level", "variant", "group", "stage"]
     rows = pd.DataFrame(table.times, columns=TIME_COLUMNS)
@@ -242,9 +242,10 @@ def mean_times(table: TraceTable) -> list[Row]:
 
 
 def mean_waits(table: TraceTable) -> list[Row]:
-    """Return sums of cells, and means of the runs' mean waits, by role, level and variant.
+    """Return numbers of cells and mean waits, by role, level and variant.
 
-    Runs without a sent cell are left out. The order is that of ``table.waits``.
+    The numbers are sums over runs, and the waits are means over the runs' means. Runs without a
+    sent cell are left out. The order is that of ``table.waits``.
     """
     rows = pd.DataFrame(table.waits, columns=WAIT_COLUMNS)
     groups = rows[rows["cells"] > 0].groupby(["role", "level", "variant"], sort=False)
@@ -270,7 +271,7 @@ def fate_counts(table: TraceTable) -> list[tuple[str, bool, int]]:
 
 
 def stream_counts(table: TraceTable) -> dict[str, int]:
-    """Return result ("followed" or a problem) -> number of downloads in all runs."""
+    """Return the number of downloads in all runs by result: "followed" or a problem."""
     total: Counter[str] = Counter()
     for _, counts in table.counts:
         total.update(counts.streams)
