@@ -1,1 +1,1 @@
-"""Comparison of two sets of runs, their differences, and the history of nightly runs."""
+"""Comparison of two sets of runs, differences of their inputs, and history of nightly runs."""

@@ -98,7 +98,7 @@ class Comparison:
 
     @property
     def suggested_regressions(self) -> list[MetricRow]:
-        """The endpoints that are suggested, and not shown, to be worse."""
+        """The endpoints for which a deterioration is suggested, but not shown."""
         return [
             row
             for row in self.judged
@@ -121,10 +121,10 @@ class Comparison:
 
     @property
     def spreads_shown(self) -> float | None:
-        """The smallest detectable change of a match's first endpoint, in standard deviations.
+        """The smallest change that can be detected in the first endpoint of each match.
 
-        The standard deviation is that of paired differences. None if the sets are not paired, or if
-        an endpoint has fewer than two pairs.
+        The unit is the standard deviation of the paired differences. The result is None if the sets
+        are not paired, or if an endpoint has fewer than two pairs.
         """
         if self.networks < 2 or not self.paired:
             return None

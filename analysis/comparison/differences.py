@@ -86,14 +86,18 @@ class Differences:
     unknown: tuple[str, ...] = ()
 
     def beyond(self, about: Iterable[str]) -> list[str]:
-        """Return the differing aspects that ``about`` and ``_ALLOWED`` neither name nor explain."""
+        """Return the aspects in which the sets differ, but must not differ.
+
+        The aspects in ``about`` and ``_ALLOWED`` may differ, and so may the aspects that differ as
+        a consequence of ``about`` (see ``_COVERED``).
+        """
         asked = set(about)
         covered = asked.union(_ALLOWED, *(_COVERED.get(aspect, frozenset()) for aspect in asked))
         return [aspect for aspect in self.found if aspect not in covered]
 
 
 def classify_file(file: str) -> str:
-    """Return the aspect of an input file of a run."""
+    """Return the aspect, a key of ``ASPECTS`` or "engine files", to which an input file belongs."""
     return next(
         (aspect for pattern, aspect in _ASPECT_OF_FILE if pattern.match(file)), "engine files"
     )
@@ -176,7 +180,10 @@ def _pair_differences(a: SetRun, b: SetRun, texts: Mapping[str, str]) -> Iterato
 
 
 def _options(a: SetRun, b: SetRun, files: Iterable[str], texts: Mapping[str, str]) -> str:
-    """Return a text about the options that differ between torrc files of known text, or ""."""
+    """Return a text with the options whose values differ between both sides' torrc files, or "".
+
+    texts: hash of a torrc file -> its text. Files whose text is missing are ignored.
+    """
     options: list[str] = []
     for file in files:
         ours, theirs = (texts.get(run.files.get(file, "")) for run in (a, b))
@@ -202,7 +209,7 @@ def _changed_options(a: str, b: str) -> Iterator[str]:
 
 
 def _option_values(torrc: str) -> dict[str, list[str]]:
-    """Return option -> its values, one for each line of the torrc that sets it."""
+    """Return the values of each option, one for each line of the torrc that sets the option."""
     values: dict[str, list[str]] = {}
     for line in torrc.splitlines():
         name, _, value = line.partition("#")[0].strip().partition(" ")

@@ -226,7 +226,13 @@ def _measured(row: Mapping[str, Any]) -> str:
 
 
 def last_records(history: pa.Table, experiment: str, key: str) -> dict[tuple[str, str], str]:
-    """Return (level, variant) -> record hashes in the experiment's last night with this key."""
+    """Return the hashes of an experiment's records in the last night with this key.
+
+    key: as in ``history_rows``.
+
+    Returns:
+        (level, variant) -> one text with the hashes of all records.
+    """
     mask = pc.and_(pc.equal(history["experiment"], experiment), pc.equal(history["key"], key))
     return {
         (row["level"], row["variant"]): row["records"]
@@ -327,7 +333,7 @@ def _logs(rows: Sequence[dict[str, Any]]) -> bool:
 
 
 def _nights(group: Sequence[_Measurement], logs: bool) -> list[dict[int, float]]:
-    """Return seed -> value for each measurement; logarithms of the values if ``logs`` is set."""
+    """Return a dict for each measurement: seed -> value, or its logarithm if ``logs`` is set."""
     return [
         {
             seed: float(np.log(value)) if logs else value

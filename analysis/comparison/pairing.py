@@ -54,7 +54,8 @@ class Match:
     def couples(self, *, paired: bool) -> Iterator[tuple[SetRun, SetRun]]:
         """Yield pairs of runs whose inputs are compared.
 
-        paired: whether runs of the same seed form pairs; otherwise runs at the same position do.
+        paired: whether the two runs of a pair have the same seed. Otherwise, they have the same
+            position in the order of their side's runs.
         """
         if paired:
             for seed in self.common_seeds:
@@ -105,12 +106,15 @@ def _matched_names(noun: str, a: RunSet, b: RunSet) -> list[tuple[str, str]]:
 
 
 def pair_imports(a: RunSet, b: RunSet) -> tuple[RunSet, RunSet, str]:
-    """Return two imports with equal seeds for equal networks, and a note.
+    """Pair two imports: give the same network the same seed on both sides.
 
     An import has the results of another program; its seeds only number its simulations. The imports
-    are returned unchanged unless every network of the smaller side is also on the other side, at
-    least ``MIN_PAIRS`` networks are common, and no network occurs twice. The note says whether the
-    imports are paired; it is "" if there is no common network, or if a side is not an import.
+    are paired only if every network of the smaller side is also on the other side, at least
+    ``MIN_PAIRS`` networks are common, and no network occurs twice on a side.
+
+    Returns:
+        The imports, unchanged if they are not paired, and a note that says whether they are paired.
+        The note is "" if there is no common network, or if a side is not an import.
     """
     networks = [Counter(run.network for run in side.runs) for side in (a, b)]
     common = [run.network for run in a.runs if run.network and run.network in networks[1]]
@@ -128,11 +132,13 @@ def pair_imports(a: RunSet, b: RunSet) -> tuple[RunSet, RunSet, str]:
 
 
 def _renumber(side: RunSet, numbers: Mapping[str, int], others: int) -> RunSet:
-    """Return the set with the numbers of networks as seeds, marked as paired.
+    """Return a set with new seeds, marked as paired.
 
-    Runs of networks without a number get seeds above all numbers.
-
-    others: how many seeds to skip before these, because the other side may use them.
+    Args:
+        side: the set.
+        numbers: network -> its new seed.
+        others: number that is added to the seeds of all other networks, so that they differ from
+            the seeds of the other side.
     """
     last = others + len(side.runs)
     seeds = {

@@ -196,7 +196,7 @@ class RunSet(FormatModel):
         return tuple(dict.fromkeys(run.variant for run in self.runs))
 
     def runs_of(self, level: str, variant: str) -> dict[int, tuple[SetRun, ...]]:
-        """Return seed -> the runs of a level and a variant, in order of repeats."""
+        """Return the runs of a level and a variant: seed -> its runs, in order of repeats."""
         found: dict[int, tuple[SetRun, ...]] = {}
         for run in sorted(self.runs, key=lambda run: run.repeat):
             if (run.level, run.variant) == (level, variant):
@@ -233,7 +233,7 @@ class RunSet(FormatModel):
         )
 
     def sealed(self) -> RunSet:
-        """Return the set with the SHA-256 of its other fields."""
+        """Return the set with its field ``sha256`` set to the hash of its other fields."""
         # Defaults are excluded, so that fields which later versions add do not change the hash.
         rest = self.model_dump(
             mode="json", by_alias=True, exclude={"sha256"}, exclude_defaults=True
@@ -253,7 +253,7 @@ def _is_mean(value: float | None, repeats: Sequence[float]) -> bool:
 
 
 def values_from_statistics(statistics: Statistics) -> tuple[Value, ...]:
-    """Convert statistics to the values of a set."""
+    """Convert statistics to the form in which a set of runs contains them."""
     return tuple(
         Value.model_validate(
             {
