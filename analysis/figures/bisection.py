@@ -1,4 +1,4 @@
-"""Plot of a bisection: the effect of each tested commit on an endpoint, against the good commit."""
+"""Plot of a bisection: the change of an endpoint from the good commit to each tested commit."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def draw(commits: Sequence[str], search: Search, metric: Quantity) -> Figure:
 
 
 def _draw_examination(axes: Axes, x: int, one: Examination, metric: Quantity, scale: str) -> None:
-    """Draw the effect of a commit, or only its mark if there is no effect on this scale."""
+    """Draw the effect of a commit, or only a marker at the bottom if it has none on this scale."""
     style, verdict = STYLES[one.decision], one.against_good
     marker: dict[str, Any] = {"marker": style.marker, "mfc": style.face, "mec": style.edge, "ms": 5}
     if verdict is None or verdict.effect is None or verdict.scale != scale:

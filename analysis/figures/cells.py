@@ -233,7 +233,7 @@ def _stage_bars(
 ) -> Figure:
     """Draw a panel for each column, with a bar for each name, stacked by stage.
 
-    heights: returns the height of a stage's part of each bar, from level, variant and stage.
+    heights: takes level, variant and stage. It returns the height of the stage's part of each bar.
     """
     figure, grid = panel_grid(TEXT.width_in, 2.75, 1, len(columns), sharey="row")
     for axes, (key, label) in zip(grid[0], columns.items(), strict=True):
@@ -251,7 +251,7 @@ def _stage_bars(
 
 
 def _waits(table: TraceTable, columns: Columns) -> Figure:
-    """Draw a panel for each role, with a bar for each level and variant."""
+    """Draw the mean waits: a panel for each role, with a bar for each level and variant."""
     means = {(row["role"], row["level"], row["variant"]): row for row in mean_waits(table)}
     roles = list(dict.fromkeys(role for role, _, _ in means))
     height_in = len(roles) * (0.45 + 0.2 * len(columns)) + 0.6

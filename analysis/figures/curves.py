@@ -21,7 +21,10 @@ Lines = Mapping[str, Band]
 
 
 def mean_lines(data: FigureData, panel: int) -> Lines:
-    """Return each variant's mean and range over networks; NaN at points that any run lacks."""
+    """Return each variant's mean and range over networks.
+
+    A point is NaN if any run of the variant lacks it.
+    """
     curves = _network_curves(data, panel)
     return {variant: _range([*own.values()]) for variant, own in curves.items()}
 
@@ -59,7 +62,7 @@ def _range(curves: Sequence[Floats]) -> Band:
 def _network_curves(
     data: FigureData, panel: int, *, geometric: bool = False
 ) -> dict[str, dict[int, Floats]]:
-    """Return variant -> network -> mean of its repeats' curves.
+    """Return the mean of the repeats' curves: variant -> network -> mean curve.
 
     A point of the mean is NaN if any repeat lacks this point.
     """
@@ -88,7 +91,10 @@ def _mean(curves: Sequence[Floats], geometric: bool) -> Floats:
 def _pairs(
     data: FigureData, curves: Mapping[str, Mapping[int, Floats]]
 ) -> Iterator[tuple[str, list[tuple[Floats, Floats]]]]:
-    """Yield each variant that shares networks with the baseline, and its pairs (own, baseline)."""
+    """Yield each variant that has networks in common with the baseline, and its pairs.
+
+    A pair consists of the variant's curve and the baseline's curve for the same network.
+    """
     base = curves.get(data.study.baseline or "", {})
     for variant, own in curves.items():
         pairs = [(curve, base[seed]) for seed, curve in own.items() if seed in base]

@@ -57,7 +57,7 @@ class MarkStyle:
     edge: str
 
     def handle(self, label: str) -> Line2D:
-        """Return the entry of a legend."""
+        """Return the legend's entry for effects in this style."""
         return Line2D(
             [], [], color=self.edge, lw=1.1, marker=self.marker, mfc=self.face, mec=self.edge,
             ms=4.5, label=as_drawn(label),
@@ -106,8 +106,8 @@ def line_label(judgement: Judgement) -> str:
 def half_width(axis: Axis, marks: Sequence[Mark]) -> float:
     """Return the half-width of an axis that fits all estimates and most bounds of intervals.
 
-    The unit is the logarithm of a ratio (at most that of ``WIDEST``) or percentage points (at most
-    100).
+    The result is the logarithm of a ratio, at most that of ``WIDEST``, or a number of percentage
+    points, at most 100.
     """
     drawn = [(mark.effect, mark.margin) for mark in marks if mark.effect and mark.scale == axis]
     estimates = [abs(_position(axis, effect.estimate)) for effect, _ in drawn]

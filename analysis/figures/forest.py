@@ -65,7 +65,8 @@ CAPTION = (
 class EffectRow:
     """One labelled effect of a panel.
 
-    ``looks`` is a key of ``LOOKS``. ``effect``, ``scale`` and ``margin`` are as in ``Mark``.
+    ``looks`` is the verdict or the answer to a claim, as a key of ``LOOKS``. ``effect``, ``scale``
+    and ``margin`` are as in ``Mark``.
     """
 
     label: str
@@ -140,7 +141,11 @@ def make_panel(one: VariantComparison) -> EffectPanel:
 
 
 def draw(panels: Sequence[EffectPanel]) -> Figure:
-    """Draw the panels in rows. All have the same lines and axes; differences are below ratios."""
+    """Draw the panels in rows, all with the same metrics and axes.
+
+    If there are ratios and differences, each panel has two parts, with the differences at the
+    bottom.
+    """
     axis_rows: dict[Axis, list[str]] = {"ratio": [], "difference": []}
     for row in (row for panel in panels for row in panel.rows):
         if row.label not in axis_rows[row.axis]:

@@ -73,8 +73,8 @@ class LineFigure(FigureKind):
 
     Attributes:
         panels: the panels, in a row or, on a narrow page, in a column.
-        about: returns the first part of the caption, from the level and the places of the first and
-            the second panel.
+        about: takes the level, and the places of the first and the second panel. It returns the
+            first part of the caption.
     """
 
     panels: tuple[Panel, ...]
@@ -248,7 +248,16 @@ def _draw_lines(
 def _draw_differences(
     axes: Axes, above: Axes, panel: Panel, data: FigureData, shown: Lines, lines: Lines
 ) -> None:
-    """Draw the differences ``lines`` below the panel ``above``, which shows the lines ``shown``."""
+    """Draw the differences of a panel's lines to the baseline.
+
+    Args:
+        axes: where to draw.
+        above: the axes of the panel itself.
+        panel: the panel.
+        data: the data of the figure.
+        shown: the panel's lines.
+        lines: the differences.
+    """
     assert panel.difference is not None
     y_label, scale = panel.difference
     grid = panel.grid(data.level)

@@ -42,8 +42,8 @@ class Panel:
             "share" (share of streams). With "share", lines are ratios to the baseline.
         y_label: label of the y axis, with its unit.
         class_name: class of clients whose values the panel shows.
-        values: returns a run's values at the given x values, both of shape (x,), from the run's
-            data of that class.
+        values: takes a run's data of that class, and x values of shape (x,). It returns the run's
+            values there, of the same shape.
         scale: factor from the values' unit to that of ``y_label``.
         counts: whether y is a count, and therefore a whole number that is never below 0.
         nothing: text to show if all values are 0; "" to draw a line at 0.

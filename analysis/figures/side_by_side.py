@@ -185,8 +185,8 @@ class StarvationMap(FigureKind):
     def shows(self, own: Level, other: Level) -> bool:
         """Return whether a map that shows ``own`` also shows ``other``.
 
-        This requires that ``other`` has coordinates on the map's axes, and the congestion control
-        of ``own``.
+        This requires that ``other`` has coordinates on the map's axes, and that both levels have
+        the same congestion control.
         """
         control = own.coordinates.get(CONTROL)
         return {RATE, STREAMS} <= other.coordinates.keys() and (

@@ -1,4 +1,4 @@
-"""Figures in tornettools' form: distributions over simulations, and that of the public Tor.
+"""Figures in tornettools' form: distributions in simulations and in the public Tor.
 
 Each point of a line is the mean of one quantile over simulations, and the band is the t interval of
 this mean, as in `tornettools plot` (2.0, plot_common.py). The data are those that tornettools

@@ -68,7 +68,8 @@ class TransferWindow(FigureKind):
             write_in_panel(grid[0, 0], "no data")
             return figure
         end_s = _end_s(data)
-        # The requests may exceed the window many times, so the other curves determine the scale.
+        # The requests may be many times as large as the window, so let the other curves determine
+        # the scale.
         top = max(
             float(np.max(_points(transfer, name, end_s)[1], initial=0.0))
             for _, _, transfer in runs
