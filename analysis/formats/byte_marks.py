@@ -1,4 +1,4 @@
-"""Byte marks: sizes of payload whose time of arrival is in records, metrics and figures.
+"""Byte marks: amounts of payload. Records, metrics and figures have their times of arrival.
 
 columns.csv lists the marks: a column with the flag ``at=N`` has the time until N bytes arrived.
 This module imports no slow packages, because the check of experiment files uses it.
@@ -15,7 +15,7 @@ with Path(__file__).with_name("columns.csv").open(newline="", encoding="utf-8") 
 
 
 def _marks(table: str) -> dict[str, int]:
-    """Return column -> bytes, for the columns of a table that belong to a byte mark."""
+    """Return name of a column -> its byte mark in bytes, for a table's columns that have one."""
     return {
         row["name"]: int(flag.removeprefix("at="))
         for row in COLUMN_ROWS

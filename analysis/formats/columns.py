@@ -113,7 +113,7 @@ _TYPES = {
 
 
 def _read_columns() -> dict[str, tuple[Column, ...]]:
-    """Return table -> its columns, from columns.csv.
+    """Return the columns of each table, from columns.csv.
 
     The flag ``outcome`` in columns.csv means that each text is one of `Outcome`.
     """

@@ -150,7 +150,7 @@ def _decompress(file: BinaryIO, make: Callable[[], Any], step_bytes: int) -> Ite
 
 
 def _feed(stream: Any, data: bytes) -> Iterator[bytes]:
-    """Yield a step's content in parts of at most a few MiB. An xz step can expand to 28 MiB."""
+    """Decompress ``data``, and yield parts of at most a few MiB. xz can expand it to 28 MiB."""
     if isinstance(stream, lzma.LZMADecompressor):
         yield stream.decompress(data, PIECE_BYTES)
         while not (stream.eof or stream.needs_input):

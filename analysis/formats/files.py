@@ -99,7 +99,7 @@ CELL_WAITS_CSV = "celltrace-waits.csv"
 FIGURES_PAGE = "figures.html"
 FIGURES_INDEX = "manifest.json"
 """Lists the figures with their runs and programs. It is never in the same folder as MANIFEST."""
-CLAIMS = "claims"  # without extension: the plot of all claims, as PDF and PNG
+CLAIMS = "claims"  # the plot of all claims, as PDF and PNG; without the extension
 CLAIMS_CSV = f"{CLAIMS}.csv"
 CLAIMS_JSON = "claims.json"
 LEVELS_AGAINST = "levels-"

@@ -121,7 +121,7 @@ def write_manifest(path: Path, manifest: Manifest) -> None:
 
 
 def log_sizes(run: Path) -> dict[str, int]:
-    """Return path below ``shadow.data`` -> size in bytes, for all files in that folder of a run."""
+    """Return the size of each file below a run's ``shadow.data``: path relative to it -> bytes."""
     logs = run / files.LOGS
     paths = sorted(path for path in logs.rglob("*") if path.is_file() and not path.is_symlink())
     return {path.relative_to(logs).as_posix(): path.stat().st_size for path in paths}

@@ -41,7 +41,9 @@ ENDING_BYTES = 8
 
 
 def require_plausible(path: Path) -> None:
-    """Check how much memory a file's columns need. Arrow must have checked the file's end before.
+    """Check how much memory a file's columns need.
+
+    Before this, Arrow must have checked the end of the file.
 
     Raises:
         TooLargeError: The columns need more memory than is plausible for a file of this size.
@@ -80,7 +82,7 @@ def _memory_bytes(data: mmap.mmap) -> int:
 def _pages(data: mmap.mmap, column: dict[int, Any]) -> Iterator[tuple[int, int]]:
     """Yield the uncompressed size in bytes and the number of values of each page of a column."""
     if not _count(column[5]):
-        # A column without values may lack its pages. Arrow does not read them.
+        # A column without values may lack its pages, and Arrow does not read pages of such columns.
         return
     data_page, dictionary_page = _count(column[9]), _count(column.get(11, 0))
     begin = dictionary_page if 0 < dictionary_page < data_page else data_page
@@ -113,7 +115,10 @@ class _Reader:
         self.position = _count(position)
 
     def read_struct(self) -> dict[int, Any]:
-        """Return number of a field -> value. Texts, bytes and floating-point numbers are None."""
+        """Return a struct as a dict: number of a field -> the field's value.
+
+        Texts, bytes and floating-point numbers are None.
+        """
         fields: dict[int, Any] = {}
         number = 0
         while head := self._read_byte():

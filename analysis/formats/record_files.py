@@ -63,7 +63,7 @@ class FileProblems:
 
     @property
     def is_oniontrace(self) -> bool:
-        """True if it is a log of OnionTrace, which does not affect a client's traffic data."""
+        """True if OnionTrace wrote the log. Such a log has no traffic data of a client."""
         return Path(self.file).name.startswith("oniontrace")
 
     @property
@@ -170,7 +170,7 @@ class ParseReport:
         silent = [
             host for host in self.clients_without_heartbeats if self._belongs_to(host, class_name)
         ]
-        # If only its last line is cut, a log lacks at most one heartbeat, and counts as complete.
+        # A log in which only the last line is cut counts as complete: it lacks at most a heartbeat.
         cut = [o.host for o in self._cut(class_name) if o.damage and not o.is_oniontrace]
         return "; ".join(
             f"{what} {self._describe_clients(hosts, class_name)}"

@@ -1,7 +1,7 @@
 """Files in a run's directory that describe its clock, its hosts, and its cell traces.
 
 The run's identity contains hashes of these files, so writing a version would change the identity.
-Therefore version 1 is not written, and a file without a version has version 1.
+Therefore files of version 1 contain no version, and a file without a version has version 1.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def read_clients(run_directory: Path) -> dict[str, str]:
 
 
 def read_host_roles(run_directory: Path) -> dict[str, RoleOfHost]:
-    """Read hosts.json of a run: host name -> host. Raises AnalysisError like `read_clock`."""
+    """Read hosts.json of a run: host name -> role. Raises AnalysisError like `read_clock`."""
     return read_as(HostRoles, run_directory / files.HOST_ROLES, "list of hosts and roles").hosts
 
 

@@ -204,7 +204,7 @@ class PlannedLooks:
 
     @property
     def plan(self) -> tuple[tuple[int, ...], int]:
-        """Sizes and budget, for ``inference.sequential``."""
+        """``sizes`` and ``budget`` as a pair, which ``inference.sequential`` calls a plan."""
         return self.sizes, self.budget
 
     @property
@@ -224,10 +224,10 @@ class Looks(PlannedLooks):
 
     @property
     def judging_plans(self) -> tuple[PlannedLooks, ...]:
-        """Earlier plans that tested pairs which the present plan tests again.
+        """Earlier plans with tests of pairs that the present plan tests again.
 
-        The last look of such a plan had more than one pair, and its first look had at most as many
-        pairs as the present plan's last look so far.
+        Such a plan had more than one pair at its last look; a single pair cannot be tested. At its
+        first look, it had at most as many pairs as the present plan had at its latest look.
         """
         return tuple(
             past for past in self.earlier if past.judges and past.sizes[0] <= self.sizes[-1]
@@ -240,7 +240,7 @@ class Looks(PlannedLooks):
 
     @property
     def plans(self) -> list[tuple[tuple[int, ...], int]]:
-        """Sizes and budget of each of the ``judging_plans`` and, last, of the present plan."""
+        """The ``plan`` of each of the ``judging_plans``, and then that of the present plan."""
         return [*(past.plan for past in self.judging_plans), self.plan]
 
 
@@ -403,7 +403,7 @@ class Study(FormatModel):
 
     @property
     def replicate_unit(self) -> Replicate:
-        """The unit that ``replicate`` numbers."""
+        """Kind of replicate: "repeat" if the scope is one network, otherwise "network"."""
         return "repeat" if self.scope == "one-network" else "network"
 
     @property

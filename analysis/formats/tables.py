@@ -37,7 +37,7 @@ DAMAGED_HINT = (
 
 
 def build_table(columns: tuple[Column, ...], values: Mapping[str, Any]) -> pa.Table:
-    """Return a table from the values of its columns. A single text is repeated in each row."""
+    """Return a table from the values of its columns. A text in ``values`` is for all rows."""
     schema = arrow_schema(columns)
     rows = next(len(one) for one in values.values() if not isinstance(one, str))
     arrays = [
@@ -210,7 +210,7 @@ def require_values(
 
 
 def _impossible(table: pa.Table, column: Column) -> Iterator[tuple[str, pa.ChunkedArray]]:
-    """Yield each fault that values can have: a text, and a mask of the rows with this fault."""
+    """Yield a text and a mask for each kind of fault; the mask is true in rows with the fault."""
     values = table[column.name]
     if not column.optional:
         yield "but each row must have a value", values.is_null()
