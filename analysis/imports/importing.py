@@ -29,8 +29,9 @@ class ImportOptions:
     """Options of an import.
 
     Attributes:
-        begin_s: simulated time from which downloads of a tgen.analysis.json count.
-        end_s: simulated time before which they count.
+        begin_s: for a tgen.analysis.json, the simulated time from which completions of downloads
+            are counted; None: from the start.
+        end_s: the simulated time before which they are counted; None: to the end.
         leave_out_empty: whether to exclude simulations without a completed download.
         network: pattern for the part of a simulation's name that identifies its network; None: use
             the keys of the relays, or else the whole name.
@@ -112,7 +113,7 @@ def import_runs(paths: Sequence[Path], name: str, options: ImportOptions) -> Run
 
 
 def _ignored_notes(simulations: Sequence[ImportedSimulation]) -> Iterator[str]:
-    """Yield notes on ignored parts of the files, and on numbers of downloads."""
+    """Yield notes on the ignored parts of files, and on the number of downloads of each class."""
     named: dict[str, list[str]] = {}
     for simulation in simulations:
         for note in simulation.notes:
@@ -256,7 +257,10 @@ def content_hash(source: Path) -> str:
 
 
 def network_hash(source: Path) -> str:
-    """Return a hash of the relays' keys next to a simulation's results; "" without keys."""
+    """Return a hash of the keys of a simulation's relays; "" if it has no files with the keys.
+
+    source: the file or folder with the results, next to which the keys are searched.
+    """
     folder = source.parent if source.is_file() or source.name == FOLDER else source
     # tornettools puts the hosts of a network into this folder.
     found = sorted((folder / files.TEMPLATE / "hosts").glob(f"*/{FINGERPRINT}"))

@@ -70,9 +70,9 @@ class ImportedSimulation:
 
     Attributes:
         name: name of its folder or file.
-        values: key -> values, one per completed download or circuit. Those of ``RELAY_GOODPUT`` are
-            bytes per second of all relays, one per second.
-        downloads: class -> (failed, all) downloads.
+        values: (class, quantity) -> values, one for each completed download or circuit. For
+            ``RELAY_GOODPUT``, there is one value for each second: the bytes of all relays.
+        downloads: class -> the numbers of failed and of all downloads.
         notes: notes on ignored parts of its files.
         content: hash of its files; "" if unknown.
         network: text that identifies its network; "" if only the name of the simulation does.
@@ -102,15 +102,15 @@ class ImportedSimulation:
 
     @property
     def keys(self) -> set[Key]:
-        """The keys for which the simulation has data."""
+        """The pairs (class, quantity) for which the simulation has data."""
         found = {key for key, values in self.values.items() if values}
         return found | {(class_name, ERROR_RATE) for class_name in self.downloads}
 
     def statistics(self, keys: set[Key]) -> dict[tuple[str, str], Statistic]:
-        """Return (class, metric) -> statistic.
+        """Return the simulation's statistics: (class, metric) -> statistic.
 
-        keys: keys of all simulations in the set. If this simulation has no data for a key, it gets
-            a statistic without a value.
+        keys: the ``keys`` of all simulations in the set. A key for which this simulation has no
+            data gets a statistic without a value.
         """
         result: dict[tuple[str, str], Statistic] = {}
         for class_name, name in sorted(keys):

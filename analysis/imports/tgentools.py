@@ -129,7 +129,7 @@ class _Success(BaseModel):
 class _Tgen(BaseModel):
     stream_summary: Given[_Summary] = None
     transfers_summary: Given[_Summary] = None
-    # Each stream is validated later, and only the fields that its outcome requires.
+    # The fields of a stream are validated later, when its outcome shows which ones it requires.
     streams: Given[dict[str, dict[str, Any] | None]] = None
 
 
@@ -150,8 +150,9 @@ def read_analysis(
 
     Args:
         path: the file, plain or xz.
-        begin_s: simulated time from which downloads count, by their completion.
-        end_s: simulated time before which they count.
+        begin_s: simulated time from which completions of downloads are counted; None: from the
+            start.
+        end_s: simulated time before which they are counted; None: to the end.
 
     Raises:
         AnalysisError: the file is damaged or of another kind (the message names the location), or
@@ -311,8 +312,8 @@ def _add_goodputs(
 def _seconds_at(timed: _Timed, size_bytes: int) -> float | None:
     """Return the seconds until ``size_bytes`` had arrived; None if unknown.
 
-    It is known if the file has the time of this byte count, or of the same share of the requested
-    size.
+    The time is known if the file states it for ``size_bytes``, or for the share of the requested
+    size that ``size_bytes`` is.
     """
     at = _find(timed.elapsed_seconds.payload_bytes_recv, str(size_bytes), _SECONDS)
     shares = timed.elapsed_seconds.payload_progress_recv

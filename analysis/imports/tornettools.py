@@ -66,7 +66,7 @@ def _circuit_builds(
 class _ErrorRates(BaseModel):
     """For each client, its error rate and the rate's resolution, both in per cent.
 
-    The resolution is the share of one download. Files of 2018 have only rates.
+    The resolution is 100 / (number of the client's downloads). Files of 2018 have only rates.
     """
 
     ALL: list[
@@ -81,9 +81,9 @@ class _ErrorRates(BaseModel):
 def _errors(simulation: ImportedSimulation, circuit: str, rates: _ErrorRates) -> None:
     """Add the numbers of failed and of all downloads.
 
-    They are computed from each client's error rate and the rate's resolution, which is the share
-    of one download. If ALL lists each client twice, as in files of tornettools, the sums are
-    halved. Rates without a resolution cannot be combined, so they only add a note.
+    They are computed from each client's error rate and its resolution (see ``_ErrorRates``). If
+    ALL lists each client twice, as in files of tornettools, the sums are halved. Rates without a
+    resolution cannot be combined, so they only add a note.
     """
     pairs = [pair for pair in rates.ALL if isinstance(pair, tuple)]
     if len(pairs) < len(rates.ALL):
