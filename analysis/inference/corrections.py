@@ -40,7 +40,7 @@ def adjusted(p_values: ArrayLike, weights: ArrayLike) -> Floats:
     p = np.asarray(p_values, dtype=np.float64)
     w = np.asarray(weights, dtype=np.float64)
     order = np.argsort(p / w, kind="stable")
-    # The weight of all hypotheses that are not yet rejected, at each step.
+    # left[i]: total weight of the hypotheses that are not yet rejected at step i.
     left = np.cumsum(w[order][::-1])[::-1]
     raised = np.maximum.accumulate(p[order] / w[order] * left)
     result = np.empty_like(p)

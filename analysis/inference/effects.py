@@ -77,8 +77,8 @@ class Effect:
             return shape_corrected_p(p, self.count, two_sided=two_sided)
         ranks = p_typical_above(self._ranked, bound)
         if self.count < SIGNED_RANKS_FROM:
-            # With so few pairs, the table corrects the t test alone. The signed-rank test needs no
-            # correction.
+            # Below SIGNED_RANKS_FROM pairs, the table is for the t test alone. The p-value of the
+            # signed-rank test needs no correction.
             worth = max(ranks, shape_corrected_p(p, self.count, two_sided=two_sided))
         else:
             worth = shape_corrected_p(max(p, ranks), self.count, two_sided=two_sided)

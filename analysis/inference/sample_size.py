@@ -22,7 +22,7 @@ MAX_MORE = 50
 
 
 def rounded_more(count: int | None) -> int | None:
-    """Return a number of further networks, rounded up; None if unknown or above ``MAX_MORE``.
+    """Round up a number of further networks; return None if it is unknown or above ``MAX_MORE``.
 
     Numbers above 5 are rounded to multiples of 5, because the spread behind them is itself an
     estimate from few networks.

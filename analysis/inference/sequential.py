@@ -97,7 +97,7 @@ class Spending:
         return max(1.0, self.spent[-1])
 
     def up_to(self, count: int) -> Spending:
-        """Return the looks at no more than ``count`` pairs."""
+        """Return the spending of only those looks that have at most ``count`` pairs."""
         count_kept = sum(size <= count for size in self.sizes)
         return Spending(self.sizes[:count_kept], self.spent[:count_kept], self.end)
 
@@ -158,13 +158,14 @@ def spending_levels(times: Sequence[float], alphas: ArrayLike, spent: ArrayLike)
     grid = np.arange(-_GRID_END, _GRID_END + step, step)
     spend = alpha[:, None] * np.diff(np.asarray(spent, dtype=np.float64), prepend=0.0)
     levels = np.empty((alpha.size, t.size))
-    # Probability mass of the paths that no look has stopped yet: a row for each alpha, on the grid.
+    # mass[a, j]: probability, for the error rate alpha[a], that the path is in bin j of the grid
+    # and that no look has stopped it yet.
     mass = np.tile(stats.norm.pdf(grid, 0.0, np.sqrt(t[0])) * step, (alpha.size, 1))
     for look in range(t.size):
         if look:
             reach = np.exp(-((grid[:, None] - grid[None, :]) ** 2) / (2 * gaps[look]))
             mass = mass @ (reach * (step / np.sqrt(2 * np.pi * gaps[look])))
-        # above[j]: mass right of the left edge of bin j.
+        # above[j]: total mass of bin j and all bins to its right.
         above = np.cumsum(mass[:, ::-1], axis=1)[:, ::-1]
         for row in range(alpha.size):
             boundary, edge, share = _boundary(above[row], grid, step, spend[row, look])
@@ -178,7 +179,9 @@ def spending_levels(times: Sequence[float], alphas: ArrayLike, spent: ArrayLike)
 
 
 def _boundary(above: Floats, grid: Floats, step: float, spend: float) -> tuple[float, int, float]:
-    """Return the boundary with mass ``spend`` above it.
+    """Return the boundary above which the probability mass is ``spend``.
+
+    above: for each bin of ``grid``, the total mass of this bin and all bins to its right.
 
     Returns:
         The boundary, the index of its bin, and the share of the bin's mass below the boundary.
@@ -199,7 +202,7 @@ def _boundary(above: Floats, grid: Floats, step: float, spend: float) -> tuple[f
 @lru_cache(maxsize=64)
 def _level_table(looks: Spending) -> Floats:
     times = [size / looks.end for size in looks.sizes]
-    # Looks may spend more than the error rate (`excess`). Their total has to stay below 1.
+    # All looks together may spend up to `excess` times the error rate. Keep this product below 1.
     alphas = np.minimum(ALLOWANCE * _ALPHAS, 0.5 / looks.excess)
     table = spending_levels(times, alphas, looks.spent)
     # Enforce monotonicity despite numerical noise.

@@ -76,9 +76,9 @@ _LOG_P_TO_HALF = np.append(_LOG_P, np.log(0.5))
 
 @lru_cache(maxsize=4096)
 def _logs(count: int, two_sided: bool) -> Floats:
-    """Return the logarithms of the corrected ``P_VALUES`` and of 0.5, increasing."""
+    """Return the logarithms of the corrected ``P_VALUES``, ascending, followed by that of 0.5."""
     table = _TWO_SIDES if two_sided else _ONE_SIDE
-    # Interpolate only between rows for the same test.
+    # Some rows are for the t test alone, the others for both tests. Do not mix them.
     few = count < SIGNED_RANKS_FROM
     rows = [n for n in table if (n < SIGNED_RANKS_FROM) == few]
     factors = np.log(np.array([table[n] for n in rows]))
