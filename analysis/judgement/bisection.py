@@ -91,7 +91,7 @@ def decide_commit(verdicts: Sequence[Verdict], better: Better, level: float) -> 
     """Return what the comparisons of a commit show at an error level.
 
     A commit that is both worse than the good one and better than the bad one is bad, because the
-    endpoint got worse there or before.
+    endpoint got worse at this commit or before.
 
     Args:
         verdicts: the comparison of the commit with the good one and, unless the commit is the bad
@@ -126,8 +126,8 @@ def find_first_bad(
     interrupted one if ``examine`` reuses finished builds and runs.
 
     Args:
-        candidates: returns the commits that can be the first bad one, given a bad commit and good
-            ones, in the order in which to test them; the bad commit is the last one.
+        candidates: takes a bad commit and good ones. It returns the commits that can be the first
+            bad one, in the order in which to test them. The last of these is the bad commit.
         examine: tests a commit at an error level. The first call is for ``bad``.
         good: the good commit, an ancestor of ``bad``.
         bad: the bad commit.

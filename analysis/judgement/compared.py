@@ -41,12 +41,12 @@ class VariantComparison:
 
     @property
     def networks(self) -> int:
-        """The largest ``Verdict.count`` of the endpoints, which is their number of networks."""
+        """Number of networks of the endpoint that has the most."""
         return max((judgement.verdict.count for judgement in self.judgements), default=0)
 
     @property
     def pilot(self) -> bool:
-        """True if there are so few networks that this is a pilot."""
+        """True if there are fewer than ``PILOT_BELOW`` networks."""
         return self.networks < PILOT_BELOW
 
 

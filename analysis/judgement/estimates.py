@@ -69,8 +69,8 @@ class Estimate:
 class AgainstBaseline:
     """A comparison of a variant with the baseline, over their common networks.
 
-    ``difference`` and ``ratio`` are None without a pair, or if a value is missing. ``ratio`` alone
-    is None if a value is not positive.
+    ``difference`` and ``ratio`` are None without a pair, or if a value is missing. If a value is
+    not positive, only ``ratio`` is None.
     """
 
     difference: Interval | None

@@ -102,7 +102,10 @@ class Judgement:
 
     @property
     def exposure(self) -> float | None:
-        """For a rate, the largest share of networks with unseen harm; None for other metrics."""
+        """The largest share of networks in which harm may occur without being observed.
+
+        None if the metric is not a rate.
+        """
         return exposure(self.metric, self.verdict.count)
 
 

@@ -339,7 +339,8 @@ def _test(
         for member, effect in zip(family, effects, strict=True)
     ]
     kinds = [adjusted([pair[kind] for pair in p_values], shares) for kind in (0, 1)]
-    # The parts of rejected members pass to the other members, in proportion to their shares.
+    # A rejected member passes its part of the error level to the other members, in proportion to
+    # the shares of these.
     left = [level * shares / max(float(shares[p > level].sum()), 1e-12) for p in kinds]
     return {
         name: _Test(
@@ -380,8 +381,8 @@ def _measure(comparison: Sides, looks: Looks | None) -> _Measured:
     if ratio:
         size = float(np.log1p(margin.value))
     elif margin.relative:
-        # Without ratios, the margin is relative to the mean of the baseline, and undefined if that
-        # is 0.
+        # The tests are not about ratios. Then the margin is relative to the mean of the baseline,
+        # and is undefined if this mean is 0.
         known_baseline = baseline[np.isfinite(baseline)]
         size = (
             margin.value * abs(float(known_baseline.mean()))
@@ -402,7 +403,11 @@ def _measure(comparison: Sides, looks: Looks | None) -> _Measured:
 
 
 def _agree(comparison: Sides, variant: Floats, baseline: Floats) -> bool:
-    """Return whether all pairs, or all runs of each side, give the same nonzero difference."""
+    """Return whether there is a difference without any spread.
+
+    Then all pairs have the same nonzero difference or, without pairs, all runs of each side have
+    the same value, and the sides differ.
+    """
     if comparison.paired:
         differences = variant - baseline
         return bool(differences[0] != 0 and np.ptp(differences) == 0)

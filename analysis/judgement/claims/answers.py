@@ -40,8 +40,8 @@ def answer_claims(
         statistics: statistics of all runs; a claim remains open if its runs are missing.
         margins: margins of the experiments, as in ``study.Study.margins``.
         labels: labels of levels and variants, for the texts of parts.
-        contention: how clients compete in each run, which shows whether variants can differ in it.
-            If this is unknown for a run, only the tests decide.
+        contention: how clients compete in each run. This shows whether variants can differ in the
+            run. If it is unknown, only the tests decide.
 
     Raises:
         AnalysisError: a margin is not positive, or is for an unknown metric.
@@ -130,9 +130,9 @@ def _remaining_obstacle(
     """Return why a part remains untestable after its tests, or None.
 
     A saturated network carries the same total traffic under every variant. A difference in total
-    traffic with the grade "shown" means that it was not saturated. If the same streams fail under
-    both variants, the part remains untestable even if the failure rates differ, because only
-    different total numbers of streams can cause this difference.
+    traffic with the grade "shown" means that the network was not saturated. If the same streams
+    fail under both variants, the part remains untestable even if the failure rates differ, because
+    only different total numbers of streams can cause this difference.
     """
     saturated = untestable is not None and untestable.obstacle is Obstacle.SATURATED
     differs = any(verdict.grade is Grade.SHOWN for verdict in verdicts)

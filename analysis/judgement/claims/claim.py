@@ -28,7 +28,7 @@ class Answer(StrEnum):
 
 
 class Obstacle(StrEnum):
-    """The rules of ``testable`` by which runs cannot answer a claim."""
+    """Why runs cannot answer a claim: a member for each of the rules in ``testable``."""
 
     AT_A_BOUND = "0% or 100%"
     SAME_STREAMS = "same streams"
@@ -76,7 +76,8 @@ class Claim:
         variants: the variants, in the order that ``direction`` requires.
         direction: a name of ``directions.DIRECTIONS``.
         margin: the equivalence margin; None: the margin of the experiments.
-        value: the value that the paper states, in the metric's unit, if ``direction`` needs one.
+        value: the value that the paper states, in the metric's unit; None if ``direction`` does
+            not compare with a value.
     """
 
     id: str
@@ -145,7 +146,10 @@ class Part(Verdict):
 
     @property
     def exposure(self) -> float | None:
-        """For a rate, the largest share of networks with unseen harm; None for other metrics."""
+        """The largest share of networks in which harm may occur without being observed.
+
+        None if the metric is not a rate.
+        """
         return exposure(self.metric, self.count)
 
 
@@ -164,8 +168,8 @@ class ClaimResult:
         - opposite or no relevant difference: the part with the smallest p-value
         - supported: the part with the largest p-value
         - cannot be tested: the first part
-        - open: a part without a test; otherwise the part for which the number of further networks
-          is unknown, or the largest
+        - open: a part without a test; if there is none, a part that needs an unknown number of
+          further networks; if there is none either, the part that needs the most of them
         """
         parts = [part for part in self.parts if part.answer is self.answer]
         if self.answer is Answer.OPEN:

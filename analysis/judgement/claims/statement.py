@@ -35,7 +35,7 @@ class Statement:
         points: one point, whose values are compared with ``value``; two points, which are compared
             with each other; or four: two variants at one level, then both at the next one. The gap
             between the variants at the second level is compared with that at the first.
-        value: the value that the paper states, for one point.
+        value: the value that the paper states; only if there is one point.
     """
 
     rule: Rule
@@ -49,9 +49,10 @@ class Statement:
 
     @property
     def contrasts(self) -> tuple[Contrast, ...]:
-        """The pairs of points at one level whose variants must be able to differ for a test.
+        """The pairs of variants at one level that must be able to differ in the runs.
 
-        There are none if the statement compares one variant with a value or at two levels.
+        If they cannot differ, the statement cannot be tested. There is no such pair if the
+        statement compares one variant with a value or at two levels.
         """
         if len(self.points) == 1 or len({point.level for point in self.points[:2]}) == 2:
             return ()
@@ -81,7 +82,7 @@ class Statement:
         return f"{variant(first.variant)}: {level(first.level)} {word} {level(other.level)}"
 
     def why_not(self, evidence: Evidence) -> str:
-        """Return why values that are all present cannot be compared; "" if they can."""
+        """Return why the values cannot be compared although none is missing; "" if they can."""
         if len(self.points) < 4 or not evidence.margin.relative:
             return ""
         found = np.concatenate(evidence.arrays(self.points))
@@ -99,10 +100,11 @@ class Statement:
     def _changes(
         self, evidence: Evidence, one: Floats, other: Floats, one_after: Floats, other_after: Floats
     ) -> tuple[Sides, Sides]:
-        """Compare the gap at the second level with the gap at the first, and with its reverse.
+        """Compare the second level's gap with the first level's, and with the latter's reverse.
 
-        ``one`` and ``other`` are the variants' values at the first level. ``one_after`` and
-        ``other_after`` are their values at the second. The reverse of a gap exchanges the variants.
+        A gap is the difference or ratio of the two variants at one level. Its reverse exchanges the
+        variants. ``one`` and ``other`` are the variants' values at the first level. ``one_after``
+        and ``other_after`` are their values at the second.
         """
         # Four rounded values have twice the rounding variance of two; see inference.effects.
         step = evidence.resolution(self.points) * np.sqrt(2)
@@ -151,8 +153,8 @@ class Statement:
     ) -> float:
         """Return the p-value behind the answer; 1 if the statement is not settled.
 
-        An answer that needs two tests has the larger p-value. One equivalent comparison suffices
-        for "no relevant difference", so that answer has the smallest p-value.
+        An answer that needs two tests has the larger one of their p-values. For "no relevant
+        difference", one equivalent comparison suffices, so this answer has the smallest p-value.
         """
         if answer is Answer.NO_DIFFERENCE or (
             self.rule is Rule.SAME and answer is Answer.SUPPORTED
