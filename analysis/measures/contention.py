@@ -67,7 +67,7 @@ class Contention:
     bottleneck: Bottleneck | None = None
 
     def failed(self, class_name: str, outcomes: Collection[str]) -> dict[str, tuple[int, ...]]:
-        """Return client -> indices in its ``fates`` of the streams with one of these outcomes.
+        """Return client -> the indices, in its ``fates``, of streams with one of these outcomes.
 
         Clients without such streams are omitted.
         """

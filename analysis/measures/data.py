@@ -29,7 +29,7 @@ class Streams(Rows):
     ``client`` contains indices into ``ClassData.clients``, which is the same for all classes of a
     run. ``start_s`` and ``end_s`` are simulated times. The other times count from the stream's
     start, except for ``ttfb_from_command_s``, which is None in a published pack (reduced records).
-    ``marks_s`` maps each column in ``BYTE_MARKS`` to the times until its number of bytes.
+    ``marks_s`` maps each column in ``BYTE_MARKS`` to the times until its byte mark was received.
     """
 
     client: Ints
@@ -43,7 +43,7 @@ class Streams(Rows):
     bytes_requested: Floats | None = None
 
     def select_size(self, size_bytes: int) -> Streams:
-        """Return the streams that requested this payload; streams of unknown size are excluded.
+        """Return the streams with this requested payload, without streams of unknown size.
 
         Raises:
             ValueError: the sizes of all streams are unknown (``bytes_requested`` is None).
@@ -113,9 +113,9 @@ class ClassData:
             only the sums over the class's clients are known (``published_read``).
         begin_s: start of the measured span.
         end_s: end of the measured span.
-        horizon_s: time from its start for which every measured stream is observed. It limits the
-            times in restricted means. None for all classes together, and for classes without
-            streams.
+        horizon_s: every measured stream is observed for at least this time from its start. It
+            limits the times in restricted means. None for all classes together, and for classes
+            without streams.
         side_by_side: for each client with parallel downloads in the measured span, the downloads
             that start in the span, oldest first. Empty if the logs have no stream-status lines.
         clients: names of the clients; ``streams`` and ``beats`` contain indices into this tuple.

@@ -178,7 +178,7 @@ class RelayBytes:
         return self.seen_until_s >= end_s - MAX_LOG_GAP_S
 
     def per_second(self, begin_s: float, end_s: float) -> dict[int, int]:
-        """Return second in [begin, end) -> bytes written by all hosts.
+        """Return the bytes written by all hosts in each second of [begin, end): second -> bytes.
 
         Seconds in which no host has a line are omitted.
         """
@@ -191,13 +191,13 @@ class RelayBytes:
 
 
 def load_perf(records: Path) -> dict[str, PerfStreams]:
-    """Return class of perf clients -> its streams; empty without such clients."""
+    """Return the streams of each class of perf clients; empty without such clients."""
     tables = _by_class(records / files.PERF_TABLE, PERF)
     return {name: PerfStreams.from_table(rows) for name, rows in tables.items()}
 
 
 def load_circuits(records: Path) -> dict[str, Circuits]:
-    """Return class of clients -> circuits of their Tor processes; empty without OnionTrace."""
+    """Return the circuits of each class of clients; empty without OnionTrace."""
     tables = _by_class(records / files.CIRCUITS_TABLE, CIRCUITS)
     return {name: Circuits.from_table(rows) for name, rows in tables.items()}
 

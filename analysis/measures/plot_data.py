@@ -33,7 +33,7 @@ GOODPUT_NAMES = ("perfclient_goodput", "perfclient_goodput_5MiB")
 
 
 def plot_data(records: Path, converge_s: int = CONVERGE_S) -> dict[str, Any]:
-    """Return file name -> content, for the files derived from TGen's and OnionTrace's logs.
+    """Return the files derived from TGen's and OnionTrace's logs: file name -> content.
 
     Args:
         records: records of one run of a tornettools network. As in tornettools, the name of a host,
@@ -87,11 +87,11 @@ def _by_size(streams: PerfStreams, time_s: Any) -> dict[str, list[float]]:
 
 
 def _error_rates(streams: PerfStreams) -> dict[str, list[list[float]]]:
-    """Return error -> a pair (rate, resolution) for each client with this error, in per cent.
+    """Return error -> pairs (rate, resolution) in per cent, one for each client with the error.
 
-    The resolution is the share of a single download. The key ALL has the rate of all errors, twice
-    for each client with downloads. tornettools also adds it twice: once as the rate of all errors,
-    and once as if ALL were a kind of error.
+    The resolution is 100 / (number of the client's downloads). The key ALL has the rate of all
+    errors, twice for each client with downloads. tornettools also adds it twice: once as the rate
+    of all errors, and once as if ALL were a kind of error.
     """
     rates: dict[str, list[list[float]]] = {"ALL": []}
     for client in np.unique(streams.client):

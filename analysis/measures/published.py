@@ -91,7 +91,7 @@ def _sum(curves: Mapping[str, Curve], time_s: Floats, rounding: Ints) -> Floats:
 
 
 def load_received(records: Path) -> dict[tuple[str, int], Curve]:
-    """Return (client, number of the stream) -> times, and the bytes received by each of them.
+    """Return (client, number of the stream) -> times, and the bytes received by each time.
 
     The result is empty if the pack does not contain the progress of streams.
 
@@ -113,7 +113,7 @@ def load_received(records: Path) -> dict[tuple[str, int], Curve]:
 
 
 def stream_rows(table: pa.Table) -> dict[tuple[str, int], slice]:
-    """Return (client, number of the stream) -> its rows of a table, which are adjacent."""
+    """Return each stream's rows of a table, which are adjacent: (client, stream number) -> rows."""
     names, index = table["client"].to_pylist(), table["stream_index"].to_pylist()
     ends = [
         row

@@ -37,7 +37,7 @@ from analysis.records.peerlog import Kind
 
 
 def load_run(records: Path, level: Level) -> dict[str, ClassData]:
-    """Load the records of a run as class -> arrays.
+    """Load the records of a run as arrays: class -> its data.
 
     The keys are the level's classes of clients, any other classes in the records, the roles of
     traced relays, and ``ALL``. For a transfer between BitTorrent peers, they are only the level's
@@ -282,10 +282,10 @@ def _progress(records: Path) -> Progress:
 def _groups(
     streams: pa.Table, clients: Sequence[str], progress: Progress, level: Level
 ) -> Iterator[tuple[str, dict[int, Download]]]:
-    """Yield each client with parallel downloads, and stream number -> download, oldest first.
+    """Yield each client with parallel downloads, and a dict of these: stream number -> download.
 
-    The downloads are those that start in the measured span. If any of these has an unknown outcome
-    or size, the downloads cannot be compared, and the client's mapping is empty.
+    The dict has the downloads that start in the measured span, oldest first. If any of these has an
+    unknown outcome or size, the downloads cannot be compared, and the dict is empty.
     """
     if not progress:
         return
@@ -305,7 +305,7 @@ def _groups(
 
 
 def groups_side_by_side(records: Path, level: Level) -> Iterator[tuple[str, dict[int, Download]]]:
-    """Yield each client of a run with parallel downloads, and stream number -> download.
+    """Yield each client with parallel downloads in a run, and a dict: stream number -> download.
 
     Clients with a stream of unknown outcome or size are omitted.
 
