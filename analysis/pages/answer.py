@@ -22,8 +22,8 @@ def answer(
 
     Args:
         compared: all comparisons of the study; empty if it has no baseline.
-        error_level: probability of a false "shown" in each comparison, for the last paragraph. With
-            None there is no such paragraph, for example if one level covers all comparisons.
+        error_level: probability of a false "shown" in each comparison, for the last paragraph. None
+            omits this paragraph, for example if all comparisons share one error level.
 
     Returns:
         Paragraphs: first the number of networks, or of repeats of one network; then one for each
@@ -88,7 +88,7 @@ def _paragraph(place: str, group: Sequence[tuple[VariantComparison, Judgement]])
 
 
 def _first(one: VariantComparison, judgement: Judgement) -> str:
-    """Return text on the effect of a paragraph's first variant, and what it is an effect on."""
+    """Return text on the effect of a paragraph's first variant. It names metric and baseline."""
     verdict, metric, name = judgement.verdict, judgement.metric, endpoint_name(judgement)
     subject = f"The {name}" if name[0].islower() else name
     if verdict.effect is None:
@@ -110,7 +110,7 @@ def _first(one: VariantComparison, judgement: Judgement) -> str:
 
 
 def _next(one: VariantComparison, judgement: Judgement) -> str:
-    """Return text on the effect of a further variant, without the words in ``_first``'s text."""
+    """Return text on the effect of a further variant, without naming metric and baseline again."""
     if judgement.verdict.effect is None:
         return f"Under {one.variant}"
     size = _size(judgement)
@@ -150,7 +150,7 @@ def _direction(judgement: Judgement) -> str:
 
 
 def _bounds(judgement: Judgement, *, named: bool) -> str:
-    """Return the interval, and the number of networks with the estimate's direction.
+    """Return the interval, and in how many networks the effect has the estimate's direction.
 
     named: whether to include words that say which numbers these are.
     """

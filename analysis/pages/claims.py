@@ -166,7 +166,7 @@ Files of version 1 do not contain the version.
 
 @dataclass(frozen=True)
 class OtherStudy:
-    """The answers from other runs, of another size, engine or Tor.
+    """The answers from other runs, which differ in their size, engine or version of Tor.
 
     Attributes:
         title: the source of the answers.

@@ -83,14 +83,15 @@ class ReadableRow:
 
     @property
     def place(self) -> str:
-        """The class, and the level and variant, if they are named."""
+        """``class_name`` and ``where`` as one text."""
         return ", ".join(filter(None, (self.class_name, self.where)))
 
 
 def readable(row: MetricRow, *, several: bool = True) -> ReadableRow:
     """Return a row as texts.
 
-    several: whether the comparison has several levels or variants, so that the row names its own.
+    several: whether the comparison has several levels or variants. If so, the texts name the
+        level or variant.
     """
     metric, verdict = row.judgement.metric, row.judgement.verdict
     unit = readable_unit(metric.unit)[1]
@@ -142,7 +143,7 @@ def tables(comparison: Comparison) -> list[dict[str, Any]]:
 
 
 def _nothing(shown: ReadableRow) -> str:
-    """Return why a table does not show a row, with the row's verdict; "" if the table shows it."""
+    """Return why a table omits a row, followed by the row's verdict; "" if it shows the row."""
     verdict, a, b = "; ".join(filter(None, shown.verdict)), shown.row.a, shown.row.b
     if a.mean is None and b.mean is None:
         return f"Not given, {verdict}"

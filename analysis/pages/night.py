@@ -85,7 +85,7 @@ class NightResult:
 
     @property
     def differences(self) -> Mapping[str, Sequence[str]]:
-        """Aspect -> what differs from the baseline.
+        """Aspect -> texts on the differences from the baseline in this aspect.
 
         It is empty without a comparison or with byte-identical records.
         """
@@ -140,7 +140,7 @@ class CommitsSince:
 
     @property
     def sentence(self) -> str:
-        """The range in one sentence."""
+        """The number of these commits in one sentence, which introduces ``lines``."""
         since = f"since {self.what} ({self.commit})"
         if self.count is None:
             return f"Commits {since}: unknown, because the repository does not contain that commit."
@@ -235,7 +235,8 @@ def metric_of_class(row: MetricRow) -> str:
 def shown_from(row: MetricRow) -> str:
     """Return the smallest detectable deterioration of an endpoint as text.
 
-    It is a dash if unknown, and "none" if it would be more than 100 percentage points of a share.
+    It is a dash if unknown. It is "none" for a share of which not even a change by 100 percentage
+    points would be detected.
     """
     size, unit = row.judgement.verdict.detectable, row.judgement.metric.unit
     if size is None:

@@ -14,7 +14,10 @@ UNITS = {"B/s": (1e-6, "MB/s"), "1": (100.0, "%"), "streams": (1.0, "")}
 
 
 def readable_unit(unit: str) -> tuple[float, str]:
-    """Return factor and unit for readers, such as MB/s for B/s, and % for a share."""
+    """Return a factor and a unit for readers, such as MB/s for B/s, and % for a share.
+
+    A value in the unit ``unit``, times the factor, is in the unit for readers.
+    """
     return UNITS.get(unit, (1.0, unit))
 
 

@@ -264,7 +264,7 @@ def _write_levels(
         if study.baseline is None or not runs:
             continue
         variants |= {variant.name: variant for variant in study.variants}
-        # As for the paper's claims, judge as if the runs had been analysed only once.
+        # Judge as if the runs had been analysed only once, in the same way as the paper's claims.
         plan = study.model_copy(update={"runs": runs, "looks": None})
         for one in endpoint_comparisons(plan, summarise(plan, statistics)):
             # Studies may share runs. Keep the comparison from the first study.

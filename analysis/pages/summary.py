@@ -112,7 +112,7 @@ class SummaryRow:
 
     @property
     def effect(self) -> Interval | None:
-        """The comparison with the baseline, on the scale of ``scale``."""
+        """The ratio to the baseline or the difference from it, as ``scale`` says."""
         return None if self.comparison is None else getattr(self.comparison, self.scale)
 
     @property
@@ -203,9 +203,10 @@ def _as_judged(comparison: AgainstBaseline, judgement: Judgement | None) -> Agai
 def _judgements(
     plan: Study, level: Level, statistics: Statistics
 ) -> dict[tuple[str, str, str], Judgement]:
-    """Return (variant, class, metric) -> judgement against the baseline, for variants with runs.
+    """Return the judgements of all variants with runs against the baseline.
 
-    The result is empty if the baseline has no runs at the level.
+    The keys are (variant, class, metric). The result is empty if the baseline has no runs at the
+    level.
     """
     present = {run.variant for run in plan.runs if run.level == level.name}
     if plan.baseline not in present:
