@@ -77,9 +77,10 @@ class Bytes(NamedTuple):
 class Circuit:
     """One circuit; times are wall-clock microseconds.
 
-    ``result`` is that of the first line BUILT, FAILED or CLOSED; the circuit is open without such a
-    line. A second BUILT means that the circuit was reused for another purpose (cannibalized). This
-    line only counts in ``built_again``, because its TIME_CREATED is not the time of the reuse:
+    ``result`` comes from the first line with BUILT, FAILED or CLOSED; without such a line, the
+    circuit is open. A second BUILT means that the circuit was reused for another purpose
+    (cannibalized). It is only counted in ``built_again``, because its TIME_CREATED is not the time
+    of the reuse:
     https://gitlab.torproject.org/tpo/core/tor/-/issues/40570
     """
 

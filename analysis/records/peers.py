@@ -145,7 +145,7 @@ def read_client(
     report.add_client(host, class_name, [row["outcome"] for row in rows], len(beats))
     report.stream_lines += sum(row["outcome"] != Outcome.OPEN.value for row in rows)
     report.heartbeat_lines += len(beats)
-    # The log does not contain the arrival of individual blocks.
+    # The log does not contain the arrival of individual blocks, so there is no progress.
     progress = arrow_schema(PROGRESS).empty_table()
     streams = pa.Table.from_pylist(rows, schema=arrow_schema(STREAMS))
     return streams, _goodput_table(beats, rows, log.epoch_us, client), progress

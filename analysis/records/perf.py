@@ -47,7 +47,7 @@ def _row(
         "response_s": _since_command(complete, complete.response_us),
         "first_byte_s": _since_command(complete, complete.first_byte_us),
         "last_byte_s": _since_command(complete, complete.last_byte_us),
-        # In a damaged log, a line may predate the start of the stream. Then leave its time out.
+        # A damaged log may have lines from before the start of the stream. Ignore their times.
         **{
             name: (marks_us[amount] - start_us) / 1e6
             for name, amount in PERF_MARKS.items()

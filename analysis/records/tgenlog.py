@@ -206,7 +206,7 @@ class TgenLog(Log):
 
     @property
     def _beat_times_us(self) -> list[int]:
-        """The beginning of the first heartbeat interval, and the end of each."""
+        """The beginning of the first heartbeat interval, and the end of each interval."""
         return [self.first_us or 0, *(beat.time_us for beat in self.heartbeats)]
 
     def early_end(self, clock: RunClock) -> str | None:
