@@ -52,7 +52,8 @@ autodoc_default_options = {"members": True, "show-inheritance": True, "member-or
 autodoc_typehints_format = "short"
 autodoc_preserve_defaults = True
 python_use_unqualified_type_names = True
-# Show the section "Attributes" of a docstring as a plain list. autodoc lists the fields themselves.
+# Show the section "Attributes" of a docstring as a plain list, because autodoc documents each field
+# once more.
 napoleon_use_ivar = True
 napoleon_attr_annotations = False
 autodoc_type_aliases = {name: name for name in ("Floats", "Ints", "Bools")}

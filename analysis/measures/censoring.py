@@ -128,8 +128,8 @@ class BiasTable:
                 for duration in DURATIONS:
                     by_variant = self.found.get((level.name, class_name, duration.name), {})
                     runs = [one for found in by_variant.values() for one in found if one]
-                    # If all streams have the size of a byte mark, the time to the mark equals the
-                    # time to last byte, so omit the time to last byte.
+                    # If each stream transfers as many bytes as a mark (for example 320 KiB), the
+                    # time to the mark is the time to last byte, so omit the time to last byte.
                     if by_variant in shown or not any(one.failed + one.censored for one in runs):
                         continue
                     shown.append(by_variant)

@@ -32,10 +32,10 @@ class CrowdingOut:
     """Throughput that one class loses when the others gain, measured over windows.
 
     Attributes:
-        by: the class that absorbs leftover capacity. This is the class whose clients have a
-            download open for the largest share of the measured span, except for background load.
-        share: bytes lost by that class for each additional byte that the others receive. It is 1 if
-            the links are full, and 0 if the others use idle capacity.
+        by: the class that loses throughput. Of the classes that are not background load, it is the
+            one whose clients have a download open for the largest share of the measured span.
+        share: bytes that this class loses for each additional byte that the others receive. It is 1
+            if the links are full, and 0 if the others use idle capacity.
     """
 
     by: str

@@ -57,7 +57,7 @@ class Streams(Rows):
         return self.where((self.start_s >= begin_s) & (self.start_s < end_s))
 
     def open_at(self, time_s: float) -> int:
-        """Return the number of streams in progress at a time."""
+        """Return the number of streams that are in progress at `time_s`."""
         going_on = (self.end_s > time_s) | (self.outcome == Outcome.OPEN)
         return int(np.count_nonzero((self.start_s <= time_s) & going_on))
 

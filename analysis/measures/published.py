@@ -113,7 +113,7 @@ def load_received(records: Path) -> dict[tuple[str, int], Curve]:
 
 
 def stream_rows(table: pa.Table) -> dict[tuple[str, int], slice]:
-    """Return each stream's rows of a table, which are adjacent: (client, stream number) -> rows."""
+    """Return the adjacent rows of each stream in a table: (client, stream number) -> slice."""
     names, index = table["client"].to_pylist(), table["stream_index"].to_pylist()
     ends = [
         row

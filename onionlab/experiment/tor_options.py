@@ -92,10 +92,10 @@ class Layer:
     Attributes:
         source: The place, for messages.
         options: The options that it sets.
-        file: The torrc file that contains the place, or the command line. Lines of a list option in
-            it replace those of an earlier file, unless the option begins with "+".
-        is_replacing: Whether the lines of an option in REPLACED_LISTS also replace those of lower
-            layers in the same file.
+        file: The torrc file that contains the place, or the command line. The lines of a list
+            option in one file replace its lines in earlier files, unless they begin with "+".
+        is_replacing: Whether the lines of the options that REPLACED_LISTS names also replace those
+            of earlier layers of the same file.
     """
 
     source: str

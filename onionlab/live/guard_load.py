@@ -1,4 +1,4 @@
-"""Download over the private network, on busy and on nearly idle circuits."""
+"""Load for the traced guard: downloads on busy and on nearly idle circuits."""
 
 from __future__ import annotations
 

@@ -24,8 +24,8 @@ ATTACHMENTS_PER_REGION = 4
 CAPACITY_STEP_BIT_PER_S = 1000
 MIN_RELAY_BIT_PER_S = 100_000
 
-# The ratio of a relay's link to its own limit if `limited_by` is "bandwidth-rate". At this ratio,
-# the link adds almost no delay to the traffic that Tor lets pass.
+# The ratio of the speed of a relay's link to the relay's BandwidthRate if `limited_by` is
+# "bandwidth-rate". At this ratio, the link hardly delays the traffic that Tor lets pass.
 LINK_TO_LIMIT_RATIO = 10
 MIN_BANDWIDTH_RATE_BYTES_PER_S = 75 * 1024
 """Tor's minimum: RELAY_REQUIRED_MIN_BANDWIDTH in src/core/or/or.h."""

@@ -488,9 +488,9 @@ def _next_step(
     comparison: Comparison | None,
     repository: Repository | None,
 ) -> tuple[str, str] | None:
-    """Return what to do next after a regression or a possible one: purpose and make command.
+    """Return the next step after a shown or a suggested regression: its purpose, and its command.
 
-    Return None if there is neither, or if no make command can examine it.
+    Return None if there is no such regression, or if no command of make can examine it.
     """
     commits = [] if baseline is None else _commits(baseline)
     if repository is None or comparison is None or not commits:

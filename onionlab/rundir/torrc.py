@@ -189,7 +189,7 @@ def replacing_lines(options: Options) -> list[str]:
     lines = []
     for name, values in options.items():
         if name.casefold() in REPLACED_LISTS:
-            # Tor appends the lines of such an option to earlier ones. A line with a slash and the
+            # Tor appends the lines of these options to earlier ones. A line with a slash and the
             # option's name removes the earlier ones.
             lines.append(f"/{name}")
         lines += option_lines({name: values})

@@ -180,7 +180,8 @@ def _levels_with_the_same_runs(runs: Sequence[PlannedRun]) -> list[str]:
     """Return each group of levels that share a run, as one text: the names joined by "and"."""
     levels: dict[str, dict[str, None]] = {}
     for run in runs:
-        # Variants of one level also share a run if no host runs them; this is not reported here.
+        # Several variants of one level can share a run too, if no host runs any of them. This
+        # function does not report them.
         levels.setdefault(run.run_id, {})[run.level] = None
     return list(dict.fromkeys(" and ".join(names) for names in levels.values() if len(names) > 1))
 

@@ -94,7 +94,7 @@ def parse_time(value: object, *, positive: bool = False) -> float:
 
 
 def parse_positive_time(value: object) -> float:
-    """Return the seconds of a time of more than 0. Raises ValueError."""
+    """Return the seconds of a time. Raises ValueError if it is not a time or not positive."""
     return parse_time(value, positive=True)
 
 

@@ -209,8 +209,8 @@ class Project:
     def call(self, *words: str) -> int:
         """Run a command on damaged input and return its exit status.
 
-        The command must not show a traceback, and an error must be short. Files that no command may
-        change must stay unchanged.
+        The command must not show a traceback, an error message must be short, and the files that
+        ``_beside`` lists must stay unchanged.
         """
         out, errors, before = io.StringIO(), io.StringIO(), self._beside()
         with limited(), contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):

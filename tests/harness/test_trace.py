@@ -1,4 +1,4 @@
-"""Relays that trace cells: their choice, their options, and the refusal of runs without traces."""
+"""Relays that trace cells: their selection and options, and the rejection of incomplete runs."""
 
 from __future__ import annotations
 

@@ -203,8 +203,8 @@ def test_every_series_is_tested() -> None:
 def run_unit_tests(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], list[Outcome]]:
     """Return a function that runs unit tests on the released Tor and on each build of TESTED.
 
-    Its argument is the prefix of the tests' names. The tests with a prefix run only once. The
-    checks write to a temporary root, but use the builds of this checkout.
+    Its argument is the prefix of the tests' names. The outcomes for a prefix are kept, so its tests
+    run only once. They write to a temporary root, but use the builds of this checkout.
     """
     root = tmp_path_factory.mktemp("root")
     ship(root)

@@ -19,7 +19,7 @@ from uml.test_kernel_real import CODA, MODES, PRELUDE, RANDOMNESS, report
 
 pytestmark = pytest.mark.uml
 
-# This program has processes that end in different ways, threads, mappings and alarms.
+# This program uses threads, mappings and alarms, and its processes end in different ways.
 PROCESSES = """
 import mmap, signal, threading
 out["ends"] = []

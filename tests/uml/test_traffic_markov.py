@@ -302,7 +302,7 @@ def test_a_burst_has_an_end() -> None:
     assert schedule(("+", 1)).next_burst(None) == Burst(23 * PACKET_BYTES, 0)
     assert schedule(("+", 1)).next_burst(10**9) == Burst(BURST_BYTES, 0)
     assert schedule(("+", 1)).next_burst(2000) == Burst(2000, 0)
-    # TGen would loop endlessly on this walk.
+    # Without a delay between packets and an end, TGen would loop endlessly. The driver pauses.
     assert schedule(("-", 0)).next_burst(None).pause_us == AT_ONCE_US
 
 

@@ -186,10 +186,10 @@ def _known(p: float | None) -> float:
 
 
 def beyond_margin(sides: Sides) -> Sides:
-    """Shift a comparison by the margin towards no difference.
+    """Reduce the difference between two sides by the margin.
 
-    If a difference of the same sign remains, the original one is larger than the margin. The result
-    has no values if the margin is relative and a value is not positive.
+    If its sign stays the same, the original difference is larger than the margin. The result has no
+    values if the margin is relative and any value is zero or negative.
     """
     variant, baseline = np.asarray(sides.variant), np.asarray(sides.baseline)
     size = sides.margin.value

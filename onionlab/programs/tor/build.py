@@ -153,7 +153,7 @@ def ensure_series(
     update_source: bool = False,
     jobs: int | None = None,
 ) -> dict[str | None, BuiltTor]:
-    """Build patch series like :func:`ensure_variants`; None means Tor as released."""
+    """Build Tor with each series of patches, as :func:`ensure_variants` does. None: no patches."""
     builds = ensure_builds(
         root,
         {TorBuild(name): () for name in wanted},

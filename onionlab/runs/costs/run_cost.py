@@ -130,10 +130,10 @@ class RunCost:
     """Estimated cost of one run.
 
     Attributes:
-        expected: The expected cost.
+        expected: The expected times and sizes.
         memory_bytes, disk_bytes: The reserved memory and disk space.
         cpus: Number of CPUs that are reserved for the run.
-        source: `SAME_LEVEL`, `OTHER_LEVELS` or `CONSTANTS`.
+        source: The origin of the estimate: `SAME_LEVEL`, `OTHER_LEVELS` or `CONSTANTS`.
         error: In nine of ten experiments, times differ from the estimate at most by this factor.
     """
 
