@@ -7,6 +7,7 @@ import json
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -34,6 +35,12 @@ RANKS = ("worse", "better", *(grade.value for grade in Grade), "")
 
 def render(template: str, **values: object) -> str:
     """Return the page of a template with these values; an undefined name is an error."""
+    return _templates().get_template(template).render(**values)
+
+
+@cache
+def _templates() -> Environment:
+    """Return the templates. They are compiled once, which takes longer than to fill them."""
     templates = Environment(
         autoescape=lambda name: name is not None and name.endswith((".html.j2", ".xml.j2")),
         undefined=StrictUndefined,
@@ -55,7 +62,7 @@ def render(template: str, **values: object) -> str:
         "rank": _rank,
     }
     templates.globals["confidence"] = round(100 * CONFIDENCE)
-    return templates.get_template(template).render(**values)
+    return templates
 
 
 def _effect(found: SummaryRow | Part) -> tuple[str, str]:
