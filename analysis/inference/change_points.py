@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import ruptures  # type: ignore[import-untyped]
+import scipy  # It loads scipy.stats, which takes a second, when it is first used.
 from numpy.typing import ArrayLike
-from scipy import stats
 
 from analysis.arrays import Floats
 
@@ -78,7 +78,9 @@ def penalty(false_steps: float, df: float = np.inf) -> float:
         df: degrees of freedom of the noise variance.
     """
     share = false_steps / (LOOKS * NIGHTS)
-    return float(stats.chi2.isf(share, 1) if np.isinf(df) else stats.f.isf(share, 1, df))
+    return float(
+        scipy.stats.chi2.isf(share, 1) if np.isinf(df) else scipy.stats.f.isf(share, 1, df)
+    )
 
 
 def noise(nights: Sequence[dict[int, float]]) -> tuple[float, float]:
@@ -131,8 +133,8 @@ def night_to_night(means: ArrayLike) -> tuple[float, float]:
     if retained < 1:
         return 0.0, 0.0
     share = retained / squares.size
-    end = float(stats.norm.ppf((1 + share) / 2))
-    left = 1 - 2 * end * float(stats.norm.pdf(end)) / share
+    end = float(scipy.stats.norm.ppf((1 + share) / 2))
+    left = 1 - 2 * end * float(scipy.stats.norm.pdf(end)) / share
     sd = float(np.sqrt(squares[:retained].mean() / left / 2))
     return (sd, DF_OF_A_CHANGE * squares.size) if sd > 0 else (0.0, 0.0)
 
@@ -159,7 +161,7 @@ def noise_of_means(
     if df < MINIMUM_DF:
         return (between, df_between) if df_between > df else (within, df)
     excess = df_between > 0 and (between / within) ** 2 if within > 0 else np.inf
-    if excess > stats.f.isf(excess_level, max(df_between, 1.0), df):
+    if excess > scipy.stats.f.isf(excess_level, max(df_between, 1.0), df):
         return between, df_between
     return within, df
 

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import scipy  # It loads scipy.stats, which takes a second, when it is first used.
 from numpy.typing import ArrayLike
-from scipy import stats
 
 from analysis.inference.intervals import CONFIDENCE, Interval, t_quantile
 
@@ -52,7 +52,7 @@ def components(networks: Sequence[ArrayLike]) -> Components:
     squares = sum(float(((one - one.mean()) ** 2).sum()) for one in values)
     within_var = squares / df_within
     tails = (1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2
-    low, high = (squares / stats.chi2.ppf(tail, df_within) for tail in reversed(tails))
+    low, high = (squares / scipy.stats.chi2.ppf(tail, df_within) for tail in reversed(tails))
     within = Interval(*(float(np.sqrt(one)) for one in (within_var, low, high)))
     if not df_between:
         return Components(None, within)
@@ -60,8 +60,8 @@ def components(networks: Sequence[ArrayLike]) -> Components:
     size = (total - float((counts**2).sum()) / total) / df_between
     variances = [(between_ms - within_var) / size] + [
         df_between
-        * (between_ms - within_var * stats.f.ppf(tail, df_between, df_within))
-        / (size * stats.chi2.ppf(tail, df_between))
+        * (between_ms - within_var * scipy.stats.f.ppf(tail, df_between, df_within))
+        / (size * scipy.stats.chi2.ppf(tail, df_between))
         for tail in reversed(tails)
     ]
     between = Interval(*(float(np.sqrt(max(0.0, one))) for one in variances))

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
+import scipy  # It loads scipy.stats, which takes a second, when it is first used.
 from numpy.typing import ArrayLike
-from scipy import stats
 
 from analysis.arrays import Floats
 
@@ -160,7 +160,7 @@ def spending_levels(times: Sequence[float], alphas: ArrayLike, spent: ArrayLike)
     levels = np.empty((alpha.size, t.size))
     # mass[a, j]: probability, for the error rate alpha[a], that the path is in bin j of the grid
     # and that no look has stopped it yet.
-    mass = np.tile(stats.norm.pdf(grid, 0.0, np.sqrt(t[0])) * step, (alpha.size, 1))
+    mass = np.tile(scipy.stats.norm.pdf(grid, 0.0, np.sqrt(t[0])) * step, (alpha.size, 1))
     for look in range(t.size):
         if look:
             reach = np.exp(-((grid[:, None] - grid[None, :]) ** 2) / (2 * gaps[look]))
@@ -171,7 +171,7 @@ def spending_levels(times: Sequence[float], alphas: ArrayLike, spent: ArrayLike)
             boundary, edge, share = _boundary(above[row], grid, step, spend[row, look])
             # The level of the first look is known exactly, so avoid the error of the grid.
             levels[row, look] = (
-                stats.norm.sf(boundary / np.sqrt(t[look])) if look else spend[row, look]
+                scipy.stats.norm.sf(boundary / np.sqrt(t[look])) if look else spend[row, look]
             )
             mass[row, edge + 1 :] = 0.0
             mass[row, edge] *= share

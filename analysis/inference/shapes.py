@@ -15,8 +15,8 @@ from __future__ import annotations
 from functools import lru_cache
 
 import numpy as np
+import scipy  # It loads scipy.stats, which takes a second, when it is first used.
 from numpy.typing import ArrayLike
-from scipy import stats
 
 from analysis.arrays import Floats
 
@@ -167,4 +167,4 @@ def looks_skewed(values: ArrayLike, resolution: float = 0.0) -> bool:
     largest = float(np.interp(np.log(array.size), np.log(_SEEDS), _MAX_SKEWNESS))
     if array.size > _SEEDS[-1]:
         largest *= float(np.sqrt(_SEEDS[-1] / array.size))
-    return abs(float(stats.skew(array))) > largest
+    return abs(float(scipy.stats.skew(array))) > largest
