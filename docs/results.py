@@ -290,12 +290,19 @@ def run_facts(packs: Sequence[Path], folder: Path) -> str:
 
 def _open_study(files: Sequence[Path], experiment: str, folder: Path) -> tuple[Study, Statistics]:
     """Return the study of an experiment in packs, and the statistics of its runs."""
-    runs: RunStatistics = {}
-    with open_packs(files, folder) as store:
-        study = load_study(store / STUDIES / f"{experiment}.json")
-        for run in study.runs:
-            add_run(runs, run, load_run(store / run.records, study.level(run.level)))
-    return study, over_networks(runs)
+    key = tuple(files), experiment
+    if key not in _OPENED:
+        runs: RunStatistics = {}
+        with open_packs(files, folder) as store:
+            study = load_study(store / STUDIES / f"{experiment}.json")
+            for run in study.runs:
+                add_run(runs, run, load_run(store / run.records, study.level(run.level)))
+        _OPENED[key] = study, over_networks(runs)
+    return _OPENED[key]
+
+
+_OPENED: dict[tuple[tuple[Path, ...], str], tuple[Study, Statistics]] = {}
+"""What `_open_study` has returned, because several blocks show the same runs."""
 
 
 def _effect(
