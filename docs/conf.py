@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 from sphinx.application import Sphinx
+from sphinx.domains.python import PythonDomain
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [
@@ -69,8 +71,27 @@ LITERAL = re.compile(r"(``.*?``|`[^`]*`)")
 MARKUP = re.compile(r"\*|\||(?<=\w)_(?!\w)")
 
 
+class QuickPythonDomain(PythonDomain):
+    """Sphinx's Python domain, which finds the same objects in less time.
+
+    Sphinx compares a name with those of all documented objects. Most names of types, such as `str`,
+    are not the last part of any.
+    """
+
+    _last_parts: tuple[int, frozenset[str]] = (0, frozenset())
+
+    def find_obj(self, env: Any, modname: str, classname: str, name: str, *how: Any) -> Any:
+        if self._last_parts[0] != len(self.objects):
+            parts = frozenset(one.rpartition(".")[2] for one in self.objects)
+            self._last_parts = len(self.objects), parts
+        if name.removesuffix("()").rpartition(".")[2] not in self._last_parts[1]:
+            return []
+        return super().find_obj(env, modname, classname, name, *how)
+
+
 def setup(app: Sphinx) -> None:
     """Connect the functions below to Sphinx's events."""
+    app.add_domain(QuickPythonDomain, override=True)
     app.connect("builder-inited", _write_pages)
     app.connect("source-read", _complete_page)
     app.connect("autodoc-process-docstring", _take_as_text, priority=100)
