@@ -16,6 +16,7 @@ pytest_plugins = [
     "suite_roots",
     "suite_checkouts",
     "suite_cpu_locks",
+    "suite_figures",
 ]
 
 # A shell starts background jobs with SIGINT ignored, and their child processes inherit this. Tests

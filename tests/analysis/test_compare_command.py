@@ -23,6 +23,8 @@ from onionlab.questions.run_set_loader import open_pair
 from onionlab.runs.packing import pack
 from onionlab.runs.store import Store
 
+pytestmark = pytest.mark.usefixtures("svg_only")
+
 SEEDS = [1, 2, 3, 4, 5]
 TORRC = b"KISTSchedRunInterval 10 msec\n"
 

@@ -318,6 +318,7 @@ def test_incomparable_sets_are_refused() -> None:
         compare_sets(make_set(), make_set().model_copy(update={"records_format": 2}))
 
 
+@pytest.mark.usefixtures("svg_only")
 def test_written_files_and_sets_are_read_again(tmp_path: Path) -> None:
     a, b = make_set(), make_set("b", variant="rr", effect=1.1, missing=("ttfb_p99_s",))
     for folder in ("1", "2"):

@@ -65,6 +65,7 @@ def synthetic(ratio: float) -> Statistics:
     }
 
 
+@pytest.mark.usefixtures("svg_only")
 def test_a_study_is_judged_from_its_records_and_runs_csv_has_the_values(
     store: Path, tmp_path: Path
 ) -> None:

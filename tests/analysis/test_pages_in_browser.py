@@ -15,6 +15,7 @@ from analysis_synthetic import known, write_store
 from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
 from playwright.sync_api import Browser, Page, sync_playwright
 from runset_synthetic import make_set
+from suite_figures import only_svg
 
 from analysis.comparison.comparing import compare_sets
 from analysis.figures.forest import write_forest
@@ -56,14 +57,18 @@ def browser() -> Iterator[Browser]:
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Return one page of each kind, as kind -> file."""
     root = tmp_path_factory.mktemp("pages")
+    with only_svg():  # The pages contain their figures as SVG.
+        return dict(_written(root))
+
+
+def _written(root: Path) -> Iterator[tuple[str, Path]]:
     store = write_store(root / "store")
-    made = {"report": report.build(store / "study.json", store, root / "report")}
+    yield "report", report.build(store / "study.json", store, root / "report")
     worse = compare_sets(make_set(), make_set(effect=1.3, noise_seed=2), ("variant",))
-    made["comparison"] = comparison.write(worse, root / "comparison")
-    made["night"] = _night(worse, root / "night")
+    yield "comparison", comparison.write(worse, root / "comparison")
+    yield "night", _night(worse, root / "night")
     runs = test_paper.write_paper_store(root / "runs")
-    made["paper"] = paper.build(test_paper.PAPER, runs, root / "paper").html
-    return made
+    yield "paper", paper.build(test_paper.PAPER, runs, root / "paper").html
 
 
 def _night(worse: Any, out: Path) -> Path:

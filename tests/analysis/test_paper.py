@@ -146,6 +146,7 @@ def read_claims(made: PaperResult, name: str = "claims.csv") -> dict[str, dict[s
 
 
 @pytest.mark.slow
+@pytest.mark.always
 def test_the_same_store_gives_the_same_bytes(
     store: Path, made: PaperResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -192,8 +193,7 @@ def test_the_manifest_lists_the_runs_of_a_figure(made: PaperResult) -> None:
     assert manifest["software"] == {"onionlab": "1"}
 
 
-@pytest.mark.slow
-@pytest.mark.always
+@pytest.mark.usefixtures("svg_only")
 def test_studies_with_one_baseline_share_a_plot_of_levels(
     store: Path, made: PaperResult, tmp_path: Path
 ) -> None:
@@ -227,6 +227,7 @@ def test_studies_with_one_baseline_share_a_plot_of_levels(
     assert '<section id="levels">' not in page.read_text()
 
 
+@pytest.mark.usefixtures("svg_only")
 def test_each_figure_shows_the_runs_of_its_own_experiment(store: Path, tmp_path: Path) -> None:
     _, whole, weights = with_figures(7, 10).studies
     studies = (whole, with_seeds(weights, 1, 3))
@@ -282,7 +283,7 @@ def test_answers_are_in_both_tables_and_on_the_page(made: PaperResult) -> None:
     assert not re.search(r"\bnan\b", re.sub(r"\"data:[^\"]*\"", "", html).lower())
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("svg_only")
 def test_missing_runs_are_named_and_the_rest_is_answered(
     partial_store: Path, tmp_path: Path
 ) -> None:
@@ -313,7 +314,7 @@ def test_missing_runs_are_named_and_the_rest_is_answered(
     assert "2 runs of other networks are excluded" in html
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("svg_only")
 def test_a_figure_without_runs_has_a_note(partial_store: Path, tmp_path: Path) -> None:
     for path in partial_store.glob("20mid*"):
         path.unlink()
@@ -328,6 +329,7 @@ def test_a_figure_without_runs_has_a_note(partial_store: Path, tmp_path: Path) -
         build(PAPER, partial_store, tmp_path / "out")
 
 
+@pytest.mark.usefixtures("svg_only")
 def test_one_network_is_not_judged(store: Path, tmp_path: Path) -> None:
     one = with_seeds(with_figures(10).studies[1], 1)
     made = build(Paper("A paper", (one,), CLAIMS), store, tmp_path)
@@ -371,6 +373,7 @@ def test_studies_that_do_not_fit_together_are_refused(store: Path, tmp_path: Pat
             build(paper, store, tmp_path)
 
 
+@pytest.mark.usefixtures("svg_only")
 def test_claims_without_numbered_figures_are_answered(store: Path, tmp_path: Path) -> None:
     """For example, the paper on cell times has claims, but does not number its graphs."""
     made = build(WITHOUT_FIGURES, store, tmp_path)
@@ -380,6 +383,7 @@ def test_claims_without_numbered_figures_are_answered(store: Path, tmp_path: Pat
     assert "The figures of swrr-20mid, swrr-5mid, weights-5mid are in their own reports." in html
 
 
+@pytest.mark.usefixtures("svg_only")
 def test_answers_of_other_runs(store: Path, tmp_path: Path) -> None:
     one_seed = Paper("A paper", (with_seeds(STUDIES[1], 1),), CLAIMS)
     other_study = answer_other_study(one_seed, store, "one-seed.tar.xz")
@@ -402,7 +406,7 @@ def test_answers_of_other_runs(store: Path, tmp_path: Path) -> None:
         answer_other_study(PAPER, tmp_path, "other.tar.xz")
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("svg_only")
 def test_figures_of_other_claims_are_removed(store: Path, tmp_path: Path) -> None:
     studies = STUDIES[1:]  # they have a single level, so there is no plot over levels
     build(with_figures(4, 10, studies=studies), store, tmp_path)
@@ -415,6 +419,7 @@ def test_figures_of_other_claims_are_removed(store: Path, tmp_path: Path) -> Non
     assert build(with_figures(10, studies=studies), store, tmp_path).figures
 
 
+@pytest.mark.usefixtures("svg_only")
 @pytest.mark.parametrize(
     ("looks", "told"),
     [

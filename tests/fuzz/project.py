@@ -27,6 +27,7 @@ from analysis_synthetic import LogWriter, forget_hashes, study_content, write_ru
 from celltrace_synthetic import Model, write_traces
 from peers.test_records import DOWNLOADER, SEED
 from peers.test_records import write_run as write_peers
+from suite_figures import only_svg
 from test_imports import collection
 from tornet_synthetic import write_tornet_run
 
@@ -135,6 +136,7 @@ class Project:
     def at_work(self) -> Iterator[None]:
         """Let all commands work in this project."""
         with contextlib.ExitStack() as stack:
+            stack.enter_context(only_svg())
             # The commands must not replace the tests' handler of SIGTERM.
             stack.enter_context(mock.patch("onionlab.interruption.signal.signal"))
             for name in command_modules().values():
