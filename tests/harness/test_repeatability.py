@@ -57,18 +57,22 @@ class Surroundings:
     other_checkout: bool = False
 
 
+# A run takes long, so each surroundings combine conditions of different kinds.
 ALL_SURROUNDINGS = (
     Surroundings("an idle machine"),
-    Surroundings("files read before they were changed", read_before_s=10 * DAY_S),
-    Surroundings("files read after they were changed", read_before_s=-5.0),
-    Surroundings("files read when they were changed", read_before_s=5 * DAY_S),
-    Surroundings("a busy machine", busy=True),
-    Surroundings("another checkout with a much longer name", other_checkout=True),
-    Surroundings("another locale", {"LC_ALL": "tr_TR.UTF-8", "LANG": "tr_TR.UTF-8"}),
-    Surroundings("another time zone", {"TZ": "Asia/Tokyo"}),
-    Surroundings("a folder for temporary files with a space", {"TMPDIR": "temporary files"}),
     Surroundings(
-        "all at once",
+        "files read before they were changed, another locale and folder for temporary files",
+        {"LC_ALL": "tr_TR.UTF-8", "LANG": "tr_TR.UTF-8", "TMPDIR": "temporary files"},
+        read_before_s=10 * DAY_S,
+    ),
+    Surroundings(
+        "files read when they were changed, another time zone, another checkout",
+        {"TZ": "Asia/Tokyo"},
+        read_before_s=5 * DAY_S,
+        other_checkout=True,
+    ),
+    Surroundings(
+        "files read after they were changed, a busy machine, and everything else",
         {"LC_ALL": "C", "TZ": "America/Lima", "MALLOC_ARENA_MAX": "1", "EXTRA": "x" * 5000},
         umask=0o077,
         read_before_s=-5.0,
