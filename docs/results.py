@@ -341,6 +341,7 @@ FIVE_MIDDLES = (
     ("random, links only, KIST", [RUNS / "swrr-5mid-links-uml.tar.xz"], "swrr-5mid-links"),
     ("the same on Shadow", [RUNS / "swrr-5mid-links-seed-1-shadow.tar.xz"], "swrr-5mid-links"),
     ("representative capacities", CAPACITIES, "swrr-capacities"),
+    ("the same at a fifth", [RUNS / "swrr-5mid-scale0.2-uml.tar.xz"], "swrr-5mid"),
 )
 REPEATS = (
     ("Full size", [RUNS / "repeats-uml.tar.xz"], "swrr-5mid"),
