@@ -6,6 +6,8 @@ import argparse
 
 from onionlab.commands._arguments import add_build_arguments
 from onionlab.paths import working_root
+from onionlab.programs.arti import ensure_arti, obtain_arti
+from onionlab.programs.building import BuiltProgram
 from onionlab.programs.tor.build import ensure_variants
 from onionlab.programs.tor.variants import load_variants
 
@@ -24,15 +26,26 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     root = working_root()
+    variants = load_variants(root)
+    # Few users compare clients of Arti, whose build takes long, so they are built by name only.
+    sources = {
+        name: obtain_arti(root, client)
+        for name in args.variants
+        if name in variants and (client := variants[name].client)
+    }
     builds = ensure_variants(
         root,
-        args.variants or list(load_variants(root)),
+        args.variants or list(variants),
         tor_source=args.tor_source,
         update_source=args.update_source,
         jobs=args.jobs,
     )
+    lines: list[tuple[str, str, BuiltProgram]] = [
+        (name, "Tor", built) for name, built in builds.items()
+    ]
+    lines += [(name, "Arti", ensure_arti(one, jobs=args.jobs)) for name, one in sources.items()]
     width = max(len(name) for name in builds)
-    for name, built in builds.items():
+    for name, program, built in lines:
         place = built.path.relative_to(root)
-        print(f"{name:{width}}  Tor {built.version}  {place}  SHA-256 {built.sha256[:16]}")
+        print(f"{name:{width}}  {program} {built.version}  {place}  SHA-256 {built.sha256[:16]}")
     return 0

@@ -80,6 +80,7 @@ def _(settings: Settings, known: KnownNames) -> Iterator[Finding]:
         own=_own_options(settings.network),
     )
     least_s, why = FIRST_CONSENSUS_S, "clients' Tors do not start before"
+    yield from _check_arti(settings, known)
     if any(one.to == "onion-services" for one in settings.traffic.values()):
         least_s, why = ONION_SERVICES_START_S[1], "onion services start until then"
     if settings.time.bootstrap_s < least_s:
@@ -94,6 +95,9 @@ def _(settings: Settings, known: KnownNames) -> Iterator[Finding]:
 def _(settings: TornetSettings, known: KnownNames) -> Iterator[Finding]:
     yield from check_variants(settings.tor, known.variants)
     yield from check_tor_options(settings.tor, known.variants)
+    for name in _arti_variants(settings, known):
+        message = f"{name} has clients of Arti, and imported networks configure those of C Tor"
+        yield ("tor", "variants"), f"{message}; remove it"
 
 
 @find_errors.register
@@ -227,6 +231,39 @@ def _check_class(
     for key in NOT_WITH_MARKOV:
         if key in given:
             yield (key,), "cannot be set with kind: markov: the models say when and how much"
+
+
+def _arti_variants(settings: Settings | TornetSettings, known: KnownNames) -> list[str]:
+    """Return the names of the experiment's variants with clients of Arti."""
+    variants = known.variants or {}
+    return [name for name in settings.tor.variants if name in variants and variants[name].client]
+
+
+def _check_arti(settings: Settings, known: KnownNames) -> Iterator[Finding]:
+    """Yield errors for settings that Arti's clients lack, or with which no client would be one."""
+    names, tor = _arti_variants(settings, known), settings.tor
+    if not names:
+        return
+    have = f"{names[0]} has clients of Arti"
+    unused = next((name for name in names if name != tor.baseline), None)
+    if tor.deployment.where == "relays" and unused:
+        message = f"clients run the baseline {tor.baseline}, and not Arti as {unused} says"
+        yield ("tor", "deployment"), f"{message}; expected clients or all"
+    for group in ("all", "client"):
+        if getattr(tor.torrc, group):
+            message = f"{have}, which read no torrc; set it in tor.torrc.relay, or remove it"
+            yield ("tor", "torrc", group), message
+    for name, entry in sorted(settings.traffic.items()):
+        if entry.circuit == "one":
+            message = f"{have}, and only C Tor logs the circuits that show it; remove `one`"
+            yield ("traffic", name, "circuit"), message
+        if entry.to == "onion-services":
+            message = (
+                f"{have}, which take periods of at least 30 minutes (hsdir_interval) for the "
+                "directories of onion services; C Tor has 8 minutes in a testing network that "
+                "begins. Set servers, or compare clients of C Tor"
+            )
+            yield ("traffic", name, "to"), message
 
 
 def _check_network(network: NetworkSettings, known: KnownNames) -> Iterator[Finding]:

@@ -32,8 +32,8 @@ Such a mapping chooses one of several alternatives, and a merge could combine tw
 class Deployment:
     """The hosts that run the variant; the others run the experiment's baseline.
 
-    where: "all" (all hosts that run Tor) or "relays" (without authorities), and in networks of
-    tornettools also "exits" or "clients". fraction: the fraction of these hosts that runs the
+    where: "all" (all hosts that run Tor), "relays" (without authorities) or "clients", and in
+    networks of tornettools also "exits". fraction: the fraction of these hosts that runs the
     variant.
     """
 
@@ -103,9 +103,9 @@ _GROUPS = ("relays", "exits", "clients")
 DeployedRelays = Annotated[
     Deployment,
     _word_or_item(
-        ("all", "relays"),
-        {"fraction": Fraction},
-        '{fraction: "50 %"} (of the relays)',
+        ("all", "relays", "clients"),
+        {"fraction": Fraction, "clients": Fraction},
+        '{fraction: "50 %"} (of the relays), {clients: "50 %"}',
         _make_deployment,
     ),
 ]

@@ -29,10 +29,12 @@ from onionlab.network.draws import run_seed
 from onionlab.network.geography import load_geography, load_relays
 from onionlab.network.layout import RELAY_ROLES, Host, Network
 from onionlab.network.sample import NetworkRequest, RelayGroup, sample_network
+from onionlab.programs.arti import ArtiClient
 from onionlab.programs.building import BuiltProgram
 from onionlab.programs.installed import has_aes, shared_libraries
 from onionlab.programs.tor.variants import STOCK, TorVariant
 from onionlab.rundir import torrc, traffic
+from onionlab.rundir.arti import CONFIGURATION, arti_process, arti_settings
 from onionlab.rundir.circuits import APP_LOG, RENDEZVOUS_LOG, Rendezvous, SharedCircuit
 from onionlab.rundir.keys import RelayKeys, load_keys, make_onion_service_keys
 from onionlab.rundir.torrc import TorrcFiles
@@ -44,7 +46,7 @@ from onionlab.rundir.trace import (
     traced_hosts,
     traced_series,
 )
-from onionlab.rundir.verify import Expectation, ProofRequirement
+from onionlab.rundir.verify import ARTI_CLIENT, Expectation, ProofRequirement
 from onionlab.yamlfile.units import milliseconds
 
 RUN_FORMAT = 1
@@ -159,7 +161,12 @@ def compose(
         for h in network.hosts
         if h.role != "server"
     }
-    programs = tor_programs(variants, traced)
+    arti = {
+        h.name: client
+        for h in network.by_role("client")
+        if (client := variants[h.name].client) is not None
+    }
+    programs = tor_programs(variants, traced) | {n: one.program for n, one in arti.items()}
     own = {
         host.name: [*_own_options(settings, host), *trace_lines(host.name in traced)]
         for host in network.hosts
@@ -168,7 +175,7 @@ def compose(
         network,
         keys,
         tor=settings.tor,
-        variants={one.name: one for one in variants.values()}.values(),
+        variants={v.name: v for n, v in variants.items() if n not in arti}.values(),
         defaults=keep_options(read_defaults(root), settings.tor.consensus_params, known_options),
     )
     files = {
@@ -185,6 +192,8 @@ def compose(
             traced, {h.name: TracedHost(role=h.role, address=h.address) for h in network.hosts}
         ),
     }
+    if arti:
+        files[CONFIGURATION] = arti_settings(network, keys, seed)
     options = []
     for host in network.hosts:
         folder = f"{HOST_TEMPLATES}/{host.name}"
@@ -193,14 +202,22 @@ def compose(
         if host.name in services:
             service = services[host.name].files.items()
             files |= {f"{folder}/{torrc.ONION_SERVICE_FOLDER}/{name}": c for name, c in service}
-        if host.name in variants:
+        if host.name in variants and host.name not in arti:
             own_variant = variants[host.name]
             files |= torrcs.host_files(host, own_variant, own[host.name])
             options.append(torrcs.options(host.role, own_variant, own[host.name]))
     simulation = Simulation(
         network=network,
         processes={
-            host.name: _processes(settings, network, host, programs.get(host.name), seed, own_seed)
+            host.name: _processes(
+                settings,
+                network,
+                host,
+                programs.get(host.name),
+                arti.get(host.name),
+                seed,
+                own_seed,
+            )
             for host in network.hosts
         },
         seed=own_seed,
@@ -214,7 +231,9 @@ def compose(
         files=files,
         simulation=simulation,
         expectations={
-            host.name: Expectation(
+            host.name: ARTI_CLIENT
+            if host.name in arti
+            else Expectation(
                 proof=variants[host.name].proof,
                 is_client=host.role in ("client", "onion-service"),
                 requirement=proof_requirement(variants[host.name], host.role),
@@ -316,12 +335,19 @@ def network_request(root: Path, settings: Settings) -> NetworkRequest:
 
 
 def _processes(
-    settings: Settings, network: Network, host: Host, tor: str | None, seed: int, own_seed: int
+    settings: Settings,
+    network: Network,
+    host: Host,
+    tor: str | None,
+    arti: ArtiClient | None,
+    seed: int,
+    own_seed: int,
 ) -> tuple[Process, ...]:
     """Return the processes of a host.
 
-    tor: the name of its Tor binary; None for a server, which has none. seed: the network's seed. It
-    determines the start times of relays and onion services. own_seed: the run's seed.
+    tor: the name of its Tor binary; None for a server, which has none. arti: the version of Arti that
+    it runs in place of Tor, or None. seed: the network's seed. It determines the start times of
+    relays and onion services. own_seed: the run's seed.
     """
     if tor is None:
         return traffic.server_processes(settings, host, own_seed)
@@ -342,6 +368,8 @@ def _processes(
         start_ms = traffic.draw_ms(first_ms, last_ms, seed, "tor start", host.name)
     arguments = ("--defaults-torrc", "torrc-defaults", "-f", "torrc")
     processes = (Process(program=tor, arguments=arguments, start_ms=start_ms),)
+    if arti is not None:
+        processes = (arti_process(arti, start_ms),)
     if host.role == "onion-service":
         return (*processes, traffic.onion_service_process())
     if host.role == "client":

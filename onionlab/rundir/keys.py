@@ -134,7 +134,7 @@ def make_relay_keys(seed: int, name: str) -> RelayKeys:
         fingerprint=_fingerprint(rsa),
         files={
             "secret_id_key": _private_pem(rsa),
-            "ed25519_master_id_secret_key": _make_ed25519_secret_file(seed, name),
+            "ed25519_master_id_secret_key": _ed25519_secret_file(_ed25519_secret(seed, name)),
         },
     )
 
@@ -241,8 +241,14 @@ def _passes_miller_rabin(candidate: int, rounds: int, read: Callable[[int], byte
     return False
 
 
-def _make_ed25519_secret_file(seed: int, name: str) -> bytes:
-    return _ed25519_secret_file(draw_bytes(32, seed, "ed25519 identity", name))
+def ed25519_identity(seed: int, name: str) -> str:
+    """Return a relay's public ed25519 identity, in base64 without padding as in descriptors."""
+    public = ECC.construct(curve="Ed25519", seed=_ed25519_secret(seed, name)).public_key()
+    return base64.b64encode(public.export_key(format="raw")).decode().rstrip("=")
+
+
+def _ed25519_secret(seed: int, name: str) -> bytes:
+    return draw_bytes(32, seed, "ed25519 identity", name)
 
 
 def _ed25519_secret_file(secret: bytes) -> bytes:

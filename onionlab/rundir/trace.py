@@ -38,7 +38,7 @@ def select_share(ranked: Sequence[str], fraction: float, key: str, what: str) ->
 DEPLOYABLE_ROLES = {
     "relays": RELAY_ROLES,
     "exits": EXITS,
-    "clients": ("markov-client", "perf-client"),
+    "clients": ("client", "markov-client", "perf-client"),
 }
 
 

@@ -13,6 +13,7 @@ from analysis.formats import files
 from analysis.formats.run_files import read_clients, read_clock
 from analysis.records.tgenlog import TgenLog
 from onionlab.engines.base import WATCHED_LATE_S
+from onionlab.rundir import arti
 from onionlab.rundir.circuits import Rendezvous, SharedCircuit
 from onionlab.rundir.trace import CELL_TRACE_IN_USE, TRACE_FILE
 
@@ -58,6 +59,7 @@ class Expectation:
 
     circuit: the circuits that the streams of a client have to use; None if any circuit is valid.
     traced: True if the relay must have written a cell trace and logged this, False if it must not.
+    bootstrapped: the text that a client logs when it has bootstrapped.
     may_never_bootstrap: True for clients and onion services of an imported network. A small share
     of them may fail to bootstrap.
     """
@@ -68,6 +70,11 @@ class Expectation:
     circuit: SharedCircuit | Rendezvous | None = None
     traced: bool = False
     may_never_bootstrap: bool = False
+    bootstrapped: str = BOOTSTRAPPED
+
+
+ARTI_CLIENT = Expectation(arti.BOOTSTRAPPED, is_client=True, bootstrapped=arti.BOOTSTRAPPED)
+"""The required log content of an Arti client."""
 
 
 def verify_tor_logs(
@@ -86,7 +93,7 @@ def verify_tor_logs(
     not_bootstrapped: list[str] = []
     for host, expectation in expectations.items():
         lines = _tor_log(hosts / host)
-        shown = shown_proofs(lines, proof_prefixes)
+        shown = shown_proofs(lines, [*proof_prefixes, arti.BOOTSTRAPPED])
         problem = _problem(lines, expectation, shown) or _trace_problem(
             lines, hosts / host / TRACE_FILE, expectation
         )
@@ -129,7 +136,7 @@ def _require_none(problems: Mapping[str, list[str]], hosts: Path, note: str = ""
 def _problem(lines: list[str], expectation: Expectation, shown: list[str]) -> str | None:
     if not lines:
         return "Tor logged nothing"
-    if expectation.is_client and not any(BOOTSTRAPPED in line for line in lines):
+    if expectation.is_client and not any(expectation.bootstrapped in line for line in lines):
         return NEVER_BOOTSTRAPPED
     problem = contradiction(expectation, shown)
     if problem is not None:
@@ -181,8 +188,8 @@ def _tor_log(folder: Path) -> list[str]:
 
 
 def find_tor_logs(folder: Path) -> list[Path]:
-    """Return the paths of the logs of all Tor processes in a host's folder."""
-    return sorted(folder.glob("tor-*.stdout"))
+    """Return the paths of the logs of all processes of Tor and Arti in a host's folder."""
+    return sorted([*folder.glob("tor-*.stdout"), *folder.glob("arti-*.stderr")])
 
 
 def format_first_hosts(hosts: list[str]) -> str:

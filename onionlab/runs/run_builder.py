@@ -25,6 +25,7 @@ from onionlab.experiment.load import load_resolved_experiment
 from onionlab.experiment.tor_checks import parse_parameters
 from onionlab.experiment.tornettools_networks import require_networks
 from onionlab.network.sample import capacity_shares
+from onionlab.programs.arti import ensure_arti, obtain_arti
 from onionlab.programs.building import BuiltProgram, run_concurrently
 from onionlab.programs.installed import ONIONTRACE, find_tool
 from onionlab.programs.libtorrent.build import ensure_peers, peer_program
@@ -254,7 +255,8 @@ class TorRunBuilder(RunBuilder):
             built = self.programs[variant_program(variant)]
             if "changed" in built.source["tor"]:
                 changed.append(name)
-            alike.setdefault((built.sha256, *sorted(variant.torrc.items())), []).append(name)
+            what = (built.sha256, variant.client, *sorted(variant.torrc.items()))
+            alike.setdefault(what, []).append(name)
         return [
             f"{name} is built with uncommitted changes of its work tree" for name in changed
         ] + [
@@ -295,8 +297,14 @@ class DrawnRunBuilder(TorRunBuilder):
     """Composes runs with Tor in networks that are drawn at random, each from its seed."""
 
     def build(self) -> Mapping[str, BuiltProgram]:
-        """Build Tor, and libtorrent's peers if a class of clients has the kind `pieces`."""
+        """Build Tor, Arti for variants with its clients, and libtorrent for clients `pieces`.
+
+        Everything that Arti needs is checked before anything is built.
+        """
+        clients = {one.program: one for v in self.needed if (one := self.variants[v].client)}
+        sources = [obtain_arti(self.root, client) for client in clients.values()]
         programs = self._build_tor()
+        programs |= {one.client.program: ensure_arti(one) for one in sources}
         rules = {
             entry.request_rule
             for level in self.experiment.levels.values()

@@ -359,8 +359,8 @@ TOR_CASES = {
     ),
     "deployment on nobody known": (
         "deployment: relay",
-        '25: tor.deployment: expected all, relays or {fraction: "50 %"} (of the relays), got '
-        '"relay"; did you mean "relays"?',
+        '25: tor.deployment: expected all, relays, clients or {fraction: "50 %"} (of the relays), '
+        '{clients: "50 %"}, got "relay"; did you mean "relays"?',
     ),
     "an option that makes a variant another one": (
         "torrc: {all: {circuitpolicy: RR}}",

@@ -38,6 +38,7 @@ def test_a_variant_has_the_values_of_its_file(tmp_path: Path) -> None:
     [
         ("    label: morning\n", "", "yaml:16: variants.morning.label: missing: name in figures"),
         ("    label: morning", "    label: ''", 'morning.label: expected text, got ""'),
+        ("    series: gre", "    client: x\n    series: gre", "morning.client: expected arti or"),
         ("#4477AA", "blue", "variants.morning.color: expected text that matches"),
         ('linestyle: "--"', 'linestyle: "~"', "linestyle: expected one of -, --, -., :"),
         ("    series: greeting", "    series: greting", "morning.series: no series"),

@@ -580,6 +580,7 @@ def test_seeds_without_a_network_are_named(loaded: Loaded, root: Path) -> None:
 def test_keys_that_the_kind_does_not_have(loaded: Loaded) -> None:
     for more, problem in (
         ({"tor": {"variants": ["rr", "nobody"], "baseline": "rr"}}, 'unknown variant "nobody"'),
+        ({"tor": {"variants": ["arti"], "baseline": "arti"}}, "arti has clients of Arti, and"),
         ({"tor": {"variants": ["rr"], "baseline": "ewma"}}, "expected one of this experiment's"),
         ({"network": {"name": "tiny", "relays": {}}}, "relays"),
         ({"network": {"name": "../tiny"}}, "expected text that matches"),

@@ -19,6 +19,7 @@ from pydantic import Field
 
 from onionlab.errors import UserError
 from onionlab.paths import is_file
+from onionlab.programs.arti import AnyClient
 from onionlab.programs.patches import Patch, Series, load_series
 from onionlab.programs.registry import (
     Name,
@@ -63,6 +64,7 @@ class _VariantEntry(VariantDisplay):
     series: Name | None = key(None, description="folder of its patches")
     torrc: dict[OptionName, TorrcLine] = key({}, description="options that every relay gets")
     proof: ExactText | None = key(None, description="text that relays must have logged")
+    client: AnyClient = key(None, description="what clients run in place of Tor: a version of Arti")
 
 
 class SeriesEntry(Model):

@@ -1,0 +1,237 @@
+"""Build Arti, the client of Tor in Rust, with cargo from its crate and the crate's lock file.
+
+The layout under ``build/arti``::
+
+    source/arti-VERSION.crate  the crate, as cargo fetched it
+    source/arti-VERSION/       the same, unpacked
+    target/                    cargo's files; an interrupted build goes on from there
+    store/VERSION-KEY/bin/     a finished build: arti-VERSION
+    logs/                      cargo's whole output
+
+KEY is a hash of everything that the build depends on. cargo verifies the SHA-256 of each crate.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import tarfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field
+
+from onionlab.errors import UserError
+from onionlab.paths import build_directory
+from onionlab.programs.building import (
+    BuiltProgram,
+    build_environment,
+    build_lock,
+    ensure_building_allowed,
+    file_sha256,
+    first_line,
+    hash_inputs,
+    intact_build,
+    new_log,
+    put_build,
+    read_build,
+    run_logged,
+    work_directory,
+)
+from onionlab.yamlfile.model import Model, key
+from onionlab.yamlfile.units import show
+
+FORMAT = 1
+"""A part of the key of a build. Increase it when the build procedure changes."""
+
+DEFAULT_VERSION = "2.7.0"
+CRATE_SHA256 = {
+    DEFAULT_VERSION: "a567e05cf614b579609d958e41b54602eea6983bccfec46d1e933a45605dd813",
+}
+"""Version of Arti -> SHA-256 of its crate. Other versions are not checked here, only by cargo."""
+
+FEATURES = (
+    *("tokio", "native-tls", "compression", "onion-service-client", "vanguards", "flowctl-cc"),
+    "static-sqlite",
+)
+"""The features of Arti's releases, without those that a simulated client does not use (DNS, bridges
+and the protection from debuggers), and with SQLite, which would be a package of the system."""
+
+_KEPT_VARIABLES = re.compile(r"(CARGO_HOME|RUSTUP_\w+|SSL_CERT_\w+|(?i:(http|https|all|no)_proxy))")
+_HINT = (
+    "Install the current Rust with https://rustup.rs, or compare variants without `client: arti`."
+)
+
+
+class ArtiClient(Model):
+    """Clients of Arti in place of those of C Tor."""
+
+    arti: Annotated[str, Field(pattern=r"^\d+\.\d+\.\d+$")] = key(
+        description="version of the crate `arti`"
+    )
+
+    @property
+    def program(self) -> str:
+        """The base name of the executable."""
+        return f"arti-{self.arti}"
+
+
+def _parse_client(value: object) -> object:
+    if isinstance(value, str) and value != "arti":
+        example = f"{{arti: {DEFAULT_VERSION}}}"
+        raise ValueError(f"expected arti or a version such as {example}, got {show(value)}")
+    return {"arti": DEFAULT_VERSION} if value == "arti" else value
+
+
+AnyClient = Annotated[ArtiClient | None, BeforeValidator(_parse_client)]
+"""The value of a variant's key `client`: ``arti``, a version of Arti, or None for C Tor."""
+
+
+@dataclass(frozen=True)
+class ArtiSource:
+    """A crate of Arti that the installed Rust can build.
+
+    Attributes:
+        directory: The folder ``build/arti``.
+        client: The version.
+        crate: The fetched file.
+        facts: Everything that determines the build's content, as JSON.
+    """
+
+    directory: Path
+    client: ArtiClient
+    crate: Path
+    facts: dict[str, Any]
+
+    @property
+    def store(self) -> Path:
+        """The folder of the finished build."""
+        return self.directory / "store" / f"{self.client.arti}-{hash_inputs(self.facts)}"
+
+
+def obtain_arti(root: Path, client: ArtiClient) -> ArtiSource:
+    """Fetch the crate of a version of Arti unless it is there, and check that Rust can build it.
+
+    Raises:
+        UserError: Rust is missing or too old, or the version does not exist, cannot be fetched, or
+            has another SHA-256 than CRATE_SHA256 states.
+    """
+    directory = build_directory(root) / "arti"
+    crate = directory / "source" / f"{client.program}.crate"
+    rustc = _output("rustc", "--version")
+    if shutil.which("cargo") is None or rustc is None:
+        lacking = "rustc" if rustc is None else "cargo"
+        raise UserError(f"Arti {client.arti} is built with Rust, and `{lacking}` is missing", _HINT)
+    if not crate.is_file():
+        ensure_building_allowed(f"the crate of Arti {client.arti} is not fetched")
+        _fetch(client, crate)
+    sha256 = file_sha256(crate)
+    if sha256 != CRATE_SHA256.get(client.arti, sha256):
+        message = f"{crate} has SHA-256 {sha256}, not {CRATE_SHA256[client.arti]}"
+        raise UserError(message, "Remove this file, and it is fetched again.")
+    with tarfile.open(crate) as archive:
+        manifest = archive.extractfile(f"{client.program}/Cargo.toml")
+        text = manifest.read().decode() if manifest else ""
+    needed = re.search(r'^rust-version = "([\d.]+)"', text, re.MULTILINE)
+    if needed is not None and _numbers(rustc) < _numbers(needed[1]):
+        raise UserError(f"Arti {client.arti} needs Rust {needed[1]}, and this is {rustc}", _HINT)
+    facts = {
+        "arti": {"kind": "crate", "version": client.arti, "sha256": sha256},
+        "features": list(FEATURES),
+        "toolchain": {"rust": rustc, "compiler": first_line("cc", "--version")},
+        "format": FORMAT,
+    }
+    return ArtiSource(directory, client, crate, facts)
+
+
+def ensure_arti(source: ArtiSource, *, jobs: int | None = None) -> BuiltProgram:
+    """Build a version of Arti unless it is built; it takes some 20 minutes of CPU time.
+
+    jobs: the number of parallel compilers; by default one per CPU. Raises UserError if it fails.
+    """
+    program, store = source.client.program, source.store
+    built = intact_build(store, program)
+    if built is None:
+        with build_lock(source.directory, "Arti"):
+            built = read_build(store, program) or _build(source, jobs)
+    return BuiltProgram(store / "bin" / program, built["version"], built["sha256"], built["source"])
+
+
+def _build(source: ArtiSource, jobs: int | None) -> dict[str, Any]:
+    program, directory = source.client.program, source.directory.resolve()
+    ensure_building_allowed(f"{program} is not built")
+    tree, target = source.crate.with_suffix("").resolve(), directory / "target"
+    with tarfile.open(source.crate) as archive:
+        # Debian 12's Python 3.11.2 has no filters.
+        archive.extraction_filter = getattr(tarfile, "data_filter", lambda member, _path: member)
+        archive.extractall(tree.parent)
+    command = [
+        *("cargo", "build", "--release", "--locked", "--bin", "arti", "--target-dir", str(target)),
+        *("--no-default-features", "--features", ",".join(FEATURES)),
+        *(("--jobs", str(jobs)) if jobs else ()),
+    ]
+    # The executable must not contain paths of this machine: its hash is a part of a run's identity.
+    homes = {_cargo_home(): "/cargo", directory: "/arti"}
+    flags = " ".join(f"--remap-path-prefix={path}={name}" for path, name in homes.items())
+    environment = {**_environment(), "RUSTFLAGS": flags, "CARGO_PROFILE_RELEASE_STRIP": "symbols"}
+    run_logged(command, tree, new_log(directory, program), program, environment=environment)
+    with work_directory(directory) as work:
+        built = put_build(
+            work,
+            source.store,
+            {program: target / "release" / "arti"},
+            build_format=FORMAT,
+            version=lambda _: source.client.arti,
+            source=source.facts,
+        )
+    shutil.rmtree(target)
+    return built
+
+
+def _fetch(client: ArtiClient, crate: Path) -> None:
+    """Have cargo fetch and verify the crate, and copy it."""
+    name = f"arti@{client.arti}"
+    command = ["cargo", "info", "--color=never", "--registry=crates-io", name]
+    crate.parent.mkdir(parents=True, exist_ok=True)
+    done = subprocess.run(
+        command, cwd=crate.parent, capture_output=True, text=True, env=_environment(), check=False
+    )
+    if done.returncode != 0:
+        if "could not find" in done.stderr:
+            hint = f"Versions: https://crates.io/crates/arti/versions. Tested: {DEFAULT_VERSION}."
+            raise UserError(f"there is no version {client.arti} of Arti", hint)
+        raise UserError(f"cargo cannot fetch {name}", done.stderr.strip())
+    found = next(_cargo_home().glob(f"registry/cache/*/{crate.name}"), None)
+    if found is None:
+        raise UserError(f"cargo has not stored {crate.name} in {_cargo_home()}/registry/cache")
+    shutil.copyfile(found, crate)
+
+
+def _cargo_home() -> Path:
+    return Path(os.environ.get("CARGO_HOME") or Path.home() / ".cargo").resolve()
+
+
+def _environment() -> dict[str, str]:
+    """Return the environment of a build, with the variables that Rust's programs need."""
+    kept = {name: text for name, text in os.environ.items() if _KEPT_VARIABLES.fullmatch(name)}
+    return build_environment() | kept
+
+
+def _output(*command: str) -> str | None:
+    """Return a command's output; None if the command is missing or fails."""
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, env=_environment(), check=False
+        )
+    except OSError:
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """Return the first version in a text, e.g. (1, 95, 0)."""
+    found = re.search(r"\d+(?:\.\d+)+", version)
+    return tuple(map(int, found[0].split("."))) if found else ()

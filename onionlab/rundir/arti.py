@@ -1,0 +1,72 @@
+"""Write the configuration of Arti clients: conf/arti.toml, which all of them share.
+
+The keys are those of Arti's `arti-example-config.toml`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from onionlab.engines.base import Process
+from onionlab.experiment.tor_options import SOCKS_PORT
+from onionlab.network.layout import Network
+from onionlab.programs.arti import ArtiClient
+from onionlab.rundir.keys import RelayKeys, ed25519_identity
+from onionlab.rundir.torrc import OR_PORT
+
+CONFIGURATION = "conf/arti.toml"
+
+BOOTSTRAPPED = "Sufficiently bootstrapped; proxy now functional."
+"""The line that Arti logs when its first circuits can be built."""
+
+# tokio would otherwise start a thread for each CPU of the machine.
+_ENVIRONMENT = {"TOKIO_WORKER_THREADS": "1"}
+
+_SETTINGS = f"""\
+application.allow_running_as_root = true
+proxy.socks_listen = "127.0.0.1:{SOCKS_PORT}"
+logging.console = "info"
+logging.time_granularity = "1ms"
+# The folder of the host is the working directory. The engine sets its owner and permissions.
+storage.cache_dir = "cache"
+storage.state_dir = "state"
+storage.permissions.dangerously_trust_everyone = true
+# Servers have addresses that the Internet does not route, and all hosts share few subnets.
+address_filter.allow_local_addrs = true
+path_rules.ipv4_subnet_family_prefix = 33
+path_rules.ipv6_subnet_family_prefix = 129
+# No client visits an onion service, and small networks have too few relays for vanguards.
+vanguards.mode = "disabled"
+# The default depends on the memory of the machine.
+system.memory.max = "1 GiB"
+"""
+
+
+def arti_settings(network: Network, keys: Mapping[str, RelayKeys], seed: int) -> bytes:
+    """Return the content of arti.toml, with which Arti bootstraps from the authorities.
+
+    keys: those of authorities, by host, which were drawn with the seed.
+    """
+    authorities = network.by_role("authority")
+    ports = [[f"{host.address}:{OR_PORT}"] for host in authorities]
+    values: dict[str, object] = {"v3idents": [keys[host.name].v3_identity for host in authorities]}
+    values |= dict.fromkeys(("uploads", "downloads", "votes"), ports)
+    lines = [
+        "[tor_network.authorities]",
+        *(f"{name} = {json.dumps(value)}" for name, value in values.items()),
+    ]
+    for host, its_ports in zip(authorities, ports, strict=True):
+        lines += [
+            "[[tor_network.fallback_caches]]",
+            f'rsa_identity = "{keys[host.name].fingerprint}"',
+            f'ed_identity = "{ed25519_identity(seed, host.name)}"',
+            f"orports = {json.dumps(its_ports)}",
+        ]
+    return (_SETTINGS + "\n".join(lines) + "\n").encode()
+
+
+def arti_process(client: ArtiClient, start_ms: int) -> Process:
+    """Return the process of a host's Arti, which starts after `start_ms` milliseconds."""
+    arguments = ("proxy", "-c", f"../../../{CONFIGURATION}")
+    return Process(client.program, arguments, start_ms, _ENVIRONMENT)
