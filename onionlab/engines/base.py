@@ -38,7 +38,8 @@ class Process:
     `<program>.<pid>.stdout` in this directory. program: the base name of the executable. The
     argument `programs` of `Engine.run` contains the executable's path, unless the engine uses its
     own code instead. runs_to_end: True if the program must still run when the simulation ends;
-    False if it must have ended with status 0.
+    False if it must have ended with status 0. extra_memory_bytes: the memory that it needs in
+    addition to that of a Tor.
     """
 
     program: str
@@ -46,6 +47,7 @@ class Process:
     start_ms: int
     environment: Mapping[str, str] = field(default_factory=dict)
     runs_to_end: bool = True
+    extra_memory_bytes: int = 0
 
 
 @dataclass(frozen=True)

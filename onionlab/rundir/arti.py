@@ -20,6 +20,12 @@ CONFIGURATION = "conf/arti.toml"
 BOOTSTRAPPED = "Sufficiently bootstrapped; proxy now functional."
 """The line that Arti logs when its first circuits can be built."""
 
+MAX_GUARD_SAMPLE = 20
+"""The default of the parameter guard-min-filtered-sample-size, in Arti as in C Tor."""
+
+EXTRA_MEMORY_BYTES = 6 * 2**20
+"""The measured memory of a client in addition to that of a Tor, under load."""
+
 # tokio would otherwise start a thread for each CPU of the machine.
 _ENVIRONMENT = {"TOKIO_WORKER_THREADS": "1"}
 
@@ -31,6 +37,7 @@ logging.time_granularity = "1ms"
 # The folder of the host is the working directory. The engine sets its owner and permissions.
 storage.cache_dir = "cache"
 storage.state_dir = "state"
+storage.port_info_file = ""
 storage.permissions.dangerously_trust_everyone = true
 # Servers have addresses that the Internet does not route, and all hosts share few subnets.
 address_filter.allow_local_addrs = true
@@ -38,6 +45,10 @@ path_rules.ipv4_subnet_family_prefix = 33
 path_rules.ipv6_subnet_family_prefix = 129
 # No client visits an onion service, and small networks have too few relays for vanguards.
 vanguards.mode = "disabled"
+# Without bandwidth-weights in the consensus, which Tor leaves out of small networks, Arti divides
+# each weight by this scale, down to 0, and takes relays at random. With 1, as in C Tor, the
+# bandwidths count. With bandwidth-weights, it multiplies all relays' weights alike.
+override_net_params.bwweightscale = 1
 # The default depends on the memory of the machine.
 system.memory.max = "1 GiB"
 """
@@ -52,7 +63,10 @@ def arti_settings(network: Network, keys: Mapping[str, RelayKeys], seed: int) ->
     ports = [[f"{host.address}:{OR_PORT}"] for host in authorities]
     values: dict[str, object] = {"v3idents": [keys[host.name].v3_identity for host in authorities]}
     values |= dict.fromkeys(("uploads", "downloads", "votes"), ports)
+    # With more than there are, Arti would log each second that it finds too few.
+    guards = min(MAX_GUARD_SAMPLE, len(network.by_role("guard", "exitguard")))
     lines = [
+        f"override_net_params.guard-min-filtered-sample-size = {guards}",
         "[tor_network.authorities]",
         *(f"{name} = {json.dumps(value)}" for name, value in values.items()),
     ]
@@ -69,4 +83,10 @@ def arti_settings(network: Network, keys: Mapping[str, RelayKeys], seed: int) ->
 def arti_process(client: ArtiClient, start_ms: int) -> Process:
     """Return the process of a host's Arti, which starts after `start_ms` milliseconds."""
     arguments = ("proxy", "-c", f"../../../{CONFIGURATION}")
-    return Process(client.program, arguments, start_ms, _ENVIRONMENT)
+    return Process(
+        client.program,
+        arguments,
+        start_ms,
+        _ENVIRONMENT,
+        extra_memory_bytes=EXTRA_MEMORY_BYTES,
+    )

@@ -345,9 +345,9 @@ def _processes(
 ) -> tuple[Process, ...]:
     """Return the processes of a host.
 
-    tor: the name of its Tor binary; None for a server, which has none. arti: the version of Arti that
-    it runs in place of Tor, or None. seed: the network's seed. It determines the start times of
-    relays and onion services. own_seed: the run's seed.
+    tor: the name of its Tor binary; None for a server, which has none. arti: the version of Arti
+    that it runs in place of Tor, or None. seed: the network's seed. It determines the start times
+    of relays and onion services. own_seed: the run's seed.
     """
     if tor is None:
         return traffic.server_processes(settings, host, own_seed)

@@ -66,6 +66,9 @@ def test_arti_bootstraps_from_the_networks_authorities(
         assert f'rsa_identity = "{keys.fingerprint}"' in text
         assert f'ed_identity = "{ed25519_identity(1, host.name)}"' in text
         assert f'orports = ["{host.address}:9111"]' in text
+    # The network has two guards, and Tor may leave the weights of positions out of its consensus.
+    assert "guard-min-filtered-sample-size = 2\n" in text
+    assert "bwweightscale = 1\n" in text
     assert not any(f"{HOSTS}/{name}/torrc" in run.files for name in programs(run))
 
 

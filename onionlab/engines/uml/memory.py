@@ -39,6 +39,7 @@ def expected_bytes(simulation: Simulation) -> int:
         BASE_BYTES
         + len(simulation.network.hosts) * HOST_BYTES
         + (len(programs) - traffic) * TOR_BYTES
+        + sum(program.extra_memory_bytes for program in programs)
         + traffic * (TRAFFIC_BYTES + LOG_BYTES_PER_S * simulation.stop_ms // 1000)
         + simulation.endless_streams * ENDLESS_STREAM_BYTES
     )
