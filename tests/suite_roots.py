@@ -13,7 +13,7 @@ import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 GUARDED = ("runs", "results")
-FINISHED_BUILDS = ("keys", "libtorrent", "tor", "uml")
+FINISHED_BUILDS = ("arti", "keys", "libtorrent", "tor", "uml")
 """Folders in ``build/`` that are not compared, because tests use their builds and add builds."""
 LEVELS = 3
 
