@@ -19,6 +19,7 @@ from onionlab.commands import estimate as command
 from onionlab.engines import ENGINES
 from onionlab.errors import UserError
 from onionlab.programs.building import NotBuiltError
+from onionlab.rundir.arti import BOOTSTRAPPED
 from onionlab.runs.costs import estimate as estimate_module
 from onionlab.runs.costs import finished_runs
 from onionlab.runs.costs.estimate import Estimate, Estimator
@@ -139,11 +140,11 @@ def identity(
 
 def finish(
     root: Path, variant: str = "rr", seed: int = 1, *, cpu_s: float = 100.0, level: str = "quick",
-    here: bool = True, engine: str = "uml", tors: int = TORS, program: str = "a",
+    here: bool = True, engine: str = "uml", tors: int = TORS, program: str = "a", artis: int = 0,
 ) -> None:  # fmt: skip
     """Put a finished run into the store of a checkout.
 
-    here: whether this machine performed it.
+    here: whether this machine performed it. tors, artis: numbers of hosts with Tor and with Arti.
     """
     described = identity(variant, seed, engine, tors, program)
     run_id = identity_hash(described)
@@ -162,6 +163,7 @@ def finish(
             total_wall_s=2 * cpu_s,
             peak_memory_bytes=2**28,
             log_bytes={"log": 10**6},
+            proofs={BOOTSTRAPPED: artis} if artis else {},
             host=dict(host_facts()) if here else {"cpu": "abacus", "cpus": 1},
         ),
     )
@@ -247,6 +249,9 @@ def test_finished_runs_of_a_level_give_its_cost(root: Path, bench: FakeRunBuilde
     assert cost.expected.memory_bytes == pytest.approx(2**28)
     assert cost.expected.disk_bytes == pytest.approx(1.6e6)
     assert cost.memory_bytes > 1.4 * 2**28
+    # Clients of Arti have no torrc, but are clients like those of Tor.
+    finish(root, "rr", 3, cpu_s=100, tors=TORS - 12, artis=12)
+    assert run_cost(root, request(), RR).expected.cpu_s == pytest.approx(100)
     # For a larger network of the same level, the cost of these runs is scaled up.
     double = run_cost(root, request(scale=2.0), RR)
     assert double.expected.cpu_s == pytest.approx(100 * 33 / TORS, rel=0.1)

@@ -16,6 +16,7 @@ from analysis.formats.manifest import Manifest, identity_hash, read_manifest
 from analysis.formats.run_files import RunClock
 from onionlab.errors import UserError
 from onionlab.programs.building import NotBuiltError, no_builds
+from onionlab.rundir.arti import BOOTSTRAPPED
 from onionlab.runs.costs.requested_runs import Replicate, RequestedRuns, RunKind
 from onionlab.runs.costs.run_cost import (
     IMPORTED,
@@ -77,9 +78,10 @@ def _read_cost(manifest: Manifest, level: str, engine: str, stop_s: float) -> Me
     unit, processes = PEERS, PEERS_PROCESSES
     if files.PEERS not in names:
         unit = IMPORTED if files.HOST_ROLES in names else TOR
-        # Count the Tor processes: each has its torrc in the folder of its host.
+        # Each Tor has its torrc in the folder of its host, and each Arti is proved by its log.
         torrcs = [name for name in names if name.endswith("/torrc")]
-        processes = max(1, sum(name.startswith(f"{files.HOST_TEMPLATES}/") for name in torrcs))
+        tors = sum(name.startswith(f"{files.HOST_TEMPLATES}/") for name in torrcs)
+        processes = max(1, tors + manifest.proofs.get(BOOTSTRAPPED, 0))
     return MeasuredCost(
         RunSize(engine, level, unit, processes, stop_s, max(1, len(manifest.cpus))),
         Amounts(
