@@ -1,4 +1,4 @@
-"""Programs that tests replace by shell scripts."""
+"""Shell scripts that replace real programs in tests."""
 
 from __future__ import annotations
 

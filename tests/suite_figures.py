@@ -1,6 +1,6 @@
-"""Draw figures as SVG alone, in tests that are not about the files of figures.
+"""Draw figures as SVG only, in tests that do not examine the files of figures.
 
-PNG and PDF take three quarters of the time of a figure, which is seconds.
+A figure takes seconds, and three quarters of this time are for PNG and PDF.
 """
 
 from __future__ import annotations

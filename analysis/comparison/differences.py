@@ -66,7 +66,7 @@ Updates of shared libraries change the bytes of runs, but they do not make a com
 _COVERED: Mapping[str, frozenset[str]] = {
     # Another version of this project may write any input differently.
     "project": frozenset({"network", "load", "time", "configuration", "engine files"}),
-    # The engine's input file names the programs of the hosts.
+    # The programs of the hosts are named in the engine's input file.
     "variant": frozenset({"engine files"}),
     "tor": frozenset({"engine files"}),
     "engine": frozenset({"engine files"}),

@@ -102,7 +102,7 @@ class Judgement:
 
     @property
     def exposure(self) -> float | None:
-        """The largest share of networks in which harm may occur without being observed.
+        """The largest share of all networks that could show harm although none of these did.
 
         None if the metric is not a rate.
         """

@@ -36,7 +36,7 @@ GOODPUTS: tuple[tuple[Mark, Mark], ...] = (("500kib", "1mib"), ("4mib", "5mib"))
 
 @dataclass(frozen=True)
 class _TableRows(Rows):
-    """Base of classes whose fields are columns of a table of records."""
+    """Base of classes with the columns of a table of records: one field for each column."""
 
     @classmethod
     def from_table(cls, table: pa.Table) -> Self:

@@ -87,7 +87,7 @@ class NightResult:
     def differences(self) -> Mapping[str, Sequence[str]]:
         """Aspect -> texts on the differences from the baseline in this aspect.
 
-        It is empty without a comparison or with byte-identical records.
+        It is empty if nothing was compared, or if the records are byte-identical.
         """
         if self.comparison is None or self.comparison.identical:
             return {}
@@ -140,7 +140,7 @@ class CommitsSince:
 
     @property
     def sentence(self) -> str:
-        """The number of these commits in one sentence, which introduces ``lines``."""
+        """A sentence that says how many commits there are. It introduces ``lines``."""
         since = f"since {self.what} ({self.commit})"
         if self.count is None:
             return f"Commits {since}: unknown, because the repository does not contain that commit."

@@ -169,7 +169,7 @@ Found = Iterator[tuple[Location, str]]
 
 
 def _find_problems(content: ClaimsFile, experiments: dict[str, Experiment]) -> Found:
-    """Yield the problems of a file in which each value on its own is valid.
+    """Yield the problems that checks of single values cannot find.
 
     Examples are an entry that is listed twice, and a claim that no run of the experiments answers.
     """

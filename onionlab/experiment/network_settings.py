@@ -68,7 +68,7 @@ class Relays(Model):
     @model_validator(mode="before")
     @classmethod
     def _name_capacities(cls, value: object) -> object:
-        """Set the default of a role's key `capacity`, which is the name of the role."""
+        """Set a role's `capacity` to the name of the role, if the role has no `capacity`."""
         if not isinstance(value, dict):
             return value
         named: dict[object, object] = dict(value)

@@ -306,8 +306,7 @@ def _draw_latencies(
     for i, a in enumerate(places):
         for b in places[i:]:
             one_way_us = geography.rtt_ms[a.region, b.region] * 1000 / 2
-            # The label lists the names in sorted order, so that the order of places does not
-            # matter.
+            # Draw with the names in sorted order, so that the order of places does not matter.
             low, high = sorted((a.name, b.name))
             deviation = _deviation(geography, draw(seed, "latency", low, high))
             latency_us[a.name, b.name] = max(1, round(one_way_us * deviation))

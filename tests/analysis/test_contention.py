@@ -82,7 +82,7 @@ def test_fates_are_listed_by_client_and_start() -> None:
         ("bulk2", 120.0, 240.0, "timeout"),
         ("bulk1", 300.0, 350.0, "success"),
         ("bulk1", 130.0, 250.0, "timeout"),
-        ("bulk1", 50.0, 90.0, "timeout"),  # started before the span, so it does not count
+        ("bulk1", 50.0, 90.0, "timeout"),  # It started before the span, so it does not count.
         ("bulk2", 350.0, 460.0, "open"),
         ("bulk2", 240.0, 350.0, "closed"),
     ]

@@ -408,7 +408,7 @@ def test_answers_of_other_runs(store: Path, tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("svg_only")
 def test_figures_of_other_claims_are_removed(store: Path, tmp_path: Path) -> None:
-    studies = STUDIES[1:]  # they have a single level, so there is no plot over levels
+    studies = STUDIES[1:]  # These studies have one level, so no plot over levels is drawn.
     build(with_figures(4, 10, studies=studies), store, tmp_path)
     (tmp_path / "figure-of-mine.png").write_text("kept")
     (tmp_path / "figure-4.pdf").unlink()

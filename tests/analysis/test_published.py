@@ -254,7 +254,7 @@ def test_a_changed_table_of_a_published_run_is_refused(
 def move_last_download(clients: list[str]) -> list[str]:
     """Move the last client's last download to another client.
 
-    This client then has two downloads of the same number.
+    The other client then has two downloads with the same number.
     """
     other = next(name for name in clients if name.startswith("web") and name != clients[-1])
     return [*clients[:-1], other]

@@ -56,7 +56,7 @@ class Page:
 
     @property
     def anchors(self) -> set[str]:
-        """Return the anchors that forges and the site generate from headings."""
+        """Return the anchors of headings, as GitHub, GitLab and the built site generate them."""
         titles = re.findall(r"^#+ (.+)$", self.prose, re.MULTILINE)
         return {slug(re.sub(r"`|\[([^]]*)\]\([^)]*\)", r"\1", title)) for title in titles}
 

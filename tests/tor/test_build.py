@@ -159,7 +159,7 @@ def test_a_patch_can_add_files(checkout: Path) -> None:
     (checkout / "tor-patches/greeting/0002-file.patch").write_text(ADD_FILE)
     built = ensure_series(checkout, ["greeting"])
     assert read_greeting(built["greeting"]) == "good day"
-    # make runs in a copy of the compiled Tor, and must not change the original.
+    # The build works in a copy of the compiled Tor, and must not change the original.
     base = next((checkout / "build/tor/base").glob("plain-*/tree"))
     assert not (base / "src/app/greeting.c").exists()
     assert "greeting.c" not in (base / "Makefile").read_text()

@@ -1,4 +1,4 @@
-"""The traffic driver as a process, on loopback and in real time."""
+"""Tests of the traffic driver as a separate process, on loopback and in real time."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ class Registry:
 
     @property
     def proof_prefixes(self) -> tuple[str, ...]:
-        """The prefixes of the proofs of all series."""
+        """For all series, the beginnings of the log lines that prove which options Tor uses."""
         return tuple(entry.proof_prefix for entry in self.series.values() if entry.proof_prefix)
 
 

@@ -164,8 +164,8 @@ def _graph(graph: ElementTree.Element, keys: dict[tuple[str, str], Key]) -> Grap
         elif _tag(element) == "edge":
             edge = Edge(element.get("source", ""), element.get("target", ""), data)
             if edge.source not in vertices or edge.target not in vertices:
-                # Reject this file, because igraph would number such a vertex when it reads the
-                # edge. This number affects the order of the edges.
+                # igraph numbers a vertex when it first reads its name, here in an edge, and these
+                # numbers affect the order of the edges. This module does not imitate that.
                 raise ValueError(
                     f"{edge}: the edge precedes one of its vertices or the vertex is missing"
                 )
