@@ -1,13 +1,12 @@
 """Load sets of runs by name: an experiment, a variant of it, a pack, a checkout, an import.
 
-quick            results/quick of this checkout, all variants
-quick:rr         one variant
-PATH             a results folder anywhere (with study.json), or the folder of an import
-PATH:rr          one variant of it
-PACK             the runs in a file that `onionlab pack` wrote
-PACK:rr          one variant of them; PACK:quick:rr if the pack has several experiments
-CHECKOUT         the path of another checkout. In a comparison of two sets, this means that
-                 checkout's runs of the same experiment and variant as in the other set.
+A set is named by one of these, and its variant after a colon, as in ``quick:rr``:
+
+- ``quick``: the runs in results/quick of this checkout;
+- a path: a results folder anywhere (with study.json), or the folder of an import;
+- a file that `onionlab pack` wrote; ``PACK:quick:rr`` if it has several experiments;
+- the path of another checkout: its runs of the experiment and variant of the other set in the
+  comparison.
 """
 
 from __future__ import annotations
