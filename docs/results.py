@@ -236,6 +236,19 @@ def effect_table(
     return _table(("", *(label for label, _, _ in packs)), rows)
 
 
+def effects_of(packs: Sequence[Path], experiment: str, variant: str, folder: Path) -> str:
+    """Return a table of the effects of a variant on ``ENDPOINTS``, with a row for each level."""
+    study, statistics = _open_study(packs, experiment, folder)
+    rows = []
+    for level in study.levels:
+        effects = (
+            _effect(statistics[level.name, class_name], metric, variant, study.baseline)
+            for class_name, metric, _ in ENDPOINTS
+        )
+        rows.append((level.label, *effects))
+    return _table(("", *(label for _, _, label in ENDPOINTS)), rows)
+
+
 def repeats_table(packs: Sequence[tuple[str, Sequence[Path], str]], folder: Path) -> str:
     """Return the standard deviations of effects against EWMA, between and within networks.
 
@@ -278,11 +291,16 @@ def run_facts(packs: Sequence[Path], folder: Path) -> str:
         f"{one.identity['engine']['name']} {one.identity['engine']['version']}" for one in manifests
     )
     cpus = Counter(one.host["cpu"] for one in manifests)
-    tor = Counter(program.version for one in manifests for program in one.tor.values())
+    # Dictionaries keep the order and drop repetitions.
+    programs = dict.fromkeys(
+        f"{'Arti' if name.startswith('arti-') else 'Tor'} {program.version}"
+        for one in manifests
+        for name, program in sorted(one.tor.items(), reverse=True)
+    )
     cpu_s = [one.cpu_s or 0 for one in manifests]
     machines = ", ".join(f"{number} on {name}" for name, number in cpus.most_common())
     text = (
-        f"{len(manifests)} runs; Tor {', '.join(tor)}; engine {', '.join(engines)}; {machines}; "
+        f"{len(manifests)} runs; {', '.join(programs)}; engine {', '.join(engines)}; {machines}; "
         f"{min(cpu_s):,.0f} to {max(cpu_s):,.0f} s of CPU time each."
     )
     return textwrap.fill(text, WIDTH)
@@ -352,6 +370,7 @@ TODAY = (
     ("Shadow", [RUNS / "today-shadow.tar.xz"], "today"),
     ("Links alone, embedded engine", [RUNS / "today-links-uml.tar.xz"], "today"),
 )
+ARTI = [RUNS / "arti-clients-uml.tar.xz"]
 VEGAS = [RUNS / f"{name}-5mid-vegas-scale0.1-uml.tar.xz" for name in ("swrr", "weights")]
 FIXED_AND_VEGAS = (
     ("Fixed windows, 3 networks", [RUNS / "repeats-scale0.1-uml.tar.xz"], "swrr-5mid"),
@@ -384,6 +403,10 @@ PAGES: Mapping[str, Mapping[str, Callable[[Path], str]]] = {
         "schedulers": _times("swrr-schedulers"),
         "load": _times("swrr-load"),
         "reading": _times("swrr-reading"),
+    },
+    "docs/explanation/arti.md": {
+        "arti": lambda folder: effects_of(ARTI, "arti-clients", "arti", folder),
+        "arti's runs": lambda folder: run_facts(ARTI, folder),
     },
     "docs/explanation/congestion-control.md": {
         "today": lambda folder: effect_table(TODAY, folder, variants=["rr"]),
