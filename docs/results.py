@@ -70,7 +70,7 @@ def answers(packs: Sequence[Path], folder: Path) -> tuple[ClaimResult, ...]:
 
 
 def answer_counts(answered: Sequence[ClaimResult]) -> str:
-    """Return a sentence that counts the answers, in the order of their definition."""
+    """Return a sentence that counts the answers, the most frequent one first."""
     counts = Counter(_answer(one) for one in answered)
     first, *others = (f"{number} {answer}" for answer, number in counts.most_common())
     return textwrap.fill(f"Of {len(answered)} claims: {', '.join([first, *others])}.", WIDTH)

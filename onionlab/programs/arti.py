@@ -202,7 +202,7 @@ def _fetch(client: ArtiClient, crate: Path) -> None:
     if done.returncode != 0:
         if "could not find" in done.stderr:
             hint = f"Versions: https://crates.io/crates/arti/versions. Tested: {DEFAULT_VERSION}."
-            raise UserError(f"there is no version {client.arti} of Arti", hint)
+            raise UserError(f"Arti has no version {client.arti}", hint)
         raise UserError(f"cargo cannot fetch {name}", done.stderr.strip())
     found = next(_cargo_home().glob(f"registry/cache/*/{crate.name}"), None)
     if found is None:

@@ -217,7 +217,7 @@ def test_arti_is_built_once_and_without_paths_of_the_machine(tmp_path: Path, car
     [
         ("2.7.0", None, "Arti 2.7.0 is built with Rust, and `rustc` is missing"),
         ("2.7.0", "rustc 1.85.0", "Arti 2.7.0 needs Rust 1.92, and this is rustc 1.85.0"),
-        ("9.9.9", "rustc 1.95.0", "there is no version 9.9.9 of Arti"),
+        ("9.9.9", "rustc 1.95.0", "Arti has no version 9.9.9"),
         ("8.8.8", "rustc 1.95.0", "cargo cannot fetch arti@8.8.8"),
     ],
 )
