@@ -206,6 +206,7 @@ def test_an_endless_packet_model_needs_a_timeout_and_memory(
     )
     with_timeout = loaded(tmp_path)
     ending = composed(with_timeout, shadow_engine).simulation
+    (tmp_path / "tor-patches").symlink_to(REPOSITORY / "tor-patches")
     before = estimate_resources(tmp_path, with_timeout, "uml")
     (tmp_path / "models" / "packet.graphml").write_text(endless)
     simulation = composed(with_timeout, shadow_engine).simulation
