@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -62,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
 def experiment_need(
     args: argparse.Namespace, root: Path
 ) -> tuple[Need | None, tuple[Finding, ...]]:
-    """Return the resources that an experiment needs, and a finding with its estimated cost.
+    """Return the resources that an experiment needs, and findings on its cost and clients of Arti.
 
     If its imported networks are missing, return None and a finding that says so.
     """
@@ -90,7 +91,24 @@ def experiment_need(
         disk_bytes=round(estimate.reserved_disk_bytes),
         processes=resources.processes,
     )
-    return need, (Finding(OK, "cost", cost_text(estimate)),)
+    return need, (Finding(OK, "cost", cost_text(estimate)), *check_rust(root, resolved.variants))
+
+
+def check_rust(root: Path, names: Sequence[str]) -> list[Finding]:
+    """Return a finding on Rust if any of the named variants has clients of Arti."""
+    from onionlab.errors import UserError
+    from onionlab.programs.arti import installed_rust
+    from onionlab.programs.tor.variants import load_variants
+
+    variants = load_variants(root)
+    clients = [client for name in names if (client := variants[name].client)]
+    if not clients:
+        return []
+    client = clients[0]
+    try:
+        return [Finding(OK, "Rust", f"{installed_rust(client)}, for Arti {client.arti}")]
+    except UserError as error:
+        return [Finding(MISSING, "Rust", error.message, error.hint or "")]
 
 
 def check_cluster(args: argparse.Namespace) -> list[Finding]:

@@ -112,6 +112,19 @@ class ArtiSource:
         return self.directory / "store" / f"{self.client.arti}-{hash_inputs(self.facts)}"
 
 
+def installed_rust(client: ArtiClient) -> str:
+    """Return the version of the installed Rust.
+
+    Raises:
+        UserError: cargo or rustc is missing.
+    """
+    rustc = _output("rustc", "--version")
+    if shutil.which("cargo") is None or rustc is None:
+        lacking = "rustc" if rustc is None else "cargo"
+        raise UserError(f"Arti {client.arti} is built with Rust, and `{lacking}` is missing", _HINT)
+    return rustc
+
+
 def obtain_arti(root: Path, client: ArtiClient) -> ArtiSource:
     """Fetch the crate of a version of Arti unless it is there, and check that Rust can build it.
 
@@ -121,10 +134,7 @@ def obtain_arti(root: Path, client: ArtiClient) -> ArtiSource:
     """
     directory = build_directory(root) / "arti"
     crate = directory / "source" / f"{client.program}.crate"
-    rustc = _output("rustc", "--version")
-    if shutil.which("cargo") is None or rustc is None:
-        lacking = "rustc" if rustc is None else "cargo"
-        raise UserError(f"Arti {client.arti} is built with Rust, and `{lacking}` is missing", _HINT)
+    rustc = installed_rust(client)
     if not crate.is_file():
         ensure_building_allowed(f"the crate of Arti {client.arti} is not fetched")
         _fetch(client, crate)

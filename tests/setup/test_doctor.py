@@ -175,6 +175,26 @@ def test_an_experiment_is_checked_against_its_needs(
     assert cost.text.startswith("6 runs to make (0 of 6 exist), about ")
 
 
+@pytest.mark.parametrize(
+    ("rustc", "expected"),
+    [
+        ("echo rustc 1.95.0", (OK, "rustc 1.95.0, for Arti 2.7.0")),
+        ("exit 1", (MISSING, "Arti 2.7.0 is built with Rust, and `rustc` is missing")),
+    ],
+)
+def test_clients_of_arti_need_rust(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rustc: str, expected: tuple[str, str]
+) -> None:
+    monkeypatch.setattr("onionlab.runs.costs.estimate.find_finished_runs", lambda store: [])
+    write_script(tmp_path / "cargo", "exit 1")
+    write_script(tmp_path / "rustc", rustc)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    _, (_, rust) = verb.experiment_need(parsed("arti-clients"), REPOSITORY)
+    assert (rust.status, rust.text) == expected
+    _, (_, *other) = verb.experiment_need(parsed("arti-clients", "--variants", "ewma"), REPOSITORY)
+    assert not other
+
+
 # The embedded engine
 
 
