@@ -20,5 +20,5 @@ def checkout(tmp_path: Path) -> Checkout:
 
 @pytest.fixture(scope="session")
 def circuit_policy_build() -> None:
-    """Build the Tor that the variants rr, ewma and swrr share, so that no command has to."""
+    """Build the Tor of the variants rr, ewma and swrr before the commands under test need it."""
     ensure_series(REPOSITORY, ["circuit-policy"])

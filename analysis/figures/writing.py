@@ -25,7 +25,7 @@ PNG_DPI = 200
 
 @dataclass(frozen=True)
 class WrittenFigure:
-    """The files of a figure, its heading and caption, and the same drawing as SVG for a page."""
+    """The files of a figure, its heading and caption, and the figure as SVG to embed in a page."""
 
     base: Path
     heading: str

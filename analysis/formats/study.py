@@ -122,7 +122,7 @@ class Level(FormatModel):
         return self.model_copy(update=unrecorded) == other.model_copy(update=unrecorded)
 
     def horizon_s(self, class_name: str) -> float:
-        """Return the minimum time for which streams that start in the span are observed.
+        """Return the minimum time for which streams that start in the measured span are observed.
 
         This is the class's timeout, or the time from the end of the span to the end of the run if
         that is shorter or there is no timeout.

@@ -44,7 +44,7 @@ class CrowdingOut:
 
 @dataclass(frozen=True)
 class Bottleneck:
-    """The position in circuits whose relays have the lowest total capacity."""
+    """The position in a circuit for which the total capacity of the relays is lowest."""
 
     role: str
     bytes_per_s: float

@@ -80,7 +80,10 @@ class Download:
         return self.end_s if self.done_s is None else self.done_s
 
     def received_at(self, grid_s: Floats) -> Floats:
-        """Return the bytes received by each time of a grid; 0 before the start."""
+        """Return the number of bytes that had arrived at each time in ``grid_s``.
+
+        It is 0 before the start.
+        """
         place = np.searchsorted(self.time_s, grid_s, side="right")
         return np.concatenate(([0.0], self.received_bytes))[place]
 

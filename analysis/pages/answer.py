@@ -150,9 +150,9 @@ def _direction(judgement: Judgement) -> str:
 
 
 def _bounds(judgement: Judgement, *, named: bool) -> str:
-    """Return the interval, and in how many networks the effect has the estimate's direction.
+    """Return the interval, and the number of networks whose effect has the estimate's sign.
 
-    named: whether to include words that say which numbers these are.
+    named: whether to label these numbers.
     """
     verdict, unit = judgement.verdict, judgement.metric.unit
     if verdict.effect is None:

@@ -64,8 +64,9 @@ def find_missing(log: TgenLog) -> list[Missing]:
     if not missing:
         return []
     # Streams that ended are counted by the last heartbeat or have a line after it. All others are
-    # open. If more streams lack a line than are open, lines were lost. Assume that the streams with
-    # the lowest numbers lost theirs, as later streams are more likely to be open.
+    # open. If the number of streams without a line exceeds the number of open streams, lines were
+    # lost. Assume that the streams with the lowest numbers lost theirs, as later streams are more
+    # likely to be open.
     if beats:
         ended_count = beats[-1].total_succeeded + beats[-1].total_failed
         ended_count += sum(c.heartbeats_before == len(beats) for c in log.completes)

@@ -152,7 +152,7 @@ class Progress:
     _newest: tuple[int, int] | None = None
 
     def add(self, time_us: int, payload_bytes: int) -> None:
-        """Add a sample: the total payload that had been received at a time."""
+        """Add a sample: the total payload received until ``time_us``."""
         self.payload_bytes = payload_bytes
         if self._samples and time_us - self._samples[-1][0] < SAMPLE_US:
             self._newest = (time_us, payload_bytes)

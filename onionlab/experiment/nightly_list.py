@@ -86,7 +86,9 @@ class NightlyList(Model):
 
 
 def read_nightly_list(path: Path, *, root: Path) -> NightlyList:
-    """Read the list from a file. ``root`` is the checkout with the experiments that it names.
+    """Read the list from a file.
+
+    root: the checkout that contains the experiments of the list.
 
     Raises:
         UserError: the file is missing or has errors, which are all listed, one per line.

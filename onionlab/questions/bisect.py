@@ -340,7 +340,10 @@ class BisectSearch:
         return study, read_statistics(study, plan.store)
 
     def _request(self, commit: str, size: int) -> Request:
-        """Write an experiment with GOOD, BAD and a commit; return a request for `size` networks."""
+        """Write an experiment that compares a commit with GOOD and BAD. Return its request.
+
+        size: the number of networks.
+        """
         commits = dict.fromkeys((self.good, self.bad, commit))
         variants = {
             _variant(one): CommitVariant(self.asked.repository, one, shorten(one))

@@ -75,7 +75,7 @@ def looks_together(parts: Sequence[Looks | None], replicates: int) -> Looks | No
 def _continues(past: PlannedLooks, own: PlannedLooks, growing: bool) -> bool:
     """Return whether the plan ``own`` repeats or extends a past plan.
 
-    In this case, the past plan's looks are looks of ``own``, and not additional ones.
+    In this case, the past plan's looks are among those of ``own`` and are not counted again.
     growing: whether networks are added to the plan ``own`` step by step.
     """
     return past.budget == own.budget and (growing or past.sizes == own.sizes)

@@ -46,8 +46,9 @@ def execute_on_cluster(root: Path, plan: Plan, run_id: str) -> None:
     """Perform a run and extract its records, as a job of a cluster, unless they are in the store.
 
     Raises:
-        UserError: The run fails, or has already failed for the same command. (Snakemake resubmits
-            failed jobs, but the run would fail again. A new command removes earlier failures.)
+        UserError: The run fails, or it failed in an earlier job of the same command. (Snakemake
+            resubmits failed jobs, but the run would fail again. A new command removes earlier
+            failures.)
     """
     planned, store = plan.run(run_id), Store(plan.store)
     reason = store.failed(run_id) / files.ERROR

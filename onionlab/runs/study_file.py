@@ -179,7 +179,8 @@ def _public_tor(root: Path, experiment: Experiment) -> PublicTor | None:
     path = getattr(experiment.header, "public_tor", None)
     if path is None:
         return None
-    # Import this only here, because it loads statistics that most plans do not need.
+    # Import this only here: it imports statistical modules, which takes time and which most plans
+    # do not need.
     from analysis.imports.tor_metrics import read_tor_metrics
 
     first = next(iter(experiment.levels.values())).settings

@@ -234,8 +234,8 @@ def test_only_the_harness_needs_a_new_baseline() -> None:
     assert Builder("b" * 12, known="new").inputs() == first
     for changed in ({"torrc": "t2"}, {"load": "l2"}, {"engine": "2"}):
         assert Builder("a" * 12, **changed).inputs() != first
-    # Without a repository, a night also compares versions of this project, whose torrc files may
-    # differ.
+    # If Tor does not come from a repository, the nights compare versions of this project. Its
+    # versions may write different torrc files, so these do not count as inputs.
     first = Builder("a" * 12).inputs(only_tor=False)
     assert Builder("a" * 12, torrc="t2").inputs(only_tor=False) == first
     assert Builder("a" * 12, load="l2").inputs(only_tor=False) != first

@@ -93,8 +93,8 @@ class Checkout:
 
     @property
     def _environment(self) -> dict[str, str]:
-        # The workflow's jobs run in another folder, so they would import the installed code
-        # instead.
+        # The workflow's jobs run in another folder. Without PYTHONPATH they would import the
+        # installed code and not the code in `root`.
         return {**os.environ, "PYTHONPATH": str(self.root)}
 
     def run_names(self, name: str) -> list[str]:

@@ -24,7 +24,7 @@ from onionlab.questions.engine_comparison import (
 
 
 def study_runs(planned: Iterable[PlannedRun]) -> tuple[Run, ...]:
-    """Return the entries with which a study lists these planned runs."""
+    """Return the entries of planned runs in the study file."""
     return tuple(
         Run(**asdict(run), directory=run.run_id, records=f"{run.run_id}/{RECORDS}")
         for run in planned

@@ -21,8 +21,10 @@ Dump = dict[str, list[str | float]]
 def dump(files: Mapping[str, bytes], host: str, names: Iterable[str], directory: Path) -> Dump:
     """Return the values of the named options in a host's files, and check them with Tor.
 
-    Numbers have no units. For each option that Tor prints, the values must be the same. Tor prints
-    no option that has its built-in value. directory: an empty folder for Tor.
+    The files must give numbers without units, as Tor prints them. Tor does not print options that
+    have their built-in value; for all others, the values must be the same.
+
+    directory: an empty folder for Tor.
     """
     read = _read(files, host)
     found = {name: read.get(name.lower(), []) for name in names}

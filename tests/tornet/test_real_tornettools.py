@@ -80,7 +80,7 @@ def test_networks_are_generated_and_imported(inputs: tuple[Path, Path], tmp_path
         assert counts["onion-service"] >= 1
         assert kept.tornet.origin.generate["network_scale"] == 0.003
         assert kept.tornet.origin.atlas.sha256
-        # Most relays have a BandwidthRate above the rate of their link. It has no effect there.
+        # The BandwidthRate of most relays exceeds the rate of their link, and so has no effect.
         relays = kept.tornet.by_role("guard", "middle", "exit", "exitguard").values()
         limited = [h for h in relays if (h.rate_bytes_per_s or 2**40) < h.up_bit_per_s / 8]
         assert len(limited) <= 2

@@ -55,7 +55,7 @@ class Untestable:
 
 @dataclass(frozen=True)
 class Point:
-    """A variant at a level, which is a setting of the network."""
+    """A variant in one setting of the network, which is called a level."""
 
     level: str
     variant: str

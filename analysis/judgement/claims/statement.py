@@ -100,11 +100,11 @@ class Statement:
     def _changes(
         self, evidence: Evidence, one: Floats, other: Floats, one_after: Floats, other_after: Floats
     ) -> tuple[Sides, Sides]:
-        """Compare the second level's gap with the first level's, and with the latter's reverse.
+        """Compare the gap at the second level with the gap and the reverse gap at the first level.
 
-        A gap is the difference or ratio of the two variants at one level. Its reverse exchanges the
-        variants. ``one`` and ``other`` are the variants' values at the first level. ``one_after``
-        and ``other_after`` are their values at the second.
+        A gap is the difference or ratio of the two variants at one level. In the reverse gap the
+        variants are exchanged. ``one`` and ``other`` are the variants' values at the first level.
+        ``one_after`` and ``other_after`` are their values at the second.
         """
         # Four rounded values have twice the rounding variance of two; see inference.effects.
         step = evidence.resolution(self.points) * np.sqrt(2)
@@ -140,7 +140,8 @@ class Statement:
             what = "the gap" if self.rule is Rule.CLOSER else "it"
             return Answer.NO_DIFFERENCE, f"{what} changes by less than the margin"
         if self.rule is Rule.CLOSER:
-            # |after| < |before| if their difference and sum have opposite signs.
+            # The two verdicts are on after - before and after + before. If their signs differ, the
+            # product, after**2 - before**2, is negative: the gap has become smaller.
             agrees = -_sign(verdicts[0]) * _sign(verdicts[1])
         else:
             agrees = _sign(verdicts[0]) * (-1 if self.rule is Rule.LOWER else 1)

@@ -29,8 +29,8 @@ _PYTHONS_STATE_VERSION = 3
 class GlibRandom:
     """The random numbers of GLib's ``g_rand_*``. seed: 0 to 2**32 - 1.
 
-    GLib's generator is MT19937, seeded with one 32-bit number like its authors' ``init_genrand``
-    (``glib/grand.c``). Python's `random.Random` is the same generator with another seeding
+    GLib's generator is MT19937, seeded with one 32-bit number as by ``init_genrand`` of MT19937's
+    authors (``glib/grand.c``). Python's `random.Random` is the same generator with another seeding
     procedure, so this class computes the state and sets it.
     """
 
