@@ -62,11 +62,18 @@ def answers(packs: Sequence[Path], folder: Path) -> tuple[ClaimResult, ...]:
         packs: files that `onionlab pack` wrote.
         folder: directory for the unpacked files.
     """
-    wanted = load_claims("swrr", root=ROOT)
-    with open_packs(packs, folder) as store:
-        studies = (load_study(store / STUDIES / f"{name}.json") for name in wanted.experiments)
-        paper = Paper(wanted.paper, tuple(studies), wanted.claims)
-        return answer_other_study(paper, store, "published packs").answers
+    key = tuple(packs)
+    if key not in _ANSWERED:
+        wanted = load_claims("swrr", root=ROOT)
+        with open_packs(packs, folder) as store:
+            studies = (load_study(store / STUDIES / f"{name}.json") for name in wanted.experiments)
+            paper = Paper(wanted.paper, tuple(studies), wanted.claims)
+            _ANSWERED[key] = answer_other_study(paper, store, "published packs").answers
+    return _ANSWERED[key]
+
+
+_ANSWERED: dict[tuple[Path, ...], tuple[ClaimResult, ...]] = {}
+"""What `answers` has returned, because several blocks show the same answers."""
 
 
 def answer_counts(answered: Sequence[ClaimResult]) -> str:
