@@ -14,6 +14,7 @@ import textwrap
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
 
 import numpy as np
 
@@ -313,6 +314,36 @@ def run_facts(packs: Sequence[Path], folder: Path) -> str:
     return textwrap.fill(text, WIDTH)
 
 
+def cost_per_client(packs: Sequence[Path], experiment: str, variant: str, folder: Path) -> str:
+    """Return a sentence on what a client of a variant needs more than one of the baseline.
+
+    The means of all networks are compared, at each level.
+    """
+    more_cpu_s, more_mib = [], []
+    with open_packs(packs, folder) as store:
+        study = load_study(store / STUDIES / f"{experiment}.json")
+        for level in study.levels:
+            clients = sum(load.count or 0 for load in level.classes.values())
+            own, base = (
+                [
+                    read_manifest(store / run.directory / "manifest.json")
+                    for run in study.runs
+                    if (run.level, run.variant) == (level.name, name)
+                ]
+                for name in (variant, study.baseline)
+            )
+            cpu_s = [fmean(one.cpu_s or 0 for one in runs) for runs in (own, base)]
+            more_cpu_s.append((cpu_s[0] - cpu_s[1]) / clients)
+            memory = [fmean(one.peak_memory_bytes or 0 for one in runs) for runs in (own, base)]
+            more_mib.append((memory[0] - memory[1]) / clients / 2**20)
+    text = (
+        f"A client needs {min(more_cpu_s):.1f} to {max(more_cpu_s):.1f} s more CPU time and "
+        f"{min(more_mib):.1f} to {max(more_mib):.1f} MiB more memory than one of C Tor, by level, "
+        f"in {study.levels[0].stop_s:.0f} simulated seconds."
+    )
+    return textwrap.fill(text, WIDTH)
+
+
 def _open_study(files: Sequence[Path], experiment: str, folder: Path) -> tuple[Study, Statistics]:
     """Return the study of an experiment in packs, and the statistics of its runs."""
     key = tuple(files), experiment
@@ -414,6 +445,7 @@ PAGES: Mapping[str, Mapping[str, Callable[[Path], str]]] = {
     "docs/explanation/arti.md": {
         "arti": lambda folder: effects_of(ARTI, "arti-clients", "arti", folder),
         "arti's runs": lambda folder: run_facts(ARTI, folder),
+        "arti's cost": lambda folder: cost_per_client(ARTI, "arti-clients", "arti", folder),
     },
     "docs/explanation/congestion-control.md": {
         "today": lambda folder: effect_table(TODAY, folder, variants=["rr"]),
