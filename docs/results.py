@@ -48,6 +48,15 @@ ENDPOINTS = (
     ("all", "timeout_rate", "Timeout rate"),
 )
 """Class, metric and label of the endpoints."""
+POLICY_ENDPOINTS = (
+    ("web", METRIC, "Web: 320 KiB, median"),
+    ("web", "time_to_320kib_p90_s", "Web: 320 KiB, 90% quantile"),
+    ("web", "ttfb_p50_s", "Web: first byte, median"),
+    ("all", THROUGHPUT, "All: throughput"),
+    ("web", THROUGHPUT, "Web: throughput"),
+    ("bulk", "timeout_rate", "Bulk: timeout rate"),
+)
+"""Class, metric and label of the rows of tables that compare the circuit policies."""
 LABELS = {
     "ewma": "EWMA",
     "rr": "RR",
@@ -87,8 +96,9 @@ def answer_counts(answered: Sequence[ClaimResult]) -> str:
 def answer_table(answered: Sequence[ClaimResult]) -> str:
     """Return a table of the claims that are not on throughput, with their answers.
 
-    Each row has the effect on which the answer rests, with its interval, and the number of networks
-    with an effect of that sign.
+    Each row has the comparison that decides the answer, its effect with its interval, the number of
+    networks with an effect of that sign, and for an open claim the number of further networks that
+    would answer it.
     """
     rows = []
     for one in answered:
@@ -97,9 +107,15 @@ def answer_table(answered: Sequence[ClaimResult]) -> str:
         part = one.deciding
         effect, interval = format_effect(part.effect, part.scale, part.metric.unit)
         side = NOTHING if part.agreeing is None else f"{part.agreeing} of {part.count}"
+        more = ""
+        if one.answer is Answer.OPEN:
+            more = "unknown" if one.more_networks is None else str(one.more_networks)
         statement = " ".join(one.claim.statement.split())
-        rows.append((statement, _answer(one), f"{effect} {interval}".strip(), side))
-    return _table(("Claim", "Answer", "Effect", "Networks"), rows)
+        comparison = part.text.removesuffix(f", {part.metric.label}")
+        text = f"{effect} {interval}".strip()
+        rows.append((statement, _answer(one), comparison, text, side, more))
+    head = ("Claim", "Answer", "Deciding comparison", "Effect", "Networks", "More networks")
+    return _table(head, rows)
 
 
 def throughput_claims(answered: Sequence[ClaimResult]) -> str:
@@ -168,6 +184,69 @@ def network_table(packs: Sequence[tuple[str, Sequence[Path], str]], folder: Path
             cells.append(f"{statistic.value:.2f} s, {TIMES}{ratios[0]:.2f}, {TIMES}{ratios[1]:.2f}")
         rows.append((name, *cells, *[""] * (NETWORKS - len(cells))))
     return _table(("Network", *(str(number + 1) for number in range(NETWORKS))), rows)
+
+
+def policy_table(
+    rows: Sequence[tuple[str, Sequence[Path], str, str]],
+    folder: Path,
+    *,
+    head: str,
+    endpoints: Sequence[tuple[str, str, str]] = POLICY_ENDPOINTS,
+) -> str:
+    """Return a table that compares EWMA, RR and SWRR in pairs, with rows for each endpoint.
+
+    A row has EWMA's mean over networks. Each effect has its interval, and the number of networks
+    whose effect has its sign.
+
+    Args:
+        rows: for each row of an endpoint its label, its packs, and the names of the experiment and
+            of the level in these packs.
+        folder: directory for the unpacked files.
+        head: the title of the column with the labels.
+        endpoints: class, metric and label of each endpoint.
+    """
+    lines = []
+    for class_name, metric, name in endpoints:
+        for label, packs, experiment, level in rows:
+            _, statistics = _open_study(packs, experiment, folder)
+            values = statistics[level, class_name]
+            base = fmean(one.value or 0.0 for one in values[metric, "ewma"].values())
+            cells = (
+                _effect_and_networks(values[metric, variant], values[metric, other], metric)
+                for variant, other in PAIRS
+            )
+            lines.append((name, label, _value(base, metric), *cells))
+    pairs = (f"{LABELS[variant]} against {LABELS[other]}" for variant, other in PAIRS)
+    return _table(("Endpoint", head, "EWMA", *pairs), lines)
+
+
+PAIRS = (("rr", "ewma"), ("swrr-linear", "ewma"), ("swrr-linear", "rr"))
+
+
+def _value(value: float, metric: str) -> str:
+    if metric.endswith("_rate"):
+        return f"{100 * value:.1f}%"
+    if metric == THROUGHPUT:
+        return f"{value / 1e6:.2f} MB/s"
+    return f"{value:.2f} s"
+
+
+def _effect_and_networks(
+    own: Mapping[int, Statistic], base: Mapping[int, Statistic], metric: str
+) -> str:
+    """Return an effect with its interval, and the number of networks with an effect of its sign."""
+    against = against_baseline(own, base)
+    effect = against.difference if metric.endswith("_rate") else against.ratio
+    if effect is None:
+        return NOTHING
+    pairs = [(own[one].value or 0.0, base[one].value or 0.0) for one in own.keys() & base.keys()]
+    above = effect.estimate > (0 if metric.endswith("_rate") else 1)
+    agreeing = sum((one > other) if above else (one < other) for one, other in pairs)
+    if metric.endswith("_rate"):
+        text = " ".join(filter(None, format_effect(effect, "difference", "1")))
+    else:
+        text = _ratio(effect)
+    return f"{text}, {agreeing} of {len(pairs)}"
 
 
 def effects_by_level(packs: Sequence[Path], experiments: Sequence[str], folder: Path) -> str:
@@ -392,6 +471,8 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 CAPACITIES = sorted((RUNS / "representative").glob("swrr-capacities-network-*.tar.xz"))
 FULL_SIZE = sorted(RUNS.glob("*full-size-uml.tar.xz"))
 LEVELS = [f"swrr-{number}mid" for number in (20, 10, 5)]
+MAIN = [(level, CAPACITIES, "swrr-capacities", level) for level in ("representative", "random")]
+BY_LEVEL = [(str(number), FULL_SIZE, f"swrr-{number}mid", f"{number}mid") for number in (20, 10, 5)]
 FIVE_MIDDLES = (
     ("random capacities", [RUNS / "swrr-5mid-full-size-uml.tar.xz"], "swrr-5mid"),
     ("random, links only, KIST", [RUNS / "swrr-5mid-links-uml.tar.xz"], "swrr-5mid-links"),
@@ -425,13 +506,18 @@ PAGES: Mapping[str, Mapping[str, Callable[[Path], str]]] = {
     "docs/explanation/swrr-answers.md": {
         "counts": lambda folder: answer_counts(answers(FULL_SIZE, folder)),
         "runs": lambda folder: run_facts(FULL_SIZE, folder),
-        "levels": lambda folder: effects_by_level(FULL_SIZE, LEVELS, folder),
+        "policies": lambda folder: policy_table(MAIN, folder, head="Capacities"),
+        "policies' runs": lambda folder: run_facts(CAPACITIES, folder),
+        "levels": lambda folder: policy_table(
+            BY_LEVEL, folder, head="Middles", endpoints=[POLICY_ENDPOINTS[i] for i in (0, 2, 3, 5)]
+        ),
         "throughput": lambda folder: throughput_claims(answers(FULL_SIZE, folder)),
         "answers": lambda folder: answer_table(answers(FULL_SIZE, folder)),
         "networks": lambda folder: network_table(FIVE_MIDDLES, folder),
     },
     "docs/explanation/calibration.md": {
         "capacities": lambda folder: effects_by_level(CAPACITIES, ["swrr-capacities"], folder),
+        "spread by level": lambda folder: effects_by_level(FULL_SIZE, LEVELS, folder),
         "capacities' runs": lambda folder: run_facts(CAPACITIES, folder),
         "repeats": lambda folder: repeats_table(REPEATS, folder),
         "repeats' runs": lambda folder: run_facts(REPEATS[0][1], folder),
