@@ -16,12 +16,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onionlab.engines.uml.traffic import wire
-from onionlab.engines.uml.traffic.action_graph import StreamOptions
+from onionlab.engines.uml.traffic.action_graph import Start, StreamOptions
 from onionlab.engines.uml.traffic.markov_model import INTERNAL_PACKET_MODEL, Event, MarkovModel
 from onionlab.engines.uml.traffic.markov_walk import PACKET_BYTES, PacketSchedule
-from onionlab.engines.uml.traffic.options import Peer
+from onionlab.engines.uml.traffic.options import LogLevel, Peer
 from onionlab.engines.uml.traffic.stream import Stream
-from onionlab.engines.uml.traffic.transport import Address, SocksTransport, Transport
+from onionlab.engines.uml.traffic.transport import Address, Transport
 
 from .markov_support import Script
 
@@ -53,6 +53,15 @@ OPTIONS = StreamOptions(
     password=None,
     send_bytes=REQUEST,
     recv_bytes=PAYLOAD,
+    timeout_us=0,
+    stallout_us=0,
+)
+START = Start(
+    id="start",
+    server_port=80,
+    delay_us=0,
+    heartbeat_us=0,
+    log_level=LogLevel.MESSAGE,
     timeout_us=0,
     stallout_us=0,
 )
@@ -173,25 +182,23 @@ def client(
     """Return a client's stream through a proxy. changes: options that differ from OPTIONS."""
     host, sock = FakeHost(low_water=low_water, info=info), FakeSocket(room)
     options = replace(OPTIONS, **changes)
-    transport = SocksTransport(
+    transport = Transport(
         cast(socket.socket, sock),
         Address("server9", None, 80),
+        host.resolve,
         Address("localhost", "127.0.0.1", 9000),
-        username=options.username,
-        password=options.password,
-        resolve=host.resolve,
+        options.username,
+        options.password,
     )
-    limits = {"timeout_us": options.timeout_us, "stallout_us": options.stallout_us}
-    stream = Stream(host, transport, 0, vertex="stream", options=options, model_seed=7, **limits)
-    return host, sock, stream
+    return host, sock, Stream(host, transport, 0, options, model_seed=7)
 
 
 def server(*, room: int | None = None) -> Played:
     host, sock = FakeHost(), FakeSocket(room)
     host.name = "server1"
-    transport = Transport(cast(socket.socket, sock), Address("exit", "11.0.0.3", 999))
-    stream = Stream(host, transport, 0, vertex="passive-stream", timeout_us=0, stallout_us=0)
-    return host, sock, stream
+    client_address = Address("exit", "11.0.0.3", 999)
+    transport = Transport(cast(socket.socket, sock), client_address, host.resolve)
+    return host, sock, Stream(host, transport, 0, START)
 
 
 def pieces(data: bytes, cuts: Sequence[int]) -> list[bytes]:

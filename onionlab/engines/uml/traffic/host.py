@@ -20,7 +20,7 @@ from .netns import Namespaces
 from .stream import Stream
 from .stream_state import StreamState
 from .traffic_file import TrafficFile, TrafficHost
-from .transport import Address, SocksTransport, Transport
+from .transport import Address, Transport
 
 _NONBLOCKING_STREAM = socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC
 _OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
@@ -165,29 +165,10 @@ class Host:
         sock = self._connect(target, options.id)
         if sock is None:
             return False
-        transport = Transport(sock, remote)
-        if proxy is not None:
-            transport = SocksTransport(
-                sock,
-                remote,
-                proxy,
-                username=options.username,
-                password=options.password,
-                resolve=self.resolve,
-            )
+        login = options.username, options.password
+        transport = Transport(sock, remote, self.resolve, proxy, *login)
         self._when_over[self._stream_count] = when_over
-        self._add(
-            Stream(
-                self,
-                transport,
-                self._stream_count,
-                vertex=options.id,
-                timeout_us=options.timeout_us,
-                stallout_us=options.stallout_us,
-                options=options,
-                model_seed=model_seed,
-            )
-        )
+        self._add(Stream(self, transport, self._stream_count, options, model_seed))
         return True
 
     def _connect(self, target: Address, vertex: str) -> socket.socket | None:
@@ -230,17 +211,9 @@ class Host:
                 f"{error.strerror}",
             )
             return
-        start = self._graph.start
-        self._add(
-            Stream(
-                self,
-                Transport(sock, Address(self._host_names.get(address, address), address, port)),
-                self._stream_count,
-                vertex="passive-stream",
-                timeout_us=start.timeout_us,
-                stallout_us=start.stallout_us,
-            )
-        )
+        client = Address(self._host_names.get(address, address), address, port)
+        transport = Transport(sock, client, self.resolve)
+        self._add(Stream(self, transport, self._stream_count, self._graph.start))
 
     def _add(self, stream: Stream) -> None:
         self._stream_count += 1

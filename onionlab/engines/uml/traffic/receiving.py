@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import socket
 import struct
-from collections.abc import Callable
 
 from .stream_state import Direction, ReceiveState, StreamState
 
@@ -33,26 +32,15 @@ _TCP_INFO_BYTES = 104
 class Receiver(Direction[ReceiveState]):
     """Receives a stream's messages and payload. buffer: received bytes that are not yet processed.
 
-    process: advances the stream's protocol by the bytes in the buffer. read_failed: handles a read
-    error. _before_drain: None if the arrival of the last bytes has woken up the process. If only
+    _before_drain: None if the arrival of the last bytes has woken up the process. If only
     heartbeats have read these bytes, it contains the earlier values of `last_at` and of the
     stream's `progress`, from before these heartbeats.
     """
 
-    def __init__(
-        self,
-        stream: StreamState,
-        state: ReceiveState,
-        wanted_bytes: int,
-        *,
-        process: Callable[[], None],
-        read_failed: Callable[[OSError], None],
-    ) -> None:
+    def __init__(self, stream: StreamState, state: ReceiveState, wanted_bytes: int) -> None:
         super().__init__(state, wanted_bytes)
         self.buffer = bytearray()
         self._stream = stream
-        self._process = process
-        self._read_failed = read_failed
         self._sock = stream.sock
         self._low_water = 1
         self._before_drain: tuple[int | None, int | None] | None = None
@@ -80,7 +68,7 @@ class Receiver(Direction[ReceiveState]):
             except BlockingIOError:
                 return
             except OSError as error:
-                self._read_failed(error)
+                stream.read_failed(error)
                 return
             if got == 0:
                 if self.wanted_bytes == 0 and self.state == "RECV_PAYLOAD":
@@ -97,7 +85,7 @@ class Receiver(Direction[ReceiveState]):
             if discard:
                 self._count_payload(got)
             else:
-                self._process()
+                stream.process()
             if got < at_most and not to_the_end:
                 return
 

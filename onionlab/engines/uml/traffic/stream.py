@@ -12,7 +12,7 @@ import socket
 from collections.abc import Callable
 
 from . import wire
-from .action_graph import StreamOptions
+from .action_graph import Start, StreamOptions
 from .markov_model import INTERNAL_PACKET_MODEL, Event, MarkovModel, parse_model
 from .markov_walk import MarkovWalk, PacketSchedule
 from .receiving import Receiver
@@ -32,8 +32,8 @@ _READABLE = select.EPOLLIN | _TO_THE_END
 class Stream(StreamState):
     """A stream in progress. `on_event` handles epoll's events of its socket (edge-triggered).
 
-    options: the options of a client's stream; None on the server's side. timeout_us, stallout_us: 0
-    means no limit. model_seed: the seed of the packet model.
+    options: the options of a client's stream or, on the server's side, of the start vertex.
+    model_seed: the seed of the packet model, which a server receives from the client.
     """
 
     send: Sender
@@ -44,32 +44,23 @@ class Stream(StreamState):
         host: StreamHost,
         transport: Transport,
         stream_id: int,
-        *,
-        vertex: str,
-        timeout_us: int,
-        stallout_us: int,
-        options: StreamOptions | None = None,
+        options: StreamOptions | Start,
         model_seed: int = 0,
     ) -> None:
+        self.options = options if isinstance(options, StreamOptions) else None
+        vertex = "passive-stream" if self.options is None else self.options.id
         super().__init__(host, transport, stream_id, vertex)
-        self.options = options
         self._model_seed = model_seed
-        self._timeout_us = timeout_us
-        self._stallout_us = stallout_us
-        if options is None:
-            self.send = Sender(self, "SEND_NONE", 0)
-            self.receive = self._receiver("RECV_AUTHENTICATE", 0)
-        else:
-            self.send = Sender(self, "SEND_COMMAND", options.send_bytes)
-            self.receive = self._receiver("RECV_NONE", options.recv_bytes)
+        self._timeout_us = options.timeout_us
+        self._stallout_us = options.stallout_us
         self._command: wire.Command | None = None
-        if options is not None:
-            self._use_model(options.packet_model, Event.TO_SERVER)
-
-    def _receiver(self, state: ReceiveState, wanted_bytes: int) -> Receiver:
-        return Receiver(
-            self, state, wanted_bytes, process=self._process, read_failed=self._fail_to_read
-        )
+        if self.options is None:
+            self.send = Sender(self, "SEND_NONE", 0)
+            self.receive = Receiver(self, "RECV_AUTHENTICATE", 0)
+        else:
+            self.send = Sender(self, "SEND_COMMAND", self.options.send_bytes)
+            self.receive = Receiver(self, "RECV_NONE", self.options.recv_bytes)
+            self._use_model(self.options.packet_model, Event.TO_SERVER)
 
     def _use_model(self, model: MarkovModel, mine: Event) -> None:
         """Send according to a packet model.
@@ -110,7 +101,7 @@ class Stream(StreamState):
             self.send.flush()
             # An answer may have arrived before the whole request was sent. Process it now, because
             # it is already in the buffer and no event will report it.
-            self._process()
+            self.process()
         if not self.over and events & _HANGUP:
             if self.receive.state not in ("RECV_NONE", "RECV_SUCCESS"):
                 self.receive.state = "RECV_ERROR"
@@ -211,11 +202,12 @@ class Stream(StreamState):
             )
             self.send.flush()
 
-    def _fail_to_read(self, error: OSError) -> None:
+    def read_failed(self, error: OSError) -> None:
+        """End the stream with a read error."""
         if self.transport.state != "SUCCESS_OPEN":
             self.fail_transport("READ")
             return
-        self.read_failed(error)
+        super().read_failed(error)
         # A server is usually writing when a connection breaks. TGen then writes again, and logs the
         # error of this write.
         if self.send.state in ("SEND_RESPONSE", "SEND_PAYLOAD", "SEND_CHECKSUM"):
@@ -226,8 +218,8 @@ class Stream(StreamState):
 
     # --- the protocol
 
-    def _process(self) -> None:
-        """Advance through the states as far as the available bytes allow."""
+    def process(self) -> None:
+        """Advance through the states as far as the received bytes allow."""
         buffer = self.receive.buffer
         while not self.over:
             before = (self.transport.state, self.receive.state, len(buffer))

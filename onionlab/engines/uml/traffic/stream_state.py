@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import errno
 import os
 from collections.abc import Mapping
@@ -102,7 +103,7 @@ class StreamHost(Protocol):
         """Handle the end of a stream, which no longer needs its socket."""
 
 
-class StreamState:
+class StreamState(abc.ABC):
     """A stream's data. Times are microseconds of the monotonic clock, as in TGen.
 
     progress: the time of the last byte in either direction. Before the first byte, it is the time
@@ -139,6 +140,10 @@ class StreamState:
         """Ask the event loop to report when the socket is writable again."""
         self.host.loop.want_writable(self.sock.fileno())
 
+    @abc.abstractmethod
+    def process(self) -> None:
+        """Advance the stream's protocol by the received bytes."""
+
     # --- the end
 
     def end_if_complete(self) -> None:
@@ -171,7 +176,7 @@ class StreamState:
         self.fail_to_receive("READEOF")
 
     def read_failed(self, error: OSError) -> None:
-        """Log a read error. The caller ends the stream."""
+        """Record and log a read error. The subclass also ends the stream."""
         self.transport.fail("READ")
         self.receive.state, self.fault = "RECV_ERROR", "READ"
         self.host.log.critical(

@@ -82,68 +82,6 @@ class HandshakeError(Exception):
         self.line = line
 
 
-@dataclass(eq=False)
-class Transport:
-    """A connection without a proxy. Its state becomes SUCCESS_OPEN when it is established.
-
-    Times are microseconds of the monotonic clock, as in TGen. A time is None until its event has
-    happened.
-    """
-
-    sock: socket.socket
-    remote: Address
-    proxy: Address | None = None
-    state: TransportState = "CONNECT"
-    fault: TransportFault = "NONE"
-    connected_at: int | None = None
-    proxy_init: int | None = None
-    proxy_choice: int | None = None
-    proxy_request: int | None = None
-    proxy_response: int | None = None
-
-    @property
-    def local(self) -> Address:
-        """The local address. If the socket has none, the fields are None, None and 0."""
-        try:
-            address, port = self.sock.getsockname()[:2]
-        except OSError:
-            return Address(None, None, 0)
-        return Address.from_ip(address, port)
-
-    @property
-    def greeting(self) -> bytes:
-        """The first message to the proxy on an established connection; empty without a proxy."""
-        return b""
-
-    def connected(self, now_us: int) -> None:
-        """Record that the connection is established."""
-        self.connected_at = now_us
-        self.state = "SUCCESS_OPEN"
-
-    def received(self, buffer: bytearray, now_us: int) -> bytes:
-        """Remove a complete answer of the proxy from the buffer. Return the next message to send.
-
-        Return b"" if there is nothing to send. Raises HandshakeError if the proxy refuses.
-        """
-        return b""
-
-    def message_sent(self, now_us: int) -> bool:
-        """Record that a whole message was sent. Return whether it was a message to the proxy."""
-        return False
-
-    def fail(self, fault: TransportFault) -> None:
-        """Record that the transport has failed."""
-        self.state = "ERROR"
-        self.fault = fault
-
-    def __str__(self) -> str:
-        """Describe the transport as TGen's log does."""
-        return (
-            f"[fd={self.sock.fileno()},local={self.local},proxy={self.proxy or 'NULL:0.0.0.0:0'},"
-            f"remote={self.remote},state={self.state},error={self.fault}]"
-        )
-
-
 _VERSION, _LOGIN_VERSION = 5, 1
 _NO_LOGIN, _LOGIN = 0, 2
 _CONNECT, _RESERVED = 1, 0
@@ -172,19 +110,42 @@ _STATUS = {
 }
 
 
-@dataclass(eq=False, kw_only=True)
-class SocksTransport(Transport):
-    """A connection through a SOCKS5 proxy (RFC 1928, RFC 1929).
+@dataclass(eq=False)
+class Transport:
+    """A connection, either direct or through a SOCKS5 proxy (RFC 1928, RFC 1929).
 
-    Its state becomes SUCCESS_OPEN when the proxy has granted the request. Each message is sent
-    completely before the answer to it is parsed. In each state, one part of an answer is parsed.
-    username, password: if at least one is given, the client logs in at the proxy. resolve: returns
-    the IPv4 address of a name, or None if the name is unknown.
+    Its state becomes SUCCESS_OPEN when it is established and the proxy, if any, has granted the
+    request. Each message is sent completely before the answer to it is parsed. In each state, one
+    part of an answer is parsed.
+    Times are microseconds of the monotonic clock, as in TGen. A time is None until its event has
+    happened.
+
+    proxy: None for a direct connection. resolve: returns the IPv4 address of a name, or None if the
+    name is unknown. username, password: if at least one is given, the client logs in at the proxy.
     """
 
-    username: str | None
-    password: str | None
+    sock: socket.socket
+    remote: Address
     resolve: Callable[[str], str | None]
+    proxy: Address | None = None
+    username: str | None = None
+    password: str | None = None
+    state: TransportState = "CONNECT"
+    fault: TransportFault = "NONE"
+    connected_at: int | None = None
+    proxy_init: int | None = None
+    proxy_choice: int | None = None
+    proxy_request: int | None = None
+    proxy_response: int | None = None
+
+    @property
+    def local(self) -> Address:
+        """The local address. If the socket has none, the fields are None, None and 0."""
+        try:
+            address, port = self.sock.getsockname()[:2]
+        except OSError:
+            return Address(None, None, 0)
+        return Address.from_ip(address, port)
 
     @property
     def _method(self) -> int:
@@ -192,13 +153,30 @@ class SocksTransport(Transport):
 
     @property
     def greeting(self) -> bytes:
-        """The greeting, which offers a single method of authentication."""
-        return bytes([_VERSION, 1, self._method])
+        """The first message to the proxy on an established connection; empty without a proxy.
+
+        It offers a single method of authentication.
+        """
+        return b"" if self.proxy is None else bytes([_VERSION, 1, self._method])
 
     def connected(self, now_us: int) -> None:
-        """Record that the connection to the proxy is established. Next, `greeting` is sent."""
+        """Record that the connection is established. Next, `greeting` is sent, if there is one."""
         self.connected_at = now_us
-        self.state = "INIT"
+        self.state = "SUCCESS_OPEN" if self.proxy is None else "INIT"
+
+    def fail(self, fault: TransportFault) -> None:
+        """Record that the transport has failed."""
+        self.state = "ERROR"
+        self.fault = fault
+
+    def __str__(self) -> str:
+        """Describe the transport as TGen's log does."""
+        return (
+            f"[fd={self.sock.fileno()},local={self.local},proxy={self.proxy or 'NULL:0.0.0.0:0'},"
+            f"remote={self.remote},state={self.state},error={self.fault}]"
+        )
+
+    # --- the handshake with the proxy
 
     def message_sent(self, now_us: int) -> bool:
         """Record that a whole message was sent. Return whether it was a message to the proxy."""
@@ -289,11 +267,11 @@ class SocksTransport(Transport):
 
 # The proxy's answers consist of parts. For each state that expects a part of two bytes: the method
 # that handles this part.
-_ANSWERS: dict[str, Callable[[SocksTransport, int, int, int], bytes]] = {
-    "CHOICE": SocksTransport._receive_choice,
-    "AUTH_RESPONSE": SocksTransport._receive_login_answer,
-    "RESPONSE_STATUS": SocksTransport._receive_status,
-    "RESPONSE_TYPE": SocksTransport._receive_type,
+_ANSWERS: dict[str, Callable[[Transport, int, int, int], bytes]] = {
+    "CHOICE": Transport._receive_choice,
+    "AUTH_RESPONSE": Transport._receive_login_answer,
+    "RESPONSE_STATUS": Transport._receive_status,
+    "RESPONSE_TYPE": Transport._receive_type,
 }
 
 
