@@ -31,7 +31,7 @@ STREAM = {"sendsize": "1000 bytes", "recvsize": "320 KiB"}
 def load(tmp_path: Path, text: str | bytes) -> ActionGraph:
     path = tmp_path / "some.graphml"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    return load_graph(path)
+    return load_graph(path, tmp_path)
 
 
 def test_a_generated_client(tmp_path: Path) -> None:

@@ -18,14 +18,14 @@ import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any
 
 from onionlab.errors import UserError
 
-from .graphml import Edge, parse_graphml
+from .graphml import Edge, Graphml, parse_graphml
 from .markov_model import (
     INTERNAL_FLOW_MODEL,
     INTERNAL_PACKET_MODEL,
@@ -150,7 +150,7 @@ class ActionGraph:
     actions: Mapping[str, Action | Pause]
     next: Mapping[str, tuple[str, ...]]
     edges: int
-    choices: Mapping[str, tuple[tuple[str, float], ...]] = field(default_factory=dict)
+    choices: Mapping[str, tuple[tuple[str, float], ...]]
 
     @property
     def streams(self) -> list[StreamOptions]:
@@ -191,55 +191,40 @@ def stream_options(action: Action) -> StreamOptions:
 
 
 def load_graph(
-    path: Path, directory: Path | None = None, read: Callable[[Path], bytes] = Path.read_bytes
+    path: Path, directory: Path, read: Callable[[Path], bytes] = Path.read_bytes
 ) -> ActionGraph:
     """Read a GraphML file and the models that it refers to.
 
-    directory: the base of the models' paths; None for the graph's directory. read: returns a file's
-    bytes or raises OSError. Raises UserError if a file cannot be read or its content is not
-    supported.
+    directory: the base of the models' paths. read: returns a file's bytes or raises OSError. Raises
+    UserError if a file cannot be read or its content is not supported.
     """
     try:
         content = read(path)
     except OSError as error:
         raise UserError(f"{path}: cannot read this TGen graph: {error.strerror}") from error
-    folder = path.parent if directory is None else directory
     try:
-        graph = parse_graphml(content)
-        return _checked(
-            path, graph.vertices, graph.edges, lambda one: load_model(folder / one, read)
-        )
+        return _checked(path, parse_graphml(content), lambda one: load_model(directory / one, read))
     except ValueError as error:
         raise UserError(f"{path}: {error}") from error
 
 
-def _checked(
-    path: Path,
-    vertices: Mapping[str, Mapping[str, str]],
-    all_edges: Iterable[Edge],
-    load: Callable[[str], MarkovModel],
-) -> ActionGraph:
-    kinds = {vertex: vertex_kind(vertex) for vertex in vertices}
+def _checked(path: Path, graph: Graphml, load: Callable[[str], MarkovModel]) -> ActionGraph:
+    kinds = {vertex: vertex_kind(vertex) for vertex in graph.vertices}
     parsed = {
-        vertex: parse_options(vertex, kinds[vertex], data) for vertex, data in vertices.items()
+        vertex: parse_options(vertex, kinds[vertex], data)
+        for vertex, data in graph.vertices.items()
     }
     starts = [vertex for vertex, kind in kinds.items() if kind == "start"]
     if len(starts) != 1:
         raise ValueError(f"needs one start vertex, has {len(starts)}")
     (start,) = starts
     defaults = parsed[start]
-    weights = _weights(all_edges)
-    edges = list(weights)
-    # TGen visits a vertex's neighbours in the order of the vertices in the file. The order of the
-    # edges does not matter.
-    order = {vertex: position for position, vertex in enumerate(vertices)}
-    targets: dict[str, list[str]] = {vertex: [] for vertex in vertices}
-    for source, target in sorted(edges, key=lambda ends: order[ends[1]]):
-        targets[source].append(target)
-    incoming = Counter(target for _, target in edges)
+    weights = _weights(graph.edges)
+    targets = {vertex: [edge.target for edge in edges] for vertex, edges in graph.out_edges.items()}
+    incoming = Counter(edge.target for edge in graph.edges)
     if start in targets[start]:
         raise ValueError(f"vertex {start!r} has an edge to itself, which TGen rejects")
-    _check_connected(vertices, edges)
+    _check_connected(graph)
     actions: dict[str, Action | Pause] = {}
     for vertex, kind in kinds.items():
         if kind == "pause":
@@ -273,7 +258,7 @@ def _checked(
         ),
         actions=actions,
         next=following,
-        edges=len(edges),
+        edges=len(graph.edges),
         choices=choices,
     )
 
@@ -355,11 +340,11 @@ def _stream(
     )
 
 
-def _check_connected(vertices: Iterable[str], edges: list[tuple[str, str]]) -> None:
-    neighbours: dict[str, set[str]] = {vertex: set() for vertex in vertices}
-    for source, target in edges:
-        neighbours[source].add(target)
-        neighbours[target].add(source)
+def _check_connected(graph: Graphml) -> None:
+    neighbours: dict[str, set[str]] = {vertex: set() for vertex in graph.vertices}
+    for edge in graph.edges:
+        neighbours[edge.source].add(edge.target)
+        neighbours[edge.target].add(edge.source)
     reached: set[str] = set()
     border = set(list(neighbours)[:1])
     while border:
