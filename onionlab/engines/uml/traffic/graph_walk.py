@@ -240,22 +240,9 @@ class GraphWalk:
             self._start_flow(options.flow, traffic.child_over)
             return True
 
-        def end() -> None:
-            self.count("traffics-succeeded")
-            self._continue_after(options)
-
         walk = MarkovWalk(options.flow_model, self._model_seed(options.flow.stream, "flow model"))
-        self._visits[options.id] += 1
-        self.count("traffics-created")
-        FlowGenerator(
-            self.loop,
-            self.log,
-            walk,
-            vertex=options.id,
-            kind="traffic",
-            begin_child=begin_flow,
-            when_over=end,
-        ).start()
+        when_over = functools.partial(self._continue_after, options)
+        self._generate("traffic", options.id, walk, begin_flow, when_over)
 
     def _start_flow(self, options: FlowOptions, when_over: Callable[[], None]) -> None:
         walk = MarkovWalk(options.stream_model, self._model_seed(options.stream, "stream model"))
@@ -263,24 +250,29 @@ class GraphWalk:
         # them.
         stream = self._with_login(options.stream)
         proxy = self._proxy(stream)
-        self._visits[options.id] += 1
-        self.count("flows-created")
+
+        def begin_stream(flow: FlowGenerator) -> bool:
+            return self._open_stream(stream, proxy, lambda _stream: flow.child_over())
+
+        self._generate("flow", options.id, walk, begin_stream, when_over)
+
+    def _generate(
+        self,
+        kind: Literal["flow", "traffic"],
+        vertex: str,
+        walk: MarkovWalk,
+        begin_child: Callable[[FlowGenerator], bool],
+        when_over: Callable[[], None],
+    ) -> None:
+        """Start a flow or a traffic, and count it. The parameters are those of FlowGenerator."""
 
         def end() -> None:
-            self.count("flows-succeeded")
+            self.count(f"{kind}s-succeeded")
             when_over()
 
-        FlowGenerator(
-            self.loop,
-            self.log,
-            walk,
-            vertex=options.id,
-            kind="flow",
-            begin_child=lambda flow: self._open_stream(
-                stream, proxy, lambda _stream: flow.child_over()
-            ),
-            when_over=end,
-        ).start()
+        self._visits[vertex] += 1
+        self.count(f"{kind}s-created")
+        FlowGenerator(self.loop, self.log, walk, vertex, kind, begin_child, end).start()
 
     def _continue_after(self, action: Action) -> None:
         """Continue the walk after a flow or traffic vertex has ended.
