@@ -33,8 +33,7 @@ from onionlab.rundir.tornet import addresses, compose_tornet
 from onionlab.rundir.trace import deployed_hosts
 from onionlab.rundir.verify import ProofRequirement
 from onionlab.runs import run_builder
-from onionlab.runs.costs.requested_runs import estimate_level_cost
-from onionlab.runs.costs.run_cost import IMPORTED, RunSize
+from onionlab.runs.costs.run_cost import IMPORTED, RunSize, estimate_level_cost
 from onionlab.runs.run_builder import TornetRunBuilder
 from onionlab.tornet.keeping import KeptTornet, import_tornets, load_tornet
 

@@ -16,13 +16,8 @@ from onionlab.engines.examination import cgroup_limit
 from onionlab.experiment import AnySettings, Experiment, Settings
 from onionlab.experiment.tornettools import TornetSettings
 from onionlab.runs.costs.finished_runs import FinishedRun, find_existing_runs, find_finished_runs
-from onionlab.runs.costs.requested_runs import (
-    RequestedRuns,
-    RunKind,
-    estimate_level_cost,
-    resolve_request,
-)
-from onionlab.runs.costs.run_cost import PEERS_PROCESSES, MeasuredCost, RunCost
+from onionlab.runs.costs.requested_runs import RequestedRuns, RunKind, resolve_request
+from onionlab.runs.costs.run_cost import PEERS_PROCESSES, RunCost, estimate_level_cost
 from onionlab.runs.store import Store
 
 MEMORY_SHARE = 0.9
@@ -75,11 +70,6 @@ class Estimator:
     def _finished(self) -> Sequence[FinishedRun]:
         return find_finished_runs(Store(self.root / "runs"))
 
-    @cached_property
-    def finished_costs(self) -> Sequence[MeasuredCost]:
-        """Costs of the finished runs on this machine."""
-        return [run.cost for run in self._finished if run.cost is not None]
-
     def estimate(self, requests: Sequence[Request], jobs: int | None = None) -> Estimate:
         """Estimate the missing runs of some requests, which one call of `make_runs` performs.
 
@@ -120,13 +110,16 @@ class Estimator:
 
     def run_costs(self, requested: RequestedRuns) -> Mapping[RunKind, RunCost]:
         """Return the estimated cost of one run of each kind, even if all its runs are finished."""
-        costs = {
-            name: estimate_level_cost(
-                self.root, name, level.settings, requested.engine, self.finished_costs
-            )
-            for name, level in requested.experiment.levels.items()
-        }
+        costs = self.level_costs(requested.experiment, requested.engine)
         return {kind: costs[kind.level] for kind in requested.kinds}
+
+    def level_costs(self, experiment: Experiment, engine: str) -> Mapping[str, RunCost]:
+        """Return the estimated cost of one run of each level."""
+        here = [run.cost for run in self._finished if run.cost is not None]
+        return {
+            name: estimate_level_cost(self.root, name, level.settings, engine, here)
+            for name, level in experiment.levels.items()
+        }
 
     def _count_concurrent(self, costs: Sequence[RunCost], jobs: int | None) -> int:
         """Return the number of concurrent runs, at least 1.
@@ -143,11 +136,7 @@ class Estimator:
 
 def estimate_resources(root: Path, experiment: Experiment, engine: str) -> Resources:
     """Return the resources that the largest run of an experiment needs, with a reserve."""
-    finished = Estimator(root).finished_costs
-    costs = [
-        estimate_level_cost(root, name, level.settings, engine, finished)
-        for name, level in experiment.levels.items()
-    ]
+    costs = Estimator(root).level_costs(experiment, engine).values()
     return Resources(
         memory_bytes=round(max(cost.memory_bytes for cost in costs)),
         disk_bytes=round(max(cost.disk_bytes for cost in costs)),

@@ -5,32 +5,16 @@ A level is one of the settings in which an experiment compares its variants.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from analysis.formats.plan_file import Request
 from onionlab.engines import ENGINES, resolve_engine_name
-from onionlab.engines.base import ENDLESS_STREAM_BYTES
-from onionlab.experiment import AnySettings, Experiment, Settings
+from onionlab.experiment import Experiment
 from onionlab.experiment.peers import PeersSettings
-from onionlab.experiment.tornettools import TornetSettings
 from onionlab.experiment.tornettools_networks import require_networks
-from onionlab.programs.tor.variants import load_variants
-from onionlab.rundir.arti import EXTRA_MEMORY_BYTES
-from onionlab.rundir.compose import engine_options
-from onionlab.rundir.traffic import expected_endless_streams
-from onionlab.runs.costs.run_cost import (
-    IMPORTED,
-    PEERS,
-    PEERS_PROCESSES,
-    TOR,
-    MeasuredCost,
-    RunCost,
-    RunSize,
-    estimate_run_cost,
-)
 from onionlab.runs.run_builder import load_experiment, select_variants
 
 Replicate = tuple[int, int]
@@ -88,27 +72,3 @@ def resolve_request(root: Path, request: Request) -> RequestedRuns:
         request.engine, root=root, shadow=request.shadow, tgen=request.tgen
     )
     return RequestedRuns(request, experiment, engine, tuple(variants))
-
-
-def estimate_level_cost(
-    root: Path, level: str, settings: AnySettings, engine: str, finished: Iterable[MeasuredCost]
-) -> RunCost:
-    """Estimate the cost of one run of a level. finished: costs of finished runs on this machine."""
-    options = engine_options(settings, engine)
-    unit, processes, endless_streams, arti = PEERS, PEERS_PROCESSES, 0, 0
-    if isinstance(settings, Settings):
-        # Every host except the servers runs Tor.
-        unit, processes = TOR, settings.host_count - settings.network.servers.count
-        endless_streams = expected_endless_streams(root, settings)
-        variants = load_variants(root)
-        if any(variants[name].client for name in settings.tor.variants):
-            arti = settings.client_count
-    elif isinstance(settings, TornetSettings):
-        unit, processes = IMPORTED, settings.tors
-    cpus = ENGINES[engine].cpus_per_run(options)
-    return estimate_run_cost(
-        RunSize(engine, level, unit, processes, settings.time.stop_s, cpus),
-        finished,
-        extra_memory_bytes=endless_streams * ENDLESS_STREAM_BYTES + arti * EXTRA_MEMORY_BYTES,
-        memory_limit_bytes=options.get("memory_bytes"),
-    )

@@ -1,4 +1,4 @@
-"""Estimate the cost of one run from constants of its engine, corrected by finished runs.
+"""The cost of one run: constants of its engine, and their correction by finished runs.
 
 Time and disk space are proportional to the number of processes times the simulated seconds. Memory
 grows with the number of processes. Finished runs on this machine correct the shipped constants by
@@ -15,7 +15,17 @@ import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import NamedTuple
+
+from onionlab.engines import ENGINES
+from onionlab.engines.base import ENDLESS_STREAM_BYTES
+from onionlab.experiment import AnySettings, Settings
+from onionlab.experiment.tornettools import TornetSettings
+from onionlab.programs.tor.variants import load_variants
+from onionlab.rundir.arti import EXTRA_MEMORY_BYTES
+from onionlab.rundir.compose import engine_options
+from onionlab.rundir.traffic import expected_endless_streams
 
 MIB = 2**20
 PEERS_PROCESSES = 2
@@ -145,36 +155,41 @@ class RunCost:
     error: float
 
 
-def estimate_run_cost(
-    size: RunSize,
-    finished: Iterable[MeasuredCost],
-    *,
-    extra_memory_bytes: int = 0,
-    memory_limit_bytes: int | None = None,
+def estimate_level_cost(
+    root: Path, level: str, settings: AnySettings, engine: str, finished: Iterable[MeasuredCost]
 ) -> RunCost:
-    """Estimate the cost of a run.
+    """Estimate the cost of one run of a level.
 
-    Args:
-        size: Size of the run.
-        finished: Finished runs on this machine.
-        extra_memory_bytes: Additional memory that a run of this level needs. It is added unless
-            there are finished runs of the level, whose memory includes it.
-        memory_limit_bytes: The memory limit in the experiment, which is reserved. If there is no
-            limit (None), the reserved memory depends on the expected memory.
+    finished: costs of finished runs on this machine. If there are runs of the level, their memory
+    includes that of endless streams and of Arti, which is otherwise added. If the experiment limits
+    the memory of a run, this limit is reserved.
     """
-    of_engine = [run for run in finished if run.size.engine == size.engine]
-    same_level = [run for run in of_engine if run.size.level == size.level]
-    source = SAME_LEVEL if same_level else OTHER_LEVELS if of_engine else CONSTANTS
+    options = engine_options(settings, engine)
+    unit, processes, endless_streams, arti = PEERS, PEERS_PROCESSES, 0, 0
+    if isinstance(settings, Settings):
+        # Every host except the servers runs Tor.
+        unit, processes = TOR, settings.host_count - settings.network.servers.count
+        endless_streams = expected_endless_streams(root, settings)
+        variants = load_variants(root)
+        if any(variants[name].client for name in settings.tor.variants):
+            arti = settings.client_count
+    elif isinstance(settings, TornetSettings):
+        unit, processes = IMPORTED, settings.tors
+    cpus = ENGINES[engine].cpus_per_run(options)
+    size = RunSize(engine, level, unit, processes, settings.time.stop_s, cpus)
+    of_engine = [run for run in finished if run.size.engine == engine]
+    same_level = [run for run in of_engine if run.size.level == level]
     ratios = _mean_ratios(same_level or of_engine)
     expected = Amounts(*(a * b for a, b in zip(size.predict(), ratios, strict=True)))
     if not same_level:
-        expected = expected._replace(memory_bytes=expected.memory_bytes + extra_memory_bytes)
+        extra_bytes = endless_streams * ENDLESS_STREAM_BYTES + arti * EXTRA_MEMORY_BYTES
+        expected = expected._replace(memory_bytes=expected.memory_bytes + extra_bytes)
     return RunCost(
         expected=expected,
-        memory_bytes=memory_limit_bytes or expected.memory_bytes * MEMORY_RESERVE,
+        memory_bytes=options.get("memory_bytes") or expected.memory_bytes * MEMORY_RESERVE,
         disk_bytes=expected.disk_bytes * DISK_RESERVE,
-        cpus=size.cpus,
-        source=source,
+        cpus=cpus,
+        source=SAME_LEVEL if same_level else OTHER_LEVELS if of_engine else CONSTANTS,
         error=SAME_LEVEL_ERROR if same_level else size.rates.error,
     )
 
@@ -186,11 +201,11 @@ def _mean_ratios(finished: Sequence[MeasuredCost]) -> Amounts:
     """
     logs: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for run in finished:
-        predicted = run.size.predict()
-        for name, measured in run.amounts._asdict().items():
+        for name, predicted, measured in zip(
+            Amounts._fields, run.size.predict(), run.amounts, strict=True
+        ):
             if measured > 0:
-                log = math.log(measured / getattr(predicted, name))
-                logs[name][run.size.level].append(log)
+                logs[name][run.size.level].append(math.log(measured / predicted))
     means = {
         name: math.exp(statistics.fmean(map(statistics.fmean, levels.values())))
         for name, levels in logs.items()
