@@ -230,10 +230,10 @@ OUTSIDE: Mapping[str, str] = {
 """Page outside of docs/ -> path of its copy for the site."""
 
 
-def write_pages(root: Path = ROOT) -> None:
+def write_pages() -> None:
     """Write the generated pages that are not up to date."""
     for path, make in PAGES.items():
-        page, text = root / path, make(root)
+        page, text = ROOT / path, make(ROOT)
         if not page.is_file() or page.read_text(encoding="utf-8") != text:
             page.write_text(text, encoding="utf-8")
 

@@ -35,14 +35,13 @@ def t_quantile(probability: float, df: float) -> float:
     return float(stdtrit(df, probability))
 
 
-def t_interval(values: ArrayLike, confidence: float = CONFIDENCE) -> Interval:
-    """Return the mean and its t interval, mean +- t(n-1) sd / sqrt(n).
+def t_interval(values: ArrayLike) -> Interval:
+    """Return the mean and its t interval, mean +- t(n-1) sd / sqrt(n), with `CONFIDENCE`.
 
     The bounds are None for a single value.
 
     Args:
         values: shape (n,), finite.
-        confidence: coverage, in (0, 1).
 
     Raises:
         ValueError: no values.
@@ -52,7 +51,7 @@ def t_interval(values: ArrayLike, confidence: float = CONFIDENCE) -> Interval:
         raise ValueError("no values")
     if array.size == 1:
         return Interval(float(array[0]), None, None)
-    half = t_quantile((1 + confidence) / 2, array.size - 1.0) * (
+    half = t_quantile((1 + CONFIDENCE) / 2, array.size - 1.0) * (
         float(array.std(ddof=1)) / np.sqrt(array.size)
     )
     mean = float(array.mean())

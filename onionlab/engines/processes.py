@@ -11,6 +11,7 @@ from pathlib import Path
 
 import psutil
 
+END_TIMEOUT_S = 10.0
 SAMPLE_INTERVAL_S = 5.0
 SAMPLE_SHARE = 0.01
 """The maximum share of one CPU's time that samples may use. A sample of hundreds of processes takes
@@ -103,12 +104,12 @@ def kill_processes_below(directory: Path) -> list[int]:
     return killed
 
 
-def end_processes_below(directory: Path, *, timeout_s: float = 10.0) -> None:
+def end_processes_below(directory: Path) -> None:
     """Kill all processes whose working directory is below `directory`, and wait for their end.
 
-    The wait takes at most `timeout_s`.
+    The wait takes at most `END_TIMEOUT_S`.
     """
-    deadline_s = time.monotonic() + timeout_s
+    deadline_s = time.monotonic() + END_TIMEOUT_S
     while kill_processes_below(directory) and time.monotonic() < deadline_s:
         time.sleep(0.01)
 

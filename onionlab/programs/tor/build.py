@@ -146,21 +146,10 @@ def ensure_variants(
 
 
 def ensure_series(
-    root: Path,
-    wanted: Iterable[str | None],
-    *,
-    tor_source: str | None = None,
-    update_source: bool = False,
-    jobs: int | None = None,
+    root: Path, wanted: Iterable[str | None], *, tor_source: str | None = None
 ) -> dict[str | None, BuiltTor]:
     """Build Tor with each series of patches, as :func:`ensure_variants` does. None: no patches."""
-    builds = ensure_builds(
-        root,
-        {TorBuild(name): () for name in wanted},
-        tor_source=tor_source,
-        update_source=update_source,
-        jobs=jobs,
-    )
+    builds = ensure_builds(root, {TorBuild(name): () for name in wanted}, tor_source=tor_source)
     return {build.series: built for build, built in builds.items()}
 
 
