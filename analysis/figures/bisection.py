@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -91,7 +90,7 @@ def draw(commits: Sequence[str], search: Search, metric: Quantity) -> Figure:
 def _draw_examination(axes: Axes, x: int, one: Examination, metric: Quantity, scale: str) -> None:
     """Draw the effect of a commit, or only a marker at the bottom if it has none on this scale."""
     style, verdict = STYLES[one.decision], one.against_good
-    marker: dict[str, Any] = {"marker": style.marker, "mfc": style.face, "mec": style.edge, "ms": 5}
+    marker = {**style.marker_options, "ms": 5}
     if verdict is None or verdict.effect is None or verdict.scale != scale:
         axes.plot([x], [0.04], transform=axes.get_xaxis_transform(), **marker)
         return

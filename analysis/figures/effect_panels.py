@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -56,12 +56,15 @@ class MarkStyle:
     face: str
     edge: str
 
+    @property
+    def marker_options(self) -> dict[str, Any]:
+        """Matplotlib's options for the marker."""
+        return {"marker": self.marker, "mfc": self.face, "mec": self.edge}
+
     def handle(self, label: str) -> Line2D:
         """Return the legend's entry for effects in this style."""
-        return Line2D(
-            [], [], color=self.edge, lw=1.1, marker=self.marker, mfc=self.face, mec=self.edge,
-            ms=4.5, label=as_drawn(label),
-        )  # fmt: skip
+        text, options = as_drawn(label), self.marker_options
+        return Line2D([], [], color=self.edge, lw=1.1, ms=4.5, label=text, **options)
 
 
 @dataclass(frozen=True)
@@ -143,10 +146,8 @@ def draw_effects(
             axes.fill_between([-margin, margin], *span, color=BAND_COLOR, lw=0)
         _draw_interval(axes, y, mark.effect, axis, half, mark.style.edge)
         at = float(np.clip(_position(axis, mark.effect.estimate), -half, half))
-        axes.plot(
-            [at], [y], marker=mark.style.marker, mfc=mark.style.face, mec=mark.style.edge,
-            mew=0.9, ms=4.2, zorder=3, clip_on=False,
-        )  # fmt: skip
+        marker = mark.style.marker_options
+        axes.plot([at], [y], **marker, mew=0.9, ms=4.2, zorder=3, clip_on=False)
     axes.axvline(0, color="#333333", lw=0.7, zorder=1.5)
     axes.set_yticks(range(len(rows)), [as_drawn(label) for label in rows])
     axes.set_xlim(-half, half)

@@ -10,6 +10,7 @@ from analysis.figures.bisection import write_bisection
 from analysis.formats import files
 from analysis.formats.csv_tables import csv_text
 from analysis.judgement.bisection import Decision, Examination, Search
+from analysis.judgement.compared import interval_record
 from analysis.judgement.verdicts import Grade
 from analysis.measures.data import ALL
 from analysis.measures.metric import Quantity
@@ -106,7 +107,6 @@ class Bisection:
         """Yield the examinations in order, as rows of the CSV file."""
         places = {commit: place for place, commit in enumerate(self.subjects)}
         for step, one in enumerate(self.search.examinations, start=1):
-            effect = one.against_good.effect if one.against_good else None
             yield {
                 "step": step,
                 "commit": one.commit,
@@ -116,9 +116,7 @@ class Bisection:
                 "level": one.level,
                 "networks": one.networks,
                 "scale": one.against_good.scale if one.against_good else None,
-                "effect": effect.estimate if effect else None,
-                "low": effect.low if effect else None,
-                "high": effect.high if effect else None,
+                **interval_record(one.against_good.effect if one.against_good else None),
                 "note": one.note,
             }
 

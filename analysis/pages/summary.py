@@ -274,14 +274,12 @@ def _summary_record(plan: Study, row: SummaryRow) -> dict[str, object]:
         **interval_record(e.mean, ("estimate", "low", "high")),
         **interval_record(c.difference if c else None, ("diff", "diff_low", "diff_high")),
         **interval_record(c.ratio if c else None, ("ratio", "ratio_low", "ratio_high")),
-        **{
-            name: value
-            for part in ("between", "within")
-            for name, value in interval_record(
-                getattr(spread, part) if spread else None,
-                (f"sd_{part}", f"sd_{part}_low", f"sd_{part}_high"),
-            ).items()
-        },
+        **interval_record(
+            spread.between if spread else None, ("sd_between", "sd_between_low", "sd_between_high")
+        ),
+        **interval_record(
+            spread.within if spread else None, ("sd_within", "sd_within_low", "sd_within_high")
+        ),
     }
 
 
