@@ -13,7 +13,6 @@ from onionlab.engines.uml.traffic.action_graph import (
     Pause,
     Seed,
     StreamOptions,
-    TrafficOptions,
     load_graph,
 )
 from onionlab.engines.uml.traffic.markov_model import INTERNAL_PACKET_MODEL
@@ -52,6 +51,7 @@ def test_a_generated_client(tmp_path: Path) -> None:
     assert graph.start.log_level is LogLevel.MESSAGE
     assert graph.actions["stream"] == StreamOptions(
         id="stream",
+        kind="stream",
         peers=(Peer("server1", 80), Peer("server2", 80)),
         proxies=(Peer("localhost", 9000),),
         username=None,
@@ -209,15 +209,15 @@ def test_a_markov_client_of_tornettools(tmp_path: Path) -> None:
     )
     graph = load(host, text)
     traffic = graph.actions["traffic"]
-    assert isinstance(traffic, TrafficOptions)
+    assert isinstance(traffic, StreamOptions)
+    assert traffic.kind == "traffic"
     assert traffic.flow_model.name == "flow.graphml"
-    assert traffic.flow.stream_model.name == "stream.graphml"
-    stream = traffic.flow.stream
-    assert (stream.send_bytes, stream.recv_bytes) == (0, 0)
-    assert stream.model_seed == Seed("traffic", 2)
-    assert stream.auth_seed == Seed("traffic", 1)
-    assert (stream.timeout_us, stream.stallout_us) == (600_000_000, 30_000_000)
-    assert graph.packet_models == {"../conf/packet.graphml": stream.packet_model}
+    assert traffic.stream_model.name == "stream.graphml"
+    assert (traffic.send_bytes, traffic.recv_bytes) == (0, 0)
+    assert traffic.model_seed == Seed("traffic", 2)
+    assert traffic.auth_seed == Seed("traffic", 1)
+    assert (traffic.timeout_us, traffic.stallout_us) == (600_000_000, 30_000_000)
+    assert graph.packet_models == {"../conf/packet.graphml": traffic.packet_model}
     assert graph.next["traffic"] == ("traffic",)
 
 

@@ -47,6 +47,7 @@ COMMAND = wire.command(
 CLIENT_SENDS = COMMAND + wire.PAYLOAD_LETTER * REQUEST + wire.checksum_line(REQUEST) + b"FIN\n"
 OPTIONS = StreamOptions(
     id="stream",
+    kind="stream",
     peers=(Peer("server9", 80),),
     proxies=(),
     username=None,

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from onionlab.errors import UserError
 
@@ -72,8 +72,11 @@ class Seed:
 
 @dataclass(frozen=True)
 class StreamOptions:
-    """Options of a stream vertex, or of the streams of a flow.
+    """Options of a vertex that starts streams: a stream, flow or traffic vertex.
 
+    kind: a stream vertex starts one stream. A flow vertex starts streams at times that
+    `stream_model` determines. A traffic vertex starts such flows at times that `flow_model`
+    determines. Models that the vertex does not use have their defaults.
     send_bytes, recv_bytes: payload sizes; both are 0 if the packet model determines when a stream
     ends. timeout_us, stallout_us: 0 means no limit. packet_model_path: the model's path in the
     graph, or None for TGen's default model. packet_model_by_path: whether the server gets the
@@ -83,6 +86,7 @@ class StreamOptions:
     """
 
     id: str
+    kind: Literal["stream", "flow", "traffic"]
     peers: tuple[Peer, ...]
     proxies: tuple[Peer, ...]
     username: str | None
@@ -96,30 +100,8 @@ class StreamOptions:
     packet_model_by_path: bool = False
     model_seed: Seed | None = None
     auth_seed: Seed | None = None
-
-
-@dataclass(frozen=True)
-class FlowOptions:
-    """Options of a flow vertex, or of the flows of a traffic vertex.
-
-    stream_model: determines when the streams of a flow start.
-    """
-
-    id: str
-    stream: StreamOptions
-    stream_model: MarkovModel
-
-
-@dataclass(frozen=True)
-class TrafficOptions:
-    """Options of a traffic vertex. flow_model: determines when its flows start."""
-
-    id: str
-    flow: FlowOptions
-    flow_model: MarkovModel
-
-
-Action = StreamOptions | FlowOptions | TrafficOptions
+    stream_model: MarkovModel = INTERNAL_STREAM_MODEL
+    flow_model: MarkovModel = INTERNAL_FLOW_MODEL
 
 
 @dataclass(frozen=True)
@@ -147,7 +129,7 @@ class ActionGraph:
 
     path: str
     start: Start
-    actions: Mapping[str, Action | Pause]
+    actions: Mapping[str, StreamOptions | Pause]
     next: Mapping[str, tuple[str, ...]]
     edges: int
     choices: Mapping[str, tuple[tuple[str, float], ...]]
@@ -155,11 +137,7 @@ class ActionGraph:
     @property
     def streams(self) -> list[StreamOptions]:
         """The options of all vertices that start streams."""
-        return [
-            stream_options(action)
-            for action in self.actions.values()
-            if not isinstance(action, Pause)
-        ]
+        return [one for one in self.actions.values() if isinstance(one, StreamOptions)]
 
     @property
     def packet_models(self) -> dict[str, MarkovModel]:
@@ -181,13 +159,6 @@ class ActionGraph:
         cumulative = list(itertools.accumulate(weight for _, weight in choices))
         chosen = choices[bisect_right(cumulative, draw * cumulative[-1])][0]
         return (*self.next[vertex], chosen)
-
-
-def stream_options(action: Action) -> StreamOptions:
-    """Return the options of the streams that a vertex starts."""
-    if isinstance(action, TrafficOptions):
-        return action.flow.stream
-    return action.stream if isinstance(action, FlowOptions) else action
 
 
 def load_graph(
@@ -225,14 +196,14 @@ def _checked(path: Path, graph: Graphml, load: Callable[[str], MarkovModel]) -> 
     if start in targets[start]:
         raise ValueError(f"vertex {start!r} has an edge to itself, which TGen rejects")
     _check_connected(graph)
-    actions: dict[str, Action | Pause] = {}
+    actions: dict[str, StreamOptions | Pause] = {}
     for vertex, kind in kinds.items():
         if kind == "pause":
             actions[vertex] = Pause(vertex, parsed[vertex].get("time", ()), incoming[vertex])
         elif kind != "start":
             options = {**defaults, **parsed[vertex]}
             owners = {name: vertex if name in parsed[vertex] else start for name in options}
-            actions[vertex] = _action(vertex, kind, options, owners, load)
+            actions[vertex] = _stream_options(vertex, kind, options, owners, load)
     _check_no_timeless_cycle(actions, targets)
     following: dict[str, tuple[str, ...]] = {}
     choices: dict[str, tuple[tuple[str, float], ...]] = {}
@@ -281,32 +252,20 @@ def _weights(edges: Iterable[Edge]) -> dict[tuple[str, str], float | None]:
     return weights
 
 
-def _action(
+def _stream_options(
     vertex: str,
-    kind: str,
+    kind: Any,
     options: dict[str, Any],
     owners: Mapping[str, str],
     load: Callable[[str], MarkovModel],
-) -> Action:
-    def model(option: str, internal: MarkovModel) -> MarkovModel:
-        path = options.get(option)
-        return internal if path is None else load(path)
-
-    stream = _stream(vertex, options, owners, model("packetmodelpath", INTERNAL_PACKET_MODEL))
-    if kind == "stream":
-        return stream
-    flow = FlowOptions(vertex, stream, model("streammodelpath", INTERNAL_STREAM_MODEL))
-    if kind == "flow":
-        return flow
-    return TrafficOptions(vertex, flow, model("flowmodelpath", INTERNAL_FLOW_MODEL))
-
-
-def _stream(
-    vertex: str, options: dict[str, Any], owners: Mapping[str, str], model: MarkovModel
 ) -> StreamOptions:
     def seed(name: str) -> Seed | None:
         return Seed(owners[name], options[name]) if name in options else None
 
+    def model(option: str, internal: MarkovModel, *used_by: str) -> MarkovModel:
+        return load(options[option]) if option in options and kind in used_by else internal
+
+    packet_model = model("packetmodelpath", INTERNAL_PACKET_MODEL, "stream", "flow", "traffic")
     if not options.get("peers"):
         raise ValueError(f"vertex {vertex!r}: attribute 'peers' is needed")
     sizes = options.get("sendsize"), options.get("recvsize")
@@ -324,6 +283,7 @@ def _stream(
                 )
     return StreamOptions(
         id=vertex,
+        kind=kind,
         peers=options["peers"],
         proxies=options.get("socksproxy", ()),
         username=options.get("socksusername"),
@@ -332,11 +292,13 @@ def _stream(
         recv_bytes=options.get("recvsize", 0),
         timeout_us=options.get("timeout", 0),
         stallout_us=options.get("stallout", DEFAULT_STALLOUT_US),
-        packet_model=model,
+        packet_model=packet_model,
         packet_model_path=options.get("packetmodelpath"),
         packet_model_by_path=options.get("packetmodelmode") == "path",
         model_seed=seed("markovmodelseed"),
         auth_seed=seed("socksauthseed"),
+        stream_model=model("streammodelpath", INTERNAL_STREAM_MODEL, "flow", "traffic"),
+        flow_model=model("flowmodelpath", INTERNAL_FLOW_MODEL, "traffic"),
     )
 
 
@@ -355,7 +317,7 @@ def _check_connected(graph: Graphml) -> None:
 
 
 def _check_no_timeless_cycle(
-    actions: Mapping[str, Action | Pause], following: Mapping[str, list[str]]
+    actions: Mapping[str, StreamOptions | Pause], following: Mapping[str, list[str]]
 ) -> None:
     """Raise ValueError for a loop on which no time passes, because TGen would never leave it."""
 

@@ -9,15 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from .action_graph import (
-    Action,
-    ActionGraph,
-    FlowOptions,
-    Pause,
-    Seed,
-    StreamOptions,
-    TrafficOptions,
-)
+from .action_graph import ActionGraph, Pause, Seed, StreamOptions
 from .draws import GlibRandom
 from .log_writer import TgenLogWriter
 from .loop import Loop
@@ -203,9 +195,9 @@ class GraphWalk:
             self._continue_from(vertex)
         elif isinstance(action, Pause):
             self._pause(action)
-        elif isinstance(action, TrafficOptions):
+        elif action.kind == "traffic":
             self._start_traffic(action)
-        elif isinstance(action, FlowOptions):
+        elif action.kind == "flow":
             self._start_flow(action, functools.partial(self._continue_after, action))
         else:
             self._start_stream(action)
@@ -235,24 +227,24 @@ class GraphWalk:
 
     # --- flows and traffics
 
-    def _start_traffic(self, options: TrafficOptions) -> None:
+    def _start_traffic(self, options: StreamOptions) -> None:
         def begin_flow(traffic: FlowGenerator) -> bool:
-            self._start_flow(options.flow, traffic.child_over)
+            self._start_flow(options, traffic.child_over)
             return True
 
-        walk = MarkovWalk(options.flow_model, self._model_seed(options.flow.stream, "flow model"))
+        walk = MarkovWalk(options.flow_model, self._model_seed(options, "flow model"))
         when_over = functools.partial(self._continue_after, options)
         self._generate("traffic", options.id, walk, begin_flow, when_over)
 
-    def _start_flow(self, options: FlowOptions, when_over: Callable[[], None]) -> None:
-        walk = MarkovWalk(options.stream_model, self._model_seed(options.stream, "stream model"))
+    def _start_flow(self, options: StreamOptions, when_over: Callable[[], None]) -> None:
+        walk = MarkovWalk(options.stream_model, self._model_seed(options, "stream model"))
         # All streams of a flow share one proxy and one login, so that Tor may use one circuit for
         # them.
-        stream = self._with_login(options.stream)
-        proxy = self._proxy(stream)
+        options = self._with_login(options)
+        proxy = self._proxy(options)
 
         def begin_stream(flow: FlowGenerator) -> bool:
-            return self._open_stream(stream, proxy, lambda _stream: flow.child_over())
+            return self._open_stream(options, proxy, lambda stream: flow.child_over())
 
         self._generate("flow", options.id, walk, begin_stream, when_over)
 
@@ -274,7 +266,7 @@ class GraphWalk:
         self.count(f"{kind}s-created")
         FlowGenerator(self.loop, self.log, walk, vertex, kind, begin_child, end).start()
 
-    def _continue_after(self, action: Action) -> None:
+    def _continue_after(self, action: StreamOptions) -> None:
         """Continue the walk after a flow or traffic vertex has ended.
 
         If many have ended at the same simulated time, first pause for 1 s. Without this pause,
