@@ -183,8 +183,7 @@ def test_a_perf_client_of_tornettools(tmp_path: Path) -> None:
     names = ["50k", "50k", "1m", "1m", "5m", "5m"]
     assert chosen == [("pause", f"stream_{name}") for name in names]
     assert graph.following("start", 0.5) == ("pause",)
-    assert all(stream.packet_model_by_path for stream in graph.streams)
-    assert graph.packet_models == {}
+    assert {stream.packet_model_path for stream in graph.streams} == {INTERNAL_PACKET_MODEL.name}
 
 
 def test_a_markov_client_of_tornettools(tmp_path: Path) -> None:
@@ -217,7 +216,8 @@ def test_a_markov_client_of_tornettools(tmp_path: Path) -> None:
     assert traffic.model_seed == Seed("traffic", 2)
     assert traffic.auth_seed == Seed("traffic", 1)
     assert (traffic.timeout_us, traffic.stallout_us) == (600_000_000, 30_000_000)
-    assert graph.packet_models == {"../conf/packet.graphml": traffic.packet_model}
+    assert traffic.packet_model_path == "../conf/packet.graphml"
+    assert traffic.packet_model.name == "packet.graphml"
     assert graph.next["traffic"] == ("traffic",)
 
 

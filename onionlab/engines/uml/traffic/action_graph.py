@@ -78,11 +78,11 @@ class StreamOptions:
     `stream_model` determines. A traffic vertex starts such flows at times that `flow_model`
     determines. Models that the vertex does not use have their defaults.
     send_bytes, recv_bytes: payload sizes; both are 0 if the packet model determines when a stream
-    ends. timeout_us, stallout_us: 0 means no limit. packet_model_path: the model's path in the
-    graph, or None for TGen's default model. packet_model_by_path: whether the server gets the
-    model's path instead of its text. model_seed: the source of the seeds for all walks through this
-    vertex's models; None to derive them from the run's seed. auth_seed: the source of user names
-    and passwords for the proxy; None to use `username` and `password`.
+    ends. timeout_us, stallout_us: 0 means no limit. packet_model_path: the path by which a client
+    requests the model from its server, or the name of TGen's default model; None if the client
+    sends the model's text. model_seed: the source of the seeds for all walks through this vertex's
+    models; None to derive them from the run's seed. auth_seed: the source of user names and
+    passwords for the proxy; None to use `username` and `password`.
     """
 
     id: str
@@ -97,7 +97,6 @@ class StreamOptions:
     stallout_us: int
     packet_model: MarkovModel = INTERNAL_PACKET_MODEL
     packet_model_path: str | None = None
-    packet_model_by_path: bool = False
     model_seed: Seed | None = None
     auth_seed: Seed | None = None
     stream_model: MarkovModel = INTERNAL_STREAM_MODEL
@@ -138,15 +137,6 @@ class ActionGraph:
     def streams(self) -> list[StreamOptions]:
         """The options of all vertices that start streams."""
         return [one for one in self.actions.values() if isinstance(one, StreamOptions)]
-
-    @property
-    def packet_models(self) -> dict[str, MarkovModel]:
-        """The packet models that clients request from servers by path, as a dict: path -> model."""
-        return {
-            options.packet_model_path: options.packet_model
-            for options in self.streams
-            if options.packet_model_path is not None and options.packet_model_by_path
-        }
 
     def following(self, vertex: str, draw: float) -> tuple[str, ...]:
         """Return the next vertices of a walk, chosen as in tgen-graph.c.
@@ -293,8 +283,11 @@ def _stream_options(
         timeout_us=options.get("timeout", 0),
         stallout_us=options.get("stallout", DEFAULT_STALLOUT_US),
         packet_model=packet_model,
-        packet_model_path=options.get("packetmodelpath"),
-        packet_model_by_path=options.get("packetmodelmode") == "path",
+        packet_model_path=(
+            options.get("packetmodelpath", INTERNAL_PACKET_MODEL.name)
+            if options.get("packetmodelmode") == "path"
+            else None
+        ),
         model_seed=seed("markovmodelseed"),
         auth_seed=seed("socksauthseed"),
         stream_model=model("streammodelpath", INTERNAL_STREAM_MODEL, "flow", "traffic"),

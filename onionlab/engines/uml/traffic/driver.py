@@ -120,8 +120,9 @@ def _packet_models(graphs: Iterable[ActionGraph]) -> dict[str, MarkovModel]:
     """
     models = {INTERNAL_PACKET_MODEL.name: INTERNAL_PACKET_MODEL}
     for graph in graphs:
-        for path, model in graph.packet_models.items():
-            if models.setdefault(path, model) != model:
+        for options in graph.streams:
+            path, model = options.packet_model_path, options.packet_model
+            if path is not None and models.setdefault(path, model) != model:
                 raise UserError(
                     f"{graph.path}: {path!r} is a different packet model here than in an earlier "
                     "graph",

@@ -188,7 +188,6 @@ class Stream(StreamState):
         self.progress = self.now_us
         options = self.options
         if options is not None:
-            path = options.packet_model_path or options.packet_model.name
             self.send.next(
                 wire.command(
                     hostname=self.host.name,
@@ -197,7 +196,7 @@ class Stream(StreamState):
                     recv_bytes=options.recv_bytes,
                     model_seed=self._model_seed,
                     model=options.packet_model,
-                    model_path=path if options.packet_model_by_path else None,
+                    model_path=options.packet_model_path,
                 )
             )
             self.send.flush()
