@@ -15,7 +15,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -208,7 +207,7 @@ class _Workflow:
                 run.run_id: {
                     "plan": str(plan.file),
                     "rank": ranks[run.seed],
-                    **asdict(sizes.get(run.run_id) or _local_size(plan)),
+                    **(sizes.get(run.run_id) or _local_size(plan))._asdict(),
                 }
                 for plan in self.plans
                 for run in plan.runs

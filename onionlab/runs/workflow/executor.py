@@ -13,7 +13,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -35,8 +35,7 @@ PROFILE_FILE = re.compile(r"(profile|config)(\.v(?P<version>\d+)\+)?\.yaml")
 SUBMIT = "cluster-generic-submit-cmd"
 
 
-@dataclass(frozen=True)
-class JobSize:
+class JobSize(NamedTuple):
     """The resources that the first attempt at a run requests.
 
     The n-th attempt requests n times the memory and time.

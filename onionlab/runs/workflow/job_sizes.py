@@ -54,9 +54,4 @@ def _job_size(cpus: int, cost: RunCost) -> JobSize:
 
 def largest(sizes: Sequence[JobSize]) -> JobSize:
     """Return a size with the maximum of each resource over all given sizes."""
-    return JobSize(
-        cpus=max(one.cpus for one in sizes),
-        memory_mb=max(one.memory_mb for one in sizes),
-        runtime_min=max(one.runtime_min for one in sizes),
-        disk_mb=max(one.disk_mb for one in sizes),
-    )
+    return JobSize(*map(max, zip(*sizes, strict=True)))
