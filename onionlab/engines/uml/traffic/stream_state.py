@@ -96,9 +96,6 @@ class StreamHost(Protocol):
     def count_bytes(self, read: int, written: int) -> None:
         """Add bytes to the counters of the next heartbeat."""
 
-    def resolve(self, name: str) -> str | None:
-        """Return the IPv4 address of a name, or None if the name is unknown."""
-
     def stream_ended(self, stream: StreamState) -> None:
         """Handle the end of a stream, which no longer needs its socket."""
 
