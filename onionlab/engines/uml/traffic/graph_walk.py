@@ -21,7 +21,7 @@ from .transport import Address
 
 INSTANT_US = 1000
 HOLD_US = 1_000_000
-STREAMS_IN_AN_INSTANT = 1000
+ENDS_IN_AN_INSTANT = 1000
 
 # TGen chooses seven of these randomly and uses them as user name and password (tgen-generator.c).
 _LOGIN_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789@#&?!"
@@ -161,7 +161,7 @@ class GraphWalk:
     # Like TGen, look up each of a graph's peers only once.
     _peers: dict[Peer, Address] = field(default_factory=dict)
     _instant_us: int = -1
-    _streams_in_instant: int = 0
+    _ended_in_instant: int = 0
 
     def start(self) -> None:
         """Start the walk."""
@@ -198,7 +198,7 @@ class GraphWalk:
         elif action.kind == "traffic":
             self._start_traffic(action)
         elif action.kind == "flow":
-            self._start_flow(action, functools.partial(self._continue_after, action))
+            self._start_flow(action, functools.partial(self._continue_after, vertex))
         else:
             self._start_stream(action)
 
@@ -233,7 +233,7 @@ class GraphWalk:
             return True
 
         walk = MarkovWalk(options.flow_model, self._model_seed(options, "flow model"))
-        when_over = functools.partial(self._continue_after, options)
+        when_over = functools.partial(self._continue_after, options.id)
         self._generate("traffic", options.id, walk, begin_flow, when_over)
 
     def _start_flow(self, options: StreamOptions, when_over: Callable[[], None]) -> None:
@@ -266,23 +266,20 @@ class GraphWalk:
         self.count(f"{kind}s-created")
         FlowGenerator(self.loop, self.log, walk, vertex, kind, begin_child, end).start()
 
-    def _continue_after(self, action: StreamOptions) -> None:
-        """Continue the walk after a flow or traffic vertex has ended.
+    def _continue_after(self, vertex: str) -> None:
+        """Continue the walk after a stream, flow or traffic vertex has ended.
 
         If many have ended at the same simulated time, first pause for 1 s. Without this pause,
-        flows could start and end forever while simulated time does not advance.
+        they could start and end forever while simulated time does not advance.
         """
-        if self._exceeds_instant_limit():
-            self._continue_later(action.id, HOLD_US)
-        else:
-            self._continue_from(action.id)
-
-    def _exceeds_instant_limit(self) -> bool:
         if self._instant_us != self._now_us:
             self._instant_us = self._now_us
-            self._streams_in_instant = 0
-        self._streams_in_instant += 1
-        return self._streams_in_instant > STREAMS_IN_AN_INSTANT
+            self._ended_in_instant = 0
+        self._ended_in_instant += 1
+        if self._ended_in_instant > ENDS_IN_AN_INSTANT:
+            self._continue_later(vertex, HOLD_US)
+        else:
+            self._continue_from(vertex)
 
     # --- streams
 
@@ -300,12 +297,11 @@ class GraphWalk:
         self._log_single_stream(vertex, 1)
         # TGen counts the flow as successful even if its stream has failed.
         self.count("flows-succeeded")
-        at_once = failed and self._now_us - stream.started < INSTANT_US
-        if at_once or self._exceeds_instant_limit():
+        if failed and self._now_us - stream.started < INSTANT_US:
             # TGen would retry immediately, and simulated time would never advance.
             self._continue_later(vertex, HOLD_US)
         else:
-            self._continue_from(vertex)
+            self._continue_after(vertex)
 
     def _log_single_stream(self, vertex: str, streams: int) -> None:
         self.log.message(

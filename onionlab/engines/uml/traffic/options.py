@@ -32,7 +32,6 @@ _LIMIT = 2**63
 # TGen searches for these words in a vertex's id, in this order. The first word that it finds is the
 # vertex's kind.
 _KINDS = ("start", "end", "pause", "stream", "flow", "traffic")
-_SUPPORTED_KINDS = ("start", "pause", "stream", "flow", "traffic")
 
 
 class LogLevel(Enum):
@@ -161,23 +160,20 @@ _OPTIONS: dict[str, dict[str, Callable[[str], Any]]] = {
         "loglevel": _level,
         **_TRAFFIC_OPTIONS,
     },
+    "pause": {"time": parse_times},
     "stream": _STREAM_OPTIONS,
     "flow": _FLOW_OPTIONS,
     "traffic": _TRAFFIC_OPTIONS,
-    "pause": {"time": parse_times},
 }
+"""The supported kinds of vertices, and their options with the functions that parse them."""
 
 
 def vertex_kind(vertex: str) -> str:
     """Return the kind of a vertex, which its id contains. Raises ValueError if unsupported."""
-    for kind in _KINDS:
-        if kind in vertex:
-            if kind in _SUPPORTED_KINDS:
-                return kind
-            break
-    raise ValueError(
-        f"vertex {vertex!r} is not supported; supported are {', '.join(_SUPPORTED_KINDS)}"
-    )
+    kind = next((kind for kind in _KINDS if kind in vertex), None)
+    if kind not in _OPTIONS:
+        raise ValueError(f"vertex {vertex!r} is not supported; supported are {', '.join(_OPTIONS)}")
+    return kind
 
 
 def parse_options(vertex: str, kind: str, data: Mapping[str, str]) -> dict[str, Any]:
