@@ -40,6 +40,9 @@ from onionlab.tornet.keeping import KeptTornet, import_tornets, load_tornet
 from .tiny import HOSTS, TOR_ARGUMENTS, TinyTornet, process
 
 REPOSITORY = Path(__file__).resolve().parents[2]
+EWMA: dict[str, Any] = {"variants": ["ewma"], "baseline": "ewma"}
+STOCK: dict[str, Any] = {"variants": ["stock", "rr"], "baseline": "stock"}
+
 Loaded = Callable[..., Experiment]
 Settings = Callable[..., TornetSettings]
 Composed = Callable[..., RunDirectory]
@@ -236,12 +239,12 @@ def test_addresses_match_shadows_assignment(kept: KeptTornet) -> None:
 
 
 def test_options_of_an_experiment_reach_their_hosts(composed: Composed) -> None:
-    tor = {
-        "variants": ["stock", "ewma"],
-        "baseline": "stock",
+    policy = ["reject *:25", "accept *:*"]
+    of_relays = {"exitpolicy": policy, "Log": "info file x", "BandwidthRate": "1 MB"}
+    tor = STOCK | {
         "scheduler": {"name": "Vanilla"},
         "consensus_params": {"cc_alg": 0},
-        "torrc": {"relay": {"MaxMemInQueues": "1 GB"}, "client": {"ConfluxEnabled": "0"}},
+        "torrc": {"relay": of_relays, "client": {"ConfluxEnabled": "0"}},
     }
     run = composed(tor=tor)
     included = {
@@ -253,7 +256,11 @@ def test_options_of_an_experiment_reach_their_hosts(composed: Composed) -> None:
     assert run.files["conf/onionlab.authority.torrc"] == (
         b"/ConsensusParams\nConsensusParams cc_alg=0\n"
     )
-    assert run.files["conf/onionlab.relay.torrc"] == b"MaxMemInQueues 1 GB\n"
+    # The first matching line of a policy applies, so its lines replace those of the network.
+    assert run.files["conf/onionlab.relay.torrc"] == (
+        b"/exitpolicy\nexitpolicy reject *:25\nexitpolicy accept *:*\n"
+        b"Log info file x\nBandwidthRate 1 MB\n"
+    )
     assert run.files["conf/onionlab.client.torrc"] == b"ConfluxEnabled 0\n"
 
 
@@ -269,20 +276,6 @@ def test_shadow_gets_the_networks_options_below_the_experiments(
     assert (options["runahead"], options["use_worker_spinning"]) == ("1 ms", False)
 
 
-def test_lists_of_an_experiment_take_the_place_of_the_networks(
-    composed: Composed, kept: KeptTornet
-) -> None:
-    """The first matching line of a policy applies, so the lines must not be appended."""
-    policy = ["reject *:25", "accept *:*"]
-    torrc = {"relay": {"exitpolicy": policy, "Log": "info file x", "BandwidthRate": "1 MB"}}
-    tor = {"variants": ["stock", "ewma"], "baseline": "stock", "torrc": torrc}
-    assert composed(tor=tor).files["conf/onionlab.relay.torrc"] == (
-        b"/exitpolicy\nexitpolicy reject *:25\nexitpolicy accept *:*\n"
-        b"Log info file x\nBandwidthRate 1 MB\n"
-    )
-
-
-EWMA: dict[str, Any] = {"variants": ["ewma"], "baseline": "ewma"}
 HALFLIFE = {"CircuitPriorityHalflife": 3}
 NETWORK = {
     "conf/common.torrc": "CircuitPriorityHalflife 5\nDoSConnectionEnabled 0\nSchedulers Vanilla\n",
@@ -324,6 +317,7 @@ def test_an_experiment_wins_over_the_variant_and_the_network(
 
 
 IGNORED = "Tor ignores it, because"
+BOB = f"{HOSTS}/bob/torrc sets "
 
 
 @pytest.mark.parametrize(
@@ -331,18 +325,15 @@ IGNORED = "Tor ignores it, because"
     [
         (
             {"torrc": {"all": {"maxmeminqueues": "2 GB"}}},
-            f"{HOSTS}/bob/torrc sets MaxMemInQueues 1 GB, which overrides maxmeminqueues 2 GB of "
-            "tor.torrc.all",
+            f"{BOB}MaxMemInQueues 1 GB, which overrides maxmeminqueues 2 GB of tor.torrc.all",
         ),
         (
             {"torrc": {"all": {"ControlPort": 9051}}},
-            f"{HOSTS}/bob/torrc sets ControlPort 9052, which overrides ControlPort 9051 of "
-            "tor.torrc.all",
+            f"{BOB}ControlPort 9052, which overrides ControlPort 9051 of tor.torrc.all",
         ),
         (
             {"torrc": {"relay": {"ExitPolicy": "accept *:80"}}},
-            f"{HOSTS}/bob/torrc sets /ExitPolicy, which overrides ExitPolicy accept *:80 of "
-            "tor.torrc.relay",
+            f"{BOB}/ExitPolicy, which overrides ExitPolicy accept *:80 of tor.torrc.relay",
         ),
         (
             {"consensus_params": {"DoSConnectionConnectRate": 5}},
@@ -399,8 +390,7 @@ def test_the_command_line_of_each_host_is_checked(root: Path, settings: Settings
 
 
 def test_traced_relays_run_a_tracing_build_with_a_path(composed: Composed) -> None:
-    tor = {"variants": ["stock", "ewma"], "baseline": "stock", "trace": {"hosts": ["bob"]}}
-    run = composed(tor=tor)
+    run = composed(tor=STOCK | {"trace": {"hosts": ["bob"]}})
     assert run.files["conf/onionlab.trace.torrc"] == b"CellTraceFile cells.stdtrace\n"
     assert [name for name, one in run.expectations.items() if one.traced] == ["bob"]
     for name, program in (("alice", "tor-stock"), ("bob", "tor-cell-trace"), ("user", "tor-stock")):
@@ -415,12 +405,10 @@ def test_traced_relays_run_a_tracing_build_with_a_path(composed: Composed) -> No
 
 
 def test_of_traced_relays_authorities_are_none(composed: Composed) -> None:
-    tor: dict[str, Any] = {"variants": ["stock"], "baseline": "stock", "trace": "relays"}
-    traced = {n for n, one in composed(tor=tor).expectations.items() if one.traced}
-    assert traced == {"bob", "eve", "mo"}
-    tor["trace"] = {"hosts": ["alice"]}
+    run = composed(tor=STOCK | {"trace": "relays"})
+    assert {name for name, one in run.expectations.items() if one.traced} == {"bob", "eve", "mo"}
     with pytest.raises(UserError, match="unknown relay 'alice'"):
-        composed(tor=tor)
+        composed(tor=STOCK | {"trace": {"hosts": ["alice"]}})
 
 
 @pytest.mark.parametrize(
@@ -435,8 +423,7 @@ def test_of_traced_relays_authorities_are_none(composed: Composed) -> None:
 def test_where_the_variant_runs(
     composed: Composed, kept: KeptTornet, deployment: str, expected: set[str] | None
 ) -> None:
-    tor = {"variants": ["stock", "rr"], "baseline": "stock", "deployment": deployment}
-    run = composed("rr", tor=tor)
+    run = composed("rr", tor=STOCK | {"deployment": deployment})
     runs_it = {
         name
         for name, each in run.simulation.processes.items()
@@ -478,14 +465,10 @@ def test_fewer_markov_clients_are_some_of_them_and_perf_clients_stay(composed: C
 def test_the_required_log_lines_of_a_host(composed: Composed) -> None:
     expected = composed("rr", "ewma").expectations
     assert "web" not in expected
-    assert (expected["bob"].is_client, expected["bob"].requirement) == (
-        False,
-        ProofRequirement.MUST,
-    )
-    assert (expected["hidden"].is_client, expected["hidden"].requirement) == (
-        True,
-        ProofRequirement.MAY,
-    )
+    assert not expected["bob"].is_client
+    assert expected["hidden"].is_client
+    assert expected["bob"].requirement is ProofRequirement.MUST
+    assert expected["hidden"].requirement is ProofRequirement.MAY
 
 
 def test_folders_that_tor_made_are_for_their_owner_and_no_others(
@@ -668,10 +651,6 @@ def test_levels_may_differ_in_keys_of_the_kind(loaded: Loaded, kept: KeptTornet)
     assert hosts == {"whole": 18, "half": 13}
     # The settings state the same numbers. They are part of a run's identity, and its cost is
     # estimated from them.
-    actual = {name: level.settings for name, level in experiment.levels.items()}
-    assert {name: one.hosts for name, one in actual.items()} == hosts
-    tors = {
-        name: sum(path.endswith("/torrc") for path in compose(one, kept).files)
-        for name, one in actual.items()
-    }
-    assert {name: one.tors for name, one in actual.items()} == tors
+    for name, level in experiment.levels.items():
+        torrcs = [path for path in compose(level.settings, kept).files if path.endswith("/torrc")]
+        assert (level.settings.hosts, level.settings.tors) == (hosts[name], len(torrcs))
