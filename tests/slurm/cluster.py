@@ -25,7 +25,6 @@ START_S = 60.0
 END_S = 20.0
 NODES = ("n1", "n2")
 NODE_MEMORY_MB = 6000
-SHORT_MINUTES = 5
 
 
 def lacking() -> str | None:
@@ -89,7 +88,6 @@ SlurmctldTimeout=60
 SlurmdTimeout=30
 {nodes}
 PartitionName=main Nodes={",".join(NODES)} Default=YES MaxTime=INFINITE State=UP
-PartitionName=short Nodes={NODES[0]} MaxTime={SHORT_MINUTES} State=UP
 """
 
     def start(self) -> None:

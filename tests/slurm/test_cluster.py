@@ -5,7 +5,6 @@ All tests are in one file, because files run in parallel and a machine can only 
 
 from __future__ import annotations
 
-import argparse
 import os
 import signal
 import threading
@@ -15,7 +14,9 @@ from pathlib import Path
 
 import pytest
 from harness.checkout import REPOSITORY, Checkout, arguments
+from shell_scripts import write_script
 
+from onionlab.cli import build_parser
 from onionlab.commands import doctor
 from onionlab.errors import UserError
 from onionlab.runs.workflow import executor
@@ -146,10 +147,8 @@ def test_neither_a_cancelled_job_nor_a_restart_of_the_controller_stops_a_command
 ) -> None:
     # While the controller is down, the plugin uses sacct if `which` finds it. On a cluster without
     # accounting, such as this one, sacct never succeeds, so it is hidden.
-    which = tmp_path / "bin" / "which"
-    which.parent.mkdir()
-    which.write_text('#!/bin/sh\ntest "$1" != sacct && exec /usr/bin/which "$@"\n')
-    which.chmod(0o755)
+    hides_sacct = 'test "$1" != sacct && exec /usr/bin/which "$@"\n'
+    which = write_script(tmp_path / "bin" / "which", hides_sacct)
     monkeypatch.setenv("PATH", f"{which.parent}:{os.environ['PATH']}")
     command = in_thread(lambda: workflow.make(slurm, "e1", "e2"))
     try:
@@ -193,14 +192,13 @@ def test_a_job_that_slurm_would_refuse_is_an_error(
 
 
 def test_the_doctor_asks_the_cluster(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    parser = argparse.ArgumentParser()
-    doctor.setup_arguments(parser)
-    (found,) = doctor.check_cluster(parser.parse_args(["--executor", "slurm"]))
+    arguments = build_parser("doctor").parse_args(["doctor", "--executor", "slurm"])
+    (found,) = doctor.check_cluster(arguments)
     assert found.status == "ok"
     monkeypatch.setattr(executor, "SLURM_TIMEOUT_S", 10.0)
     cluster.end_daemon("slurmctld")
     try:
-        (found,) = doctor.check_cluster(parser.parse_args(["--executor", "slurm"]))
+        (found,) = doctor.check_cluster(arguments)
         assert (found.status, found.subject) == ("missing", "cluster")
     finally:
         cluster.start_controller()

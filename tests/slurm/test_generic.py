@@ -6,6 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from shell_scripts import write_script
 
 from onionlab.errors import UserError
 from onionlab.runs.workflow import drive
@@ -15,7 +16,6 @@ from .fake_jobs import FakeWorkflow
 
 # This script starts a job at once and in a new session, as a cluster does.
 SUBMIT = """\
-#!/bin/sh
 echo "$1" >>'{folder}/submitted'
 env -i PATH="$PATH" HOME="$HOME" setsid sh "$2" >>'{folder}/output' 2>&1 </dev/null &
 echo $!
@@ -24,9 +24,7 @@ echo $!
 
 @pytest.fixture
 def executor(workflow: FakeWorkflow) -> Executor:
-    submit = workflow.root / "submit"
-    submit.write_text(SUBMIT.format(folder=workflow.root))
-    submit.chmod(0o755)
+    submit = write_script(workflow.root / "submit", SUBMIT.format(folder=workflow.root))
     profile = workflow.root / "profile"
     profile.mkdir()
     wanted = "{threads}/{resources.mem_mb}/{resources.runtime}/{resources.disk_mb}"

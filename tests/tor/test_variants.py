@@ -11,8 +11,6 @@ from onionlab.programs.tor.variants import load_registry, load_variants, tor_ser
 
 from .conftest import VARIANTS, write_files
 
-REPOSITORY = Path(__file__).resolve().parents[2]
-
 HUNK = "--- a/x\n+++ b/x\n@@ -1 +1 @@\n-one\n+two\n"
 
 
