@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
+from shell_scripts import write_script
 
 from analysis.formats.study import load_study
-from onionlab.cli import main
 from onionlab.engines.uml.guest.boot import LOG_MARK
 from onionlab.runs.plan import read_plan
 
@@ -170,17 +170,15 @@ def failing_tools(tmp_path: Path) -> list[str]:
 
     Both are scripts that print versions like the real programs.
     """
-    shadow, tgen = tmp_path / "shadow", tmp_path / "tgen"
-    shadow.write_text(
-        "#!/bin/sh\n"
+    shadow = write_script(
+        tmp_path / "shadow",
         'if [ "$1" = --version ]; then echo "Shadow 3.3.0 - v3.3.0-1-gabcdef012"; exit 0; fi\n'
         "echo '00:00:01 [1:shadow] n/a [INFO] resource usage at simtime 1000000000 reported'\n"
         "echo '00:00:02 [1:shadow] n/a [ERROR] managed process tor exited with status 1'\n"
-        "exit 1\n"
+        "exit 1\n",
     )
-    tgen.write_text("#!/bin/sh\necho '[message] Initializing TGen v1.1.2 running GLib v2.74.6'\n")
-    for tool in (shadow, tgen):
-        tool.chmod(0o755)
+    says = "[message] Initializing TGen v1.1.2 running GLib v2.74.6"
+    tgen = write_script(tmp_path / "tgen", f"echo '{says}'\n")
     return ["--shadow", str(shadow), "--tgen", str(tgen)]
 
 
@@ -207,17 +205,3 @@ def test_a_failing_shadow_gives_one_error_and_keeps_earlier_results(
     # An earlier report is kept, and the message says that it is an earlier one.
     assert (results / "report.html").read_text() == "of other runs"
     assert done.stderr.splitlines()[-1] == f"{results}/report.html is that of an earlier command"
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["report", "nothing"], "found no results of nothing"),
-        (["run-one", "--plan", "/nowhere/plan.json", "--run", "0"], "is not a plan"),
-    ],
-)
-def test_a_missing_plan_is_an_error(
-    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(words) == 2
-    assert message in capsys.readouterr().err

@@ -110,17 +110,40 @@ def play(
 
 
 @pytest.mark.parametrize(
-    ("hint", "expected"), [(None, "error: no\n"), ("do this", "error: no\ndo this\n")]
+    ("raised", "status", "message"),
+    [
+        (UserError("no"), 2, "error: no"),
+        (UserError("no", "do this"), 2, "error: no\ndo this"),
+        (
+            OSError(errno.EXDEV, "Invalid link", "/a", None, "/b"),
+            2,
+            "error: /a -> /b: Invalid link",
+        ),
+        (OSError(errno.ENOSPC, "full", "/a/b"), 2, "error: /a/b: full\nfree some space there"),
+        (
+            PermissionError(errno.EACCES, "Permission denied", b"/a"),
+            2,
+            "error: /a: Permission denied\nchange its permissions, or use a checkout of your own",
+        ),
+        (OSError(errno.EIO, "Input/output error"), 2, "error: Input/output error"),
+        (OSError(errno.ENAMETOOLONG, "no", "a" * 300), 2, f"error: {'a' * 200}...: no"),
+        (OSError(), 2, "error: OSError"),
+        (MemoryError(), 2, "error: out of memory\nFree memory, or reduce SCALE or JOBS."),
+        (RecursionError("maximum"), 2, "error: a file is nested too deeply to be read"),
+        (KeyboardInterrupt(), 130, "interrupted"),
+        (KeyboardInterrupt("2 of 9 runs stay"), 130, "interrupted: 2 of 9 runs stay"),
+    ],
 )
-def test_a_user_error_is_a_message_and_not_a_traceback(
+def test_an_error_is_a_message_and_not_a_traceback(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-    hint: str | None,
-    expected: str,
+    raised: BaseException,
+    status: int,
+    message: str,
 ) -> None:
-    play(monkeypatch, UserError("no", hint))
-    assert cli.main(["play"]) == 2
-    assert capsys.readouterr() == ("", expected)
+    play(monkeypatch, raised)
+    assert cli.main(["play"]) == status
+    assert capsys.readouterr() == ("", f"{message}\n")
 
 
 @pytest.mark.parametrize("under_make", [False, True])
@@ -204,17 +227,6 @@ def test_an_import_is_not_interrupted(tmp_path: Path, monkeypatch: pytest.Monkey
     with pytest.raises(KeyboardInterrupt):
         cli.load_command("interrupted")
     assert (tmp_path / "imported").exists()
-
-
-def test_an_interrupt_is_quiet(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    play(monkeypatch, KeyboardInterrupt())
-    assert cli.main(["play"]) == 130
-    assert capsys.readouterr().err == "interrupted\n"
-    play(monkeypatch, KeyboardInterrupt("2 of 9 runs stay"))
-    assert cli.main(["play"]) == 130
-    assert capsys.readouterr().err == "interrupted: 2 of 9 runs stay\n"
 
 
 @pytest.mark.parametrize("closed", ["stdout", "stderr"])

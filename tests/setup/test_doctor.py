@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from shell_scripts import write_script
 
+from onionlab.cli import build_parser
 from onionlab.commands import doctor as verb
 from onionlab.doctor import machine, software
 from onionlab.engines.examination import MISSING, OK, WARN, Finding, Need, Question
@@ -136,9 +137,7 @@ def test_the_engine_that_is_judged_is_the_one_that_would_run(
 
 
 def parsed(*arguments: str) -> argparse.Namespace:
-    parser = argparse.ArgumentParser()
-    verb.setup_arguments(parser)
-    return parser.parse_args(arguments)
+    return build_parser("doctor").parse_args(["doctor", *arguments])
 
 
 def test_the_verb_fails_where_something_is_missing(

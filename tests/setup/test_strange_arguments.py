@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import errno
 import time
 from pathlib import Path
 
 import pytest
 
-from onionlab import cli, paths
+from onionlab import paths
 from onionlab.cli import main
 from onionlab.commands import compare as compare_command
 from onionlab.commands import pack as pack_command
 from onionlab.commands._arguments import listed_files
 from onionlab.errors import UserError
 from onionlab.experiment.nightly_list import read_nightly_list
-
-from .test_cli import play
 
 LONG = "a" * 300
 DIGITS = "9" * 5000
@@ -37,6 +34,8 @@ def first_error_line(words: list[str], capsys: pytest.CaptureFixture[str]) -> st
 @pytest.mark.parametrize(
     ("words", "message"),
     [
+        (["report", "nothing"], "found no results of nothing"),
+        (["run-one", "--plan", "/nowhere/plan.json", "--run", "0"], "is not a plan"),
         (["report", LONG], "is not the name of an experiment"),
         (["pack", ".."], '".." is not the name of an experiment'),
         (["pack", ""], '"" is not the name of an experiment'),
@@ -90,30 +89,6 @@ def test_a_file_that_is_not_a_plan(
     (tmp_path / "results" / "quick" / "plan.json").write_text("{}")
     words = ["pack", "quick", "--out", str(tmp_path / "x.tar.xz")]
     assert "is not a plan" in first_error_line(words, capsys)
-
-
-@pytest.mark.parametrize(
-    ("raised", "message"),
-    [
-        (OSError(errno.ENOSPC, "No space left on device", "/a/b"), "/a/b: No space left on device"),
-        (PermissionError(errno.EACCES, "Permission denied", b"/a"), "/a: Permission denied"),
-        (OSError(errno.EXDEV, "Invalid link", "/a", None, "/b"), "/a -> /b: Invalid link"),
-        (OSError(errno.EIO, "Input/output error"), "Input/output error"),
-        (OSError(errno.ENAMETOOLONG, "File name too long", LONG), f"{LONG[:200]}...: File name"),
-        (OSError(), "OSError"),
-        (MemoryError(), "out of memory"),
-        (RecursionError("maximum"), "a file is nested too deeply to be read"),
-    ],
-)
-def test_errors_of_the_system_are_messages(
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    raised: BaseException,
-    message: str,
-) -> None:
-    play(monkeypatch, raised)
-    assert cli.main(["play"]) == 2
-    assert capsys.readouterr().err.startswith(f"error: {message}")
 
 
 @pytest.mark.parametrize(
