@@ -6,6 +6,7 @@ import shlex
 from pathlib import Path
 
 import pytest
+from shell_scripts import write_script
 
 from analysis.formats.files import RECORDS
 from onionlab.runs.workflow import drive
@@ -13,7 +14,6 @@ from onionlab.runs.workflow import drive
 # A run whose name begins with bad always fails. A run whose name begins with cc fails the first
 # time. A run whose name begins with e waits for the file `end`.
 JOB = """\
-#!/bin/sh
 cd {folder} || exit 9
 if test "$3" = report; then
     echo made >>reports
@@ -43,9 +43,8 @@ class FakeJobs:
     def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch, option: str) -> None:
         self.root, self.store = root, root / "runs"
         self.store.mkdir()
-        job = root / "job"
-        job.write_text(JOB.format(folder=shlex.quote(str(root)), records=RECORDS, option=option))
-        job.chmod(0o755)
+        script = JOB.format(folder=shlex.quote(str(root)), records=RECORDS, option=option)
+        job = write_script(root / "job", script)
         original = drive._Workflow._configuration
         monkeypatch.setattr(
             drive._Workflow,

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import base64
 import os
 import tarfile
 from pathlib import Path
 from typing import Any
 
 import pytest
-from Crypto.PublicKey.ECC import EccKey, construct
+from shell_scripts import write_script
 
 from onionlab.engines.shadow.engine import ShadowEngine
 from onionlab.errors import UserError
@@ -20,7 +19,7 @@ from onionlab.programs.building import NotBuiltError, file_sha256, no_builds
 from onionlab.programs.tor.variants import load_variants
 from onionlab.rundir import RunDirectory, compose
 from onionlab.rundir.arti import BOOTSTRAPPED
-from onionlab.rundir.keys import ed25519_identity, load_keys, make_relay_keys
+from onionlab.rundir.keys import ed25519_identity, load_keys
 from onionlab.rundir.verify import RunRefusedError, verify_tor_logs
 
 from .checkout import REPOSITORY, Checkout, extended
@@ -95,22 +94,6 @@ def test_a_share_of_the_clients_is_arti(tmp_path: Path, shadow_engine: ShadowEng
         assert (f"{HOSTS}/{name}/torrc" in run.files) == program.startswith("tor")
 
 
-def test_the_public_identity_belongs_to_the_secret_one() -> None:
-    secret = make_relay_keys(1, "one").files["ed25519_master_id_secret_key"]
-    scalar = int.from_bytes(secret[32:64], "little")
-    base = EccKey(curve="Ed25519", seed=bytes(32)).pointQ  # any point has the curve's methods
-    generator = type(base)(
-        15112221349535400772501151409588531511454012693041857206046113283949847762202,
-        46316835694926478169428394003475163141307993866256225615783033603165251855960,
-        curve="Ed25519",
-    )
-    public = construct(
-        curve="Ed25519", point_x=int((generator * scalar).x), point_y=int((generator * scalar).y)
-    )
-    raw = base64.b64decode(ed25519_identity(1, "one") + "=")
-    assert raw == public.export_key(format="raw")
-
-
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
@@ -160,7 +143,6 @@ def test_a_client_must_have_logged_that_it_is_arti(
 
 
 CARGO = """\
-#!/bin/sh
 echo "$@" >>{folder}/calls
 case "$*" in
 info*arti@9.9.9) echo 'error: could not find `arti@9.9.9` in registry' >&2; exit 101;;
@@ -186,12 +168,8 @@ def cargo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(arti, "CRATE_SHA256", {"2.7.0": sha256})
     monkeypatch.setenv("CARGO_HOME", str(folder / "home"))
     monkeypatch.setenv("PATH", f"{folder}{os.pathsep}/usr/bin{os.pathsep}/bin")
-    for name, text in (
-        ("cargo", CARGO.format(folder=folder)),
-        ("rustc", "#!/bin/sh\necho rustc 1.95.0\n"),
-    ):
-        (folder / name).write_text(text)
-        (folder / name).chmod(0o755)
+    write_script(folder / "cargo", CARGO.format(folder=folder))
+    write_script(folder / "rustc", "echo rustc 1.95.0\n")
     return folder
 
 
@@ -207,7 +185,7 @@ def test_arti_is_built_once_and_without_paths_of_the_machine(tmp_path: Path, car
     with no_builds():
         assert ensure_arti(obtain_arti(tmp_path, client)) == built
     assert (cargo / "calls").read_text() == calls
-    (cargo / "rustc").write_text("#!/bin/sh\necho rustc 1.96.0\n")
+    write_script(cargo / "rustc", "echo rustc 1.96.0\n")
     with no_builds(), pytest.raises(NotBuiltError):
         ensure_arti(obtain_arti(tmp_path, client))
 
@@ -224,7 +202,7 @@ def test_arti_is_built_once_and_without_paths_of_the_machine(tmp_path: Path, car
 def test_what_cannot_be_built_is_one_error(
     tmp_path: Path, cargo: Path, version: str, rust: str | None, problem: str
 ) -> None:
-    (cargo / "rustc").write_text(f"#!/bin/sh\necho {rust}\n" if rust else "#!/bin/sh\nexit 1\n")
+    write_script(cargo / "rustc", f"echo {rust}\n" if rust else "exit 1\n")
     with pytest.raises(UserError) as caught:
         obtain_arti(tmp_path, ArtiClient(arti=version))
     assert problem == caught.value.message

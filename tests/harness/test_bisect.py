@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import math
 import shutil
 from collections.abc import Mapping
@@ -19,6 +18,7 @@ from analysis.formats.plan_file import Request
 from analysis.measures.metric import Statistic
 from analysis.pages.bisection import Bisection
 from analysis.pages.html import write_answer
+from onionlab.cli import main
 from onionlab.commands import bisect as command
 from onionlab.engines import open_engine
 from onionlab.errors import UserError
@@ -330,11 +330,9 @@ def test_exit_statuses(
     monkeypatch.setattr(command, "working_root", lambda: machine.root)
     machine.first_bad = first_bad
     machine.broken = set(machine.commits[5 : 5 + broken])
-    parser = argparse.ArgumentParser()
-    command.setup_arguments(parser)
     words = ["--good", machine.commits[0], "--bad=main", f"--tor-git={machine.path}"]
-    arguments = parser.parse_args([*words, f"--endpoint={ENDPOINT}", "--max-networks=20"])
-    assert command.run(arguments) == status
+    words += [f"--endpoint={ENDPOINT}", "--max-networks=20"]
+    assert main(["bisect", *words]) == status
     assert capsys.readouterr().out.splitlines()[-1].endswith("report.html")
 
 

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import pytest
 from tor_repository import git
 
+from onionlab.cli import build_parser
 from onionlab.commands import compare, compare_tor, experiment
 from onionlab.errors import UserError
 from onionlab.experiment import load
@@ -76,9 +77,8 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
 
 
 def run(repository: Path, a: str, b: str, *more: str) -> int:
-    parser = argparse.ArgumentParser()
-    compare_tor.setup_arguments(parser)
-    return compare_tor.run(parser.parse_args([a, b, f"--tor-git={repository}", *more]))
+    words = ["compare-tor", a, b, f"--tor-git={repository}", *more]
+    return compare_tor.run(build_parser("compare-tor").parse_args(words))
 
 
 def source_of(root: Path, variant: str) -> TorSource:

@@ -15,6 +15,7 @@ from onionlab.network.draws import ByteStream
 from onionlab.rundir.keys import (
     RelayKeys,
     _make_rsa,
+    ed25519_identity,
     has_keys,
     load_keys,
     make_authority_keys,
@@ -142,6 +143,22 @@ def test_a_damaged_cache_is_drawn_again(
     assert file.read_text() == text
 
 
+def public_key(secret: bytes) -> bytes:
+    """Return the Ed25519 key of a file with a secret key: the base point times the scalar."""
+    base = ECC.construct(
+        curve="Ed25519",
+        point_x=15112221349535400772501151409588531511454012693041857206046113283949847762202,
+        point_y=46316835694926478169428394003475163141307993866256225615783033603165251855960,
+    ).pointQ
+    point = base * int.from_bytes(secret[32:64], "little")
+    return (int(point.y) | (int(point.x) & 1) << 255).to_bytes(32, "little")
+
+
+def test_the_public_identity_of_a_relay_belongs_to_the_secret_one() -> None:
+    secret = make_relay_keys(1, "one").files["ed25519_master_id_secret_key"]
+    assert base64.b64decode(ed25519_identity(1, "one") + "=") == public_key(secret)
+
+
 def test_an_onion_services_address_is_that_of_its_secret_key() -> None:
     keys = make_onion_service_keys(1, "onionservice1")
     assert keys == make_onion_service_keys(1, "onionservice1")
@@ -151,16 +168,7 @@ def test_an_onion_services_address_is_that_of_its_secret_key() -> None:
     assert public[:32] == b"== ed25519v1-public: type0 ==".ljust(32, b"\0")
     secret = keys.files["hs_ed25519_secret_key"]
     assert secret[:32] == b"== ed25519v1-secret: type0 ==".ljust(32, b"\0")
-    # The public key is the base point multiplied by the scalar.
-    scalar = int.from_bytes(secret[32:64], "little")
-    base = ECC.construct(
-        curve="Ed25519",
-        point_x=15112221349535400772501151409588531511454012693041857206046113283949847762202,
-        point_y=46316835694926478169428394003475163141307993866256225615783033603165251855960,
-    ).pointQ
-    point = base * scalar
-    y, x = int(point.y), int(point.x)
-    assert public[32:] == (y | (x & 1) << 255).to_bytes(32, "little")
+    assert public[32:] == public_key(secret)
     label = base64.b32decode(keys.address.removesuffix(".onion").upper())
     assert label[:32] == public[32:]
     assert label[34:] == b"\x03"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 from pathlib import Path
 
 import pytest
 
+from onionlab.cli import main
 from onionlab.commands import check_variants
 from onionlab.programs.tor.build_trees import rewrite_embedded_paths
 from onionlab.programs.tor.check import (
@@ -208,16 +208,14 @@ def test_the_verb_prints_a_table_and_the_new_failures(
 ) -> None:
     monkeypatch.delenv("TOR_SOURCE")
     monkeypatch.setattr(check_variants, "working_root", lambda: checkout)
-    parser = argparse.ArgumentParser()
-    check_variants.setup_arguments(parser)
-    args = parser.parse_args(["--plain", "--only", "circuitmux", "--tor-source", str(tiny_tarball)])
-    assert check_variants.run(args) == 0
+    words = ["check-variants", "--plain", "--only", "circuitmux", f"--tor-source={tiny_tarball}"]
+    assert main(words) == 0
     out = capsys.readouterr().out
     assert "No series is worse than Tor as released." in out
     rows = [line.split() for line in out.splitlines()]
     assert ["build", "passed", "failed", "skipped", "reports", "time"] in rows
     assert ["greeting", "2", "0", "1", "0"] in [row[:5] for row in rows]
     replace_patch(checkout, BROKEN)
-    assert check_variants.run(args) == 1
+    assert main(words) == 1
     out = capsys.readouterr().out
     assert out.endswith("Worse than Tor as released:\n  greeting: circuitmux/basic failed\n")
