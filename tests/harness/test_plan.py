@@ -1,4 +1,4 @@
-"""Plans: notes, and interrupts and kills while the names of runs are computed."""
+"""Plans: notes, repeated runs, and interrupts and kills while the names of runs are computed."""
 
 from __future__ import annotations
 
@@ -15,9 +15,12 @@ from typing import Any
 import psutil
 import pytest
 
+from analysis.formats.manifest import Manifest
 from analysis.formats.plan_file import PlannedRun, Request, Resources
 from onionlab.errors import UserError
 from onionlab.runs import plan
+from onionlab.runs.outdated_runs import explain_outdated_runs
+from onionlab.runs.store import Store
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PATIENCE_S = 20.0
@@ -29,55 +32,41 @@ import sys
 import time
 from multiprocessing import util
 from pathlib import Path
+from types import SimpleNamespace
 
 from onionlab import cli
 from onionlab.runs import plan
 
-
 spawn = util.spawnv_passfds
-
 
 def spawn_slowly(*args):
     pid = spawn(*args)
     time.sleep(0.2)
     return pid
 
-
 # An interrupt arrives while a process has started and has no work yet.
 util.spawnv_passfds = spawn_slowly
 
-
 def open_builder(root, request):
     pass
-
 
 def name_runs(seed):
     Path(sys.argv[1], str(seed)).touch()
     time.sleep(float(sys.argv[2]))
     return [seed]
 
-
 plan._open_builder = open_builder
 plan._name_with_opened_builder = name_runs
 
-
-class Plan:
-    @staticmethod
-    def setup_arguments(parser):
-        parser.add_argument("folder")
-
-    @staticmethod
-    def run(args):
-        print("planning", flush=True)
-        print(plan._name_concurrently(Path("."), None, [1, 2, 3, 4], 2))
-        return 0
-
+def run(args):
+    print("planning", flush=True)
+    print(plan._name_concurrently(Path("."), None, [1, 2, 3, 4], 2))
+    return 0
 
 if __name__ == "__main__":
-    cli.command_modules = lambda: {"plan": "plan"}
-    cli.load_command = lambda name: Plan
-    Plan.HELP = "plan"
-    sys.exit(cli.main(["plan", sys.argv[1]]))
+    verb = SimpleNamespace(HELP="plan", setup_arguments=lambda parser: None, run=run)
+    cli.command_modules, cli.load_command = lambda: {"plan": "plan"}, lambda name: verb
+    sys.exit(cli.main(["plan"]))
 """
 
 
@@ -206,3 +195,49 @@ def test_a_written_plan_keeps_the_order_of_client_classes(tmp_path: Path) -> Non
     )
     planned.write()
     assert json.dumps(plan.read_plan(planned.file).resolved) == json.dumps(planned.resolved)
+
+
+OLD: dict[str, Any] = {
+    "files": {"run.json": "f"},
+    "programs": {"tor-circuit-policy": "1", "tor-stock": "2"},
+    "libraries": {"libssl.so.3": "3", "libz.so.1": "4"},
+    "processor": {"aes": True},
+    "engine": {"name": "shadow", "version": "3.2.0"},
+}
+OTHER_BUILD = {"programs": {"tor-circuit-policy": "9", "tor-stock": "2"}}
+
+
+def runs(prefix: str) -> list[PlannedRun]:
+    return [
+        PlannedRun(f"{prefix}{variant}{seed}", "5mid", variant, seed)
+        for seed in (1, 2)
+        for variant in ("rr", "ewma")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("change", "finished", "prefix", "reason"),
+    [
+        (OTHER_BUILD, "rr", "b", "2 finished runs are repeated: tor-circuit-policy is another"),
+        ({"libraries": {"libssl.so.3": "5"}}, "rr ewma", "b", "another version of libssl.so.3"),
+        ({"processor": {"aes": False}}, "rr ewma", "b", "this machine's processor differs"),
+        ({"engine": {"name": "uml"}}, "rr ewma", "b", "the engine is another one than theirs"),
+        (OTHER_BUILD, "", "b", ""),
+        (OTHER_BUILD | {"files": {"run.json": "g"}}, "rr ewma", "b", ""),
+        (OTHER_BUILD, "rr ewma", "a", ""),
+    ],
+)
+def test_a_plan_names_the_reason_for_repeated_runs(
+    tmp_path: Path, change: dict[str, Any], finished: str, prefix: str, reason: str
+) -> None:
+    store = Store(tmp_path)
+    for run in runs("a"):
+        if run.variant in finished:
+            store.partial(run.run_id).mkdir(parents=True)
+            store.finish(run.run_id, Manifest(run_id=run.run_id, identity=OLD))
+    composed = SimpleNamespace(identity=lambda *_: OLD | change)
+    builder: Any = SimpleNamespace(compose=lambda *_: composed, programs={}, engine=None)
+    text = explain_outdated_runs(runs("a"), runs(prefix), store, builder)
+    assert reason in text
+    assert bool(text) is bool(reason)
+    assert explain_outdated_runs([], runs(prefix), store, builder) == ""

@@ -1,12 +1,15 @@
 """Programs behave the same in both modes in which the guest's kernel handles their system calls.
 
 The kernel runs inside the programs' host processes (kernel patch 0009), or controls them by ptrace.
+The library calls.c calls the kernel as a function, without a signal (kernel patch 0010). Programs
+cannot distinguish such system calls from ordinary ones.
 """
 
 from __future__ import annotations
 
 import ctypes
 import multiprocessing
+import re
 import struct
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -15,7 +18,7 @@ import pytest
 
 from onionlab.engines.uml.bootcheck import IN_PROCESSES, check_boot, ptrace_reason
 from onionlab.engines.uml.kernel import IN_PROCESSES_PATCH, BuiltKernel
-from uml.test_kernel_real import CODA, MODES, PRELUDE, RANDOMNESS, report
+from uml.test_kernel_real import CODA, MODES, PRELUDE, RANDOMNESS, compiled, report
 
 pytestmark = pytest.mark.uml
 
@@ -134,3 +137,33 @@ def test_ptrace_is_used_without_syscall_user_dispatch(kernel: BuiltKernel, tmp_p
     if answer is None:
         pytest.skip("no filter of system calls can be set up here")
     assert answer == "the host has no syscall user dispatch"
+
+
+SHOW = """
+environment = {{"LD_PRELOAD": {calls!r}}}
+program = subprocess.run({command!r}, env=environment, capture_output=True, text=True)
+out["said"] = program.stdout
+out["errors"] = program.stderr
+"""
+
+
+def test_calls_preserve_registers_like_functions(kernel: BuiltKernel, tmp_path: Path) -> None:
+    if kernel.calls is None:
+        pytest.skip("this kernel cannot be called as a function")
+    command = [str(compiled("calls", tmp_path))]
+
+    def said(library: str = "", mode: str = IN_PROCESSES) -> str:
+        answer = report(kernel, tmp_path, SHOW.format(calls=library, command=command), mode)
+        assert not answer["errors"]
+        return str(answer["said"])
+
+    by_calls = said(str(kernel.calls))
+    calls, signals, interrupted, wrong = (int(number) for number in re.findall(r"\d+", by_calls))
+    assert calls > 5_000
+    assert signals > 500
+    assert interrupted > 50
+    assert wrong == 0
+    # System calls have exactly the same results by signals (without the library) and by ptrace (in
+    # the other mode).
+    assert said() == by_calls
+    assert said(str(kernel.calls), "onionlab.inprocess=off") == by_calls
