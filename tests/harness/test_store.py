@@ -1,4 +1,4 @@
-"""The run store, the end of processes whose caller ends, and the check of Tor's logs."""
+"""The run store, and the end of processes whose caller ends."""
 
 from __future__ import annotations
 
@@ -24,14 +24,10 @@ from analysis.formats.json_files import read_json, write_json
 from analysis.formats.manifest import Manifest
 from onionlab.engines.processes import MemorySampler, kill_processes_below, with_parent_death_signal
 from onionlab.errors import UserError
-from onionlab.rundir.verify import Expectation, ProofRequirement, RunRefusedError, verify_tor_logs
 from onionlab.runs import results_lock
 from onionlab.runs.store import Store
 
 from .whole_runs import write_records
-
-PREFIX = "Circuit policy in use: "
-RR = "Circuit policy in use: RR."
 
 
 def python(code: str) -> subprocess.Popen[bytes]:
@@ -221,66 +217,6 @@ def test_the_memory_of_a_tree_counts_its_children(tmp_path: Path) -> None:
     assert lines[1].split()[0] == "total"
     assert lines[2].startswith("Mem:")
     assert len(lines[2].split()) == len(lines[1].split()) + 1
-
-
-def write_log(hosts: Path, host: str, *lines: str) -> None:
-    (hosts / host).mkdir()
-    (hosts / host / "tor-x.1000.stdout").write_text("".join(f"{line}\n" for line in lines))
-
-
-def test_a_run_counts_when_every_relay_logged_its_policy(tmp_path: Path) -> None:
-    write_log(tmp_path, "relay1", "Bootstrapped 100% (done): Done", f"[notice] {RR}")
-    write_log(tmp_path, "client1", "Bootstrapped 100% (done): Done")
-    expectations = {"relay1": Expectation(RR, False), "client1": Expectation(RR, True)}
-    assert verify_tor_logs(tmp_path, expectations, [PREFIX]) == {RR: 1, "": 1}
-
-
-@pytest.mark.parametrize(
-    ("lines", "proof", "is_client", "message"),
-    [
-        ([], RR, False, "Tor logged nothing: host1"),
-        ([f"[notice] {RR}"], RR, True, "never bootstrapped: host1"),
-        (["Bootstrapped 100%"], RR, False, "did not log"),
-        (["Bootstrapped 100%", f"{PREFIX}EWMA."], RR, False, "instead of"),
-        (["Bootstrapped 100%", RR, f"{PREFIX}EWMA."], RR, False, "instead of"),
-        (["Bootstrapped 100%", RR], None, False, "unpatched Tor expected"),
-    ],
-)
-def test_a_run_is_refused(
-    tmp_path: Path, lines: list[str], proof: str | None, is_client: bool, message: str
-) -> None:
-    write_log(tmp_path, "host1", *lines)
-    with pytest.raises(RunRefusedError, match=message):
-        verify_tor_logs(tmp_path, {"host1": Expectation(proof, is_client)}, [PREFIX])
-
-
-def test_of_clients_of_an_imported_network_a_few_may_never_bootstrap(tmp_path: Path) -> None:
-    expectations = {
-        f"client{number}": Expectation(RR, True, may_never_bootstrap=True) for number in range(40)
-    }
-    for number, name in enumerate(expectations):
-        write_log(tmp_path, name, "Opening" if number < 3 else "Bootstrapped 100%")
-    told = r"Tor never bootstrapped \(3 of 40, at most 5% allowed\): client0, client1, client2"
-    with pytest.raises(RunRefusedError, match=told):
-        verify_tor_logs(tmp_path, expectations, [PREFIX])
-    (tmp_path / "client0" / "tor-x.1000.stdout").write_text("Bootstrapped 100%\n")
-    proofs = verify_tor_logs(tmp_path, expectations, [PREFIX])
-    assert proofs == {"": 38, "Tor never bootstrapped": 2}
-
-
-def test_of_relays_that_may_be_idle_one_is_enough(tmp_path: Path) -> None:
-    write_log(tmp_path, "exit1", f"[notice] {RR}")
-    write_log(tmp_path, "exit2", "[notice] Tor 0.4.9")
-    write_log(tmp_path, "guard1", "[notice] Tor 0.4.9")
-    expectations = {
-        "exit1": Expectation(RR, False, ProofRequirement.ONE_OF),
-        "exit2": Expectation(RR, False, ProofRequirement.ONE_OF),
-        "guard1": Expectation(RR, False, ProofRequirement.MAY),
-    }
-    assert verify_tor_logs(tmp_path, expectations, [PREFIX]) == {RR: 1, "": 2}
-    del expectations["exit1"]
-    with pytest.raises(RunRefusedError, match=f'none of these logged "{RR}": exit2'):
-        verify_tor_logs(tmp_path, expectations, [PREFIX])
 
 
 def test_the_wait_for_a_run_that_another_command_makes(tmp_path: Path) -> None:
