@@ -79,12 +79,6 @@ def test_draws_lie_in_their_range(seed: int, label: str) -> None:
     assert 3 <= draw_integer(3, 5, seed, label) <= 5
 
 
-def test_draws_are_uniform() -> None:
-    draws = sorted(draw(1, "uniform", str(i)) for i in range(2000))
-    # The Kolmogorov-Smirnov distance for 2,000 draws has the critical value 0.0364 at 1%.
-    assert max(abs(x - (i + 0.5) / 2000) for i, x in enumerate(draws)) < 0.0364
-
-
 @given(st.lists(st.integers(1, 9000), min_size=1, max_size=8))
 def test_a_byte_stream_does_not_depend_on_how_it_is_read(pieces: list[int]) -> None:
     stream, whole = ByteStream(1, "s"), ByteStream(1, "s")
