@@ -286,24 +286,18 @@ def test_a_refusal_of_a_job_is_the_error_of_the_command(tmp_path: Path) -> None:
 def test_a_folder_without_room_is_named_before_the_work(
     workflow: Workflow, monkeypatch: pytest.MonkeyPatch, full: str
 ) -> None:
+    def fallocate(descriptor: int, offset: int, length: int) -> None:
+        if Path(f"/proc/self/fd/{descriptor}").readlink().is_relative_to(workflow.root / full):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
     if full == "build/workflow":
-        monkeypatch.setattr("os.posix_fallocate", refuse_in(workflow.root / full))
+        monkeypatch.setattr("os.posix_fallocate", fallocate)
     else:
         monkeypatch.setenv("TMPDIR", str(workflow.root / full))
     with pytest.raises(UserError, match=f"{full}: no file can be written: No ") as caught:
         workflow.make()
     assert caught.value.hint
     assert not workflow.lines("calls")
-
-
-def refuse_in(folder: Path) -> Callable[[int, int, int], None]:
-    """Return a replacement of os.posix_fallocate that fails in one folder, as on a full disk."""
-
-    def fallocate(descriptor: int, offset: int, length: int) -> None:
-        if Path(f"/proc/self/fd/{descriptor}").readlink().is_relative_to(folder):
-            raise OSError(errno.ENOSPC, "No space left on device")
-
-    return fallocate
 
 
 def test_the_pace_of_a_run_is_measured_recently() -> None:

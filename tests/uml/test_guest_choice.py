@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -46,15 +47,13 @@ def replace_engines(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """
 
     def offer(**there: bool) -> None:
-        def run_driver(name: str) -> SimpleNamespace:
-            def open_it(*_arguments: object) -> SimpleNamespace:
-                if not there[name]:
-                    raise UserError(f"{name} is not installed", "install it")
-                return SimpleNamespace(name=name)
+        def open_it(name: str, *_arguments: object) -> SimpleNamespace:
+            if not there[name]:
+                raise UserError(f"{name} is not installed", "install it")
+            return SimpleNamespace(name=name)
 
-            return SimpleNamespace(open=open_it)
-
-        monkeypatch.setattr(engines, "ENGINES", {name: run_driver(name) for name in there})
+        kinds = {name: SimpleNamespace(open=partial(open_it, name)) for name in there}
+        monkeypatch.setattr(engines, "ENGINES", kinds)
 
     for variable in ("SHADOW", "TGEN"):
         monkeypatch.delenv(variable, raising=False)
