@@ -23,7 +23,7 @@ from onionlab.runs.outdated_runs import explain_outdated_runs
 from onionlab.runs.store import Store
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 # This program computes run names in other processes, like `onionlab run`. Each network takes
 # argv[2] seconds.
