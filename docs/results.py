@@ -246,7 +246,7 @@ def _effect_and_networks(
         text = " ".join(filter(None, format_effect(effect, "difference", "1")))
     else:
         text = _ratio(effect)
-    return f"{text}, {agreeing} of {len(pairs)}"
+    return f"{text}, {agreeing}/{len(pairs)}"
 
 
 def effects_by_level(packs: Sequence[Path], experiments: Sequence[str], folder: Path) -> str:
