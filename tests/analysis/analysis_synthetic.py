@@ -23,6 +23,7 @@ import numpy as np
 from analysis.arrays import Floats
 from analysis.formats import columns, files
 from analysis.formats.record_files import ParseReport
+from analysis.formats.study import Level
 from analysis.measures.data import Streams
 from analysis.records.extract import extract
 
@@ -409,6 +410,15 @@ def study_content(seeds: list[int], levels: list[str] | None = None) -> dict[str
         "shrunk": ["bulk clients 80 -> 2", "web clients 320 -> 8"],
         "provenance": {"tor": {"version": "0.4.9.11"}, "host": {"cores": 2}},
     }
+
+
+LEVEL = Level.model_validate(study_content([1])["levels"][0])
+
+
+def make_level(begin_s: float, end_s: float, stop_s: float, **more: Any) -> Level:
+    """Return a level without clients. more: keys of the level that replace the usual values."""
+    span = {"measured_start_s": begin_s, "measured_end_s": end_s, "stop_s": stop_s}
+    return Level.model_validate({"name": "only", "label": "only", "classes": {}, **span, **more})
 
 
 def write_store(store: Path) -> Path:

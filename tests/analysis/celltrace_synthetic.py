@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+from analysis_synthetic import write_run
 
 from analysis.celltrace.cell_paths import Network, Relay
 from analysis.celltrace.cells import join
@@ -203,3 +204,12 @@ def write_traces(run_directory: Path, model: Model, clients: Iterable[str]) -> N
     }
     plan = {"epoch_unix_s": NOW_NS // 10**9, "file": "cells", "traced": list(NAMES), "hosts": hosts}
     (run_directory / TRACE_PLAN).write_text(json.dumps(plan))
+
+
+def write_traced_run(run_directory: Path) -> None:
+    """Write the run of two web clients, and traces of eight downloads in three relays."""
+    write_run(run_directory, 1, web=2, bulk=0)
+    model = Model(5)
+    for index in range(8):
+        model.download(CLIENTS[index % 2], 100 + 1000 * (index % 2))
+    write_traces(run_directory, model, ["web1client", "web2client"])

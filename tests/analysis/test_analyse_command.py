@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from analysis_synthetic import digests, write_run
-from celltrace_synthetic import CLIENTS, Model, write_traces
+from analysis_synthetic import digests
+from celltrace_synthetic import write_traced_run
 
 from analysis.formats.files import RECORDS, TRACE_COUNTS
 from analysis.formats.record_files import ParseReport, read_trace_counts
@@ -22,13 +22,8 @@ TRACE = HOSTS / "middle1" / "cells"
 
 @pytest.fixture
 def run_directory(tmp_path: Path) -> Path:
-    """Return a run directory with two web clients and traces of three relays."""
     folder = tmp_path / "0123456789abcdef"
-    write_run(folder, seed=1, web=2, bulk=0)
-    model = Model(5)
-    for index in range(8):
-        model.download(CLIENTS[index % 2], 100 + 1000 * (index % 2))
-    write_traces(folder, model, ["web1client", "web2client"])
+    write_traced_run(folder)
     return folder
 
 

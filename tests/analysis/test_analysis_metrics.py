@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 import shipped
-from analysis_synthetic import KIB, LogWriter, known, make_streams, study_content, write_logs
+from analysis_synthetic import KIB, LEVEL, LogWriter, known, make_streams, write_logs
 
-from analysis.formats.study import Study
 from analysis.measures.catalogue import METRICS, run_statistics
 from analysis.measures.data import ALL, Beats, ClassData, Streams
 from analysis.measures.metric import Statistic
@@ -157,7 +156,6 @@ def test_throughput_over_time() -> None:
 
 
 def test_fairness_of_a_run(tmp_path: Path) -> None:
-    level = Study.model_validate(study_content([1])).levels[0]
     logs = {}
     for name, share in (("web1client", 1), ("web2client", 3)):
         log = LogWriter(name).start(400.0)
@@ -176,7 +174,7 @@ def test_fairness_of_a_run(tmp_path: Path) -> None:
         logs[name] = ("web", log.text())
     write_logs(tmp_path / "run", logs)
     extract(tmp_path / "run", tmp_path / "records")
-    found = run_statistics(load_run(tmp_path / "records", level))
+    found = run_statistics(load_run(tmp_path / "records", LEVEL))
     # Six heartbeats of each client have bytes, and the span lasts ten minutes.
     for name in ("web", ALL):
         assert found[name, "goodput_bytes_per_s"].value == pytest.approx(4 * 6 * 1000 / 600)

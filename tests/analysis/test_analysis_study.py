@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from analysis_synthetic import study_content
+from analysis_synthetic import make_level, study_content
 
 from analysis.errors import AnalysisError
-from analysis.formats.study import ClassLoad, Level, Study, load_study
+from analysis.formats.study import Level, Study, load_study
 from analysis.pages.study_notes import simulated
 
 
@@ -99,10 +99,8 @@ def test_a_title_names_its_level_once(tmp_path: Path, label: str, title: str, sh
 
 
 def level(name: str, relays: dict[str, int]) -> Level:
-    return Level(
-        name=name, label=name, measured_start_s=1, measured_end_s=2, stop_s=3,
-        classes={"web": ClassLoad(count=10), "bulk": ClassLoad(count=2)}, relays=relays,
-    )  # fmt: skip
+    classes = {"web": {"count": 10}, "bulk": {"count": 2}}
+    return make_level(1, 2, 3, name=name, label=name, classes=classes, relays=relays)
 
 
 def study(*levels: Level, scale: float | None = 0.1) -> Study:

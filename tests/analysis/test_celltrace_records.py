@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
-from analysis_synthetic import known
+from analysis_synthetic import known, make_level, study_content
 from celltrace_synthetic import CLIENTS, LATENCY_NS, NAMES, Model, write_traces
 
 from analysis.celltrace.cell_paths import LEGS
@@ -27,24 +27,17 @@ from analysis.formats.columns import GOODPUT, STREAMS, arrow_schema
 from analysis.formats.csv_tables import csv_text
 from analysis.formats.record_files import ParseReport, read_trace_counts, write_beside_tables
 from analysis.formats.run_files import is_traced
-from analysis.formats.study import CellTimes, Level, PublishedCellTimes, Run, Study, Variant
+from analysis.formats.study import CellTimes, PublishedCellTimes, Run, Study
 from analysis.measures.catalogue import run_statistics
 from analysis.measures.metric import Statistic
 from analysis.measures.run_data import load_run
 from analysis.pages.cells import section
 from analysis.pages.html import render
 
-SPAN = {"measured_start_s": 0.0, "measured_end_s": 1.0, "stop_s": 1.0}
-LEVEL = Level.model_validate({"name": "small", "label": "small", "classes": {}, **SPAN})
-STUDY = Study(
-    format=1,
-    name="study",
-    title="Study",
-    variants=(Variant(name="stock", label="stock", color="#000000", marker="o", linestyle="-"),),
-    levels=(LEVEL,),
-    runs=(),
-)
-RUN = Run(run_id="r1", level="small", variant="stock", seed=1, directory="r1", records="r1/records")
+LEVEL = make_level(0.0, 1.0, 1.0, name="small", label="small")
+OWN = {"levels": [LEVEL], "figures": [], "asked": {}}
+STUDY = Study.model_validate(study_content([]) | OWN)
+RUN = Run(run_id="r1", level="small", variant="ewma", seed=1, directory="r1", records="r1/records")
 
 OLD_RECORDS = Statistic(None, "the records lack arrival times of cells: extract them again")
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from analysis_synthetic import known, make_streams
+from analysis_synthetic import known, make_level, make_streams
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,10 +21,7 @@ CAPACITY = 1000.0
 
 
 def level(**capacities: float) -> Level:
-    return Level(
-        name="a", label="a", measured_start_s=BEGIN_S, measured_end_s=END_S, stop_s=460.0,
-        classes={}, capacities_bytes_per_s=capacities,
-    )  # fmt: skip
+    return make_level(BEGIN_S, END_S, 460.0, capacities_bytes_per_s=capacities)
 
 
 Stream = tuple[str, float, float, str]

@@ -6,19 +6,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from analysis_synthetic import make_streams, study_content, write_run
+from analysis_synthetic import LEVEL, make_streams, write_run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analysis.formats.columns import Outcome
-from analysis.formats.study import Level
 from analysis.measures.catalogue import run_statistics
 from analysis.measures.over_time import averaged
 from analysis.measures.run_data import load_run
 from analysis.measures.service import cumulative_at
 from analysis.records.extract import extract
-
-LEVEL = Level.model_validate(study_content([1])["levels"][0])
 
 times_s = st.integers(0, 40).map(float)
 spans = st.tuples(times_s, times_s, st.sampled_from([Outcome.SUCCESS, Outcome.OPEN]))

@@ -8,14 +8,13 @@ from pathlib import Path
 
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
-from analysis_synthetic import TABLES
+from analysis_synthetic import TABLES, make_level
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tornet_synthetic import CLIENTS, RELAYS, OnionTraceWriter, write_tornet_run
 
 from analysis.errors import AnalysisError
 from analysis.formats import files
-from analysis.formats.study import Level
 from analysis.measures.catalogue import run_statistics
 from analysis.measures.data import ALL
 from analysis.measures.run_data import load_run
@@ -182,8 +181,7 @@ def test_a_relay_whose_log_ends_early_leaves_no_goodput_of_all_relays(
     assert report.not_counted("perf-exit") == ""
     assert report.damaged_relays() == ["relay2middle"]
     assert replace(report, classes={}).damaged_relays() == []
-    span = {"measured_start_s": 0.0, "measured_end_s": 1000.0, "stop_s": 2000.0}
-    level = Level.model_validate({"name": "only", "label": "only", "classes": {}, **span})
+    level = make_level(0.0, 1000.0, 2000.0)
     whole, partial = (
         run_statistics(load_run(path / files.RECORDS, level))[ALL, "relay_goodput_bytes_per_s"]
         for path in (run_directory, run)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -14,12 +13,11 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
-from analysis_synthetic import EPOCH, LogWriter, known
+from analysis_synthetic import EPOCH, LogWriter, known, make_level
 from tornet_synthetic import needs_tornettools, write_tornet_run
 
 from analysis.formats import files
 from analysis.formats.byte_marks import PERF_MARKS
-from analysis.formats.study import Level
 from analysis.imports.tornettools import read_plot_data
 from analysis.judgement.judging import usual_endpoints
 from analysis.measures.catalogue import run_statistics
@@ -32,9 +30,8 @@ from analysis.records.extract import extract
 from analysis.records.perf import perf_table
 from analysis.records.tgenlog import TgenLog
 
-SPAN = {"measured_start_s": 1200.0, "measured_end_s": 1800.0, "stop_s": 2000.0}
 LOADS = {"perf-exit": {"timeout_s": 120.0}, "perf-onionservice": {"timeout_s": 120.0}}
-LEVEL = Level.model_validate({"name": "tornet", "label": "tornet", "classes": LOADS, **SPAN})
+LEVEL = make_level(1200.0, 1800.0, 2000.0, classes=LOADS)
 
 
 @pytest.fixture(scope="module")
@@ -183,7 +180,8 @@ def test_exported_plot_data_can_be_imported(run: Path, tmp_path: Path) -> None:
     for name, content in plot_data(run / files.RECORDS).items():
         (tmp_path / name).write_text(json.dumps(content))
     read = read_plot_data(tmp_path)
-    found = run_statistics(load_run(run / files.RECORDS, LEVEL.model_copy(update=LATE)))
+    late = LEVEL.model_copy(update={"measured_start_s": float(CONVERGE_S), "measured_end_s": 2e3})
+    found = run_statistics(load_run(run / files.RECORDS, late))
     for q, metric in ((0.5, "download_ttlb_50kib_p50_s"), (0.9, "download_ttlb_50kib_p90_s")):
         times = read.values["exit 50 KiB", "download_ttlb"]
         assert found["perf-exit", metric].value == float(np.quantile(times, q))
@@ -192,9 +190,6 @@ def test_exported_plot_data_can_be_imported(run: Path, tmp_path: Path) -> None:
     assert found[ALL, "relay_goodput_bytes_per_s"].value == np.mean(
         read.values[ALL, "relay_goodput_bytes_per_s"]
     )
-
-
-LATE = {"measured_start_s": float(CONVERGE_S), "measured_end_s": 2000.0}
 
 
 def in_any_order(content: Any) -> Any:
@@ -210,9 +205,7 @@ def in_any_order(content: Any) -> Any:
 def test_tornettools_makes_the_same_of_the_same_logs(run: Path, tmp_path: Path) -> None:
     copy = tmp_path / "tornet-1"
     shutil.copytree(run, copy)
-    subprocess.run(
-        ["tornettools", "parse", str(copy)], check=True, capture_output=True, env=dict(os.environ)
-    )
+    subprocess.run(["tornettools", "parse", str(copy)], check=True, capture_output=True)
     made = plot_data(run / files.RECORDS)
     for name, content in made.items():
         theirs = json.loads((copy / "tornet.plot.data" / name).read_text())

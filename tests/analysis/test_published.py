@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +11,11 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
-from analysis_synthetic import digests, forget_hashes, study_content, write_run
-from celltrace_synthetic import Model, write_traces
+from analysis_synthetic import LEVEL, digests, forget_hashes, make_level, write_run
+from celltrace_synthetic import write_traced_run
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from peers.test_records import DOWNLOADER, SEED
+from peers.test_records import DOWNLOADER, SEED, whole
 from peers.test_records import write_run as write_peers
 
 from analysis.errors import AnalysisError
@@ -58,18 +58,6 @@ LEFT_OUT = {
 
 LOAD_LEFT_OUT = {"open_streams_at_begin", "open_streams_at_end"}
 """Metrics that a published pack also lacks for classes that only add load."""
-
-
-def make_level(begin_s: float, end_s: float, stop_s: float, load: Sequence[str] = ()) -> Level:
-    """Return a level. load: classes that only add load."""
-    return Level(
-        name="only",
-        label="only",
-        measured_start_s=begin_s,
-        measured_end_s=end_s,
-        stop_s=stop_s,
-        classes={name: ClassLoad(load=True) for name in load},
-    )
 
 
 def require_same(records: Path, small: Path, level: Level) -> dict[tuple[str, str], Any]:
@@ -116,9 +104,6 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_run(directory, 1, 1.5, 3, 2)
     extract(directory, directory / "records-v1")
     return directory / "records-v1"
-
-
-LEVEL = Level.model_validate(study_content([1])["levels"][0])
 
 
 @pytest.mark.parametrize("bounds", [(420.0, 1020.0), (421.3, 999.999999)])
@@ -375,7 +360,9 @@ def test_any_records_give_the_same_values(
     streams = data.draw(stream_rows(seconds))
     begin_s, end_s = sorted(data.draw(st.lists(halves, min_size=2, max_size=2, unique=True)))
     load = data.draw(st.sampled_from([(), ("web",), ("bulk",), ("web", "bulk")]))
-    level, other = make_level(begin_s, end_s, end_s + 20, load), make_level(0.0, 50.0, 60.0, load)
+    classes = dict.fromkeys(load, ClassLoad(load=True))
+    level = make_level(begin_s, end_s, end_s + 20, classes=classes)
+    other = make_level(0.0, 50.0, 60.0, classes=classes)
     write_rows(records / files.STREAMS_TABLE, STREAMS, streams)
     write_rows(records / files.GOODPUT_TABLE, GOODPUT, data.draw(beat_rows()))
     if data.draw(st.booleans()):
@@ -488,9 +475,9 @@ def publish_copied(directory: Path, level: Level) -> tuple[Path, dict[tuple[str,
 
 
 def test_transfers_between_peers_are_copied(tmp_path: Path) -> None:
-    directory = write_peers(tmp_path / "run", make_log(SEED), make_log(DOWNLOADER))
+    directory = write_peers(tmp_path / "run", whole(SEED), whole(DOWNLOADER))
     extract(directory, directory / files.RECORDS)
-    level = make_level(0, 10, 20).model_copy(update={"classes": {"transfer": ClassLoad()}})
+    level = make_level(0, 10, 20, classes={"transfer": ClassLoad()})
     records, values = publish_copied(directory, level)
     assert values["transfer", "early_rate_bytes_per_s"].value is not None
     (records / files.TRANSFER_FACTS).write_text("{")
@@ -498,17 +485,9 @@ def test_transfers_between_peers_are_copied(tmp_path: Path) -> None:
         require_published(records.parent)
 
 
-def make_log(lines: list[str]) -> bytes:
-    return "".join(f"{line}\n" for line in lines).encode()
-
-
 def test_cell_traces_are_copied(tmp_path: Path) -> None:
     directory = tmp_path / "run"
-    write_run(directory, 1, web=2, bulk=0)
-    model = Model(1)
-    for client, circuit in (("11.0.1.1", 1), ("11.0.1.2", 2)):
-        model.download(client, circuit)
-    write_traces(directory, model, ("web1client", "web2client"))
+    write_traced_run(directory)
     extract(directory, directory / files.RECORDS)
     level = make_level(0, 1080, 1080)
     records, values = publish_copied(directory, level)

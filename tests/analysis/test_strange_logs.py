@@ -15,12 +15,11 @@ from pathlib import Path
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 import zstandard
-from analysis_synthetic import EPOCH, KIB, TABLES, LogWriter, extract_log, study_content
+from analysis_synthetic import EPOCH, KIB, LEVEL, TABLES, LogWriter, extract_log
 
 from analysis.errors import AnalysisError
 from analysis.formats import compressed, files
 from analysis.formats.compressed import DamagedError, max_content_bytes, pieces
-from analysis.formats.study import Study
 from analysis.formats.tables import read_table
 from analysis.measures.catalogue import run_statistics
 from analysis.measures.run_data import load_run
@@ -210,7 +209,6 @@ def test_a_status_line_before_its_stream_is_ignored(tmp_path: Path) -> None:
     log.end(560.0, stream, 510.0, requested=size, first_byte_s=0.5, last_byte_s=40.0)
     log.heartbeat(561.0, size)
     extract_log(tmp_path, log.text())
-    level = Study.model_validate(study_content([1])).levels[0]
-    found = run_statistics(load_run(tmp_path / "out", level))
+    found = run_statistics(load_run(tmp_path / "out", LEVEL))
     assert found["web", "time_to_last_byte_p50_s"].value == 40.0
     assert "does not contain this time" in found["web", "time_to_320kib_p50_s"].reason

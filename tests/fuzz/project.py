@@ -23,9 +23,9 @@ from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
-from analysis_synthetic import LogWriter, forget_hashes, study_content, write_run
-from celltrace_synthetic import Model, write_traces
-from peers.test_records import DOWNLOADER, SEED
+from analysis_synthetic import LEVEL, LogWriter, forget_hashes, study_content, write_run
+from celltrace_synthetic import write_traced_run
+from peers.test_records import DOWNLOADER, SEED, whole
 from peers.test_records import write_run as write_peers
 from suite_figures import only_svg
 from test_imports import collection
@@ -99,9 +99,8 @@ def _samples(root: Path) -> Iterator[Sample]:
 
     They are a run with cell traces, a transfer between peers, and a run of a tornettools network.
     """
-    level = Level.model_validate(study_content([1])["levels"][0])
     for name, write in (
-        ("tgen and traces", traced_run),
+        ("tgen and traces", write_traced_run),
         ("peers", lambda run: write_peers(run, *peers_logs())),
         ("tornettools", lambda run: write_tornet_run(run, 1)),
     ):
@@ -110,7 +109,7 @@ def _samples(root: Path) -> Iterator[Sample]:
         write(run)
         extract(run, run / RECORDS)
         forget_hashes(run / RECORDS / "parse.json")
-        yield Sample(name, run / RECORDS, level)
+        yield Sample(name, run / RECORDS, LEVEL)
 
 
 class Project:
@@ -330,17 +329,7 @@ def repacked(members: Mapping[str, bytes], *, hashes: bool = True, version: int 
 
 def peers_logs() -> tuple[bytes, bytes]:
     """Return the logs of the two peers of a transfer."""
-    seed, downloader = ("".join(f"{line}\n" for line in lines) for lines in (SEED, DOWNLOADER))
-    return seed.encode(), downloader.encode()
-
-
-def traced_run(directory: Path) -> None:
-    """Write a run whose relays have cell traces."""
-    write_run(directory, 1, web=2, bulk=0)
-    model = Model(1)
-    for client, circ in (("11.0.1.1", 1), ("11.0.1.2", 2)):
-        model.download(client, circ)
-    write_traces(directory, model, ("web1client", "web2client"))
+    return whole(SEED), whole(DOWNLOADER)
 
 
 def usual_log() -> bytes:

@@ -22,6 +22,7 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 import zstandard
 from analysis_synthetic import TABLES, write_logs
+from celltrace_synthetic import write_traced_run
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from peers.test_records import write_run
@@ -39,7 +40,7 @@ from onionlab.programs.tor.variants import load_variants
 
 from .mutations import NAMES, Draw, changed_bytes, changed_json, changed_table, json_bytes
 from .nights import Nights
-from .project import EXAMPLES, NAME, Project, peers_logs, repacked, traced_run, usual_log
+from .project import EXAMPLES, NAME, Project, peers_logs, repacked, usual_log
 
 FEW = 40
 """Default number of inputs of each test with the mark ``slow``, which `make test` leaves out."""
@@ -97,7 +98,7 @@ def test_sound_inputs_are_read(project: Project) -> None:
     sims = project.inputs / "sims" / "tgen.analysis.json"
     content = json.dumps(analysis([1.0, 2.0, 4.0])).encode()
     with project.damaged({sims: content}):
-        traced_run(made)
+        write_traced_run(made)
         for words in (
             ("analyse", "--run-directory", str(made)),
             ("unpack", str(project.pack_file)),
@@ -119,7 +120,7 @@ def test_a_trace_plan_without_a_client_is_refused(project: Project) -> None:
     """The fuzz tests find this case only with many more inputs than by default."""
     run = project.root / "runs" / "made"
     with project.damaged({run / "x": None}):
-        traced_run(run)
+        write_traced_run(run)
         plan = read_json(run / "trace.json")
         del plan["hosts"]["web2client"]
         (run / "trace.json").write_text(json.dumps(plan))
@@ -152,7 +153,7 @@ def test_logs_of_peers(project: Project, data: st.DataObject) -> None:
 def test_cell_traces_and_run_descriptions(project: Project, data: st.DataObject) -> None:
     run = project.root / "runs" / "made"
     with project.damaged({run / "x": None}):
-        traced_run(run)
+        write_traced_run(run)
         names = ["run.json", "clients.json", "trace.json", "shadow.data/hosts/middle1/cells"]
         path = run / data.draw(st.sampled_from(names))
         path.write_bytes(changed_file(data.draw, path))
