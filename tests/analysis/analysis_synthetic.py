@@ -13,12 +13,14 @@ import csv
 import gzip
 import hashlib
 import json
-from collections.abc import Sequence
+import lzma
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
 import numpy as np
+import zstandard
 
 from analysis.arrays import Floats
 from analysis.formats import columns, files
@@ -57,6 +59,14 @@ def forget_hashes(path: Path) -> None:
     content = json.loads(path.read_text())
     del content["tables"]
     path.write_text(json.dumps(content))
+
+
+PACKERS: dict[str, Callable[[bytes], bytes]] = {
+    ".gz": lambda data: gzip.compress(data, 1, mtime=0),
+    ".xz": lambda data: lzma.compress(data, preset=0),
+    ".zst": zstandard.compress,
+}
+"""Suffix of a compressed file -> function that compresses its content."""
 
 
 def known(value: T | None) -> T:

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import gzip
 import io
 import lzma
 import random
 import time
 import tracemalloc
-from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
-import zstandard
-from analysis_synthetic import EPOCH, KIB, LEVEL, TABLES, LogWriter, extract_log
+from analysis_synthetic import EPOCH, KIB, LEVEL, PACKERS, TABLES, LogWriter, extract_log
 
 from analysis.errors import AnalysisError
 from analysis.formats import compressed, files
@@ -24,12 +21,6 @@ from analysis.formats.tables import read_table
 from analysis.measures.catalogue import run_statistics
 from analysis.measures.run_data import load_run
 from analysis.records.logfile import MAX_LINE_BYTES, MAX_LINES, LogFile
-
-PACKERS: dict[str, Callable[[bytes], bytes]] = {
-    ".gz": lambda data: gzip.compress(data, mtime=0),
-    ".xz": lambda data: lzma.compress(data, preset=0),
-    ".zst": zstandard.compress,
-}
 
 
 def usual_log() -> LogWriter:

@@ -6,10 +6,8 @@ draws that many random inputs of each kind (docs/how-to/test.md).
 
 from __future__ import annotations
 
-import gzip
 import io
 import json
-import lzma
 import os
 import shutil
 from collections.abc import Callable, Mapping
@@ -20,8 +18,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
-import zstandard
-from analysis_synthetic import TABLES, write_logs
+from analysis_synthetic import PACKERS, TABLES, write_logs
 from celltrace_synthetic import write_traced_run
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
@@ -74,12 +71,7 @@ def fuzz_always(test: Callable[..., None], few: int = FEWEST) -> Any:
     return pytest.mark.slow(pytest.mark.timeout(0)(made)) if EXAMPLES else made
 
 
-PACKERS: dict[str, Callable[[bytes], bytes]] = {
-    "": lambda data: data,
-    ".gz": lambda data: gzip.compress(data, 1, mtime=0),
-    ".xz": lambda data: lzma.compress(data, preset=0),
-    ".zst": zstandard.compress,
-}
+FORMS: dict[str, Callable[[bytes], bytes]] = {"": lambda data: data, **PACKERS}
 
 
 def packed(draw: Draw, content: bytes) -> tuple[str, bytes]:
@@ -87,8 +79,8 @@ def packed(draw: Draw, content: bytes) -> tuple[str, bytes]:
 
     Sometimes the compressed bytes are damaged, too.
     """
-    suffix = draw(st.sampled_from(list(PACKERS)))
-    content = PACKERS[suffix](changed_bytes(draw, content))
+    suffix = draw(st.sampled_from(list(FORMS)))
+    content = FORMS[suffix](changed_bytes(draw, content))
     return suffix, changed_bytes(draw, content) if draw(st.integers(0, 3)) == 0 else content
 
 
@@ -141,8 +133,8 @@ def test_logs_of_tgen(project: Project, data: st.DataObject) -> None:
 @fuzz
 def test_logs_of_peers(project: Project, data: st.DataObject) -> None:
     run = project.root / "runs" / "made"
-    suffix = data.draw(st.sampled_from(list(PACKERS)))
-    seed, downloader = (PACKERS[suffix](changed_bytes(data.draw, log)) for log in peers_logs())
+    suffix = data.draw(st.sampled_from(list(FORMS)))
+    seed, downloader = (FORMS[suffix](changed_bytes(data.draw, log)) for log in peers_logs())
     with project.damaged({}):
         write_run(run, seed, downloader, suffix)
         if project.call("analyse", "--run-directory", str(run)) == 0:
@@ -224,7 +216,7 @@ def test_analyses_of_others(project: Project, data: st.DataObject) -> None:
     content = json_bytes(draw, made)
     suffix = draw(st.sampled_from(("", ".xz")))
     path = project.inputs / "sims" / f"tgen.analysis.json{suffix}"
-    with project.damaged({path: PACKERS[suffix](content)}):
+    with project.damaged({path: FORMS[suffix](content)}):
         if project.call("import", "--name", "theirs", str(path)) == 0:
             project.call("compare", "theirs", "others")
 
