@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from analysis.judgement.claims.claim import Answer, Claim, ClaimResult, Labels
 from analysis.judgement.claims.directions import DIRECTIONS
 from analysis.judgement.judging import Statistics
 from analysis.judgement.verdicts import Grade
+from analysis.measures.contention import Contention
 from analysis.measures.metric import Statistic
 
 LEVELS = ("20mid", "10mid", "5mid")
@@ -59,7 +61,7 @@ def claim(
     margin: float | None = None,
     value: float | None = None,
 ) -> Claim:
-    class_name = "all" if metric.endswith("_rate") else "web"
+    class_name = "all" if metric.endswith(("_rate", "per_s")) else "web"
     names = tuple(variants.split())
     if value is None and DIRECTIONS[direction].takes_value:
         value = 1.0
@@ -68,8 +70,10 @@ def claim(
     )
 
 
-def answer(one: Claim, statistics: Statistics) -> ClaimResult:
-    (answered,) = answer_claims([one], statistics)
+def answer(
+    one: Claim, statistics: Statistics, contention: Mapping[Any, Contention] = {}
+) -> ClaimResult:
+    (answered,) = answer_claims([one], statistics, contention=contention)
     return answered
 
 

@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from analysis_synthetic import known
+from test_claims import answer, claim
 
-from analysis.judgement.claims.answers import answer_claims
-from analysis.judgement.claims.claim import Answer, Claim, ClaimResult, Obstacle
+from analysis.judgement.claims.claim import Answer, Obstacle
 from analysis.judgement.judging import Statistics
 from analysis.measures.contention import Contention, CrowdingOut
 from analysis.measures.metric import Statistic
 
 SEEDS = range(1, 6)
+FEW, BOTH = ("few",), ("many", "few")
 Fates = Mapping[str, tuple[str, ...]]
 Runs = dict[tuple[str, str, int], Contention]
-
-
-def claim(
-    direction: str, metric: str, levels: Sequence[str] = ("few",), margin: float | None = None
-) -> Claim:
-    return Claim(
-        "it", "It.", "5", (), (metric,), "all", tuple(levels), ("a", "b"), direction, margin
-    )
 
 
 def make_statistics(metric: str, values: Mapping[tuple[str, str], Sequence[float]]) -> Statistics:
@@ -38,11 +32,6 @@ def make_statistics(metric: str, values: Mapping[tuple[str, str], Sequence[float
     return statistics
 
 
-def answer(one: Claim, statistics: Statistics, contention: Runs) -> ClaimResult:
-    (answered,) = answer_claims([one], statistics, contention=contention)
-    return answered
-
-
 # ----- a rate of 0% or 100% in all runs
 
 
@@ -50,7 +39,7 @@ def answer(one: Claim, statistics: Statistics, contention: Runs) -> ClaimResult:
 def test_a_rate_at_a_bound_in_every_run_tests_nothing(bound: float) -> None:
     one = [bound] * 5
     of = make_statistics("timeout_rate", {("few", "a"): one, ("few", "b"): one})
-    found = answer(claim("lowest", "timeout_rate"), of, {})
+    found = answer(claim("lowest", "a b", FEW, "timeout_rate"), of, {})
     assert found.answer is Answer.UNTESTABLE
     assert known(found.deciding.untestable).obstacle is Obstacle.AT_A_BOUND
     assert found.more_networks is None
@@ -82,7 +71,7 @@ def rates(*levels: str) -> Statistics:
 
 @pytest.mark.parametrize("direction", ["lowest", "alike"])
 def test_the_same_streams_fail_under_every_variant(direction: str) -> None:
-    found = answer(claim(direction, "timeout_rate"), rates("few"), SAME)
+    found = answer(claim(direction, "a b", FEW, "timeout_rate"), rates("few"), SAME)
     assert found.answer is Answer.UNTESTABLE
     assert found.deciding.reason == (
         "the same streams time out under both variants at few: 3 streams of 2 clients in 5 "
@@ -105,13 +94,13 @@ def test_the_same_streams_fail_under_every_variant(direction: str) -> None:
 )
 def test_one_stream_that_differs_is_for_the_tests(other: Fates) -> None:
     contention = fates("few", a=[TIMED_OUT, *[NONE] * 4], b=[other, *[NONE] * 4])
-    found = answer(claim("lowest", "timeout_rate"), rates("few"), contention)
+    found = answer(claim("lowest", "a b", FEW, "timeout_rate"), rates("few"), contention)
     assert found.answer is not Answer.UNTESTABLE
 
 
 def test_a_run_that_nothing_is_known_of_is_for_the_tests() -> None:
     contention = {key: run for key, run in SAME.items() if key != ("few", "b", 4)}
-    found = answer(claim("lowest", "timeout_rate"), rates("few"), contention)
+    found = answer(claim("lowest", "a b", FEW, "timeout_rate"), rates("few"), contention)
     assert found.answer is not Answer.UNTESTABLE
 
 
@@ -130,7 +119,7 @@ DIFFER_AFTER = {("few", variant, seed): run for (_, variant, seed), run in DIFFE
     ],
 )
 def test_a_gap_that_cannot_be_tests_nothing(direction: str, contention: Runs, level: str) -> None:
-    one = claim(direction, "timeout_rate", ["many", "few"])
+    one = claim(direction, "a b", BOTH, "timeout_rate")
     found = answer(one, rates("many", "few"), contention)
     assert found.answer is Answer.UNTESTABLE
     assert f"at {level}" in found.deciding.reason
@@ -145,13 +134,9 @@ def test_a_gap_may_open_from_a_level_where_the_same_streams_fail() -> None:
         },
     )  # fmt: skip
     contention = {**SAME_BEFORE, **DIFFER_AFTER}
-    levels = ["many", "few"]
-    for direction, expected in (
-        ("falls-against", Answer.SUPPORTED),
-        ("rises-against", Answer.OPPOSITE),
-    ):
-        one = claim(direction, "timeout_rate", levels)
-        assert answer(one, of, contention).answer is expected
+    falls, rises = (claim(f"{d}-against", "a b", BOTH, "timeout_rate") for d in ("falls", "rises"))
+    assert answer(falls, of, contention).answer is Answer.SUPPORTED
+    assert answer(rises, of, contention).answer is Answer.OPPOSITE
 
 
 # ----- saturation
@@ -179,12 +164,13 @@ def times(factors: Sequence[float]) -> list[float]:
     return [value * factor for value, factor in zip(CARRIED["a"], factors, strict=True)]
 
 
+MORE = [1.1, 1.12, 1.09, 1.1, 1.11]
 FULL = lost(a=ALL_LOST, b=ALL_LOST)
 
 
 @pytest.mark.parametrize("direction", ["lowest", "highest", "alike"])
 def test_a_saturated_network_carries_the_same(direction: str) -> None:
-    found = answer(claim(direction, THROUGHPUT), carried(), FULL)
+    found = answer(claim(direction, "a b", FEW, THROUGHPUT), carried(), FULL)
     assert found.answer is Answer.UNTESTABLE
     assert found.deciding.reason == (
         "throughput is saturated at few: clients get 0.748 to 0.821 MB/s; for each extra byte "
@@ -198,26 +184,21 @@ def shift_lost(mean: float) -> list[float]:
 
 @pytest.mark.parametrize(
     ("mean", "margin", "saturated"),
-    [
-        (0.951, None, True),
-        (0.949, None, False),
-        (0.899, 0.10, False),
-        (0.97, 0.02, False),
-    ],
+    [(0.951, None, True), (0.949, None, False), (0.899, 0.10, False), (0.97, 0.02, False)],
 )
 def test_all_is_lost_but_for_the_margin(mean: float, margin: float | None, saturated: bool) -> None:
     shifted = shift_lost(mean)
+    one = claim("lowest", "a b", FEW, THROUGHPUT, margin)
     for contention in (lost(a=shifted, b=ALL_LOST), lost(a=ALL_LOST, b=shifted)):
-        found = answer(claim("lowest", THROUGHPUT, margin=margin), carried(), contention)
-        assert (found.answer is Answer.UNTESTABLE) == saturated
+        assert (answer(one, carried(), contention).answer is Answer.UNTESTABLE) == saturated
 
 
 def test_a_difference_that_may_be_large_is_one() -> None:
-    fewer = times([1.1, 1.12, 1.09, 1.1, 1.11])
-    found = answer(claim("lowest", THROUGHPUT), carried(b=fewer), FULL)
+    fewer = times(MORE)
+    found = answer(claim("lowest", "a b", FEW, THROUGHPUT), carried(b=fewer), FULL)
     assert found.answer is Answer.SUPPORTED
     assert found.deciding.untestable is None
-    found = answer(claim("highest", THROUGHPUT), carried(b=fewer), FULL)
+    found = answer(claim("highest", "a b", FEW, THROUGHPUT), carried(b=fewer), FULL)
     assert found.answer is Answer.OPPOSITE
 
 
@@ -227,13 +208,13 @@ def test_where_nothing_is_known_of_the_loss_the_tests_answer() -> None:
         {**FULL, ("few", "a", 2): Contention({}, None)},
         {**FULL, ("few", "a", 2): Contention({}, CrowdingOut("web", 1.0))},
     ):
-        found = answer(claim("lowest", THROUGHPUT), carried(), contention)
+        found = answer(claim("lowest", "a b", FEW, THROUGHPUT), carried(), contention)
         assert found.answer is Answer.NO_DIFFERENCE
 
 
 def test_the_share_of_one_class_can_differ_in_a_saturated_network() -> None:
     of = {("few", "bulk"): carried()["few", "all"]}
-    one = Claim("it", "It.", "5", (), (THROUGHPUT,), "bulk", ("few",), ("a", "b"), "lowest")
+    one = replace(claim("lowest", "a b", FEW, THROUGHPUT), class_name="bulk")
     assert answer(one, of, FULL).answer is Answer.NO_DIFFERENCE
 
 
@@ -242,13 +223,12 @@ def test_the_share_of_one_class_can_differ_in_a_saturated_network() -> None:
 
 def test_failed_parts_refute_and_untestable_parts_prevent_support() -> None:
     contention = {**FULL, **lost(c=ALL_LOST)}
-    one = Claim("it", "It.", "5", (), (THROUGHPUT,), "all", ("few",), ("a", "b", "c"), "highest")
+    one = claim("highest", "a b c", FEW, THROUGHPUT)
     less = times([0.9, 0.91, 0.9, 0.89, 0.9])
-    more = times([1.1, 1.12, 1.09, 1.1, 1.11])
     found = answer(one, carried(c=less), contention)
     assert [part.answer for part in found.parts] == [Answer.UNTESTABLE, Answer.SUPPORTED]
     assert (found.answer, found.deciding.text) == (Answer.UNTESTABLE, "few: a above b")
-    assert answer(one, carried(c=more), contention).answer is Answer.OPPOSITE
+    assert answer(one, carried(c=times(MORE)), contention).answer is Answer.OPPOSITE
     open_one = times([0.6, 1.7, 0.8, 1.4, 0.9])
     found = answer(one, carried(c=open_one), {**FULL, **lost(c=shift_lost(0.5))})
     assert [part.answer for part in found.parts] == [Answer.UNTESTABLE, Answer.OPEN]
