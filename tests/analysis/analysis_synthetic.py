@@ -367,19 +367,20 @@ VARIANTS: list[dict[str, Any]] = [
 ]
 
 
-def study_content(seeds: list[int], levels: list[str] | None = None) -> dict[str, Any]:
-    """Return the content of a study.json with three variants.
+def study_content(
+    seeds: list[int], levels: Sequence[str] = ("5mid",), variants: list[dict[str, Any]] = VARIANTS
+) -> dict[str, Any]:
+    """Return the content of a study.json. Each run has a folder, with its records inside.
 
     Each level has one figure of each kind that draws a line per variant.
     """
-    levels = levels or ["5mid"]
     return {
         "format": 1,
         "name": "swrr-test",
-        "title": "Circuit scheduling under congestion",
+        "title": "Scheduling <script> & congestion",
         "description": "Three circuit policies on a small synthetic network.",
         "baseline": "ewma",
-        "variants": copy.deepcopy(VARIANTS),
+        "variants": copy.deepcopy(variants),
         "levels": [
             {
                 "name": level,
@@ -404,17 +405,12 @@ def study_content(seeds: list[int], levels: list[str] | None = None) -> dict[str
             )
         ],
         "runs": [
-            {
-                "run_id": f"{level}-{variant['name']}-{seed}",
-                "level": level,
-                "variant": variant["name"],
-                "seed": seed,
-                "directory": f"runs/{level}-{variant['name']}-{seed}",
-                "records": f"records/{level}-{variant['name']}-{seed}",
-            }
+            {"run_id": name, "level": level, "variant": variant["name"], "seed": seed}
+            | {"directory": name, "records": f"{name}/{files.RECORDS}"}
             for level in levels
-            for variant in VARIANTS
+            for variant in variants
             for seed in seeds
+            for name in [f"{level}-{variant['name']}-{seed}"]
         ],
         "asked": {"scale": 0.1, "seeds": seeds, "engine": "shadow"},
         "shrunk": ["bulk clients 80 -> 2", "web clients 320 -> 8"],

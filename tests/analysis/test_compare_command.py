@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from analysis_synthetic import study_content, write_run
+from analysis_synthetic import VARIANTS, study_content, write_run
 from test_published import LEFT_OUT
 
 from analysis.formats.json_files import read_json, write_json
@@ -49,13 +49,9 @@ def manifest(variant: str, seed: int, torrc: bytes = TORRC) -> dict[str, Any]:
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a checkout with the results of one experiment in which rr is twice as slow as ewma."""
     root = tmp_path_factory.mktemp("checkout")
-    content = study_content(SEEDS)
-    content["variants"] = content["variants"][:2]
-    content["runs"] = [run for run in content["runs"] if run["variant"] != "swrr"]
-    content["figures"] = []
+    content = study_content(SEEDS, variants=VARIANTS[:2]) | {"figures": []}
     for run in content["runs"]:
         directory = root / "runs" / run["run_id"]
-        run["directory"], run["records"] = run["run_id"], f"{run['run_id']}/records-v1"
         write_run(directory, run["seed"], {"ewma": 1.0, "rr": 2.0}[run["variant"]], web=4, bulk=1)
         extract(directory, directory / "records-v1")
         shutil.rmtree(directory / "shadow.data")

@@ -48,14 +48,7 @@ CLAIMS = (
 
 
 def study(name: str, level: str, variants: list[dict[str, Any]], papers: list[int]) -> Study:
-    content = study_content(SEEDS, [level])
-    runs = [
-        {"run_id": name, "level": level, "variant": variant["name"], "seed": seed}
-        | {"directory": name, "records": f"{name}/records"}
-        for variant in variants
-        for seed in SEEDS
-        for name in [f"{level}{variant['name']}{seed}"]
-    ]
+    content = study_content(SEEDS, [level], variants)
     figures = [
         {**figure, "id": f"figure-{number}", "paper": number}
         for figure, number in zip(content["figures"][:2], papers, strict=True)
@@ -66,8 +59,6 @@ def study(name: str, level: str, variants: list[dict[str, Any]], papers: list[in
             **content,
             "name": name,
             "baseline": variants[0]["name"],
-            "variants": variants,
-            "runs": runs,
             "figures": [*figures, extra],
             "provenance": {"engine": {"name": "none", "version": "1"}, "tor": [{"version": "0.4"}]},
         }
@@ -181,7 +172,7 @@ def test_the_manifest_lists_the_runs_of_a_figure(made: PaperResult) -> None:
     eleven = manifest["figures"][4]
     assert (eleven["id"], eleven["experiment"]) == ("figure-11", "swrr-20mid")
     assert (eleven["level"], eleven["data"]) == ("20mid", "figure-11.csv")
-    assert [run["run_id"] for run in eleven["runs"]][:3] == [f"20midewma{n}" for n in SEEDS]
+    assert [run["run_id"] for run in eleven["runs"]][:3] == [f"20mid-ewma-{n}" for n in SEEDS]
     assert len(eleven["runs"]) == 9
     assert eleven["missing"] == []
     assert set(eleven["files"]) == {"figure-11.pdf", "figure-11.png", "figure-11.csv"}
@@ -288,8 +279,8 @@ def test_missing_runs_are_named_and_the_rest_is_answered(
     partial_store: Path, tmp_path: Path
 ) -> None:
     for seed in SEEDS:
-        (partial_store / f"5midewma{seed}").unlink()
-    (partial_store / "20midrr2").unlink()
+        (partial_store / f"5mid-ewma-{seed}").unlink()
+    (partial_store / "20mid-rr-2").unlink()
     made = build(with_figures(4, 10, 11), partial_store, tmp_path / "out")
     assert len(made.missing) == 4
     rows = read_claims(made)
@@ -300,10 +291,10 @@ def test_missing_runs_are_named_and_the_rest_is_answered(
     assert rows["alike"]["answer"] == "supported"
     manifest = read(made, "manifest.json")
     by_number = {figure["paper"]: figure for figure in manifest["figures"]}
-    assert [run["run_id"] for run in by_number[11]["missing"]] == ["20midrr2"]
+    assert [run["run_id"] for run in by_number[11]["missing"]] == ["20mid-rr-2"]
     # Networks differ more than variants do, so a figure shows only networks with runs of all
     # variants. These are 1 and 3.
-    assert [run["run_id"] for run in by_number[11]["left_out"]] == ["20midewma2", "20midswrr2"]
+    assert [run["run_id"] for run in by_number[11]["left_out"]] == ["20mid-ewma-2", "20mid-swrr-2"]
     assert {run["seed"] for run in by_number[11]["runs"]} == {1, 3}
     assert {row["seeds"] for row in read_rows(tmp_path / "out" / "figure-11.csv")} == {"2"}
     assert len(by_number[10]["missing"]) == 3

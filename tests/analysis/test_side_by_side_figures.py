@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from analysis_synthetic import read_rows
+from analysis_synthetic import make_level, read_rows, study_content
 
 from analysis.errors import AnalysisError
 from analysis.figures.catalogue import open_figure
@@ -19,8 +19,7 @@ from analysis.measures.downloads import Download, Downloads
 
 def level(name: str, rate: float, streams: int, cc_alg: int = 0) -> Level:
     where = {"bottleneck_kib_per_s": rate, "streams": streams, "cc_alg": cc_alg}
-    span = {"measured_start_s": 90, "measured_end_s": 120, "stop_s": 300, "classes": {}}
-    return Level.model_validate({"name": name, "label": name, **span, "coordinates": where})
+    return make_level(90, 120, 300, name=name, label=name, coordinates=where)
 
 
 LEVELS = (
@@ -37,17 +36,9 @@ SPECS = (
 
 def study() -> Study:
     look = {"color": "#4477AA", "marker": "o", "linestyle": "-"}
-    return Study.model_validate(
-        {
-            "format": 1,
-            "name": "s",
-            "title": "s",
-            "variants": [{"name": n, "label": n.upper(), **look} for n in ("list", "lrs")],
-            "levels": [one.model_dump() for one in LEVELS],
-            "figures": [one.model_dump() for one in SPECS],
-            "runs": [],
-        }
-    )
+    variants = [{"name": n, "label": n.upper(), **look} for n in ("list", "lrs")]
+    own = {"levels": LEVELS, "figures": SPECS, "baseline": None}
+    return Study.model_validate(study_content([], variants=variants) | own)
 
 
 def run(group: Downloads) -> dict[str, ClassData]:

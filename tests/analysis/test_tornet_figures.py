@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from analysis_synthetic import VARIANTS, known, read_rows
+from analysis_synthetic import VARIANTS, known, make_level, read_rows, study_content
 from hypothesis import given
 from hypothesis import strategies as st
 from suite_figures import only_svg
@@ -28,8 +28,6 @@ from analysis.inference.mean_quantiles import lower_quantiles, mean_quantiles
 from analysis.measures.run_data import load_run
 from analysis.pages.report import build
 from analysis.records.extract import extract
-
-SEEDS = (1, 2, 3)
 
 
 @given(st.lists(st.lists(st.floats(0, 1e6), min_size=1, max_size=20), min_size=2, max_size=5))
@@ -126,47 +124,25 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     The times of the second variant are a fifth longer.
     """
     folder = tmp_path_factory.mktemp("tornet-figures")
-    for variant, slow in (("ewma", 1.0), ("swrr", 1.2)):
-        for seed in SEEDS:
-            run = folder / f"{variant}-{seed}"
-            write_tornet_run(run, seed, slow)
-            extract(run, run / files.RECORDS)
+    for run in read_study(folder).runs:
+        slow = {"ewma": 1.0, "swrr": 1.2}[run.variant]
+        write_tornet_run(folder / run.directory, run.seed, slow)
+        extract(folder / run.directory, folder / run.records)
     return folder
 
 
 def read_study(store: Path) -> Study:
-    variants = [one for one in copy.deepcopy(VARIANTS) if one["name"] in ("ewma", "swrr")]
-    figures = [
-        {"id": kind, "kind": kind, "level": "tornet", "title": kind} for kind in TORNET_FIGURES
-    ]
-    return Study.model_validate(
-        {
-            "format": 1,
-            "name": "tornet-test",
-            "title": "Two variants",
-            "baseline": "ewma",
-            "variants": variants,
-            "levels": [
-                {
-                    "name": "tornet",
-                    "label": "0.3%",
-                    "measured_start_s": 300,
-                    "measured_end_s": 1800,
-                    "stop_s": 2000,
-                    "classes": {"perf-exit": {}, "perf-onionservice": {}},
-                }
-            ],
-            "figures": figures,
-            "public_tor": read_tor_metrics(metrics_file(store), 0.0001).model_dump(),
-            "runs": [
-                {"run_id": name, "level": "tornet", "variant": variant["name"], "seed": seed}
-                | {"directory": name, "records": f"{name}/{files.RECORDS}"}
-                for variant in variants
-                for seed in SEEDS
-                for name in [f"{variant['name']}-{seed}"]
-            ],
-        }
-    )
+    classes: dict[str, Any] = {"perf-exit": {}, "perf-onionservice": {}}
+    own = {
+        "levels": [make_level(300, 1800, 2000, name="tornet", label="0.3%", classes=classes)],
+        "figures": [
+            {"id": kind, "kind": kind, "level": "tornet", "title": kind} for kind in TORNET_FIGURES
+        ],
+        "public_tor": read_tor_metrics(metrics_file(store), 0.0001).model_dump(),
+        "asked": {},
+    }
+    content = study_content([1, 2, 3], ["tornet"], [VARIANTS[0], VARIANTS[2]])
+    return Study.model_validate(content | own)
 
 
 def draw_kind(store: Path, kind: str, out: Path, page: Page = TEXT) -> WrittenFigure:
@@ -208,10 +184,9 @@ def test_error_rates_are_drawn_with_their_resolution(store: Path, tmp_path: Path
     curve = {"quantity": "error_rate", "class": "perf-exit", "variant": "ewma"}.items()
     rows = [row for row in read_rows(paths.path("csv")) if row.items() >= curve]
     clients = []
-    level = read_study(store).levels[0]
-    for seed in SEEDS:
-        run = load_run(store / f"ewma-{seed}" / files.RECORDS, level)
-        perf = known(run["perf-exit"].perf)
+    study = read_study(store)
+    for run in study.runs_of("tornet", "ewma"):
+        perf = known(load_run(store / run.records, study.levels[0])["perf-exit"].perf)
         ended = perf.ended_in(300, 1800)
         counts = [ended.select_client(str(name)).counts() for name in sorted(set(ended.client))]
         listed = [(100 * failed / total, 100 / total) for failed, total in counts]

@@ -23,7 +23,7 @@ from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
-from analysis_synthetic import LEVEL, LogWriter, forget_hashes, study_content, write_run
+from analysis_synthetic import LEVEL, VARIANTS, LogWriter, forget_hashes, study_content, write_run
 from celltrace_synthetic import write_traced_run
 from peers.test_records import DOWNLOADER, SEED, whole
 from peers.test_records import write_run as write_peers
@@ -45,7 +45,6 @@ from onionlab.runs.packing import pack
 from onionlab.runs.store import Store
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-SEEDS = (1, 2, 3)
 STATUSES = {0, 1, 2, 3}
 NAME = "swrr-test"
 EXAMPLES = int(os.environ.get("ONIONLAB_FUZZ_EXAMPLES", "0"))
@@ -146,13 +145,8 @@ class Project:
             yield
 
     def _write_results(self) -> None:
-        content = study_content(list(SEEDS))
-        content["variants"] = content["variants"][:2]
-        content["figures"] = []
-        runs: list[dict[str, Any]] = []
+        content = study_content([1, 2, 3], variants=VARIANTS[:2]) | {"figures": []}
         for run in content["runs"]:
-            if run["variant"] == "swrr":
-                continue
             identity = {
                 "engine": {"name": "shadow", "version": "3.3.0"},
                 "programs": {"tor-circuit-policy": "c0ffee"},
@@ -163,21 +157,20 @@ class Project:
             write_run(directory, run["seed"], {"ewma": 1.0, "rr": 1.2}[run["variant"]], 2, 1)
             extract(directory, directory / "records-v1")
             forget_hashes(directory / "records-v1" / "parse.json")
-            if runs:
+            if run is not content["runs"][0]:
                 shutil.rmtree(directory / "shadow.data")
             tor = {"tor-circuit-policy": {"version": "0.4.9.11", "sha256": "s", "source": "debian"}}
             manifest = {"format": 1, "run_id": run_id, "identity": identity, "tor": tor}
             write_json(directory / "manifest.json", manifest)
             run.update(run_id=run_id, directory=run_id, records=f"{run_id}/records-v1")
-            runs.append(run)
-        content["runs"] = runs
-        self.run_ids = [run["run_id"] for run in runs]
+        self.run_ids = [run["run_id"] for run in content["runs"]]
         write_json(self.results / "study.json", content)
         plan = {
             "format": 1,
             "request": {"experiment": NAME},
             "runs": [
-                {key: run[key] for key in ("run_id", "level", "variant", "seed")} for run in runs
+                {key: run[key] for key in ("run_id", "level", "variant", "seed")}
+                for run in content["runs"]
             ],
             "store": str(self.root / "runs"),
             "cpus_per_run": 1,
