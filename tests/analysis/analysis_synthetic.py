@@ -62,7 +62,7 @@ def forget_hashes(path: Path) -> None:
 
 
 PACKERS: dict[str, Callable[[bytes], bytes]] = {
-    ".gz": lambda data: gzip.compress(data, 1, mtime=0),
+    ".gz": lambda data: gzip.compress(data, mtime=0),
     ".xz": lambda data: lzma.compress(data, preset=0),
     ".zst": zstandard.compress,
 }
