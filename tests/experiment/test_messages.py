@@ -18,100 +18,69 @@ from .conftest import REPOSITORY, VALID, Refused, Write
 
 VARIANTS = ", ".join(sorted(load_variants(REPOSITORY)))
 
+# "line of VALID: what replaces it" -> the message. It begins with the number of its line if this is
+# another line.
+LINES = {
+    '1: title: ""': 'title: expected text, got ""',
+    "3: seeds: 0": "seeds: expected a number of networks (1 to 10000) or a list of different ones "
+    "such as [1, 2, 7], got 0",
+    "3: seeds: [1, 2, 1]": "seeds: expected a number of networks (1 to 10000) or a list of "
+    "different ones such as [1, 2, 7], got 1 twice",
+    "6: guard: {count: 2, full_count: 3}": "network.relays.guard.full_count: unknown key; did you "
+    'mean "count"?',
+    "6: guard: [count, 2]": "network.relays.guard: expected a mapping (key: value), got a list",
+    "6: guard: {count: 2, capacity: guards}": "network.relays.guard.capacity: unknown capacity "
+    'distribution "guards"; known are exit, exitguard, guard, middle; did you mean "guard"?',
+    "6: guard: {count: 0}": "5: network.relays: no guard: no client could enter the network; give "
+    "guard or exitguard",
+    "11: count: 0": "network.servers.count: no server: the clients need at least one",
+    "13: geography: internet-2018": 'network.geography: unknown geography "internet-2018"; known '
+    'are internet-2019; did you mean "internet-2019"?',
+    "15: Web 2:": 'traffic.Web 2: expected text that matches ^[a-z]+$, got "Web 2"',
+    "15: perf:": "traffic.perf: this name belongs to the clients of network.perf_clients",
+    "15: guard:": "traffic.guard: this name belongs to the relays of this role, where they are "
+    "traced",
+    "16: count: four": 'traffic.web.count: expected a whole number, got "four"',
+    "16: count: 0": "14: traffic: no client: every class has a count of 0",
+    '18: pause: {uniform: ["1 s", "3 s"], choices: ["1 s"]}': "traffic.web.pause: expected one of "
+    "uniform and choices, got both",
+    "18: pause: {}": "traffic.web.pause: expected uniform or choices; without a pause write none",
+    "18: pause: {choices: []}": "traffic.web.pause: expected at least one pause in choices; "
+    "without a pause write none",
+    '18: pause: {choices: ["1 s"], step: "1 s"}': "traffic.web.pause: expected uniform together "
+    "with step",
+    '18: pause: {uniform: ["1 s", "5 h"]}': "traffic.web.pause: expected at most 10000 pauses; "
+    "make step larger",
+    '18: pause: {uniform: ["3 s", "1 s"]}': "traffic.web.pause.uniform: expected two times such as "
+    '["1 s", "60 s"], the lower one first, got "3 s" first',
+    '18: pause: {uniform: ["1 s", "3500 ms"]}': "traffic.web.pause: expected a uniform span that "
+    "is a multiple of step",
+    '19: timeout: "0 s"': 'traffic.web.timeout: expected a time such as "60 s", got "0 s": it must '
+    "be more than 0, or use none",
+    '21: start: {after: "3 min", spread: "5 s"}': "traffic.web.start: some of these clients would "
+    "start after the measured span, which ends 150 s after the bootstrap",
+    "23: variants: {rr: 1}": "tor.variants: expected a list, got a mapping",
+    "23: variants: [rrr, ewma]": f'tor.variants: unknown variant "rrr"; known are {VARIANTS}; '
+    'did you mean "rr"?',
+    "23: variants: [rr, ewma, rr]": 'tor.variants: "rr" is listed twice',
+    "24: baseline: emwa": "tor.baseline: expected one of this experiment's variants (rr, ewma), "
+    'got "emwa"; did you mean "ewma"?',
+    '28: bootstrap: "24999 ms"': "time.bootstrap: expected at least 25 s: clients' Tors do not "
+    "start before, and traffic starts at its end",
+}
+
 # id: (text to replace, replacement, messages)
 CASES = {
-    "timeout of zero": (
-        'timeout: "60 s"',
-        'timeout: "0 s"',
-        '19: traffic.web.timeout: expected a time such as "60 s", got "0 s": '
-        "it must be more than 0, or use none",
-    ),
     "unknown key": (
         "    timeout:",
         "    timeouts:",
         '19: traffic.web.timeouts: unknown key; did you mean "timeout"?',
         "15: traffic.web.timeout: missing: time after which a download is aborted",
     ),
-    "a key that only the harness sets": (
-        "    guard: {count: 2}",
-        "    guard: {count: 2, full_count: 3}",
-        '6: network.relays.guard.full_count: unknown key; did you mean "count"?',
-    ),
-    "a list where a mapping belongs": (
-        "    guard: {count: 2}",
-        "    guard: [count, 2]",
-        "6: network.relays.guard: expected a mapping (key: value), got a list",
-    ),
-    "a mapping where a list belongs": (
-        "[rr, ewma]",
-        "{rr: 1}",
-        "23: tor.variants: expected a list, got a mapping",
-    ),
-    "text where a number belongs": (
-        "count: 4",
-        "count: four",
-        '16: traffic.web.count: expected a whole number, got "four"',
-    ),
     "no traffic": (
         VALID[VALID.index("traffic:") : VALID.index("tor:")],
         "traffic: {}\n",
         "14: traffic: expected 1 or more entries",
-    ),
-    "a class with a bad name": (
-        "  web:",
-        "  Web 2:",
-        '15: traffic.Web 2: expected text that matches ^[a-z]+$, got "Web 2"',
-    ),
-    "a class with a reserved name": (
-        "  web:",
-        "  perf:",
-        "15: traffic.perf: this name belongs to the clients of network.perf_clients",
-    ),
-    "a class named like a role of relays": (
-        "  web:",
-        "  guard:",
-        "15: traffic.guard: this name belongs to the relays of this role, where they are traced",
-    ),
-    "pause by two rules": (
-        '{uniform: ["1 s", "3 s"]}',
-        '{uniform: ["1 s", "3 s"], choices: ["1 s"]}',
-        "18: traffic.web.pause: expected one of uniform and choices, got both",
-    ),
-    "pause by no rule": (
-        '{uniform: ["1 s", "3 s"]}',
-        "{}",
-        "18: traffic.web.pause: expected uniform or choices; without a pause write none",
-    ),
-    "pause without a choice": (
-        '{uniform: ["1 s", "3 s"]}',
-        "{choices: []}",
-        "18: traffic.web.pause: expected at least one pause in choices; without a pause write none",
-    ),
-    "pause with steps of nothing": (
-        '{uniform: ["1 s", "3 s"]}',
-        '{choices: ["1 s"], step: "1 s"}',
-        "18: traffic.web.pause: expected uniform together with step",
-    ),
-    "pause in too many steps": (
-        '["1 s", "3 s"]',
-        '["1 s", "5 h"]',
-        "18: traffic.web.pause: expected at most 10000 pauses; make step larger",
-    ),
-    "pause the wrong way round": (
-        '["1 s", "3 s"]',
-        '["3 s", "1 s"]',
-        '18: traffic.web.pause.uniform: expected two times such as ["1 s", "60 s"], the lower one '
-        'first, got "3 s" first',
-    ),
-    "pause in steps that do not fit": (
-        '["1 s", "3 s"]',
-        '["1 s", "3500 ms"]',
-        "18: traffic.web.pause: expected a uniform span that is a multiple of step",
-    ),
-    "no guard": (
-        "    guard: {count: 2}",
-        "    guard: {count: 0}",
-        "5: network.relays: no guard: no client could enter the network; give guard or exitguard",
     ),
     "too few relays for a circuit": (
         "    guard: {count: 2}\n    exit: {count: 1}\n    middle:\n      count: 3\n",
@@ -124,94 +93,6 @@ CASES = {
         "5: network.relays: the only exit is the only guard, and a relay takes one position in a "
         "circuit",
     ),
-    "no server": (
-        "    count: 2\n    bandwidth",
-        "    count: 0\n    bandwidth",
-        "11: network.servers.count: no server: the clients need at least one",
-    ),
-    "no client": ("count: 4", "count: 0", "14: traffic: no client: every class has a count of 0"),
-    "clients that come too late": (
-        'after: "5 s"',
-        'after: "3 min"',
-        "21: traffic.web.start: some of these clients would start after the measured span, which "
-        "ends 150 s after the bootstrap",
-    ),
-    "unknown variant": (
-        "[rr, ewma]",
-        "[rrr, ewma]",
-        f'23: tor.variants: unknown variant "rrr"; known are {VARIANTS}; did you mean "rr"?',
-    ),
-    "a variant twice": ("[rr, ewma]", "[rr, ewma, rr]", '23: tor.variants: "rr" is listed twice'),
-    "baseline that does not run": (
-        "baseline: ewma",
-        "baseline: emwa",
-        '24: tor.baseline: expected one of this experiment\'s variants (rr, ewma), got "emwa"; '
-        'did you mean "ewma"?',
-    ),
-    "unknown geography": (
-        "internet-2019",
-        "internet-2018",
-        '13: network.geography: unknown geography "internet-2018"; known are internet-2019; '
-        'did you mean "internet-2019"?',
-    ),
-    "unknown capacities": (
-        "guard: {count: 2}",
-        "guard: {count: 2, capacity: guards}",
-        '6: network.relays.guard.capacity: unknown capacity distribution "guards"; known are '
-        'exit, exitguard, guard, middle; did you mean "guard"?',
-    ),
-    "an option of Shadow with a slip": (
-        "title:",
-        "engine: {shadow: {experimental: {use_memory_managr: true}}}\ntitle:",
-        "1: engine.shadow.experimental.use_memory_managr: unknown key; "
-        'did you mean "use_memory_manager"?',
-    ),
-    "an option of Shadow that spoils a run": (
-        "title:",
-        "engine: {shadow: {experimental: {use_preload_openssl_crypto: true}}}\ntitle:",
-        "1: engine.shadow.experimental.use_preload_openssl_crypto: cannot be true here: "
-        "Tor 0.4.9 exits at start with it (its AES self-test fails)",
-    ),
-    "an option of Shadow with a word for a number": (
-        "title:",
-        "engine: {shadow: {general: {parallelism: true, log_level: warn}}}\ntitle:",
-        "1: engine.shadow.general.parallelism: expected a whole number, got true",
-        "1: engine.shadow.general.log_level: expected one of error, warning, info, debug, trace, "
-        'got "warn"; did you mean "warning"?',
-    ),
-    "a bootstrap that ends before clients' Tors begin": (
-        'bootstrap: "5 min"',
-        'bootstrap: "24999 ms"',
-        "28: time.bootstrap: expected at least 25 s: clients' Tors do not start before, and "
-        "traffic starts at its end",
-    ),
-    "an option that a relay's own limit overrides": (
-        "title:",
-        "levels:\n  x:\n    label: x\n    overrides:\n      network: {relays: {middle: "
-        '{bandwidth_rate: "200 KiB/s"}}}\n      tor: {torrc: {relay: {BandwidthRate: 75 KBytes}}}\n'
-        "title:",
-        "6: levels.x.overrides.tor.torrc.relay.BandwidthRate: network.relays.middle.bandwidth_rate "
-        "overrides it in a relay's own torrc: remove one of them",
-    ),
-    "an option that each relay's own capacity overrides": (
-        "title:",
-        "levels:\n  x:\n    label: x\n    overrides:\n      network: {limited_by: bandwidth-rate}\n"
-        "      tor: {torrc: {all: {bandwidthburst: 75 KBytes}}}\ntitle:",
-        "6: levels.x.overrides.tor.torrc.all.bandwidthburst: network.limited_by: bandwidth-rate "
-        "overrides it in a relay's own torrc: remove one of them",
-    ),
-    "no seeds": (
-        "seeds: 2",
-        "seeds: 0",
-        "3: seeds: expected a number of networks (1 to 10000) or a list of different ones such as "
-        "[1, 2, 7], got 0",
-    ),
-    "a seed twice": (
-        "seeds: 2",
-        "seeds: [1, 2, 1]",
-        "3: seeds: expected a number of networks (1 to 10000) or a list of different ones such as "
-        "[1, 2, 7], got 1 twice",
-    ),
     "networks by both names": (
         "seeds: 2",
         "networks: 2\nseeds: 2",
@@ -223,58 +104,10 @@ CASES = {
         "5: scope: one-network needs exactly one network and at least two repeats, and there are "
         "2 and 2",
     ),
-    "no title": ("title: A small experiment", 'title: ""', '1: title: expected text, got ""'),
-    "a level with a slip in what it overrides": (
-        "title:",
-        "levels:\n  x:\n    label: x\n    overrides:\n      network:\n        relays: "
-        "{midle: {count: 1}}\ntitle:",
-        '6: levels.x.overrides.network.relays.midle: unknown key; did you mean "middle"?',
-    ),
-    "a level with an impossible network": (
-        "title:",
-        "levels:\n  x:\n    label: x\n    overrides: {network: {relays: {exit: {count: 0}}}}\n"
-        "title:",
-        "4: levels.x.overrides.network.relays: no exit: no stream could leave the network; "
-        "give exit or exitguard",
-    ),
-    "a level that overrides itself": (
-        "title:",
-        "levels:\n  x:\n    label: x\n    overrides: {levels: {y: {label: y}}}\ntitle:",
-        "4: levels.x.overrides.levels: unknown key; the keys here are network, traffic, tor, time, "
-        "engine",
-    ),
-    "levels of different variants": (
-        "title:",
-        "levels:\n  x: {label: x}\n  y:\n    label: y\n    overrides:\n      tor: "
-        "{variants: [ewma]}\ntitle:",
-        "6: levels.y.overrides.tor.variants: must be the same in all levels",
-    ),
     "a mistake that all levels replace": (
         'drain: "60 s"',
         'drain: "60 x"\nlevels: {x: {label: x, overrides: {time: {drain: "60 s"}}}}',
         '31: time.drain: expected a time such as "60 s", got "60 x": the units are ms, s, min, h',
-    ),
-    "a figure that could be of two levels": (
-        "title:",
-        "levels: {x: {label: x}, y: {label: y}}\nfigures:\n- {id: a, kind: ttfb-320kib}\ntitle:",
-        "3: figures[1].level: expected one of the levels x, y, got nothing",
-    ),
-    "a figure twice": (
-        "title:",
-        "figures:\n- {id: a, kind: ttfb-320kib}\n- {id: a, kind: throughput-timeouts}\ntitle:",
-        '3: figures[2].id: "a" is listed twice',
-    ),
-    "a figure of no kind": (
-        "title:",
-        "figures:\n- {id: a, kind: ttfb}\ntitle:",
-        "2: figures[1].kind: expected one of throughput-timeouts, ttfb-320kib, quantile-ratios, "
-        "stream-progress, starvation-map, "
-        'got "ttfb"; did you mean "ttfb-320kib"?',
-    ),
-    "a file that is not there": (
-        "title:",
-        "extends: base/tabel1.yaml\ntitle:",
-        '1: extends: no file "base/tabel1.yaml"; did you mean "base/table1.yaml"?',
     ),
     "options of EWMA without this variant": (
         VALID[VALID.index("  variants:") : VALID.index("time:")],
@@ -292,23 +125,103 @@ CASES = {
     ),
 }
 
+# id: (text above the title, messages)
+ABOVE = {
+    "an option of Shadow with a slip": (
+        "engine: {shadow: {experimental: {use_memory_managr: true}}}",
+        "1: engine.shadow.experimental.use_memory_managr: unknown key; "
+        'did you mean "use_memory_manager"?',
+    ),
+    "an option of Shadow that spoils a run": (
+        "engine: {shadow: {experimental: {use_preload_openssl_crypto: true}}}",
+        "1: engine.shadow.experimental.use_preload_openssl_crypto: cannot be true here: "
+        "Tor 0.4.9 exits at start with it (its AES self-test fails)",
+    ),
+    "an option of Shadow with a word for a number": (
+        "engine: {shadow: {general: {parallelism: true, log_level: warn}}}",
+        "1: engine.shadow.general.parallelism: expected a whole number, got true",
+        "1: engine.shadow.general.log_level: expected one of error, warning, info, debug, trace, "
+        'got "warn"; did you mean "warning"?',
+    ),
+    "an option that a relay's own limit overrides": (
+        "levels:\n  x:\n    label: x\n    overrides:\n      network: {relays: {middle: "
+        '{bandwidth_rate: "200 KiB/s"}}}\n      tor: {torrc: {relay: {BandwidthRate: 75 KBytes}}}',
+        "6: levels.x.overrides.tor.torrc.relay.BandwidthRate: network.relays.middle.bandwidth_rate "
+        "overrides it in a relay's own torrc: remove one of them",
+    ),
+    "an option that each relay's own capacity overrides": (
+        "levels:\n  x:\n    label: x\n    overrides:\n      network: {limited_by: bandwidth-rate}\n"
+        "      tor: {torrc: {all: {bandwidthburst: 75 KBytes}}}",
+        "6: levels.x.overrides.tor.torrc.all.bandwidthburst: network.limited_by: bandwidth-rate "
+        "overrides it in a relay's own torrc: remove one of them",
+    ),
+    "a level with a slip in what it overrides": (
+        "levels:\n  x:\n    label: x\n    overrides:\n      network:\n        relays: "
+        "{midle: {count: 1}}",
+        '6: levels.x.overrides.network.relays.midle: unknown key; did you mean "middle"?',
+    ),
+    "a level with an impossible network": (
+        "levels:\n  x:\n    label: x\n    overrides: {network: {relays: {exit: {count: 0}}}}",
+        "4: levels.x.overrides.network.relays: no exit: no stream could leave the network; "
+        "give exit or exitguard",
+    ),
+    "a level that overrides itself": (
+        "levels:\n  x:\n    label: x\n    overrides: {levels: {y: {label: y}}}",
+        "4: levels.x.overrides.levels: unknown key; the keys here are network, traffic, tor, time, "
+        "engine",
+    ),
+    "levels of different variants": (
+        "levels:\n  x: {label: x}\n  y:\n    label: y\n    overrides:\n      tor: "
+        "{variants: [ewma]}",
+        "6: levels.y.overrides.tor.variants: must be the same in all levels",
+    ),
+    "a figure that could be of two levels": (
+        "levels: {x: {label: x}, y: {label: y}}\nfigures:\n- {id: a, kind: ttfb-320kib}",
+        "3: figures[1].level: expected one of the levels x, y, got nothing",
+    ),
+    "a figure twice": (
+        "figures:\n- {id: a, kind: ttfb-320kib}\n- {id: a, kind: throughput-timeouts}",
+        '3: figures[2].id: "a" is listed twice',
+    ),
+    "a figure of no kind": (
+        "figures:\n- {id: a, kind: ttfb}",
+        "2: figures[1].kind: expected one of throughput-timeouts, ttfb-320kib, quantile-ratios, "
+        "stream-progress, starvation-map, "
+        'got "ttfb"; did you mean "ttfb-320kib"?',
+    ),
+    "a file that is not there": (
+        "extends: base/tabel1.yaml",
+        '1: extends: no file "base/tabel1.yaml"; did you mean "base/table1.yaml"?',
+    ),
+}
+
 OWN_PARAMETERS = VALID[VALID.index("  consensus_params:") : VALID.index("time:")]
 
-# id: (keys of `tor` that replace OWN_PARAMETERS, messages). The replaced text begins on line 25.
+# keys of `tor` that replace OWN_PARAMETERS -> the message. The replaced text begins on line 25.
+TOR = {
+    "scheduler: {name: kist}": "scheduler.name: expected one of KIST, KISTLite, Vanilla, got "
+    '"kist"; did you mean "KIST"?',
+    'scheduler: {run_interval: "1 s"}': "scheduler.run_interval: Tor takes at most 100 ms",
+    "consensus_params: {cc_alg: 5}": "consensus_params.cc_alg: expected 0 (fixed windows) or 2 "
+    "(Vegas), got 5",
+    "consensus_params: {cc_alg: 0, circwindow: 50000}": "consensus_params.circwindow: Tor 0.4.9 "
+    "accepts 100 to 1000, and replaces other values by the nearest of these",
+    'torrc: {all: {Log: "notice stdout\\nORPort 1"}}': "torrc.all.Log: expected text or a number "
+    '(one torrc line), got "notice stdout\\nORPort 1"',
+    "torrc: {all: {AvoidDiskWrites: true}}": "torrc.all.AvoidDiskWrites: expected text or a "
+    "number, got true; Tor's switches are 0 and 1",
+    "torrc: {all: {NumCPUs: 1, numcpus: 2}}": "torrc.all.numcpus: Tor ignores case, and NumCPUs is "
+    "set here too",
+    'torrc: {client: {SocksPort: "9050 IsolateDestAddr"}}': "torrc.client.SocksPort: expected one "
+    "line that begins with 9000, which the traffic generators use",
+    'torrc: {client: {SocksPort: "9000 IsolateDestAdr"}}': "torrc.client.SocksPort: Tor has no "
+    "flag IsolateDestAdr of SocksPort",
+    "deployment: relay": 'deployment: expected all, relays, clients or {fraction: "50 %"} (of the '
+    'relays), {clients: "50 %"}, got "relay"; did you mean "relays"?',
+}
+
+# id: (such keys, several messages)
 TOR_CASES = {
-    "unknown scheduler": (
-        "scheduler: {name: kist}",
-        '25: tor.scheduler.name: expected one of KIST, KISTLite, Vanilla, got "kist"; '
-        'did you mean "KIST"?',
-    ),
-    "scheduler too slow": (
-        'scheduler: {run_interval: "1 s"}',
-        "25: tor.scheduler.run_interval: Tor takes at most 100 ms",
-    ),
-    "congestion control that is gone": (
-        "consensus_params: {cc_alg: 5}",
-        "25: tor.consensus_params.cc_alg: expected 0 (fixed windows) or 2 (Vegas), got 5",
-    ),
     # Tor builds the second name from parts. The third name is wrong only in its upper and lower
     # case.
     "misspelt parameters": (
@@ -323,44 +236,11 @@ TOR_CASES = {
             )
         ),
     ),
-    "a parameter above Tor's range": (
-        "consensus_params: {cc_alg: 0, circwindow: 50000}",
-        "25: tor.consensus_params.circwindow: Tor 0.4.9 accepts 100 to 1000, and replaces other "
-        "values by the nearest of these",
-    ),
     "torrc options of the harness": (
         "torrc: {relay: {OrPort: 9001}, client: {socksPor: 1}}",
         "25: tor.torrc.relay.OrPort: cannot be set here: the harness gives every host its own",
         # Tor accepts the beginning of an option's name, here of SocksPort.
         "25: tor.torrc.client.socksPor: cannot be set here: only as SocksPort in tor.torrc.client",
-    ),
-    "a torrc option in two lines": (
-        'torrc: {all: {Log: "notice stdout\\nORPort 1"}}',
-        "25: tor.torrc.all.Log: expected text or a number (one torrc line), "
-        'got "notice stdout\\nORPort 1"',
-    ),
-    "a switch of Tor": (
-        "torrc: {all: {AvoidDiskWrites: true}}",
-        "25: tor.torrc.all.AvoidDiskWrites: expected text or a number, got true; "
-        "Tor's switches are 0 and 1",
-    ),
-    "a torrc option twice in other letters": (
-        "torrc: {all: {NumCPUs: 1, numcpus: 2}}",
-        "25: tor.torrc.all.numcpus: Tor ignores case, and NumCPUs is set here too",
-    ),
-    "a port where no traffic generator connects": (
-        'torrc: {client: {SocksPort: "9050 IsolateDestAddr"}}',
-        "25: tor.torrc.client.SocksPort: expected one line that begins with 9000, which the "
-        "traffic generators use",
-    ),
-    "a flag of the port that Tor does not have": (
-        'torrc: {client: {SocksPort: "9000 IsolateDestAdr"}}',
-        "25: tor.torrc.client.SocksPort: Tor has no flag IsolateDestAdr of SocksPort",
-    ),
-    "deployment on nobody known": (
-        "deployment: relay",
-        '25: tor.deployment: expected all, relays, clients or {fraction: "50 %"} (of the relays), '
-        '{clients: "50 %"}, got "relay"; did you mean "relays"?',
     ),
     "an option that makes a variant another one": (
         "torrc: {all: {circuitpolicy: RR}}",
@@ -392,7 +272,12 @@ TOR_CASES = {
 }
 
 CASES |= {
-    name: (OWN_PARAMETERS, f"  {tor}\n", *messages) for name, (tor, *messages) in TOR_CASES.items()
+    **{name: ("title:", f"{text}\ntitle:", *messages) for name, (text, *messages) in ABOVE.items()},
+    **{tor: (OWN_PARAMETERS, f"  {tor}\n", f"25: tor.{said}") for tor, said in TOR.items()},
+    **{
+        name: (OWN_PARAMETERS, f"  {tor}\n", *messages)
+        for name, (tor, *messages) in TOR_CASES.items()
+    },
 }
 
 # id: (keys of `tor`, messages). Each message lacks its beginning, which is the file, the line and
@@ -518,6 +403,17 @@ IGNORED = {
         "remove it, or set tor.consensus_params.circpad_padding_disabled to 0",
     ),
 }
+
+
+@pytest.mark.parametrize("change", LINES)
+def test_message_of_a_line(change: str, refused: Refused) -> None:
+    number, _, text = change.partition(": ")
+    lines = VALID.splitlines()
+    old = lines[int(number) - 1]
+    lines[int(number) - 1] = old[: len(old) - len(old.lstrip())] + text
+    message = LINES[change]
+    expected = message if message[0].isdigit() else f"{number}: {message}"
+    assert refused("\n".join(lines)) == [f"experiments/foo.yaml:{expected}"]
 
 
 @pytest.mark.parametrize("case", CASES)
