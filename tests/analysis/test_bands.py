@@ -37,19 +37,11 @@ def test_the_whole_curve_is_covered(runs: int) -> None:
     assert pointwise / 400 < 0.86
 
 
-@given(
-    st.integers(2, 6).flatmap(
-        lambda n: st.lists(
-            st.lists(
-                st.one_of(st.just(float("nan")), st.floats(-1e6, 1e6, allow_subnormal=False)),
-                min_size=4,
-                max_size=4,
-            ),
-            min_size=n,
-            max_size=n,
-        )
-    )
-)
+NUMBER = st.just(float("nan")) | st.floats(-1e6, 1e6, allow_subnormal=False)
+CURVE = st.lists(NUMBER, min_size=4, max_size=4)
+
+
+@given(st.lists(CURVE, min_size=2, max_size=6))
 @settings(max_examples=40)
 def test_a_band_holds_its_mean_and_repeats(curves: list[list[float]]) -> None:
     band = simultaneous_band(curves, draws=50)

@@ -261,23 +261,25 @@ def test_two_checkouts_name_no_experiment(checkout: Path) -> None:
         open_pair(checkout, str(checkout), str(checkout))
 
 
+LACKING = (
+    "1 of the 5 runs of swrr-test is missing: rr, seed 3\n"
+    "make the missing runs: make experiment NAME=swrr-test SCALE=0.1 NETWORKS=5"
+)
+
+
 @pytest.mark.parametrize(
-    ("damage", "message"),
+    ("name", "content", "message"),
     [
-        (
-            lambda run: (run / "manifest.json").unlink(),
-            "1 of the 5 runs of swrr-test is missing: rr, seed 3\n"
-            "make the missing runs: make experiment NAME=swrr-test SCALE=0.1 NETWORKS=5",
-        ),
-        (
-            lambda run: (run / "manifest.json").write_text("{"),
-            "1 of the 5 runs of swrr-test is missing: rr, seed 3\n",
-        ),
-        (lambda run: (run / "manifest.json").write_text('{"format": 9}'), "not a valid manifest"),
-        (lambda run: (run / "records-v1" / "goodput.parquet").unlink(), "swrr-test, rr, seed 3: "),
+        ("manifest.json", None, LACKING),
+        ("manifest.json", "{", LACKING),
+        ("manifest.json", '{"format": 9}', "not a valid manifest"),
+        ("records-v1/goodput.parquet", None, "swrr-test, rr, seed 3: "),
     ],
 )
-def test_damaged_runs(onionlab: Any, other: Path, damage: Any, message: str) -> None:
-    damage(other / "runs" / "5mid-rr-3")
+def test_damaged_runs(
+    onionlab: Any, other: Path, name: str, content: str | None, message: str
+) -> None:
+    path = other / "runs" / "5mid-rr-3" / name
+    path.write_text(content) if content else path.unlink()
     status, _, err = onionlab("swrr-test:rr", str(other))
     assert (status, message in err) == (2, True), err

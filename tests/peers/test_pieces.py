@@ -67,10 +67,3 @@ def test_each_download_is_a_stream_and_beats_are_goodput(tmp_path: Path) -> None
     assert [row["streams_created"] for row in rows] == [1, 0, 1, 0, 1]
     assert [row["streams_succeeded"] for row in rows] == [0, 0, 1, 0, 0]
     assert [row["streams_failed"] for row in rows] == [0, 0, 0, 1, 0]
-
-
-def test_a_truncated_log_keeps_complete_lines(tmp_path: Path) -> None:
-    run = write(tmp_path / "run", "\n".join(LINES[:12])[:-2])
-    report = extract(run, tmp_path / "records")
-    assert (report.truncated_files, report.malformed_lines) == (1, 1)
-    assert report.streams == {"bulk": {"success": 1, "open": 1}}

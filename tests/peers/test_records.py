@@ -14,21 +14,15 @@ from hypothesis import strategies as st
 
 from analysis.errors import AnalysisError
 from analysis.formats.record_files import read_parse_report
-from analysis.formats.study import ClassLoad, Level
+from analysis.formats.study import Level
 from analysis.measures.catalogue import run_statistics
 from analysis.measures.run_data import load_run, load_transfer
 from analysis.records.extract import extract
 from analysis.records.peerlog import PeerLog
 
 EPOCH_US = 946684800 * 1_000_000
-LEVEL = Level(
-    name="one",
-    label="one",
-    measured_start_s=1.0,
-    measured_end_s=14.0,
-    stop_s=14.0,
-    classes={"transfer": ClassLoad()},
-)
+SPAN = {"measured_start_s": 1.0, "measured_end_s": 14.0, "stop_s": 14.0}
+LEVEL = Level.model_validate({"name": "one", "label": "one", "classes": {"transfer": {}}, **SPAN})
 
 
 def header(role: str) -> str:
@@ -115,8 +109,7 @@ def test_the_same_logs_give_the_same_bytes_also_compressed(run: Path, tmp_path: 
         tmp_path / "packed", gzip.compress(whole(SEED)), gzip.compress(whole(DOWNLOADER)), ".gz"
     )
     extract(packed, tmp_path / "two")
-    names = ("peers.parquet", "transfer.json")
-    for name in names:
+    for name in ("peers.parquet", "transfer.json"):
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
 
 
