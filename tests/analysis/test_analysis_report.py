@@ -31,18 +31,12 @@ from analysis.judgement.judging import RunStatistics, Statistics, over_networks
 from analysis.measures.catalogue import METRICS
 from analysis.measures.data import ALL
 from analysis.measures.metric import Statistic
+from analysis.pages import summary
 from analysis.pages.answer import answer
 from analysis.pages.numbers import format_interval, format_number
 from analysis.pages.report import build
 from analysis.pages.report_tables import network_rows, spread_rows
 from analysis.pages.study_notes import scope_note
-from analysis.pages.summary import (
-    SUMMARY_COLUMNS,
-    SummaryRow,
-    endpoint_comparisons,
-    summarise,
-    summary_csv,
-)
 from analysis.records.extract import extract
 
 
@@ -89,7 +83,7 @@ def test_the_same_records_give_the_same_bytes(
 
 def test_summary_has_a_row_per_variant_class_and_metric(report: Path) -> None:
     rows = read_rows(report / "summary.csv")
-    assert tuple(rows[0]) == SUMMARY_COLUMNS
+    assert tuple(rows[0]) == summary.SUMMARY_COLUMNS
     keys = [(r["level"], r["class"], r["metric"], r["variant"]) for r in rows]
     assert len(set(keys)) == len(keys)
     assert {r["class"] for r in rows} == {"web", "bulk", "all"}
@@ -199,14 +193,14 @@ def test_variants_and_levels_may_have_the_same_label() -> None:
     for run in plan.runs:
         by_seed = statistics[run.level, ALL]["goodput_bytes_per_s", run.variant]
         by_seed[run.seed] = Statistic(1000.0 + run.seed)
-    compared = endpoint_comparisons(plan, summarise(plan, statistics))
+    compared = summary.endpoint_comparisons(plan, summary.summarise(plan, statistics))
     assert [len(one.judgements) for one in compared] == [1, 1, 1, 1]
     assert {(one.place, one.variant) for one in compared} == {
         ("heavy load at scale 0.1", "Round robin")
     }
 
 
-def repeated(seeds: list[int], scope: str = "networks") -> tuple[Study, list[SummaryRow]]:
+def repeated(seeds: list[int], scope: str = "networks") -> tuple[Study, list[summary.SummaryRow]]:
     """Return a study with two repeats on each network, and a summary of its download times."""
     content = study_content(seeds)
     content["scope"] = scope
@@ -225,7 +219,7 @@ def repeated(seeds: list[int], scope: str = "networks") -> tuple[Study, list[Sum
         value = factor[run.variant] * (run.seed + (0.1 * run.repeat if run.variant == "rr" else 0))
         by_run = of_class.setdefault(("time_to_320kib_p50_s", run.variant), {})
         by_run[run.seed, run.repeat] = Statistic(value)
-    return plan, summarise(plan, over_networks(runs, plan.scope))
+    return plan, summary.summarise(plan, over_networks(runs, plan.scope))
 
 
 def test_spread_between_and_within_networks() -> None:
@@ -240,7 +234,7 @@ def test_spread_between_and_within_networks() -> None:
     comparison = known(row.comparison)
     assert comparison.pairs == 3
     assert known(comparison.ratio).estimate == pytest.approx(np.exp(np.mean(logs)))
-    table = list(csv.DictReader(summary_csv(plan, rows).splitlines()))
+    table = list(csv.DictReader(summary.summary_csv(plan, rows).splitlines()))
     assert [bool(row["sd_within"]) for row in table] == [False, True, True]
     (networks,) = network_rows(plan)
     assert networks["seeds"] == "1, 2, 3"
@@ -264,7 +258,8 @@ def test_repeats_are_replicates_in_the_scope_of_one_network() -> None:
     plan, rows = repeated([7], "one-network")
     assert scope_note(plan).endswith("in this network (network 7), over its 2 repeats")
     compared = [
-        replace(one, variant="network scheduler") for one in endpoint_comparisons(plan, rows)
+        replace(one, variant="network scheduler")
+        for one in summary.endpoint_comparisons(plan, rows)
     ]
     first, sentence, *_ = answer(compared)
     assert first == "2 repeats of one network: the answer is about this network."

@@ -10,14 +10,7 @@ from analysis.figures.forest import LOOKS
 from analysis.inference.intervals import Interval
 from analysis.judgement.claims.claim import Answer, Claim, ClaimResult, Obstacle, Part, Untestable
 from analysis.measures.catalogue import METRICS
-from analysis.pages.claims import (
-    claims_answer,
-    claims_csv,
-    claims_data,
-    claims_panel,
-    count_answers,
-    sort_answers,
-)
+from analysis.pages import claims
 
 METRIC = {metric.name: metric for metric in METRICS}
 
@@ -65,14 +58,14 @@ def names(answers: list[ClaimResult]) -> str:
 
 
 def test_large_shown_differences_come_first() -> None:
-    assert names(sort_answers(ALL)) == "big right small void filled open lacking"
+    assert names(claims.sort_answers(ALL)) == "big right small void filled open lacking"
     # A factor and its inverse count as equally large. So 0.5 counts as 2, and precedes 1.9.
     half, more = (answered(f"{r}", Answer.SUPPORTED, r) for r in (0.5, 1.9))
-    assert names(sort_answers([more, half])) == "0.5 1.9"
+    assert names(claims.sort_answers([more, half])) == "0.5 1.9"
 
 
 def test_sentences_describe_findings_and_open_claims() -> None:
-    assert claims_answer(ALL) == [
+    assert claims.claims_answer(ALL) == [
         "Of 7 claims: 1 supported, 1 opposite, 1 no relevant difference, 2 cannot be tested here "
         "and 2 open.",
         "Opposite: The claim big. (Time to first byte, median, a: x below y: "
@@ -88,20 +81,20 @@ def test_sentences_describe_findings_and_open_claims() -> None:
 
 
 def test_claims_of_one_outcome_are_one_sentence() -> None:
-    assert claims_answer([]) == []
-    assert claims_answer([SMALL, SMALL]) == [
+    assert claims.claims_answer([]) == []
+    assert claims.claims_answer([SMALL, SMALL]) == [
         "Of 2 claims: 2 no relevant difference.",
         "No relevant difference: 2 claims are about differences smaller than the margin.",
     ]
-    assert claims_answer([OPEN])[0] == "Of 1 claim: 1 open."
+    assert claims.claims_answer([OPEN])[0] == "Of 1 claim: 1 open."
 
 
 def test_each_of_the_five_answers_is_counted_and_drawn_apart() -> None:
-    assert {answer.value: n for answer, n in count_answers(ALL).items()} == {
+    assert {answer.value: n for answer, n in claims.count_answers(ALL).items()} == {
         "supported": 1, "opposite": 1, "no relevant difference": 1, "cannot be tested here": 2,
         "open": 2,
     }  # fmt: skip
-    looks = {row.label: row.looks for row in claims_panel(ALL).rows}
+    looks = {row.label: row.looks for row in claims.claims_panel(ALL).rows}
     assert looks == {one.claim.id: one.answer.value for one in ALL}
     drawn = [LOOKS[answer.value] for answer in Answer]
     # Answers can be distinguished without colours: by marker and fill, and by their words.
@@ -110,9 +103,9 @@ def test_each_of_the_five_answers_is_counted_and_drawn_apart() -> None:
 
 
 def test_tables_name_the_obstacle() -> None:
-    rows = list(csv.DictReader(io.StringIO(claims_csv(ALL))))
+    rows = list(csv.DictReader(io.StringIO(claims.claims_csv(ALL))))
     assert [row["obstacle"] for row in rows] == ["", "", "", "0% or 100%", "", "", "saturated"]
-    data = claims_data("A paper", ALL)
+    data = claims.claims_data("A paper", ALL)
     assert (data["format"], sum(data["answers"].values())) == (3, 7)
     assert list(data["answers"]) == [answer.value for answer in Answer]
     assert data["claims"][6]["parts"][0]["obstacle"] == "saturated"

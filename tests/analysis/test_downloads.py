@@ -12,46 +12,37 @@ from analysis_synthetic import LogWriter, extract_log
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.measures.downloads import (
-    Download,
-    completion_spread_s,
-    first_done_s,
-    jain_over_time,
-    lead_of_last,
-    served,
-    shares_at,
-    starvation,
-)
+from analysis.measures import downloads
 
 
-def download(start_s: float, done_s: float, wait_s: float = 0.0) -> Download:
+def download(start_s: float, done_s: float, wait_s: float = 0.0) -> downloads.Download:
     """Return a stream of 100 bytes that waits, and then receives the same amount each second."""
     begin_s = start_s + wait_s
     times = np.arange(begin_s + 1, done_s)
     received = 100.0 * (times - begin_s) / (done_s - begin_s)
-    return Download.from_progress(start_s, done_s, done_s, 100.0, times, received)
+    return downloads.Download.from_progress(start_s, done_s, done_s, 100.0, times, received)
 
 
 def test_three_that_starve_the_others() -> None:
     group = [*[download(0, 40, wait_s=20)] * 3, *[download(0, 20)] * 3]
-    first = first_done_s(group)
+    first = downloads.first_done_s(group)
     assert first == 20
-    shares = shares_at(group, first)
-    assert starvation(shares) == 1
-    assert lead_of_last(shares) == 1
-    assert served(shares) == pytest.approx(3)
-    assert completion_spread_s(group) == 20
+    shares = downloads.shares_at(group, first)
+    assert downloads.starvation(shares) == 1
+    assert downloads.lead_of_last(shares) == 1
+    assert downloads.served(shares) == pytest.approx(3)
+    assert downloads.completion_spread_s(group) == 20
     assert max(one.longest_gap_s for one in group) == 21
-    middles, index = jain_over_time(group)
+    middles, index = downloads.jain_over_time(group)
     assert middles == pytest.approx([5, 15, 25, 35])
     assert index == pytest.approx([0.5, 0.5, 1, 1])
     # In reverse order, the last streams have received less than the others.
-    assert lead_of_last(shares[::-1]) == -1
+    assert downloads.lead_of_last(shares[::-1]) == -1
 
 
 def test_streams_count_in_the_windows_that_they_are_in_progress_in() -> None:
     group = [download(0, 14), download(0, 40), download(3, 40)]
-    middles, index = jain_over_time(group)
+    middles, index = downloads.jain_over_time(group)
     # Windows begin when the youngest stream starts, at 3 s. A stream counts in a window only if it
     # is in progress until the window's end, so the first stream counts only in the first window.
     assert middles == pytest.approx([8, 18, 28])
@@ -70,7 +61,7 @@ def test_a_download_against_a_plain_model(came: list[tuple[int, int]], done: boo
     totals = list(np.cumsum([n for _, n in came])) if came else []
     size = float(totals[-1]) if totals and totals[-1] else 1.0
     done_s = 61.0 if done else None
-    one = Download.from_progress(
+    one = downloads.Download.from_progress(
         0.0, 61.0, done_s, size, np.array(times), np.array(totals, dtype=float)
     )
     for at_s in np.arange(0, 61, 3.7):

@@ -16,21 +16,12 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 
 from analysis.errors import AnalysisError
-from analysis.formats import columns, files, run_files
+from analysis.formats import columns, files, record_files, run_files
 from analysis.formats.columns import STREAMS, Column, arrow_schema
 from analysis.formats.format_model import FormatModel
 from analysis.formats.json_files import read_as, read_json, write_json
 from analysis.formats.manifest import Build, Manifest, read_manifest, write_manifest
 from analysis.formats.plan_file import PlanFile, PlannedRun, Request, Resources, read_plan_file
-from analysis.formats.record_files import (
-    Example,
-    FileProblems,
-    ParseReport,
-    TransferFacts,
-    read_parse_report,
-    read_transfer_facts,
-    write_beside_tables,
-)
 from analysis.formats.tables import read_table
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -155,14 +146,16 @@ def test_a_plan_reads_back(tmp_path: Path) -> None:
 
 
 def test_json_files_of_records_are_read_back(tmp_path: Path) -> None:
-    problems = FileProblems("a.log", malformed_lines=1, examples=[Example(3, "cut", "x")])
-    report = ParseReport(lines=3, clients={"web": 1}, problems=[problems])
-    write_beside_tables(tmp_path / files.PARSE_REPORT, report)
-    assert read_parse_report(tmp_path / files.PARSE_REPORT) == report
-    facts = TransferFacts(rtt_s=0.2, sample_s=1)
-    write_beside_tables(tmp_path / files.TRANSFER_FACTS, facts)
+    problems = record_files.FileProblems(
+        "a.log", malformed_lines=1, examples=[record_files.Example(3, "cut", "x")]
+    )
+    report = record_files.ParseReport(lines=3, clients={"web": 1}, problems=[problems])
+    record_files.write_beside_tables(tmp_path / files.PARSE_REPORT, report)
+    assert record_files.read_parse_report(tmp_path / files.PARSE_REPORT) == report
+    facts = record_files.TransferFacts(rtt_s=0.2, sample_s=1)
+    record_files.write_beside_tables(tmp_path / files.TRANSFER_FACTS, facts)
     assert (tmp_path / files.TRANSFER_FACTS).read_text() == '{\n "rtt_s": 0.2,\n "sample_s": 1\n}\n'
-    assert read_transfer_facts(tmp_path) == facts
+    assert record_files.read_transfer_facts(tmp_path) == facts
 
 
 @pytest.mark.parametrize(
@@ -190,7 +183,7 @@ def test_a_file_of_ours_that_is_too_large_is_not_parsed(tmp_path: Path) -> None:
     """As Python objects, the content would need twenty times as much memory as the file's size."""
     (tmp_path / files.PARSE_REPORT).write_bytes(b"[" + b"[]," * 12_000_000 + b"[]]")
     with pytest.raises(AnalysisError, match="is too large: it holds more than 32 MiB"):
-        read_parse_report(tmp_path / files.PARSE_REPORT)
+        record_files.read_parse_report(tmp_path / files.PARSE_REPORT)
 
 
 SOUND: dict[str, Any] = {
