@@ -122,12 +122,12 @@ def test_known_rows(tmp_path: Path) -> None:
         "outcome": "open", "start_s": 243.5, "start_resolution_s": 1.0, "ttfb_from_start_s": 2.0,
         "ttfb_resolution_s": 1.0, "bytes_received": 5_072, "end_s": 247.25,
     }.items()  # fmt: skip
-    assert goodput["time_s"].tolist() == [241.0, 242.0, 243.0, 244.0, 245.0, 246.0, 247.0]
-    assert goodput["interval_s"].tolist() == [1.0] * 7
-    assert goodput["bytes_written"].tolist() == [0, 3250, 0, 0, 0, 0, 0]
-    assert goodput["bytes_read"].tolist() == [0, 200_000, 127_778, 12, 60, 5_000, 0]
-    assert goodput["streams_created"].tolist() == [0, 1, 0, 1, 0, 0, 0]
-    assert goodput["streams_succeeded"].tolist() == [0, 0, 1, 0, 0, 0, 0]
+    assert goodput.to_dict("list").items() >= {
+        "time_s": [241.0, 242.0, 243.0, 244.0, 245.0, 246.0, 247.0], "interval_s": [1.0] * 7,
+        "bytes_written": [0, 3250, 0, 0, 0, 0, 0],
+        "bytes_read": [0, 200_000, 127_778, 12, 60, 5_000, 0],
+        "streams_created": [0, 1, 0, 1, 0, 0, 0], "streams_succeeded": [0, 0, 1, 0, 0, 0, 0],
+    }.items()  # fmt: skip
 
 
 def test_a_last_byte_of_an_error_counts_only_if_nothing_was_to_come(tmp_path: Path) -> None:
@@ -189,10 +189,8 @@ def test_bytes_of_ended_streams_do_not_count_for_the_open_one(tmp_path: Path) ->
     log.heartbeat(243.0, 100)
     log.heartbeat(244.0, 4_000)
     _, rows = one_log(tmp_path, log.text())
-    assert rows[1]["outcome"] == "open"
-    assert rows[1]["start_s"] == 241.5
-    assert rows[1]["bytes_received"] == 4_100
-    assert rows[1]["ttfb_from_start_s"] == 2.0
+    expected = {"outcome": "open", "start_s": 241.5, "bytes_received": 4_100}
+    assert rows[1].items() >= {**expected, "ttfb_from_start_s": 2.0}.items()
 
 
 def test_logs_with_crlf_read_as_plain_ones(tmp_path: Path) -> None:

@@ -17,25 +17,20 @@ from .conftest import REPOSITORY, VALID, LoadText, Write
 
 def test_values_are_in_base_units(load_text: LoadText) -> None:
     experiment = load_text(VALID)
-    assert experiment.name == "foo"
-    assert list(experiment.levels) == ["foo"]
-    assert experiment.seeds == (1, 2)
+    assert (experiment.name, list(experiment.levels), experiment.seeds) == ("foo", ["foo"], (1, 2))
     assert (experiment.variants, experiment.baseline) == (("rr", "ewma"), "ewma")
     settings = experiment.levels["foo"].settings
     web = settings.traffic["web"]
     assert (web.request_bytes, web.timeout_s, web.stallout_s) == (327_680, 60.0, None)
     assert web.pause.times_s == (1.0, 2.0, 3.0)
-    assert settings.network.servers.bandwidth_bit_per_s == 10**9
-    assert settings.network.clients.bandwidth_bit_per_s is None
-    assert settings.network.relays.guard.capacity == "guard"
-    assert settings.network.relays.exitguard.count == 0
-    assert settings.time.measured_start_s == 330.0
-    assert settings.time.measured_end_s == 450.0
-    assert settings.time.stop_s == 510.0
+    network, span = settings.network, settings.time
+    assert network.servers.bandwidth_bit_per_s == 10**9
+    assert network.clients.bandwidth_bit_per_s is None
+    assert (network.relays.guard.capacity, network.relays.exitguard.count) == ("guard", 0)
+    assert (span.measured_start_s, span.measured_end_s, span.stop_s) == (330.0, 450.0, 510.0)
     assert settings.tor.scheduler.run_interval_s == 0.01
     assert settings.tor.deployment.where == "all"
-    assert settings.client_count == 4
-    assert settings.host_count == 3 + 6 + 2 + 4
+    assert (settings.client_count, settings.host_count) == (4, 3 + 6 + 2 + 4)
     assert experiment.warnings == ()
     json.dumps(settings.model_dump(mode="json"))
 
@@ -109,10 +104,9 @@ def test_a_chain_of_files(checkout: Path, write: Write) -> None:
     assert experiment.header.title == "Another"
     assert experiment.seeds == (3, 9)
     settings = experiment.levels["foo"].settings
-    assert settings.time.measured_s == 90.0
-    assert settings.time.warm_up_s == 30.0
-    assert settings.traffic["web"].pause.times_s == (7.0,)
-    assert settings.traffic["web"].count == 4
+    web = settings.traffic["web"]
+    assert (settings.time.measured_s, settings.time.warm_up_s) == (90.0, 30.0)
+    assert (web.pause.times_s, web.count) == ((7.0,), 4)
     assert experiment.files == tuple(
         f"experiments/{name}.yaml" for name in ("foo", "base/b", "base/a", "base/c")
     )
@@ -420,14 +414,12 @@ def test_warnings(load_text: LoadText) -> None:
         .replace("cc_alg: 0", "swrr_weight: 0")
         .replace('"320 KiB"', '"1 MiB"')
     )
-    warnings = load_text(text).warnings
-    assert [warning.partition(": ")[0] for warning in warnings] == [
-        "experiments/foo.yaml:1",
-        "experiments/foo.yaml:21",
-        "experiments/foo.yaml:26",
-        "experiments/foo.yaml:31",
-    ]
-    assert "no class of clients requests 320 KiB" in warnings[0]
-    assert "traffic.web.start: the last of these clients start 55 s after" in warnings[1]
-    assert "Tor 0.4.9 reads no parameter of this name" in warnings[2]
-    assert "time.drain: shorter than every timeout (the least is 60 s)" in warnings[3]
+    expected = {
+        1: "no class of clients requests 320 KiB",
+        21: "traffic.web.start: the last of these clients start 55 s after",
+        26: "Tor 0.4.9 reads no parameter of this name",
+        31: "time.drain: shorter than every timeout (the least is 60 s)",
+    }
+    for warning, (line, said) in zip(load_text(text).warnings, expected.items(), strict=True):
+        assert warning.startswith(f"experiments/foo.yaml:{line}: ")
+        assert said in warning
