@@ -374,10 +374,6 @@ def test_any_records_give_the_same_values(
     require_same(records, small, other)
 
 
-def make_table(rows: Rows) -> pa.Table:
-    return pa.Table.from_pylist(rows, schema=arrow_schema(STREAMS))
-
-
 def column_bits(table: pa.Table, name: str) -> list[Any]:
     values = table[name].to_pylist()
     return [value.hex() if isinstance(value, float) else value for value in values]
@@ -390,7 +386,7 @@ anything = st.floats(0, 1e12) | st.just(-0.0)
 @settings(max_examples=50, deadline=None)
 @given(rows=stream_rows(quarters) | stream_rows(seconds | anything))
 def test_streams_are_restored_to_the_bit_or_not_encoded(rows: Rows) -> None:
-    table = make_table(rows)
+    table = pa.Table.from_pylist(rows, schema=arrow_schema(STREAMS))
     short = encode(table)
     if short is None:
         times = [row[name] for row in rows for name in row if name.endswith("_s")]

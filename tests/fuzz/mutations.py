@@ -45,13 +45,6 @@ VALUES: tuple[Any, ...] = (
 )
 
 
-def deep(depth: int, item: Any = 0) -> Any:
-    """Return ``item`` inside ``depth`` nested lists."""
-    for _ in range(depth):
-        item = [item]
-    return item
-
-
 def changed_bytes(draw: Draw, data: bytes) -> bytes:
     """Return the bytes after one to four edits at random positions."""
     for _ in range(draw(st.integers(1, 4))):
@@ -122,7 +115,9 @@ def _replace(draw: Draw, value: Any) -> Any:
         case 1:
             return draw(st.integers() | st.floats())
         case 2:
-            return deep(draw(st.sampled_from((3, 60, 190, 250))), value)
+            for _ in range(draw(st.sampled_from((3, 60, 190, 250)))):
+                value = [value]
+            return value
         case 3:
             return [value] * draw(st.sampled_from((0, 2, 1000)))
     # The result is a copy, since a later edit may change it and VALUES must stay the same.
