@@ -22,20 +22,17 @@ def narrow_effect(x: np.ndarray, step: float = 0.0) -> Effect:
     return paired_effect(0.5 * x + 0.5 * x.mean(), step)
 
 
+UNCORRECTED = {"inference.effects.shape_corrected_p": lambda p, *_, **__: p}
+ONE_LOOK = {"judgement.verdicts.sequential_p": lambda p, looks: min(p)}
+
+
 @pytest.mark.parametrize(
     ("part", "cell", "changes"),
     [
         ("family", 2, {"judgement.verdicts.adjusted": lambda p, weights: np.multiply(p, weights)}),
-        ("family", 2, {"inference.effects.shape_corrected_p": lambda p, *_, **__: p}),
+        ("family", 2, UNCORRECTED),
         ("rates", 0, {"inference.effects.Effect.p_equivalent": lambda *_: 0.0}),
-        (
-            "auto",
-            2,
-            {
-                "judgement.verdicts.sequential_p": lambda p, looks: min(p),
-                "inference.effects.shape_corrected_p": lambda p, *_, **__: p,
-            },
-        ),
+        ("auto", 2, UNCORRECTED | ONE_LOOK),
         ("nights", 2, {"judgement.verdicts.adjusted": lambda p, weights: np.asarray(p) / 4}),
     ],
 )
