@@ -188,20 +188,15 @@ def write_traces(run_directory: Path, model: Model, clients: Iterable[str]) -> N
 
     clients: names of the two hosts that are the model's clients.
     """
+    hosts = {
+        host: {"role": "client", "address": address}
+        for host, address in zip(clients, CLIENTS, strict=True)
+    }
     for name, relay in zip(NAMES, model.relays, strict=True):
         folder = run_directory / "shadow.data" / "hosts" / name
         folder.mkdir(parents=True)
         write_trace(folder / "cells", relay.traced(name).trace)
-    hosts = {
-        **{
-            name: {"role": name.rstrip("1"), "address": relay.address}
-            for name, relay in zip(NAMES, model.relays, strict=True)
-        },
-        **{
-            host: {"role": "client", "address": address}
-            for host, address in zip(clients, CLIENTS, strict=True)
-        },
-    }
+        hosts[name] = {"role": name.rstrip("1"), "address": relay.address}
     plan = {"epoch_unix_s": NOW_NS // 10**9, "file": "cells", "traced": list(NAMES), "hosts": hosts}
     (run_directory / TRACE_PLAN).write_text(json.dumps(plan))
 

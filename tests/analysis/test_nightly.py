@@ -77,15 +77,9 @@ class Machine:
         with mock.patch.multiple(
             nightly, prepare_entry=prepare, measure_entry=measure, utc_now=lambda: now
         ):
-            return nightly.run_nightly(
-                self.root,
-                nights or nightly_list(),
-                Request(""),
-                state=self.root / "nightly",
-                update_baseline=accept,
-                where=None,
-                **more,
-            )
+            how: dict[str, Any] = {"state": self.root / "nightly", "where": None, **more}
+            lists = nights or nightly_list()
+            return nightly.run_nightly(self.root, lists, Request(""), update_baseline=accept, **how)
 
 
 @pytest.fixture

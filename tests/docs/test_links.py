@@ -16,12 +16,8 @@ TEXTS = (".cfg", ".json", ".py", ".sh", ".toml", ".txt", ".yaml", ".yml", ".j2")
 PLACES = tuple(f"{place}/" for place in (*CODE, "docs", "tor-patches"))
 # Files that readers write when they follow a page, and folders that a command generates.
 OF_READERS = {
-    "experiments/exhaustive.yaml",
-    "experiments/claims/exhaustive.yaml",
-    "experiments/foo.yaml",
-    "experiments/small-window.yaml",
-    "docs/reference/api/",
-    "docs/site/",
+    *(f"experiments/{n}.yaml" for n in ("exhaustive", "claims/exhaustive", "foo", "small-window")),
+    *("docs/reference/api/", "docs/site/"),
 }
 
 
