@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import shutil
 from pathlib import Path
@@ -18,8 +19,6 @@ from analysis.formats.study import Study
 from analysis.records.extract import extract
 from onionlab.cli import main
 from onionlab.commands import compare
-from onionlab.errors import UserError
-from onionlab.questions.run_set_loader import open_pair
 from onionlab.runs.packing import pack
 from onionlab.runs.store import Store
 
@@ -245,20 +244,17 @@ def test_the_option_of_tor_that_differs_is_named(onionlab: Any, other: Path) -> 
         ("swrr-test", "", "has no name"),
         ("swrr-test", "nowhere.tar.xz", "there is no "),
         ("swrr-test", "cut.tar.xz:a", "is not a pack of runs"),
+        ("./checkout", "./checkout", "neither"),
     ],
 )
 def test_invalid_names_of_sets(
-    onionlab: Any, a: str, b: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    onionlab: Any, checkout: Path, a: str, b: str, message: str, tmp_path: Path
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     (tmp_path / "cut.tar.xz").write_bytes(b"\xfd7zXZ")
-    status, _, err = onionlab(a, b)
+    (tmp_path / "checkout").symlink_to(checkout)
+    with contextlib.chdir(tmp_path):
+        status, _, err = onionlab(a, b)
     assert (status, err.startswith("error: "), message in err) == (2, True, True), err
-
-
-def test_two_checkouts_name_no_experiment(checkout: Path) -> None:
-    with pytest.raises(UserError, match="neither"):
-        open_pair(checkout, str(checkout), str(checkout))
 
 
 LACKING = (
