@@ -14,7 +14,7 @@ from test_analysis_report import Collector
 
 from analysis.errors import AnalysisError
 from analysis.formats.study import Looks, PlannedLooks, Study
-from analysis.judgement.claims.claim import Answer, Claim
+from analysis.judgement.claims.claim import Claim
 from analysis.pages.claims import CLAIM_COLUMNS
 from analysis.pages.paper import Paper, PaperResult, answer_other_study, build
 from analysis.records.extract import extract
