@@ -13,7 +13,7 @@ import pytest
 from analysis_synthetic import known
 from runset_synthetic import ENGINE, FILES, make_set
 from shipped import REPOSITORY
-from test_nightly import START, Machine, nightly_list
+from test_nightly import SEEDS, START, Machine, nightly_list
 from tor_repository import add_commit, git, make_repository
 
 from analysis.comparison.history import last_commit, read_history
@@ -26,8 +26,6 @@ from onionlab.questions import nightly
 from onionlab.questions.nightly import WATCHED, baseline_inputs, watch_repository
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
-
-SEEDS = range(1, 11)
 
 
 @pytest.fixture
