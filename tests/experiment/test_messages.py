@@ -26,6 +26,10 @@ LINES = {
     "such as [1, 2, 7], got 0",
     "3: seeds: [1, 2, 1]": "seeds: expected a number of networks (1 to 10000) or a list of "
     "different ones such as [1, 2, 7], got 1 twice",
+    "3: networks: 2\nseeds: 2": "4: seeds: is another name of `networks`, which is here too; "
+    "remove one of them",
+    "3: networks: 2\nrepeats: 2\nscope: one-network": "5: scope: one-network needs exactly one "
+    "network and at least two repeats, and there are 2 and 2",
     "6: guard: {count: 2, full_count: 3}": "network.relays.guard.full_count: unknown key; did you "
     'mean "count"?',
     "6: guard: [count, 2]": "network.relays.guard: expected a mapping (key: value), got a list",
@@ -67,6 +71,33 @@ LINES = {
     'got "emwa"; did you mean "ewma"?',
     '28: bootstrap: "24999 ms"': "time.bootstrap: expected at least 25 s: clients' Tors do not "
     "start before, and traffic starts at its end",
+    '31: drain: "60 x"\nlevels: {x: {label: x, overrides: {time: {drain: "60 s"}}}}': (
+        'time.drain: expected a time such as "60 s", got "60 x": the units are ms, s, min, h'
+    ),
+}
+
+# text above the title -> the message
+ABOVE = {
+    "extends: base/tabel1.yaml": '1: extends: no file "base/tabel1.yaml"; did you mean '
+    '"base/table1.yaml"?',
+    "figures:\n- {id: a, kind: ttfb-320kib}\n- {id: a, kind: throughput-timeouts}": (
+        '3: figures[2].id: "a" is listed twice'
+    ),
+    "figures:\n- {id: a, kind: ttfb}": "2: figures[1].kind: expected one of throughput-timeouts, "
+    'ttfb-320kib, quantile-ratios, stream-progress, starvation-map, got "ttfb"; did you mean '
+    '"ttfb-320kib"?',
+    "levels: {x: {label: x}, y: {label: y}}\nfigures:\n- {id: a, kind: ttfb-320kib}": (
+        "3: figures[1].level: expected one of the levels x, y, got nothing"
+    ),
+    "engine: {shadow: {experimental: {use_memory_managr: true}}}": "1: engine.shadow.experimental."
+    'use_memory_managr: unknown key; did you mean "use_memory_manager"?',
+    "engine: {shadow: {experimental: {use_preload_openssl_crypto: true}}}": "1: engine.shadow."
+    "experimental.use_preload_openssl_crypto: cannot be true here: Tor 0.4.9 exits at start with "
+    "it (its AES self-test fails)",
+    "engine: {shadow: {general: {parallelism: true}}}": "1: engine.shadow.general.parallelism: "
+    "expected a whole number, got true",
+    "engine: {shadow: {general: {log_level: warn}}}": "1: engine.shadow.general.log_level: "
+    'expected one of error, warning, info, debug, trace, got "warn"; did you mean "warning"?',
 }
 
 # id: (text to replace, replacement, messages)
@@ -93,22 +124,6 @@ CASES = {
         "5: network.relays: the only exit is the only guard, and a relay takes one position in a "
         "circuit",
     ),
-    "networks by both names": (
-        "seeds: 2",
-        "networks: 2\nseeds: 2",
-        "4: seeds: is another name of `networks`, which is here too; remove one of them",
-    ),
-    "a scope that the runs do not allow": (
-        "seeds: 2",
-        "networks: 2\nrepeats: 2\nscope: one-network",
-        "5: scope: one-network needs exactly one network and at least two repeats, and there are "
-        "2 and 2",
-    ),
-    "a mistake that all levels replace": (
-        'drain: "60 s"',
-        'drain: "60 x"\nlevels: {x: {label: x, overrides: {time: {drain: "60 s"}}}}',
-        '31: time.drain: expected a time such as "60 s", got "60 x": the units are ms, s, min, h',
-    ),
     "options of EWMA without this variant": (
         VALID[VALID.index("  variants:") : VALID.index("time:")],
         "  variants: [rr, swrr-linear]\n  baseline: rr\n"
@@ -125,24 +140,8 @@ CASES = {
     ),
 }
 
-# id: (text above the title, messages)
-ABOVE = {
-    "an option of Shadow with a slip": (
-        "engine: {shadow: {experimental: {use_memory_managr: true}}}",
-        "1: engine.shadow.experimental.use_memory_managr: unknown key; "
-        'did you mean "use_memory_manager"?',
-    ),
-    "an option of Shadow that spoils a run": (
-        "engine: {shadow: {experimental: {use_preload_openssl_crypto: true}}}",
-        "1: engine.shadow.experimental.use_preload_openssl_crypto: cannot be true here: "
-        "Tor 0.4.9 exits at start with it (its AES self-test fails)",
-    ),
-    "an option of Shadow with a word for a number": (
-        "engine: {shadow: {general: {parallelism: true, log_level: warn}}}",
-        "1: engine.shadow.general.parallelism: expected a whole number, got true",
-        "1: engine.shadow.general.log_level: expected one of error, warning, info, debug, trace, "
-        'got "warn"; did you mean "warning"?',
-    ),
+# id: (levels above the title, messages)
+LEVELS = {
     "an option that a relay's own limit overrides": (
         "levels:\n  x:\n    label: x\n    overrides:\n      network: {relays: {middle: "
         '{bandwidth_rate: "200 KiB/s"}}}\n      tor: {torrc: {relay: {BandwidthRate: 75 KBytes}}}',
@@ -174,24 +173,6 @@ ABOVE = {
         "levels:\n  x: {label: x}\n  y:\n    label: y\n    overrides:\n      tor: "
         "{variants: [ewma]}",
         "6: levels.y.overrides.tor.variants: must be the same in all levels",
-    ),
-    "a figure that could be of two levels": (
-        "levels: {x: {label: x}, y: {label: y}}\nfigures:\n- {id: a, kind: ttfb-320kib}",
-        "3: figures[1].level: expected one of the levels x, y, got nothing",
-    ),
-    "a figure twice": (
-        "figures:\n- {id: a, kind: ttfb-320kib}\n- {id: a, kind: throughput-timeouts}",
-        '3: figures[2].id: "a" is listed twice',
-    ),
-    "a figure of no kind": (
-        "figures:\n- {id: a, kind: ttfb}",
-        "2: figures[1].kind: expected one of throughput-timeouts, ttfb-320kib, quantile-ratios, "
-        "stream-progress, starvation-map, "
-        'got "ttfb"; did you mean "ttfb-320kib"?',
-    ),
-    "a file that is not there": (
-        "extends: base/tabel1.yaml",
-        '1: extends: no file "base/tabel1.yaml"; did you mean "base/table1.yaml"?',
     ),
 }
 
@@ -272,7 +253,8 @@ TOR_CASES = {
 }
 
 CASES |= {
-    **{name: ("title:", f"{text}\ntitle:", *messages) for name, (text, *messages) in ABOVE.items()},
+    **{text: ("title:", f"{text}\ntitle:", message) for text, message in ABOVE.items()},
+    **{name: ("title:", f"{text}\ntitle:", *said) for name, (text, *said) in LEVELS.items()},
     **{tor: (OWN_PARAMETERS, f"  {tor}\n", f"25: tor.{said}") for tor, said in TOR.items()},
     **{
         name: (OWN_PARAMETERS, f"  {tor}\n", *messages)
