@@ -272,7 +272,7 @@ def test_repeats_are_replicates_in_the_scope_of_one_network() -> None:
     assert {row.estimate.seeds for row in rows} == {1}
 
 
-def test_figure_data_equals_the_drawing(report: Path) -> None:
+def test_the_data_of_a_figure_are_cumulative_shares_of_each_variant(report: Path) -> None:
     rows = read_rows(report / "figures" / "ttfb-320kib-5mid.csv")
     shown = {"ttfb_cumulative_incidence", "time_to_320kib_cumulative_incidence"}
     assert {row["panel"] for row in rows} == shown | {f"{panel}_difference" for panel in shown}

@@ -10,6 +10,8 @@ import yaml
 
 import onionlab
 from analysis.formats import files
+from onionlab.programs.libtorrent.variants import load_peer_variants
+from onionlab.programs.tor.variants import load_registry
 
 from .markdown import PAGES, REPOSITORY, Page, load
 
@@ -18,9 +20,10 @@ LONGEST_LINE = 100
 
 def test_the_page_of_variants_names_every_shipped_series_and_variant() -> None:
     made = load("docs/made.py").variants_page(REPOSITORY)
-    assert "`swrr-logarithmic`" in made
-    assert "`rate-only`" in made
-    assert "`circuit-policy`" in PAGES["docs/reference/variants.md"].text
+    registry, peers = load_registry(REPOSITORY), load_peer_variants(REPOSITORY)
+    assert [name for name in (*registry.variants, *peers) if f"`{name}`" not in made] == []
+    page = PAGES["docs/reference/variants.md"].text
+    assert [name for name in registry.series if f"`{name}`" not in made + page] == []
 
 
 def test_the_site_has_a_table_of_every_experiment_key() -> None:
