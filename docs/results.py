@@ -83,7 +83,7 @@ def answers(packs: Sequence[Path], folder: Path) -> tuple[ClaimResult, ...]:
 
 
 _ANSWERED: dict[tuple[Path, ...], tuple[ClaimResult, ...]] = {}
-"""What `answers` has returned, because several blocks show the same answers."""
+"""Results of `answers`, because several blocks show the same answers."""
 
 
 def answer_counts(answered: Sequence[ClaimResult]) -> str:
@@ -212,8 +212,7 @@ def policy_table(
             values = statistics[level, class_name]
             base = fmean(one.value or 0.0 for one in values[metric, "ewma"].values())
             cells = (
-                _effect_and_networks(values[metric, variant], values[metric, other], metric)
-                for variant, other in PAIRS
+                _effect_and_networks(values, metric, variant, other) for variant, other in PAIRS
             )
             lines.append((name, label, _value(base, metric), *cells))
     pairs = (f"{LABELS[variant]} against {LABELS[other]}" for variant, other in PAIRS)
@@ -232,21 +231,17 @@ def _value(value: float, metric: str) -> str:
 
 
 def _effect_and_networks(
-    own: Mapping[int, Statistic], base: Mapping[int, Statistic], metric: str
+    values: Mapping[tuple[str, str], Mapping[int, Statistic]], metric: str, variant: str, base: str
 ) -> str:
-    """Return an effect with its interval, and the number of networks with an effect of its sign."""
-    against = against_baseline(own, base)
-    effect = against.difference if metric.endswith("_rate") else against.ratio
-    if effect is None:
-        return NOTHING
-    pairs = [(own[one].value or 0.0, base[one].value or 0.0) for one in own.keys() & base.keys()]
-    above = effect.estimate > (0 if metric.endswith("_rate") else 1)
-    agreeing = sum((one > other) if above else (one < other) for one, other in pairs)
-    if metric.endswith("_rate"):
-        text = " ".join(filter(None, format_effect(effect, "difference", "1")))
-    else:
-        text = _ratio(effect)
-    return f"{text}, {agreeing}/{len(pairs)}"
+    """Return `_effect`, and in how many of the networks the effect has the estimate's sign."""
+    pairs = [
+        (one.value or 0.0, values[metric, base][network].value or 0.0)
+        for network, one in values[metric, variant].items()
+    ]
+    scale = np.asarray if metric.endswith("_rate") else np.log
+    effects = np.subtract(*scale(np.transpose(pairs)))
+    agreeing = int(np.sum(np.sign(effects) == np.sign(effects.mean())))
+    return f"{_effect(values, metric, variant, base)}, {agreeing}/{len(pairs)}"
 
 
 def effects_by_level(packs: Sequence[Path], experiments: Sequence[str], folder: Path) -> str:
@@ -394,7 +389,7 @@ def run_facts(packs: Sequence[Path], folder: Path) -> str:
 
 
 def cost_per_client(packs: Sequence[Path], experiment: str, variant: str, folder: Path) -> str:
-    """Return a sentence on what a client of a variant needs more than one of the baseline.
+    """Return a sentence on the additional cost of a client of a variant, against the baseline.
 
     The means of all networks are compared, at each level.
     """
@@ -437,7 +432,7 @@ def _open_study(files: Sequence[Path], experiment: str, folder: Path) -> tuple[S
 
 
 _OPENED: dict[tuple[tuple[Path, ...], str], tuple[Study, Statistics]] = {}
-"""What `_open_study` has returned, because several blocks show the same runs."""
+"""Results of `_open_study`, because several blocks show the same runs."""
 
 
 def _effect(
