@@ -331,6 +331,25 @@ def effects_of(packs: Sequence[Path], experiment: str, variant: str, folder: Pat
     return _table(("", *(label for _, _, label in ENDPOINTS)), rows)
 
 
+def arti_under_vegas(packs: Sequence[Path], folder: Path) -> str:
+    """Return a sentence on what Vegas does to the web clients of C Tor and of Arti."""
+    _, statistics = _open_study(packs, "arti-clients", folder)
+    of_c_tor, of_arti = (
+        _ratio(
+            against_baseline(
+                statistics["heavy-vegas", "web"][METRIC, variant],
+                statistics["heavy-fixed", "web"][METRIC, variant],
+            ).ratio
+        )
+        for variant in ("ewma", "arti")
+    )
+    text = (
+        "In the congested networks Vegas changes web clients' median time to 320 KiB by "
+        f"{of_c_tor} for clients of C Tor, and by {of_arti} for those of Arti."
+    )
+    return textwrap.fill(text, WIDTH)
+
+
 def repeats_table(packs: Sequence[tuple[str, Sequence[Path], str]], folder: Path) -> str:
     """Return the standard deviations of effects against EWMA, between and within networks.
 
@@ -525,6 +544,7 @@ PAGES: Mapping[str, Mapping[str, Callable[[Path], str]]] = {
     },
     "docs/explanation/arti.md": {
         "arti": lambda folder: effects_of(ARTI, "arti-clients", "arti", folder),
+        "arti under Vegas": lambda folder: arti_under_vegas(ARTI, folder),
         "arti's runs": lambda folder: run_facts(ARTI, folder),
         "arti's cost": lambda folder: cost_per_client(ARTI, "arti-clients", "arti", folder),
     },

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -30,3 +31,13 @@ def test_a_block_is_replaced_between_its_marks() -> None:
     assert RESULTS.replace_block(page, "a", "new") == filled
     with pytest.raises(ValueError, match="0 blocks are named 'load'"):
         RESULTS.replace_block(page, "load", "")
+
+
+@pytest.mark.parametrize("page", ["docs/explanation/swrr-answers.md", "docs/explanation/arti.md"])
+def test_each_effect_in_the_text_is_in_a_block_of_results(page: str) -> None:
+    """Such an effect has an interval. The blocks of all pages count."""
+    marked = re.compile(r"<!-- results: .*?<!-- end -->", re.DOTALL)
+    blocks = " ".join(block for name in RESULTS.PAGES for block in marked.findall(plain_text(name)))
+    text = " ".join(marked.sub("", plain_text(page)).split())
+    effects = re.findall(r"[\u00d7+\u2212]\d[\d.]*(?: points)? \[[^]]*\]", text)
+    assert [effect for effect in effects if effect not in blocks] == []
