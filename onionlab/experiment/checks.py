@@ -240,14 +240,14 @@ def _arti_variants(settings: Settings | TornetSettings, known: KnownNames) -> li
 
 
 def _check_arti(settings: Settings, known: KnownNames) -> Iterator[Finding]:
-    """Yield errors for settings that Arti's clients lack, or with which no client would be one."""
+    """Yield errors for settings that Arti does not support, or with which no client runs Arti."""
     names, tor = _arti_variants(settings, known), settings.tor
     if not names:
         return
     have = f"{names[0]} has clients of Arti"
     unused = next((name for name in names if name != tor.baseline), None)
     if tor.deployment.where == "relays" and unused:
-        message = f"clients run the baseline {tor.baseline}, and not Arti as {unused} says"
+        message = f"clients run the baseline {tor.baseline}, so the Arti of {unused} is not used"
         yield ("tor", "deployment"), f"{message}; expected clients or all"
     for group in ("all", "client"):
         if getattr(tor.torrc, group):
@@ -255,7 +255,7 @@ def _check_arti(settings: Settings, known: KnownNames) -> Iterator[Finding]:
             yield ("tor", "torrc", group), message
     for name, entry in sorted(settings.traffic.items()):
         if entry.circuit == "one":
-            message = f"{have}, and only C Tor logs the circuits that show it; remove `one`"
+            message = f"{have}, and only C Tor logs the circuit of a stream; remove `circuit: one`"
             yield ("traffic", name, "circuit"), message
         if entry.to == "onion-services":
             message = (

@@ -8,7 +8,9 @@ The layout under ``build/arti``::
     store/VERSION-KEY/bin/     a finished build: arti-VERSION
     logs/                      cargo's whole output
 
-KEY is a hash of everything that the build depends on. cargo verifies the SHA-256 of each crate.
+KEY is a hash of the crate, its features and FORMAT. It does not contain the version of Rust, so a
+finished build needs no Rust; the record of the build has it. cargo verifies the SHA-256 of each
+crate.
 """
 
 from __future__ import annotations
@@ -51,19 +53,26 @@ DEFAULT_VERSION = "2.7.0"
 CRATE_SHA256 = {
     DEFAULT_VERSION: "a567e05cf614b579609d958e41b54602eea6983bccfec46d1e933a45605dd813",
 }
-"""Version of Arti -> SHA-256 of its crate. Other versions are not checked here, only by cargo."""
+"""Version of Arti -> SHA-256 of its crate. cargo verifies the download of every version; only these
+are compared with a known hash."""
+
+MIN_RUST = {DEFAULT_VERSION: "1.92"}
+MIN_CARGO = "1.82"
+"""The first version with ``cargo info``, for versions of Arti that are not in MIN_RUST."""
 
 FEATURES = (
     *("tokio", "native-tls", "compression", "onion-service-client", "vanguards", "flowctl-cc"),
     "static-sqlite",
 )
-"""The features of Arti's releases, without those that a simulated client does not use (DNS, bridges
-and the protection from debuggers), and with SQLite, which would be a package of the system."""
+"""The crate's default features without dns-proxy, harden, bridge-client and pt-client, which no
+simulated client needs. With static-sqlite no package of SQLite is needed."""
 
 _KEPT_VARIABLES = re.compile(r"(CARGO_HOME|RUSTUP_\w+|SSL_CERT_\w+|(?i:(http|https|all|no)_proxy))")
 _HINT = (
     "Install the current Rust with https://rustup.rs, or compare variants without `client: arti`."
 )
+
+_REMOVE = "Remove this file, and it is fetched again."
 
 
 class ArtiClient(Model):
@@ -98,7 +107,7 @@ class ArtiSource:
         directory: The folder ``build/arti``.
         client: The version.
         crate: The fetched file.
-        facts: Everything that determines the build's content, as JSON.
+        facts: Everything that determines the build's content, except for the compilers, as JSON.
     """
 
     directory: Path
@@ -112,21 +121,28 @@ class ArtiSource:
         return self.directory / "store" / f"{self.client.arti}-{hash_inputs(self.facts)}"
 
 
-def installed_rust(client: ArtiClient) -> str:
+def installed_rust(client: ArtiClient, needed: str | None = None) -> str:
     """Return the version of the installed Rust.
 
+    needed: the least version; by default that of MIN_RUST or MIN_CARGO.
+
     Raises:
-        UserError: cargo or rustc is missing.
+        UserError: cargo or rustc is missing or too old.
     """
     rustc = _output("rustc", "--version")
     if shutil.which("cargo") is None or rustc is None:
         lacking = "rustc" if rustc is None else "cargo"
         raise UserError(f"Arti {client.arti} is built with Rust, and `{lacking}` is missing", _HINT)
+    needed = needed or MIN_RUST.get(client.arti, MIN_CARGO)
+    if _numbers(rustc) < _numbers(needed):
+        raise UserError(f"Arti {client.arti} needs Rust {needed}, and this is {rustc}", _HINT)
     return rustc
 
 
 def obtain_arti(root: Path, client: ArtiClient) -> ArtiSource:
-    """Fetch the crate of a version of Arti unless it is there, and check that Rust can build it.
+    """Fetch the crate of a version of Arti unless it is there.
+
+    Check that Rust can build it, unless it is built.
 
     Raises:
         UserError: Rust is missing or too old, or the version does not exist, cannot be fetched, or
@@ -134,31 +150,41 @@ def obtain_arti(root: Path, client: ArtiClient) -> ArtiSource:
     """
     directory = build_directory(root) / "arti"
     crate = directory / "source" / f"{client.program}.crate"
-    rustc = installed_rust(client)
     if not crate.is_file():
+        installed_rust(client)
         ensure_building_allowed(f"the crate of Arti {client.arti} is not fetched")
-        _fetch(client, crate)
+        with build_lock(directory, "Arti"):
+            if not crate.is_file():
+                _fetch(client, crate)
     sha256 = file_sha256(crate)
     if sha256 != CRATE_SHA256.get(client.arti, sha256):
         message = f"{crate} has SHA-256 {sha256}, not {CRATE_SHA256[client.arti]}"
-        raise UserError(message, "Remove this file, and it is fetched again.")
-    with tarfile.open(crate) as archive:
-        manifest = archive.extractfile(f"{client.program}/Cargo.toml")
-        text = manifest.read().decode() if manifest else ""
-    needed = re.search(r'^rust-version = "([\d.]+)"', text, re.MULTILINE)
-    if needed is not None and _numbers(rustc) < _numbers(needed[1]):
-        raise UserError(f"Arti {client.arti} needs Rust {needed[1]}, and this is {rustc}", _HINT)
+        raise UserError(message, _REMOVE)
     facts = {
         "arti": {"kind": "crate", "version": client.arti, "sha256": sha256},
         "features": list(FEATURES),
-        "toolchain": {"rust": rustc, "compiler": first_line("cc", "--version")},
         "format": FORMAT,
     }
-    return ArtiSource(directory, client, crate, facts)
+    source = ArtiSource(directory, client, crate, facts)
+    if intact_build(source.store, client.program) is None:
+        installed_rust(client, _needed_rust(source))
+    return source
+
+
+def _needed_rust(source: ArtiSource) -> str | None:
+    """Return the version of Rust that a crate states, if any."""
+    try:
+        with tarfile.open(source.crate) as archive:
+            manifest = archive.extractfile(f"{source.client.program}/Cargo.toml")
+            text = manifest.read().decode() if manifest else ""
+    except (tarfile.TarError, KeyError, EOFError) as error:
+        raise UserError(f"{source.crate} is damaged: {error}", _REMOVE) from None
+    stated = re.search(r'^rust-version = "([\d.]+)"', text, re.MULTILINE)
+    return stated[1] if stated else None
 
 
 def ensure_arti(source: ArtiSource, *, jobs: int | None = None) -> BuiltProgram:
-    """Build a version of Arti unless it is built; it takes some 20 minutes of CPU time.
+    """Build a version of Arti unless it is built. A build takes about 20 minutes of CPU time.
 
     jobs: the number of parallel compilers; by default one per CPU. Raises UserError if it fails.
     """
@@ -173,6 +199,7 @@ def ensure_arti(source: ArtiSource, *, jobs: int | None = None) -> BuiltProgram:
 def _build(source: ArtiSource, jobs: int | None) -> dict[str, Any]:
     program, directory = source.client.program, source.directory.resolve()
     ensure_building_allowed(f"{program} is not built")
+    rustc = installed_rust(source.client, _needed_rust(source))
     tree, target = source.crate.with_suffix("").resolve(), directory / "target"
     with tarfile.open(source.crate) as archive:
         # Debian 12's Python 3.11.2 has no filters.
@@ -185,19 +212,30 @@ def _build(source: ArtiSource, jobs: int | None) -> dict[str, Any]:
     ]
     # The executable must not contain paths of this machine: its hash is a part of a run's identity.
     homes = {_cargo_home(): "/cargo", directory: "/arti"}
-    flags = " ".join(f"--remap-path-prefix={path}={name}" for path, name in homes.items())
-    environment = {**_environment(), "RUSTFLAGS": flags, "CARGO_PROFILE_RELEASE_STRIP": "symbols"}
+    environment = {
+        **_environment(),
+        "CARGO_HOME": str(_cargo_home()),
+        "CARGO_ENCODED_RUSTFLAGS": "\x1f".join(
+            f"--remap-path-prefix={path}={name}" for path, name in homes.items()
+        ),
+        "CARGO_PROFILE_RELEASE_STRIP": "symbols",
+    }
     run_logged(command, tree, new_log(directory, program), program, environment=environment)
+    executable = target / "release" / "arti"
+    if not executable.is_file():
+        hint = f"Remove `build.target` from {_cargo_home()}/config.toml, if it is there."
+        raise UserError(f"cargo has not written {executable}", hint)
+    toolchain = {"rust": rustc, "compiler": first_line("cc", "--version")}
     with work_directory(directory) as work:
         built = put_build(
             work,
             source.store,
-            {program: target / "release" / "arti"},
+            {program: executable},
             build_format=FORMAT,
             version=lambda _: source.client.arti,
-            source=source.facts,
+            source={**source.facts, "toolchain": toolchain},
         )
-    shutil.rmtree(target)
+    shutil.rmtree(target, ignore_errors=True)
     return built
 
 
@@ -217,7 +255,8 @@ def _fetch(client: ArtiClient, crate: Path) -> None:
     found = next(_cargo_home().glob(f"registry/cache/*/{crate.name}"), None)
     if found is None:
         raise UserError(f"cargo has not stored {crate.name} in {_cargo_home()}/registry/cache")
-    shutil.copyfile(found, crate)
+    with work_directory(crate.parent) as work:
+        shutil.copyfile(found, work / crate.name).replace(crate)
 
 
 def _cargo_home() -> Path:

@@ -21,7 +21,8 @@ BOOTSTRAPPED = "Sufficiently bootstrapped; proxy now functional."
 """The line that Arti logs when its first circuits can be built."""
 
 MAX_GUARD_SAMPLE = 20
-"""The default of the parameter guard-min-filtered-sample-size, in Arti as in C Tor."""
+"""The largest number of guards that a client samples: the default of guard-min-filtered-sample-size
+in Arti and in C Tor."""
 
 EXTRA_MEMORY_BYTES = 6 * 2**20
 """The measured memory of a client in addition to that of a Tor, under load."""
@@ -46,8 +47,9 @@ path_rules.ipv6_subnet_family_prefix = 129
 # No client visits an onion service, and small networks have too few relays for vanguards.
 vanguards.mode = "disabled"
 # Without bandwidth-weights in the consensus, which Tor leaves out of small networks, Arti divides
-# each weight by this scale, down to 0, and takes relays at random. With 1, as in C Tor, the
-# bandwidths count. With bandwidth-weights, it multiplies all relays' weights alike.
+# the weights of relays that serve directories (here all) by this scale, down to 0, and takes relays
+# at random. With 1 the bandwidths count, as in C Tor. With bandwidth-weights, the scale changes the
+# weights of all these relays by the same factor.
 override_net_params.bwweightscale = 1
 # The default depends on the memory of the machine.
 system.memory.max = "1 GiB"
@@ -63,7 +65,7 @@ def arti_settings(network: Network, keys: Mapping[str, RelayKeys], seed: int) ->
     ports = [[f"{host.address}:{OR_PORT}"] for host in authorities]
     values: dict[str, object] = {"v3idents": [keys[host.name].v3_identity for host in authorities]}
     values |= dict.fromkeys(("uploads", "downloads", "votes"), ports)
-    # With more than there are, Arti would log each second that it finds too few.
+    # If this exceeds the number of guards, Arti logs each second that it found too few.
     guards = min(MAX_GUARD_SAMPLE, len(network.by_role("guard", "exitguard")))
     lines = [
         f"override_net_params.guard-min-filtered-sample-size = {guards}",

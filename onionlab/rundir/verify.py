@@ -60,6 +60,8 @@ class Expectation:
     circuit: the circuits that the streams of a client have to use; None if any circuit is valid.
     traced: True if the relay must have written a cell trace and logged this, False if it must not.
     bootstrapped: the text that a client logs when it has bootstrapped.
+
+    program: what messages call the process.
     may_never_bootstrap: True for clients and onion services of an imported network. A small share
     of them may fail to bootstrap.
     """
@@ -71,9 +73,12 @@ class Expectation:
     traced: bool = False
     may_never_bootstrap: bool = False
     bootstrapped: str = BOOTSTRAPPED
+    program: str = "Tor"
 
 
-ARTI_CLIENT = Expectation(arti.BOOTSTRAPPED, is_client=True, bootstrapped=arti.BOOTSTRAPPED)
+ARTI_CLIENT = Expectation(
+    arti.BOOTSTRAPPED, is_client=True, bootstrapped=arti.BOOTSTRAPPED, program="Arti"
+)
 """The required log content of an Arti client."""
 
 
@@ -135,9 +140,9 @@ def _require_none(problems: Mapping[str, list[str]], hosts: Path, note: str = ""
 
 def _problem(lines: list[str], expectation: Expectation, shown: list[str]) -> str | None:
     if not lines:
-        return "Tor logged nothing"
+        return f"{expectation.program} logged nothing"
     if expectation.is_client and not any(expectation.bootstrapped in line for line in lines):
-        return NEVER_BOOTSTRAPPED
+        return NEVER_BOOTSTRAPPED.replace("Tor", expectation.program)
     problem = contradiction(expectation, shown)
     if problem is not None:
         return problem

@@ -167,7 +167,7 @@ def estimate_level_cost(
     options = engine_options(settings, engine)
     unit, processes, endless_streams, arti = PEERS, PEERS_PROCESSES, 0, 0
     if isinstance(settings, Settings):
-        # Every host except the servers runs Tor.
+        # Every host except the servers runs Tor or Arti.
         unit, processes = TOR, settings.host_count - settings.network.servers.count
         endless_streams = expected_endless_streams(root, settings)
         variants = load_variants(root)
