@@ -257,13 +257,6 @@ def _check_arti(settings: Settings, known: KnownNames) -> Iterator[Finding]:
         if entry.circuit == "one":
             message = f"{have}, and only C Tor logs the circuit of a stream; remove `circuit: one`"
             yield ("traffic", name, "circuit"), message
-        if entry.to == "onion-services":
-            message = (
-                f"{have}, which take periods of at least 30 minutes (hsdir_interval) for the "
-                "directories of onion services; C Tor has 8 minutes in a testing network that "
-                "begins. Set servers, or compare clients of C Tor"
-            )
-            yield ("traffic", name, "to"), message
 
 
 def _check_network(network: NetworkSettings, known: KnownNames) -> Iterator[Finding]:

@@ -27,6 +27,13 @@ in Arti and in C Tor."""
 EXTRA_MEMORY_BYTES = 6 * 2**20
 """The measured memory of a client in addition to that of a Tor, under load."""
 
+HSDIR_INTERVAL_MIN = 120
+"""How long onion services have the same directories, in minutes.
+
+C Tor in a testing network ignores the parameter hsdir_interval and takes 24 times the
+V3AuthVotingInterval of configs/tor/common.torrc (get_time_period_length in hs_common.c).
+"""
+
 # tokio would otherwise start a thread for each CPU of the machine.
 _ENVIRONMENT = {"TOKIO_WORKER_THREADS": "1"}
 
@@ -44,8 +51,7 @@ storage.permissions.dangerously_trust_everyone = true
 address_filter.allow_local_addrs = true
 path_rules.ipv4_subnet_family_prefix = 33
 path_rules.ipv6_subnet_family_prefix = 129
-# No client visits an onion service, and small networks have too few relays for vanguards.
-vanguards.mode = "disabled"
+{{vanguards}}
 # Without bandwidth-weights in the consensus, which Tor leaves out of small networks, Arti divides
 # the weights of relays that serve directories (here all) by this scale, down to 0, and takes relays
 # at random. With 1 the bandwidths count, as in C Tor. With bandwidth-weights, the scale changes the
@@ -53,6 +59,16 @@ vanguards.mode = "disabled"
 override_net_params.bwweightscale = 1
 # The default depends on the memory of the machine.
 system.memory.max = "1 GiB"
+"""
+
+_WITH_ONION_SERVICES = f"""\
+# C Tor uses these vanguards by default, and this interval in testing networks.
+vanguards.mode = "lite"
+override_net_params.hsdir_interval = {HSDIR_INTERVAL_MIN}
+"""
+_WITHOUT_ONION_SERVICES = """\
+# No client visits an onion service, and small networks have too few relays for vanguards.
+vanguards.mode = "disabled"
 """
 
 
@@ -79,7 +95,9 @@ def arti_settings(network: Network, keys: Mapping[str, RelayKeys], seed: int) ->
             f'ed_identity = "{ed25519_identity(seed, host.name)}"',
             f"orports = {json.dumps(its_ports)}",
         ]
-    return (_SETTINGS + "\n".join(lines) + "\n").encode()
+    has_services = bool(network.by_role("onion-service"))
+    vanguards = _WITH_ONION_SERVICES if has_services else _WITHOUT_ONION_SERVICES
+    return (_SETTINGS.format(vanguards=vanguards.strip()) + "\n".join(lines) + "\n").encode()
 
 
 def arti_process(client: ArtiClient, start_ms: int) -> Process:

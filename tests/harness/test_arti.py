@@ -32,9 +32,13 @@ PROOF = "Circuit policy in use: EWMA."
 
 
 def composed(
-    folder: Path, engine: ShadowEngine, deployment: Any, variant: str = "arti"
+    folder: Path,
+    engine: ShadowEngine,
+    deployment: Any,
+    variant: str = "arti",
+    experiment: str = "quick",
 ) -> RunDirectory:
-    path = extended(folder, "quick", tor={**VARIANTS, "deployment": deployment})
+    path = extended(folder, experiment, tor={**VARIANTS, "deployment": deployment})
     (level,) = load(str(path), root=REPOSITORY).levels.values()
     variants = load_variants(REPOSITORY)
     return compose(
@@ -70,6 +74,17 @@ def test_arti_bootstraps_from_the_networks_authorities(
     assert "guard-min-filtered-sample-size = 2\n" in text
     assert "bwweightscale = 1\n" in text
     assert not any(f"{HOSTS}/{name}/torrc" in run.files for name in programs(run))
+
+
+def test_arti_finds_the_directories_of_onion_services_as_c_tor_does(
+    tmp_path: Path, shadow_engine: ShadowEngine
+) -> None:
+    text = (REPOSITORY / "configs/tor/common.torrc").read_text()
+    interval_min = int(text.partition("V3AuthVotingInterval ")[2].split()[0])
+    run = composed(tmp_path, shadow_engine, "clients", experiment="minimal-tor")
+    settings = run.files["conf/arti.toml"].decode()
+    assert f"hsdir_interval = {24 * interval_min}\n" in settings
+    assert 'vanguards.mode = "lite"\n' in settings
 
 
 def test_only_clients_differ_from_a_run_with_tors(
@@ -110,14 +125,6 @@ def test_a_share_of_the_clients_is_arti(tmp_path: Path, shadow_engine: ShadowEng
         (
             {"tor": VARIANTS, "traffic": {"web": {"circuit": "one", "repeat": "once"}}},
             "traffic.web.circuit: arti has clients of Arti, and only C Tor logs the circuit",
-        ),
-        (
-            {
-                "tor": VARIANTS,
-                "network": {"onion_services": 1},
-                "traffic": {"web": {"to": "onion-services"}},
-            },
-            "traffic.web.to: arti has clients of Arti, which take periods of at least 30 minutes",
         ),
     ],
 )
@@ -257,13 +264,13 @@ def test_clients_of_arti_fetch_beside_those_of_tor(
     except UserError as error:
         pytest.skip(f"the build of Arti takes 20 minutes: {error.message}")
     tor = {**VARIANTS, "deployment": {"clients": "50 %"}}
-    path = extended(checkout.root, "quick", tor=tor)
+    path = extended(checkout.root, "minimal-tor", tor=tor)
     options = ("--engine", engine, "--variants", "arti", "--networks", "1")
     checkout.onionlab("run", *options, str(path))
     (run_id,) = checkout.run_names("one")
     hosts = checkout.store.run(run_id) / "shadow.data/hosts"
     clients = [*hosts.glob("*client*/arti-*.stderr"), *hosts.glob("*client*/tor-*.stdout")]
-    assert Counter(log.suffix for log in clients) == {".stderr": 6, ".stdout": 6}
+    assert Counter(log.suffix for log in clients) == {".stderr": 3, ".stdout": 3}
     for log in clients:
         (traffic,) = log.parent.glob("tgen.*.stdout")
         assert "stream-success" in traffic.read_text()
