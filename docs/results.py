@@ -55,6 +55,7 @@ POLICY_ENDPOINTS = (
     ("all", THROUGHPUT, "All: throughput"),
     ("web", THROUGHPUT, "Web: throughput"),
     ("bulk", "timeout_rate", "Bulk: timeout rate"),
+    ("all", "timeout_rate", "All: timeout rate"),
 )
 """Class, metric and label of the rows of tables that compare the circuit policies."""
 LABELS = {
@@ -216,7 +217,7 @@ def policy_table(
             )
             lines.append((name, label, _value(base, metric), *cells))
     pairs = (f"{LABELS[variant]} against {LABELS[other]}" for variant, other in PAIRS)
-    return _table(("Endpoint", head, "EWMA", *pairs), lines)
+    return _table(("Metric", head, "EWMA", *pairs), lines)
 
 
 PAIRS = (("rr", "ewma"), ("swrr-linear", "ewma"), ("swrr-linear", "rr"))

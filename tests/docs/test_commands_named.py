@@ -22,7 +22,8 @@ MAKEFILE = (REPOSITORY / "Makefile").read_text(encoding="utf-8")
 TARGETS = set(re.findall(r"^([a-z-]+):.*?##", MAKEFILE, re.MULTILINE))
 OF_TOR = {"check-spaces", "src/test/bench", "src/test/test"}
 """Targets of Tor's makefile, which pages about patches name."""
-# Placeholders, and names of experiments and claims that readers write when they follow a page.
+# Placeholders, and names of experiments, variants and claims that readers write when they follow a
+# page.
 OF_READERS = {"exhaustive", "small-window", "...", "NAME", "name", "figures"}
 OF_READERS |= {"$HOME/releases/releases.yaml"}
 # A shipped experiment needs imported networks of this name, so pages may import them.
@@ -82,7 +83,7 @@ def test_make(words: list[str]) -> None:
         if name == "CLAIMS":
             assert value in {*claim_files(REPOSITORY), *OF_READERS}, value
         if name == "VARIANTS":
-            assert set(value.split(",")) <= set(load_variants(REPOSITORY)), value
+            assert set(value.split(",")) <= {*load_variants(REPOSITORY), *OF_READERS}, value
 
 
 @pytest.mark.parametrize("page", PAGES.values(), ids=PAGES)

@@ -37,7 +37,7 @@ def test_the_example_loads(checkout: Path, write: Write) -> None:
     write("example", block(HOW_TO, "yaml"))
     experiment = load("example", root=checkout)
     everywhere, half = (level.settings.tor.deployment for level in experiment.levels.values())
-    assert (everywhere.where, half.where, half.fraction) == ("all", "relays", 0.5)
+    assert (everywhere.where, half.where, half.fraction) == ("relays", "relays", 0.5)
     assert experiment.warnings == ()
 
 
