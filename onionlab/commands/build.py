@@ -11,7 +11,7 @@ from onionlab.programs.building import BuiltProgram
 from onionlab.programs.tor.build import ensure_variants
 from onionlab.programs.tor.variants import load_variants
 
-HELP = "build Tor for the variants (all of them, or those named), and Arti for named ones with it"
+HELP = "build Tor for the variants (all, or those named), and Arti for named variants with it"
 
 
 def setup_arguments(parser: argparse.ArgumentParser) -> None:

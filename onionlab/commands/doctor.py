@@ -95,20 +95,24 @@ def experiment_need(
 
 
 def check_rust(root: Path, names: Sequence[str]) -> list[Finding]:
-    """Return a finding on Rust if any of the named variants has clients of Arti."""
+    """Return a finding for each version of Arti whose clients the named variants have."""
     from onionlab.errors import UserError
-    from onionlab.programs.arti import installed_rust
+    from onionlab.programs import arti
     from onionlab.programs.tor.variants import load_variants
 
     variants = load_variants(root)
-    clients = [client for name in names if (client := variants[name].client)]
-    if not clients:
-        return []
-    client = clients[0]
-    try:
-        return [Finding(OK, "Rust", f"{installed_rust(client)}, for Arti {client.arti}")]
-    except UserError as error:
-        return [Finding(MISSING, "Rust", error.message, error.hint or "")]
+    clients = {one.program: one for name in names if (one := variants[name].client)}
+    findings = []
+    for client in clients.values():
+        if arti.is_built(root, client):
+            findings.append(Finding(OK, "Rust", f"not needed: Arti {client.arti} is built"))
+            continue
+        try:
+            text = f"{arti.installed_rust(client)}, for Arti {client.arti}"
+            findings.append(Finding(OK, "Rust", text))
+        except UserError as error:
+            findings.append(Finding(MISSING, "Rust", error.message, error.hint or ""))
+    return findings
 
 
 def check_cluster(args: argparse.Namespace) -> list[Finding]:

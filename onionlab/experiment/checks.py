@@ -253,6 +253,13 @@ def _check_arti(settings: Settings, known: KnownNames) -> Iterator[Finding]:
         if getattr(tor.torrc, group):
             message = f"{have}, which read no torrc; set it in tor.torrc.relay, or remove it"
             yield ("tor", "torrc", group), message
+    options = {name.casefold() for name in tor.torrc.authority}
+    if settings.network.onion_services and "v3authvotinginterval" in options:
+        message = (
+            f"{have}, whose period of onion services' directories is that of the voting interval "
+            "in configs/tor/common.torrc; remove V3AuthVotingInterval"
+        )
+        yield ("tor", "torrc", "authority"), message
     for name, entry in sorted(settings.traffic.items()):
         if entry.circuit == "one":
             message = f"{have}, and only C Tor logs the circuit of a stream; remove `circuit: one`"

@@ -146,8 +146,8 @@ class NetworkSettings(Model):
     middle_hops: Literal["weighted", "dedicated"] = key(
         "weighted",
         description="`weighted`: Tor's bandwidth weights give guards and exits a share of the "
-        "middle position; `dedicated`: the relays of role middle carry all of it "
-        "(see docs/explanation/calibration.md)",
+        "middle position; `dedicated`: the relays of role middle carry all of it, except in "
+        "small networks such as that of `quick` (see docs/explanation/calibration.md)",
     )
     geography: Annotated[str, IDENTIFIER] = key(
         description="a geography of `configs/regions.yaml`: places of hosts, latencies, "

@@ -139,7 +139,8 @@ class TrafficClass(Model):
     to: Literal["servers", "onion-services"] = key(
         "servers",
         description="the hosts that they fetch from; with `onion-services` a run counts only if "
-        "its log shows that all their streams went over rendezvous circuits",
+        "its log shows that all their streams went over rendezvous circuits (clients of Arti log "
+        "no circuits, and are not checked)",
     )
     kind: Literal["tgen", "pieces", "markov"] = key(
         "tgen",

@@ -38,6 +38,7 @@ from onionlab.programs.building import (
     hash_inputs,
     intact_build,
     new_log,
+    no_builds,
     put_build,
     read_build,
     run_logged,
@@ -101,7 +102,7 @@ AnyClient = Annotated[ArtiClient | None, BeforeValidator(_parse_client)]
 
 @dataclass(frozen=True)
 class ArtiSource:
-    """A crate of Arti that the installed Rust can build.
+    """A fetched crate of Arti, which is built or which the installed Rust can build.
 
     Attributes:
         directory: The folder ``build/arti``.
@@ -145,14 +146,14 @@ def obtain_arti(root: Path, client: ArtiClient) -> ArtiSource:
     Check that Rust can build it, unless it is built.
 
     Raises:
-        UserError: Rust is missing or too old, or the version does not exist, cannot be fetched, or
-            has another SHA-256 than CRATE_SHA256 states.
+        UserError: Rust is missing or too old, or the version does not exist, cannot be fetched, is
+            damaged, or has another SHA-256 than CRATE_SHA256 states.
     """
     directory = build_directory(root) / "arti"
     crate = directory / "source" / f"{client.program}.crate"
     if not crate.is_file():
-        installed_rust(client)
         ensure_building_allowed(f"the crate of Arti {client.arti} is not fetched")
+        installed_rust(client)
         with build_lock(directory, "Arti"):
             if not crate.is_file():
                 _fetch(client, crate)
@@ -167,6 +168,7 @@ def obtain_arti(root: Path, client: ArtiClient) -> ArtiSource:
     }
     source = ArtiSource(directory, client, crate, facts)
     if intact_build(source.store, client.program) is None:
+        ensure_building_allowed(f"{client.program} is not built")
         installed_rust(client, _needed_rust(source))
     return source
 
@@ -194,6 +196,16 @@ def ensure_arti(source: ArtiSource, *, jobs: int | None = None) -> BuiltProgram:
         with build_lock(source.directory, "Arti"):
             built = read_build(store, program) or _build(source, jobs)
     return BuiltProgram(store / "bin" / program, built["version"], built["sha256"], built["source"])
+
+
+def is_built(root: Path, client: ArtiClient) -> bool:
+    """Return whether a version of Arti is built."""
+    try:
+        with no_builds():
+            ensure_arti(obtain_arti(root, client))
+    except UserError:
+        return False
+    return True
 
 
 def _build(source: ArtiSource, jobs: int | None) -> dict[str, Any]:

@@ -21,8 +21,8 @@ BOOTSTRAPPED = "Sufficiently bootstrapped; proxy now functional."
 """The line that Arti logs when its first circuits can be built."""
 
 MAX_GUARD_SAMPLE = 20
-"""The largest number of guards that a client samples: the default of guard-min-filtered-sample-size
-in Arti and in C Tor."""
+"""The default of guard-min-filtered-sample-size in Arti and in C Tor: a client samples guards until
+this many are usable."""
 
 EXTRA_MEMORY_BYTES = 6 * 2**20
 """The measured memory of a client in addition to that of a Tor, under load."""

@@ -146,10 +146,10 @@ def bandwidth_file(
 
     dedicated_middles: whether to multiply the weights of all middle relays by one factor, so that
     guards and exits are both scarce by dir-spec's rules. Then Tor never selects guards and exits
-    for the middle position (case 2a of dir-spec). In small networks in which guards and exits have
-    about the same weight (case 2b), such as that of ``quick``, authorities write no
-    bandwidth-weights, and clients select all relays for it by their weights. The weights of middle
-    relays stay proportional to their capacities.
+    for the middle position (case 2a of dir-spec). If the weight of exit-guards is at least the
+    difference between that of guards and that of exits (case 2b), as in ``quick``, authorities
+    write no bandwidth-weights, and clients select all relays for it by their weights. The weights
+    of middle relays stay proportional to their capacities.
     """
     weight_kib_per_s = {
         host.name: max(1, round(network.carries_bit_per_s(host) / 8192)) for host in network.relays

@@ -60,10 +60,10 @@ class Expectation:
     circuit: the circuits that the streams of a client have to use; None if any circuit is valid.
     traced: True if the relay must have written a cell trace and logged this, False if it must not.
     bootstrapped: the text that a client logs when it has bootstrapped.
-
-    program: what messages call the process.
     may_never_bootstrap: True for clients and onion services of an imported network. A small share
     of them may fail to bootstrap.
+
+    program: the name of the process in messages.
     """
 
     proof: str | None
@@ -142,7 +142,7 @@ def _problem(lines: list[str], expectation: Expectation, shown: list[str]) -> st
     if not lines:
         return f"{expectation.program} logged nothing"
     if expectation.is_client and not any(expectation.bootstrapped in line for line in lines):
-        return NEVER_BOOTSTRAPPED.replace("Tor", expectation.program)
+        return f"{expectation.program} never bootstrapped"
     problem = contradiction(expectation, shown)
     if problem is not None:
         return problem

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tarfile
 from collections import Counter
 from pathlib import Path
@@ -16,7 +17,7 @@ from onionlab.errors import UserError
 from onionlab.experiment import load
 from onionlab.programs import arti
 from onionlab.programs.arti import ArtiClient, ensure_arti, obtain_arti
-from onionlab.programs.building import file_sha256, no_builds
+from onionlab.programs.building import NotBuiltError, file_sha256, no_builds
 from onionlab.programs.tor.variants import load_variants
 from onionlab.rundir import RunDirectory, compose
 from onionlab.rundir.arti import BOOTSTRAPPED
@@ -73,6 +74,8 @@ def test_arti_bootstraps_from_the_networks_authorities(
     # The network has two guards, and Tor may leave the weights of positions out of its consensus.
     assert "guard-min-filtered-sample-size = 2\n" in text
     assert "bwweightscale = 1\n" in text
+    assert 'vanguards.mode = "disabled"\n' in text
+    assert "hsdir_interval" not in text
     assert not any(f"{HOSTS}/{name}/torrc" in run.files for name in programs(run))
 
 
@@ -121,6 +124,13 @@ def test_a_share_of_the_clients_is_arti(tmp_path: Path, shadow_engine: ShadowEng
         (
             {"tor": {**VARIANTS, "deployment": "relays"}},
             "clients run the baseline ewma, so the Arti of",
+        ),
+        (
+            {
+                "tor": {**VARIANTS, "torrc": {"authority": {"V3AuthVotingInterval": "1 minute"}}},
+                "network": {"onion_services": 1},
+            },
+            "tor.torrc.authority: arti has clients of Arti, whose period of onion services'",
         ),
         (
             {"tor": VARIANTS, "traffic": {"web": {"circuit": "one", "repeat": "once"}}},
@@ -223,6 +233,21 @@ def test_what_cannot_be_built_is_one_error(
     assert problem == caught.value.message
     assert caught.value.hint
     assert "build" not in ((cargo / "calls").read_text() if (cargo / "calls").exists() else "")
+
+
+def test_without_builds_and_rust_the_error_is_that_arti_is_not_built(
+    tmp_path: Path, cargo: Path
+) -> None:
+    write_script(cargo / "rustc", "exit 1\n")
+    client = ArtiClient(arti="2.7.0")
+    with no_builds(), pytest.raises(NotBuiltError, match="is not fetched"):
+        obtain_arti(tmp_path, client)
+    crate = tmp_path / "build/arti/source/arti-2.7.0.crate"
+    crate.parent.mkdir(parents=True)
+    shutil.copyfile(cargo / crate.name, crate)
+    with no_builds(), pytest.raises(NotBuiltError, match=r"arti-2\.7\.0 is not built"):
+        obtain_arti(tmp_path, client)
+    assert not arti.is_built(tmp_path, client)
 
 
 def test_a_damaged_crate_is_one_error(

@@ -177,6 +177,7 @@ def test_an_experiment_is_checked_against_its_needs(
 @pytest.mark.parametrize(
     ("rustc", "expected"),
     [
+        ("is built", (OK, "not needed: Arti 2.7.0 is built")),
         ("echo rustc 1.95.0", (OK, "rustc 1.95.0, for Arti 2.7.0")),
         (
             "echo rustc 1.85.0",
@@ -191,6 +192,7 @@ def test_clients_of_arti_need_rust(
     monkeypatch.setattr("onionlab.runs.costs.estimate.find_finished_runs", lambda store: [])
     write_script(tmp_path / "cargo", "exit 1")
     write_script(tmp_path / "rustc", rustc)
+    monkeypatch.setattr("onionlab.programs.arti.is_built", lambda *_: rustc == "is built")
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     _, (_, rust) = verb.experiment_need(parsed("arti-clients"), REPOSITORY)
     assert (rust.status, rust.text) == expected
