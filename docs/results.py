@@ -12,7 +12,7 @@ import sys
 import tempfile
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 
@@ -58,6 +58,8 @@ POLICY_ENDPOINTS = (
     ("all", "timeout_rate", "All: timeout rate"),
 )
 """Class, metric and label of the rows of tables that compare the circuit policies."""
+ARTI_METRICS = POLICY_ENDPOINTS[:4]
+"""Class, metric and label of the columns of tables on clients of Arti."""
 LABELS = {
     "ewma": "EWMA",
     "rr": "RR",
@@ -319,36 +321,80 @@ def effect_table(
     return _table(("", *(label for label, _, _ in packs)), rows)
 
 
-def effects_of(packs: Sequence[Path], experiment: str, variant: str, folder: Path) -> str:
-    """Return a table of the effects of a variant on ``ENDPOINTS``, with a row for each level."""
-    study, statistics = _open_study(packs, experiment, folder)
+def arti_table(folder: Path) -> str:
+    """Return a table of the effects of Arti's clients against C Tor's.
+
+    It has a row for each engine and level of arti-clients, and one for a tenth of swrr-5mid.
+    """
     rows = []
-    for level in study.levels:
-        effects = (
-            _effect(statistics[level.name, class_name], metric, variant, study.baseline)
-            for class_name, metric, _ in ENDPOINTS
-        )
-        rows.append((level.label, *effects))
-    return _table(("", *(label for _, _, label in ENDPOINTS)), rows)
+    for engine, pack in ARTI_CLIENTS.items():
+        study, found = _open_study([pack], "arti-clients", folder)
+        for level in study.levels:
+            ratios = _arti_ratios(found, found, (level.name, "arti"), (level.name, "ewma"))
+            rows.append((f"{level.label}, {engine}", *ratios))
+    of_arti, of_c_tor = (
+        _open_study(ARTI_TENTH, name, folder)[1] for name in ("swrr-5mid-arti", "swrr-5mid")
+    )
+    ratios = _arti_ratios(of_arti, of_c_tor, ("5mid", "arti"), ("5mid", "ewma"))
+    rows.append(("a tenth of swrr-5mid, embedded engine", *ratios))
+    return _table(("", *(label for _, _, label in ARTI_METRICS)), rows)
 
 
-def arti_under_vegas(packs: Sequence[Path], folder: Path) -> str:
-    """Return a sentence on what Vegas does to the web clients of C Tor and of Arti."""
-    _, statistics = _open_study(packs, "arti-clients", folder)
-    of_c_tor, of_arti = (
+def arti_under_vegas(folder: Path) -> str:
+    """Return a table of what Vegas does to the clients of C Tor and of Arti, when congested."""
+    rows = []
+    for engine, pack in ARTI_CLIENTS.items():
+        _, found = _open_study([pack], "arti-clients", folder)
+        for variant, label in (("ewma", "C Tor"), ("arti", "Arti")):
+            pair = ("heavy-vegas", variant), ("heavy-fixed", variant)
+            rows.append((f"{label}, {engine}", *_arti_ratios(found, found, *pair)))
+    return _table(("", *(label for _, _, label in ARTI_METRICS)), rows)
+
+
+def _arti_ratios(
+    own: Statistics, base: Statistics, own_run: tuple[str, str], base_run: tuple[str, str]
+) -> list[str]:
+    """Return the ratios of two sets of runs for ARTI_METRICS.
+
+    A set of runs is given by its statistics, its level and its variant.
+    """
+    return [
         _ratio(
             against_baseline(
-                statistics["heavy-vegas", "web"][METRIC, variant],
-                statistics["heavy-fixed", "web"][METRIC, variant],
+                own[own_run[0], class_name][metric, own_run[1]],
+                base[base_run[0], class_name][metric, base_run[1]],
             ).ratio
         )
-        for variant in ("ewma", "arti")
-    )
+        for class_name, metric, _ in ARTI_METRICS
+    ]
+
+
+def arti_failures(folder: Path) -> str:
+    """Return a sentence on failed downloads in all runs that `arti_table` compares."""
+    studies = [_open_study([pack], "arti-clients", folder) for pack in ARTI_CLIENTS.values()]
+    studies += [_open_study(ARTI_TENTH, name, folder) for name in ("swrr-5mid-arti", "swrr-5mid")]
+    rates = []
+    for variant in ("ewma", "arti"):
+        found = []
+        for _, statistics in studies:
+            for one in _values_of(statistics, "web", "failure_rate", variant):
+                assert one.value is not None
+                found.append(one.value)
+        rates.append(f"{fmean(found):.2%} on average over runs (at most {max(found):.1%})")
     text = (
-        "In the congested networks Vegas changes web clients' median time to 320 KiB by "
-        f"{of_c_tor} for clients of C Tor, and by {of_arti} for those of Arti."
+        f"The failure rate of web downloads, timeouts included, is {rates[0]} with clients of C "
+        f"Tor, and {rates[1]} with those of Arti."
     )
     return textwrap.fill(text, WIDTH)
+
+
+def _values_of(
+    statistics: Statistics, class_name: str, metric: str, variant: str
+) -> Iterator[Statistic]:
+    """Yield a metric's value of each run of a variant, at all levels."""
+    for (_, its_class), values in statistics.items():
+        if its_class == class_name:
+            yield from values.get((metric, variant), {}).values()
 
 
 def repeats_table(packs: Sequence[tuple[str, Sequence[Path], str]], folder: Path) -> str:
@@ -408,14 +454,14 @@ def run_facts(packs: Sequence[Path], folder: Path) -> str:
     return textwrap.fill(text, WIDTH)
 
 
-def cost_per_client(packs: Sequence[Path], experiment: str, variant: str, folder: Path) -> str:
-    """Return a sentence on the additional cost of a client of a variant, against the baseline.
+def arti_cost(folder: Path) -> str:
+    """Return sentences on the CPU time and memory of a client of Arti beyond those of C Tor's.
 
     The means of all networks are compared, at each level.
     """
-    more_cpu_s, more_mib = [], []
-    with open_packs(packs, folder) as store:
-        study = load_study(store / STUDIES / f"{experiment}.json")
+    more_cpu_s, more_mib, cpu_of_c_tor = [], [], []
+    with open_packs([ARTI_CLIENTS["embedded engine"]], folder) as store:
+        study = load_study(store / STUDIES / "arti-clients.json")
         for level in study.levels:
             clients = sum(load.count or 0 for load in level.classes.values())
             own, base = (
@@ -424,15 +470,18 @@ def cost_per_client(packs: Sequence[Path], experiment: str, variant: str, folder
                     for run in study.runs
                     if (run.level, run.variant) == (level.name, name)
                 ]
-                for name in (variant, study.baseline)
+                for name in ("arti", "ewma")
             )
             cpu_s = [fmean(one.cpu_s or 0 for one in runs) for runs in (own, base)]
+            cpu_of_c_tor.append(cpu_s[1])
             more_cpu_s.append((cpu_s[0] - cpu_s[1]) / clients)
             memory = [fmean(one.peak_memory_bytes or 0 for one in runs) for runs in (own, base)]
             more_mib.append((memory[0] - memory[1]) / clients / 2**20)
     text = (
-        f"A client needs {min(more_cpu_s):.1f} to {max(more_cpu_s):.1f} s more CPU time and "
-        f"{min(more_mib):.1f} to {max(more_mib):.1f} MiB more memory than one of C Tor, by level, "
+        f"By level, runs with clients of C Tor took {min(cpu_of_c_tor):.0f} to "
+        f"{max(cpu_of_c_tor):.0f} s of CPU time. "
+        f"A client of Arti needs {min(more_cpu_s):.1f} to {max(more_cpu_s):.1f} s more CPU time "
+        f"and {min(more_mib):.1f} to {max(more_mib):.1f} MiB more memory than one of C Tor, "
         f"in {study.levels[0].stop_s:.0f} simulated seconds."
     )
     return textwrap.fill(text, WIDTH)
@@ -504,7 +553,15 @@ TODAY = (
     ("Shadow", [RUNS / "today-shadow.tar.xz"], "today"),
     ("Links alone, embedded engine", [RUNS / "today-links-uml.tar.xz"], "today"),
 )
-ARTI = [RUNS / "arti-clients-uml.tar.xz"]
+ARTI_CLIENTS = {
+    "embedded engine": RUNS / "arti-clients-uml.tar.xz",
+    "Shadow": RUNS / "arti-clients-shadow.tar.xz",
+}
+ARTI_TENTH = [RUNS / f"swrr-5mid-{name}-scale0.1-uml.tar.xz" for name in ("arti", "ewma")]
+ARTI_POLICIES = (
+    ("Clients of Arti, 3 networks", ARTI_TENTH, "swrr-5mid-arti"),
+    ("Clients of C Tor, 3 networks", [RUNS / "repeats-scale0.1-uml.tar.xz"], "swrr-5mid"),
+)
 VEGAS = [RUNS / f"{name}-5mid-vegas-scale0.1-uml.tar.xz" for name in ("swrr", "weights")]
 FIXED_AND_VEGAS = (
     ("Fixed windows, 3 networks", [RUNS / "repeats-scale0.1-uml.tar.xz"], "swrr-5mid"),
@@ -544,10 +601,16 @@ PAGES: Mapping[str, Mapping[str, Callable[[Path], str]]] = {
         "reading": _times("swrr-reading"),
     },
     "docs/explanation/arti.md": {
-        "arti": lambda folder: effects_of(ARTI, "arti-clients", "arti", folder),
-        "arti under Vegas": lambda folder: arti_under_vegas(ARTI, folder),
-        "arti's runs": lambda folder: run_facts(ARTI, folder),
-        "arti's cost": lambda folder: cost_per_client(ARTI, "arti-clients", "arti", folder),
+        "arti": arti_table,
+        "arti's failures": arti_failures,
+        "arti under Vegas": arti_under_vegas,
+        "arti's policies": lambda folder: effect_table(
+            ARTI_POLICIES, folder, variants=["rr", "swrr-linear"]
+        ),
+        "arti's runs": lambda folder: run_facts([ARTI_CLIENTS["embedded engine"]], folder),
+        "arti's runs on Shadow": lambda folder: run_facts([ARTI_CLIENTS["Shadow"]], folder),
+        "arti's runs at a tenth": lambda folder: run_facts(ARTI_TENTH, folder),
+        "arti's cost": arti_cost,
     },
     "docs/explanation/congestion-control.md": {
         "today": lambda folder: effect_table(TODAY, folder, variants=["rr"]),
