@@ -559,7 +559,7 @@ ARTI_CLIENTS = {
 }
 ARTI_TENTH = [RUNS / f"swrr-5mid-{name}-scale0.1-uml.tar.xz" for name in ("arti", "ewma")]
 ARTI_POLICIES = (
-    ("Clients of Arti, 3 networks", ARTI_TENTH, "swrr-5mid-arti"),
+    ("Clients of Arti, 5 networks", ARTI_TENTH, "swrr-5mid-arti"),
     ("Clients of C Tor, 3 networks", [RUNS / "repeats-scale0.1-uml.tar.xz"], "swrr-5mid"),
 )
 VEGAS = [RUNS / f"{name}-5mid-vegas-scale0.1-uml.tar.xz" for name in ("swrr", "weights")]
