@@ -235,7 +235,7 @@ def _build(source: ArtiSource, jobs: int | None) -> dict[str, Any]:
     run_logged(command, tree, new_log(directory, program), program, environment=environment)
     executable = target / "release" / "arti"
     if not executable.is_file():
-        hint = f"Remove `build.target` from {_cargo_home()}/config.toml, if it is there."
+        hint = f"If {_cargo_home()}/config.toml sets `build.target`, remove it."
         raise UserError(f"cargo has not written {executable}", hint)
     toolchain = {"rust": rustc, "compiler": first_line("cc", "--version")}
     with work_directory(directory) as work:

@@ -1,6 +1,6 @@
 """Write the configuration of Arti clients: conf/arti.toml, which all of them share.
 
-The keys are those of Arti's `arti-example-config.toml`.
+Arti's `arti-example-config.toml` explains the keys of this file.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ vanguards.mode = "disabled"
 def arti_settings(network: Network, keys: Mapping[str, RelayKeys], seed: int) -> bytes:
     """Return the content of arti.toml, with which Arti bootstraps from the authorities.
 
-    keys: those of authorities, by host, which were drawn with the seed.
+    keys: the keys of authorities, by host, which were drawn with the seed.
     """
     authorities = network.by_role("authority")
     ports = [[f"{host.address}:{OR_PORT}"] for host in authorities]

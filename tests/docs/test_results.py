@@ -35,7 +35,7 @@ def test_a_block_is_replaced_between_its_marks() -> None:
 
 @pytest.mark.parametrize("page", ["docs/explanation/swrr-answers.md", "docs/explanation/arti.md"])
 def test_each_effect_in_the_text_is_in_a_block_of_results(page: str) -> None:
-    """Such an effect has an interval. The blocks of all pages count."""
+    """An effect is a number with its interval. It may be in a block of any page."""
     marked = re.compile(r"<!-- results: .*?<!-- end -->", re.DOTALL)
     blocks = " ".join(block for name in RESULTS.PAGES for block in marked.findall(plain_text(name)))
     text = " ".join(marked.sub("", plain_text(page)).split())

@@ -180,7 +180,7 @@ esac
 
 @pytest.fixture
 def cargo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Provide a cargo and a rustc. Return their folder, in which `calls` lists those of cargo."""
+    """Provide a cargo and a rustc. Return their folder, whose file `calls` lists calls of cargo."""
     folder = tmp_path / "rust"
     (folder / "home/registry/cache/index").mkdir(parents=True)
     source = folder / "arti-2.7.0"
@@ -212,6 +212,7 @@ def test_arti_is_built_once_and_without_paths_of_the_machine(tmp_path: Path, car
     # A node of a cluster may have no Rust.
     write_script(cargo / "rustc", "exit 1\n")
     assert ensure_arti(obtain_arti(tmp_path, client)) == built
+    assert arti.is_built(tmp_path, client)
 
 
 @pytest.mark.parametrize(
