@@ -29,6 +29,8 @@ MIN_RELAY_BIT_PER_S = 100_000
 LINK_TO_LIMIT_RATIO = 10
 MIN_BANDWIDTH_RATE_BYTES_PER_S = 75 * 1024
 """Tor's minimum: RELAY_REQUIRED_MIN_BANDWIDTH in src/core/or/or.h."""
+MAX_BURST_BYTES = 2**31 - 1
+"""The maximum of Tor's BandwidthBurst (config_ensure_bandwidth_cap in src/app/config/config.c)."""
 MAX_TOTAL_RATIO = 1.05
 """The largest accepted ratio of the total capacity of a role's relays to the requested total. The
 total exceeds the requested one if slow relays are raised to the minimum capacity."""
@@ -284,12 +286,11 @@ def _own_limit(relay: SourceRelay, factor: float) -> OwnLimit | None:
     if relay.rate_bit_per_s is None or relay.rate_bit_per_s >= relay.link_bit_per_s:
         return None
     burst_bit = relay.burst_bit or relay.rate_bit_per_s
-    return OwnLimit(
-        *(
-            max(MIN_BANDWIDTH_RATE_BYTES_PER_S, round(value * factor / 8))
-            for value in (relay.rate_bit_per_s, burst_bit)
-        )
+    rate, burst = (
+        max(MIN_BANDWIDTH_RATE_BYTES_PER_S, round(value * factor / 8))
+        for value in (relay.rate_bit_per_s, burst_bit)
     )
+    return OwnLimit(rate, min(burst, MAX_BURST_BYTES))
 
 
 def _quantile(ascending: Sequence[int], quantile: float) -> float:

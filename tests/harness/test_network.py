@@ -129,6 +129,16 @@ def test_representative_networks_have_the_same_capacities(limited_by: str) -> No
         assert max(totals) - min(totals) < 10_000
 
 
+def test_bursts_are_within_the_range_of_tor() -> None:
+    # The middle of ten slices is a relay with Tor's default burst of a gigabyte.
+    counts = {"exitguard": 1, "guard": 1, "exit": 1, "middle": 10}
+    network = sample_network(
+        request_for(counts, factor=2.2, limited_by="both", representative=True), 1
+    )
+    bursts = [host.own_limit.burst_bytes for host in network.by_role("middle") if host.own_limit]
+    assert max(bursts) == 2**31 - 1
+
+
 def test_networks_of_one_seed_share_the_hosts_they_have_in_common() -> None:
     few = sample_network(request_for(clients={"web": 4}), 3)
     many = sample_network(request_for(clients={"bulk": 5, "web": 9}), 3)
