@@ -43,7 +43,6 @@ from analysis.figures.style import (
 )
 from analysis.formats.byte_marks import BYTE_MARKS, MARK_FIGURES, format_size
 from analysis.formats.study import Level, Study
-from analysis.judgement.judging import MAIN_CLASS
 from analysis.measures.data import ClassData
 from analysis.measures.durations import FIRST_BYTE, TIME_TO_MARK
 from analysis.measures.over_time import THROUGHPUT_WINDOW_S
@@ -173,22 +172,22 @@ def _describe_throughput(level: Level, first: str, second: str) -> str:
 
 
 def _describe_durations(mark_bytes: int, level: Level, first: str, second: str) -> str:
-    timeout = level.classes[MAIN_CLASS].timeout_s if MAIN_CLASS in level.classes else None
+    load = level.classes.get(level.main_class)
+    timeout = load.timeout_s if load else None
     end = f"the timeout is {timeout:g} s" if timeout else "there is no timeout"
     return (
-        f"Share of the {MAIN_CLASS} clients' streams that had their first payload byte ({first}) "
-        f"and {format_size(mark_bytes)} ({second}) by the given time since the stream's start. A "
-        f"failed stream counts as never finishing; {end}. Streams open at the end are "
+        f"Share of the {level.main_class} clients' streams that had their first payload byte "
+        f"({first}) and {format_size(mark_bytes)} ({second}) by the given time since the stream's "
+        f"start. A failed stream counts as never finishing; {end}. Streams open at the end are "
         "right-censored."
     )
 
 
 def _describe_ratios(mark_bytes: int, level: Level, first: str, second: str) -> str:
     return (
-        "By how much longer than under the baseline it took until a share of the "
-        f"{MAIN_CLASS} clients' streams had their first payload byte ({first}) and "
-        f"{format_size(mark_bytes)} ({second}): 1.1 is 10% longer. Ratios are taken between runs "
-        "of the same network."
+        f"Time until a share of the {level.main_class} clients' streams had their first payload "
+        f"byte ({first}) and {format_size(mark_bytes)} ({second}), divided by the baseline's time "
+        "on the same network: 1.1 is 10% longer."
     )
 
 
@@ -368,7 +367,8 @@ def _style_duration_axis(axes: Axes, x: Floats, level: Level) -> None:
     _use_log_durations(axes)
     axes.set_xlim(float(x[0]), float(x[-1]) * 1.04)
     axes.set_ylim(0.0, 1.02)
-    timeout = level.classes[MAIN_CLASS].timeout_s if MAIN_CLASS in level.classes else None
+    load = level.classes.get(level.main_class)
+    timeout = load.timeout_s if load else None
     if timeout and timeout <= x[-1] * 1.001:
         axes.axvline(timeout, **LINE_OF_INTEREST)
         axes.annotate(

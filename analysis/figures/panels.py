@@ -10,7 +10,6 @@ import numpy as np
 
 from analysis.arrays import Floats
 from analysis.formats.study import Level
-from analysis.judgement.judging import MAIN_CLASS
 from analysis.measures.data import ALL, ClassData
 from analysis.measures.durations import Duration, duration_over_grid, duration_quantiles
 from analysis.measures.over_time import throughput_over_time, timeouts_over_time
@@ -41,7 +40,7 @@ class Panel:
         x_axis: "time" (simulated time), "duration" (time since a stream's start, logarithmic) or
             "share" (share of streams). With "share", lines are ratios to the baseline.
         y_label: label of the y axis, with its unit.
-        class_name: class of clients whose values the panel shows.
+        class_name: class of clients whose values the panel shows; None for the level's main class.
         values: takes a run's data of that class, and x values of shape (x,). It returns the run's
             values there, of the same shape.
         scale: factor from the values' unit to that of ``y_label``.
@@ -55,7 +54,7 @@ class Panel:
     title: str
     x_axis: Literal["time", "duration", "share"]
     y_label: str
-    class_name: str
+    class_name: str | None
     values: Callable[[ClassData, Floats], Floats]
     scale: float = 1.0
     counts: bool = False
@@ -76,15 +75,19 @@ class Panel:
             return np.arange(begin, np.floor(level.stop_s) + 1.0)
         # Use 200 points per decade from 10 ms on: on paper, their distance is less than a line's
         # width.
-        limit = max(level.horizon_s(MAIN_CLASS), 1.0)
+        limit = max(level.horizon_s(self._class_at(level)), 1.0)
         return np.geomspace(0.01, limit, round(200 * np.log10(limit / 0.01)) + 1)
 
     def keep(self, run: Mapping[str, ClassData], level: Level) -> Floats:
         """Return the values of a run; NaN if it does not have the class."""
         x = self.grid(level)
-        if self.class_name not in run:
+        name = self._class_at(level)
+        if name not in run:
             return np.full(x.shape, np.nan)
-        return self.values(run[self.class_name], x)
+        return self.values(run[name], x)
+
+    def _class_at(self, level: Level) -> str:
+        return level.main_class if self.class_name is None else self.class_name
 
 
 def incidence_panel(duration: Duration) -> Panel:
@@ -94,7 +97,7 @@ def incidence_panel(duration: Duration) -> Panel:
         duration.label,
         "duration",
         "Share of streams",
-        MAIN_CLASS,
+        None,
         lambda data, grid_s: duration_over_grid(data, duration.name, grid_s),
         difference=("Difference (points)", 100.0),
     )
@@ -107,7 +110,7 @@ def quantile_panel(duration: Duration) -> Panel:
         duration.label,
         "share",
         "Ratio to the baseline",
-        MAIN_CLASS,
+        None,
         lambda data, shares: duration_quantiles(data, duration.name, shares),
     )
 

@@ -33,6 +33,9 @@ STEPS = 1000
 MAX_SCALE = 1e6
 """Maximum size of a network relative to its full size."""
 
+MAIN_CLASS = "web"
+"""The class of clients whose times matter most if there is one, as in the SWRR paper."""
+
 MAX_RUN_S = 366 * 86_400.0
 """Maximum length of a run, equal to the maximum time in an experiment's file."""
 
@@ -79,6 +82,11 @@ class ClassLoad(FormatModel):
     )
 
 
+def find_main_class(names: Iterable[str]) -> str:
+    """Return the class whose times figures show: ``MAIN_CLASS``, or else the first by name."""
+    return min(names, key=lambda name: (name != MAIN_CLASS, name), default=MAIN_CLASS)
+
+
 class Level(FormatModel):
     """One setting of the network; the measured span is [measured_start_s, measured_end_s)."""
 
@@ -120,6 +128,11 @@ class Level(FormatModel):
             if not (getattr(self, name) and getattr(other, name))
         }
         return self.model_copy(update=unrecorded) == other.model_copy(update=unrecorded)
+
+    @property
+    def main_class(self) -> str:
+        """Return the class whose times figures show."""
+        return find_main_class(self.classes)
 
     def horizon_s(self, class_name: str) -> float:
         """Return the minimum time for which streams that start in the measured span are observed.

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from analysis.errors import AnalysisError
-from analysis.formats.study import Looks, Replicate, Run, Scope, Study
+from analysis.formats.study import MAIN_CLASS, Looks, Replicate, Run, Scope, Study
 from analysis.inference.corrections import endpoint_weights
 from analysis.inference.sequential import spending
 from analysis.judgement.verdicts import (
@@ -259,12 +259,6 @@ USUAL_ENDPOINTS = (
 
 Each row gives at most one endpoint: the first metric with a value in a run of the baseline. If none
 has a value, it is the first metric that applies to these runs (see `usual_endpoints`).
-"""
-
-MAIN_CLASS = "web"
-"""The class whose times the figures show and the default endpoints judge, as in the SWRR paper.
-
-If no clients have this class, the default endpoints judge the first class by name that has times.
 """
 
 

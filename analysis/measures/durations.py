@@ -99,9 +99,9 @@ def _logs_mark(data: ClassData, name: str) -> bool:
     """Return whether a missing time to ``MARKED[name]`` bytes means that they were not received.
 
     If a stream requested more bytes and did not complete, the time is only known if the log has
-    stream-status lines. The result is False if a measured stream of this kind lacks the time and
-    the log seems to have no such lines: no stream of the run that requested more bytes has the
-    time. The result is True in all other cases, and if the sizes of streams are unknown.
+    stream-status lines. Return False if a measured stream of this kind lacks the time, and no
+    stream of the run that requested more bytes has it: the log then has no such lines. Return True
+    in all other cases, and if the sizes of streams are unknown.
     """
     streams, measured, mark_bytes = data.streams, data.measured, MARKED[name]
     if streams.bytes_requested is None or measured.bytes_requested is None:

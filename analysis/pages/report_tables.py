@@ -108,10 +108,10 @@ def _is_headline(level: Level, row: SummaryRow) -> bool:
         return True
     # A byte mark is an amount of payload whose time of arrival is a metric. If the streams have the
     # size of a mark, the time to last byte equals the time to the mark: show the latter and the
-    # time to first byte. For larger streams, show only the time to last byte, because TGen does not
+    # time to first byte. For other sizes, show only the time to last byte, because TGen does not
     # log the time to the mark at its usual log level.
-    small = load.request_bytes in BYTE_MARKS.values()
-    return (row.metric.duration == TO_LAST_BYTE) != small
+    has_mark_size = load.request_bytes in BYTE_MARKS.values()
+    return (row.metric.duration == TO_LAST_BYTE) != has_mark_size
 
 
 def spread_rows(rows: Iterable[SummaryRow]) -> list[SummaryRow]:

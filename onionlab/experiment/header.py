@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar, get_args
 from pydantic import BeforeValidator, Field
 
 from analysis.formats.byte_marks import MARK_FIGURES, format_size
-from analysis.formats.study import Scope
+from analysis.formats.study import Scope, find_main_class
 from onionlab.experiment.network_settings import (
     IDENTIFIER,
     POSITIVE_COUNT,
@@ -297,7 +297,7 @@ def resolve_figures(
 def figures_without_streams(
     figures: tuple[Figure[Any], ...], tree: Node, levels: dict[str, Any]
 ) -> Iterator[Problem]:
-    """Yield a problem for each figure of a download time that no class of clients logs.
+    """Yield a problem for each figure of a download time that its level's main class lacks.
 
     Such a figure shows the time to a certain number of bytes. TGen logs this time for a stream of
     exactly this size. For a larger stream, TGen logs it only at the log level info.
@@ -305,7 +305,9 @@ def figures_without_streams(
     for position, figure in enumerate(figures):
         settings = levels[figure.level or ""].settings
         mark = MARK_FIGURES.get(figure.kind)
-        if mark and not any(settings.logs_mark(name, mark) for name in settings.traffic):
+        name = find_main_class(settings.traffic)
+        if mark and not settings.logs_mark(name, mark):
             size = format_size(mark)
-            message = f"no class of clients requests {size}, so no stream has a time to {size}"
+            message = f"the figure shows the class {name}, which does not request {size}"
+            message += f", so its streams have no time to {size}"
             yield tree.locate(("figures", position, "kind"), message)

@@ -140,7 +140,7 @@ KIST_INTERVAL_MAX_MS = 100  # KIST_SCHED_RUN_INTERVAL_MAX in src/core/or/schedul
 
 def _require_interval(time_s: float) -> float:
     if milliseconds(time_s) > KIST_INTERVAL_MAX_MS:
-        raise ValueError(f"Tor takes at most {KIST_INTERVAL_MAX_MS} ms")
+        raise ValueError(f"expected at most {KIST_INTERVAL_MAX_MS} ms, which is Tor's limit")
     return time_s
 
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from onionlab.experiment.settings import Scheduler, Torrc, TorSettings
 from onionlab.experiment.tor_options import (
-    ELSEWHERE,
     INDISPENSABLE,
+    OWN_KEYS,
     RESERVED_OPTIONS,
     SERVICE_OPTIONS,
     SOCKS_PORT,
@@ -256,8 +256,7 @@ def find_ignored(
     default = scheduler_options(Scheduler())
     for option, values in scheduler_options(tor.scheduler).items():
         if values != default[option]:
-            key = RESERVED_OPTIONS[option.casefold()].removeprefix(ELSEWHERE)
-            places[tuple(key.split("."))] = option, "all"
+            places[tuple(OWN_KEYS[option.casefold()].split("."))] = option, "all"
     places |= {("tor", "consensus_params", name): (name, "all") for name in tor.consensus_params}
     for place, (name, group) in sorted(places.items()):
         concerned = [one.resolved for one in hosts if group in groups_of(one.role)]
@@ -320,7 +319,7 @@ def describe_ignored(setting: Setting) -> str:
         return why
     if name == "circuitpolicy":
         return f"{why}, or compare other tor.variants"
-    place, key = "", RESERVED_OPTIONS.get(name, "").removeprefix(ELSEWHERE)
+    place, key = "", OWN_KEYS.get(name, "")
     parameter = next((one for one in CONSENSUS_PARAMETERS if one.casefold() == name), "")
     if key and parameter:
         return f"{why}, and set {key}"

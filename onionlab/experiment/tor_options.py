@@ -43,16 +43,20 @@ Options = Mapping[str, Sequence[str]]
 """Option, spelt as in its file -> the values of its lines. As in a torrc, "+" before the name adds
 lines to those of an earlier file, and "/" clears the option."""
 
-ELSEWHERE = "it has its own key, "
+OWN_KEYS = {
+    "celltracefile": "tor.trace",
+    "consensusparams": "tor.consensus_params",
+    "kistschedruninterval": "tor.scheduler.run_interval",
+    "schedulers": "tor.scheduler.name",
+}
+"""Option of torrc in lower case -> the key of an experiment that sets it."""
+
 _OWN = "the harness gives every host its own"
 
 RESERVED_OPTIONS = {
     option.casefold(): reason
     for option, reason in {
-        "CellTraceFile": ELSEWHERE + "tor.trace",
-        "ConsensusParams": ELSEWHERE + "tor.consensus_params",
-        "KISTSchedRunInterval": ELSEWHERE + "tor.scheduler.run_interval",
-        "Schedulers": ELSEWHERE + "tor.scheduler.name",
+        **{option: f"it has its own key, {key}" for option, key in OWN_KEYS.items()},
         "Address": _OWN,
         "DataDirectory": _OWN,
         "DirAuthority": _OWN,

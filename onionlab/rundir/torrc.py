@@ -1,4 +1,4 @@
-"""Generate Tor's configuration: conf/*.torrc for several roles, and one torrc for each host."""
+"""Generate Tor's configuration: conf/*.torrc, which hosts share, and two files for each host."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ class TorrcFiles:
     A host's Tor reads files in this order: the common file, the files of its role, the file of its
     variant, the files of the experiment. An option that the experiment sets is appended to the
     common file or to the file of a role. If a file that Tor reads later may set the same option,
-    the option goes into a file of the experiment instead, so that it has precedence.
+    the option goes into a file of the experiment instead, so that it has precedence. The options of
+    `tor.scheduler` are always in the common file: a variant's options override them.
 
     Attributes:
         shared: path -> content of the files in conf/.

@@ -118,7 +118,7 @@ def read_file(
         with path.open("rb") as stream:
             content = stream.read(max_bytes + 1)
         if len(content) > max_bytes:
-            message = f"larger than {max_bytes // 2**10} KiB: no file of this kind is"
+            message = f"expected at most {max_bytes // 2**10} KiB, the limit for files of this kind"
             return None, [Problem(file, 1, "", message)]
         return read_tree(content.decode("utf-8-sig"), file), []
     except OSError as error:

@@ -24,13 +24,15 @@ from analysis_synthetic import (
 
 from analysis.errors import AnalysisError
 from analysis.figures.lines import LINE_FIGURES
+from analysis.formats.byte_marks import MARK_FIGURES
 from analysis.formats.files import RECORDS
-from analysis.formats.study import Study
+from analysis.formats.study import Study, load_study
 from analysis.inference.intervals import Interval
 from analysis.judgement.judging import RunStatistics, Statistics, over_networks
 from analysis.measures.catalogue import METRICS
 from analysis.measures.data import ALL
 from analysis.measures.metric import Statistic
+from analysis.measures.run_data import load_run
 from analysis.pages import summary
 from analysis.pages.answer import answer
 from analysis.pages.numbers import format_interval, format_number
@@ -79,6 +81,20 @@ def test_the_same_records_give_the_same_bytes(
     ]
     expected = ["answer.txt", "censoring.csv", "report.html", "runs.csv", "summary.csv", *figures]
     assert sorted(digests(report)) == sorted(expected)
+
+
+def test_figures_of_times_show_the_first_class_if_none_is_named_web(store: Path) -> None:
+    study = load_study(store / "study.json")
+    run = study.runs_of("5mid", "ewma")[0]
+    level = study.level("5mid")
+    web = load_run(store / run.run_id / RECORDS, level)["web"]
+    renamed = level.model_copy(update={"classes": {"chat": level.classes["web"]}})
+    figure = LINE_FIGURES[next(iter(MARK_FIGURES))]
+    for values, expected in zip(
+        figure.keep({"chat": web}, renamed), figure.keep({"web": web}, level), strict=True
+    ):
+        assert np.isfinite(values).any()
+        assert np.array_equal(values, expected, equal_nan=True)
 
 
 def test_summary_has_a_row_per_variant_class_and_metric(report: Path) -> None:

@@ -414,7 +414,7 @@ def test_warnings(load_text: LoadText) -> None:
         .replace('"320 KiB"', '"1 MiB"')
     )
     expected = {
-        1: "no class of clients requests 320 KiB",
+        1: "the figure shows the class web, which does not request 320 KiB",
         21: "traffic.web.start: the last of these clients start 55 s after",
         26: "Tor 0.4.9 reads no parameter of this name",
         31: "time.drain: shorter than every timeout (the least is 60 s)",

@@ -182,7 +182,8 @@ OWN_PARAMETERS = VALID[VALID.index("  consensus_params:") : VALID.index("time:")
 TOR = {
     "scheduler: {name: kist}": "scheduler.name: expected one of KIST, KISTLite, Vanilla, got "
     '"kist"; did you mean "KIST"?',
-    'scheduler: {run_interval: "1 s"}': "scheduler.run_interval: Tor takes at most 100 ms",
+    'scheduler: {run_interval: "1 s"}': "scheduler.run_interval: expected at most 100 ms, "
+    "which is Tor's limit",
     "consensus_params: {cc_alg: 5}": "consensus_params.cc_alg: expected 0 (fixed windows) or 2 "
     "(Vegas), got 5",
     "consensus_params: {cc_alg: 0, circwindow: 50000}": "consensus_params.circwindow: Tor 0.4.9 "

@@ -104,7 +104,7 @@ def test_a_file_that_is_not_a_plan(
         ("experiments:\n" + "- {nmae: quick}\n" * 12_000, "24001 values are wrong or missing"),
         ("".join(f"k{number}:\n" for number in range(30_000)), "30001 values are wrong or missing"),
         (f"{'k' * 900}: 1", r" k{57}\.\.\.: unknown key; the keys here are"),
-        ("# " + "x" * 2**18, "larger than 256 KiB: no file of this kind is"),
+        ("# " + "x" * 2**18, "expected at most 256 KiB, the limit for files of this kind"),
     ],
 )
 def test_a_nightly_list_of_any_depth_and_length(tmp_path: Path, text: str, message: str) -> None:
