@@ -67,20 +67,6 @@ class Experiment:
     _known: KnownNames = field(default_factory=KnownNames, repr=False)
 
     @property
-    def resolved(self) -> dict[str, Any]:
-        """Return everything that runs depend on, as JSON data for `load_resolved_experiment`."""
-        return {
-            "name": self.name,
-            "kind": self.kind,
-            "seeds": list(self.seeds),
-            "repeats": self.repeats,
-            "levels": {
-                name: {"label": level.label, "settings": level.settings.model_dump(mode="json")}
-                for name, level in self.levels.items()
-            },
-        }
-
-    @property
     def asked(self) -> dict[str, object]:
         """Return what was requested (experiment, scale, networks, repeats), as plain JSON data."""
         asked = {"experiment": self.name, "scale": self.scale, "seeds": list(self.seeds)}

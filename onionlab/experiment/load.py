@@ -119,8 +119,22 @@ def load(name_or_path: str, *, root: Path) -> Experiment:
     return add_network_facts(root, experiment)
 
 
+def resolve_experiment(experiment: Experiment) -> dict[str, Any]:
+    """Return everything that runs depend on, as JSON data for `load_resolved_experiment`."""
+    return {
+        "name": experiment.name,
+        "kind": experiment.kind,
+        "seeds": list(experiment.seeds),
+        "repeats": experiment.repeats,
+        "levels": {
+            name: {"label": level.label, "settings": level.settings.model_dump(mode="json")}
+            for name, level in experiment.levels.items()
+        },
+    }
+
+
 def load_resolved_experiment(resolved: Mapping[str, Any]) -> Experiment:
-    """Return the experiment that ``resolved``, a result of `Experiment.resolved`, describes.
+    """Return the experiment that ``resolved``, a result of `resolve_experiment`, describes.
 
     The experiment lacks the keys that runs do not depend on, such as titles and figures.
 

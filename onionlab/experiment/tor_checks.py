@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from onionlab.experiment.settings import Scheduler, Torrc, TorSettings
+from onionlab.experiment.settings import Torrc, TorSettings
 from onionlab.experiment.tor_options import (
     INDISPENSABLE,
     OWN_KEYS,
@@ -17,11 +17,11 @@ from onionlab.experiment.tor_options import (
     TORRC_SOURCE,
     HostOptions,
     Setting,
+    changed_scheduler_options,
     default_layers,
     experiment_layers,
     groups_of,
     keep_options,
-    scheduler_options,
 )
 from onionlab.experiment.tor_parameters import (
     CONSENSUS_PARAMETERS,
@@ -253,10 +253,8 @@ def find_ignored(
         for group, options in tor.torrc
         for option in options
     }
-    default = scheduler_options(Scheduler())
-    for option, values in scheduler_options(tor.scheduler).items():
-        if values != default[option]:
-            places[tuple(OWN_KEYS[option.casefold()].split("."))] = option, "all"
+    for option in changed_scheduler_options(tor.scheduler):
+        places[tuple(OWN_KEYS[option.casefold()].split("."))] = option, "all"
     places |= {("tor", "consensus_params", name): (name, "all") for name in tor.consensus_params}
     for place, (name, group) in sorted(places.items()):
         concerned = [one.resolved for one in hosts if group in groups_of(one.role)]

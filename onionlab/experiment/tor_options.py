@@ -226,6 +226,12 @@ def scheduler_options(scheduler: Scheduler | None) -> dict[str, tuple[str, ...]]
     }
 
 
+def changed_scheduler_options(scheduler: Scheduler | None) -> list[str]:
+    """Return the torrc options of a channel scheduler that differ from those of the default one."""
+    default = scheduler_options(Scheduler())
+    return [name for name, its in scheduler_options(scheduler).items() if its != default[name]]
+
+
 def read_defaults(root: Path) -> dict[str, str]:
     """Return the text of each file of DEFAULTS, by its name without the ending."""
     names = {COMMON, *(name for names in FRAGMENTS.values() for name in names)}

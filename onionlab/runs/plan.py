@@ -36,6 +36,7 @@ from analysis.formats.plan_file import (
 from analysis.formats.study import Looks, write_study
 from onionlab.engines import ENGINES
 from onionlab.errors import UserError
+from onionlab.experiment.load import resolve_experiment
 from onionlab.interruption import interrupts_deferred
 from onionlab.rundir.compose import engine_options
 from onionlab.runs.costs.estimate import estimate_resources
@@ -158,7 +159,7 @@ def make_plan(
             for level in experiment.levels.values()
         ),
         resources=estimate_resources(root, experiment, builder.engine.name),
-        resolved=experiment.resolved,
+        resolved=resolve_experiment(experiment),
     )
     store = Store(plan.store)
     earlier: Sequence[PlannedRun] = ()

@@ -466,7 +466,7 @@ _BUILDERS: Mapping[str | None, type[RunBuilder]] = {
 
 
 _NOT_RESOLVED = (ValidationError, LookupError, TypeError, AttributeError, StopIteration)
-"""Errors that `load_resolved_experiment` raises for data that `Experiment.resolved` did not
+"""Errors that `load_resolved_experiment` raises for data that `resolve_experiment` did not
 return, such as that of another version.
 """
 

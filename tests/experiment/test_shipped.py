@@ -13,7 +13,7 @@ from shipped import EXPERIMENTS
 
 from onionlab.errors import UserError
 from onionlab.experiment import load
-from onionlab.experiment.load import load_resolved_experiment
+from onionlab.experiment.load import load_resolved_experiment, resolve_experiment
 from onionlab.experiment.reference import SCHEMAS, editor_schema
 
 from .conftest import REPOSITORY
@@ -50,7 +50,7 @@ def test_it_loads_at_every_scale(name: str) -> None:
         assert (experiment.shrunk == []) == (scale == 1.0)
         # Runs get their settings from plan.json, not from the experiment's files. So the settings
         # must be the same after conversion to JSON and back.
-        planned = load_resolved_experiment(json.loads(json.dumps(experiment.resolved)))
+        planned = load_resolved_experiment(json.loads(json.dumps(resolve_experiment(experiment))))
         assert planned.levels == experiment.levels
 
 

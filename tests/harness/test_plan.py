@@ -159,12 +159,12 @@ def test_levels_that_share_runs_and_a_missing_baseline_are_named(
     # With a deployment of 0 %, rr has the same run as ewma. The note does not mention this, because
     # it is only about levels.
     runs.append(PlannedRun("b1", "other", "rr", 1))
+    monkeypatch.setattr(plan, "resolve_experiment", lambda _: {})
     bench = SimpleNamespace(
         experiment=SimpleNamespace(
             name="e",
             baseline="ewma",
             warnings=(),
-            resolved={},
             levels={"short": SimpleNamespace(settings=None)},
         ),
         engine=SimpleNamespace(name="uml"),

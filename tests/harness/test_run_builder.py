@@ -13,6 +13,7 @@ from analysis.formats.plan_file import Request
 from onionlab.errors import UserError
 from onionlab.experiment import load
 from onionlab.experiment.experiment import Level
+from onionlab.experiment.load import resolve_experiment
 from onionlab.experiment.settings import Torrc
 from onionlab.network.sample import sample_network
 from onionlab.programs.tor.build import BuiltTor
@@ -56,11 +57,11 @@ def test_a_job_uses_the_settings_of_its_plan_and_reads_no_experiment(
     experiment = load("quick", root=REPOSITORY).with_overrides(scale=0.5, seeds=[3])
     monkeypatch.delattr(builders, "load")
     request = Request("quick", variants=("ewma", "stream-list"))
-    builder = run_builder(REPOSITORY, request, experiment.resolved)
+    builder = run_builder(REPOSITORY, request, resolve_experiment(experiment))
     assert builder.experiment.levels == experiment.levels
     assert builder.experiment.seeds == (3,)
     assert builder.added_variants == ["stream-list"]
-    older = experiment.resolved
+    older = resolve_experiment(experiment)
     del older["levels"]["quick"]["settings"]["time"]["drain_s"]
     with pytest.raises(UserError, match="another version of onionlab made it"):
         run_builder(REPOSITORY, Request("quick"), older)
@@ -71,7 +72,7 @@ def test_a_job_uses_the_settings_of_its_plan_and_reads_no_experiment(
     [{"kind": []}, {"levels": None}, {"levels": {}}, {"levels": {"quick": 1}}, {"seeds": 1}],
 )
 def test_a_damaged_plan_is_reported(damage: dict[str, Any]) -> None:
-    resolved = load("quick", root=REPOSITORY).resolved | damage
+    resolved = resolve_experiment(load("quick", root=REPOSITORY)) | damage
     with pytest.raises(UserError, match="the plan is damaged"):
         run_builder(REPOSITORY, Request("quick"), resolved)
 
