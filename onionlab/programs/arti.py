@@ -232,7 +232,8 @@ def _build(source: ArtiSource, jobs: int | None) -> dict[str, Any]:
         ),
         "CARGO_PROFILE_RELEASE_STRIP": "symbols",
     }
-    run_logged(command, tree, new_log(directory, program), program, environment=environment)
+    what = f"{program}: compile (about 20 minutes of CPU time)"
+    run_logged(command, tree, new_log(directory, program), what, environment=environment)
     executable = target / "release" / "arti"
     if not executable.is_file():
         hint = f"If {_cargo_home()}/config.toml sets `build.target`, remove it."
