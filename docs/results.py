@@ -60,6 +60,20 @@ POLICY_ENDPOINTS = (
 """Class, metric and label of the rows of tables that compare the circuit policies."""
 ARTI_METRICS = POLICY_ENDPOINTS[:4]
 """Class, metric and label of the columns of tables on clients of Arti."""
+TORNET_ENDPOINTS = (
+    ("all", THROUGHPUT, "All: throughput"),
+    ("perf-exit", "ttfb_p50_s", "From exits: first byte, median"),
+    ("perf-exit", "ttfb_p90_s", "From exits: first byte, 90% quantile"),
+    *(
+        ("perf-exit", f"time_to_last_byte_{size}_p50_s", f"From exits: {label}, median")
+        for size, label in (("50kib", "50 KiB"), ("1mib", "1 MiB"), ("5mib", "5 MiB"))
+    ),
+    ("perf-onion", "ttfb_p50_s", "From onion services: first byte, median"),
+    ("markov-exit", "circuit_build_time_p50_s", "Circuit build time, Markov clients, median"),
+    ("perf-exit", "circuit_build_time_p50_s", "Circuit build time, perf clients, median"),
+    ("all", "timeout_rate", "All: timeout rate"),
+)
+"""Class, metric and label of the rows of the table on networks of tornettools."""
 LABELS = {
     "ewma": "EWMA",
     "rr": "RR",
@@ -68,16 +82,17 @@ LABELS = {
 }
 
 
-def answers(packs: Sequence[Path], folder: Path) -> tuple[ClaimResult, ...]:
-    """Return the answers to the claims of the SWRR paper from the runs in packs.
+def answers(packs: Sequence[Path], folder: Path, name: str = "swrr") -> tuple[ClaimResult, ...]:
+    """Return the answers to the claims of a paper from the runs in packs.
 
     Args:
         packs: files that `onionlab pack` wrote.
         folder: directory for the unpacked files.
+        name: name of the file with the claims, in experiments/claims.
     """
-    key = tuple(packs)
+    key = tuple(packs), name
     if key not in _ANSWERED:
-        wanted = load_claims("swrr", root=ROOT)
+        wanted = load_claims(name, root=ROOT)
         with open_packs(packs, folder) as store:
             studies = (load_study(store / STUDIES / f"{name}.json") for name in wanted.experiments)
             paper = Paper(wanted.paper, tuple(studies), wanted.claims)
@@ -85,7 +100,7 @@ def answers(packs: Sequence[Path], folder: Path) -> tuple[ClaimResult, ...]:
     return _ANSWERED[key]
 
 
-_ANSWERED: dict[tuple[Path, ...], tuple[ClaimResult, ...]] = {}
+_ANSWERED: dict[tuple[tuple[Path, ...], str], tuple[ClaimResult, ...]] = {}
 """Results of `answers`, because several blocks show the same answers."""
 
 
@@ -164,6 +179,28 @@ def time_table(pack: Path, experiment: str, folder: Path) -> str:
     return _table(head, rows)
 
 
+def starvation_table(folder: Path) -> str:
+    """Return a table of means over networks, for nine streams with the middle at 200 KiB/s.
+
+    It has a row for each metric, and a column for each congestion control. A cell has the value of
+    each variant.
+    """
+    study, statistics = _open_study(STARVATION, "starvation", folder)
+    rows = []
+    for metric in ("starvation", "jain_index_streams", "completion_spread_s", "stream_gap_max_s"):
+        cells = []
+        for level in ("r200-s9", "vegas-r200-s9"):
+            values = statistics[level, "streams"]
+            means = (
+                fmean(one.value or 0.0 for one in values[metric, variant.name].values())
+                for variant in study.variants
+            )
+            cells.append(", ".join(format_number(mean) for mean in means))
+        rows.append((f"`{metric}`", *cells))
+    labels = ", ".join(variant.label for variant in study.variants)
+    return _table((f"Metric: {labels}", "Fixed windows", "Vegas"), rows)
+
+
 def network_table(packs: Sequence[tuple[str, Sequence[Path], str]], folder: Path) -> str:
     """Return a table of the median time to 320 KiB on each network.
 
@@ -221,6 +258,9 @@ def policy_table(
     pairs = (f"{LABELS[variant]} against {LABELS[other]}" for variant, other in PAIRS)
     return _table(("Metric", head, "EWMA", *pairs), lines)
 
+
+PROGRAMS = {"arti": "Arti", "oniontrace": "OnionTrace", "tor": "Tor"}
+"""First part of a program's name in manifests -> its name in texts."""
 
 PAIRS = (("rr", "ewma"), ("swrr-linear", "ewma"), ("swrr-linear", "rr"))
 
@@ -435,7 +475,7 @@ def run_facts(packs: Sequence[Path], folder: Path) -> str:
     cpus = Counter(one.host["cpu"] for one in manifests)
     # Dictionaries keep the order and drop repetitions.
     programs = dict.fromkeys(
-        f"{'Arti' if name.startswith('arti-') else 'Tor'} {program.version}"
+        f"{PROGRAMS[name.split('-')[0]]} {program.version}"
         for one in manifests
         for name, program in sorted(one.tor.items(), reverse=True)
     )
@@ -556,6 +596,8 @@ ARTI_POLICIES = (
     ("Clients of Arti, 5 networks", ARTI_TENTH, "swrr-5mid-arti"),
     ("Clients of C Tor, 3 networks", [RUNS / "repeats-scale0.1-uml.tar.xz"], "swrr-5mid"),
 )
+STARVATION = sorted(RUNS.glob("starvation-*.tar.xz"))
+TORNET = [RUNS / "swrr-tornettools-uml.tar.xz"]
 VEGAS = [RUNS / f"{name}-5mid-vegas-scale0.1-uml.tar.xz" for name in ("swrr", "weights")]
 FIXED_AND_VEGAS = (
     ("Fixed windows, 3 networks", [RUNS / "repeats-scale0.1-uml.tar.xz"], "swrr-5mid"),
@@ -593,6 +635,25 @@ PAGES: Mapping[str, Mapping[str, Callable[[Path], str]]] = {
         "schedulers": _times("swrr-schedulers"),
         "load": _times("swrr-load"),
         "reading": _times("swrr-reading"),
+    },
+    "docs/explanation/realistic-networks.md": {
+        "tornettools": lambda folder: policy_table(
+            [("3", TORNET, "swrr-tornettools", "swrr-tornettools")],
+            folder,
+            head="Networks",
+            endpoints=TORNET_ENDPOINTS,
+        ),
+        "tornettools' claims": lambda folder: answer_counts(
+            answers(TORNET, folder, "swrr-tornettools")
+        ),
+        "tornettools' runs": lambda folder: run_facts(TORNET, folder),
+    },
+    "docs/explanation/starvation.md": {
+        "starvation's claims": lambda folder: answer_table(
+            answers(STARVATION, folder, "starvation")
+        ),
+        "starvation": starvation_table,
+        "starvation's runs": lambda folder: run_facts(STARVATION, folder),
     },
     "docs/explanation/arti.md": {
         "arti": arti_table,
