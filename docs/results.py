@@ -60,6 +60,7 @@ POLICY_ENDPOINTS = (
 """Class, metric and label of the rows of tables that compare the circuit policies."""
 ARTI_METRICS = POLICY_ENDPOINTS[:4]
 """Class, metric and label of the columns of tables on clients of Arti."""
+TODAY_ENDPOINTS = (*ENDPOINTS[:3], ("all", "failure_rate", "Failure rate"))
 TORNET_ENDPOINTS = (
     ("all", THROUGHPUT, "All: throughput"),
     ("perf-exit", "ttfb_p50_s", "From exits: first byte, median"),
@@ -336,9 +337,13 @@ def _effect_and_spread(row: SummaryRow) -> tuple[str, str]:
 
 
 def effect_table(
-    packs: Sequence[tuple[str, Sequence[Path], str]], folder: Path, *, variants: Sequence[str]
+    packs: Sequence[tuple[str, Sequence[Path], str]],
+    folder: Path,
+    *,
+    variants: Sequence[str],
+    endpoints: Sequence[tuple[str, str, str]] = ENDPOINTS,
 ) -> str:
-    """Return a table of effects on ``ENDPOINTS``, with a column for each study.
+    """Return a table of effects on endpoints, with a column for each study.
 
     The variants of a study are compared with the baseline of the same study.
 
@@ -346,11 +351,12 @@ def effect_table(
         packs: for each column its label, its packs, and the name of the experiment in these packs.
         folder: directory for the unpacked files.
         variants: variants to compare with the baseline.
+        endpoints: class, metric and label of each endpoint.
     """
     studies = [_open_study(files, experiment, folder) for _, files, experiment in packs]
     labels = {variant.name: variant.label for study, _ in studies for variant in study.variants}
     rows = []
-    for class_name, metric, label in ENDPOINTS:
+    for class_name, metric, label in endpoints:
         for variant in variants:
             cells = [
                 _effect(found[study.levels[0].name, class_name], metric, variant, study.baseline)
@@ -668,7 +674,9 @@ PAGES: Mapping[str, Mapping[str, Callable[[Path], str]]] = {
         "arti's cost": arti_cost,
     },
     "docs/explanation/congestion-control.md": {
-        "today": lambda folder: effect_table(TODAY, folder, variants=["rr"]),
+        "today": lambda folder: effect_table(
+            TODAY, folder, variants=["rr"], endpoints=TODAY_ENDPOINTS
+        ),
         "today's runs": lambda folder: run_facts(TODAY[0][1], folder),
         "today's runs on Shadow": lambda folder: run_facts(TODAY[1][1], folder),
         "today's runs behind links": lambda folder: run_facts(TODAY[2][1], folder),

@@ -92,6 +92,11 @@ class Comparison:
         return [row for row in self.endpoints if row.judgement.verdict.grade is not None]
 
     @property
+    def unjudged(self) -> list[MetricRow]:
+        """The endpoints with too few streams to be judged."""
+        return [row for row in self.endpoints if row.judgement.verdict.grade is None]
+
+    @property
     def regressions(self) -> list[MetricRow]:
         """The endpoints that are shown to be worse."""
         return [row for row in self.judged if row.judgement.regression]
@@ -159,7 +164,16 @@ class Comparison:
             return "Not settled: the sets have no endpoint in common that can be judged."
         words = Counter(row.judgement.verdict.word for row in self.judged)
         total = ", ".join(f"{n} {word}" for word, n in words.most_common())
-        return f"{self.outcome}: of {len(self.judged)} endpoints {total}."
+        text = f"{self.outcome}: of {len(self.judged)} endpoints {total}."
+        if self.unjudged:
+            # Several matches can have the same endpoint, so drop repetitions.
+            names = dict.fromkeys(
+                f"{row.judgement.metric.label} ({row.judgement.class_name}): "
+                f"{row.judgement.verdict.reason}"
+                for row in self.unjudged
+            )
+            text += f" Not judged: {'; '.join(names)}."
+        return text
 
 
 def compare_sets(

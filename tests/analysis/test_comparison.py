@@ -87,6 +87,25 @@ def test_the_same_and_unsettled() -> None:
     assert any(row.judgement.verdict.more for row in wide.unsettled)
 
 
+def test_endpoints_that_are_not_judged_are_named() -> None:
+    def with_few_streams(made: RunSet) -> RunSet:
+        values = [
+            {**value.model_dump(by_alias=True), **({"value": 72.0} if value.metric == name else {})}
+            for value in made.values
+        ]
+        return RunSet.model_validate(made.model_dump(by_alias=True) | {"values": values})
+
+    name = "streams_started"
+    a, b = (with_few_streams(make_set(noise_seed=seed, noise=0.002)) for seed in (1, 2))
+    result = compare_sets(a, b)
+    assert result.conclusion is Conclusion.NO_REGRESSION
+    assert result.sentence == (
+        "No regression: of 3 endpoints 3 same. "
+        "Not judged: Timeout rate (all): too few streams (72 of 100)."
+    )
+    assert "Not judged" not in compare_sets(make_set(), make_set(noise_seed=2)).sentence
+
+
 def test_a_suggestion_does_not_count_as_a_regression() -> None:
     later = make_set("later", effect=1.2, noise=0.05, noise_seed=2)
     result = compare_sets(make_set(noise=0.05), later, error_level=1e-6)
