@@ -56,6 +56,8 @@ POLICY_ENDPOINTS = (
     ("web", THROUGHPUT, "Web: throughput"),
     ("bulk", "timeout_rate", "Bulk: timeout rate"),
     ("all", "timeout_rate", "All: timeout rate"),
+    ("bulk", "failure_rate", "Bulk: failure rate"),
+    ("all", "failure_rate", "All: failure rate"),
 )
 """Class, metric and label of the rows of tables that compare the circuit policies."""
 ARTI_METRICS = POLICY_ENDPOINTS[:4]
@@ -258,6 +260,28 @@ def policy_table(
             lines.append((name, label, _value(base, metric), *cells))
     pairs = (f"{LABELS[variant]} against {LABELS[other]}" for variant, other in PAIRS)
     return _table(("Metric", head, "EWMA", *pairs), lines)
+
+
+def stall_table(packs: Sequence[Path], experiment: str, level: str, folder: Path) -> str:
+    """Return a table of the downloads that ended because no byte had arrived for too long.
+
+    It has a row for each class and a column for each policy. A cell has the number of these
+    downloads and that of all downloads that ended, both summed over networks.
+    """
+    _, statistics = _open_study(packs, experiment, folder)
+    rows = []
+    for class_name in ("bulk", "web"):
+        values = statistics[level, class_name]
+        cells = []
+        for variant in ("ewma", "rr", "swrr-linear"):
+            stalled, timeouts, successes = (
+                sum(one.value or 0 for one in values[f"{outcome}_count", variant].values())
+                for outcome in ("stall", "timeout", "success")
+            )
+            ended = stalled + timeouts + successes
+            cells.append(f"{stalled:,.0f} of {ended:,.0f} ({100 * stalled / ended:.1f}%)")
+        rows.append((class_name.capitalize(), *cells))
+    return _table(("", *(LABELS[name] for name in ("ewma", "rr", "swrr-linear"))), rows)
 
 
 PROGRAMS = {"arti": "Arti", "oniontrace": "OnionTrace", "tor": "Tor"}
@@ -621,6 +645,9 @@ PAGES: Mapping[str, Mapping[str, Callable[[Path], str]]] = {
         "counts": lambda folder: answer_counts(answers(FULL_SIZE, folder)),
         "runs": lambda folder: run_facts(FULL_SIZE, folder),
         "policies": lambda folder: policy_table(MAIN, folder, head="Capacities"),
+        "stalls": lambda folder: stall_table(
+            CAPACITIES, "swrr-capacities", "representative", folder
+        ),
         "policies' runs": lambda folder: run_facts(CAPACITIES, folder),
         "levels": lambda folder: policy_table(
             BY_LEVEL, folder, head="Middles", endpoints=[POLICY_ENDPOINTS[i] for i in (0, 2, 3, 5)]
