@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +57,14 @@ def _describe_tor(tor: BuiltTor) -> str:
     commit = tor.source.get("tor", {}).get("commit", "")
     what = ", ".join(filter(None, (tor.series or STOCK, commit and f"commit {commit[:12]}")))
     return f"Tor {tor.version} ({what})"
+
+
+def _names_of_effect(*votes: Mapping[str, int]) -> list[str]:
+    """Return the consensus parameters that at least one vote sets to a value other than 0.
+
+    The value 0 only disables a feature, so a Tor without the feature need not read it.
+    """
+    return sorted({name for voted in votes for name, value in voted.items() if value})
 
 
 class RunBuilder(ABC):
@@ -141,29 +149,24 @@ class RunBuilder(ABC):
                 for place, option in options
                 if option.casefold() not in known
             ]
-        # Levels may set a parameter to different values. Its name is checked if at least one level
-        # sets it to a value other than 0.
-        voted = {
-            name: value
-            for tor in levels
-            for name, value in tor.consensus_params.items()
-            if value != 0
-        }
-        problems += [f"tor.consensus_params.{unread}" for unread in self._describe_unread(voted)]
+        unread = self._describe_unread(self._voted_names)
+        problems += [f"tor.consensus_params.{one}" for one in unread]
         if problems:
             raise UserError("\n".join(dict.fromkeys(problems)), "Remove it, or use another Tor.")
 
-    def _describe_unread(self, voted: Mapping[str, int]) -> list[str]:
-        """Return a text for each consensus parameter that no Tor of the runs reads.
+    @property
+    def _voted_names(self) -> list[str]:
+        """The consensus parameters that at least one level sets to a value other than 0."""
+        levels = [self.settings(level).tor for level in self.experiment.levels]
+        return _names_of_effect(*(tor.consensus_params for tor in levels))
 
-        Parameters with the value 0 are ignored. voted: parameter -> value.
-        """
-        names = {name for name, value in voted.items() if value}
-        unread = [set(tor.unread_parameters(sorted(names))) for tor in self._tors]
+    def _describe_unread(self, voted: Collection[str]) -> list[str]:
+        """Return a text for each of these consensus parameters that no Tor of the runs reads."""
+        unread = [set(tor.unread_parameters(voted)) for tor in self._tors]
         versions = ", ".join(sorted({_describe_tor(tor) for tor in self._tors}))
         return [
             f"{name}: {versions} does not read this parameter"
-            for name in sorted(names.intersection(*unread) if unread else ())
+            for name in sorted(set(voted).intersection(*unread) if unread else ())
         ]
 
     @abstractmethod
@@ -247,22 +250,34 @@ class TorRunBuilder(RunBuilder):
 
     @property
     def notes(self) -> list[str]:
-        """Notes on variants whose source has uncommitted changes, and on identical variants."""
+        """Notes on uncommitted changes, unread consensus parameters, and identical variants."""
         changed: list[str] = []
+        ignoring: dict[str, list[str]] = {}
         alike: dict[tuple[object, ...], list[str]] = {}
+        voted = self._voted_names
         for name in self.needed:
             variant = self.variants[name]
             built = self.programs[variant_program(variant)]
             if "changed" in built.source["tor"]:
                 changed.append(name)
+            unread = built.unread_parameters(voted) if voted and isinstance(built, BuiltTor) else ()
+            if unread:
+                ignoring.setdefault(", ".join(unread), []).append(name)
             what = (built.sha256, variant.client, *sorted(variant.torrc.items()))
             alike.setdefault(what, []).append(name)
         return [
-            f"{name} is built with uncommitted changes of its work tree" for name in changed
-        ] + [
-            f"{' and '.join(names)} are the same program with the same options"
-            for names in alike.values()
-            if len(names) > 1
+            *(f"{name} is built with uncommitted changes of its work tree" for name in changed),
+            *(
+                f"{names[0]} does not read {which}: it runs with its own values"
+                if len(names) == 1
+                else f"{' and '.join(names)} do not read {which}: they run with their own values"
+                for which, names in ignoring.items()
+            ),
+            *(
+                f"{' and '.join(names)} are the same program with the same options"
+                for names in alike.values()
+                if len(names) > 1
+            ),
         ]
 
     def executables(self) -> dict[str, Path]:
@@ -425,7 +440,7 @@ class TornetRunBuilder(TorRunBuilder):
             for option, setting in options.items():
                 if option.casefold() == "consensusparams":
                     voted |= parse_parameters(setting.value)
-        unread = self._describe_unread(voted)
+        unread = self._describe_unread(_names_of_effect(voted))
         if unread:
             raise UserError(
                 "\n".join(f"network {settings.network.name}: {one}" for one in unread),

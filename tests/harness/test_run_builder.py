@@ -156,9 +156,33 @@ def test_a_parameter_that_one_of_the_tors_reads_is_accepted(
     patched = BuiltTor(Path("tor-own"), "0.4.5.9", "b" * 64, {}, "own")
     monkeypatch.setattr(BuiltTor, "unread_parameters", lambda self, names: ["cc_alg"])
     builder.programs = {**builder.programs, "tor-own": patched}
-    assert builder._describe_unread({"cc_alg": 2, "own-parameter": 5}) == [
+    assert builder._describe_unread(["cc_alg", "own-parameter"]) == [
         f"cc_alg: Tor 0.4.5.9 (own), {OLD_TOR} does not read this parameter"
     ]
+
+
+def test_a_parameter_that_only_one_side_reads_is_noted(
+    with_old_tor: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    builder = with_old_tor({}, {"circwindow": 500})
+    newer = {"cc_alg": 2, "cc_xoff_client": 9, "cfx_enabled": 0, "circwindow": 500}
+    (name, level) = next(iter(builder.experiment.levels.items()))
+    tor = level.settings.tor.model_copy(update={"consensus_params": newer})
+    level = replace(level, settings=level.settings.model_copy(update={"tor": tor}))
+    builder.experiment = replace(builder.experiment, levels={name: level})
+    assert isinstance(builder.programs["tor-stock"], OldTor)
+    stock = builder.variants["stock"]
+    patched = BuiltTor(Path("tor-stock-1234"), "0.4.9", "b" * 64, {"tor": {}}, None, "1234")
+    monkeypatch.setattr(BuiltTor, "unread_parameters", lambda self, names: [])
+    builder.programs = {**builder.programs, "tor-stock-1234": patched}
+    own = {"name": "tor-b", "source_id": "1234"}
+    builder.variants = {"stock": stock, "tor-b": stock.model_copy(update=own)}
+    builder.needed = ["stock", "tor-b"]
+    unread = "cc_alg, cc_xoff_client"
+    assert builder.notes == [f"stock does not read {unread}: it runs with its own values"]
+    same = stock.model_copy(update={"name": "same", "torrc": {"NumCPUs": "2"}})
+    builder.variants, builder.needed = {**builder.variants, "same": same}, ["same", "stock"]
+    assert builder.notes == [f"same and stock do not read {unread}: they run with their own values"]
 
 
 def test_variants_with_sources_of_their_own_have_their_own_programs(
