@@ -109,10 +109,14 @@ class PreparedEntry:
 
 @dataclass(frozen=True)
 class Repository:
-    """A local git repository of Tor, and the commit that a night measures."""
+    """A local git repository of Tor, and the commit that a night measures.
+
+    listed: the name of an experiment -> the name or the path by which the list names it.
+    """
 
     path: Path
     tor: WatchedTor
+    listed: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -162,7 +166,8 @@ def watch_repository(
         entries.append(entry.model_copy(update={"name": str(file), "variants": (WATCHED,)}))
     tor = WatchedTor(ref, commit, source.version or "")
     watched = nightly.model_copy(update={"experiments": tuple(entries)})
-    return watched, Repository(path, tor)
+    listed = {entry.experiment: entry.name for entry in nightly.experiments}
+    return watched, Repository(path, tor, listed)
 
 
 def run_nightly(
@@ -499,7 +504,7 @@ def _next_step(
     request = item.plan.request
     values = {
         "TOR_GIT": repository.path,
-        "NAME": item.name,
+        "NAME": repository.listed[item.name],
         "SCALE": request.scale,
         "REPEATS": request.repeats,
         "ENGINE": "" if request.engine == "auto" else request.engine,

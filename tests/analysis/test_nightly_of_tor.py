@@ -48,11 +48,13 @@ def path(tmp_path: Path) -> Path:
 def night(machine: Machine, path: Path, ref: str = "main", **more: Any) -> Any:
     """Run a night on the current commit of ``ref``.
 
-    more: ``accept``, whether the night's runs become the baseline; ``false_alarms``, the number of
-    false alarms per year in the list of nightly experiments; and arguments of ``make_set``.
+    more: ``accept``, whether the night's runs become the baseline; ``name``, the experiment's name
+    in the list; ``false_alarms``, the number of false alarms per year in the list of nightly
+    experiments; and arguments of ``make_set``.
     """
+    name = more.pop("name", "today")
     lists = nightly_list(
-        experiments=[{"name": "today", "variants": ["stock"], "networks": 10}],
+        experiments=[{"name": name, "variants": ["stock"], "networks": 10}],
         false_alarms_per_year=more.pop("false_alarms", 2),
     )
     watched, repository = watch_repository(machine.root, lists, path, ref)
@@ -307,6 +309,16 @@ def test_a_worse_endpoint_comes_with_a_command(
     for summary in (paths.markdown, paths.html):
         assert step[1] in summary.read_text()
         assert sentence in summary.read_text()
+
+
+def test_the_command_names_the_experiment_as_the_list_does(machine: Machine, path: Path) -> None:
+    own = path.parent / "my own" / "today.yaml"
+    own.parent.mkdir()
+    own.write_text("extends: today.yaml\n")
+    first, _ = make_repository(path, ["0.4.9"] * 2)
+    night(machine, path, first, accept=True, name=str(own))
+    made, _ = night(machine, path, effect=1.08, name=str(own))
+    assert made.results[0].next_step[1].endswith(f" NAME='{own}'")
 
 
 def test_the_newest_baseline_is_that_of_the_last_night(machine: Machine, path: Path) -> None:
