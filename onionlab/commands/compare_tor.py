@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from onionlab.commands import compare, experiment
@@ -12,11 +13,17 @@ from onionlab.commands._arguments import (
     add_run_arguments,
 )
 from onionlab.errors import UserError
-from onionlab.experiment import load
+from onionlab.experiment import Experiment, load
 from onionlab.paths import build_directory, working_root
-from onionlab.programs.git import find_commit
+from onionlab.programs.git import Commit, commits_between, find_commit, merge_base
 from onionlab.programs.tor.build import ensure_variants
-from onionlab.questions.tor_commits import CommitVariant, shorten, slug, write_experiment
+from onionlab.questions.tor_commits import (
+    CommitVariant,
+    require_tor,
+    shorten,
+    slug,
+    write_experiment,
+)
 
 HELP = "test whether commit B of Tor is worse than A; same exit status as compare"
 STATUSES = compare.STATUSES
@@ -42,7 +49,8 @@ def run(args: argparse.Namespace) -> int:
     root = working_root()
     # Load the experiment first. Otherwise, an error in its name would be reported as an error in
     # the file that is written below, which extends the experiment.
-    load(args.name, root=root)
+    base = load(args.name, root=root)
+    require_tor(base)
     repository = args.tor_git.expanduser().resolve()
     commits = {ref: find_commit(repository, ref) for ref in (args.a, args.b)}
     if commits[args.a] == commits[args.b]:
@@ -50,6 +58,11 @@ def run(args: argparse.Namespace) -> int:
             f"{args.a} and {args.b} are the same commit of {repository}: {commits[args.a].hash}",
             "Name two commits that differ.",
         )
+    for line in (
+        *_describe_histories(repository, args.a, args.b, commits),
+        *_describe_deployment(base),
+    ):
+        print(line)
     a, b = (f"tor-{slug(ref)}" for ref in (args.a, args.b))
     if a == b:
         a, b = f"{a}-a", f"{b}-b"
@@ -78,3 +91,34 @@ def run(args: argparse.Namespace) -> int:
     args.a, args.b = f"{name}:{a}", f"{name}:{b}"
     args.allow_diff, args.out, args.unpaired = "variant,tor", None, False
     return compare.run(args)
+
+
+def _describe_histories(
+    repository: Path, a: str, b: str, commits: Mapping[str, Commit]
+) -> Iterator[str]:
+    """Yield lines that say which commits the comparison covers.
+
+    commits: the commits of the refs `a` and `b`.
+    """
+    hash_a, hash_b = commits[a].hash, commits[b].hash
+    found = commits_between(repository, hash_a, hash_b)
+    only_a, only_b, _ = found or (0, 0, ())
+    if only_a == only_b == 0:
+        return
+    yield f"Commits that only {b} has: {only_b}. Commits that only {a} has: {only_a}."
+    base = merge_base(repository, hash_a, hash_b)
+    if only_a and only_b and base is not None:
+        yield f"The effect is that of both. For the commits of {b} alone: A={base}"
+
+
+def _describe_deployment(experiment: Experiment) -> Iterator[str]:
+    """Yield lines that say which hosts run B, for levels in which not every host does."""
+    levels: dict[str, list[str]] = {}
+    for name, level in experiment.levels.items():
+        deployment = level.settings.tor.deployment
+        if deployment.where != "all" or deployment.fraction != 1:
+            share = "" if deployment.fraction == 1 else f"{100 * deployment.fraction:.4g} % of the "
+            levels.setdefault(f"{share}{deployment.where}", []).append(name)
+    for where, names in levels.items():
+        place = "" if len(names) == len(experiment.levels) else f" in {', '.join(names)}"
+        yield f"B runs on: {where}{place}. The other hosts run A."

@@ -46,7 +46,13 @@ from onionlab.programs.tor.build import BuiltTor, ensure_builds
 from onionlab.programs.tor.build_trees import tor_directory
 from onionlab.programs.tor.tor_source import TorSource, find_tor_source
 from onionlab.programs.tor.variants import TorBuild
-from onionlab.questions.tor_commits import CommitVariant, shorten, slug, write_experiment
+from onionlab.questions.tor_commits import (
+    CommitVariant,
+    require_tor,
+    shorten,
+    slug,
+    write_experiment,
+)
 from onionlab.runs.plan import make_plan
 from onionlab.runs.workflow.drive import make_runs
 from onionlab.runs.workflow.executor import Where
@@ -102,8 +108,7 @@ def _require_searchable(experiment: Experiment, endpoint: str) -> tuple[str, str
     Raises UserError if the experiment or the endpoint does not allow a search.
     """
     name = experiment.name
-    if experiment.kind == "peers":
-        raise UserError(f"{name} does not run Tor", "name another experiment: NAME=today")
+    require_tor(experiment)
     if len(experiment.levels) > 1 or experiment.header.scope != "networks":
         raise UserError(
             f"{name} has several levels, or the scope of one network, and a search needs one level "

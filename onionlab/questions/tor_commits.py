@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from onionlab.errors import UserError
+from onionlab.experiment import Experiment
 from onionlab.paths import is_file
 from onionlab.programs.tor.tor_source import ID_LENGTH
 from onionlab.programs.tor.variants import OWN_FILE_VARIABLE, STOCK, load_variants
@@ -81,6 +83,14 @@ def write_experiment(
         (folder / f"{file}.yaml").write_text(text, "utf-8")
     os.environ[OWN_FILE_VARIABLE] = str(folder / "variants.yaml")
     return folder / f"{name}.yaml"
+
+
+def require_tor(experiment: Experiment) -> None:
+    """Raise UserError if an experiment does not run Tor."""
+    if experiment.kind == "peers":
+        raise UserError(
+            f"{experiment.name} does not run Tor", "name another experiment: NAME=today"
+        )
 
 
 def shorten(ref: str) -> str:

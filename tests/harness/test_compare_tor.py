@@ -123,7 +123,7 @@ def test_the_same_program_is_not_run(
     )
     assert run(repository, "main", "Fix_1") == 0
     assert calls == []
-    assert capsys.readouterr().out.startswith("main and Fix_1 are the same program")
+    assert "main and Fix_1 are the same program" in capsys.readouterr().out
 
 
 def test_an_error_in_the_arguments_is_found_before_the_builds(
@@ -133,6 +133,66 @@ def test_an_error_in_the_arguments_is_found_before_the_builds(
     monkeypatch.setattr(compare_tor, "ensure_variants", lambda *_: pytest.fail("it builds"))
     with pytest.raises(UserError, match="--max-networks goes with --networks auto"):
         run(repository, "main", "Fix_1", "--max-networks=9")
+
+
+def test_it_says_which_commits_only_one_side_has(
+    root: Path, repository: Path, calls: Calls, capsys: pytest.CaptureFixture[str]
+) -> None:
+    base = git(repository, "rev-parse", "main")
+    run(repository, "main", "Fix_1")
+    contained = "Commits that only Fix_1 has: 1. Commits that only main has: 0.\n"
+    assert capsys.readouterr().out.startswith(contained)
+    git(repository, "switch", "-q", "main")
+    for number in range(2):
+        git(repository, "commit", "-q", "--allow-empty", "-m", f"newer {number}")
+    calls.clear()
+    run(repository, "main", "Fix_1")
+    assert capsys.readouterr().out.splitlines()[:2] == [
+        "Commits that only Fix_1 has: 1. Commits that only main has: 2.",
+        f"The effect is that of both. For the commits of Fix_1 alone: A={base}",
+    ]
+    calls.clear()
+    run(repository, "main", base)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == f"Commits that only {base} has: 0. Commits that only main has: 2."
+    assert "The effect is that of both" not in "\n".join(lines)
+    git(repository, "switch", "-q", "--orphan", "other")
+    git(repository, "commit", "-q", "--allow-empty", "-m", "unrelated")
+    calls.clear()
+    run(repository, "main", "other")
+    assert "Commits that only other has: 1." in (out := capsys.readouterr().out)
+    assert "A=" not in out
+    (repository / "draft").write_text("draft")
+    calls.clear()
+    run(repository, git(repository, "rev-parse", "HEAD"), "HEAD")
+    assert "Commits that" not in capsys.readouterr().out
+
+
+def test_it_says_which_hosts_run_b(
+    root: Path,
+    repository: Path,
+    calls: Calls,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    run(repository, "main", "Fix_1")
+    assert "B runs on" not in capsys.readouterr().out
+    own = tmp_path / "own.yaml"
+    for deployment, text in (
+        ("relays", "relays"),
+        ('{clients: "25 %"}', "25 % of the clients"),
+    ):
+        own.write_text(f"extends: today.yaml\ntor: {{deployment: {deployment}}}\n")
+        calls.clear()
+        run(repository, "main", "Fix_1", f"--name={own}")
+        assert f"B runs on: {text}. The other hosts run A.\n" in capsys.readouterr().out
+    own.write_text(
+        "extends: today.yaml\nlevels:\n  few: {label: few}\n"
+        "  many: {label: many, overrides: {tor: {deployment: clients}}}\n"
+    )
+    calls.clear()
+    run(repository, "main", "Fix_1", f"--name={own}")
+    assert "B runs on: clients in many. The other hosts run A.\n" in capsys.readouterr().out
 
 
 def test_uncommitted_changes_are_compared_with_their_commit(
@@ -187,6 +247,7 @@ def test_a_name_that_looks_like_a_number_is_a_text(root: Path, tmp_path: Path, r
         ("main", "fix-1", (), "main and fix-1 are the same commit of"),
         ("main", "no", (), 'has no branch, tag or commit "no"'),
         ("main", "Fix_1", ("--name=quik",), 'no experiment called "quik"; did you mean "quick"?'),
+        ("main", "Fix_1", ("--name=slowstart",), "slowstart does not run Tor"),
     ],
 )
 def test_bad_input_runs_nothing(
