@@ -8,7 +8,7 @@ that was interrupted. GOOD and BAD are the two commits between which a search ta
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -59,6 +59,11 @@ from onionlab.runs.workflow.executor import Where
 from onionlab.yamlfile.units import nearest, show
 
 LOG = logging.getLogger(__name__)
+
+TOO_FEW_STREAMS = "too few streams"
+"""The beginning of a verdict's reason if GOOD or BAD has too few streams for the endpoint."""
+ALWAYS_KNOWN = "timeout_rate"
+"""An endpoint that has a value even if few downloads complete."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +135,7 @@ def _require_searchable(experiment: Experiment, endpoint: str) -> tuple[str, str
     if quantity is None or not quantity.better:
         raise UserError(
             f"{metric} has no better direction, so no commit makes it worse",
-            "name another endpoint, such as timeout_rate",
+            f"name another endpoint, such as {ALWAYS_KNOWN}",
         )
     return class_name, metric
 
@@ -324,17 +329,63 @@ class BisectSearch:
             ]
             reason = next((one.reason for one in verdicts if one.p_different is None), None)
             if reason is not None and commit != self.bad:
-                return Examination(commit, Decision.SKIPPED, note=f"not compared: {reason}")
+                lacking = self._describe_lacking(study, statistics, commit)
+                note = "; ".join([f"not compared: {reason}", *lacking])
+                return Examination(commit, Decision.SKIPPED, note=note)
             if reason is not None:
+                lacking = self._describe_lacking(study, statistics, commit)
                 raise UserError(
-                    f"{self.asked.endpoint} of GOOD and BAD cannot be compared: {reason}",
-                    "name another endpoint, such as timeout_rate, or an experiment with more load",
+                    f"{self.asked.endpoint} of GOOD and BAD cannot be compared: "
+                    f"{'; '.join([reason, *lacking])}",
+                    self._how_to_compare(reason),
                 )
             assert self.metric.better != ""
             decision = decide_commit(verdicts, self.metric.better, level)
             if decision is not Decision.OPEN or size == sizes[-1]:
                 return Examination(commit, decision, level, size, verdicts[0])
         raise AssertionError("the looks end at the budget")
+
+    def _describe_lacking(self, study: Study, statistics: Statistics, commit: str) -> Iterator[str]:
+        """Yield which networks have no value of the endpoint, for the commit and for GOOD and BAD.
+
+        Say of the commit that it may be worse if GOOD has values on these networks.
+        """
+        class_name, metric = self.endpoint
+        by_variant = statistics[study.levels[0].name, class_name]
+        names = {self.good: "GOOD", self.bad: "BAD"}
+        lacking = {
+            one: {
+                network: statistic.reason
+                for network, statistic in sorted(
+                    by_variant.get((metric, _variant(one)), {}).items()
+                )
+                if statistic.value is None
+            }
+            for one in dict.fromkeys((commit, self.good, self.bad))
+        }
+        for one, networks in lacking.items():
+            if not networks:
+                continue
+            its = f"{names.get(one, 'this commit')} has none on network"
+            why = next(filter(None, networks.values()), "")
+            text = f"{its} {', '.join(map(str, networks))}{why and f' ({why})'}"
+            worse = one != self.good and networks.keys() - lacking[self.good].keys()
+            yield f"{text}, so it may be worse than GOOD" if worse else text
+
+    def _how_to_compare(self, reason: str) -> str:
+        """Return a hint for an endpoint of GOOD and BAD that cannot be compared.
+
+        reason: the reason of the verdict.
+        """
+        if reason.startswith(TOO_FEW_STREAMS):
+            return (
+                "write an experiment that extends this one, with a longer time.measured or more "
+                "clients, and name its file: NAME=FILE"
+            )
+        other = "another endpoint"
+        if self.endpoint[1] != ALWAYS_KNOWN:
+            other += f", such as {ALWAYS_KNOWN}"
+        return f"name {other}, or an experiment in which more downloads complete: NAME=FILE"
 
     def _measure(self, commit: str, size: int) -> tuple[Study, Statistics]:
         """Perform missing runs of a commit, GOOD and BAD on `size` networks; return the results."""

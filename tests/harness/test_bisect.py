@@ -51,6 +51,7 @@ class Machine:
     def __init__(self, root: Path, path: Path, commits: list[str], first_bad: int) -> None:
         self.root, self.path, self.commits, self.first_bad = root, path, commits, first_bad
         self.step = 1.2
+        self.streams = 500.0
         self.broken: set[str] = set()
         self.programs: dict[str, str] = {}
         self.without_value: set[str] = set()
@@ -96,8 +97,10 @@ class Machine:
                 value: float | None = 5 * factor * math.exp(noise + 0.3 * (seed % 3))
                 if self.commits[number] in self.without_value:
                     value = None
-                web.setdefault((ENDPOINT, variant), {})[seed] = Statistic(value)
-                web.setdefault(("streams_started", variant), {})[seed] = Statistic(500.0)
+                web.setdefault((ENDPOINT, variant), {})[seed] = Statistic(
+                    value, "" if value else "fewer than half complete"
+                )
+                web.setdefault(("streams_started", variant), {})[seed] = Statistic(self.streams)
         return {("today", "web"): web}
 
     def write(self, result: Bisection, out: Path) -> Path:
@@ -198,10 +201,26 @@ def test_a_commit_without_a_value_is_skipped(machine: Machine) -> None:
     machine.without_value = {machine.commits[6]}
     search = machine.search()[0].search
     (skipped,) = (one for one in search.examinations if one.decision == "skipped")
-    assert skipped.note == "not compared: 4 of 4 pairs lack a value"
-    machine.without_value = {machine.commits[-1]}
-    with pytest.raises(UserError, match="of GOOD and BAD cannot be compared: 4 of 4 pairs lack"):
+    assert skipped.note == (
+        "not compared: 4 of 4 pairs lack a value; this commit has none on network 1, 2, 3, 4 "
+        "(fewer than half complete), so it may be worse than GOOD"
+    )
+    compared = "of GOOD and BAD cannot be compared: 4 of 4 pairs lack a value"
+    for end, name, more in ((0, "GOOD", "$"), (-1, "BAD", ", so it may be worse than GOOD$")):
+        machine.without_value = {machine.commits[end]}
+        who = rf"{name} has none on network 1, 2, 3, 4 \(fewer than half complete\)"
+        with pytest.raises(UserError, match=f"(?m){compared}; {who}{more}") as caught:
+            machine.search()
+        assert "such as timeout_rate, or an experiment in which" in (caught.value.hint or "")
+
+
+def test_too_few_streams_ask_for_a_longer_experiment(machine: Machine) -> None:
+    machine.streams = 9.0
+    with pytest.raises(UserError, match=r"(?m)compared: too few streams \(9 of 10\)$") as caught:
         machine.search()
+    assert len(machine.runs) == 2 * 4
+    assert "a longer time.measured or more clients" in (caught.value.hint or "")
+    assert "another endpoint" not in (caught.value.hint or "")
 
 
 def test_the_same_program_is_run_once(machine: Machine) -> None:
