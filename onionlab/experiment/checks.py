@@ -23,7 +23,11 @@ from onionlab.experiment.tor_checks import (
 )
 from onionlab.experiment.tornettools import TornetSettings
 from onionlab.experiment.traffic_settings import MARKOV, MODEL_KEYS, TrafficClass
-from onionlab.network.sample import ADDRESSES_PER_ROLE, MIN_BANDWIDTH_RATE_BYTES_PER_S
+from onionlab.network.sample import (
+    ADDRESSES_PER_ROLE,
+    MAX_BANDWIDTH_BYTES,
+    MIN_BANDWIDTH_RATE_BYTES_PER_S,
+)
 from onionlab.programs.tor.variants import TorVariant
 from onionlab.yamlfile.units import format_rate, format_time, nearest, show
 
@@ -292,6 +296,12 @@ def _check_network(network: NetworkSettings, known: KnownNames) -> Iterator[Find
                 f"Tor takes whole bytes per second, and at least 75 KiB/s, got {format_rate(rate)}"
             )
             yield (*relays, role, "bandwidth_rate"), message + more
+        if rate > 8 * MAX_BANDWIDTH_BYTES:
+            message = (
+                f"Tor takes at most {MAX_BANDWIDTH_BYTES:,} bytes/s, got {format_rate(rate)}; for "
+                "more set a capacity, which limits the relay's link"
+            )
+            yield (*relays, role, "bandwidth_rate"), message
         if network.limited_by != "link":
             message = f"network.limited_by: {network.limited_by} sets these relays' rate already"
             yield (*relays, role, "bandwidth_rate"), message

@@ -29,8 +29,9 @@ MIN_RELAY_BIT_PER_S = 100_000
 LINK_TO_LIMIT_RATIO = 10
 MIN_BANDWIDTH_RATE_BYTES_PER_S = 75 * 1024
 """Tor's minimum: RELAY_REQUIRED_MIN_BANDWIDTH in src/core/or/or.h."""
-MAX_BURST_BYTES = 2**31 - 1
-"""The maximum of Tor's BandwidthBurst (config_ensure_bandwidth_cap in src/app/config/config.c)."""
+MAX_BANDWIDTH_BYTES = 2**31 - 1
+"""The maximum of Tor's BandwidthRate and BandwidthBurst, and thus of a rate in bytes per second
+(config_ensure_bandwidth_cap in src/app/config/config.c)."""
 MAX_TOTAL_RATIO = 1.05
 """The largest accepted ratio of the total capacity of a role's relays to the requested total. The
 total exceeds the requested one if slow relays are raised to the minimum capacity."""
@@ -97,7 +98,7 @@ def sample_network(request: NetworkRequest, seed: int) -> Network:
     not on the rest of the network. Networks of different sizes therefore have as many draws in
     common as possible. Only the draw of a relay's capacity also depends on the number of relays of
     its role. Raises UserError if a role has more hosts than addresses, if relays cannot be as slow
-    as requested, or if the geography has no places for a kind of host.
+    or as fast as requested, or if the geography has no places for a kind of host.
     """
     geography = request.geography
     hosts: list[Host] = []
@@ -126,6 +127,7 @@ def sample_network(request: NetworkRequest, seed: int) -> Network:
         group = request.relays[role]
         limits = _draw_limits(group, seed, role)
         _require_total(group, role, limits)
+        _require_rates(role, limits)
         for i, (link, own) in enumerate(limits):
             number += 1
             name = f"relay{number}{role}"
@@ -276,6 +278,17 @@ def _require_total(
     )
 
 
+def _require_rates(role: str, limits: Sequence[tuple[int, OwnLimit | None]]) -> None:
+    """Raise UserError if a relay's BandwidthRate is more than Tor accepts."""
+    fastest = max((own.rate_bytes_per_s for _, own in limits if own), default=0)
+    if fastest > MAX_BANDWIDTH_BYTES:
+        raise UserError(
+            f"{role} relays: the fastest has a BandwidthRate of {fastest:,} bytes/s, and Tor "
+            f"accepts at most {MAX_BANDWIDTH_BYTES:,}",
+            "use a smaller capacity factor or more relays, or network.limited_by: link",
+        )
+
+
 def _relay_bit_per_s(value: float) -> int:
     steps = round(value / CAPACITY_STEP_BIT_PER_S)
     return max(MIN_RELAY_BIT_PER_S, steps * CAPACITY_STEP_BIT_PER_S)
@@ -290,7 +303,8 @@ def _own_limit(relay: SourceRelay, factor: float) -> OwnLimit | None:
         max(MIN_BANDWIDTH_RATE_BYTES_PER_S, round(value * factor / 8))
         for value in (relay.rate_bit_per_s, burst_bit)
     )
-    return OwnLimit(rate, min(burst, MAX_BURST_BYTES))
+    # Tor refuses a burst that is less than the rate.
+    return OwnLimit(rate, max(rate, min(burst, MAX_BANDWIDTH_BYTES)))
 
 
 def _quantile(ascending: Sequence[int], quantile: float) -> float:

@@ -35,6 +35,9 @@ LINES = {
     "6: guard: [count, 2]": "network.relays.guard: expected a mapping (key: value), got a list",
     "6: guard: {count: 2, capacity: guards}": "network.relays.guard.capacity: unknown capacity "
     'distribution "guards"; known are exit, exitguard, guard, middle; did you mean "guard"?',
+    '6: guard: {count: 2, bandwidth_rate: "20 Gbit"}': "network.relays.guard.bandwidth_rate: Tor "
+    "takes at most 2,147,483,647 bytes/s, got 20 Gbit; for more set a capacity, which limits the "
+    "relay's link",
     "6: guard: {count: 0}": "5: network.relays: no guard: no client could enter the network; give "
     "guard or exitguard",
     "11: count: 0": "network.servers.count: no server: the clients need at least one",

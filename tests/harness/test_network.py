@@ -139,6 +139,32 @@ def test_bursts_are_within_the_range_of_tor() -> None:
     assert max(bursts) == 2**31 - 1
 
 
+def test_a_burst_is_at_least_the_rate() -> None:
+    relays = (SourceRelay(1_600_000, 800_000, 640_000),)
+    group = RelayGroup(1, relays, 800_000, "both")
+    network = sample_network(
+        replace(request_for(), relays={**request_for().relays, "middle": group}), 1
+    )
+    (middle,) = network.by_role("middle")
+    assert middle.own_limit == OwnLimit(100_000, 100_000)
+
+
+@pytest.mark.parametrize("limited_by", ["bandwidth-rate", "both"])
+def test_a_rate_that_tor_refuses_is_refused(limited_by: str) -> None:
+    limit = 2**31 - 1
+    for rate in (limit, limit + 1000):
+        group = RelayGroup(1, (SourceRelay(80 * rate, 8 * rate),), 8 * rate, limited_by)
+        request = replace(request_for(), relays={**request_for().relays, "middle": group})
+        if rate == limit:
+            (middle,) = sample_network(request, 1).by_role("middle")
+            assert middle.own_limit is not None
+            own = middle.own_limit
+            assert limit - 1000 < own.rate_bytes_per_s <= own.burst_bytes <= limit
+        else:
+            with pytest.raises(UserError, match=r"^middle relays: the fastest .* 2,147,483,647"):
+                sample_network(request, 1)
+
+
 def test_networks_of_one_seed_share_the_hosts_they_have_in_common() -> None:
     few = sample_network(request_for(clients={"web": 4}), 3)
     many = sample_network(request_for(clients={"bulk": 5, "web": 9}), 3)
