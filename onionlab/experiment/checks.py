@@ -26,7 +26,9 @@ from onionlab.experiment.traffic_settings import MARKOV, MODEL_KEYS, TrafficClas
 from onionlab.network.sample import (
     ADDRESSES_PER_ROLE,
     MAX_BANDWIDTH_BYTES,
+    MAX_NAME,
     MIN_BANDWIDTH_RATE_BYTES_PER_S,
+    client_name,
 )
 from onionlab.programs.tor.variants import TorVariant
 from onionlab.yamlfile.units import format_rate, format_time, nearest, show
@@ -184,6 +186,13 @@ def _check_class(
     """Yield the errors of a traffic class. Their paths of keys start below the class."""
     if name in RESERVED_CLASSES:
         yield (), RESERVED_CLASSES[name]
+    last = client_name(name, entry.count)
+    if entry.count and len(last) > MAX_NAME:
+        message = (
+            f"one of its clients is called {last}, and Tor takes names of at most {MAX_NAME} "
+            f"characters; use at most {MAX_NAME - len(last) + len(name)} letters"
+        )
+        yield (), message
     ends_s = settings.time.warm_up_s + settings.time.measured_s
     if entry.count and entry.start.after_s + entry.start.spread_s >= ends_s:
         message = (

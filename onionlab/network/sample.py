@@ -15,6 +15,8 @@ from onionlab.network.layout import RELAY_ROLES, Host, Network, OwnLimit, Place
 
 AUTHORITY_BIT_PER_S = 50_000_000
 PERF_CLASS = "perf"
+MAX_NAME = 19
+"""Maximum length of a host's name, which is its Nickname: MAX_NICKNAME_LEN in src/core/or/or.h."""
 
 # Clients and servers share a few attachment points per region. Separate points for 400 clients
 # would add 80,000 edges to the graph of paths, almost all of them unused.
@@ -140,9 +142,9 @@ def sample_network(request: NetworkRequest, seed: int) -> Network:
         bandwidth = (request.server_bit_per_s, request.server_bit_per_s)
         attach(name, role, None, _shared_place("server", region, bandwidth, seed, name))
     clients = [
-        (name, traffic_class)
+        (client_name(traffic_class, i + 1), traffic_class)
         for traffic_class, count in request.clients.items()
-        for name in _names(f"{traffic_class}client", count)
+        for i in range(count)
     ]
     # tornettools identifies its perf clients by names of this form.
     clients += [(f"perfclient{i + 1}exit", PERF_CLASS) for i in range(request.perf_clients)]
@@ -161,6 +163,11 @@ def sample_network(request: NetworkRequest, seed: int) -> Network:
         latency_us=_draw_latencies(geography, ordered, seed),
         packet_loss=request.packet_loss,
     )
+
+
+def client_name(traffic_class: str, number: int) -> str:
+    """Return the name of a client; the first one of a class has the number 1."""
+    return f"{traffic_class}client{number}"
 
 
 def capacity_shares(request: NetworkRequest, seed: int) -> dict[str, tuple[float, float]]:

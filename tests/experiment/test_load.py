@@ -325,6 +325,14 @@ def test_scales_refused(load_text: LoadText, scale: float) -> None:
         load_text(VALID).with_overrides(scale=scale)
 
 
+def test_a_scale_that_makes_names_too_long(load_text: LoadText) -> None:
+    """Tor refuses a Nickname of more than 19 characters."""
+    experiment = load_text(VALID.replace("web:", "websitesfrom:").replace("count: 4", "count: 9"))
+    assert experiment.with_overrides(scale=1) == experiment
+    with pytest.raises(UserError, match=r"foo at SCALE=2: .* is called websitesfromclient18, "):
+        experiment.with_overrides(scale=2)
+
+
 def test_a_scale_that_needs_too_many_addresses(load_text: LoadText) -> None:
     experiment = load_text(VALID.replace("count: 4", "count: 60000"))
     with pytest.raises(UserError) as caught:

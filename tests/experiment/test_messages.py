@@ -45,6 +45,8 @@ LINES = {
     'are internet-2019; did you mean "internet-2019"?',
     "15: Web 2:": 'traffic.Web 2: expected text that matches ^[a-z]+$, got "Web 2"',
     "15: perf:": "traffic.perf: this name belongs to the clients of network.perf_clients",
+    "15: websitesfromabc:": "traffic.websitesfromabc: one of its clients is called "
+    "websitesfromabcclient4, and Tor takes names of at most 19 characters; use at most 12 letters",
     "15: guard:": "traffic.guard: this name belongs to the relays of this role, where they are "
     "traced",
     "16: count: four": 'traffic.web.count: expected a whole number, got "four"',
