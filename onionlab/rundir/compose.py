@@ -239,6 +239,7 @@ def compose(
                 requirement=proof_requirement(variants[host.name], host.role),
                 circuit=_required_circuits(settings, network, keys, host),
                 traced=host.name in traced,
+                any_proof=may_log_any_proof(variants[host.name]),
             )
             for host in network.hosts
             if host.name in variants
@@ -294,6 +295,15 @@ def proof_requirement(variant: TorVariant, role: str) -> ProofRequirement:
     if variant.proof_from != "an-exit":
         return ProofRequirement.MUST
     return ProofRequirement.ONE_OF if role in EXITS else ProofRequirement.MAY
+
+
+def may_log_any_proof(variant: TorVariant) -> bool:
+    """Return whether the hosts of a variant may log the proof of any series.
+
+    A commit or a tarball can contain the patches of a series, for example after `git am`. Which
+    program runs is known nevertheless: the manifest has its source and its hash.
+    """
+    return variant.has_own_code and variant.series is None
 
 
 def mean_capacity_bit_per_s(root: Path, network: NetworkSettings, role: RelayRole) -> float:

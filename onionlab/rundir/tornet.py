@@ -27,6 +27,7 @@ from onionlab.rundir.compose import (
     RunDirectory,
     clock_and_clients,
     engine_options,
+    may_log_any_proof,
     proof_requirement,
     resolved_text,
     tor_programs,
@@ -332,6 +333,7 @@ def _expectation(host: TornetHost, variant: TorVariant, is_traced: bool) -> Expe
         requirement=requirement,
         traced=is_traced,
         may_never_bootstrap=not is_relay,
+        any_proof=may_log_any_proof(variant),
     )
 
 

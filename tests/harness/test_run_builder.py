@@ -132,6 +132,17 @@ def test_a_default_that_tor_does_not_know_is_left_out(with_old_tor: Any) -> None
     assert "OverloadStatistics" not in common
 
 
+def test_hosts_with_a_commit_may_log_the_proof_of_a_series(with_old_tor: Any) -> None:
+    builder = with_old_tor({})
+    level, _ = builder.experiment.levels
+    stock = builder.variants["stock"]
+    own = stock.model_copy(update={"source": TorSource(git="/tor", ref="main")})
+    for variant, any_proof in ((stock, False), (own, True)):
+        builder.variants = {"stock": variant}
+        expectations = builder.compose(level, "stock", 1).expectations
+        assert {one.any_proof for one in expectations.values()} == {any_proof}
+
+
 def test_an_option_that_tor_does_not_know_is_refused_before_a_run(with_old_tor: Any) -> None:
     with pytest.raises(UserError) as refused:
         with_old_tor({"OverloadStatistics": "1", "NumCPU": "2"})

@@ -14,7 +14,11 @@ import pytest
 from analysis.formats.plan_file import Request
 from onionlab.engines.base import WATCHED_LATE_S
 from onionlab.experiment import Settings, load
+from onionlab.programs.tor.tor_source import TorSource
+from onionlab.programs.tor.variants import load_variants
+from onionlab.rundir.arti import BOOTSTRAPPED
 from onionlab.rundir.circuits import Rendezvous, SharedCircuit
+from onionlab.rundir.compose import may_log_any_proof
 from onionlab.rundir.verify import (
     Expectation,
     ProofRequirement,
@@ -164,6 +168,42 @@ def test_a_run_is_refused(
     write_log(tmp_path, "host1", *lines)
     with pytest.raises(RunRefusedError, match=message):
         verify_tor_logs(tmp_path, {"host1": expected}, [PREFIX])
+
+
+def test_a_source_of_ones_own_may_contain_a_series(tmp_path: Path) -> None:
+    own = Expectation(None, False, any_proof=True)
+    write_log(tmp_path, "relay1", NOISE, f"[notice] {RR}", f"[notice] {LIST}")
+    write_log(tmp_path, "relay2", NOISE)
+    expectations = {"relay1": own, "relay2": own}
+    assert verify_tor_logs(tmp_path, expectations, PREFIXES) == {RR: 1, LIST: 1, "": 1}
+    # Its lines do not count as the proof of a variant that runs on other hosts.
+    relays = Relays(tmp_path, relay1=own, relay3=Expectation(RR, False))
+    relays.log("relay3", NOISE)
+    relays.watch.look(20)
+    with pytest.raises(RunRefusedError, match=f'none of these logged "{RR}": relay3'):
+        relays.watch.look(DUE_S)
+    write_log(tmp_path, "relay4", f"[notice] {BOOTSTRAPPED}")
+    with pytest.raises(RunRefusedError, match="unpatched Tor expected"):
+        verify_tor_logs(tmp_path, {"relay4": own}, PREFIXES)
+
+
+@pytest.mark.parametrize(
+    ("source", "series", "any_proof"),
+    [
+        (None, None, False),
+        ({"debian": "0.4.9.11"}, None, False),
+        ({"git": "/tor", "ref": "main"}, None, True),
+        ({"git": "/tor", "ref": "main"}, "circuit-policy", False),
+        ({"tarball": "/tor.tar.gz", "sha256": "0" * 64}, None, True),
+    ],
+)
+def test_only_commits_and_tarballs_may_contain_a_series(
+    source: dict[str, str] | None, series: str | None, any_proof: bool
+) -> None:
+    stock = load_variants(REPOSITORY)["stock"]
+    made = None if source is None else TorSource.model_validate(source)
+    variant = stock.model_copy(update={"source": made, "series": series})
+    assert may_log_any_proof(variant) is any_proof
 
 
 def test_of_clients_of_an_imported_network_a_few_may_never_bootstrap(tmp_path: Path) -> None:

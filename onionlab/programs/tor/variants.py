@@ -90,7 +90,7 @@ class TorVariant(_VariantEntry):
     """A variant of Tor: its entry in variants.yaml, and its name.
 
     A run counts only if its relays logged the variant's ``proof``. If the variant has none, they
-    must not have logged a line with the ``proof_prefix`` of any series.
+    must not have logged a line with the ``proof_prefix`` of any series, unless ``has_own_code``.
 
     Attributes:
         name: the key of the entry.
@@ -107,6 +107,11 @@ class TorVariant(_VariantEntry):
     def build(self) -> TorBuild:
         """The series and the source from which its program is built."""
         return TorBuild(self.series, self.source)
+
+    @property
+    def has_own_code(self) -> bool:
+        """Whether its source is a commit or a tarball, which can contain changes of Tor."""
+        return self.source is not None and self.source.debian is None
 
 
 def group_by_build(variants: Iterable[TorVariant]) -> dict[TorBuild, list[str]]:
