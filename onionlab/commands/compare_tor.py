@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
     root = working_root()
     # Load the experiment first. Otherwise, an error in its name would be reported as an error in
     # the file that is written below, which extends the experiment.
-    base = load(args.name, root=root)
+    base = load(args.name, root=root, any_tor=True)
     require_tor(base)
     repository = args.tor_git.expanduser().resolve()
     commits = {ref: find_commit(repository, ref) for ref in (args.a, args.b)}

@@ -20,6 +20,8 @@ from onionlab.experiment.tor_checks import (
     check_variants,
     describe_unknown,
     find_unknown_parameters,
+    find_unknown_to_tor,
+    has_changed_tor,
 )
 from onionlab.experiment.tornettools import TornetSettings
 from onionlab.experiment.traffic_settings import MARKOV, MODEL_KEYS, TrafficClass
@@ -60,6 +62,8 @@ class KnownNames:
     """Returns whether a path, relative to the checkout, is a file."""
     tor_defaults: Mapping[str, str] = field(default_factory=dict)
     """Name of a file in configs/tor, without its suffix -> the text of the file."""
+    any_tor: bool = False
+    """Whether commits of Tor will replace the experiment's variants."""
 
 
 @singledispatch
@@ -69,7 +73,7 @@ def find_errors(settings: Any, known: KnownNames) -> Iterator[Finding]:
 
 
 @singledispatch
-def find_warnings(settings: Any) -> Iterator[Finding]:
+def find_warnings(settings: Any, known: KnownNames) -> Iterator[Finding]:
     """Yield settings that are allowed but probably unintended."""
     return iter(())
 
@@ -85,6 +89,8 @@ def _(settings: Settings, known: KnownNames) -> Iterator[Finding]:
         defaults=known.tor_defaults,
         own=_own_options(settings.network),
     )
+    if not _may_change_tor(settings, known):
+        yield from find_unknown_to_tor(settings.tor, known.variants, defaults=known.tor_defaults)
     least_s, why = FIRST_CONSENSUS_S, "clients' Tors do not start before"
     yield from _check_arti(settings, known)
     if any(one.to == "onion-services" for one in settings.traffic.values()):
@@ -101,6 +107,8 @@ def _(settings: Settings, known: KnownNames) -> Iterator[Finding]:
 def _(settings: TornetSettings, known: KnownNames) -> Iterator[Finding]:
     yield from check_variants(settings.tor, known.variants)
     yield from check_tor_options(settings.tor, known.variants)
+    if not _may_change_tor(settings, known):
+        yield from find_unknown_to_tor(settings.tor, known.variants)
     for name in _arti_variants(settings, known):
         message = f"{name} has clients of Arti, and imported networks configure those of C Tor"
         yield ("tor", "variants"), f"{message}; remove it"
@@ -123,12 +131,14 @@ def _(settings: PeersSettings, known: KnownNames) -> Iterator[Finding]:
 
 
 @find_warnings.register
-def _(settings: TornetSettings) -> Iterator[Finding]:
-    return find_unknown_parameters(settings.tor)
+def _(settings: TornetSettings, known: KnownNames) -> Iterator[Finding]:
+    yield from find_unknown_parameters(settings.tor)
+    if _may_change_tor(settings, known):
+        yield from _only_changed(find_unknown_to_tor(settings.tor, known.variants))
 
 
 @find_warnings.register
-def _(settings: Settings) -> Iterator[Finding]:
+def _(settings: Settings, known: KnownNames) -> Iterator[Finding]:
     loaded_s = settings.time.warm_up_s
     for name, entry in sorted(settings.traffic.items()):
         begins_s = entry.start.after_s + entry.start.spread_s
@@ -153,6 +163,19 @@ def _(settings: Settings) -> Iterator[Finding]:
         )
         yield ("time", "drain"), message
     yield from find_unknown_parameters(settings.tor)
+    if _may_change_tor(settings, known):
+        yield from _only_changed(
+            find_unknown_to_tor(settings.tor, known.variants, defaults=known.tor_defaults)
+        )
+
+
+def _may_change_tor(settings: Settings | TornetSettings, known: KnownNames) -> bool:
+    """Return whether a host may run a Tor whose source is the user's own."""
+    return known.any_tor or has_changed_tor(settings.tor, known.variants)
+
+
+def _only_changed(findings: Iterator[Finding]) -> Iterator[Finding]:
+    return ((where, f"{said}; only a Tor that knows it accepts it") for where, said in findings)
 
 
 def find_errors_in_networks(settings: TornetSettings) -> Iterator[Finding]:

@@ -95,8 +95,12 @@ def is_path(name_or_path: str) -> bool:
     return name_or_path.endswith((SUFFIX, ".yml")) or os.sep in name_or_path
 
 
-def load(name_or_path: str, *, root: Path) -> Experiment:
+def load(name_or_path: str, *, root: Path, any_tor: bool = False) -> Experiment:
     """Load an experiment by its name or by the path of its file.
+
+    any_tor: whether commits of Tor will replace the variants. Consensus parameters, values and
+    flags that Tor 0.4.9 does not accept are then warnings, as for a variant whose source is a
+    commit or a tarball.
 
     Raises:
         UserError: there is no such experiment, its file has errors, or its imported networks were
@@ -109,7 +113,8 @@ def load(name_or_path: str, *, root: Path) -> Experiment:
     problems = reader.problems
     experiment = None
     if tree is not None:
-        experiment, found = _resolve(tree, path.stem, reader.files, _known_names(root))
+        known = replace(_known_names(root), any_tor=any_tor)
+        experiment, found = _resolve(tree, path.stem, reader.files, known)
         problems += found
     if problems or experiment is None:
         file = reader.display(path)
@@ -306,7 +311,7 @@ def _resolve(
         problems += found
         if settings is not None:
             problems += [level_tree.locate(*one) for one in find_errors(settings, known)]
-            warnings += [level_tree.locate(*one) for one in find_warnings(settings)]
+            warnings += [level_tree.locate(*one) for one in find_warnings(settings, known)]
             label = header.levels[level_name].label if header and header.levels else name
             if isinstance(settings, Settings):
                 settings = scale_settings(settings, 1.0)

@@ -80,20 +80,9 @@ def check_tor_options(
         own: Option that relays' own torrc files contain, in lower case -> the key of the experiment
             that puts it there.
     """
-    variants = [known[name] for name in tor.variants if known and name in known]
+    variants = _variants(tor, known)
     own = own or {}
-    kept = keep_options(defaults or {}, tor.consensus_params)
-    hosts = [
-        HostOptions(
-            role,
-            variant,
-            default_layers(role, kept),
-            experiment_layers(role, tor, variant),
-            has_defaults=defaults is not None,
-        )
-        for variant in variants
-        for role in ("authority", "relay", "client")
-    ]
+    hosts = _hosts(tor, variants, defaults)
     voted = parameter_settings(tor.consensus_params, has_defaults=defaults is not None)
     for variant in variants:
         its = [one.resolved for one in hosts if one.variant is variant]
@@ -106,17 +95,63 @@ def check_tor_options(
                 message = f"{option} of {variant.name}: {describe_ignored(ignored)}"
                 yield ("tor", "variants"), message
     yield from _torrc(tor.torrc, variants, own, port=None if defaults is None else SOCKS_PORT)
-    yield from _limited_options(hosts)
     if defaults is not None:
         yield from find_without_service(hosts)
     misspelt = dict(_misspelt_parameters(tor.consensus_params))
-    for parameter, meant in misspelt.items():
-        message = f"Tor 0.4.9 reads no parameter of this name{meant}"
-        yield ("tor", "consensus_params", parameter), message
-    yield from _check_values(tor.consensus_params)
     for place, ignored in find_ignored(tor, hosts, voted):
         if place[1] != "consensus_params" or place[2] not in misspelt:
             yield place, describe_ignored(ignored)
+
+
+def find_unknown_to_tor(
+    tor: TorSettings,
+    known: Mapping[str, TorVariant] | None,
+    *,
+    defaults: Mapping[str, str] | None = None,
+) -> Iterator[Finding]:
+    """Yield names and values that Tor 0.4.9 does not accept, but that a changed Tor may accept.
+
+    The parameters are those of `check_tor_options`.
+    """
+    for parameter, meant in _misspelt_parameters(tor.consensus_params):
+        message = f"Tor 0.4.9 reads no parameter of this name{meant}"
+        yield ("tor", "consensus_params", parameter), message
+    yield from _check_values(tor.consensus_params)
+    for option, lines in sorted(tor.torrc.client.items()):
+        if option.casefold() == "socksport":
+            for flag in lines[0].split()[1:]:
+                is_known = flag.casefold().removeprefix("no") in SOCKS_FLAGS
+                if not is_known and not flag.casefold().startswith("sessiongroup="):
+                    message = f"Tor has no flag {flag} of SocksPort"
+                    yield ("tor", "torrc", "client", option), message
+    yield from _limited_options(_hosts(tor, _variants(tor, known), defaults))
+
+
+def has_changed_tor(tor: TorSettings, known: Mapping[str, TorVariant] | None) -> bool:
+    """Return whether a variant is built from a commit or a tarball, which can have changes."""
+    return any(variant.has_own_code for variant in _variants(tor, known))
+
+
+def _variants(tor: TorSettings, known: Mapping[str, TorVariant] | None) -> list[TorVariant]:
+    return [known[name] for name in tor.variants if known and name in known]
+
+
+def _hosts(
+    tor: TorSettings, variants: Sequence[TorVariant], defaults: Mapping[str, str] | None
+) -> list[HostOptions]:
+    """Return the options of a host of each kind and variant."""
+    kept = keep_options(defaults or {}, tor.consensus_params)
+    return [
+        HostOptions(
+            role,
+            variant,
+            default_layers(role, kept),
+            experiment_layers(role, tor, variant),
+            has_defaults=defaults is not None,
+        )
+        for variant in variants
+        for role in ("authority", "relay", "client")
+    ]
 
 
 def _torrc(
@@ -135,10 +170,6 @@ def _torrc(
                 if len(lines) > 1 or other:
                     message = f"expected one line that begins with {port or 'the port'}"
                     yield where, f"{message}, which the traffic generators use"
-                for flag in lines[0].split()[1:]:
-                    known = flag.casefold().removeprefix("no") in SOCKS_FLAGS
-                    if not known and not flag.casefold().startswith("sessiongroup="):
-                        yield where, f"Tor has no flag {flag} of SocksPort"
             elif taken_for is not None:
                 yield where, f"cannot be set here: {RESERVED_OPTIONS[taken_for]}"
             elif letters in own and who in ("all", "relay"):
@@ -229,8 +260,9 @@ def _check_values(parameters: Mapping[str, int]) -> Iterator[Finding]:
 
 
 def find_unknown_parameters(tor: TorSettings) -> Iterator[Finding]:
-    """Yield the consensus parameters that Tor 0.4.9 does not know."""
-    for parameter in sorted(tor.consensus_params.keys() - CONSENSUS_PARAMETERS.keys()):
+    """Yield the consensus parameters that Tor 0.4.9 does not know, except for misspelt ones."""
+    misspelt = {parameter for parameter, _ in _misspelt_parameters(tor.consensus_params)}
+    for parameter in sorted(tor.consensus_params.keys() - CONSENSUS_PARAMETERS.keys() - misspelt):
         message = "Tor 0.4.9 reads no parameter of this name; only another Tor may"
         yield ("tor", "consensus_params", parameter), message
 
@@ -301,12 +333,22 @@ def unread_because(
             setting = host.get(key)
             if setting is None or setting.values[-1].casefold() == "auto":
                 setting = parameters.get(key)
-            if setting is not None and one.holds(setting.values[-1]):
+            if setting is None or _is_unknown_algorithm(setting):
+                continue
+            if one.holds(setting.values[-1]):
                 return replace(setting, needed=one.remedies)
         return None
 
     found = [reason(host) for host in hosts]
     return found[0] if all(found) and found else None
+
+
+def _is_unknown_algorithm(setting: Setting) -> bool:
+    """Return whether a setting is a value of cc_alg that Tor 0.4.9 does not know.
+
+    It is not known which parameters such a congestion control reads.
+    """
+    return setting.name == "cc_alg" and setting.values[-1] not in map(str, CC_ALGORITHMS)
 
 
 def describe_ignored(setting: Setting) -> str:

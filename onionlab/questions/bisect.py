@@ -98,7 +98,7 @@ def open_search(root: Path, asked: BisectRequest, where: Where) -> BisectSearch:
             f"MAX_NETWORKS: at least {FIRST_LOOK}, as many as the first look needs, got "
             f"{asked.budget}"
         )
-    experiment = load(asked.runs.experiment, root=root)
+    experiment = load(asked.runs.experiment, root=root, any_tor=True)
     endpoint = _require_searchable(experiment, asked.endpoint)
     good, bad = _find_ends(root, asked)
     skip = {find_commit(asked.repository, ref).hash for ref in asked.skip} - {good, bad}

@@ -152,7 +152,7 @@ def watch_repository(
     assert source is not None
     entries = []
     for entry in nightly.experiments:
-        experiment = load(entry.name, root=root)
+        experiment = load(entry.name, root=root, any_tor=True)
         if experiment.kind == "peers":
             raise UserError(
                 f"{entry.name} does not run Tor, so it cannot watch {path}",

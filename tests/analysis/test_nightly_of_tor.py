@@ -314,7 +314,8 @@ def test_a_worse_endpoint_comes_with_a_command(
 def test_the_command_names_the_experiment_as_the_list_does(machine: Machine, path: Path) -> None:
     own = path.parent / "my own" / "today.yaml"
     own.parent.mkdir()
-    own.write_text("extends: today.yaml\n")
+    # A list may also set what only the watched Tor knows.
+    own.write_text("extends: today.yaml\ntor: {consensus_params: {cc_alg: 3}}\n")
     first, _ = make_repository(path, ["0.4.9"] * 2)
     night(machine, path, first, accept=True, name=str(own))
     made, _ = night(machine, path, effect=1.08, name=str(own))

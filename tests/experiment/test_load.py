@@ -394,6 +394,68 @@ def test_options_that_some_hosts_read_are_accepted(load_text: LoadText, tor: str
     assert load_text(VALID.replace(parameters, f"  {tor}\n")).warnings == ()
 
 
+OWN_VARIANT = """\
+variants:
+  mine:
+    description: my branch
+    label: mine
+    color: "#888888"
+    marker: s
+    linestyle: "-"
+    source: {git: /nowhere/tor, ref: my-branch}
+"""
+
+FOR_MY_TOR = """\
+  consensus_params: {cc_alg: 3, cc_vegas_alpha_exit: 3, circwindow: 5000, cc_algo: 1, own_one: 2}
+  torrc:
+    client: {SocksPort: "9000 IsolateMyThing", MaxCircuitDirtiness: 5 weeks}
+"""
+
+
+@pytest.mark.parametrize("source", ["commit", "tarball", "release", "none", "replaced"])
+def test_what_only_a_changed_tor_accepts_is_a_warning(
+    load_text: LoadText,
+    checkout: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    source: str,
+) -> None:
+    """The parameters of a changed congestion control are unknown to Tor 0.4.9."""
+    own = tmp_path / "variants.yaml"
+    replaced = {
+        "tarball": f"{{tarball: tor.tar.gz, sha256: {'a' * 64}}}",
+        "release": "{debian: 0.4.9.11}",
+        "none": "null",
+    }.get(source, "{git: /nowhere/tor, ref: my-branch}")
+    own.write_text(OWN_VARIANT.replace("{git: /nowhere/tor, ref: my-branch}", replaced))
+    monkeypatch.setenv("VARIANTS_FILE", str(own))
+    text = VALID.replace("  consensus_params:\n    cc_alg: 0\n", FOR_MY_TOR)
+    if source == "replaced":
+        with pytest.raises(UserError, match="5 things are wrong"):
+            load_text(text)
+        experiment = load("foo", root=checkout, any_tor=True)
+    else:
+        text = text.replace("[rr, ewma]", "[mine, ewma]")
+        if source in ("release", "none"):
+            with pytest.raises(UserError, match="5 things are wrong"):
+                load_text(text)
+            return
+        experiment = load_text(text)
+    assert experiment.with_overrides(scale=2).scale == 2
+    only = "; only a Tor that knows it accepts it"
+    limits = "and replaces other values by the nearest of these"
+    assert sorted(one.partition(": tor.")[2] for one in experiment.warnings) == [
+        f"consensus_params.cc_alg: expected 0 (fixed windows) or 2 (Vegas), got 3{only}",
+        "consensus_params.cc_algo: Tor 0.4.9 reads no parameter of this name; did you mean "
+        f'"cc_alg"?{only}',
+        f"consensus_params.circwindow: Tor 0.4.9 accepts 100 to 1000, {limits}{only}",
+        "consensus_params.own_one: Tor 0.4.9 reads no parameter of this name; only another Tor may",
+        f"torrc.client.MaxCircuitDirtiness: Tor 0.4.9 accepts 10 seconds to 30 days, {limits}"
+        f"{only}",
+        f"torrc.client.SocksPort: Tor has no flag IsolateMyThing of SocksPort{only}",
+    ]
+
+
 def test_options_of_variants_that_cannot_have_an_effect_are_refused(
     checkout: Path, load_text: LoadText
 ) -> None:

@@ -191,6 +191,10 @@ TOR = {
     "which is Tor's limit",
     "consensus_params: {cc_alg: 5}": "consensus_params.cc_alg: expected 0 (fixed windows) or 2 "
     "(Vegas), got 5",
+    # It is unknown which parameters such a congestion control reads.
+    "consensus_params: {cc_alg: 3, cc_vegas_alpha_exit: 3, cfx_send_pct: 9, circwindow: 500}": (
+        "consensus_params.cc_alg: expected 0 (fixed windows) or 2 (Vegas), got 3"
+    ),
     "consensus_params: {cc_alg: 0, circwindow: 50000}": "consensus_params.circwindow: Tor 0.4.9 "
     "accepts 100 to 1000, and replaces other values by the nearest of these",
     'torrc: {all: {Log: "notice stdout\\nORPort 1"}}': "torrc.all.Log: expected text or a number "

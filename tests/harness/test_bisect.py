@@ -283,6 +283,12 @@ def test_bad_input_builds_nothing(machine: Machine) -> None:
     assert machine.built == []
 
 
+def test_an_experiment_may_set_what_only_the_commits_know(machine: Machine) -> None:
+    own = machine.root / "own.yaml"
+    own.write_text("extends: today.yaml\ntor: {consensus_params: {cc_alg: 3}}\n")
+    assert machine.search(runs=Request(str(own)))[0].search.found == machine.commits[5]
+
+
 def test_an_endpoint_that_the_runs_lack(machine: Machine) -> None:
     with pytest.raises(UserError, match='today has no endpoint "goodput_bytes_per_s"') as caught:
         machine.search(endpoint="goodput_bytes_per_s")

@@ -195,6 +195,23 @@ def test_it_says_which_hosts_run_b(
     assert "B runs on: clients in many. The other hosts run A.\n" in capsys.readouterr().out
 
 
+def test_an_experiment_may_set_what_only_the_branch_knows(
+    root: Path, repository: Path, calls: Calls, tmp_path: Path
+) -> None:
+    own = tmp_path / "own.yaml"
+    # The second name is similar to that of a parameter of Tor 0.4.9.
+    own.write_text(
+        "extends: today.yaml\ntor: {consensus_params: {cc_alg: 3, cc_cwnd_full_gaps: 5}}\n"
+    )
+    with pytest.raises(UserError, match="did you mean"):
+        load(str(own), root=root)
+    run(repository, "main", "Fix_1", f"--name={own}")
+    written = load(str(calls[0]["name"]), root=root)
+    (level,) = written.levels.values()
+    assert level.settings.tor.consensus_params["cc_alg"] == 3
+    assert len([one for one in written.warnings if "only a Tor that knows it" in one]) == 2
+
+
 def test_uncommitted_changes_are_compared_with_their_commit(
     root: Path, repository: Path, calls: Calls
 ) -> None:
