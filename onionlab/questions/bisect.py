@@ -341,6 +341,14 @@ class BisectSearch:
                 )
             assert self.metric.better != ""
             decision = decide_commit(verdicts, self.metric.better, level)
+            if commit == self.bad and decision is Decision.BAD and len(self.subjects) > 1:
+                # Commits are compared with BAD, too. If it has too few streams, all are skipped.
+                reason = self._judge(study, statistics, self.good, commit, looks, level).reason
+                if reason.startswith(TOO_FEW_STREAMS):
+                    raise UserError(
+                        f"{self.asked.endpoint} of commits cannot be compared with BAD: {reason}",
+                        self._how_to_compare(reason),
+                    )
             if decision is not Decision.OPEN or size == sizes[-1]:
                 return Examination(commit, decision, level, size, verdicts[0])
         raise AssertionError("the looks end at the budget")

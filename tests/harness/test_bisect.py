@@ -52,6 +52,7 @@ class Machine:
         self.root, self.path, self.commits, self.first_bad = root, path, commits, first_bad
         self.step = 1.2
         self.streams = 500.0
+        self.streams_after = 500.0
         self.broken: set[str] = set()
         self.programs: dict[str, str] = {}
         self.without_value: set[str] = set()
@@ -100,7 +101,9 @@ class Machine:
                 web.setdefault((ENDPOINT, variant), {})[seed] = Statistic(
                     value, "" if value else "fewer than half complete"
                 )
-                web.setdefault(("streams_started", variant), {})[seed] = Statistic(self.streams)
+                web.setdefault(("streams_started", variant), {})[seed] = Statistic(
+                    self.streams_after if number >= self.first_bad else self.streams
+                )
         return {("today", "web"): web}
 
     def write(self, result: Bisection, out: Path) -> Path:
@@ -215,7 +218,12 @@ def test_a_commit_without_a_value_is_skipped(machine: Machine) -> None:
 
 
 def test_too_few_streams_ask_for_a_longer_experiment(machine: Machine) -> None:
-    machine.streams = 9.0
+    machine.streams_after = 9.0
+    with pytest.raises(UserError, match=r"(?m)with BAD: too few streams \(9 of 10\)$") as caught:
+        machine.search()
+    assert "a longer time.measured or more clients" in (caught.value.hint or "")
+    assert len({name for name, _ in machine.runs}) == 2
+    machine.runs, machine.streams = set(), 9.0
     with pytest.raises(UserError, match=r"(?m)compared: too few streams \(9 of 10\)$") as caught:
         machine.search()
     assert len(machine.runs) == 2 * 4
