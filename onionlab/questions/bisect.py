@@ -62,8 +62,6 @@ LOG = logging.getLogger(__name__)
 
 TOO_FEW_STREAMS = "too few streams"
 """The beginning of a verdict's reason if GOOD or BAD has too few streams for the endpoint."""
-ALWAYS_KNOWN = "timeout_rate"
-"""An endpoint that has a value even if few downloads complete."""
 
 
 @dataclass(frozen=True)
@@ -135,7 +133,7 @@ def _require_searchable(experiment: Experiment, endpoint: str) -> tuple[str, str
     if quantity is None or not quantity.better:
         raise UserError(
             f"{metric} has no better direction, so no commit makes it worse",
-            f"name another endpoint, such as {ALWAYS_KNOWN}",
+            "name an endpoint of the experiment, such as ttfb_p50_s",
         )
     return class_name, metric
 
@@ -390,10 +388,10 @@ class BisectSearch:
                 "write an experiment that extends this one, with a longer time.measured or more "
                 "clients, and name its file: NAME=FILE"
             )
-        other = "another endpoint"
-        if self.endpoint[1] != ALWAYS_KNOWN:
-            other += f", such as {ALWAYS_KNOWN}"
-        return f"name {other}, or an experiment in which more downloads complete: NAME=FILE"
+        return (
+            "name the endpoint that counts failures (failure_rate or timeout_rate), or an "
+            "experiment in which more downloads complete: NAME=FILE"
+        )
 
     def _measure(self, commit: str, size: int) -> tuple[Study, Statistics]:
         """Perform missing runs of a commit, GOOD and BAD on `size` networks; return the results."""

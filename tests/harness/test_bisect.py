@@ -214,7 +214,9 @@ def test_a_commit_without_a_value_is_skipped(machine: Machine) -> None:
         who = rf"{name} has none on network 1, 2, 3, 4 \(fewer than half complete\)"
         with pytest.raises(UserError, match=f"(?m){compared}; {who}{more}") as caught:
             machine.search()
-        assert "such as timeout_rate, or an experiment in which" in (caught.value.hint or "")
+        assert "(failure_rate or timeout_rate), or an experiment in which" in (
+            caught.value.hint or ""
+        )
 
 
 def test_too_few_streams_ask_for_a_longer_experiment(machine: Machine) -> None:
@@ -267,7 +269,7 @@ def test_bad_input_builds_nothing(machine: Machine) -> None:
     no_shadow = {"runs": Request("today", engine="shadow", shadow="none")}
     directionless = {"runs": Request(str(own)), "endpoint": "streams_started"}
     cases: list[tuple[dict[str, Any], str, str]] = [
-        (directionless, "streams_started has no better direction", "name another endpoint"),
+        (directionless, "streams_started has no better direction", "such as ttfb_p50_s"),
         ({"good": "no"}, 'has no branch, tag or commit "no"', "git tag"),
         ({"repository": path.parent}, "git in .*: fatal: not a git repository", ""),
         ({"repository": path / "none"}, "is not a folder", ""),
@@ -276,7 +278,7 @@ def test_bad_input_builds_nothing(machine: Machine) -> None:
         ({"good": c[5], "bad": c[1]}, "BAD .* is an ancestor of GOOD", f"GOOD={c[1]} BAD={c[5]}"),
         ({"good": side}, "GOOD .* is not an ancestor of BAD", f"GOOD={c[3]}"),
         ({"bad": orphan}, "have no common history", "--unshallow"),
-        ({"endpoint": "ttfb"}, 'today has no endpoint "ttfb"', "among these: time_to"),
+        ({"endpoint": "ttfb"}, 'today has no endpoint "ttfb"', "web:ttfb_p50_s"),
         ({"endpoint": f"wev:{ENDPOINT}"}, 'no class "wev"; did you mean "web"', "bulk, web"),
         ({"runs": Request("quik")}, "no experiment called", "make list"),
         ({"runs": Request("slowstart")}, "does not run Tor", "NAME=today"),
