@@ -108,10 +108,9 @@ def extract_records(store: Store, run_id: str) -> None:
     # Import this only here, because it loads large libraries that a simulation does not need.
     from analysis.records.extract import extract
 
-    folder = store.run(run_id) / files.RECORDS
     with store.exclusive(run_id):
-        if not (folder / files.PARSE_REPORT).exists():
-            extract(store.run(run_id), folder)
+        if not store.has_records(run_id):
+            extract(store.run(run_id), store.run(run_id) / files.RECORDS)
 
 
 @contextlib.contextmanager

@@ -63,6 +63,15 @@ class Store:
         """Return the runs that are finished. To be fast, this looks only at folders that exist."""
         return {run_id for run_id in _listed(self.directory, run_ids) if self.is_finished(run_id)}
 
+    def extracted_among(self, run_ids: Collection[str]) -> set[str]:
+        """Return the runs that are finished and have their records."""
+        finished = self.finished_among(run_ids)
+        return {run_id for run_id in finished if self.has_records(run_id)}
+
+    def has_records(self, run_id: str) -> bool:
+        """Return whether a run has all of its records, of which this file is written last."""
+        return (self.run(run_id) / files.RECORDS / files.PARSE_REPORT).exists()
+
     def begun_among(self, run_ids: Collection[str]) -> set[str]:
         """Return the runs that are in progress or were interrupted."""
         return _listed(self.directory / ".partial", run_ids)
@@ -100,8 +109,6 @@ class Store:
         """Remove incomplete runs and truncated records, for example after a power failure."""
         for run_id in sorted(_listed(self.directory, run_ids)):
             records = self.run(run_id) / files.RECORDS
-            if not (self.manifest(run_id).exists() or (records / files.PARSE_REPORT).exists()):
-                continue  # Snakemake created the folder, and the job has not begun.
             if self.is_finished(run_id) and not has_cut_files(records):
                 continue
             with self.exclusive(run_id):

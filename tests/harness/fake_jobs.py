@@ -12,7 +12,11 @@ from analysis.formats.files import RECORDS
 from onionlab.runs.workflow import drive
 
 # A run whose name begins with bad always fails. A run whose name begins with cc fails the first
-# time. A run whose name begins with e waits for the file `end`.
+# time. A run whose name begins with e waits for the file `end`. The file `other` names a run that
+# another command finishes at the start of each job.
+#
+# As `Store.finish`, a job puts a finished run into the store by one rename, which fails if there is
+# a folder with content. As `extract_records`, it writes only records that are missing.
 JOB = """\
 cd {folder} || exit 9
 if test "$3" = report; then
@@ -24,13 +28,24 @@ echo "$9" >>calls
 echo "$7" >>plans
 echo "$PYTHONPATH" >path
 test "${{10}}" = {option} || exit 9
+extract() {{
+    test -e runs/"$1"/{records}/parse.json && return
+    mkdir -p runs/"$1"/{records} && echo "$2" >runs/"$1"/{records}/parse.json
+}}
+finish() {{
+    test -e runs/"$1"/manifest.json && return
+    mkdir -p attempts/"$1" && echo '{{}}' >attempts/"$1"/manifest.json
+    mv -T attempts/"$1" runs/"$1"
+}}
+if test -e other; then
+    finish "$(cat other)" && extract "$(cat other)" '{{"other": 1}}' || exit 8
+fi
 case "$9" in
 bad*) exit 1 ;;
 cc*) test "$(grep -c "$9" calls)" -gt 1 || exit 1 ;;
 e*) until test -e end; do sleep 0.2; done ;;
 esac
-mkdir -p runs/"$9"/{records} && echo '{{}}' >runs/"$9"/manifest.json
-echo '{{}}' >runs/"$9"/{records}/parse.json
+finish "$9" && extract "$9" '{{}}'
 """
 
 

@@ -73,9 +73,7 @@ def test_an_incomplete_run_does_not_count(
     store.finish("ab", Manifest(run_id="ab"))
     change(store.run("ab"))
     assert store.is_finished("ab") is whole
-    store.run("begun").mkdir()
-    store.remove_damaged(["ab", "begun", "nowhere"])
-    assert store.run("begun").exists()
+    store.remove_damaged(["ab", "nowhere"])
     assert store.run("ab").exists() is whole
     message = f"{tmp_path}/ab is incomplete: the run is repeated"
     assert caplog.messages == ([] if whole else [message])

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import io
 import re
+import shutil
 import subprocess
 import time
 from collections.abc import Callable
@@ -19,7 +20,7 @@ from rich.console import Console
 
 from analysis.formats.attempt import RunState
 from analysis.formats.files import PROGRESS, RECORDS
-from analysis.formats.json_files import write_json
+from analysis.formats.json_files import read_json, write_json
 from analysis.formats.plan_file import PlannedRun, Request, Resources
 from onionlab.errors import UserError
 from onionlab.experiment import load
@@ -218,6 +219,33 @@ def test_a_run_that_fails_leaves_the_others(workflow: Workflow) -> None:
     with pytest.raises(UserError, match="the workflow failed"):
         workflow.make()
     assert workflow.finished() == {*MADE, "f1"}
+
+
+@pytest.mark.parametrize("other", ["b3", "bad1"])
+def test_a_run_that_another_command_finishes_keeps_its_files(
+    workflow: Workflow, other: str
+) -> None:
+    """The run waits for its own job, or its job fails, for example because it is killed."""
+    workflow.plans = [workflow.plan("one", {"a1": 1, other: 2})]
+    (workflow.root / "other").write_text(other)
+    with pytest.raises(UserError) if other == "bad1" else contextlib.nullcontext():
+        workflow.make()
+    assert workflow.lines("calls") == ["a1", other]
+    records = workflow.store / other / RECORDS / "parse.json"
+    assert read_json(records) == {"other": 1}
+
+
+def test_a_run_without_records_and_one_that_was_removed_are_made(workflow: Workflow) -> None:
+    runs = workflow.make()
+    (workflow.store / "b3" / RECORDS / "parse.json").unlink()
+    shutil.rmtree(workflow.store / "d1")
+    # A killed command leaves its markers.
+    (workflow.plans[0].out / ".made").mkdir()
+    (workflow.plans[0].out / ".made" / "d1").touch()
+    assert sorted(workflow.make()[len(runs) :]) == ["b3", "d1"]
+    assert (workflow.store / "b3" / RECORDS / "parse.json").exists()
+    assert workflow.make()[len(runs) + 2 :] == []
+    assert not (workflow.plans[0].out / ".made").exists()
 
 
 def test_a_command_states_what_it_makes_and_what_an_interrupt_keeps(

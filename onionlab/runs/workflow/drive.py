@@ -45,6 +45,9 @@ REPORT, RUNS = "report", "runs"
 """Rules of the Snakefile that a command requests."""
 LOG_NAME = "workflow.log"
 JOB_LOGS = "job-logs"
+MADE = ".made"
+"""Folder of the markers of the runs that a command has made. The store decides which runs are
+finished, so each command begins without markers, and Snakemake gets only the missing runs."""
 MIN_POLL_INTERVAL_S, MAX_POLL_INTERVAL_S = 0.5, 10.0
 POLL_SHARE = 0.05
 """Largest share of time spent reading the store, which may be slow and have thousands of runs."""
@@ -113,6 +116,7 @@ class _Workflow:
         self.runs = {run.run_id: run for plan in plans for run in plan.runs}
         self.out = Path(os.path.commonpath([plan.out for plan in plans]))
         self.log = self.out / LOG_NAME
+        self.made = plans[0].out / MADE  # Only this command uses it, as it locks the plan's folder.
         name = hashlib.sha256(str(self.out.resolve()).encode()).hexdigest()[:12]
         self.job_name = f"onionlab-{name}"
 
@@ -142,7 +146,10 @@ class _Workflow:
             if left := cancel_jobs(self.job_name) if is_slurm else 0:
                 LOG.info("%d jobs of an earlier command, which was killed, are cancelled", left)
             config = self.out / "workflow.json"
-            write_json(config, self._configuration(sizes))
+            write_json(config, self._configuration(sizes, self._unmade()))
+            if self.made.exists():
+                shutil.rmtree(self.made)  # A command that was killed has left it.
+            stack.callback(shutil.rmtree, self.made, ignore_errors=True)
             try:
                 command = self._command(config, target, jobs * cpus_per_run)
                 succeeded = self._run_snakemake(command, missing)
@@ -155,8 +162,12 @@ class _Workflow:
                 ) from None
             # Snakemake can succeed without performing the runs, for example if a profile requests a
             # dry run.
-            if not succeeded or len(self.store.finished_among(self.runs)) < len(self.runs):
+            if not succeeded or self._unmade():
                 raise failure(self.runs, self.store, self.log)
+
+    def _unmade(self) -> set[str]:
+        """Return the runs that are not finished, or have no records."""
+        return self.runs.keys() - self.store.extracted_among(self.runs)
 
     def _job_sizes(self, missing: Sequence[str]) -> Mapping[str, JobSize]:
         """Return what the job of each run requests, by the run's name; empty without a cluster.
@@ -165,7 +176,7 @@ class _Workflow:
         """
         if not self.executor:
             return {}
-        for path in (Path(sys.executable), self.store.directory):
+        for path in (Path(sys.executable), self.store.directory, self.made):
             # Job scripts do not quote paths, so the shell would interpret special characters.
             if shlex.quote(str(path)) != str(path):
                 raise UserError(
@@ -190,16 +201,17 @@ class _Workflow:
         if others := len(self.store.locked_among(missing)):
             LOG.info("note: another command is making %d of them; this one waits for it", others)
 
-    def _configuration(self, sizes: Mapping[str, JobSize]) -> dict[str, Any]:
-        """Return the configuration of the Snakefile."""
+    def _configuration(
+        self, sizes: Mapping[str, JobSize], unmade: Collection[str]
+    ) -> dict[str, Any]:
+        """Return the configuration of the Snakefile, with jobs for the runs in `unmade`."""
         seeds = sorted({run.seed for run in self.runs.values()})
         ranks = {seed: rank for rank, seed in enumerate(seeds)}
         return {
             "python": sys.executable,
             "code": _environment()["PYTHONPATH"],
             "root": str(self.root),
-            "store": str(self.store.directory),
-            "records": f"{files.RECORDS}/{files.PARSE_REPORT}",
+            "made": str(self.made),
             "plan": str(self.plans[0].file),
             "options": "--cluster" if self.executor else "--records",
             "resources": dict(self.executor.resources) if self.executor else {},
@@ -211,6 +223,7 @@ class _Workflow:
                 }
                 for plan in self.plans
                 for run in plan.runs
+                if run.run_id in unmade
             },
         }
 
