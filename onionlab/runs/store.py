@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import shlex
 import shutil
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -25,6 +26,7 @@ from analysis.formats.durable import make_folder, put_in_place
 from analysis.formats.json_files import write_json
 from analysis.formats.manifest import Manifest, is_whole, log_sizes, write_manifest
 from analysis.formats.record_files import has_cut_files
+from onionlab.errors import UserError
 from onionlab.locks import file_lock, is_locked
 
 LOG = logging.getLogger(__name__)
@@ -99,14 +101,22 @@ class Store:
         return {run_id for run_id in _listed(locks, run_ids) if is_locked(locks / run_id)}
 
     def remove_unfinished(self, run_id: str) -> None:
-        """Remove incomplete copies of a run, and the run itself unless it is finished."""
+        """Remove incomplete copies of a run, and the run itself unless it is finished.
+
+        Raises:
+            UserError: The run cannot be removed, for example because a container made it as root.
+        """
         for copy in (self.directory / ".partial").glob(f"{run_id}-*"):
             shutil.rmtree(copy, ignore_errors=True)
         if not self.is_finished(run_id):
-            shutil.rmtree(self.run(run_id), ignore_errors=True)
+            _remove_leftover(self.run(run_id))
 
     def remove_damaged(self, run_ids: Collection[str]) -> None:
-        """Remove incomplete runs and truncated records, for example after a power failure."""
+        """Remove incomplete runs and truncated records, for example after a power failure.
+
+        Raises:
+            UserError: `remove_unfinished` fails.
+        """
         for run_id in sorted(_listed(self.directory, run_ids)):
             records = self.run(run_id) / files.RECORDS
             if self.is_finished(run_id) and not has_cut_files(records):
@@ -120,14 +130,16 @@ class Store:
                     shutil.rmtree(records)
 
     def finish(self, run_id: str, manifest: Manifest, made: Path | None = None) -> None:
-        """Turn an attempt into the finished run.
+        """Turn an attempt into the finished run. It replaces an unfinished one of the same name.
 
-        made: the folder of the attempt; by default the one that `partial` returns.
+        made: the folder of the attempt; by default the one that `partial` returns. Raises UserError
+        if `remove_unfinished` fails.
         """
         made = made or self.partial(run_id)
         (made / files.PROGRESS).unlink(missing_ok=True)
         manifest = manifest.model_copy(update={"log_bytes": log_sizes(made)})
         write_manifest(made / files.MANIFEST, manifest)
+        self.remove_unfinished(run_id)
         self._move(made, self.run(run_id))
         shutil.rmtree(self.partial(run_id), ignore_errors=True)
         shutil.rmtree(self.failed(run_id), ignore_errors=True)
@@ -165,6 +177,18 @@ class Store:
         """Rename a directory durably. It may come from another file system."""
         copy = self.directory / ".partial" / f"{target.name}-{uuid.uuid4().hex}"
         put_in_place(made, target, copy)
+
+
+def _remove_leftover(folder: Path) -> None:
+    try:
+        shutil.rmtree(folder)
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise UserError(
+            f"{folder} is incomplete and cannot be removed: {error.strerror}",
+            f"remove it as the owner of its files: sudo rm -r {shlex.quote(str(folder))}",
+        ) from error
 
 
 def _listed(folder: Path, names: Collection[str]) -> set[str]:

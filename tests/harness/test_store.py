@@ -79,6 +79,42 @@ def test_an_incomplete_run_does_not_count(
     assert caplog.messages == ([] if whole else [message])
 
 
+@pytest.mark.parametrize("leftover", ["records-v1", "records-v1/.extract-1", "shadow.data/hosts"])
+def test_a_finished_run_replaces_what_is_left_of_an_incomplete_one(
+    tmp_path: Path, leftover: str
+) -> None:
+    store = Store(tmp_path)
+    (store.run("ab") / leftover).mkdir(parents=True)
+    (store.partial("ab") / "shadow.data").mkdir(parents=True)
+    store.finish("ab", Manifest(run_id="ab"))
+    assert store.is_finished("ab")
+    assert not (store.run("ab") / leftover).exists()
+
+
+def test_an_incomplete_run_that_cannot_be_removed_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A container may have made it as root. The error comes before the run is simulated."""
+    store = Store(tmp_path)
+    store.run("ab").mkdir()
+
+    def rmdir(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr("os.rmdir", rmdir)
+    for refused in (
+        lambda: store.remove_damaged(["ab"]),
+        lambda: store.remove_unfinished("ab"),
+        lambda: store.finish("ab", Manifest(run_id="ab")),
+    ):
+        store.partial("ab").mkdir(parents=True, exist_ok=True)
+        with pytest.raises(UserError, match="ab is incomplete and cannot be removed: ") as caught:
+            refused()
+        assert caught.value.hint
+        assert "sudo rm -r" in caught.value.hint
+    assert store.partial("ab").exists()
+
+
 @pytest.mark.parametrize("file", ["streams.parquet", "parse.json"])
 def test_cut_records_are_extracted_again(
     tmp_path: Path, file: str, caplog: pytest.LogCaptureFixture
