@@ -17,7 +17,6 @@ import logging
 import os
 import pkgutil
 import shlex
-import shutil
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
@@ -28,7 +27,7 @@ from onionlab import __version__, commands
 from onionlab.commands._renamed import replace_former_names
 from onionlab.errors import UserError
 from onionlab.interruption import interrupt_at_sigterm, interrupts_deferred
-from onionlab.paths import working_root
+from onionlab.runs.places import REMEDIES, user_error_from_os_error
 
 EXIT_USER_ERROR = 2
 EXIT_DEFECT = 70
@@ -46,17 +45,6 @@ STATUSES: Mapping[int, str] = {
 
 STDOUT = 1
 
-FULL_BYTES = 2**20
-"""Free space below which a file system counts as full."""
-REMEDIES = {
-    errno.ENOSPC: "free some space there",
-    errno.EDQUOT: "free some space there, or ask for a larger quota",
-    errno.EROFS: "make it writable, or use a checkout elsewhere",
-    errno.EACCES: "change its permissions, or use a checkout of your own",
-    errno.EPERM: "change its permissions, or use a checkout of your own",
-}
-"""errno of an operating system error -> hint."""
-
 # All control characters except tabs and line breaks are escaped in output. Messages quote logs and
 # other users' manifests, whose control characters could change the terminal.
 _ESCAPES = {
@@ -65,9 +53,7 @@ _ESCAPES = {
     if chr(number) not in "\t\n"
 }
 MAX_LINE_LENGTH = 2000
-MAX_NAME_LENGTH = 200
-"""Number of characters after which the name of a file in a message is cut. MAX_LINE_LENGTH is the
-same for lines of messages."""
+"""Number of characters after which a line of a message is cut."""
 
 
 class Command(Protocol):
@@ -174,38 +160,12 @@ def _print_status(status: int, statuses: Mapping[int, str], arguments: Sequence[
         print(f"make ends with 2; to end with {status}: {command}", file=sys.stderr)
 
 
-def user_error_from_os_error(error: OSError) -> UserError:
-    """Return an error of the operating system as a user error, with the file and a hint."""
-    names = [os.fsdecode(name) for name in (error.filename, error.filename2) if name is not None]
-    if not names and error.errno in (errno.ENOSPC, errno.EDQUOT):
-        # The error of a failed write does not name a file.
-        place = ", ".join(_full_folders())
-    else:
-        place = " -> ".join(_cut(name, MAX_NAME_LENGTH) for name in names)
-    text = error.strerror or str(error) or type(error).__name__
-    return UserError(f"{place}: {text}" if place else text, REMEDIES.get(error.errno or 0))
-
-
-def _full_folders() -> list[str]:
-    """Return a folder on each full file system among those that this program writes to."""
-    root = working_root()
-    below = (root / name for name in ("build", "runs", "results", "networks", "nightly"))
-    full: dict[int, str] = {}
-    for folder in (root, *below, Path(os.environ.get("TMPDIR") or "/tmp"), Path("/dev/shm")):
-        if folder.is_dir() and shutil.disk_usage(folder).free < FULL_BYTES:
-            full.setdefault(folder.stat().st_dev, str(folder))
-    return list(full.values())
-
-
-def _cut(text: str, max_length: int) -> str:
-    return text if len(text) <= max_length else f"{text[:max_length]}..."
-
-
 def _print_error(message: str, hint: str | None = None) -> int:
     """Print an error and its hint, with long lines cut. Return the status of user errors."""
     for text in (f"error: {message}", hint or ""):
         for line in text.splitlines():
-            print(_cut(line, MAX_LINE_LENGTH), file=sys.stderr)
+            cut = line if len(line) <= MAX_LINE_LENGTH else f"{line[:MAX_LINE_LENGTH]}..."
+            print(cut, file=sys.stderr)
     return EXIT_USER_ERROR
 
 

@@ -8,7 +8,6 @@ stores the reason.
 from __future__ import annotations
 
 import contextlib
-import errno
 import logging
 import os
 import platform
@@ -31,6 +30,7 @@ from onionlab.engines.processes import end_processes_below, kill_processes_below
 from onionlab.errors import UserError
 from onionlab.rundir.verify import RunRefusedError, verify_log_ends
 from onionlab.runs.cpus import lock_owners, reserve_cpus
+from onionlab.runs.places import DISK_MARGIN, FULL, is_full, user_error_from_os_error
 from onionlab.runs.plan import Plan
 from onionlab.runs.provenance import current_commit, host_facts
 from onionlab.runs.results_lock import exit_with_command
@@ -38,7 +38,6 @@ from onionlab.runs.run_builder import RunBuilder, open_run_builder
 from onionlab.runs.store import Store
 
 LOG = logging.getLogger(__name__)
-DISK_MARGIN = 1.2
 FULL_DISK = ": the disk was full while it ran"
 
 
@@ -55,17 +54,33 @@ def execute_on_cluster(root: Path, plan: Plan, run_id: str) -> None:
     if reason.exists():
         failure = read_as(RunFailure, reason, "reason of a failure")
         raise UserError(f"run {planned.title} failed: {failure.message}")
-    try:
-        execute(root, plan, run_id, on_cluster=True)
+    execute(root, plan, run_id, on_cluster=True)
+    with _reason_kept(store, planned):
         extract_records(store, run_id)
-    except UserError as error:
-        if not reason.exists():
-            # `execute` has stored no reason, because the run did not start. Its node may lack a
-            # program.
-            message = f"on node {platform.node()}: {error.message}"
-            hint = tuple((error.hint or "").splitlines())
-            store.fail(run_id, RunFailure(title=planned.title, message=message, log=hint))
-        raise
+
+
+@contextlib.contextmanager
+def _reason_kept(store: Store, planned: PlannedRun) -> Iterator[None]:
+    """Store the reason if the block fails, unless the block has stored it.
+
+    Such a reason concerns the node: it may lack a program, or its disk may be full. Without a
+    stored reason, Snakemake would submit the job again.
+
+    Raises:
+        UserError: The block raises UserError or OSError.
+    """
+    try:
+        yield
+    except (UserError, OSError) as error:
+        refused = error if isinstance(error, UserError) else user_error_from_os_error(error)
+        if not (store.failed(planned.run_id) / files.ERROR).exists():
+            message = f"on node {platform.node()}: {refused.message}"
+            hint = tuple((refused.hint or "").splitlines())
+            reason = RunFailure(title=planned.title, message=message, log=hint)
+            # The store's disk may be full, too. The error below is then all that remains.
+            with contextlib.suppress(OSError):
+                store.fail(planned.run_id, reason)
+        raise refused from error
 
 
 def execute(root: Path, plan: Plan, run_id: str, *, on_cluster: bool = False) -> None:
@@ -79,7 +94,10 @@ def execute(root: Path, plan: Plan, run_id: str, *, on_cluster: bool = False) ->
     store, planned = Store(plan.store), plan.run(run_id)
     waits = f"{planned.title}: another command is making this run; waiting for it"
     watch = contextlib.nullcontext() if on_cluster else exit_with_command(plan.out)
-    with watch, store.exclusive(run_id, lambda: LOG.info(waits)):
+    # The reason is stored while this process holds the run's lock. Otherwise the next process that
+    # makes the run could use the same folder.
+    kept = _reason_kept(store, planned) if on_cluster else contextlib.nullcontext()
+    with watch, store.exclusive(run_id, lambda: LOG.info(waits)), kept:
         if store.is_finished(run_id):
             return
         with _attempt_folder(store, plan, run_id, on_cluster=on_cluster) as folder:
@@ -163,7 +181,7 @@ def _write_progress(
     try:
         write_json(store.partial(planned.run_id) / files.PROGRESS, asdict(state), durable=False)
     except OSError as error:
-        return error.errno in (errno.ENOSPC, errno.EDQUOT)
+        return error.errno in FULL
     return False
 
 
@@ -186,7 +204,7 @@ def _simulate(
     def on_progress(progress: Progress) -> None:
         nonlocal disk_was_full
         look(progress.simulated_s)
-        disk_was_full |= _write_progress(store, planned, progress)
+        disk_was_full |= _write_progress(store, planned, progress) or is_full(place)
 
     try:
         usage = builder.engine.run(
@@ -195,8 +213,9 @@ def _simulate(
             programs=builder.executables(),
             on_progress=on_progress,
         )
+        disk_was_full |= is_full(place)
     except EngineFailureError as failure:
-        if disk_was_full:
+        if disk_was_full or is_full(place):
             raise EngineFailureError(failure.message + FULL_DISK, failure.log_tail) from failure
         raise
     finally:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,12 +12,15 @@ from typing import Any
 
 import pytest
 
-from analysis.formats.files import CLIENTS, HOSTS, PROGRESS, RUN
+from analysis.formats.files import CLIENTS, ERROR, HOSTS, PROGRESS, RUN
 from analysis.formats.json_files import read_json, write_json
-from analysis.formats.plan_file import PlannedRun
+from analysis.formats.manifest import Manifest
+from analysis.formats.plan_file import PlannedRun, Request, Resources
 from onionlab.engines.base import EngineFailureError, Progress, Usage
+from onionlab.errors import UserError
 from onionlab.rundir.verify import RunRefusedError
 from onionlab.runs import runner
+from onionlab.runs.plan import Plan
 from onionlab.runs.store import Store
 
 PLANNED = PlannedRun("ab", "tiny", "rr", 1)
@@ -54,11 +59,12 @@ class OneRun:
         self.end()
         return Usage(1.0, 1.0, 1)
 
+    def simulate(self, place: Path | None = None) -> Manifest:
+        place = place or self.store.partial(PLANNED.run_id)
+        return runner._simulate(self.bench, self.store, PLANNED, [0], place)
+
     def make(self) -> dict[str, int]:
-        manifest = runner._simulate(
-            self.bench, self.store, PLANNED, [0], self.store.partial(PLANNED.run_id)
-        )
-        return dict(manifest.proofs)
+        return dict(self.simulate().proofs)
 
 
 @pytest.fixture
@@ -90,6 +96,71 @@ def test_a_run_on_a_full_disk_comes_to_its_end_and_does_not_count(
     with pytest.raises(RunRefusedError, match="may lack lines: the disk was full while it ran"):
         one_run.make()
     assert ended == [True]
+
+
+@pytest.mark.parametrize("since_s", [12.0, 13.0, 14.0])
+@pytest.mark.parametrize("status", [0, 101])
+def test_the_disk_to_which_a_run_writes_may_be_full_although_the_store_is_not(
+    one_run: OneRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, since_s: float, status: int
+) -> None:
+    """A job of a cluster writes to its node's disk. The disk may also fill at the end of a run."""
+    place, now_s = tmp_path / "node-disk" / "ab", [0.0]
+    original = os.posix_fallocate
+
+    def fallocate(descriptor: int, offset: int, length: int) -> None:
+        written = Path(f"/proc/self/fd/{descriptor}").readlink()
+        if written.is_relative_to(place) and now_s[0] >= since_s:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        original(descriptor, offset, length)
+
+    def end() -> None:
+        now_s[0] = 14.0
+        if status:
+            raise EngineFailureError(f"Shadow ended with status {status}", [])
+
+    monkeypatch.setattr("os.posix_fallocate", fallocate)
+    one_run.look = lambda simulated_s: now_s.__setitem__(0, simulated_s)
+    one_run.end = end
+    with pytest.raises(EngineFailureError if status else RunRefusedError, match="disk was full"):
+        one_run.simulate(place)
+
+
+@pytest.mark.parametrize(
+    ("error", "message", "remedy"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device", "/node/a"), "/node/a: No space", "free"),
+        (OSError(errno.EDQUOT, "Disk quota exceeded", "/node/a"), "/node/a: Disk quota", "quota"),
+        (shutil.Error([("a", "b", "[Errno 28] No space left on device: 'b'")]), "a -> b: No", ""),
+        (UserError("no gcc", "install it"), "no gcc", "install it"),
+    ],
+)
+def test_a_job_of_a_cluster_stores_why_it_cannot_make_its_run(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    error: Exception,
+    message: str,
+    remedy: str,
+) -> None:
+    """Snakemake submits the job again, which must then end at once."""
+    calls = []
+
+    def open_builder(*_: object) -> None:
+        calls.append(1)
+        raise error
+
+    monkeypatch.setattr(runner, "open_run_builder", open_builder)
+    plan = Plan(
+        Request("one"), (PLANNED,), tmp_path / "runs", tmp_path / "out", 1, Resources(1, 1, 1)
+    )
+    with pytest.raises(UserError, match=message):
+        runner.execute_on_cluster(tmp_path, plan, "ab")
+    failure = read_json(Store(plan.store).failed("ab") / ERROR)
+    assert message in failure["message"]
+    assert "\n" not in failure["message"]
+    assert remedy in " ".join(failure["log"])
+    with pytest.raises(UserError, match=f"run tiny rr seed 1 failed: on node .*: {message}"):
+        runner.execute_on_cluster(tmp_path, plan, "ab")
+    assert len(calls) == 1
 
 
 def test_an_engine_that_fails_on_a_full_disk_reports_it(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import errno
 import os
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -19,6 +20,7 @@ from onionlab.commands._arguments import add_request_arguments
 from onionlab.commands._request import parse_request
 from onionlab.errors import UserError
 from onionlab.experiment import experiment_names
+from onionlab.runs import places
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -195,10 +197,22 @@ def test_a_full_disk_is_named_where_the_error_names_no_file(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("shutil.disk_usage", lambda path: types.SimpleNamespace(free=0))
-    error = cli.user_error_from_os_error(OSError(errno.ENOSPC, "No space left on device"))
+    error = places.user_error_from_os_error(OSError(errno.ENOSPC, "No space left on device"))
     assert str(REPOSITORY) in error.message
     assert error.message.endswith(": No space left on device")
     assert error.hint == "free some space there"
+
+
+def test_a_copy_that_fails_is_one_line_with_a_remedy(tmp_path: Path) -> None:
+    """`shutil.copytree` collects the errors of all files in one exception."""
+    full = str(OSError(errno.ENOSPC, "No space left on device", "here/a"))
+    error = places.user_error_from_os_error(shutil.Error([("here/a", "there/a", full)] * 1000))
+    assert error.message == "here/a -> there/a: No space left on device"
+    assert error.hint == "free some space there"
+    error = places.user_error_from_os_error(shutil.Error([("a", "b", "`a` is a named pipe")]))
+    assert error.message == "a -> b: `a` is a named pipe"
+    error = places.user_error_from_os_error(shutil.Error("Destination path exists"))
+    assert error.message == "Destination path exists"
 
 
 def test_no_text_controls_the_terminal() -> None:

@@ -30,7 +30,7 @@ from onionlab.errors import UserError
 from onionlab.paths import build_directory, code_root
 from onionlab.runs.costs.estimate import available_memory_bytes
 from onionlab.runs.cpus import lock_owners
-from onionlab.runs.places import require_room
+from onionlab.runs.places import DISK_MARGIN, require_room
 from onionlab.runs.plan import Plan, read_plan
 from onionlab.runs.results_lock import results_lock
 from onionlab.runs.store import Store
@@ -62,9 +62,6 @@ JOB_MESSAGE = "    message: "
 AFTER_ERROR = (ERROR_PREFIX, "RuleException:", "Error in rule ", "[")
 """Prefixes of lines that do not belong to a hint, and so end it: errors of other jobs, and lines of
 Snakemake itself."""
-DISK_MARGIN = 1.2
-"""Factor for disk space, because Shadow keeps shared memory in files that the estimate does not
-include."""
 
 
 def make_report(root: Path, plan: Plan, where: Where) -> Path:
