@@ -199,6 +199,8 @@ def _simulate(
     started = datetime.now(UTC)
     composed_s = time.monotonic()
     look = builder.watch(place / files.HOSTS, planned.level, run)
+    # The checkout may change during the simulation, which uses the code that was loaded before.
+    commit = current_commit()
     disk_was_full = False
 
     def on_progress(progress: Progress) -> None:
@@ -242,7 +244,7 @@ def _simulate(
         torrc=run.tor_options,
         proofs=proofs,
         onionlab=__version__,
-        commit=current_commit(),
+        commit=commit,
         started=started.isoformat(timespec="seconds"),
         total_wall_s=round(time.monotonic() - composed_s, 3),
         wall_s=round(usage.wall_s, 3),

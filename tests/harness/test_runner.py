@@ -125,6 +125,15 @@ def test_the_disk_to_which_a_run_writes_may_be_full_although_the_store_is_not(
         one_run.simulate(place)
 
 
+def test_a_run_has_the_commit_at_its_start(
+    one_run: OneRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commits = ["before"]
+    monkeypatch.setattr(runner, "current_commit", lambda: commits[-1])
+    one_run.end = lambda: commits.append("after")
+    assert one_run.simulate().commit == "before"
+
+
 @pytest.mark.parametrize(
     ("error", "message", "remedy"),
     [
