@@ -15,6 +15,7 @@ from onionlab.engines.processes import (
     MemorySampler,
     children_cpu_s,
     memory_kills,
+    record_session,
     with_parent_death_signal,
 )
 
@@ -114,6 +115,7 @@ def follow(
         )
         sampler = MemorySampler(process.pid, command.directory / "free.log", command.shared_bytes)
         try:
+            record_session(command.directory, process.pid)
             poll_s = FIRST_POLL_S
             while not _has_ended(process, poll_s):
                 poll_s = min(POLL_INTERVAL_S, time.monotonic() - started)

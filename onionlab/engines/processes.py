@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import platform
 import resource
 import time
 from collections.abc import Callable, Sequence
@@ -11,6 +12,8 @@ from pathlib import Path
 
 import psutil
 
+SESSION_FILE = ".session"
+"""File in a simulation's folder that identifies its processes until they have ended."""
 END_TIMEOUT_S = 10.0
 SAMPLE_INTERVAL_S = 5.0
 SAMPLE_SHARE = 0.01
@@ -89,29 +92,53 @@ def memory_kills() -> int | None:
     return None
 
 
-def kill_processes_below(directory: Path) -> list[int]:
-    """Kill all processes whose working directory is below `directory`. Return their ids.
+def record_session(directory: Path, pid: int) -> None:
+    """Record in a file in `directory` to which session a simulation's first process belongs."""
+    text = f"{os.getsid(pid)} {platform.node()}"
+    (directory / SESSION_FILE).write_text(text, encoding="utf-8")
 
-    In this way, processes of a simulation are found even after the command that started them has
-    ended.
+
+def kill_processes_below(directory: Path) -> list[int]:
+    """Kill the processes of a simulation in `directory`, and return their ids.
+
+    A process belongs to it if it is in the session that `record_session` recorded, and its working
+    directory is below `directory`. Processes inherit their session, and keep it when the process
+    that started them ends, so those of a killed simulation are found as well, also by another
+    command. Other processes that work in the folder, such as a user's shell, are in other sessions.
+    Sessions depend on the engines least: descent is lost when a parent ends, and the engines
+    determine the environment of simulated programs. The session alone does not suffice, because
+    Shadow is in the session of all jobs of a command.
     """
+    session = _recorded_session(directory)
+    if session is None:
+        return []
     root, killed = directory.resolve(), []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
-            if Path(process.cwd()).is_relative_to(root):
+            is_in_session = os.getsid(process.pid) == session
+            if is_in_session and Path(process.cwd()).is_relative_to(root):
                 process.kill()
                 killed.append(process.pid)
     return killed
 
 
 def end_processes_below(directory: Path) -> None:
-    """Kill all processes whose working directory is below `directory`, and wait for their end.
+    """Kill the processes of a simulation as `kill_processes_below` does, and wait for their end.
 
     The wait takes at most `END_TIMEOUT_S`.
     """
     deadline_s = time.monotonic() + END_TIMEOUT_S
     while kill_processes_below(directory) and time.monotonic() < deadline_s:
         time.sleep(0.01)
+
+
+def _recorded_session(directory: Path) -> int | None:
+    """Return the session of a simulation; None if none was recorded, or one of another node."""
+    try:
+        session, _, node = (directory / SESSION_FILE).read_text(encoding="utf-8").partition(" ")
+        return int(session) if node == platform.node() else None
+    except (OSError, ValueError):
+        return None
 
 
 def _private_bytes(pid: int) -> int:

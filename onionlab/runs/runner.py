@@ -26,7 +26,11 @@ from analysis.formats.plan_file import PlannedRun
 from analysis.formats.scratch import scratch_folder
 from onionlab import __version__
 from onionlab.engines.base import EngineFailureError, Progress
-from onionlab.engines.processes import end_processes_below, kill_processes_below
+from onionlab.engines.processes import (
+    SESSION_FILE,
+    end_processes_below,
+    kill_processes_below,
+)
 from onionlab.errors import UserError
 from onionlab.rundir.verify import RunRefusedError, verify_log_ends
 from onionlab.runs.cpus import lock_owners, reserve_cpus
@@ -222,6 +226,7 @@ def _simulate(
         raise
     finally:
         kill_processes_below(place)
+        (place / SESSION_FILE).unlink(missing_ok=True)
     if disk_was_full:
         # On a full disk, programs lose lines of their logs without an error.
         raise RunRefusedError(f"its logs may lack lines{FULL_DISK}", [])

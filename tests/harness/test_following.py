@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -12,7 +13,7 @@ import pytest
 from onionlab.engines import following
 from onionlab.engines.base import Progress, Usage
 from onionlab.engines.following import Command, ExitInfo, follow
-from onionlab.engines.processes import MemorySampler
+from onionlab.engines.processes import MemorySampler, kill_processes_below
 from onionlab.engines.shadow.engine import LOG_TAIL_LINES, _log_tail, managed_shared_bytes
 
 USAGE = Usage(1.0, 1.0, 1)
@@ -59,6 +60,22 @@ def test_whoever_follows_can_end_it(tmp_path: Path) -> None:
             on_progress=lambda progress: refuse(progress) if pid.exists() else None,
         )
     assert not Path("/proc", pid.read_text()).exists()
+
+
+@pytest.mark.parametrize("own_session", [True, False])
+def test_processes_that_outlive_the_first_one_can_be_killed(
+    tmp_path: Path, own_session: bool
+) -> None:
+    (tmp_path / "run").mkdir()
+    code = "import subprocess; print(subprocess.Popen(['sleep', '60']).pid)"
+    follow(
+        replace(command(tmp_path / "run", code), own_session=own_session),
+        simulated_s=lambda: 0.0,
+        stop_s=9.0,
+        on_progress=lambda progress: None,
+    )
+    left = int((tmp_path / "run" / "log").read_text())
+    assert kill_processes_below(tmp_path / "run") == [left]
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from analysis.formats.json_files import read_json, write_json
 from analysis.formats.manifest import Manifest
 from analysis.formats.plan_file import PlannedRun, Request, Resources
 from onionlab.engines.base import EngineFailureError, Progress, Usage
+from onionlab.engines.processes import SESSION_FILE, record_session
 from onionlab.errors import UserError
 from onionlab.rundir.verify import RunRefusedError
 from onionlab.runs import runner
@@ -123,6 +124,13 @@ def test_the_disk_to_which_a_run_writes_may_be_full_although_the_store_is_not(
     one_run.end = end
     with pytest.raises(EngineFailureError if status else RunRefusedError, match="disk was full"):
         one_run.simulate(place)
+
+
+def test_a_run_does_not_keep_the_file_about_its_processes(one_run: OneRun) -> None:
+    session = one_run.store.partial("ab") / SESSION_FILE
+    one_run.end = lambda: record_session(session.parent, os.getpid())
+    one_run.simulate()
+    assert not session.exists()
 
 
 def test_a_run_has_the_commit_at_its_start(

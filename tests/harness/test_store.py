@@ -22,7 +22,13 @@ from analysis.formats.attempt import RunFailure
 from analysis.formats.files import ERROR, MANIFEST, PROGRESS
 from analysis.formats.json_files import read_json, write_json
 from analysis.formats.manifest import Manifest
-from onionlab.engines.processes import MemorySampler, kill_processes_below, with_parent_death_signal
+from onionlab.engines.processes import (
+    SESSION_FILE,
+    MemorySampler,
+    kill_processes_below,
+    record_session,
+    with_parent_death_signal,
+)
 from onionlab.errors import UserError
 from onionlab.runs import results_lock
 from onionlab.runs.store import Store
@@ -169,18 +175,38 @@ def test_an_experiment_in_use_is_refused(tmp_path: Path, monkeypatch: pytest.Mon
         pass
 
 
-def test_processes_of_a_directory_are_killed_and_no_others(tmp_path: Path) -> None:
+def test_processes_of_a_simulation_are_killed_and_no_others(tmp_path: Path) -> None:
+    """The first process has ended. Its child remains, and a user looks at the run's files."""
     (tmp_path / "run" / "hosts").mkdir(parents=True)
     (tmp_path / "run-2").mkdir()
-    inside = subprocess.Popen(["sleep", "60"], cwd=tmp_path / "run" / "hosts")
-    outside = subprocess.Popen(["sleep", "60"], cwd=tmp_path / "run-2")
+    code = "cd hosts && sleep 60 & echo $! >child; cd ../run-2; sleep 60 & echo $! >other; read x"
+    first = subprocess.Popen(
+        ["sh", "-c", code], cwd=tmp_path / "run", start_new_session=True, stdin=subprocess.PIPE
+    )
+    user = subprocess.Popen(["sleep", "60"], cwd=tmp_path / "run" / "hosts", start_new_session=True)
+    here = subprocess.Popen(["sleep", "60"], cwd=tmp_path / "run")
     try:
-        assert kill_processes_below(tmp_path / "run") == [inside.pid]
-        assert inside.wait(10) == -signal.SIGKILL
-        assert outside.poll() is None
+        assert kill_processes_below(tmp_path / "run") == []
+        record_session(tmp_path / "run", first.pid)
+        while not (tmp_path / "run-2" / "other").exists():
+            time.sleep(0.01)
+        first.communicate()
+        child = int((tmp_path / "run" / "child").read_text())
+        other = psutil.Process(int((tmp_path / "run-2" / "other").read_text()))
+        assert kill_processes_below(tmp_path / "run") == [child]
+        require_end(child)
+        assert user.poll() is None
+        assert here.poll() is None
+        assert other.status() == psutil.STATUS_SLEEPING
+        # Process ids of another node of a cluster mean nothing here.
+        (tmp_path / "run-2" / SESSION_FILE).write_text(f"{first.pid} another-node")
+        assert kill_processes_below(tmp_path / "run-2") == []
+        record_session(tmp_path / "run-2", other.pid)
+        assert kill_processes_below(tmp_path / "run-2") == [other.pid]
     finally:
-        outside.kill()
-        outside.wait()
+        for process in (user, here):
+            process.kill()
+            process.wait()
 
 
 def test_memory_is_measured_again_soon_after_the_start(
