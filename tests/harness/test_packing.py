@@ -26,6 +26,7 @@ from analysis.records.extract import extract
 from onionlab.cli import main
 from onionlab.commands import pack as pack_command
 from onionlab.errors import UserError
+from onionlab.runs import packing
 from onionlab.runs.packed_studies import add_study
 from onionlab.runs.packing import open_pack, open_packs, pack, unpack
 from onionlab.runs.plan import Plan
@@ -127,6 +128,43 @@ def test_the_same_runs_give_the_same_bytes(places: Places) -> None:
     again = places.folder / "again" / "runs.tar.xz"
     pack(places.there, reversed(run_ids), again, logs=False)
     assert again.read_bytes() == file.read_bytes()
+
+
+@pytest.mark.parametrize("logs", [True, False])
+def test_what_a_killed_extraction_left_is_not_packed(places: Places, logs: bool) -> None:
+    run = places.here.run(make_run(places.here, "a"))
+    clean = packed(places.here, places.folder, "a", logs=logs)[0].read_bytes()
+    left = run / RECORDS / ".extract-1" / STREAMS_TABLE
+    left.parent.mkdir()
+    left.write_bytes(b"half")
+    (run / RECORDS / ".parse.json.part").write_bytes(b"{")
+    assert packed(places.here, places.folder, "a", logs=logs)[0].read_bytes() == clean
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda path: path.write_bytes(path.read_bytes()[::-1]),
+        lambda path: path.write_bytes(path.read_bytes()[:-1]),
+        lambda path: path.write_bytes(path.read_bytes() + b"more"),
+        Path.unlink,
+    ],
+)
+def test_a_file_that_changes_while_it_is_packed_is_an_error(
+    places: Places, monkeypatch: pytest.MonkeyPatch, change: Callable[[Path], object]
+) -> None:
+    """Another command extracts the records after the hashes for the index have been computed."""
+    run = places.here.run(make_run(places.here, "a"))
+    original = packing.PackIndex
+
+    def index(**content: Any) -> packing.PackIndex:
+        change(run / RECORDS / STREAMS_TABLE)
+        return original(**content)
+
+    monkeypatch.setattr(packing, "PackIndex", index)
+    with pytest.raises(UserError, match=f"{STREAMS_TABLE} has changed while it was packed"):
+        packed(places.here, places.folder, "a")
+    assert not (places.folder / "runs.tar.xz").exists()
 
 
 def test_other_records_of_the_same_run_are_kept(places: Places) -> None:
