@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
@@ -318,7 +319,10 @@ def table_hashes(folder: Path) -> dict[str, str]:
 
 
 def has_cut_files(records: Path) -> bool:
-    """Return whether a file in a folder of records is truncated, for example after a power loss."""
+    """Return whether a file in a folder of records is truncated, for example after a power loss.
+
+    A file that another command removes meanwhile, to extract the records again, is not truncated.
+    """
     return any(map(_is_cut_json, records.glob("[!.]*.json"))) or any(
         map(_is_cut_table, records.glob("[!.]*.parquet"))
     )
@@ -327,15 +331,21 @@ def has_cut_files(records: Path) -> bool:
 def _is_cut_json(path: Path) -> bool:
     try:
         parse_json(path.read_bytes())
+    except FileNotFoundError:
+        return False
     except ValueError:
         return True
     return False
 
 
 def _is_cut_table(path: Path) -> bool:
-    with path.open("rb") as file:
-        file.seek(max(0, path.stat().st_size - len(PARQUET_MAGIC)))
-        return file.read() != PARQUET_MAGIC
+    try:
+        with path.open("rb") as file:
+            size_bytes = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size_bytes - len(PARQUET_MAGIC)))
+            return file.read() != PARQUET_MAGIC
+    except FileNotFoundError:
+        return False
 
 
 read_parse_report = reader(ParseReport, "report of records", wrong=EXTRACT_AGAIN)

@@ -40,8 +40,9 @@ def run(args: argparse.Namespace) -> int:
 
 def _extract(directory: Path) -> None:
     store = Store(directory.parent)
-    # The lock keeps other commands from reading or extracting the records at the same time. A
-    # folder outside a store has no lock.
+    # The lock keeps other commands from extracting the records at the same time. Commands that read
+    # records do not lock them: each table is replaced by one rename. A folder outside a store has
+    # no lock.
     with store.exclusive(directory.name) if store.has_locks else contextlib.nullcontext():
         report = extract(directory, directory / RECORDS)
     print(

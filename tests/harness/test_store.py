@@ -139,6 +139,19 @@ def test_cut_records_are_extracted_again(
     assert not cut.parent.exists()
 
 
+@pytest.mark.parametrize("file", ["streams.parquet", "parse.json"])
+def test_records_that_another_command_replaces_are_not_damaged(tmp_path: Path, file: str) -> None:
+    """A file is listed and then missing, as a symbolic link to nowhere is."""
+    store = Store(tmp_path)
+    records = store.partial("ab") / "records-v1"
+    write_records(records, "rr")
+    (records / file).unlink()
+    (records / file).symlink_to("nowhere")
+    store.finish("ab", Manifest(run_id="ab"))
+    store.remove_damaged(["ab"])
+    assert (store.run("ab") / "records-v1").exists()
+
+
 def test_processes_of_a_killed_caller_end(tmp_path: Path) -> None:
     pid = tmp_path / "pid"
     command = ["sh", "-c", f"echo $$ > {pid}.part; mv {pid}.part {pid}; exec sleep 60"]
