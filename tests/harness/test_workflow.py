@@ -70,6 +70,10 @@ def state(simulated_s: float) -> RunState:
     return RunState("5mid rr seed 1", simulated_s, 600.0, 100.0, 300 * 2**20, 0.0)
 
 
+def numbered(*states: RunState) -> dict[str, RunState]:
+    return {str(number): one for number, one in enumerate(states)}
+
+
 def show(total: int, *shown: tuple[int, list[RunState], list[str]]) -> list[str]:
     """Return the lines that a progress view prints if its output is not a terminal.
 
@@ -79,7 +83,7 @@ def show(total: int, *shown: tuple[int, list[RunState], list[str]]) -> list[str]
     out = io.StringIO()
     with ProgressView(total, Console(file=out, force_terminal=False, width=60)) as view:
         for done, states, holders in shown:
-            view.show(done, states, holders)
+            view.show(done, numbered(*states), holders)
     return out.getvalue().splitlines()
 
 
@@ -140,7 +144,7 @@ def test_waiting_runs_and_who_holds_the_cpus_are_shown_in_lines_and_in_a_table()
     ]
     table = io.StringIO()
     with ProgressView(2, Console(file=table, force_terminal=True, width=100)) as view:
-        view.show(0, [waits, state(200)], holders)
+        view.show(0, numbered(waits, state(200)), holders)
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", table.getvalue())
     for shown in ("waits for a CPU", holders[0], "5mid rr seed 1", "200 of 600 s", "3:20"):
         assert shown in text
@@ -153,8 +157,7 @@ def test_an_interrupted_attempt_is_not_shown_as_running(tmp_path: Path) -> None:
     for one in begun:
         write_json(store.partial(one.title) / PROGRESS, asdict(one))
     names = ["interrupted", "at work", "not begun"]
-    (shown,) = drive.running_states(store, names, since_s=1000.0)
-    assert shown == begun[1]
+    assert drive.running_states(store, names, since_s=1000.0) == {"at work": begun[1]}
 
 
 MADE = {"0e3", "a2", "b3", "c1", "d1"}
@@ -326,6 +329,16 @@ def test_a_folder_without_room_is_named_before_the_work(
         workflow.make()
     assert caught.value.hint
     assert not workflow.lines("calls")
+
+
+def test_runs_of_two_engines_have_the_same_title(set_clock: Callable[..., None]) -> None:
+    set_clock(0.0, 20.0, 40.0)
+    updates = [
+        (finished, [replace(state(pace * wall_s), wall_s=wall_s) for pace in (10, 1)], [])
+        for finished, wall_s in ((0, 20), (1, 40))
+    ]
+    last = show(2, *updates)[-1]
+    assert re.findall(r"at (\S+) s/s", last) == ["10", "1"]
 
 
 def test_the_pace_of_a_run_is_measured_recently() -> None:

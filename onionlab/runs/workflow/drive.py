@@ -364,29 +364,29 @@ def _watch(
             begun_s = time.monotonic()
             left -= store.finished_among(left)
             states = running_states(store, left, started_at_s)
-            waits = any(state.waiting for state in states) and not on_cluster
+            waits = any(state.waiting for state in states.values()) and not on_cluster
             owners = lock_owners(sorted(os.sched_getaffinity(0))) if waits else ()
             view.show(len(missing) - len(left), states, owners)
             pause_s = max(MIN_POLL_INTERVAL_S, (time.monotonic() - begun_s) / POLL_SHARE)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(min(pause_s, MAX_POLL_INTERVAL_S))
         left -= store.finished_among(left)
-        view.show(len(missing) - len(left), [])
+        view.show(len(missing) - len(left), {})
 
 
-def running_states(store: Store, run_ids: Collection[str], since_s: float) -> list[RunState]:
-    """Return the latest states of the runs in progress.
+def running_states(store: Store, run_ids: Collection[str], since_s: float) -> dict[str, RunState]:
+    """Return the latest states of the runs in progress, by the runs' names.
 
     since_s: Unix time. Older states belong to interrupted attempts.
     """
-    states = []
+    states = {}
     for run_id in sorted(store.begun_among(run_ids)):
         try:
             state = read_as(RunState, store.partial(run_id) / files.PROGRESS, "state of a run")
         except AnalysisError:
             continue  # The run has not started, has just finished, or its state is being written.
         if state.at_s >= since_s:
-            states.append(state)
+            states[run_id] = state
     return states
 
 

@@ -6,7 +6,8 @@ import contextlib
 import sys
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
+from itertools import starmap
 from typing import Self
 
 from rich.console import Console
@@ -49,7 +50,7 @@ class ProgressView:
         self._live_block.__exit__(None, None, None)
 
     def show(
-        self, finished: int, states: Sequence[RunState], owners: Sequence[object] = ()
+        self, finished: int, states: Mapping[str, RunState], owners: Sequence[object] = ()
     ) -> None:
         """Show the current state.
 
@@ -58,20 +59,21 @@ class ProgressView:
 
         Args:
             finished: Number of finished runs.
-            states: States of the runs in progress.
+            states: States of the runs in progress, by the runs' names. Their titles are not unique:
+                the runs of several engines may have the same.
             owners: Processes that hold the CPUs for which runs wait.
         """
         now = time.monotonic()
-        waiting = {state.title for state in states if state.waiting}
+        waiting = {run_id for run_id, state in states.items() if state.waiting}
         below = list(map(str, owners)) if waiting else []
         # A run makes no progress while it waits for a CPU. Multiply the time since the last call by
         # the share of runs that do not wait.
         working = 1 - len(waiting) / len(states) if states else 1.0
         self._worked_s += (now - self._last_shown) * working
         self._last_shown = now
-        self._seen = {state.title: self._recent(state) for state in states}
+        self._seen = {run_id: self._recent(run_id, state) for run_id, state in states.items()}
         elapsed = _duration(now - self._started)
-        left = self._left(finished, states)
+        left = self._left(finished, states.values())
         with contextlib.suppress(OSError):
             if self._console.is_terminal:
                 title = f"{finished} of {self._total} runs done, {elapsed}{left and f'; {left}'}"
@@ -83,16 +85,16 @@ class ProgressView:
             ):
                 self._last_finished, self._last_plain = finished, now
                 text = f"[{elapsed}] {finished}/{self._total} runs done{left and f', {left}'}"
-                parts = [text, *map(self._line, states), *below]
+                parts = [text, *starmap(self._line, states.items()), *below]
                 self._console.print("; ".join(parts), markup=False, highlight=False, soft_wrap=True)
         self._last_waiting = waiting
 
-    def _recent(self, state: RunState) -> deque[tuple[float, float]]:
+    def _recent(self, run_id: str, state: RunState) -> deque[tuple[float, float]]:
         """Return pairs (wall time, simulated time) of a run, oldest first.
 
         The first pair is the newest one that is at least `RECENT_S` of wall time old, if any is.
         """
-        seen = self._seen.get(state.title, deque())
+        seen = self._seen.get(run_id, deque())
         if seen and state.wall_s < seen[-1][0]:
             seen = deque()  # the run was started again
         if not seen or state.wall_s > seen[-1][0]:
@@ -101,19 +103,19 @@ class ProgressView:
             seen.popleft()
         return seen
 
-    def _pace(self, state: RunState) -> tuple[str, str]:
+    def _pace(self, run_id: str, state: RunState) -> tuple[str, str]:
         """Return a run's simulated seconds per wall second, and the wall time left at this pace.
 
         Both are texts. The time is "" if the run makes no progress.
         """
-        wall_s, simulated_s = self._seen[state.title][0]
+        wall_s, simulated_s = self._seen[run_id][0]
         passed_s, pace = state.wall_s - wall_s, state.speed
         if passed_s >= MIN_PACE_S:
             pace = (state.simulated_s - simulated_s) / passed_s
         left = _duration((state.stop_s - state.simulated_s) / pace) if pace > 0 else ""
         return f"{pace:.2g}" if pace < 99.5 else f"{pace:.0f}", left
 
-    def _left(self, finished: int, states: Sequence[RunState]) -> str:
+    def _left(self, finished: int, states: Collection[RunState]) -> str:
         """Return the remaining time as text.
 
         Assume that a remaining run takes as long as a finished one. The text is empty if no run is
@@ -125,26 +127,26 @@ class ProgressView:
         left_s = self._worked_s / done * (self._total - done)
         return f"about {_duration(60 * round(left_s / 60))} left" if left_s > 60 else ""
 
-    def _table(self, title: str, states: Sequence[RunState], below: Sequence[str]) -> Table:
+    def _table(self, title: str, states: Mapping[str, RunState], below: Sequence[str]) -> Table:
         caption = escape("\n".join(below)) or None
         table = Table(title=title, title_justify="left", caption=caption, caption_justify="left")
         table.add_column("running")
         for name in ("simulated", "speed", "left", "memory"):
             table.add_column(name, justify="right")
-        for state in states:
+        for run_id, state in states.items():
             if state.waiting:
                 table.add_row(state.title, "waits for a CPU")
                 continue
-            pace, left = self._pace(state)
+            pace, left = self._pace(run_id, state)
             simulated = f"{state.simulated_s:.0f} of {state.stop_s:.0f} s"
             memory = format_bytes(state.memory_bytes)
             table.add_row(state.title, simulated, f"{pace} s/s", left or "-", memory)
         return table
 
-    def _line(self, state: RunState) -> str:
+    def _line(self, run_id: str, state: RunState) -> str:
         if state.waiting:
             return f"{state.title}: waits for a CPU"
-        pace, left = self._pace(state)
+        pace, left = self._pace(run_id, state)
         simulated = f"{state.simulated_s:.0f}/{state.stop_s:.0f} s simulated at {pace} s/s"
         parts = [f"{state.title}: {simulated}", left and f"{left} left"]
         return ", ".join(filter(None, [*parts, format_bytes(state.memory_bytes)]))
