@@ -11,6 +11,7 @@ import functools
 import hashlib
 import json
 import os
+import re
 import stat
 import tempfile
 import time
@@ -32,6 +33,9 @@ BUSY_PERCENT = 50.0
 """A CPU with a higher load counts as busy with a program that does not use these locks, such as a
 Shadow that was started by hand."""
 MAX_PURPOSE_LENGTH = 200
+PROC_STAT = Path("/proc/stat")
+
+_CPU_LINE = re.compile(r"^cpu(\d+) ", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -155,8 +159,14 @@ def _try_reserve(
 def _idle_first(allowed: list[int]) -> list[int]:
     """Return the CPUs with busy CPUs at the end. A busy CPU may run a program without locks."""
     loads = psutil.cpu_percent(CPU_SAMPLE_S, percpu=True)
-    busy = {cpu for cpu, load in enumerate(loads) if load > BUSY_PERCENT}
+    # psutil returns the loads of the CPUs that are online, in the order of PROC_STAT.
+    busy = {cpu for cpu, load in zip(_online_cpus(), loads, strict=False) if load > BUSY_PERCENT}
     return sorted(allowed, key=lambda cpu: (cpu in busy, cpu))
+
+
+def _online_cpus() -> list[int]:
+    """Return the numbers of the CPUs in PROC_STAT, which does not list those that are offline."""
+    return [int(number) for number in _CPU_LINE.findall(PROC_STAT.read_text(encoding="utf-8"))]
 
 
 def _open_shared(path: Path) -> int:

@@ -223,6 +223,16 @@ def test_a_process_bound_to_one_cpu_does_not_block_the_others(lock_folder_of_tes
             assert read_line(process) == line
 
 
+def test_the_load_of_cpus_is_known_although_others_are_offline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """psutil returns one load for each CPU that is online, without its number."""
+    (tmp_path / "stat").write_text("cpu  9 9\ncpu0 1 1\ncpu4 1 1\ncpu5 1 1\nintr 7 7\n")
+    monkeypatch.setattr(cpus, "PROC_STAT", tmp_path / "stat")
+    monkeypatch.setattr("psutil.cpu_percent", lambda *_, **__: [2.0, 99.0, 3.0])
+    assert cpus._idle_first([0, 4, 5]) == [0, 5, 4]
+
+
 def test_allocated_cpus_need_no_lock(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {3, 5})
     monkeypatch.setattr(cpus, "lock_folder", lambda: pytest.fail("it looked for locks"))
