@@ -210,7 +210,7 @@ def _size_and_sha256(path: Path) -> tuple[int, str]:
 
 
 @contextlib.contextmanager
-def _opened(path: Path) -> Iterator[BinaryIO]:
+def _opened(path: Path) -> Iterator[io.BufferedReader]:
     try:
         file = path.open("rb")
     except FileNotFoundError:

@@ -21,12 +21,12 @@ from analysis.formats.files import MANIFEST, RECORDS, STREAMS_TABLE, STUDIES
 from analysis.formats.files import PACK_INDEX as INDEX
 from analysis.formats.manifest import Manifest, identity_hash, read_manifest
 from analysis.formats.plan_file import PlannedRun, Request, Resources
+from analysis.formats.published import PackIndex
 from analysis.formats.study import Level, Study, load_study, write_study
 from analysis.records.extract import extract
 from onionlab.cli import main
 from onionlab.commands import pack as pack_command
 from onionlab.errors import UserError
-from onionlab.runs import packing
 from onionlab.runs.packed_studies import add_study
 from onionlab.runs.packing import open_pack, open_packs, pack, unpack
 from onionlab.runs.plan import Plan
@@ -155,13 +155,12 @@ def test_a_file_that_changes_while_it_is_packed_is_an_error(
 ) -> None:
     """Another command extracts the records after the hashes for the index have been computed."""
     run = places.here.run(make_run(places.here, "a"))
-    original = packing.PackIndex
 
-    def index(**content: Any) -> packing.PackIndex:
+    def index(**content: Any) -> PackIndex:
         change(run / RECORDS / STREAMS_TABLE)
-        return original(**content)
+        return PackIndex(**content)
 
-    monkeypatch.setattr(packing, "PackIndex", index)
+    monkeypatch.setattr("onionlab.runs.packing.PackIndex", index)
     with pytest.raises(UserError, match=f"{STREAMS_TABLE} has changed while it was packed"):
         packed(places.here, places.folder, "a")
     assert not (places.folder / "runs.tar.xz").exists()

@@ -108,11 +108,12 @@ def test_an_incomplete_run_that_cannot_be_removed_is_an_error(
         raise PermissionError(errno.EACCES, "Permission denied")
 
     monkeypatch.setattr("os.rmdir", rmdir)
-    for refused in (
+    refusals: list[Callable[[], None]] = [
         lambda: store.remove_damaged(["ab"]),
         lambda: store.remove_unfinished("ab"),
         lambda: store.finish("ab", Manifest(run_id="ab")),
-    ):
+    ]
+    for refused in refusals:
         store.partial("ab").mkdir(parents=True, exist_ok=True)
         with pytest.raises(UserError, match="ab is incomplete and cannot be removed: ") as caught:
             refused()
