@@ -10,6 +10,7 @@ from shell_scripts import write_script
 
 from analysis.formats.files import RECORDS
 from onionlab.runs.workflow import drive
+from onionlab.runs.workflow.executor import JobSize
 
 # A run whose name begins with bad always fails. A run whose name begins with cc fails the first
 # time. A run whose name begins with e waits for the file `end`. The file `other` names a run that
@@ -53,13 +54,21 @@ class FakeJobs:
     """A store in ``root / "runs"``. Each job writes an empty run into it, and records its call.
 
     option: the command-line option that the workflow must give to each job. Other jobs fail.
+    size: the size of each run.
     """
 
-    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch, option: str) -> None:
-        self.root, self.store = root, root / "runs"
+    def __init__(
+        self, root: Path, monkeypatch: pytest.MonkeyPatch, option: str, size: JobSize
+    ) -> None:
+        self.root, self.store, self.size = root, root / "runs", size
         self.store.mkdir()
         script = JOB.format(folder=shlex.quote(str(root)), records=RECORDS, option=option)
         job = write_script(root / "job", script)
+        monkeypatch.setattr(
+            drive,
+            "job_sizes",
+            lambda root, plans: {run.run_id: self.size for plan in plans for run in plan.runs},
+        )
         original = drive._Workflow._configuration
         monkeypatch.setattr(
             drive._Workflow,

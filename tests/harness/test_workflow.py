@@ -28,6 +28,7 @@ from onionlab.runs.costs.estimate import estimate_resources
 from onionlab.runs.plan import Plan
 from onionlab.runs.store import Store
 from onionlab.runs.workflow import drive
+from onionlab.runs.workflow.executor import JobSize
 from onionlab.runs.workflow.progress import ProgressView
 
 from .fake_jobs import FakeJobs
@@ -35,22 +36,20 @@ from .fake_jobs import FakeJobs
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 
-def plan_needing(tmp_path: Path, *, memory_bytes: int = 1, disk_bytes: int = 1) -> Plan:
+def plan_needing(tmp_path: Path, *, memory_bytes: int = 1) -> Plan:
     return Plan(
         request=Request("quick"),
         runs=(),
         store=tmp_path / "runs",
         out=tmp_path / "results",
         cpus_per_run=1,
-        resources=Resources(memory_bytes, disk_bytes, processes=10),
+        resources=Resources(memory_bytes, disk_bytes=1, processes=10),
     )
 
 
-def test_too_little_memory_or_disk_is_reported_before_any_run_starts(tmp_path: Path) -> None:
+def test_too_little_memory_is_reported_before_any_run_starts(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"one run needs about 1048576 GiB of memory, and"):
-        drive._require_resources(plan_needing(tmp_path, memory_bytes=2**50), 1)
-    with pytest.raises(UserError, match=r"2 concurrent runs need about .* GiB of disk"):
-        drive._require_resources(plan_needing(tmp_path, disk_bytes=2**60), 2)
+        drive._require_memory(plan_needing(tmp_path, memory_bytes=2**50))
 
 
 def test_the_full_network_is_estimated_above_its_measured_memory(tmp_path: Path) -> None:
@@ -168,7 +167,9 @@ class Workflow(FakeJobs):
     """A workflow with two plans, which have a common run."""
 
     def __init__(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        super().__init__(tmp_path, monkeypatch, option="--records")
+        super().__init__(
+            tmp_path, monkeypatch, option="--records", size=JobSize(1, 1, 1, disk_mb=1)
+        )
         # The order of the runs by name differs from that by network, so tests see which one is
         # used.
         self.plans = [
@@ -222,6 +223,28 @@ def test_a_run_that_fails_leaves_the_others(workflow: Workflow) -> None:
     with pytest.raises(UserError, match="the workflow failed"):
         workflow.make()
     assert workflow.finished() == {*MADE, "f1"}
+
+
+def test_too_little_disk_for_all_missing_runs_is_reported(
+    workflow: Workflow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Finished runs stay, so the disk needs room for more than the concurrent ones."""
+    free_gib = [3.1]
+    monkeypatch.setattr(
+        "shutil.disk_usage", lambda _: SimpleNamespace(free=int(free_gib[0] * 2**30))
+    )
+    workflow.size = JobSize(1, 1, 1, disk_mb=1024)
+    need = r"5 missing runs need about 3.2 GiB of disk, and 3.1 GiB are free below .*/runs\n"
+    with pytest.raises(UserError, match=need) as caught:
+        workflow.make()
+    assert str(caught.value.hint).startswith("free about 102 MiB there, request fewer runs")
+    assert workflow.lines("calls") == []
+    free_gib[0] = 3.3
+    workflow.make()
+    free_gib[0] = 1.1
+    shutil.rmtree(workflow.store / "c1")
+    with pytest.raises(UserError, match=r"the missing run needs about 1.2 GiB of disk"):
+        workflow.make()
 
 
 @pytest.mark.parametrize("other", ["b3", "bad1"])
@@ -333,7 +356,7 @@ def test_a_folder_without_room_is_named_before_the_work(
 
 def test_runs_of_two_engines_have_the_same_title(set_clock: Callable[..., None]) -> None:
     set_clock(0.0, 20.0, 40.0)
-    updates = [
+    updates: list[tuple[int, list[RunState], list[str]]] = [
         (finished, [replace(state(pace * wall_s), wall_s=wall_s) for pace in (10, 1)], [])
         for finished, wall_s in ((0, 20), (1, 40))
     ]

@@ -19,12 +19,7 @@ class FakeWorkflow(FakeJobs):
     """Makes runs in a temporary store (folder of runs). Each run is a job of an executor."""
 
     def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        super().__init__(root, monkeypatch, option="--cluster")
-        monkeypatch.setattr(
-            drive,
-            "job_sizes",
-            lambda root, plans: {run.run_id: SIZE for plan in plans for run in plan.runs},
-        )
+        super().__init__(root, monkeypatch, option="--cluster", size=SIZE)
 
     def plan(self, *runs: str) -> Plan:
         """Return a plan of some runs."""

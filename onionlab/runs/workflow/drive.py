@@ -29,6 +29,7 @@ from onionlab.engines.processes import with_parent_death_signal
 from onionlab.errors import UserError
 from onionlab.paths import build_directory, code_root
 from onionlab.runs.costs.estimate import available_memory_bytes
+from onionlab.runs.costs.run_cost import DISK_RESERVE
 from onionlab.runs.cpus import lock_owners
 from onionlab.runs.places import DISK_MARGIN, require_room
 from onionlab.runs.plan import Plan, read_plan
@@ -128,9 +129,12 @@ class _Workflow:
         cpus_per_run = max(plan.cpus_per_run for plan in self.plans)
         jobs = self.jobs or max(1, len(os.sched_getaffinity(0)) // cpus_per_run)
         at_a_time = min(jobs, len(missing))
-        for plan in self.plans:
-            _require_resources(plan, at_a_time, on_cluster=self.executor is not None)
+        if missing and not self.executor:
+            # The memory of a cluster's nodes is unknown.
+            for plan in self.plans:
+                _require_memory(plan)
         sizes = self._job_sizes(missing)
+        _require_disk(self.store, [sizes[run_id] for run_id in missing], at_a_time)
         self._report_missing(missing, at_a_time)
         with contextlib.ExitStack() as stack:
             for plan in self.plans:
@@ -167,12 +171,13 @@ class _Workflow:
         return self.runs.keys() - self.store.extracted_among(self.runs)
 
     def _job_sizes(self, missing: Sequence[str]) -> Mapping[str, JobSize]:
-        """Return what the job of each run requests, by the run's name; empty without a cluster.
+        """Return what the job of each run requests on a cluster, by the run's name.
 
-        Raises UserError if the cluster would reject the jobs.
+        Jobs on this machine request less (`_local_size`). If no run is missing, the mapping is
+        empty. Raises UserError if the cluster would reject the jobs.
         """
         if not self.executor:
-            return {}
+            return job_sizes(self.root, self.plans) if missing else {}
         for path in (Path(sys.executable), self.store.directory, self.made):
             # Job scripts do not quote paths, so the shell would interpret special characters.
             if shlex.quote(str(path)) != str(path):
@@ -216,7 +221,7 @@ class _Workflow:
                 run.run_id: {
                     "plan": str(plan.file),
                     "rank": ranks[run.seed],
-                    **(sizes.get(run.run_id) or _local_size(plan))._asdict(),
+                    **(sizes[run.run_id] if self.executor else _local_size(plan))._asdict(),
                 }
                 for plan in self.plans
                 for run in plan.runs
@@ -328,28 +333,38 @@ def _require_not_replaced(plan: Plan) -> None:
         )
 
 
-def _require_resources(plan: Plan, at_a_time: int, *, on_cluster: bool = False) -> None:
-    """Raise UserError if memory or disk space is insufficient.
-
-    On a cluster, memory is not checked, because the memory of the nodes is unknown.
-    """
-    if not at_a_time:
-        return
+def _require_memory(plan: Plan) -> None:
+    """Raise UserError if this machine has too little memory for one run."""
     available = available_memory_bytes()
-    if plan.resources.memory_bytes > available and not on_cluster:
+    if plan.resources.memory_bytes > available:
         raise UserError(
             f"one run needs about {format_bytes(plan.resources.memory_bytes)} of memory, "
             f"and {format_bytes(available)} are available",
             f"{SMALLER}, or use a machine with more memory",
         )
-    plan.store.mkdir(parents=True, exist_ok=True)
-    free = shutil.disk_usage(plan.store).free
-    need = round(plan.resources.disk_bytes * at_a_time * DISK_MARGIN)
+
+
+def _require_disk(store: Store, sizes: Sequence[JobSize], at_a_time: int) -> None:
+    """Raise UserError if the disk has too little room for all missing runs.
+
+    Each run stays when it is finished. The largest runs that may be in progress at the end need
+    their reserve, and the others need what is expected. sizes: the sizes of the missing runs.
+    at_a_time: the number of concurrent runs.
+    """
+    if not sizes:
+        return
+    store.directory.mkdir(parents=True, exist_ok=True)
+    free = shutil.disk_usage(store.directory).free
+    disk_mb = sorted((size.disk_mb for size in sizes), reverse=True)
+    in_progress_mb, finished_mb = sum(disk_mb[:at_a_time]), sum(disk_mb[at_a_time:])
+    need = round((in_progress_mb * DISK_MARGIN + finished_mb / DISK_RESERVE) * 2**20)
     if need > free:
+        runs = "the missing run needs" if len(sizes) == 1 else f"{len(sizes)} missing runs need"
         raise UserError(
-            f"{at_a_time} concurrent runs need about {format_bytes(need)} of disk, "
-            f"and {format_bytes(free)} are free below {plan.store}",
-            f"free some, use fewer {'MAX_JOBS' if on_cluster else 'JOBS'}, or {SMALLER}",
+            f"{runs} about {format_bytes(need)} of disk, and {format_bytes(free)} are free below "
+            f"{store.directory}",
+            f"free about {format_bytes(need - free)} there, request fewer runs (SEEDS, VARIANTS), "
+            f"or {SMALLER}",
         )
 
 
