@@ -24,7 +24,7 @@ from analysis.measures.perf import (
 )
 
 CONVERGE_S = 1200
-"""Simulated second from which tornettools analyses a run by default."""
+"""Simulated second from which tornettools by default counts downloads, circuits and relay bytes."""
 
 MIBIT_BYTES = 2**20 / 8
 """tornettools reports client goodput in Mibit/s."""
@@ -32,13 +32,12 @@ MIBIT_BYTES = 2**20 / 8
 GOODPUT_NAMES = ("perfclient_goodput", "perfclient_goodput_5MiB")
 
 
-def plot_data(records: Path, converge_s: int = CONVERGE_S) -> dict[str, Any]:
+def plot_data(records: Path) -> dict[str, Any]:
     """Return the files derived from TGen's and OnionTrace's logs: file name -> content.
 
     Args:
         records: records of one run of a tornettools network. As in tornettools, the name of a host,
             such as perfclient1exit or perfclient2onionservice, determines the kind of its circuits.
-        converge_s: simulated time from which downloads, circuits and bytes of relays are counted.
 
     Raises:
         AnalysisError: a table is missing or cannot be read.
@@ -50,7 +49,7 @@ def plot_data(records: Path, converge_s: int = CONVERGE_S) -> dict[str, Any]:
     for circuit in ("exit", "onionservice"):
         rows = np.array([_is_perf(name, circuit) for name in clients], dtype=np.bool_)
         streams = PerfStreams.from_table(perf.filter(rows))
-        late = streams.ended_in(converge_s, np.inf)
+        late = streams.ended_in(CONVERGE_S, np.inf)
         content |= {
             f"time_to_first_byte_recv.{circuit}.json": _by_size(late, late.first_byte_s),
             f"time_to_last_byte_recv.{circuit}.json": _by_size(late, late.last_byte_s),
@@ -66,10 +65,10 @@ def plot_data(records: Path, converge_s: int = CONVERGE_S) -> dict[str, Any]:
         hosts = table["host"].to_pylist()
         for circuit in ("exit", "onionservice"):
             rows = np.array([_is_perf(name, circuit) for name in hosts], dtype=np.bool_)
-            built = Circuits.from_table(table.filter(rows)).build_times_s(converge_s, np.inf)
+            built = Circuits.from_table(table.filter(rows)).build_times_s(CONVERGE_S, np.inf)
             content[f"perfclient_circuit_build_time.{circuit}.json"] = built.tolist()
         written = relay_bytes_from_table(read_table(records / files.RELAY_BYTES_TABLE, RELAY_BYTES))
-        per_second = written.per_second(converge_s, np.inf)
+        per_second = written.per_second(CONVERGE_S, np.inf)
         content["relay_goodput.json"] = {str(second): sent for second, sent in per_second.items()}
     return content
 
