@@ -168,7 +168,7 @@ class OnionTraceLog(Log):
             circuit.built_again += 1
         elif status == b"FAILED" and has_result:
             circuit.failed_again += 1
-        elif not has_result and circuit.result == OPEN:
+        elif circuit.result == OPEN:
             circuit.created_us = created_us
             circuit.purpose = _text(pairs, b"PURPOSE")
             circuit.hops = words[0].count(b",") + 1 if words[0].startswith(b"$") else 0
