@@ -16,6 +16,7 @@ import contextlib
 import logging
 import shlex
 import shutil
+import time
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
@@ -30,6 +31,7 @@ from onionlab.errors import UserError
 from onionlab.locks import file_lock, is_locked
 
 LOG = logging.getLogger(__name__)
+POLL_S = 1.0
 
 
 class Store:
@@ -73,6 +75,18 @@ class Store:
     def has_records(self, run_id: str) -> bool:
         """Return whether a run has all of its records, of which this file is written last."""
         return (self.run(run_id) / files.RECORDS / files.PARSE_REPORT).exists()
+
+    def await_records(self, run_ids: Collection[str], timeout_s: float) -> set[str]:
+        """Wait until all runs are finished and have their records. Return those that are not.
+
+        Files that another node of a cluster has written may appear here late.
+        """
+        deadline_s = time.monotonic() + timeout_s
+        while left := set(run_ids) - self.extracted_among(run_ids):
+            if time.monotonic() >= deadline_s:
+                break
+            time.sleep(POLL_S)
+        return left
 
     def begun_among(self, run_ids: Collection[str]) -> set[str]:
         """Return the runs that are in progress or were interrupted."""

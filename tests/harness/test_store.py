@@ -122,6 +122,20 @@ def test_an_incomplete_run_that_cannot_be_removed_is_an_error(
     assert store.partial("ab").exists()
 
 
+def test_records_of_another_node_may_appear_late(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store(tmp_path)
+    assert store.await_records(["ab"], timeout_s=0) == {"ab"}
+
+    def appear(_: float) -> None:
+        write_records(store.partial("ab") / "records-v1", "rr")
+        store.finish("ab", Manifest(run_id="ab"))
+
+    monkeypatch.setattr("onionlab.runs.store.time.sleep", appear)
+    assert store.await_records(["ab"], timeout_s=60) == set()
+
+
 @pytest.mark.parametrize("file", ["streams.parquet", "parse.json"])
 def test_cut_records_are_extracted_again(
     tmp_path: Path, file: str, caplog: pytest.LogCaptureFixture

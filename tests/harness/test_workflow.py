@@ -274,6 +274,13 @@ def test_a_run_without_records_and_one_that_was_removed_are_made(workflow: Workf
     assert not (workflow.plans[0].out / ".made").exists()
 
 
+def test_the_report_is_made_also_if_no_run_is_missing(workflow: Workflow) -> None:
+    for made in (1, 2):
+        drive.make_report(workflow.root, workflow.plan("one", {"c1": 1, "a2": 2}), 1)
+        assert workflow.lines("calls") == ["c1", "a2"]
+        assert len(workflow.lines("reports")) == made
+
+
 def test_a_command_states_what_it_makes_and_what_an_interrupt_keeps(
     workflow: Workflow, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

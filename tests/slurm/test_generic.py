@@ -9,6 +9,7 @@ import pytest
 from shell_scripts import write_script
 
 from onionlab.errors import UserError
+from onionlab.runs.store import Store
 from onionlab.runs.workflow import drive
 from onionlab.runs.workflow.executor import GENERIC, Executor, open_executor
 
@@ -44,6 +45,27 @@ def test_a_command_to_submit_jobs_is_sufficient(workflow: FakeWorkflow, executor
     assert Counter(workflow.lines("submitted")) == sizes
     assert workflow.finished() == {"a2", "cc1"}
     assert str(Path(drive.__file__).parents[3]) in workflow.lines("path")[0]
+
+
+def test_a_command_waits_for_files_of_other_nodes(
+    workflow: FakeWorkflow, executor: Executor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The job has succeeded, so its marker is here, but the run is not visible yet."""
+    asked: list[float] = []
+
+    def run_snakemake(self: drive._Workflow, *_: object) -> bool:
+        self.made.mkdir()
+        (self.made / "a2").touch()
+        return True
+
+    def await_records(store: Store, runs: object, timeout_s: float) -> set[str]:
+        asked.append(timeout_s)
+        return set()
+
+    monkeypatch.setattr(drive._Workflow, "_run_snakemake", run_snakemake)
+    monkeypatch.setattr(Store, "await_records", await_records)
+    workflow.make(executor, "a2")
+    assert asked == [5.0]
 
 
 @pytest.mark.slow

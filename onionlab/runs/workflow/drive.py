@@ -161,14 +161,23 @@ class _Workflow:
                     f"{len(self.runs)} runs are finished and stay in {self.store.directory}; the "
                     "same command makes the others"
                 ) from None
-            # Snakemake can succeed without performing the runs, for example if a profile requests a
-            # dry run.
-            if not succeeded or self._unmade():
+            if not succeeded or self._left():
                 raise failure(self.runs, self.store, self.log)
 
     def _unmade(self) -> set[str]:
         """Return the runs that are not finished, or have no records."""
         return self.runs.keys() - self.store.extracted_among(self.runs)
+
+    def _left(self) -> set[str]:
+        """Return the runs that are still not made after Snakemake has succeeded.
+
+        It can succeed without performing the runs, for example if a profile requests a dry run. If
+        their jobs have succeeded, wait until the files of other nodes appear.
+        """
+        unmade = self._unmade()
+        if not self.executor or not all((self.made / run_id).exists() for run_id in unmade):
+            return unmade
+        return self.store.await_records(unmade, self.executor.latency_wait_s)
 
     def _job_sizes(self, missing: Sequence[str]) -> Mapping[str, JobSize]:
         """Return what the job of each run requests on a cluster, by the run's name.
@@ -215,6 +224,7 @@ class _Workflow:
             "root": str(self.root),
             "made": str(self.made),
             "plan": str(self.plans[0].file),
+            "latency_s": self.executor.latency_wait_s if self.executor else 0.0,
             "options": "--cluster" if self.executor else "--records",
             "resources": dict(self.executor.resources) if self.executor else {},
             "runs": {

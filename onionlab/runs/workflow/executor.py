@@ -69,6 +69,11 @@ class Executor:
     resources: Mapping[str, str]
     max_jobs: int
 
+    @property
+    def latency_wait_s(self) -> float:
+        """The maximum delay until files of other nodes appear."""
+        return float(self.options.get("latency-wait", LATENCY_WAIT_S))
+
     def arguments(self, job_name: str, logs: Path) -> list[str]:
         """Return Snakemake's options. Raises UserError if Slurm does not answer.
 
