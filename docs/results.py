@@ -139,6 +139,21 @@ def answer_table(answered: Sequence[ClaimResult]) -> str:
     return _table(head, rows)
 
 
+def claim_parts(answered: Sequence[ClaimResult], name: str) -> str:
+    """Return a list of the comparisons of one claim, each with its effect, interval and grade.
+
+    name: the claim's `id`.
+    """
+    (claim,) = (one for one in answered if one.claim.id == name)
+    lines = []
+    for part in claim.parts:
+        effect, interval = format_effect(part.effect, part.scale, part.metric.unit)
+        grade = part.grade.value if part.grade else "not judged"
+        text = f"{part.text.replace(' at scale 0.1', '')}: {effect} {interval}, {grade}"
+        lines.append(textwrap.fill(text, WIDTH, initial_indent="- ", subsequent_indent="  "))
+    return "\n".join(lines)
+
+
 def throughput_claims(answered: Sequence[ClaimResult]) -> str:
     """Return a sentence on the answers to the claims on throughput, with their extreme effects."""
     claims = [one for one in answered if one.claim.metrics == (THROUGHPUT,)]
@@ -626,6 +641,7 @@ ARTI_POLICIES = (
     ("Clients of Arti, 5 networks", ARTI_TENTH, "swrr-5mid-arti"),
     ("Clients of C Tor, 3 networks", [RUNS / "repeats-scale0.1-uml.tar.xz"], "swrr-5mid"),
 )
+LIMITS = [RUNS / "swrr-limits-scale0.1-uml.tar.xz"]
 STARVATION = sorted(RUNS.glob("starvation-*.tar.xz"))
 TORNET = [RUNS / "swrr-tornettools-uml.tar.xz"]
 VEGAS = [RUNS / f"{name}-5mid-vegas-scale0.1-uml.tar.xz" for name in ("swrr", "weights")]
@@ -665,6 +681,11 @@ PAGES: Mapping[str, Mapping[str, Callable[[Path], str]]] = {
     },
     "docs/explanation/replication.md": {
         "limits": _times("swrr-limits"),
+        "limits' claims": lambda folder: answer_counts(answers(LIMITS, folder, "swrr-limits")),
+        "rate or link": lambda folder: claim_parts(
+            answers(LIMITS, folder, "swrr-limits"), "rate-brings-together"
+        ),
+        "limits' runs": lambda folder: run_facts(LIMITS, folder),
         "schedulers": _times("swrr-schedulers"),
         "load": _times("swrr-load"),
         "reading": _times("swrr-reading"),
