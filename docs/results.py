@@ -617,7 +617,7 @@ LEVELS = [f"swrr-{number}mid" for number in (20, 10, 5)]
 MAIN = [(level, CAPACITIES, "swrr-capacities", level) for level in ("representative", "random")]
 BY_LEVEL = [(str(number), FULL_SIZE, f"swrr-{number}mid", f"{number}mid") for number in (20, 10, 5)]
 FIVE_MIDDLES = (
-    ("random capacities", [RUNS / "swrr-5mid-full-size-uml.tar.xz"], "swrr-5mid"),
+    ("random capacities, pilot", [RUNS / "swrr-5mid-full-size-uml.tar.xz"], "swrr-5mid"),
     ("random, links only, KIST", [RUNS / "swrr-5mid-links-uml.tar.xz"], "swrr-5mid-links"),
     ("the same on Shadow", [RUNS / "swrr-5mid-links-seed-1-shadow.tar.xz"], "swrr-5mid-links"),
     ("representative capacities", CAPACITIES, "swrr-capacities"),
