@@ -28,21 +28,18 @@ def plan(root: Path, disk_bytes: int = 1) -> Plan:
 
 
 class Job:
-    """A job whose simulation only counts its calls, or fails."""
+    """A job whose simulation only counts its calls."""
 
     def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.plan = plan(root)
         self.store = Store(self.plan.store)
         self.made: list[str] = []
-        self.error: UserError | None = None
         monkeypatch.setattr(runner, "execute", self._execute)
         monkeypatch.setattr(runner, "extract_records", lambda *_: self.made.append("records"))
 
     def _execute(self, *arguments: object, on_cluster: bool) -> None:
         assert on_cluster
         self.made.append("run")
-        if self.error is not None:
-            raise self.error
 
     def execute(self) -> None:
         execute_on_cluster(Path(), self.plan, RUN)
@@ -58,13 +55,22 @@ def test_a_job_makes_a_run_and_its_records(job: Job) -> None:
     assert job.made == ["run", "records"]
 
 
-def test_a_failure_is_left_with_the_name_of_the_node_and_not_repeated(job: Job) -> None:
-    job.error = UserError("Shadow is not installed", "install it")
+def test_a_failure_is_left_with_the_name_of_the_node_and_not_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[str] = []
+
+    def refuse(*_: object) -> None:
+        begun.append("run")
+        raise UserError("Shadow is not installed", "install it")
+
+    monkeypatch.setattr(runner, "open_run_builder", refuse)
+    made = plan(tmp_path)
     for _ in range(2):
         with pytest.raises(UserError, match="Shadow is not installed"):
-            job.execute()
-    assert job.made == ["run"]
-    failure = read_as(RunFailure, job.store.failed(RUN) / files.ERROR, "reason")
+            execute_on_cluster(Path(), made, RUN)
+    assert begun == ["run"]
+    failure = read_as(RunFailure, Store(made.store).failed(RUN) / files.ERROR, "reason")
     assert failure.message == f"on node {os.uname().nodename}: Shadow is not installed"
     assert failure.log == ("install it",)
 

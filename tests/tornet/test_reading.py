@@ -462,7 +462,7 @@ def test_another_directory(removed: str | None, message: str, tmp_path: Path) ->
         (b"a: 1\nb: \xff\n", r"shadow\.config\.yaml:2: not text in UTF-8"),
         (b"general: {}\n", r"shadow\.config\.yaml: 2 things are wrong"),
         (b"- x\n", "expected a mapping"),
-        (b"#" * 5000, r"larger than 4 KiB"),
+        (b"#" * 5000, r"expected at most 4 KiB"),
     ],
 )
 def test_an_invalid_configuration(
