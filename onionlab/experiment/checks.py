@@ -63,7 +63,7 @@ class KnownNames:
     tor_defaults: Mapping[str, str] = field(default_factory=dict)
     """Name of a file in configs/tor, without its suffix -> the text of the file."""
     any_tor: bool = False
-    """Whether commits of Tor will replace the experiment's variants."""
+    """True if commits of Tor will replace the experiment's variants."""
 
 
 @singledispatch

@@ -10,10 +10,8 @@ A published pack has only the data that figures and claims need (`analysis.forma
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import io
 import logging
-import os
 import re
 import shutil
 import tarfile
@@ -172,58 +170,18 @@ def _publish(store: Store, run_ids: Sequence[str], studies: Sequence[Study], out
 
 def _write_archive(out: Path, members: Mapping[str, Path], *, published: bool) -> None:
     """Write a pack. Raises UserError if another command changes a file meanwhile."""
-    facts = {name: _size_and_sha256(path) for name, path in members.items()}
-    hashes = {name: sha256 for name, (_, sha256) in facts.items()}
+    hashes = {name: file_sha256(path) for name, path in members.items()}
     index = json_text(PackIndex(format=2 if published else 1, files=hashes).content()).encode()
     with whole_file(out) as part, tarfile.open(part, "w:xz", format=tarfile.PAX_FORMAT) as archive:
         _add(archive, PACK_INDEX, len(index), io.BytesIO(index))
         for name, path in members.items():
-            size_bytes, sha256 = facts[name]
-            with _opened(path) as file:
-                content = _HashedReader(file)
-                # A file that has become shorter would end the archive with an error of tarfile.
-                if os.fstat(file.fileno()).st_size != size_bytes:
-                    raise _changed(path)
-                _add(archive, name, size_bytes, cast(BinaryIO, content))
-            if content.sha256.hexdigest() != sha256:
-                raise _changed(path)
-
-
-class _HashedReader:
-    """A file whose content is hashed while it is read."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self.sha256 = hashlib.sha256()
-
-    def read(self, size: int) -> bytes:
-        """Return up to ``size`` bytes, which are fewer at the end of the file."""
-        content = self._file.read(size)
-        self.sha256.update(content)
-        return content
-
-
-def _size_and_sha256(path: Path) -> tuple[int, str]:
-    with _opened(path) as file:
-        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
-        return file.tell(), sha256
-
-
-@contextlib.contextmanager
-def _opened(path: Path) -> Iterator[io.BufferedReader]:
-    try:
-        file = path.open("rb")
-    except FileNotFoundError:
-        raise _changed(path) from None
-    with file:
-        yield file
-
-
-def _changed(path: Path) -> UserError:
-    return UserError(
-        f"{path} has changed while it was packed",
-        "wait until other commands that use its run have ended, and pack again",
-    )
+            with path.open("rb") as file:
+                _add(archive, name, path.stat().st_size, file)
+            if file_sha256(path) != hashes[name]:
+                raise UserError(
+                    f"{path} has changed while it was packed",
+                    "wait until other commands that use its run have ended, and pack again",
+                )
 
 
 def _add(archive: tarfile.TarFile, name: str, size_bytes: int, content: BinaryIO) -> None:

@@ -13,14 +13,13 @@ from onionlab.errors import UserError
 from onionlab.paths import working_root
 
 PROBE_BYTES = 2**20
+"""Free space below which a file system counts as full."""
 DISK_MARGIN = 1.2
 """Factor for the disk space of a run in progress, because Shadow keeps shared memory in files that
 the estimate does not include."""
 
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 """Errors of a full disk, or of a user who may not use more of it."""
-FULL_BYTES = 2**20
-"""Free space below which a file system counts as full."""
 REMEDIES = {
     errno.ENOSPC: "free some space there",
     errno.EDQUOT: "free some space there, or ask for a larger quota",
@@ -86,7 +85,7 @@ def _full_folders() -> list[str]:
     below = (root / name for name in ("build", "runs", "results", "networks", "nightly"))
     full: dict[int, str] = {}
     for folder in (root, *below, Path(os.environ.get("TMPDIR") or "/tmp"), Path("/dev/shm")):
-        if folder.is_dir() and shutil.disk_usage(folder).free < FULL_BYTES:
+        if folder.is_dir() and shutil.disk_usage(folder).free < PROBE_BYTES:
             full.setdefault(folder.stat().st_dev, str(folder))
     return list(full.values())
 

@@ -81,7 +81,7 @@ def _reason_kept(store: Store, planned: PlannedRun) -> Iterator[None]:
             message = f"on node {platform.node()}: {refused.message}"
             hint = tuple((refused.hint or "").splitlines())
             reason = RunFailure(title=planned.title, message=message, log=hint)
-            # The store's disk may be full, too. The error below is then all that remains.
+            # If the store's disk is full too, only the error below reports the reason.
             with contextlib.suppress(OSError):
                 store.fail(planned.run_id, reason)
         raise refused from error

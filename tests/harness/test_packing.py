@@ -147,7 +147,6 @@ def test_what_a_killed_extraction_left_is_not_packed(places: Places, logs: bool)
         lambda path: path.write_bytes(path.read_bytes()[::-1]),
         lambda path: path.write_bytes(path.read_bytes()[:-1]),
         lambda path: path.write_bytes(path.read_bytes() + b"more"),
-        Path.unlink,
     ],
 )
 def test_a_file_that_changes_while_it_is_packed_is_an_error(

@@ -110,7 +110,7 @@ class TorVariant(_VariantEntry):
 
     @property
     def has_own_code(self) -> bool:
-        """Whether its source is a commit or a tarball, which can contain changes of Tor."""
+        """Return whether the source is a commit or a tarball, which can contain changes of Tor."""
         return self.source is not None and self.source.debian is None
 
 
