@@ -74,7 +74,7 @@ def commands_page(root: Path = ROOT) -> str:
 
 
 def _statuses() -> Iterator[tuple[str, str, str]]:
-    """Yield (command, exit status, meaning) for commands that answer by their exit status."""
+    """Yield (command, exit status, meaning) for each exit status that a command itself defines."""
     for verb, module in command_modules().items():
         for number, meaning in sorted(own_statuses(load_command(module)).items()):
             yield f"`{verb}`", str(int(number)), meaning
@@ -310,7 +310,7 @@ def _api_page(subpackage: str) -> str:
 
 
 def _modules(name: str) -> Iterator[tuple[str, bool]]:
-    """Yield a module and all modules below it, and whether each is a package."""
+    """Yield (module, whether it is a package) for a module and for all modules below it."""
     path = ROOT.joinpath(*name.split("."))
     yield name, path.is_dir()
     if path.is_dir():

@@ -117,9 +117,9 @@ def answer_counts(answered: Sequence[ClaimResult]) -> str:
 def answer_table(answered: Sequence[ClaimResult]) -> str:
     """Return a table of the claims that are not on throughput, with their answers.
 
-    Each row has the comparison that decides the answer, its effect with its interval, the number of
-    networks with an effect of that sign, and for an open claim the number of further networks that
-    would answer it.
+    Each row has the comparison that decides the answer, the effect with its interval, and the
+    number of networks with an effect of the same sign. For an open claim, the row also has the
+    number of further networks that would answer the claim.
     """
     rows = []
     for one in answered:
@@ -170,7 +170,7 @@ def throughput_claims(answered: Sequence[ClaimResult]) -> str:
 
 
 def _answer(answered: ClaimResult) -> str:
-    """Return the word for an answer. An open one says whether a difference is suggested."""
+    """Return the answer's word, or "suggested" if an open claim has a suggested difference."""
     suggested = answered.deciding.grade is Grade.SUGGESTED
     return "suggested" if answered.answer is Answer.OPEN and suggested else answered.answer.value
 
@@ -178,7 +178,7 @@ def _answer(answered: ClaimResult) -> str:
 def time_table(pack: Path, experiment: str, folder: Path) -> str:
     """Return a table of median times to 320 KiB, with a row for each level.
 
-    A row has the baseline's time, and the ratio of each other variant's time to it.
+    A row has the baseline's time, and the ratio of each other variant's time to this time.
     """
     study, statistics = _open_study([pack], experiment, folder)
     assert study.baseline is not None
@@ -198,10 +198,10 @@ def time_table(pack: Path, experiment: str, folder: Path) -> str:
 
 
 def starvation_table(folder: Path) -> str:
-    """Return a table of means over networks, for nine streams with the middle at 200 KiB/s.
+    """Return a table of means over networks, for nine streams and a middle relay of 200 KiB/s.
 
-    It has a row for each metric, and a column for each congestion control. A cell has the value of
-    each variant.
+    The table has a row for each metric, and a column for each congestion control. A cell lists the
+    values of all variants.
     """
     study, statistics = _open_study(STARVATION, "starvation", folder)
     rows = []
@@ -222,7 +222,7 @@ def starvation_table(folder: Path) -> str:
 def network_table(packs: Sequence[tuple[str, Sequence[Path], str]], folder: Path) -> str:
     """Return a table of the median time to 320 KiB on each network.
 
-    A cell has the time under EWMA, and the ratios of RR's and SWRR's times to it.
+    A cell has the time under EWMA, and the ratios of RR's and SWRR's times to this time.
 
     Args:
         packs: for each row its label, its packs, and the name of the experiment in these packs.
@@ -253,8 +253,8 @@ def policy_table(
 ) -> str:
     """Return a table that compares EWMA, RR and SWRR in pairs, with rows for each endpoint.
 
-    A row has EWMA's mean over networks. Each effect has its interval, and the number of networks
-    whose effect has its sign.
+    A row has EWMA's mean over networks. Each effect is shown with its interval, and with the number
+    of networks in which the effect has the same sign.
 
     Args:
         rows: for each row of an endpoint its label, its packs, and the names of the experiment and
@@ -280,8 +280,9 @@ def policy_table(
 def stall_table(packs: Sequence[Path], experiment: str, level: str, folder: Path) -> str:
     """Return a table of the downloads that ended because no byte had arrived for too long.
 
-    It has a row for each class and a column for each policy. A cell has the number of these
-    downloads and that of all downloads that ended, both summed over networks.
+    The table has a row for each class and a column for each policy. A cell has the number of these
+    downloads, and the number of all downloads that ended by a stall, a timeout or success. Both
+    numbers are sums over networks.
     """
     _, statistics = _open_study(packs, experiment, folder)
     rows = []
@@ -300,7 +301,7 @@ def stall_table(packs: Sequence[Path], experiment: str, level: str, folder: Path
 
 
 PROGRAMS = {"arti": "Arti", "oniontrace": "OnionTrace", "tor": "Tor"}
-"""First part of a program's name in manifests -> its name in texts."""
+"""First part of a program's name in manifests -> the name that pages show."""
 
 PAIRS = (("rr", "ewma"), ("swrr-linear", "ewma"), ("swrr-linear", "rr"))
 
@@ -316,7 +317,7 @@ def _value(value: float, metric: str) -> str:
 def _effect_and_networks(
     values: Mapping[tuple[str, str], Mapping[int, Statistic]], metric: str, variant: str, base: str
 ) -> str:
-    """Return `_effect`, and in how many of the networks the effect has the estimate's sign."""
+    """Return the text of `_effect`, and how many networks' effects have the mean effect's sign."""
     pairs = [
         (one.value or 0.0, values[metric, base][network].value or 0.0)
         for network, one in values[metric, variant].items()
@@ -330,9 +331,9 @@ def _effect_and_networks(
 def effects_by_level(packs: Sequence[Path], experiments: Sequence[str], folder: Path) -> str:
     """Return a table of the effects of RR and SWRR against EWMA on ``ENDPOINTS``, by level.
 
-    Each effect has its spread between networks: the standard deviation of the networks' log ratios
-    or, for rates, of their differences. In parentheses is the smallest difference that as many
-    networks detect.
+    Each effect is followed by its spread between networks: the standard deviation of the networks'
+    log ratios or, for rates, of the differences. In parentheses follows the smallest difference
+    that a study of as many networks can detect.
     """
     columns: list[tuple[str, Mapping[tuple[str, str, str], SummaryRow]]] = []
     for experiment in experiments:
@@ -363,7 +364,7 @@ def effects_by_level(packs: Sequence[Path], experiments: Sequence[str], folder: 
 
 
 def _effect_and_spread(row: SummaryRow) -> tuple[str, str]:
-    """Return a row's effect, and the spread of its networks with the detectable difference."""
+    """Return a row's effect, and its spread between networks with the detectable difference."""
     pairs = sorted(row.own.keys() & row.base.keys())
     own, base = ([one[network].value or 0.0 for network in pairs] for one in (row.own, row.base))
     detectable = row.judgement.verdict.detectable if row.judgement else None
@@ -407,9 +408,10 @@ def effect_table(
 
 
 def arti_table(folder: Path) -> str:
-    """Return a table of the effects of Arti's clients against C Tor's.
+    """Return a table that compares Arti's clients with C Tor's clients.
 
-    It has a row for each engine and level of arti-clients, and one for a tenth of swrr-5mid.
+    The table has a row for each engine and level of the experiment arti-clients, and a row for the
+    experiment swrr-5mid at a tenth of its size.
     """
     rows = []
     for engine, pack in ARTI_CLIENTS.items():
@@ -426,7 +428,7 @@ def arti_table(folder: Path) -> str:
 
 
 def arti_under_vegas(folder: Path) -> str:
-    """Return a table of what Vegas does to the clients of C Tor and of Arti, when congested."""
+    """Return a table of Vegas's effect on clients of C Tor and of Arti in congested networks."""
     rows = []
     for engine, pack in ARTI_CLIENTS.items():
         _, found = _open_study([pack], "arti-clients", folder)
@@ -439,9 +441,9 @@ def arti_under_vegas(folder: Path) -> str:
 def _arti_ratios(
     own: Statistics, base: Statistics, own_run: tuple[str, str], base_run: tuple[str, str]
 ) -> list[str]:
-    """Return the ratios of two sets of runs for ARTI_METRICS.
+    """Return the ratios own / base of the metrics in ARTI_METRICS for two sets of runs.
 
-    A set of runs is given by its statistics, its level and its variant.
+    own_run, base_run: (level, variant) of each set in its statistics.
     """
     return [
         _ratio(
@@ -536,7 +538,7 @@ def run_facts(packs: Sequence[Path], folder: Path) -> str:
 def arti_cost(folder: Path) -> str:
     """Return sentences that compare CPU time and memory of clients of Arti and of C Tor.
 
-    The means of all networks are compared, at each level.
+    At each level, the means over all networks are compared.
     """
     more_cpu_s, more_mib, cpu_of_c_tor = [], [], []
     with open_packs([ARTI_CLIENTS["embedded engine"]], folder) as store:
