@@ -40,6 +40,6 @@ def only_svg() -> Iterator[None]:
 
 @pytest.fixture
 def svg_only() -> Iterator[None]:
-    """Do so during a test. Fixtures of modules and sessions are made before, in all formats."""
+    """Apply ``only_svg`` to a test. Fixtures of modules and sessions still draw all formats."""
     with only_svg():
         yield

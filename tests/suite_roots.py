@@ -1,7 +1,7 @@
 """Check that tests do not change runs/, results/ or build/, except that they may add builds.
 
 The names, sizes and modification times in the upper levels of these folders are compared before the
-first test and after the last one. Everything that the harness writes or removes changes them.
+first test and after the last one. Whatever the harness writes or removes changes one of these.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 ``LogWriter`` writes single lines of one client. ``client_log`` returns a client's whole log, with
 streams, pauses, timeouts at heartbeats, and a stream that the end of the run cuts off.
-``write_run`` writes a run directory with many of these logs, and ``write_store`` a study of nine
-runs with their records.
+``write_run`` writes a run directory with many of these logs. ``write_store`` writes a study of nine
+runs, with the logs and the records of each run.
 """
 
 from __future__ import annotations
@@ -106,9 +106,9 @@ def make_streams(
     Args:
         rows: the streams.
         ttfb_s: times from the start of each stream to its first byte. NaN stands for a stream that
-            got no byte, and None for NaN in all streams. The times from the command to the first
-            byte are 0.25 s shorter.
-        done_s: times to 320 KiB, in the same form. The times to the last byte equal them.
+            got no byte. If this is None, no stream got a byte. The times from the command to the
+            first byte are 0.25 s shorter.
+        done_s: times to 320 KiB, in the same form. They are also the times to the last byte.
     """
 
     def column(values: Sequence[float] | None) -> Floats:
@@ -253,7 +253,7 @@ class LogWriter:
 
 @dataclass(frozen=True)
 class Load:
-    """The behaviour of a class of clients. Its downloads take ``slow`` times as long."""
+    """The behaviour of a class of clients. ``slow`` multiplies the durations of all downloads."""
 
     request_bytes: int
     pause_s: tuple[float, float]

@@ -392,7 +392,7 @@ def test_without_a_baseline_there_are_no_differences(store: Path, tmp_path: Path
 
 @pytest.mark.usefixtures("svg_only")
 def test_ignored_parts_of_logs_are_reported(store: Path, tmp_path: Path) -> None:
-    """One client's log has a malformed and a cut line, and another client's has no heartbeats.
+    """One client's log has a malformed and a cut line, and another client's log lacks heartbeats.
 
     Both runs.csv and the report state this.
     """

@@ -190,7 +190,7 @@ def test_the_report(tmp_path: Path, line: Line, text: str) -> None:
 
 
 def test_an_effect_on_another_scale_is_not_drawn_on_the_axis() -> None:
-    """The effect of a commit with a value of 0 is a difference; the other effects are ratios."""
+    """A commit with a value of 0 has a difference as its effect; the other effects are ratios."""
     search = examinations(Line(8, 3))
     first, *others = search.examinations
     assert others

@@ -147,7 +147,7 @@ def test_a_relay_that_is_not_traced(traced: tuple[str, ...], problem: str) -> No
 @pytest.mark.parametrize("lost", [set(Event), {Event.OUTBUF}])
 @pytest.mark.parametrize("relay", [0, 1])
 def test_a_lost_event_is_noticed(relay: int, lost: set[Event]) -> None:
-    """A download has no times if an event is lost. No later cell is used in place of this cell."""
+    """If a cell lacks an event, the download has no times. No later cell replaces this cell."""
     model = Model(2)
     start, first_byte, _ = model.download(CLIENTS[0], 100)
     rows = model.relays[relay].rows

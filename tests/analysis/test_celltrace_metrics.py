@@ -53,7 +53,7 @@ def statistics(**cells: Any) -> dict[str, Statistic]:
 
 
 def values(**cells: Any) -> dict[str, float | None]:
-    """Return the name of each metric -> its value, and check that the values are within bounds."""
+    """Return metric -> value for all metrics, and check that the values are within bounds."""
     found = {name: statistic.value for name, statistic in statistics(**cells).items()}
     for name, value in found.items():
         low, high = known(OWN.quantity(name)).bounds
@@ -116,8 +116,8 @@ def test_waits_and_services_are_means_over_cells() -> None:
 def test_a_spike_about_every_45_seconds_is_found_in_noise(period_s: int, stands_out: bool) -> None:
     seconds = np.arange(int(SPAN_S), dtype=np.float64)
     noise = np.random.default_rng(1).lognormal(0.0, 0.3, seconds.size)
-    # A spike every 23 s must not count as one every 40 to 50 s, although two of its periods, 46 s,
-    # are in this range.
+    # A spike every 23 s must not count as a spike every 40 to 50 s, although 46 s, which is twice
+    # 23 s, is in this range.
     times = np.where(seconds % period_s < 2, 50.0, 1.0) * noise
     stages = dict.fromkeys(Stage, times)
     circuits = by_circuit([np.zeros(seconds.size, np.int64)])

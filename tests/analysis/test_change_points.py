@@ -65,12 +65,11 @@ def false_steps_over_a_year(rng: np.random.Generator, bound: float) -> bool:
 
 @pytest.mark.slow
 def test_false_steps_of_a_year_of_looks() -> None:
-    """The stated rate is 0.10. For 400 simulated years, three standard errors are 0.045."""
+    """The stated rate of years with a false step is 0.10. Three standard errors are 0.045."""
     rng = np.random.default_rng(7)
     false = sum(false_steps_over_a_year(rng, penalty(0.10)) for _ in range(400))
     assert false / 400 <= 0.145
-    # A search that finds nothing would pass the check above, so the rate must also not be far below
-    # 0.10.
+    # A search that never finds a step passes the check above, but not this one.
     assert false / 400 >= 0.03
 
 

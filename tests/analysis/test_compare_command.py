@@ -64,7 +64,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def other(checkout: Path, tmp_path: Path) -> Path:
-    """Return a copy of the checkout with its own store."""
+    """Return a copy of the checkout, whose plan.json names the copy's own store of runs."""
     copy = tmp_path / "other"
     shutil.copytree(checkout, copy)
     write_json(copy / "results" / "swrr-test" / "plan.json", {"store": str(copy / "runs")})

@@ -196,7 +196,7 @@ def test_a_project_may_write_other_files() -> None:
 
 
 def test_a_host_more_is_another_network() -> None:
-    """An additional host's torrc is a difference of the network, not of the configuration."""
+    """An additional host's torrc counts as a change of the network, not of the configuration."""
     folder = "shadow.data.template/hosts/relay9"
     host = {f"{folder}/torrc": "x", f"{folder}/torrc-defaults": "y", "clients.json": "c2"}
     result = compare_sets(make_set(), make_set("b", files={**FILES, **host}))

@@ -31,7 +31,7 @@ NAMES = ("bulk1", "bulk2", "web1", "web2")
 
 
 def class_data(rows: Sequence[Stream], got: Floats, client: str) -> ClassData:
-    """Return a class with these streams. In each second, ``client`` receives the bytes ``got``."""
+    """Return a class with these streams. got: the bytes that ``client`` receives in each second."""
     streams = make_streams([(NAMES.index(row[0]), *row[1:]) for row in rows])
     ends: Floats = BEGIN_S + np.arange(1.0, got.size + 1.0)
     beats = Beats(np.full(got.size, NAMES.index(client)), ends - 1.0, ends, got)

@@ -1,4 +1,4 @@
-"""Parallel downloads: measures compared with simple models, and their progress in the records."""
+"""Parallel downloads: measures compared with simple models, and tables of download progress."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ arrivals = st.lists(
 
 @given(arrivals, st.booleans())
 def test_a_download_against_a_plain_model(came: list[tuple[int, int]], done: bool) -> None:
-    """Compare with a list of arrivals. An arrival is a time in tenths of seconds and a size."""
+    """A download has the values that follow from a list of arrivals (time in 0.1 s, bytes)."""
     times = [at / 10 for at, _ in came]
     totals = list(np.cumsum([n for _, n in came])) if came else []
     size = float(totals[-1]) if totals and totals[-1] else 1.0
@@ -76,7 +76,7 @@ def test_a_download_against_a_plain_model(came: list[tuple[int, int]], done: boo
 
 
 # Progress of two streams: (seconds after the epoch, number of the stream, bytes received so far).
-# The second stream waits for long.
+# The second stream receives nothing from 1.5 s to 7.25 s.
 CAME = [(1.0 + 0.03 * k, 0, 1000 * (k + 1)) for k in range(100)]
 CAME += [(1.5, 1, 500), (7.25, 1, 900)]
 

@@ -231,7 +231,7 @@ print(next(line for line in open("/proc/self/status") if line.startswith("VmHWM"
 
 
 def test_a_small_file_with_gigabytes_of_content_needs_little_memory(tmp_path: Path) -> None:
-    """The gigabytes are in an unread column, or in the texts or lists of a column that is read."""
+    """The gigabytes are in an unread column, or in strings or lists of a column that is read."""
     rows = 400
     once = pa.array(np.zeros(rows, np.int32))
     text = pa.DictionaryArray.from_arrays(once, pa.array(["x" * 10_000_000]))
@@ -243,8 +243,8 @@ def test_a_small_file_with_gigabytes_of_content_needs_little_memory(tmp_path: Pa
     }
     bombs = {"unread": {"more": text}, "text": {"records": text}, "list": {"seeds": of_list}}
     for name, change in bombs.items():
-        # The layout of the history requires columns of texts. A dictionary column is read as a
-        # column of texts if the file does not contain Arrow's own schema.
+        # The layout of the history requires columns of strings. If the file does not contain
+        # Arrow's own schema, Arrow reads a dictionary column as a column of strings.
         pq.write_table(
             pa.table({**sound, **change}), tmp_path / name, compression="zstd", store_schema=False
         )
@@ -281,7 +281,7 @@ def test_a_footer_with_more_columns_than_the_schema_does_not_end_the_process(
 ) -> None:
     """PyArrow aborts the process if it is asked for a row group's column that the schema lacks.
 
-    The file has the schema of one column, and a row group with two.
+    The file's schema has one column, and the file's row group has two columns.
     """
     path = tmp_path / "x.parquet"
     data, footers = {}, {}

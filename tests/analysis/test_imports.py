@@ -105,7 +105,7 @@ def test_a_span_selects_by_completion(tmp_path: Path) -> None:
 
 
 def ended_stream(start_us: int, times_us: dict[str, int], size: int, **more: Any) -> dict[str, Any]:
-    """Return a stream as in OnionPerf's analyses since version 3.0, which store numbers as text."""
+    """Return a stream as in OnionPerf's analyses since version 3.0. Its numbers are strings."""
     times = {"command": 250_000, "response": -1, "first-byte-recv": -1, "last-byte-recv": -1}
     return {
         "byte_info": {"payload-bytes-recv": str(size)},
@@ -208,7 +208,7 @@ def test_streams_that_succeeded_or_failed_are_counted(tmp_path: Path, is_success
     read = read_analysis(write_stream(tmp_path, is_success=is_success))
     assert read.downloads == {"exit": (0.0, 1.0) if is_success else (1.0, 1.0)}
     assert read.empty == (not is_success)
-    # For a failed stream nothing else is read, so the invalid values are no error.
+    # A failed stream is only counted. Its times are not read, so invalid times are not an error.
     path = write_stream(tmp_path, is_success=False, elapsed_seconds={"x": -1}, time_info={})
     assert read_analysis(path).downloads == {"exit": (1.0, 1.0)}
 
@@ -366,7 +366,7 @@ def test_names_of_classes() -> None:
     assert client_class("perfclient12") == client_class("perfclient3exit") == "exit"
     assert client_class("perfclient3onionservice") == "onionservice"
     assert client_class("markovclient12exit") == "markovclientexit"
-    # 1m and 5m are kinds of clients. Only the last number is that of the client.
+    # 1m and 5m are kinds of clients. Only the last number is the number of the client.
     assert client_class("perfclient1m7") == client_class("perfclient1m12") == "perfclient1m"
     assert client_class("perfclient5m2") == "perfclient5m"
     assert client_class("12") == "client"
@@ -438,8 +438,8 @@ def test_a_file_that_needs_too_much_memory_is_not_parsed(tmp_path: Path) -> None
         ({"time_to_last_byte_recv.exit": {"51200": [1e999]}}, "finite|less than"),
         ({"time_to_last_byte_recv.exit": {"51200": [1.0], "051200": [1.0]}}, "valid integer"),
         ({"relay_goodput": {"300": 10**400}}, "finite|less than|valid number"),
-        # The number is finite, but larger than any value may be, because a sum of such numbers
-        # could overflow.
+        # The number is finite, but exceeds the highest permitted value, because a sum of such
+        # numbers could overflow.
         ({"relay_goodput": {"300": 1e308}}, "less than or equal to"),
         ({"time_to_first_byte_recv": {"ALL": [1.0]}}, "of exit circuits twice"),
     ],

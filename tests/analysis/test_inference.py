@@ -92,9 +92,9 @@ def test_the_count_to_settle_is_that_of_the_power_formula() -> None:
     few = Effect(0.5, 1 / np.sqrt(5), 4.0, 5)
     assert count_to_settle(few, None, 0.05) == pytest.approx(34, abs=1)
     assert count_to_settle(few, 0.6, 0.05) == count_to_settle(few, None, 0.05)
-    # There is no difference and the margin is 0.5 sd. Both one-sided tests have to reject, so each
-    # may fail to do so in a tenth of the cases: (1.645 + 1.28)^2 / 0.25 = 34, and slightly more for
-    # t.
+    # Now the difference is 0 and the margin is 0.5 sd. Both one-sided tests have to reject, so each
+    # may fail to reject in a tenth of the cases: (1.645 + 1.28)^2 / 0.25 = 34 by the normal
+    # distribution, and slightly more by the t distribution.
     none = Effect(0.0, 1 / np.sqrt(5), 4.0, 5)
     assert count_to_settle(none, 0.5, 0.05) == pytest.approx(36, abs=1)
     assert count_to_settle(none, None, 0.05) is None

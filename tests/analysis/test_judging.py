@@ -93,7 +93,7 @@ def test_a_study_is_judged_from_its_records_and_runs_csv_has_the_values(
     assert {j.verdict.grade for j in others} == {None}
     found = by_metric(others)
     assert {("web", "jain_index_clients"), ("web", "ttfb_p99_s")} <= set(found)
-    # rr's times are 15 % longer than those of ewma in all networks.
+    # rr's times are 15 % longer than ewma's times in all networks.
     assert judged[1].verdict.grade is Grade.SHOWN
     assert judged[1].regression
 
@@ -102,7 +102,8 @@ def test_the_default_endpoints_exist_in_the_baseline() -> None:
     table = synthetic(1.2)
     both = [("web", "ttfb_p50_s"), ("all", "goodput_bytes_per_s")]
     assert usual_endpoints("5mid", table, "ewma") == both
-    # If several classes have a metric, web clients are chosen, or else the first class by name.
+    # If several classes have a metric, the class web is chosen. If web lacks the metric, the first
+    # class by name is chosen.
     for name in ("bulk", "alone"):
         table["5mid", name] = {
             (metric, variant): by_seed
@@ -212,7 +213,7 @@ def test_gaps_in_whole_heartbeats_are_known_to_a_heartbeat(shift: float, grade: 
 
 
 def test_a_run_that_lacks_a_metric_has_a_missing_value() -> None:
-    # No download of the variant ended on network 5, so the run there has no time to first byte.
+    # No download of the variant ended on network 5, so this run has no time to first byte.
     table = synthetic(2.0)
     del table["5mid", "web"]["ttfb_p50_s", "rr"][5]
     complete(table)

@@ -84,7 +84,7 @@ class Machine:
 
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
-    # Plots of so many nights would take most of the time. test_pages_in_browser.py draws one.
+    # Do not draw plots, which take most of a night's time. test_pages_in_browser.py draws one.
     monkeypatch.setattr(nightly, "write_forest", lambda compared, base: None)
     return Machine(tmp_path)
 
@@ -121,7 +121,7 @@ def test_an_interrupted_night_changes_neither_baselines_nor_history(machine: Mac
     with pytest.raises(KeyboardInterrupt):
         machine.night(make_set(noise_seed=2), accept=True, nights=both)
     assert written() == before
-    # If a junit.xml of an earlier night remained, it could be taken for the result of this night.
+    # The earlier summaries are removed, because they could be taken for the results of this night.
     assert not any(path.exists() for path in summaries)
 
 
@@ -182,7 +182,7 @@ def test_a_night_reports_its_smallest_detectable_change(machine: Machine) -> Non
     assert "With 4 networks, a deterioration of a single endpoint raises an alarm in" in page
     times = "\N{MULTIPLICATION SIGN}"
     assert f"| {times}{sizes['ttfb_p50_s']:.2f} |" in page
-    # For throughput, a lower value is a deterioration. So the page shows a factor below 1.
+    # A lower throughput is worse, so the page shows a factor below 1.
     (throughput,) = (size for name, size in sizes.items() if name.startswith("goodput"))
     assert throughput > 1
     assert f"| {times}{1 / throughput:.2g} |" in page
@@ -202,10 +202,11 @@ def _sizes(night: Night) -> dict[str, float]:
 
 @pytest.mark.slow
 def test_false_differences_of_unchanged_nights() -> None:
-    """The stated rate is 0.05 a night. The test has 20 nights against each of 20 baselines.
+    """The stated rate of nights with a false difference is 0.05.
 
-    Nights with the same baseline share its noise and are not independent, so the 400 nights count
-    as 80 independent ones. The bound is three standard errors above the stated rate.
+    20 nights are compared with each of 20 baselines. Nights with the same baseline share its noise
+    and are not independent, so the 400 nights count as 80 independent nights. The bound is three
+    standard errors above the stated rate.
     """
     false = 0
     for baseline in range(20):
@@ -271,7 +272,7 @@ def test_a_change_of_networks_is_not_a_step(machine: Machine) -> None:
     stepped = usual(1, effect=1.05).steps
     times = {"ttfb_p50_s", "time_to_320kib_p50_s"}
     assert times <= {step.metric for step in stepped if step.new and step.worse}
-    # The night on other networks, just before the step, does not count as the last night before it.
+    # Only nights on the usual networks count, so the last night before the step is one of these.
     assert {step.last_before[0] for step in stepped} == {"2026-02-05T03:00:00Z"}
     again = other(1).steps
     assert times <= {step.metric for step in again}
@@ -385,8 +386,8 @@ def test_a_step_of_nights_with_one_run(machine: Machine) -> None:
     made, paths = [machine.night(one, accept=one is sets[0]) for one in sets][-1]
     times = {"ttfb_p50_s", "time_to_320kib_p50_s"}
     assert times <= {step.metric for step in made.steps}
-    # The timeout rate was constant in all nights. Its noise is therefore unknown, and no steps are
-    # searched in it.
+    # The timeout rate was constant in all nights. So its noise is unknown, and the rate is not
+    # searched for steps.
     assert (made.unsearched, made.series) == (1, 4)
     assert "1 of 4 time series cannot be searched" in paths.markdown.read_text()
 

@@ -234,8 +234,8 @@ def test_only_the_harness_needs_a_new_baseline() -> None:
     assert Builder("b" * 12, known="new").inputs() == first
     for changed in ({"torrc": "t2"}, {"load": "l2"}, {"engine": "2"}):
         assert Builder("a" * 12, **changed).inputs() != first
-    # If Tor does not come from a repository, the nights compare versions of this project. Its
-    # versions may write different torrc files, so these do not count as inputs.
+    # If Tor does not come from a repository, the nights compare versions of this project. Different
+    # versions may write different torrc files, so torrc files do not count as inputs.
     first = Builder("a" * 12).inputs(only_tor=False)
     assert Builder("a" * 12, torrc="t2").inputs(only_tor=False) == first
     assert Builder("a" * 12, load="l2").inputs(only_tor=False) != first
@@ -314,7 +314,7 @@ def test_a_worse_endpoint_comes_with_a_command(
 def test_the_command_names_the_experiment_as_the_list_does(machine: Machine, path: Path) -> None:
     own = path.parent / "my own" / "today.yaml"
     own.parent.mkdir()
-    # A list may also set what only the watched Tor knows.
+    # An experiment of the list may also set a value that only the watched Tor knows.
     own.write_text("extends: today.yaml\ntor: {consensus_params: {cc_alg: 3}}\n")
     first, _ = make_repository(path, ["0.4.9"] * 2)
     night(machine, path, first, accept=True, name=str(own))
@@ -323,10 +323,10 @@ def test_the_command_names_the_experiment_as_the_list_does(machine: Machine, pat
 
 
 def test_the_newest_baseline_is_that_of_the_last_night(machine: Machine, path: Path) -> None:
-    """The newest baseline is that with the newest date in the file.
+    """The newest baseline is the one whose file contains the newest date.
 
-    The times of the files do not count, because a git checkout changes them. Baselines of another
-    experiment whose name begins with this one's do not count either.
+    The files' modification times do not count, because a git checkout changes them. Baselines of
+    another experiment do not count either, even if its name begins with this experiment's name.
     """
     commits = make_repository(path, ["0.4.9"] * 3)
     for number, key in enumerate(("key3", "key1", "key2")):

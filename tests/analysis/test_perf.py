@@ -243,7 +243,7 @@ def parse(log: LogWriter) -> TgenLog:
 def marks(log: LogWriter) -> list[float | None]:
     """Return the times at which a log's only stream reached the amounts of PERF_MARKS.
 
-    They are in seconds from the stream's start. The time of an amount that was not reached is None.
+    Times are in seconds from the stream's start. If an amount was not reached, its time is None.
     """
     read = parse(log)
     stream = {"client": "a", "class": "b", "stream_index": 0}

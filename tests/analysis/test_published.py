@@ -108,7 +108,7 @@ def test_metrics_and_figures_of_classes_are_the_same(
     publish(run, [LEVEL, level], tmp_path / "out")
     values = require_same(run, tmp_path / "out", level)
     known = {metric for (_, metric), value in values.items() if value.value is not None}
-    # These metrics must have values. Otherwise only missing values would have been compared.
+    # These metrics must have values, because a comparison of missing values proves nothing.
     assert known >= LEFT_OUT | {"goodput_bytes_per_s", "timeout_rate", "time_to_320kib_p50_s"}
     hashes = read_published(tmp_path / "out").records
     assert set(hashes) == {files.STREAMS_TABLE, files.GOODPUT_TABLE}
@@ -151,7 +151,7 @@ def test_a_missing_or_damaged_file_is_named(
         (records / name).write_bytes(content)
     else:
         (records / name).unlink()
-    # Without published.json the folder is read as a full run, whose tables it lacks.
+    # Without published.json, the folder is read like a full run, but lacks a full run's tables.
     as_whole = files.GOODPUT_TABLE if (name, content) == (files.PUBLISHED, None) else name
     with pytest.raises(AnalysisError, match=as_whole):
         load_run(records, LEVEL)

@@ -1,4 +1,4 @@
-"""Compare the statistics with published numbers, and name the source of each.
+"""Compare the statistics with published numbers, and name the source of each number.
 
 Simultaneous bands (``inference.bands``) depend on the correlation along a curve, and no table for
 them exists. Steps (``inference.change_points``) are searched by ``ruptures`` with our own penalty.
@@ -28,7 +28,7 @@ from analysis.measures.survival import (
 SPENDING = [
     # Kim-DeMets spending with exponent 2.2 (typeOfDesign "asKD"), one-sided alpha 0.03.
     ((0.3, 0.7, 1.0), 2.2, (0.0021222083, 0.012430014, 0.02421512)),
-    # The same with exponent 1, which is Hwang-Shih-DeCani spending with gamma 0.
+    # Kim-DeMets spending with exponent 1, which is Hwang-Shih-DeCani spending with gamma 0.
     ((0.2, 0.4, 1.0), 1.0, (0.006, 0.0076991188, 0.021278125)),
 ]
 """Information shares, exponent and stage levels: the expected values of rpact's own unit tests,

@@ -24,7 +24,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 def writer(code: str, out: Path) -> subprocess.Popen[str]:
-    """Start the program ``code`` with ``out``. Return it once it has begun to write, and waits."""
+    """Start the program ``code`` with ``out``. Return it when it has begun to write and waits."""
     process = subprocess.Popen(
         [sys.executable, "-c", code, str(out)],
         stdin=subprocess.PIPE,
@@ -40,7 +40,7 @@ def writer(code: str, out: Path) -> subprocess.Popen[str]:
 def half_written(module: str, opening: str, name: str) -> str:
     """Return a program that opens ``opening`` of ``module``, writes half of a file, and waits.
 
-    opening: a call of a context manager. name: the file to write if it yields a folder.
+    opening: a call of a context manager. name: the file to write if this manager yields a folder.
     """
     return f"""
 import sys
@@ -103,7 +103,7 @@ def test_an_interrupted_write_keeps_the_old_file(tmp_path: Path) -> None:
 
 
 class Disk:
-    """Records the synced content, which is all that a power failure is sure to leave on the disk.
+    """Records the synced content. After a power failure, only this content is sure to be on disk.
 
     File names may reach the disk at any time. So a name must not appear before its content is
     synced, and a name that was not synced may be lost.

@@ -26,8 +26,8 @@ from analysis.inference.sequential import (
 def crossing(levels: np.ndarray, fractions: list[float]) -> float:
     """Return the probability that a Brownian motion crosses the boundary at any look.
 
-    A look is an interim analysis. SciPy computes the probability from each look's one-sided level,
-    and from the share of the budget of networks that is used at this look.
+    A look is an interim analysis. SciPy computes the probability from each look's one-sided level
+    and fraction. A fraction is the number of networks at a look, divided by the maximum number.
     """
     t = np.array(fractions)
     covariance = np.minimum.outer(t, t) / np.sqrt(np.outer(t, t))
@@ -46,7 +46,7 @@ def test_a_sequential_p_value_falls_with_more_looks(budget: int, p: list[float])
     # Each number of looks has its own table of levels, so the last digits may differ.
     assert all(b <= a * (1 + 1e-9) for a, b in itertools.pairwise(values))
     # A sequential p-value is not below the smallest p-value of its looks, because several looks
-    # cost power. Its least possible value is 1e-7.
+    # cost power. The smallest sequential p-value is 1e-7.
     assert all(
         value >= min(0.999 * min(p[: k + 1]), 1.0) or value == pytest.approx(1e-7)
         for k, value in enumerate(values)

@@ -24,8 +24,8 @@ from analysis.measures.metric import RATE, Margin
 TYPICAL_EXPONENTIAL = 0.8391735
 """The typical value (pseudomedian) of the exponential distribution.
 
-It is the median of the mean of two values, so half of the median of a gamma distribution with shape
-2.
+It is the median of the mean of two values. Their sum has a gamma distribution with shape 2, whose
+median is twice as large.
 """
 
 

@@ -47,7 +47,7 @@ def run(group: Downloads) -> dict[str, ClassData]:
 
 
 def streams(*waits_s: float) -> Downloads:
-    """Return streams of 1000 B that receive 100 B per second after a wait."""
+    """Return a stream of 1000 B for each wait. A stream waits, then receives 100 B per second."""
     group = []
     for wait_s in waits_s:
         times = np.asarray(90.0 + wait_s + np.arange(1, 11), dtype=np.float64)

@@ -84,7 +84,7 @@ def test_a_small_file_that_holds_a_lot_is_refused(
 def test_content_before_damage_in_xz_is_sound() -> None:
     """In only a few damaged files, wrong content is returned before the damage is detected.
 
-    With smaller decompression steps, this would happen in nearly all damaged files.
+    Smaller decompression steps return wrong content in nearly all damaged files.
     """
     rng = random.Random(7)
     data = b"".join(b"line %d %d\n" % (n, rng.getrandbits(60)) for n in range(4000))
@@ -113,7 +113,7 @@ def seconds_to_read(path: Path) -> float:
 
 
 def test_reading_a_long_line_takes_linear_time(tmp_path: Path) -> None:
-    """In quadratic time, a line of 64 MB would take about 4 s, and one of 256 MB about 57 s."""
+    """A reader of quadratic time takes about 4 s for a line of 64 MB, and 57 s for 256 MB."""
     path = tmp_path / "tgen.1000.stdout"
     for size in (2**24, 2**27):
         path.write_bytes(b"a" * size)
@@ -181,7 +181,7 @@ def test_a_log_of_tgen_before_1_0_is_refused(tmp_path: Path) -> None:
 def test_a_log_of_which_nothing_is_understood_is_refused(
     tmp_path: Path, line: str, lines: int, suffix: str
 ) -> None:
-    """Reading stops when the refusal is certain, so the message counts the lines until then."""
+    """Reading stops when the refusal is certain. The message counts the lines that were read."""
     text = (OTHER + line * (30_000 if lines > 1 else 0)).encode()
     with pytest.raises(AnalysisError, match=rf"only 0 of {lines} lines of .* are understood"):
         extract_log(tmp_path, PACKERS[suffix](text) if suffix else text, suffix)

@@ -121,7 +121,7 @@ def test_invalid_measurements_are_refused(tmp_path: Path, content: object, what:
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Write a store of runs of two variants on three networks, and return it.
 
-    The times of the second variant are a fifth longer.
+    The times of the second variant are a fifth longer than the times of the first one.
     """
     folder = tmp_path_factory.mktemp("tornet-figures")
     for run in read_study(folder).runs:

@@ -75,7 +75,7 @@ def test_the_first_endpoint_has_half_of_the_level_and_passes_it_on() -> None:
     p = known(found["first"].p_different)
     assert p == pytest.approx(equal * 2 / 3)
     # The other two endpoints then share the whole error level equally. So their adjusted p-values
-    # are twice the unadjusted ones, like that of the first endpoint.
+    # are twice the unadjusted ones, and equal the adjusted p-value of the first endpoint.
     assert found["second"].p_different == found["third"].p_different == pytest.approx(p)
     assert endpoint_weights(1) == [1.0]
 

@@ -1,4 +1,4 @@
-"""Every link in the pages has a target, and every path that pages or code name exists."""
+"""Every link in the pages has a target, and every path named in pages or code exists."""
 
 from __future__ import annotations
 

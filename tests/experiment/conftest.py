@@ -78,7 +78,7 @@ def checkout(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def write(checkout: Path) -> Write:
-    """Return a function that writes a text to experiments/NAME.yaml."""
+    """Return a function that writes content to experiments/NAME.yaml."""
 
     def write_file(name: str, text: str) -> None:
         (checkout / "experiments" / f"{name}.yaml").write_text(text, encoding="utf-8")
@@ -88,7 +88,7 @@ def write(checkout: Path) -> Write:
 
 @pytest.fixture
 def load_text(checkout: Path, write: Write) -> LoadText:
-    """Return a function that writes a text to experiments/foo.yaml and loads it."""
+    """Return a function that writes content to experiments/foo.yaml and loads this file."""
 
     def load_it(text: str) -> Experiment:
         write("foo", text)
@@ -99,7 +99,7 @@ def load_text(checkout: Path, write: Write) -> LoadText:
 
 @pytest.fixture
 def refused(load_text: LoadText) -> Refused:
-    """Return a function that loads a wrong text as experiments/foo.yaml and returns the errors.
+    """Return a function that writes invalid content to experiments/foo.yaml and returns the errors.
 
     Each error is a line. The heading is removed.
     """

@@ -55,7 +55,7 @@ Read = Callable[[str], ClaimSet]
 
 @pytest.fixture
 def read(checkout: Path, write: Write) -> Read:
-    """Return a function that writes a text to experiments/claims/it.yaml and loads it."""
+    """Return a function that writes content to experiments/claims/it.yaml and loads this file."""
     (checkout / "experiments" / "claims").mkdir()
     write("foo", EXPERIMENT)
 

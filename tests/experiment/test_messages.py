@@ -18,8 +18,8 @@ from .conftest import REPOSITORY, VALID, Refused, Write
 
 VARIANTS = ", ".join(sorted(load_variants(REPOSITORY)))
 
-# "line of VALID: what replaces it" -> the message. It begins with the number of its line if this is
-# another line.
+# "number of a line of VALID: new content of the line" -> the message. The message begins with a
+# line number only if it names another line.
 LINES = {
     '1: title: ""': 'title: expected text, got ""',
     "3: seeds: 0": "seeds: expected a number of networks (1 to 10000) or a list of different ones "
@@ -191,7 +191,7 @@ TOR = {
     "which is Tor's limit",
     "consensus_params: {cc_alg: 5}": "consensus_params.cc_alg: expected 0 (fixed windows) or 2 "
     "(Vegas), got 5",
-    # It is unknown which parameters such a congestion control reads.
+    # Tor 0.4.9 has no congestion control 3, so its parameters are unknown and are not checked.
     "consensus_params: {cc_alg: 3, cc_vegas_alpha_exit: 3, cfx_send_pct: 9, circwindow: 500}": (
         "consensus_params.cc_alg: expected 0 (fixed windows) or 2 (Vegas), got 3"
     ),
@@ -211,10 +211,10 @@ TOR = {
     'relays), {clients: "50 %"}, got "relay"; did you mean "relays"?',
 }
 
-# id: (such keys, several messages)
+# id: (keys of `tor` that replace OWN_PARAMETERS, several messages)
 TOR_CASES = {
-    # Tor builds the second name from parts. The third name is wrong only in its upper and lower
-    # case.
+    # Tor builds the second name from parts. The third name differs from the right one only in upper
+    # and lower case.
     "misspelt parameters": (
         "consensus_params: {cc_algo: 2, cc_vegas_alpa_exit: 2, doscircuitcreationrate: 5}",
         *(

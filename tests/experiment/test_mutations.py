@@ -57,7 +57,7 @@ def check(text: str | bytes, checkout: Path) -> None:
         try:
             experiment.with_overrides(scale=0.1)
         except UserError as error:
-            # A network with few relays may have too few of them at this scale.
+            # At this scale, a small network may have too few relays.
             if not error.message.startswith("foo at SCALE=0.1: "):
                 raise
 

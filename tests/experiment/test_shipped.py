@@ -114,7 +114,7 @@ def validator(kind: str) -> Any:
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_every_file_fits_the_json_schema_that_it_names(name: str) -> None:
-    """Check the experiment's own file and the files that it extends."""
+    """The experiment's own file and all files that it extends fit their JSON Schemas."""
     for file in load(name, root=REPOSITORY).files:
         path = REPOSITORY / file
         text = path.read_text(encoding="utf-8")

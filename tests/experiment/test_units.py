@@ -90,9 +90,9 @@ def test_refused(parse: Callable[[object], object], value: object, message: str)
 def test_json_schema_agrees_with_the_parsers(
     field_type: object, parse: Callable[[object], object], text: str
 ) -> None:
-    """The schema accepts all texts that the parser accepts, and rejects texts with wrong units.
+    """The schema accepts all strings that the parser accepts, and rejects strings with wrong units.
 
-    It may also accept texts whose value the parser rejects, such as 0 B.
+    It may also accept strings whose value the parser rejects, such as 0 B.
     """
     schema = json_schema(field_type)
     options = schema.get("anyOf", [schema])

@@ -135,7 +135,7 @@ def json_bytes(draw: Draw, value: Any) -> bytes:
         return changed_bytes(draw, data)
     members = list(MEMBER.finditer(data)) if how == 1 else []
     if members:
-        # Copy a random member to another place. Within one object, a key then occurs twice.
+        # Copy a random member to another place. If this is in the same object, a key occurs twice.
         at = draw(st.sampled_from(members)).start()
         again: bytes = draw(st.sampled_from(members))[0]
         data = data[:at] + again + data[at:]
@@ -159,7 +159,7 @@ def changed_table(draw: Draw, table: pa.Table) -> bytes:
     for _ in range(draw(st.integers(1, 3))):
         try:
             table = _change(draw, table)
-        # The change is impossible, for example because its value does not fit the column's type.
+        # Skip a change that is impossible, for example if its value does not fit the column's type.
         except (pa.ArrowException, OverflowError, ValueError):
             continue
     data = io.BytesIO()

@@ -1,4 +1,4 @@
-"""A folder of nightly runs, with a baseline and a history, whose files tests damage."""
+"""A folder of nightly runs with a baseline and a history. Tests damage the files in it."""
 
 from __future__ import annotations
 

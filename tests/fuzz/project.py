@@ -48,7 +48,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 STATUSES = {0, 1, 2, 3}
 NAME = "swrr-test"
 EXAMPLES = int(os.environ.get("ONIONLAB_FUZZ_EXAMPLES", "0"))
-"""Number of inputs of each fuzz test. 0 means a few, which are always the same."""
+"""Number of inputs of each fuzz test. 0 stands for a small number of inputs that never change."""
 
 MAX_S = 20.0
 MAX_BYTES = 2**30
@@ -87,7 +87,7 @@ class Sample:
         return sorted(self.records.iterdir())
 
     def read(self, records: Path) -> None:
-        """Compute all metrics of ``records``, and again after the records are published."""
+        """Compute the metrics of ``records``, publish these, and compute the result's metrics."""
         run_statistics(load_run(records, self.level))
         publish(records, [self.level], records.parent / "published")
         run_statistics(load_run(records.parent / "published", self.level))
@@ -239,7 +239,7 @@ class Project:
     def damaged(self, changes: Mapping[Path, bytes | None]) -> Iterator[None]:
         """Replace files for the block, then restore their folders, results/ and runs/.
 
-        None as content removes a file.
+        If the new content is None, the file is removed.
         """
         touched = {path.relative_to(self.root).parts[0] for path in changes} | {"results", "runs"}
         try:

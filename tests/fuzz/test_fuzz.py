@@ -57,7 +57,7 @@ def fuzz(test: Callable[..., None]) -> Any:
 def fuzz_always(test: Callable[..., None], few: int = FEWEST) -> Any:
     """Do the same as ``fuzz``, but without the mark, so that `make test` includes the test.
 
-    This is for files from which results are computed.
+    Use it for the files from which results are computed.
     """
     made = settings(
         max_examples=EXAMPLES or few,
@@ -161,9 +161,9 @@ def require_readable(run: Path) -> None:
 
 @fuzz_always
 def test_packs(project: Project, data: st.DataObject) -> None:
-    """Damage a pack's compressed bytes, or change, rename or remove a member.
+    """A pack has damaged bytes, or one of its members was changed, renamed or removed.
 
-    The index has the hashes of the changed members, or those from before the change.
+    The index has either the hashes of the present members or the hashes from before the change.
     """
     draw = data.draw
     path = project.pack_file
@@ -250,7 +250,7 @@ def test_plot_data_of_others(project: Project, data: st.DataObject) -> None:
 
 @fuzz
 def test_results(project: Project, data: st.DataObject) -> None:
-    """Damage plan.json, study.json, a manifest or records of a finished experiment."""
+    """A finished experiment has a damaged plan.json, study.json or manifest, or damaged records."""
     draw = data.draw
     run = project.root / "runs" / draw(st.sampled_from(project.run_ids))
     files = [
@@ -323,7 +323,7 @@ def test_baselines_of_nights(project: Project, nights: Nights, data: st.DataObje
 
 @fuzz_always
 def test_records(project: Project, data: st.DataObject) -> None:
-    """Compute metrics from damaged records of each kind of run, and publish them."""
+    """Damaged records of each kind of run are published and give metrics, or are refused."""
     draw = data.draw
     sample = draw(st.sampled_from(project.samples))
     path = draw(st.sampled_from(sample.files))

@@ -12,7 +12,7 @@ from onionlab.programs.installed import SHADOW, TGEN, Tool, find_tool
 
 
 def make_shadow_engine() -> ShadowEngine:
-    """Return a Shadow engine with made-up programs. It can configure simulations, not run them."""
+    """Return a Shadow engine with fake programs. It can configure simulations, but not run them."""
     engine = ShadowEngine.__new__(ShadowEngine)
     engine._shadow = Tool(Path("/nonexistent/shadow"), "3.3.0", "f1b2cacf2", "00")
     engine._tgen = Tool(Path("/nonexistent/tgen"), "1.1.2", None, "01")

@@ -13,11 +13,11 @@ from onionlab.runs.workflow import drive
 from onionlab.runs.workflow.executor import JobSize
 
 # A run whose name begins with bad always fails. A run whose name begins with cc fails the first
-# time. A run whose name begins with e waits for the file `end`. The file `other` names a run that
-# another command finishes at the start of each job.
+# time. A run whose name begins with e waits for the file `end`. If the file `other` exists, each
+# job begins by finishing the run that this file names, as if another command had finished it.
 #
-# As `Store.finish`, a job puts a finished run into the store by one rename, which fails if there is
-# a folder with content. As `extract_records`, it writes only records that are missing.
+# Like `Store.finish`, a job moves a finished run into the store by one rename, which fails if the
+# target is a folder with content. Like `extract_records`, a job writes only missing records.
 JOB = """\
 cd {folder} || exit 9
 if test "$3" = report; then
@@ -53,7 +53,7 @@ finish "$9" && extract "$9" '{{}}'
 class FakeJobs:
     """A store in ``root / "runs"``. Each job writes an empty run into it, and records its call.
 
-    option: the command-line option that the workflow must give to each job. Other jobs fail.
+    option: the command-line option that the workflow must give to each job. Jobs without it fail.
     size: the size of each run.
     """
 

@@ -1,4 +1,4 @@
-"""Clients of Arti: their files, their build by a cargo made for the test, and what is refused."""
+"""Clients of Arti: their files, their build with a fake cargo, and refused settings."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ esac
 
 @pytest.fixture
 def cargo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Provide a cargo and a rustc. Return their folder, whose file `calls` lists calls of cargo."""
+    """Provide a fake cargo and rustc. Return their folder. Its file `calls` lists cargo's calls."""
     folder = tmp_path / "rust"
     (folder / "home/registry/cache/index").mkdir(parents=True)
     source = folder / "arti-2.7.0"

@@ -23,7 +23,7 @@ from .test_engine_comparison import study
 class FakeRunner:
     """Replaces the functions that make plans, runs and reports.
 
-    In each network, rr's goodput is ``ratio`` times that of ewma, times log-normal noise whose
+    In each network, rr's goodput is ewma's goodput, times ``ratio``, times log-normal noise whose
     logarithm has the standard deviation ``sd``. If ``missing`` is true, one network has no timeout
     rate.
     """

@@ -1,4 +1,4 @@
-"""`bisect` on a git repository, with builds and runs that are replaced."""
+"""`bisect` on a git repository, with fake builds and fake runs."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ ENDPOINT = "time_to_320kib_p50_s"
 
 
 class Machine:
-    """Replaces builds and runs.
+    """Replaces builds and runs by fakes.
 
-    From ``commits[first_bad]`` on, downloads take ``step`` times as long.
+    From ``commits[first_bad]`` on, downloads take ``step`` times as long as before.
 
     Attributes:
         built: the commits of the builds, in order.

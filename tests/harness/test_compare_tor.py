@@ -199,7 +199,7 @@ def test_an_experiment_may_set_what_only_the_branch_knows(
     root: Path, repository: Path, calls: Calls, tmp_path: Path
 ) -> None:
     own = tmp_path / "own.yaml"
-    # The second name is similar to that of a parameter of Tor 0.4.9.
+    # The second name is similar to the name of a parameter of Tor 0.4.9.
     own.write_text(
         "extends: today.yaml\ntor: {consensus_params: {cc_alg: 3, cc_cwnd_full_gaps: 5}}\n"
     )

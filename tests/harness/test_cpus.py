@@ -23,8 +23,8 @@ NOBODY = 65534
 # Python processes of other users need the psutil of the tests' environment.
 PYTHONPATH = f"{REPOSITORY}:{Path(psutil.__file__).parents[1]}"
 
-# This program reserves argv[2] CPUs with locks in the folder argv[1]. It prints "waits" if it has
-# to wait, then the numbers of the CPUs, and holds them until its standard input ends.
+# This program reserves argv[2] CPUs with locks in the folder argv[1]. If it has to wait, it prints
+# "waits". Then it prints the CPUs' numbers, and holds the CPUs until its standard input ends.
 HOLDER = """
 import sys
 from pathlib import Path
@@ -49,7 +49,7 @@ def lock_folder_of_test(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         monkeypatch.delenv(cpus.FOLDER_VARIABLE)
         monkeypatch.setattr(cpus, "SHARED_FOLDERS", (folder,))
         monkeypatch.setattr(cpus, "RETRY_INTERVAL_S", 0.05)
-        # Otherwise the machine's load would change which CPU is chosen.
+        # The machine's load must not change which CPU is chosen.
         monkeypatch.setattr(cpus, "BUSY_PERCENT", 1000)
         yield folder
 
@@ -137,7 +137,7 @@ def test_processes_get_a_cpu_in_the_order_of_arrival(lock_folder_of_test: Path) 
 
 @pytest.fixture
 def command_of_other_user() -> list[str]:
-    """Return the start of a command that runs Python as another user.
+    """Return the first words of a command line that runs Python as another user.
 
     Skip the test if this is impossible.
     """

@@ -21,8 +21,8 @@ from .checkout import CONTENDED, TINY, Checkout, arguments, processes_below
 
 LIMIT_S = 600
 
-# Two changes of a checkout's code, each from one text to another. They disable the watch of relays'
-# logs.
+# Two changes of a checkout's code, each given as (old string, new string). Together they disable
+# the watch of relays' logs.
 WATCHED = ('WATCHED_ROLES = ("authority", *RELAY_ROLES)', "WATCHED_ROLES = ()")
 LOOK = ("look(progress.simulated_s)", "pass")
 

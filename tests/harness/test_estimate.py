@@ -249,7 +249,7 @@ def test_finished_runs_of_a_level_give_its_cost(root: Path, bench: FakeRunBuilde
     assert cost.expected.memory_bytes == pytest.approx(2**28)
     assert cost.expected.disk_bytes == pytest.approx(1.6e6)
     assert cost.memory_bytes > 1.4 * 2**28
-    # Clients of Arti have no torrc, but are clients like those of Tor.
+    # Clients of Arti have no torrc, but count like clients of Tor.
     finish(root, "rr", 3, cpu_s=100, tors=TORS - 12, artis=12)
     assert run_cost(root, request(), RR).expected.cpu_s == pytest.approx(100)
     # For a larger network of the same level, the cost of these runs is scaled up.

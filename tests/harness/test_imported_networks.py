@@ -137,7 +137,7 @@ def killed_under_way(checkout: Checkout, simulated_until_s: float) -> bool:
     while command.poll() is None and checkout.simulated_s() < simulated_until_s:
         assert time.monotonic() - started_s < START_LIMIT_S
         time.sleep(0.05)
-    # The command may have ended and been waited for, so that its process does not exist.
+    # If the loop noticed the end of the command, the command's process no longer exists.
     with contextlib.suppress(psutil.NoSuchProcess):
         everything = psutil.Process(command.pid).children(recursive=True)
     command.send_signal(signal.SIGKILL)

@@ -39,8 +39,8 @@ COMMANDS = ("experiment", "nightly", "pack", "unpack")
 # A command starts the workflow's processes, a job for each run, and the simulation.
 KINDS = ("command", "workflow", "job", "simulation")
 STATUSES = {
-    # Possible statuses of an interrupted command. While it starts or ends, Python kills itself by
-    # SIGINT, which subprocess reports as -SIGINT.
+    # Possible statuses of an interrupted command. If the interrupt arrives while Python starts or
+    # ends, Python kills itself with SIGINT. The subprocess module reports this as -SIGINT.
     signal.SIGTERM: (130, -signal.SIGTERM, -signal.SIGINT),
     signal.SIGINT: (130, -signal.SIGINT),
     # Possible statuses if the command itself or one of its processes was killed.
@@ -66,7 +66,7 @@ def processes_by_kind(
 ) -> dict[str, list[psutil.Process]]:
     """Return a command's process and its descendants, by kind.
 
-    The caller must not have waited for the command, because its process would no longer exist.
+    Call this before waiting for the command, because its process does not exist afterwards.
     """
     root = psutil.Process(command.pid)
     found = {"command": [root]}
@@ -164,8 +164,8 @@ class CommandKiller:
         # A pack contains the times of its run, and the run may have been repeated since the last
         # call. So the expected pack is written again.
         if name == "pack" or name not in self.expected:
-            # A night with the run of the experiment has the output of a night that makes this run,
-            # which takes about as long as the experiment.
+            # `nightly` gives the same output whether it makes the run or finds it. Keep the run to
+            # save time. A `nightly` that makes the run takes about as long as `experiment`.
             self.clear(name, keep_run=name == "nightly")
             started = time.monotonic()
             self.succeed(name)

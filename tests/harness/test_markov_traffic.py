@@ -84,7 +84,7 @@ def test_a_class_can_ask_onion_services(tmp_path: Path, shadow_engine: ShadowEng
     address = make_onion_service_keys(1, "onionservice1").address
     nodes = vertices(run.files[f"{HOSTS}/usersclient1/tgen.graphml"])
     assert nodes["start"]["peers"] == f"{address}:80"
-    # Streams of Markov clients are checked for rendezvous circuits, as those of other clients are.
+    # Markov clients' streams are checked for rendezvous circuits, like other clients' streams.
     assert isinstance(run.expectations["usersclient1"].circuit, Rendezvous)
     assert b"[app,rend]info" in run.files[f"{HOSTS}/usersclient1/torrc"]
 
@@ -116,7 +116,7 @@ def test_the_class_is_load(tmp_path: Path) -> None:
 
 def test_streams_are_flows_times_the_streams_of_a_flow() -> None:
     def ending(share: float) -> bytes:
-        """Return a stream model with 1 / share - 1 streams on average (without end for 0)."""
+        """Return a model with 1 / share - 1 streams on average; for a share of 0, it never ends."""
         return model_graphml(
             ("s0", "s1"),
             [

@@ -130,7 +130,7 @@ def test_representative_networks_have_the_same_capacities(limited_by: str) -> No
 
 
 def test_bursts_are_within_the_range_of_tor() -> None:
-    # The middle of ten slices is a relay with Tor's default burst of a gigabyte.
+    # Three of the ten middle relays are taken from relays with Tor's default burst of 1 GiB.
     counts = {"exitguard": 1, "guard": 1, "exit": 1, "middle": 10}
     network = sample_network(
         request_for(counts, factor=2.2, limited_by="both", representative=True), 1
@@ -263,8 +263,8 @@ def test_the_capacity_of_a_role_does_not_depend_on_seed_or_limit(
     counts = {"exitguard": 1, "guard": 1, "exit": 1, "middle": count}
     network = sample_network(request_for(counts, factor=2.0, limited_by=limited_by), seed)
     carried = sum(network.carries_bit_per_s(host) for host in network.by_role("middle"))
-    # Links have whole kbit/s, and relays' own limits are at least 75 KiB/s, so the sum may differ a
-    # little.
+    # Rates of links are whole kbit/s, and relays' own limits are at least 75 KiB/s, so the sum may
+    # differ slightly from the requested one.
     assert carried == pytest.approx(
         2.0 * count * mean_carried("middle", limited_by), rel=0.01, abs=count * 75 * 8192
     )
@@ -272,7 +272,7 @@ def test_the_capacity_of_a_role_does_not_depend_on_seed_or_limit(
 
 @pytest.mark.parametrize("limited_by", ["link", "bandwidth-rate", "both"])
 def test_relays_that_would_be_slower_than_a_relay_can_be_are_refused(limited_by: str) -> None:
-    """If such relays were made faster instead, the network would be less congested than stated."""
+    """Making such relays faster instead would make the network less congested than stated."""
     with pytest.raises(UserError, match=r"^exitguard relays are to carry .* in total, and 1 of "):
         sample_network(request_for(factor=0.001, limited_by=limited_by), 1)
 

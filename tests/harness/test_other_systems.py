@@ -28,7 +28,7 @@ def experiment(checkout: Checkout, name: str, engine: str) -> dict[tuple[str, st
 
 
 def records(checkout: Checkout, name: str) -> dict[str, Path]:
-    """Return the name of each variant -> the folder with the records of its run."""
+    """Return variant -> the folder with the records of this variant's run."""
     plan = read_plan(checkout.results(name) / "plan.json")
     return {run.variant: checkout.store.run(run.run_id) / RECORDS for run in plan.runs}
 

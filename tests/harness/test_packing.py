@@ -55,7 +55,7 @@ def make_run(store: Store, name: str) -> str:
 
 
 def make_study(name: str, runs: dict[int, str], **changes: Any) -> Study:
-    """Return a study of one level and variant. runs: seed -> ID of its run."""
+    """Return a study of one level and variant. runs: seed -> ID of the run with this seed."""
     made = study("uml").model_copy(
         update={
             "name": name,
@@ -291,10 +291,10 @@ def rename_run(members: Members, run_id: str) -> None:
 
 
 def change_file(name: str, data: bytes | None) -> Change:
-    """Return a change that adds, replaces or removes a member of a pack, also in its index.
+    """Return a change that adds, replaces or removes a member of a pack, and updates the index.
 
-    name: the member's name, in which RUN stands for the ID of the run. data: its content, or None
-    to remove it.
+    name: the member's name, in which RUN stands for the ID of the run. data: the member's content,
+    or None to remove the member.
     """
 
     def change(members: Members, run_id: str) -> None:
@@ -311,9 +311,9 @@ def change_file(name: str, data: bytes | None) -> Change:
 
 
 def change_older_file(name: str, data: bytes | None) -> Change:
-    """Return a change like ``change_file``, in a pack with older records.
+    """Return a change like that of ``change_file``, which also makes the pack's records older.
 
-    Their parse.json does not list the tables.
+    In older records, parse.json does not list the tables.
     """
 
     def change(members: Members, run_id: str) -> None:

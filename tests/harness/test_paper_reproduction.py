@@ -179,7 +179,7 @@ def test_published_runs_need_neither_build_nor_engine(
     run_id = identity_hash(identity)
     runs = Store(bench.tmp_path / "elsewhere")
     write_json(runs.manifest(run_id), {"identity": identity})
-    # These records have another version than the code reads, so they are packed unread.
+    # The code cannot read this version of records, so the records are packed unread.
     write_json(runs.run(run_id) / "records-v0" / "parse.json", {"format": 0})
     studies = [bench.tmp_path / name / "study.json" for name in EXPERIMENTS]
     write_studies(studies, "web")

@@ -44,7 +44,7 @@ def spawn_slowly(*args):
     time.sleep(0.2)
     return pid
 
-# An interrupt arrives while a process has started and has no work yet.
+# Wait after each start of a process, so that an interrupt can arrive before the process gets work.
 util.spawnv_passfds = spawn_slowly
 
 def open_builder(root, request):
@@ -90,7 +90,7 @@ def start(tmp_path: Path, takes_s: float = 60.0) -> subprocess.Popen[str]:
 
 
 def wait_for(planner: subprocess.Popen[str], tmp_path: Path, moment: str) -> list[psutil.Process]:
-    """Wait until the planner's two worker processes have started, or work. Return them.
+    """Wait until the planner's two worker processes have started, or until they work. Return them.
 
     moment: "helpers start" or "helpers work".
     """

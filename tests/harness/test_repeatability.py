@@ -57,7 +57,7 @@ class Surroundings:
     other_checkout: bool = False
 
 
-# A run takes long, so each surroundings combine conditions of different kinds.
+# A run takes long, so most of these surroundings combine conditions of different kinds.
 ALL_SURROUNDINGS = (
     Surroundings("an idle machine"),
     Surroundings(

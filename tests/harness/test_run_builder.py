@@ -113,8 +113,8 @@ def with_old_tor(monkeypatch: pytest.MonkeyPatch, shadow_engine: Any) -> Any:
             tor = level.settings.tor.model_copy(update=changes)
             return replace(level, settings=level.settings.model_copy(update={"tor": tor}))
 
-        # A second level sets the parameters to 0. A 0 is accepted even if Tor does not read the
-        # parameter, but it must not hide the first level's values.
+        # A second level sets all parameters to 0. The value 0 is accepted even for a parameter that
+        # Tor does not read. The first level's values must be checked nevertheless.
         levels = {name: with_tor(parameters), "without": with_tor(dict.fromkeys(parameters, 0))}
         experiment = replace(experiment, levels=levels, variants=("stock",), baseline="stock")
         builder = DrawnRunBuilder(REPOSITORY, experiment, ())
@@ -269,7 +269,7 @@ def test_the_total_capacity_of_relays_comes_from_the_drawn_network() -> None:
     builder = make_builder(name="configs/costs/links.yaml")
     level = "5mid"
     carried = builder.capacities_bytes_per_s(level)
-    # Five middle relays of 928.939 KiB/s on average, with doubled capacities
+    # The level has five middle relays. Their mean capacity of 928.939 KiB/s is doubled
     # (docs/explanation/calibration.md).
     assert carried["middle"] == pytest.approx(5 * 2 * 928.939 * 1024, rel=1e-6)
     drawn = sample_network(network_request(REPOSITORY, builder.settings(level)), 1)

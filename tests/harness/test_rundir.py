@@ -153,7 +153,7 @@ def test_a_fraction_of_the_relays_runs_the_variant(
 
 
 def test_a_deployment_of_less_than_one_relay_is_refused(shadow_engine: ShadowEngine) -> None:
-    """Otherwise no relay would run the variant, and its runs would equal those of the baseline."""
+    """With less than one relay, no relay runs the variant, and its runs equal the baseline's."""
     with pytest.raises(UserError, match=r"tor\.deployment: 0\.1 of 4 relays is less than one"):
         composed(shadow_engine, deployment=Deployment("relays", 0.1))
 

@@ -158,7 +158,7 @@ def test_a_job_of_a_cluster_stores_why_it_cannot_make_its_run(
     message: str,
     remedy: str,
 ) -> None:
-    """Snakemake submits the job again, which must then end at once."""
+    """Snakemake submits the job again. The second attempt ends at once with the same reason."""
     calls = []
 
     def open_builder(*_: object) -> None:

@@ -100,7 +100,7 @@ def test_a_finished_run_replaces_what_is_left_of_an_incomplete_one(
 def test_an_incomplete_run_that_cannot_be_removed_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A container may have made it as root. The error comes before the run is simulated."""
+    """A container may have made the folder as root. The error comes before the run is simulated."""
     store = Store(tmp_path)
     store.run("ab").mkdir()
 
@@ -156,7 +156,7 @@ def test_cut_records_are_extracted_again(
 
 @pytest.mark.parametrize("file", ["streams.parquet", "parse.json"])
 def test_records_that_another_command_replaces_are_not_damaged(tmp_path: Path, file: str) -> None:
-    """A file is listed and then missing, as a symbolic link to nowhere is."""
+    """A file may be listed and then be missing. Here a symbolic link to nowhere imitates this."""
     store = Store(tmp_path)
     records = store.partial("ab") / "records-v1"
     write_records(records, "rr")

@@ -160,8 +160,8 @@ def test_parts_remember_each_ones_looks() -> None:
 def test_a_raised_budget_remembers_the_first(bench: StudyFolder) -> None:
     assert bench.plan(3, Looks((3,), 10)) == Looks((3,), 10)
     bench.run()
-    # The budget, the maximum number of networks, is still 10. So this plan continues the first one,
-    # and the interim analysis of three networks belongs to it.
+    # The budget, the maximum number of networks, is still 10. So the second plan continues the
+    # first plan, and includes the first plan's interim analysis of three networks.
     assert bench.plan(4, Looks((3, 4), 10)) == Looks((3, 4), 10)
     bench.run()
     raised = bench.plan(3, Looks((3,), 20))

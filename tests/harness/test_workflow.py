@@ -55,7 +55,7 @@ def test_too_little_memory_is_reported_before_any_run_starts(tmp_path: Path) -> 
 def test_the_full_network_is_estimated_above_its_measured_memory(tmp_path: Path) -> None:
     # A full-size run had 1.9 GB of private memory at its peak (docs/explanation/performance.md).
     experiment = load("swrr-5mid", root=REPOSITORY)
-    # A checkout without finished runs, whose measured costs would replace the estimate.
+    # This checkout has no finished runs, because their measured costs would replace the estimate.
     (tmp_path / "tor-patches").symlink_to(REPOSITORY / "tor-patches")
     full = estimate_resources(tmp_path, experiment, "shadow")
     assert 1.9e9 < full.memory_bytes < 5e9
@@ -170,8 +170,7 @@ class Workflow(FakeJobs):
         super().__init__(
             tmp_path, monkeypatch, option="--records", size=JobSize(1, 1, 1, disk_mb=1)
         )
-        # The order of the runs by name differs from that by network, so tests see which one is
-        # used.
+        # The order by name differs from the order by network, so tests see which order is used.
         self.plans = [
             self.plan("one", {"c1": 1, "a2": 2, "b3": 3}),
             self.plan("two", {"d1": 1, "a2": 2, "0e3": 3}),
@@ -209,7 +208,7 @@ def test_runs_are_made_network_by_network_and_once(
     assert (plans["c1"], plans["b3"]) == ("one", "one")
     assert (plans["d1"], plans["0e3"]) == ("two", "two")
     assert (workflow.root / "results" / "plans" / "workflow.log").is_file()
-    # Jobs import the code of the command that starts them, before that of PYTHONPATH.
+    # Jobs import the code of the command that starts them before any code in PYTHONPATH.
     assert workflow.lines("path") == [f"{REPOSITORY}:/other"]
     # Runs that a power failure has damaged are repeated.
     (workflow.store / "b3" / "manifest.json").write_text("")
@@ -228,7 +227,7 @@ def test_a_run_that_fails_leaves_the_others(workflow: Workflow) -> None:
 def test_too_little_disk_for_all_missing_runs_is_reported(
     workflow: Workflow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Finished runs stay, so the disk needs room for more than the concurrent ones."""
+    """Finished runs stay, so the disk needs room for all missing runs, not only concurrent ones."""
     free_gib = [3.1]
     monkeypatch.setattr(
         "shutil.disk_usage", lambda _: SimpleNamespace(free=int(free_gib[0] * 2**30))
@@ -251,7 +250,7 @@ def test_too_little_disk_for_all_missing_runs_is_reported(
 def test_a_run_that_another_command_finishes_keeps_its_files(
     workflow: Workflow, other: str
 ) -> None:
-    """The run waits for its own job, or its job fails, for example because it is killed."""
+    """Another command finishes the run before the run's own job starts. This job may also fail."""
     workflow.plans = [workflow.plan("one", {"a1": 1, other: 2})]
     (workflow.root / "other").write_text(other)
     with pytest.raises(UserError) if other == "bad1" else contextlib.nullcontext():
@@ -318,7 +317,7 @@ def test_no_job_outlives_an_interrupted_command(tmp_path: Path) -> None:
 
 
 def test_a_plan_that_another_command_has_replaced_is_not_carried_out(workflow: Workflow) -> None:
-    """Otherwise figures and the report, which read the plan's files, would show other runs."""
+    """Figures and the report read the plan's files, which are now those of the other plan."""
     for plan in workflow.plans:
         plan.write()
     workflow.plan("two", {"d1": 1}).write()

@@ -22,7 +22,7 @@ def dump(files: Mapping[str, bytes], host: str, names: Iterable[str], directory:
     """Return the values of the named options in a host's files, and check them with Tor.
 
     The files must give numbers without units, as Tor prints them. Tor does not print options that
-    have their built-in value; for all others, the values must be the same.
+    have their built-in value. For all other options, Tor must print the values in the files.
 
     directory: an empty folder for Tor.
     """

@@ -212,7 +212,7 @@ def test_any_line_is_parsed_or_counted(left_out: list[int], junk: bytes) -> None
 
 @given(st.lists(st.integers(1, 300), min_size=1, max_size=30), st.data())
 def test_stalls_are_the_gaps_between_growths(gaps_ms: list[int], data: st.DataObject) -> None:
-    """The window grows after each gap until slow start ends. Compare the stalls with the gaps."""
+    """The window grows after each gap. The stalls are the gaps of at least half a round trip."""
     from analysis.measures.peer_transfer import STALL_RTTS, PeerTransfer
 
     rest_ms = data.draw(st.integers(0, 300))

@@ -96,7 +96,7 @@ def play(
     status: int = 0,
     **more: object,
 ) -> None:
-    """Replace all commands by `play`, which raises ``raised`` or else returns ``status``.
+    """Replace all commands by `play`. It raises ``raised``, or returns ``status`` if that is None.
 
     more: further attributes of the command's module, such as STATUSES.
     """
@@ -228,7 +228,7 @@ def test_no_text_controls_the_terminal() -> None:
 
 
 def test_an_import_is_not_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An interrupt during an import takes effect after it.
+    """An interrupt during an import takes effect after the import.
 
     During the import, compiled modules could turn the interrupt into another error.
     """

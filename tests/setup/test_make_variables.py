@@ -1,4 +1,4 @@
-"""Variables of make reach the program as text; neither make nor a shell executes them."""
+"""Variables of make reach the program unchanged; neither make nor a shell executes them."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_options_read_the_variables_of_their_names() -> None:
         *("import-network", "--name=--n", "--", "a b")
     ]
     assert arguments("doctor") == ["doctor"]
-    # `make build run NAME=quick` gives both commands all variables, so each ignores the other's.
+    # `make build run NAME=quick` passes all variables to both commands, so `build` ignores NAME.
     assert arguments("build", NAME="quick", SCALE="2", JOBS="3") == ["build", "--jobs=3"]
 
 

@@ -264,7 +264,7 @@ def test_the_gitlab_script_runs_twice_in_an_empty_root(tmp_path: Path) -> None:
     parsed = build_parser("nightly").parse_args(first.split())
     assert (parsed.tor_git, parsed.ref, parsed.engine) == (str(tor), commits[1], "uml")
     assert (tor / "onionlab/nightly/history").read_text() == "x\nx\n"
-    # REF selects the commit. After a change of onionlab, the baseline's commit is run again.
+    # REF selects the commit, for example the baseline's commit after a change of onionlab.
     other = {**variables, "REF": commits[0]}
     assert subprocess.run(words, cwd=tor, env=other, check=False).returncode == 1
     assert f"--ref {commits[0]} " in (tmp_path / "calls").read_text().splitlines()[-1]

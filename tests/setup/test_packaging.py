@@ -58,7 +58,7 @@ def test_a_lock_file_has_the_requested_packages_with_hashes(source: str, lock: s
 
 
 def test_a_package_is_in_one_lock() -> None:
-    """If a package were in two locks, `make test` could change the version that experiments use."""
+    """With a package in two locks, `make test` could change the version that experiments use."""
     locks = [re.findall(r"^([a-z0-9.-]+)==", read(lock), re.MULTILINE) for lock in LOCKS.values()]
     names = [name for lock in locks for name in lock]
     assert len(names) > 100

@@ -28,7 +28,7 @@ NODE_MEMORY_MB = 6000
 
 
 def lacking() -> str | None:
-    """Return why a cluster cannot be started here, or None if it can."""
+    """Return why a cluster cannot be started here, or None if it can be started."""
     missing = [name for name in PROGRAMS if shutil.which(name, path=_path()) is None]
     if missing:
         return f"needs Slurm and munge (configs/apt-packages-slurm.txt): no {', '.join(missing)}"
@@ -212,7 +212,7 @@ def free_ports(count: int) -> list[int]:
 def running(folder: Path) -> Iterator[Cluster]:
     """Run a cluster until the block ends.
 
-    A machine can run only one at a time, so this waits for clusters of other test processes.
+    A machine can run only one cluster at a time, so wait until other test processes end theirs.
     """
     with LOCK.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

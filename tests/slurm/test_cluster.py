@@ -27,7 +27,7 @@ from .fake_jobs import FakeWorkflow
 
 AWAY_S = 90.0
 """How long slurmctld is down, in seconds. Snakemake's plugin by default asks for jobs five times
-before it gives up. That is too few for 90 s, though enough for 70 s. The executor sets more
+before it gives up. Five attempts last longer than 70 s, but not 90 s. The executor sets more
 attempts."""
 END_LIMIT_S = 60.0
 
@@ -50,7 +50,7 @@ def profile(tmp_path: Path) -> Path:
 def slurm(cluster: Cluster, profile: Path) -> Iterator[Executor]:
     yield open_executor(SLURM, profile, {"slurm_partition": "main"}, None)
     left = cluster.jobs()
-    cluster.cancel_all()  # Otherwise the next tests would wait for these jobs.
+    cluster.cancel_all()  # The next tests must not have to wait for these jobs.
     assert left == []
 
 

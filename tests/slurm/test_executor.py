@@ -24,7 +24,7 @@ SIZE = JobSize(cpus=1, memory_mb=1500, runtime_min=20, disk_mb=1)
 
 @pytest.fixture(autouse=True)
 def slurm_commands(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
-    """Replace Slurm by one without accounting that accepts everything.
+    """Replace Slurm by a fake that has no accounting and accepts all jobs.
 
     Return a list to which each query to Slurm appends its command.
     """
@@ -123,7 +123,7 @@ def test_slurm_is_asked_before_anything_is_submitted(
     slurm("--partition", "fast", "--qos", "low").require_acceptance(SIZE)
     (command,) = slurm_commands
     assert {"--test-only", "--partition=fast", "--qos=low", "--mem=1500"} <= set(command)
-    # Only Snakemake knows the partition of these jobs, so Slurm is not asked.
+    # The partition is in a profile, which only Snakemake reads. So Slurm is not asked.
     resources = write_profile(tmp_path, "default-resources: [slurm_partition=fast]")
     slurm(*resources).require_acceptance(SIZE)
     assert len(slurm_commands) == 1

@@ -23,8 +23,8 @@ LINE_OF_0_2_0 = (
 class Machine:
     """Measures invented costs.
 
-    cost: engine -> CPU time of a run in seconds. busy: the runs that other programs disturb, as
-    numbers in the order of measurement, from 1.
+    cost: engine -> CPU time of a run in seconds. busy: the runs that other programs disturb. A run
+    is given by its number in the order of measurement, from 1.
     """
 
     def __init__(self, root: Path) -> None:

@@ -165,7 +165,7 @@ def tiny_tarball(tiny_tree: Path) -> Path:
 
 @pytest.fixture
 def tor_source(tiny_tarball: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let builds use the small source if they name no other one."""
+    """Let builds use the small source if they name no other source."""
     monkeypatch.setenv("TOR_SOURCE", str(tiny_tarball))
 
 

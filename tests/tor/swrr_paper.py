@@ -22,7 +22,7 @@ WEIGHT_FUNCTIONS: dict[str, Callable[[int, int], float]] = {
 }
 """The paper's weight functions F(T, D), with the numbers of their formulas.
 
-T is the time since the circuit was last served, in microseconds, and D its number of queued cells.
+T is the time since the circuit was last served, in microseconds. D is its number of queued cells.
 """
 
 SEQUENCES = 10
@@ -52,9 +52,9 @@ class Policy:
     no circuit is left in range, the round ends: all circuits are sorted by new weights, and are in
     range again.
 
-    ``head`` is a node before the first circuit, and here ``tail`` is a node after the last one. The
-    paper does not say the latter. But if ``tail`` was the last circuit, a circuit that is alone
-    would never be served.
+    ``head`` is a node before the first circuit. The paper does not say whether ``tail`` is the last
+    circuit or a node after it. Here it is a node after the last circuit, because otherwise a single
+    circuit would never be served.
     """
 
     weight: Callable[[int, int], float]

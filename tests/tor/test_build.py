@@ -170,8 +170,8 @@ def test_flags_of_the_environment_do_not_reach_the_build(
 ) -> None:
     for name in ("CFLAGS", "CPPFLAGS"):
         monkeypatch.setenv(name, "-O0 -DNDEBUG -Dgreeting=surprise")
-    # `make -n -j8 build` sets this. If it reached the make that builds Tor, that make would only
-    # print its commands, and would not find the job server.
+    # `make -n -j8 build` sets MAKEFLAGS. With this value, the make that builds Tor would only print
+    # its commands, and would not find the job server.
     monkeypatch.setenv("MAKEFLAGS", "n -j8 --jobserver-auth=98,99")
     built = ensure_series(new_checkout, [None])
     reference = ensure_series(built_checkout, [None])
@@ -204,7 +204,7 @@ def test_a_damaged_build_is_made_again(
     ("old", "new", "problem"),
     [
         ('= "hello"', '= "bonjour"', r"patching file src/app/main\.c; Hunk #1 FAILED at 1\."),
-        # GNU patch would apply this patch with a fuzz of 2.
+        # By default, GNU patch applies this patch with a fuzz of 2.
         (" #include <stdio.h>", " #include <stdlib.h>", r"patching .*main\.c; Hunk #1 FAILED"),
         ("main.c", "gone.c", r"can't find file to patch.*; \+\+\+ b/src/app/gone\.c"),
     ],
@@ -359,7 +359,7 @@ def test_an_interrupted_step_ends_its_program(tmp_path: Path, beside: bool) -> N
 
     def interrupt() -> None:
         sleeper.wait()
-        # The program may write its id before Popen() returns. Wait until it has returned.
+        # The program may write its id before Popen() returns. Wait until Popen() has returned.
         time.sleep(0.5)
         os.kill(os.getpid(), signal.SIGINT)
 

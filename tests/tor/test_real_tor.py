@@ -100,7 +100,7 @@ def test_a_variant_accepts_its_options(built: BuiltTor, tmp_path: Path, name: st
 def test_stock_refuses_the_options_of_a_patch(
     builds: dict[str, BuiltTor], tmp_path: Path, name: str
 ) -> None:
-    """Otherwise a build that lacks the patches could be mistaken for the variant."""
+    """This keeps a build without the patches from being mistaken for the variant."""
     result = verify(builds["stock"].path, REGISTRY.variants[name].torrc, tmp_path)
     assert result.returncode != 0
 
@@ -135,9 +135,9 @@ def test_the_tables_of_parameters_and_lists_match_tors_source() -> None:
 
 
 def parameters_read(texts: Iterable[str]) -> dict[str, list[int | None]]:
-    """Return the parameters that C files read, with their limits, if any.
+    """Return parameter -> limits for all parameters that C files read.
 
-    A limit is None if it is not constant.
+    A call without limits gives an empty list. A limit that is not constant is None.
     """
     texts = [re.sub(r"/\*.*?\*/|\\\n|\((?:int|\w+_t)\)", " ", text, flags=re.S) for text in texts]
     joined = "\n".join(texts)
@@ -203,8 +203,8 @@ def test_every_series_is_tested() -> None:
 def run_unit_tests(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], list[Outcome]]:
     """Return a function that runs unit tests on the released Tor and on each build of TESTED.
 
-    Its argument is the prefix of the tests' names. The outcomes for a prefix are kept, so its tests
-    run only once. They write to a temporary root, but use the builds of this checkout.
+    Its argument is the prefix of the tests' names. The outcomes for a prefix are kept, so the tests
+    run only once. The tests write to a temporary root, but use the builds of this checkout.
     """
     root = tmp_path_factory.mktemp("root")
     ship(root)

@@ -26,7 +26,7 @@ README = REPOSITORY / "tor-patches/README.md"
 
 
 def listed_releases() -> list[tuple[str, str, bool]]:
-    """Return (series, release, whether the series applies) for each cell of the README's table."""
+    """Return (series, release, whether the series applies to the release) from README's table."""
     head, *rows = re.findall(
         r"^\| (Series|`[a-z-]+`) \|(.* \|.* \|.*)\|$", README.read_text(), re.M
     )

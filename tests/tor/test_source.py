@@ -59,7 +59,7 @@ def test_a_tarball_that_is_truncated_after_its_version_is_an_error(tmp_path: Pat
 
 
 def test_a_full_disk_is_not_a_damaged_tarball(tmp_path: Path) -> None:
-    """A limit on the size of files replaces the full disk. Neither error names a file."""
+    """A limit on file sizes imitates a full disk. In both cases, the system's error has no path."""
     tree = tmp_path / "tor"
     write_files(tree, {"configure.ac": FILES["configure.ac"], "data": "0" * 100_000})
     tarball = tmp_path / "tor.tar"
@@ -104,7 +104,7 @@ def test_a_tree_is_named_by_its_content(tmp_path: Path, tree: Path) -> None:
 def test_a_tree_that_changes_before_it_is_copied_is_not_built(
     tmp_path: Path, tree: Path, harm: str
 ) -> None:
-    """Otherwise the result would be stored, and reused, as the build of the earlier files."""
+    """A build of the changed tree would be stored, and reused, as a build of the earlier files."""
     source = obtain(tmp_path, tree)
     if harm == "removed":
         (tree / "src/tools/gencert.c").unlink()

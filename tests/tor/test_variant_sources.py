@@ -211,8 +211,8 @@ def test_git_may_write_many_messages(
 def own_file(folder: Path, *entries: str, series: str = "") -> Path:
     """Write a file of variants and return its path.
 
-    entries: the name of a variant and, in further lines, keys of it. series: text before
-    `variants:`.
+    entries: each has a variant's name in the first line, and the variant's keys in further lines.
+    series: text before `variants:`.
     """
     text = f"{series}variants:\n"
     for marker, entry in zip("osD", entries, strict=False):

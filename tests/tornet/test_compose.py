@@ -256,7 +256,7 @@ def test_options_of_an_experiment_reach_their_hosts(composed: Composed) -> None:
     assert run.files["conf/onionlab.authority.torrc"] == (
         b"/ConsensusParams\nConsensusParams cc_alg=0\n"
     )
-    # The first matching line of a policy applies, so its lines replace those of the network.
+    # The first matching line of a policy applies, so the experiment's lines replace the network's.
     assert run.files["conf/onionlab.relay.torrc"] == (
         b"/exitpolicy\nexitpolicy reject *:25\nexitpolicy accept *:*\n"
         b"Log info file x\nBandwidthRate 1 MB\n"
@@ -647,8 +647,8 @@ def test_levels_may_differ_in_keys_of_the_kind(loaded: Loaded, kept: KeptTornet)
         for name, level in experiment.levels.items()
     }
     assert hosts == {"whole": 18, "half": 13}
-    # The settings state the same numbers. They are part of a run's identity, and its cost is
-    # estimated from them.
+    # The settings state the same numbers, because these are part of a run's identity and are used
+    # to estimate the cost of a run.
     for name, level in experiment.levels.items():
         torrcs = [path for path in compose(level.settings, kept).files if path.endswith("/torrc")]
         assert (level.settings.hosts, level.settings.tors) == (hosts[name], len(torrcs))

@@ -25,7 +25,7 @@ from .tiny import TinyTornet
 
 TORNETTOOLS = """\
 #!{python}
-# A substitute for tornettools: records its arguments, and copies a tiny network for its seed.
+# This fake tornettools records its arguments, and copies the tiny network made for the given seed.
 import json, shutil, sys
 words = sys.argv[1:]
 with open({calls!r}, "a") as calls:

@@ -224,7 +224,7 @@ def test_the_command(
 ) -> None:
     monkeypatch.setattr(import_network, "working_root", lambda: tmp_path)
     one, two = written(tmp_path, 1, 2)
-    # make passes all directories as one word.
+    # make passes all directories in a single argument.
     assert main(["import-network", "--name", "tiny", "--", f"{one} {two}"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("seed 1: tornet-1, ")

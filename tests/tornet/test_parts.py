@@ -180,7 +180,7 @@ yaml_parts = st.sampled_from(
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
 @given(data=st.data())
 def test_damaged_directories_are_read_or_refused(tmp_path: Path, data: st.DataObject) -> None:
-    """Damage any file. In half of the cases it is Shadow's configuration."""
+    """One file is damaged. In half of the cases, it is Shadow's configuration."""
     written = tmp_path / "tornet"
     shutil.rmtree(written, ignore_errors=True)
     TinyTornet().write(written)

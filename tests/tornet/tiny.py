@@ -56,7 +56,7 @@ def atlas(nodes: tuple[int, ...] = ATLAS_NODES) -> str:
 
 
 def ed25519_certificate(hours: int) -> bytes:
-    """Return the content of keys/ed25519_signing_cert. hours: its expiry, in hours since 1970."""
+    """Return the content of keys/ed25519_signing_cert. hours: expiry, in hours since 1970."""
     head = b"== ed25519v1-cert: type4 ==".ljust(32, b"\0")
     return head + b"\x01\x04" + hours.to_bytes(4, "big") + bytes(134)
 
@@ -210,7 +210,7 @@ class TinyTornet:
         return self.config["hosts"][name]
 
     def replace(self, path: str, old: str, new: str) -> None:
-        """Replace a text. It is an error if the file does not contain the text."""
+        """Replace ``old`` by ``new`` in a file. Fail if the file does not contain ``old``."""
         assert old.encode() in self.files[path]
         self.files[path] = self.files[path].replace(old.encode(), new.encode())
 

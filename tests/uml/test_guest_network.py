@@ -137,7 +137,7 @@ def test_connections_do_not_depend_on_the_memory_of_the_guest(
         run_guest(directory, uml_engine, net, stop_s=20)
         taken.append([line["taken"] for line in read_output(directory, "busy")])
     assert len(taken[0]) == MANY
-    # The buffers exceed what Linux would allow for the smaller memory. Otherwise the comparison
-    # would prove nothing.
+    # The comparison proves something only because the buffers exceed Linux's usual limit for the
+    # smaller memory.
     assert sum(taken[0]) > MEMORY_BYTES / 16
     assert taken[0] == taken[1]

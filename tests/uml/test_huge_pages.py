@@ -27,7 +27,7 @@ SHOW = 'id -u; grep " $TMPDIR " /proc/self/mountinfo | tail -n 1; touch "$TMPDIR
 
 
 def run_in(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
-    """Run the script SHOW by a command, by default the one that mounts a tmpfs with huge pages."""
+    """Run the script SHOW with a command. The default command mounts a tmpfs with huge pages."""
     return subprocess.run(
         [*(command or huge_pages.command(SIZE_BYTES)), "sh", "-c", SHOW],
         env={"PATH": "/usr/bin:/bin", "TMPDIR": str(folder)},
@@ -72,7 +72,7 @@ def test_another_user_than_root(public_folder: Path) -> None:
     allowed = run_in(Path("/"), *AS_NOBODY, "unshare", "--user", "--mount", "true")
     if allowed.returncode:
         pytest.skip(f"needs user namespaces for all users: {allowed.stderr.strip()}")
-    # Other users may not be able to read this environment's interpreter, so the system's is used.
+    # Other users may be unable to read this environment's interpreter, so use the system's Python.
     script, folder = shutil.copy2(SCRIPT, public_folder), Path("/dev/shm")
     python = ("/usr/bin/python3", "-I", "-S")
     done = run_in(folder, *AS_NOBODY, *python, str(script), str(SIZE_BYTES))

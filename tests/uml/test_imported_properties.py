@@ -65,8 +65,8 @@ def network() -> Net:
         for name in PATHS:
             arguments = ("ping", name, str(count), str(PING_INTERVAL_S), str(PINGERS))
             net.run("near", *arguments, at_ms=1000 * start_s)
-        # The two transfers do not overlap. Otherwise the acknowledgements of one would wait behind
-        # data of the other.
+        # The two transfers must not overlap, because the acknowledgements of one transfer would
+        # wait behind the data of the other.
         for sender, receiver, after_s in (("own", "clean", 0), ("clean", "own", 30)):
             sizes = str(TRANSFER_BYTES), str(TRANSFERS)
             net.run(sender, "transfer", receiver, *sizes, at_ms=1000 * (start_s + after_s))

@@ -213,7 +213,7 @@ def test_the_package_is_fetched_once(
 def test_no_suitable_package(
     tmp_path: Path, archive: Archive, names: list[str] | None, message: str
 ) -> None:
-    """names: the packages that the archive offers, or None if it cannot be reached."""
+    """Without a suitable package, the error has a hint. If ``names`` is None, apt is offline."""
     if names is None:
         (archive.folder / "offline").touch()
     else:

@@ -43,9 +43,9 @@ def play_until(
     awaited: dict[str, tuple[str, int]],
     **traffic_file: Any,
 ) -> DriverRun:
-    """Play the graphs until the hosts' logs contain the awaited texts.
+    """Play the graphs until the hosts' logs contain the awaited strings.
 
-    awaited: host -> (text, number of times that its log has to contain it).
+    awaited: host -> (string, minimum number of its occurrences in the host's log).
     """
     with run_driver(directory, graphs, **traffic_file) as driver:
         for host, (text, count) in awaited.items():

@@ -242,7 +242,7 @@ def test_unsupported_encodings_are_rejected(encoding: str) -> None:
 
 @given(st.data())
 def test_a_modified_model_is_rejected_or_playable(data: st.DataObject) -> None:
-    """Replace a part of a valid file by something else."""
+    """A part of a valid file is replaced by something else."""
     text = model_graphml(SIMPLE_STATES, SIMPLE_EDGES)
     start = data.draw(st.integers(0, len(text)))
     end = data.draw(st.integers(start, min(len(text), start + 40)))

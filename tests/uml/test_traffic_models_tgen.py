@@ -128,7 +128,7 @@ def generator_lines(log: str) -> list[str]:
 
 
 def streams(log: str) -> list[tuple[int, int]]:
-    """Return the payload bytes sent and received by each successful stream, ordered by its ID."""
+    """Return (sent, received) payload bytes of each successful stream, ordered by stream ID."""
     counts = r"payload-bytes-recv=(\d+),payload-bytes-send=(\d+)"
     found = re.findall(rf"\[stream-success\].*stream \[id=(\d+),.*{counts}", log)
     return [(int(sent), int(got)) for _, got, sent in sorted(found, key=lambda x: int(x[0]))]

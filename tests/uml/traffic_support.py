@@ -102,7 +102,7 @@ class DriverRun:
         return parse_log(self.path(host))
 
     def wait_for(self, host: str, text: str, count: int = 1) -> None:
-        """Wait until a host's log contains a text this many times."""
+        """Wait until a host's log contains ``text`` at least ``count`` times."""
         wait_until(lambda: self.text(host).count(text) >= count, f"{text} in the log of {host}")
 
     def wait(self) -> None:
@@ -187,7 +187,7 @@ class TgenLogFile:
         return parse_log(self.path)
 
     def wait_for(self, text: str, count: int = 1) -> None:
-        """Wait until the log contains a text this many times."""
+        """Wait until the log contains ``text`` at least ``count`` times."""
         wait_until(lambda: self.text().count(text) >= count, f"{text} in {self.path}")
 
 
@@ -229,13 +229,13 @@ class Proxy:
     """A SOCKS5 proxy on loopback with configurable errors.
 
     Attributes:
-        status: SOCKS status in its answers to requests.
-        methods: Its answer to greetings.
+        status: SOCKS status in the proxy's answers to requests.
+        methods: The proxy's answer to greetings.
         silent_after, cut_after, reset_after: Number of bytes from the server after which it stops
             forwarding, closes the connection, or resets it.
         piece_bytes: Number of bytes that it forwards at once.
         swallow: Whether it never answers.
-        hang_up_at: "greeting" or "request" if it closes the connection instead of answering that.
+        hang_up_at: "greeting" or "request": message at which it hangs up instead of answering.
         requests: All requests of clients.
         logins: User name and password of each client that has sent them.
         client_bytes: The bytes that the last client has sent after its request.
@@ -350,7 +350,7 @@ class Proxy:
         if self.silent_after is not None:
             self._over.wait()
         elif self.cut_after is not None:
-            # If some bytes of the client were unread, closing first would cause a reset.
+            # Let the client close first, because closing with unread bytes causes a reset.
             client.shutdown(socket.SHUT_WR)
             self.client_left.wait(LIMIT_S)
             self.client_left.clear()
