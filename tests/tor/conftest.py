@@ -30,7 +30,7 @@ TESTS_ENVIRONMENT = export abs_top_builddir="$(abs_top_builddir)";
 EXTRA_DIST = src/test/test_script.sh
 check-spaces check-includes:
 \t@test ! -e src/bad-style
-# As in a release of Tor: the program for this one is not in it.
+# This target fails as it does in a release of Tor, which lacks the program that it runs.
 check-local:
 \t@false
 """,
