@@ -39,7 +39,7 @@ class AnalysisError(UserError):
 def problems_of(error: ValidationError, whole: str) -> list[str]:
     """Return the first ``SHOWN`` problems, each as ``key.key: message``.
 
-    whole: text to use instead of the keys if a problem concerns the file as a whole.
+    whole: replaces the keys if a problem concerns the file as a whole.
     """
     return [
         f"{'.'.join(map(str, item['loc'])) or whole}: {item['msg']}"

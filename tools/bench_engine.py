@@ -53,22 +53,22 @@ from onionlab.runs.workflow.drive import make_runs
 MAX_WALL_TO_CPU = 1.25
 """Maximum ratio of a run's wall time to its CPU time.
 
-If it is exceeded, other programs disturbed the run. On an idle machine the ratio is 1.01 to 1.05.
+If a run exceeds it, other programs disturbed the run. On an idle machine the ratio is 1.01 to 1.05.
 """
 MAX_ATTEMPTS = 3
 """Maximum number of attempts at a repetition that other programs disturb."""
 FALSE_STEPS_PER_YEAR = 1.0
 """Expected number of false changes per year, if there is one measurement a day.
 
-It is the number for all costs of all cases together, as in experiments/nightly.yaml.
+The number is for all costs of all cases together, as in experiments/nightly.yaml.
 """
 EXCESS_LEVEL = 0.5
 """Significance level of the F test for more noise between measurements than within them.
 
-If the test rejects, the search for changes uses the noise between measurements, otherwise the noise
-within them. The level of 0.5 roughly selects the larger of the two. The default level of 1% often
-selects the noise within measurements, which is too small, because consecutive runs are more alike
-than runs on two days. With that level, 15 of 40 simulated histories had a false change.
+If the test rejects, the search for changes uses the noise between measurements. Otherwise, it uses
+the noise within measurements. The level of 0.5 roughly selects the larger noise. The default level
+of 1% often selects the noise within measurements, which is too small, because consecutive runs are
+more alike than runs on two days. At a level of 1%, 15 of 40 simulated histories had a false change.
 """
 MEASURES = {"cpu_s": "CPU time", "wall_s": "wall time", "peak_memory_bytes": "peak memory"}
 PTRACE = f"{EMBEDDED}-ptrace"
@@ -124,7 +124,7 @@ class Case(BaseModel):
         return self.experiment, self.variant, self.seed, self.scale, records, shadow
 
     def values(self, measure: str) -> list[float]:
-        """Return the embedded engine's cost in each repetition, divided by Shadow's if it was used.
+        """Return the embedded engine's cost in each repetition; relative to Shadow's if both ran.
 
         measure: a key of ``MEASURES``.
         """
@@ -133,7 +133,7 @@ class Case(BaseModel):
 
 
 class Measurement(BaseModel):
-    """One line of the history. marks: reasons why the measurement does not count, if any."""
+    """One line of the history. marks: reasons why the measurement does not count, or empty."""
 
     format: Literal[1] = 1
     measured_at: str
@@ -189,7 +189,7 @@ def measure_run(root: Path, plan: Plan, side: str) -> Side:
 def measure_case(
     root: Path, case: Case, plans: Mapping[str, Plan], repetitions: int
 ) -> tuple[Case, list[str]]:
-    """Return the case with its runs, and the reasons why the runs do not count, if any.
+    """Return the case with its runs, and the reasons why the runs do not count (often none).
 
     A disturbed repetition is rerun on all sides, so that each ratio compares consecutive runs.
     """

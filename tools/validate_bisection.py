@@ -83,7 +83,8 @@ class History:
     def _first_shown(self, own: int, other: int, level: float) -> tuple[int, bool] | None:
         """Find the first interim analysis (look) that shows a difference between two commits.
 
-        Return its number of networks, and whether ``own`` is worse; None if no look shows one.
+        Return the look's number of networks, and whether ``own`` is worse. If no look shows a
+        difference, return None.
         """
         low, high = -1, len(self.sizes)
         # A sequential p-value never rises. If a look shows a difference, all later looks do, so
@@ -104,7 +105,7 @@ class History:
 
 
 def simulate(step: float, budget: int, searches: int) -> Iterator[Row]:
-    """Yield rows: how often a search names a wrong commit, and its numbers of runs and networks."""
+    """Yield rows: how often a search is wrong or right, and how many runs and networks it uses."""
     rng = random_numbers(20, STEPS.index(step), budget)
     wrong = right = 0
     runs, networks = [], []

@@ -75,9 +75,9 @@ class Row:
         setting: a description of the simulated data.
         quantity: what ``value`` is.
         value: the result of the simulation.
-        error: the standard error of a rate; None if it is not a rate.
+        error: the standard error of ``value``; None if ``value`` is not a rate.
         limit: the limit that docs/reference/statistics.md promises; None if it promises none.
-        at_least: whether the limit is the minimum instead of the maximum.
+        at_least: whether ``limit`` is a minimum of ``value``; otherwise it is a maximum.
     """
 
     setting: str
@@ -119,8 +119,8 @@ def rate_row(
 ) -> Row:
     """Return the row of the rate ``hits / families``.
 
-    Its standard error is computed as if the true rate were the limit or, if there is no limit, the
-    rate itself.
+    The standard error is computed for the limit as the true rate or, if there is no limit, for the
+    measured rate.
     """
     rate = float(hits / families)
     expected = rate if limit is None else limit
@@ -178,7 +178,7 @@ def normal_mixture(*parts: tuple[float, float, float]) -> Callable[[Floats], Flo
 
 
 def outliers(share: float, distance: float) -> Callable[[Floats], Floats]:
-    """Return the quantile function of normal values, a share of which is shifted by a distance."""
+    """Return the quantile function of normal values, ``share`` of them shifted by ``distance``."""
     return normal_mixture((1 - share, 0.0, 1.0), (share, distance, 1.0))
 
 
@@ -212,7 +212,7 @@ Family = tuple[Floats, Floats]
 def draw_differences(rng: np.random.Generator, shape: Shape, families: int, n: int) -> Floats:
     """Return random differences, as an array with the axes (families, endpoints, n networks).
 
-    They have a pseudomedian of 0, and are in units of the spread of the distribution ``shape``.
+    The differences have a pseudomedian of 0. Their unit is the spread of the distribution.
     """
     common = rng.normal(size=(families, 1, n))
     own = rng.normal(size=(families, ENDPOINTS, n))
@@ -226,7 +226,8 @@ def make_families(
 ) -> Iterator[Family]:
     """Yield a family for each set of differences.
 
-    All differences of a set change their sign, or none, so their long tail is on a random side.
+    A random choice decides whether all differences of a set change their sign. So the long tail of
+    a set is on a random side.
 
     log_ratio, spread: location and spread of the logarithm of the ratio variant / baseline.
     """
@@ -242,7 +243,7 @@ def make_null_families(
 ) -> Iterator[Family]:
     """Yield families whose endpoints must not get the grade ``false``.
 
-    If it is "shown", no endpoint differs. If it is "same", all endpoints differ by the margin.
+    If ``false`` is "shown", no endpoint differs. If ``false`` is "same", all differ by the margin.
     """
     null = (0.0, WIDE) if false is Grade.SHOWN else (LOG_MARGIN, NARROW)
     return make_families(rng, differences, *null)
@@ -276,7 +277,7 @@ def first_networks(family: Family, n: int) -> Family:
 
 
 def family_errors(name: str, n: int, families: int) -> Iterator[Row]:
-    """Yield the rates of families with a false grade, and the coverage of a 95% interval."""
+    """Yield how often a family has a false grade, and how often a 95% interval has the truth."""
     shape = SHAPES[name]
     rng = random_numbers(9, list(SHAPES).index(name), n)
     differences = draw_differences(rng, shape, families, n)
@@ -291,7 +292,7 @@ def family_errors(name: str, n: int, families: int) -> Iterator[Row]:
 
 
 def power(name: str, n: int, families: int) -> Iterator[Row]:
-    """Yield the rates of true grades: of the first endpoint, and on average of the others."""
+    """Yield how often the first endpoint and, on average, each other endpoint has a true grade."""
     families = max(1, families // 4)
     rng = random_numbers(13, list(SHAPES).index(name), n)
     for ratio, true in ((1.0, Grade.SAME), (1.1, Grade.SHOWN), (1.2, Grade.SHOWN)):
@@ -305,9 +306,9 @@ def power(name: str, n: int, families: int) -> Iterator[Row]:
 
 
 def mixed_family_errors(families: int) -> Iterator[Row]:
-    """Yield the rates of false grades if half of the endpoints differ by the margin.
+    """Yield how often a family has a false grade if half of its endpoints differ by the margin.
 
-    The other half do not differ.
+    The other half of the endpoints do not differ.
     """
     log_ratios = np.where(np.arange(ENDPOINTS) % 2, LOG_MARGIN, 0.0)
     rng = random_numbers(2, 9)
@@ -335,7 +336,7 @@ def band_coverage(reach_index: int, n: int, families: int) -> Iterator[Row]:
 
 
 def rate_errors(streams_index: int, n: int, families: int) -> Iterator[Row]:
-    """Yield how often a rate gets the grade "same" though it is worse by the margin everywhere."""
+    """Yield how often a rate gets "same" although it is worse by the margin on all networks."""
     streams = (100, 500)[streams_index]
     rng = random_numbers(10, streams_index, 9, n)
 
@@ -361,7 +362,7 @@ def rate_errors(streams_index: int, n: int, families: int) -> Iterator[Row]:
 
 
 def auto_errors(shape_index: int, false: Grade, families: int) -> Iterator[Row]:
-    """Yield the rate of families with a false grade at any interim analysis of NETWORKS=auto."""
+    """Yield how often a family has a false grade at any interim analysis of NETWORKS=auto."""
     families = max(1, families // 2)
     name = SEQUENTIAL_SHAPES[shape_index]
     rng = random_numbers(3, shape_index, 0 if false is Grade.SHOWN else 1)
@@ -374,7 +375,7 @@ def auto_errors(shape_index: int, false: Grade, families: int) -> Iterator[Row]:
 
 
 def uncorrected_look_errors(families: int) -> Iterator[Row]:
-    """Yield the rate of families with a false "shown" if no interim analysis were corrected."""
+    """Yield how often a family has a false "shown" if no interim analysis is corrected."""
     families = max(1, families // 4)
     rng = random_numbers(3, 9)
     differences = draw_differences(rng, SHAPES["normal"], families, MAX_NETWORKS)
@@ -388,7 +389,7 @@ def uncorrected_look_errors(families: int) -> Iterator[Row]:
 
 
 def raised_errors(ends: tuple[int, ...], endpoints: int, kind: str, families: int) -> Iterator[Row]:
-    """Yield the rate of families with a false "shown" if networks are added after a report.
+    """Yield how often a family has a false "shown" if networks are added after a report.
 
     Args:
         ends: numbers of networks at which there is a report, in ascending order.
@@ -423,7 +424,7 @@ RAISED = ((10, 20, 40), (5, 10, 20, 40))
 
 
 def night_errors(shape_index: int, night_index: int, families: int) -> Iterator[Row]:
-    """Yield the rate of families with a false "shown" in one nightly run.
+    """Yield how often a family has a false "shown" in one nightly run.
 
     The level is small, so 5 times as many families are simulated.
     """
@@ -458,7 +459,10 @@ def auto_savings(ratio_index: int, families: int) -> Iterator[Row]:
 
 
 def networks_to_settle(family: Family, budget: int) -> int | None:
-    """Return the number of networks at the first look that decides all endpoints, or None."""
+    """Return the number of networks at the first look that decides all endpoints.
+
+    Return None if no look does.
+    """
     sizes = schedule(budget)
 
     def is_settled(size: int) -> bool:
@@ -472,8 +476,8 @@ def networks_to_settle(family: Family, budget: int) -> int | None:
 def make_parts(networks: Sequence[int] | None = None) -> dict[str, list[Cell]]:
     """Return the cells of each part.
 
-    networks: numbers of networks to simulate in parts that test one number at a time; None: the
-        numbers that each of these parts has by default.
+    networks: numbers of networks to simulate in parts that test one number at a time. If it is
+        None, each of these parts uses its default numbers.
     """
     few, more = networks or (3, 5, 8, 10), networks or (3, 5, 10, 20)
     sequential = range(len(SEQUENTIAL_SHAPES))

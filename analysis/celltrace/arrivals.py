@@ -35,7 +35,7 @@ class Arrivals:
 
 
 def arrivals(relays: Mapping[str, Relay]) -> dict[str, Arrivals]:
-    """Return for each relay the cells that it sent to another one, with their arrival times.
+    """Return for each relay the cells that it sent to other relays, with their arrival times.
 
     Only RELAY and RELAY_EARLY cells are returned, in both directions. A hop of a circuit is
     excluded if its cells cannot be counted reliably. There are three such cases: its two relays
@@ -105,7 +105,7 @@ def _count_cells(
 
 
 def _match(sent: pd.DataFrame, read: pd.DataFrame) -> pd.DataFrame:
-    """Return the sent cells that the peer read, with the time of reading as ``time_ns_read``.
+    """Return the sent cells that the peer read; column ``time_ns_read`` has the time of reading.
 
     Circuits on which a cell would have been read before it was sent are left out.
     """

@@ -2,7 +2,7 @@
 
 A circuit has the same circuit ID at both ends of a connection. The addresses of the channels' peers
 show which relays a connection links. TLS preserves the order of cells, so the n-th RELAY cell that
-one end of a hop flushed is the n-th that the other end received.
+one end of a hop flushed is the n-th RELAY cell that the other end received.
 
 The first byte of a download waits for a chain of cells, each of which is caused by the previous
 one: BEGIN goes from the client to the exit and CONNECTED comes back, then the request goes out and
@@ -31,12 +31,12 @@ MAX_RELAYS = 9
 _Key = tuple[int, int]
 """Key of a circuit at one relay: channel and circuit ID on the side towards the client."""
 _Steps = list[tuple[str, _Key]]
-"""The relays of a circuit from its guard on, each with its key for the circuit."""
+"""The relays of a circuit from its guard on, each with the circuit's key at this relay."""
 
 
 @dataclass(frozen=True)
 class Relay:
-    """One traced relay of a run. address: the IP address that other relays' traces have for it."""
+    """One traced relay of a run. address: the relay's IP address in the traces of other relays."""
 
     name: str
     role: str
@@ -68,16 +68,16 @@ class LostError(Exception):
 
 @dataclass(frozen=True)
 class _Circuit:
-    """The RELAY and RELAY_EARLY cells of one circuit at one relay, as indices into its ``Cells``.
+    """The RELAY and RELAY_EARLY cells of one circuit at one relay: indices into its ``Cells``.
 
-    A relay numbers cells as they are received or created, and the queue of a circuit is FIFO.
-    Within a circuit and direction, cells are therefore received and flushed in the order of their
-    numbers.
+    Each relay has a separate ``Cells``. It numbers cells when it receives or creates them, and the
+    queue of a circuit is FIFO. Within a circuit and direction, cells are therefore received and
+    flushed in the order of their numbers.
 
     Attributes:
         came, sent: direction -> the received and the flushed cells of this direction, in order.
-        onward: address of the next relay and the circuit ID there; None at the last relay, or if
-            the address is unknown.
+        onward: address of the next relay, and the circuit ID on the connection to it; None at the
+            last relay, or if the address is unknown.
     """
 
     came: dict[int, Ints]
@@ -161,10 +161,10 @@ class Network:
         )
 
     def _first_step(self, client: str, first_byte_ns: int, start_ns: int) -> tuple[str, _Key]:
-        """Return a download's circuit as the name of its guard and the circuit's key there.
+        """Return the name of the guard of a download's circuit, and the circuit's key there.
 
-        This is the circuit of the last cell that a guard sent to the client between the start of
-        the download and its first byte.
+        The circuit is the one of the last cell that a guard sent to the client between the start
+        of the download and its first byte.
         """
         best_ns, best = start_ns, None
         for name, key in self._by_client[client]:

@@ -184,10 +184,10 @@ def _followed(table: pa.Table) -> dict[str, int]:
 
 
 def load_cells(records: Path) -> list[tuple[str, str, Cells]]:
-    """Return the traced relays of a run's records as (name, role, cells).
+    """Return a tuple (name, role, cells) for each traced relay of a run's records.
 
     Times are nanoseconds of simulated time. The table has a cell's channel and circuit ID only for
-    the side towards the client. In the result, both the incoming and the outgoing side get them.
+    the side towards the client. The result has these values for the incoming and the outgoing side.
 
     Raises:
         AnalysisError: the table is missing or cannot be read.
@@ -227,7 +227,7 @@ def _by_relay(table: pa.Table) -> Iterator[tuple[str, pa.Table]]:
 def load_arrivals(records: Path, relays: Sequence[tuple[str, str, Cells]]) -> list[Arrivals | None]:
     """Return for each relay the arrivals of the cells that it sent, in simulated time.
 
-    All items are None if the records have no table of arrivals, like records of older versions.
+    All items are None if the records have no table of arrivals. An older version did not write one.
 
     Args:
         records: directory of a run's records.

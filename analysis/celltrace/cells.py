@@ -109,7 +109,7 @@ class Cells:
 
 
 def join(trace: Trace) -> Cells:
-    """Return the cells of a trace, joined from the events with the same cell number."""
+    """Return the cells of a trace. Events with the same cell number form one cell."""
     records = trace.records
     seqs, rows = np.unique(records["seq"].astype(np.int64), return_inverse=True)
 

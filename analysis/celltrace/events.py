@@ -88,8 +88,8 @@ class Trace:
         ended: whether Tor closed the trace; otherwise its last second may be missing.
         cut_bytes: size of the incomplete last record; 0 if all records are complete.
         malformed: number of invalid records, which are excluded from all other numbers.
-        first_malformed: where the first invalid record is: its offset in a binary file in bytes,
-            or its line in a text; None if there is none.
+        first_malformed: position of the first invalid record: a byte offset in a binary file, or a
+            line number in a text file; None if all records are valid.
         missing: number of records that the closing record counts but the file lacks.
     """
 
@@ -216,8 +216,8 @@ _CHANNEL_LINE = re.compile(
 def read_lttng_text(path: Path) -> Trace:
     """Read the output of ``babeltrace2 TRACE`` for a session with the events ``tor_cell:*``.
 
-    Events of other providers are ignored. Events that LTTng discarded are missing in the output.
-    The fates of the affected cells are then usually not in ``cells.JOINED``.
+    Events of other providers are ignored. Events that LTTng discarded are missing in the output. A
+    cell with a missing event usually has a fate that is not in ``cells.JOINED``.
 
     Raises:
         AnalysisError: the file is missing, or has no event of a cell.

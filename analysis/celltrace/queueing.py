@@ -63,8 +63,8 @@ class Waits:
 def waits(relays: Sequence[tuple[Cells, Arrivals | None]], begin_s: float, end_s: float) -> Waits:
     """Return the waits of the RELAY cells towards clients that entered a queue in [begin, end).
 
-    relays: for each relay its cells, and the arrivals of the cells that it sent; the latter are
-        None if the records do not contain them.
+    relays: for each relay its cells, and the arrivals of the cells that it sent. If the records do
+        not contain the arrivals, they are None.
     """
     begin_ns, end_ns = round(begin_s * 1e9), round(end_s * 1e9)
     queue_s, outbuf_s, kernel_s = [np.empty(0)], [np.empty(0)], [np.empty(0)]
@@ -144,10 +144,7 @@ def _queued_by_channel(cells: Cells) -> Iterator[tuple[Ints, Ints, Ints]]:
 
 
 def _waiting_periods(circuit: Ints, queue_ns: Ints, outbuf_ns: Ints) -> tuple[Ints, Ints]:
-    """Return when the queues of circuits became non-empty, and when they became empty.
-
-    Each queue is FIFO.
-    """
+    """Return the times at which FIFO queues of circuits became non-empty, and became empty."""
     order = np.lexsort((outbuf_ns, queue_ns, circuit))
     circuit, queue_ns, outbuf_ns = circuit[order], queue_ns[order], outbuf_ns[order]
     begins = np.ones(order.size, bool)

@@ -1,9 +1,9 @@
 """Statistics of the time that cells spend inside relays, in total and in each stage.
 
-They follow D. Goulet's "Inprocess Cell Time Tracing" (tor-scaling mailing list, 7 August 2019).
-The times are those of relayed RELAY cells from the inbuf to the kernel, in milliseconds. Circuits
-are grouped by their number of cells: the busiest circuit has the most, quiet circuits have at most
-the first quartile over all circuits, and busy circuits at least the third.
+The statistics are those of D. Goulet's "Inprocess Cell Time Tracing" (tor-scaling mailing list, 7
+August 2019). They describe relayed RELAY cells, from the inbuf to the kernel, in milliseconds. The
+groups of circuits depend on the numbers of cells: the busiest circuit has the most cells, a quiet
+one has at most the first quartile over all circuits, and a busy one has at least the third.
 """
 
 from __future__ import annotations

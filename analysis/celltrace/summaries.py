@@ -68,9 +68,9 @@ class Points:
 
     Attributes:
         time_s: when each cell was received.
-        time_ms: the time that it spent inside the relay.
+        time_ms: the time that each cell spent inside the relay.
         groups: group of circuits -> mask of the points that belong to it.
-        cells: the number of all cells, of which only some are points.
+        cells: the number of all cells; only some of the cells are points.
     """
 
     level: str
@@ -90,10 +90,11 @@ class TraceTable:
     Attributes:
         times: times of relayed RELAY cells in the measured span, by run, role, group and stage.
             ``share`` is the stage's share of the total time that the group's cells spent inside.
-        waits: waits of RELAY cells towards clients, by run and role. Of the cells queued in the
-            span, ``cells`` were sent and ``unsent`` were not; ``arrived`` is the number of cells
-            whose arrival at the next relay is known. A mean wait is NaN if there is no cell. The
-            mean wait in the kernel is also NaN if too few arrivals are known.
+        waits: waits of RELAY cells towards clients, by run and role. ``cells`` is the number of
+            cells that were queued in the span and sent, ``unsent`` the number of the other queued
+            cells, ``arrived`` the number of cells whose arrival at the next relay is known. A mean
+            wait is NaN if there is no cell. The mean wait in the kernel is also NaN if too few
+            arrivals are known.
         relay_times: mean time inside relays of the cells that a download's first byte waited for,
             by run, class, position of the relay and stage. ``followed`` is the number of
             ``streams`` whose cells were followed.

@@ -41,7 +41,8 @@ OUTCOMES = {
 class MetricRow:
     """One metric of one ``Match``: the estimates of both sides, and the judgement.
 
-    A match is a level and variant of side A, and the level and variant of B to compare with it.
+    A match is a level and variant of side A, and the level and variant of B that are compared with
+    them.
     """
 
     match: Match
@@ -57,8 +58,8 @@ class Comparison:
     Attributes:
         a: the baseline.
         b: the set that is judged.
-        about: the aspects (keys of ``ASPECTS``) in which the sets may differ; empty if none was
-            given and no difference is known.
+        about: the aspects (keys of ``ASPECTS``) in which the sets may differ; empty if the user
+            named no aspect and no difference is known.
         found: all differences between the inputs.
         identical: whether there is nothing to test: all runs form pairs, and both runs of each pair
             have byte-identical records and the same load, length and measured span.

@@ -80,7 +80,7 @@ _COVERED: Mapping[str, frozenset[str]] = {
 
 @dataclass(frozen=True)
 class Differences:
-    """The differences as text, by aspect, and the aspects about which nothing is known."""
+    """The descriptions of the differences, by aspect, and the aspects with unknown differences."""
 
     found: Mapping[str, tuple[str, ...]]
     unknown: tuple[str, ...] = ()
@@ -180,7 +180,7 @@ def _pair_differences(a: SetRun, b: SetRun, texts: Mapping[str, str]) -> Iterato
 
 
 def _options(a: SetRun, b: SetRun, files: Iterable[str], texts: Mapping[str, str]) -> str:
-    """Return a text with the options whose values differ between both sides' torrc files, or "".
+    """List the options whose values differ between both sides' torrc files; return "" if none do.
 
     texts: hash of a torrc file -> its text. Files whose text is missing are ignored.
     """
@@ -196,7 +196,7 @@ def _options(a: SetRun, b: SetRun, files: Iterable[str], texts: Mapping[str, str
 
 
 def _changed_options(a: str, b: str) -> Iterator[str]:
-    """Yield a text for each option with different values in two torrc files, in file order."""
+    """Yield a description of each option that has different values, in the order of the files."""
     ours, theirs = _option_values(a), _option_values(b)
     for name in dict.fromkeys((*ours, *theirs)):
         if ours.get(name) != theirs.get(name):
@@ -240,14 +240,14 @@ def _short(text: str) -> str:
 
 
 def settle_about(found: Differences, about: Sequence[str]) -> tuple[str, ...]:
-    """Return the aspects of a comparison: the given ones, or else the one that differs.
+    """Return ``about`` or, if it is empty, the aspect that differs.
 
     Returns:
-        Aspects; empty if none was given and no difference is known.
+        Aspects; empty if ``about`` is empty and no difference is known.
 
     Raises:
-        AnalysisError: an aspect is unknown, other aspects differ as well, or several aspects differ
-            and none was given.
+        AnalysisError: ``about`` has an unknown aspect, other aspects differ as well, or ``about``
+            is empty and several aspects differ.
     """
     for aspect in about:
         if aspect not in ASPECTS:

@@ -43,10 +43,10 @@ class HistoryStep:
         step: the step, with the means before and after it in the metric's unit (geometric means if
             ``ratio`` is set).
         ratio: after / before if all values are positive, else None.
-        last_before: start of the last night before the step, and the versions that it measured:
-            this project's and, if Tor was built from a commit, Tor's.
+        last_before: start of the last night before the step, and the versions that it measured: the
+            version of this project and, if Tor was built from a commit, the version of Tor.
         first_after: the same for the first night after the step.
-        new: whether the step is not found if the last night of the history is left out.
+        new: whether the step is found only if the history includes its last night.
     """
 
     time_series: tuple[str, ...]
@@ -111,7 +111,7 @@ def _problem(
     values: Sequence[float | None],
     estimate: float | None,
 ) -> str | None:
-    """Return what is wrong with one night's values of a metric, or None."""
+    """Return what is wrong with one night's values of a metric; None if they are valid."""
     if None in seeds or len(set(seeds)) < len(seeds):
         return "a seed is null or occurs more than once"
     if not seeds or len(values) != len(seeds):
@@ -154,7 +154,7 @@ def history_rows(
         key: hash of everything that must be equal in all nights of a time series, such as the
             engine and the load.
         run_set: the runs of the night.
-        verdicts: (level, variant, class, metric) -> verdict, if any.
+        verdicts: (level, variant, class, metric) -> verdict, for all metrics with a verdict.
     """
     rows = []
     for (level, class_name), by_metric in run_set.statistics().items():
@@ -231,7 +231,7 @@ def last_records(history: pa.Table, experiment: str, key: str) -> dict[tuple[str
     key: as in ``history_rows``.
 
     Returns:
-        (level, variant) -> one text with the hashes of all records.
+        (level, variant) -> one string with the hashes of all records.
     """
     mask = pc.and_(pc.equal(history["experiment"], experiment), pc.equal(history["key"], key))
     return {
@@ -281,10 +281,9 @@ def _by_seeds(rows: Sequence[dict[str, Any]]) -> list[list[_Measurement]]:
     """Return groups of the nights of a time series that can be searched together.
 
     Values differ between networks. The noise is estimated from changes on the same network, so it
-    does not include these differences. If nights with different networks were searched together,
-    the search would report the differences as a step. So each set of networks is searched
-    separately. Sets that were measured only once are searched together: their noise is the spread
-    between networks.
+    does not include these differences. A search in nights with different networks would report the
+    differences as a step. So each set of networks is searched separately. Sets that were measured
+    only once are searched together, because their noise is the spread between networks.
     """
     measurements: list[_Measurement] = []
     for row in rows:
@@ -328,12 +327,12 @@ def _rows_of_series(
 
 
 def _logs(rows: Sequence[dict[str, Any]]) -> bool:
-    """Return whether the logarithms of a series are searched, which requires positive values."""
+    """Return whether to search the logarithms of a series: only if all values are positive."""
     return all(value > 0 for row in rows for value in row["values"])
 
 
 def _nights(group: Sequence[_Measurement], logs: bool) -> list[dict[int, float]]:
-    """Return a dict for each measurement: seed -> value, or its logarithm if ``logs`` is set."""
+    """Return a dict for each measurement: seed -> value, or the value's logarithm if ``logs``."""
     return [
         {
             seed: float(np.log(value)) if logs else value

@@ -64,8 +64,8 @@ def _quantities() -> Iterator[Quantity]:
         unit="1",
         better="lower",
         headline=True,
-        # A set of runs has the rate but not the number of downloads, so it is unknown by how much
-        # one download changes the rate.
+        # A set of runs has the rate but not the number of downloads. The change of the rate by one
+        # download is therefore unknown.
         judged=replace(RATE, step="unit", resolution=0.0),
     )
     for name, label in DURATIONS.items():

@@ -54,8 +54,8 @@ class Match:
     def couples(self, *, paired: bool) -> Iterator[tuple[SetRun, SetRun]]:
         """Yield pairs of runs whose inputs are compared.
 
-        paired: whether the two runs of a pair have the same seed. Otherwise, they have the same
-            position in the order of their side's runs.
+        paired: whether to pair runs with the same seed; otherwise, pair runs with the same position
+            in the order of their side's runs.
         """
         if paired:
             for seed in self.common_seeds:
@@ -137,8 +137,8 @@ def _renumber(side: RunSet, numbers: Mapping[str, int], others: int) -> RunSet:
     Args:
         side: the set.
         numbers: network -> its new seed.
-        others: number that is added to the seeds of all other networks, so that they differ from
-            the seeds of the other side.
+        others: offset of the new seeds of all other networks; it makes these seeds differ from the
+            seeds of the other side.
     """
     last = others + len(side.runs)
     seeds = {

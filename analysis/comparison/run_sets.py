@@ -234,7 +234,7 @@ class RunSet(FormatModel):
 
     def sealed(self) -> RunSet:
         """Return the set with its field ``sha256`` set to the hash of its other fields."""
-        # Defaults are excluded, so that fields which later versions add do not change the hash.
+        # Exclude defaults, so that a field that a later version adds does not change the hash.
         rest = self.model_dump(
             mode="json", by_alias=True, exclude={"sha256"}, exclude_defaults=True
         )

@@ -147,7 +147,7 @@ def column_labels(table: TraceTable, study: Study) -> Columns:
 
 
 def mean_relay_times_ms(table: TraceTable) -> dict[tuple[str, str, str, str, Stage], float]:
-    """Return the mean over runs of a download's time inside relays before its first byte.
+    """Return a download's time inside relays before its first byte, as the mean over runs.
 
     The keys are (level, variant, class, position of the relay, stage).
     """
@@ -233,7 +233,7 @@ def _stage_bars(
 ) -> Figure:
     """Draw a panel for each column, with a bar for each name, stacked by stage.
 
-    heights: takes level, variant and stage. It returns the height of the stage's part of each bar.
+    heights: a function of level, variant and stage; returns the height of the stage in each bar.
     """
     figure, grid = panel_grid(TEXT.width_in, 2.75, 1, len(columns), sharey="row")
     for axes, (key, label) in zip(grid[0], columns.items(), strict=True):

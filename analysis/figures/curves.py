@@ -36,7 +36,7 @@ def difference_lines(data: FigureData, panel: int) -> Lines:
 
 
 def ratio_lines(data: FigureData, panel: int) -> Lines:
-    """Return the mean ratio to the baseline, with its band, for each other variant.
+    """Return the mean ratio to the baseline, and the band of this mean, for each other variant.
 
     Variants that have no network in common with the baseline are left out.
     """
@@ -50,7 +50,7 @@ def ratio_lines(data: FigureData, panel: int) -> Lines:
 
 
 def has_pairs(data: FigureData) -> bool:
-    """Return whether any variant except the baseline has a network in common with it."""
+    """Return whether any other variant has a network in common with the baseline."""
     return any(True for _ in _pairs(data, _network_curves(data, 0)))
 
 

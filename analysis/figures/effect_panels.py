@@ -73,11 +73,11 @@ class Mark:
 
     Attributes:
         row: number of its row, from 0 at the top.
-        effect: the effect with its interval; None if there is none.
+        effect: the effect with its interval; None if there is no effect.
         scale: "ratio" or "difference". If a value of the metric is zero, there is no ratio, and
             the effect is a difference. A panel of ratios then shows a text instead of the effect.
-        margin: equivalence margin on that scale; None if it is unknown.
-        style: how it is drawn.
+        margin: equivalence margin on the scale ``scale``; None if it is unknown.
+        style: how the effect is drawn.
         offset: vertical place in the row, between -0.5 (top) and 0.5.
         without: text that replaces a missing effect.
     """
@@ -94,8 +94,8 @@ class Mark:
 def effect_axis(metric: Quantity) -> Axis:
     """Return how effects on a metric are drawn.
 
-    They are drawn as differences if the metric has no unit, such as a timeout rate or a share, and
-    as ratios otherwise.
+    If the metric has no unit, such as a timeout rate or a share, effects are drawn as differences.
+    Otherwise, they are drawn as ratios.
     """
     return "difference" if metric.unit == "1" else "ratio"
 
@@ -109,8 +109,8 @@ def line_label(judgement: Judgement) -> str:
 def half_width(axis: Axis, marks: Sequence[Mark]) -> float:
     """Return the half-width of an axis that fits all estimates and most bounds of intervals.
 
-    The result is the logarithm of a ratio, at most that of ``WIDEST``, or a number of percentage
-    points, at most 100.
+    The result is the logarithm of a ratio (at most the logarithm of ``WIDEST``), or a number of
+    percentage points (at most 100).
     """
     drawn = [(mark.effect, mark.margin) for mark in marks if mark.effect and mark.scale == axis]
     estimates = [abs(_position(axis, effect.estimate)) for effect, _ in drawn]

@@ -48,7 +48,7 @@ LOOKS = {
 """Verdict, or answer to a claim -> style and label. The shapes are distinct in greyscale."""
 
 MAX_PANELS = 6
-"""Maximum number of comparisons to draw. Those with the most shown differences are drawn."""
+"""Maximum number of comparisons to draw: the comparisons with the most shown differences."""
 
 EFFECT_COLUMNS = (
     "class", "metric", "scale", "effect", "low", "high", "margin", "grade", "direction",
@@ -65,7 +65,7 @@ CAPTION = (
 class EffectRow:
     """One labelled effect of a panel.
 
-    ``looks`` is the verdict or the answer to a claim, as a key of ``LOOKS``. ``effect``, ``scale``
+    ``looks`` is a key of ``LOOKS``: the verdict, or the answer to a claim. ``effect``, ``scale``
     and ``margin`` are as in ``Mark``.
     """
 
@@ -95,7 +95,7 @@ class EffectPanel:
 def write_forest(compared: Sequence[VariantComparison], base: Path) -> WrittenFigure | None:
     """Write the plot and its data as ``base``.pdf, .png and .csv.
 
-    All comparisons have the same baseline. Returns None if none of them has more than one network,
+    All comparisons have the same baseline. Returns None if no comparison has more than one network,
     because one network gives no interval.
     """
     shown = [one for one in compared if any(j.verdict.count > 1 for j in one.judgements)]
@@ -117,8 +117,8 @@ def write_forest(compared: Sequence[VariantComparison], base: Path) -> WrittenFi
 def _select(compared: Sequence[VariantComparison]) -> list[VariantComparison]:
     """Return at most ``MAX_PANELS`` comparisons to draw, in the order of ``compared``.
 
-    Comparisons with more shown differences are preferred. If two have equally many, the one with
-    the largest shown difference, in units of its margin, is preferred.
+    Comparisons with more shown differences are preferred. If two comparisons have equally many, the
+    comparison with the largest shown difference, in units of its margin, is preferred.
     """
 
     def findings(one: VariantComparison) -> tuple[int, float]:
@@ -131,7 +131,7 @@ def _select(compared: Sequence[VariantComparison]) -> list[VariantComparison]:
 
 
 def make_panel(one: VariantComparison) -> EffectPanel:
-    """Return a comparison as a panel of its endpoints."""
+    """Return a panel with the effects on the endpoints of a comparison."""
     rows = (
         EffectRow(line_label(j), effect_axis(j.metric), j.verdict.word, j.verdict.effect,
                   j.verdict.scale, j.verdict.margin)
@@ -182,7 +182,7 @@ def draw(panels: Sequence[EffectPanel]) -> Figure:
 
 
 def _marks(panel: EffectPanel, axis: Axis, labels: Sequence[str]) -> list[Mark]:
-    """Return a mark for each label. It shows "no value" if this panel lacks the effect."""
+    """Return a mark for each label. A mark shows "no value" if the panel lacks the effect."""
     by_label = {row.label: row for row in panel.rows if row.axis == axis}
     absent = EffectRow("", axis, "", None, axis, None)
     return [by_label.get(label, absent).mark(place) for place, label in enumerate(labels)]

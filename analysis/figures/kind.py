@@ -18,7 +18,7 @@ from analysis.measures.data import ClassData
 
 @dataclass(frozen=True)
 class RunSample:
-    """The data of one run that a figure needs."""
+    """One run, with the data that a figure needs from it."""
 
     level: Level
     variant: str

@@ -83,7 +83,7 @@ def write_levels(
 
 
 def draw(compared: Sequence[VariantComparison], looks: Mapping[str, Variant]) -> Figure:
-    """Draw the panels in rows of three. All have the same levels, and each has its own x axis."""
+    """Draw panels in rows of three. All panels have the same levels, but different x axes."""
     rows = {one.key[0]: one.place for one in compared}
     variants = [looks[name] for name in dict.fromkeys(one.key[1] for one in compared)]
     panels: dict[str, dict[tuple[str, str], Judgement]] = {}

@@ -72,8 +72,8 @@ class LineFigure(FigureKind):
 
     Attributes:
         panels: the panels, in a row or, on a narrow page, in a column.
-        about: takes the level, and the places of the first and the second panel. It returns the
-            first part of the caption.
+        about: a function of the level, and of the places of the first and the second panel. It
+            returns the first part of the caption.
     """
 
     panels: tuple[Panel, ...]
@@ -89,7 +89,7 @@ class LineFigure(FigureKind):
     def table(self, data: FigureData) -> pd.DataFrame:
         """Return a row for each panel, variant and x value.
 
-        The rows of the panels are followed by those of the differences to the baseline.
+        The rows of the differences to the baseline follow the rows of all panels.
         """
         shown = [(one.name, one, self.lines(data, n)) for n, one in enumerate(self.panels)]
         shown += [
@@ -329,7 +329,7 @@ def _style_time_axis(axes: Axes, panel: Panel, grid: Floats, level: Level, lines
         top = max(1.0, top)
     if band > top:
         _note_cut(axes)
-    # Counts are often 0, and the x axis would hide a line at 0: leave some room below it.
+    # Counts are often 0, and the x axis would hide a line at 0: leave some room below 0.
     axes.set_ylim(-0.03 * top if panel.counts else 0.0, top)
     axes.yaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 2.5, 5, 10], integer=panel.counts))
     _shade_outside(axes, grid, level)

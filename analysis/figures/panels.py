@@ -41,13 +41,13 @@ class Panel:
             "share" (share of streams). With "share", lines are ratios to the baseline.
         y_label: label of the y axis, with its unit.
         class_name: class of clients whose values the panel shows; None for the level's main class.
-        values: takes a run's data of that class, and x values of shape (x,). It returns the run's
-            values there, of the same shape.
-        scale: factor from the values' unit to that of ``y_label``.
+        values: a function of a run's data of this class, and of x values of shape (x,). It returns
+            the run's values at these x values, with the same shape.
+        scale: factor that converts ``values`` to the unit of ``y_label``.
         counts: whether y is a count, and therefore a whole number that is never below 0.
         nothing: text to show if all values are 0; "" to draw a line at 0.
-        difference: label of the differences to the baseline, with a unit, and the factor from the
-            values' unit to this unit; None if differences are not shown.
+        difference: label of the differences to the baseline, with a unit, and the factor that
+            converts ``values`` to this unit; None if differences are not shown.
     """
 
     name: str
@@ -73,13 +73,13 @@ class Panel:
         if self.x_axis == "time":
             begin = np.floor(max(0.0, level.measured_start_s - LEAD_S))
             return np.arange(begin, np.floor(level.stop_s) + 1.0)
-        # Use 200 points per decade from 10 ms on: on paper, their distance is less than a line's
-        # width.
+        # Use 200 points per decade from 10 ms on: on paper, the distance between them is less than
+        # the width of a line.
         limit = max(level.horizon_s(self._class_at(level)), 1.0)
         return np.geomspace(0.01, limit, round(200 * np.log10(limit / 0.01)) + 1)
 
     def keep(self, run: Mapping[str, ClassData], level: Level) -> Floats:
-        """Return the values of a run; NaN if it does not have the class."""
+        """Return the values of a run; NaN if the run has no such class."""
         x = self.grid(level)
         name = self._class_at(level)
         if name not in run:
@@ -104,7 +104,7 @@ def incidence_panel(duration: Duration) -> Panel:
 
 
 def quantile_panel(duration: Duration) -> Panel:
-    """Return a panel of the ratios of a time's quantiles to those of the baseline."""
+    """Return a panel of a time's quantiles, as ratios to the quantiles of the baseline."""
     return Panel(
         f"{duration.name}_quantile_ratio",
         duration.label,

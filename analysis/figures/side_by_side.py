@@ -54,7 +54,7 @@ NO_STREAMS = (
 
 @dataclass(frozen=True)
 class Curves:
-    """The curves of one run. Times are since the start of the first stream.
+    """The curves of one run. Times are relative to the start of the first stream.
 
     Attributes:
         time_s: times of the points of ``received_bytes``, shape (t,).
@@ -161,7 +161,7 @@ def _draw_bytes(axes: Axes, variant: Variant, one: Curves) -> None:
     others = count - LAST if count > LAST else count
     for place, received in enumerate(one.received_bytes):
         last = place >= others
-        # Draw older streams lighter. The ``LAST`` newest ones have their own style.
+        # Draw older streams lighter. The newest ``LAST`` streams have a different style.
         alpha = 1.0 if last else 0.45 + 0.55 * place / max(1, count - 1)
         label = None
         if place == 0:

@@ -155,7 +155,7 @@ def check_look(variant: Variant) -> None:
 def line_style(variant: Variant, phase: float = 0.0) -> dict[str, Any]:
     """Return the line properties of a variant.
 
-    Its dashes and sparse markers distinguish the line in greyscale.
+    Dashes and sparse markers make the lines of different variants distinct in greyscale.
 
     Args:
         variant: the variant.

@@ -56,10 +56,10 @@ class Quantity:
         name: name in the CSV and in ``PublicTor``, which documents its unit.
         title: title of the axes.
         x_label: label of the x axis, with its unit.
-        values: returns the values of one class of a run, or of all its classes together. The shape
-            is (n,), or (n, 2) if the second column contains each value's resolution, the step by
-            which it can change.
-        scale: factor from the values' unit to that of ``x_label``.
+        values: a function of the data of one class, or of all classes, of a run. It returns values
+            of shape (n,), or of shape (n, 2) if the second column has the resolution of each value
+            (the step by which the value can change).
+        scale: factor that converts ``values`` to the unit of ``x_label``.
         tail: whether the axis of shares stretches the tail.
     """
 
@@ -105,7 +105,7 @@ class TornetFigure(FigureKind):
         return {
             name: Sample(
                 # Measurements of the public Tor exclude OnionPerf's downloads from onion services,
-                # so they are comparable only with clients for exits, such as perfclient1exit.
+                # so they are comparable only with clients that use exits (perfclient1exit).
                 data.perf is None or all(one.endswith("exit") for one in data.perf.client),
                 {quantity.name: quantity.values(data) for quantity in self.quantities},
             )
@@ -195,7 +195,7 @@ def _lines(data: FigureData, quantity: Quantity, class_name: str) -> dict[str, B
 def _public(data: FigureData, quantity: Quantity, class_name: str) -> Floats | None:
     """Return the public Tor's values at the quantity's shares.
 
-    None if they are unknown, or not comparable with those of the class.
+    Return None if the values are unknown, or not comparable with the values of the class.
     """
     public = data.study.public_tor
     samples = [one.value[class_name] for one in data.samples if class_name in one.value]
@@ -238,7 +238,7 @@ def _draw_panel(axes: Axes, data: FigureData, quantity: Quantity, class_name: st
 
 
 def _stretch_tail(axes: Axes) -> None:
-    """Scale the axis so that the shares from 0.9 to 0.99 have as much room as those below 0.9."""
+    """Scale the axis so that shares from 0.9 to 0.99 have as much room as shares below 0.9."""
     axes.set_yscale(
         "function",
         functions=(
@@ -274,7 +274,7 @@ def _build_times_s(data: ClassData) -> Floats:
 
 
 def _error_rates(streams: PerfStreams) -> Floats:
-    """Return the percentage of failed downloads of each client, and its resolution; shape (n, 2).
+    """Return each client's percentage of failed downloads, and a resolution; shape (n, 2).
 
     The resolution is the percentage that one download makes up. Each client occurs twice, as in
     tornettools' list ALL. Clients without downloads are omitted.

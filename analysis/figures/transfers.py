@@ -41,9 +41,9 @@ CURVES = {
 
 
 class TransferWindow(FigureKind):
-    """A panel for each variant, on common axes, with one run.
+    """A panel for each variant, with one run of the variant. All panels have common axes.
 
-    This run is on the variant's network with the lowest seed.
+    The run is on the variant's network with the lowest seed.
     """
 
     def keep(self, run: Mapping[str, ClassData], level: Level) -> PeerTransfer | None:

@@ -68,8 +68,8 @@ def write_drawing(
     with mpl.rc_context(settings):
         figure = draw()
         _draw_empty_lines_without_markers(figure)
-        # In a PNG, letters are aligned to pixels. This makes words wider, so the PNG has a layout
-        # of its own. Words have the same width in PDF and SVG, so these two share a layout.
+        # In a PNG, letters are aligned to pixels. This makes words wider, so the PNG has a separate
+        # layout. Words have the same width in PDF and SVG, so these two share a layout.
         _save_png(figure, written.path("png"))
         nothing = {"Creator": None, "Producer": None, "CreationDate": None}
         figure.savefig(written.path("pdf"), format="pdf", metadata=nothing)
@@ -81,7 +81,7 @@ def write_drawing(
 
 
 def _draw_empty_lines_without_markers(figure: Figure) -> None:
-    """Remove the marker spacing of lines without points, because Matplotlib would fail with it."""
+    """Remove the marker spacing of lines without points, because it makes Matplotlib fail."""
     for axes in figure.axes:
         for line in axes.lines:
             if not np.isfinite(line.get_xydata()).all(axis=1).any():

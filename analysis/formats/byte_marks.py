@@ -1,4 +1,4 @@
-"""Byte marks: amounts of payload. Records, metrics and figures have their times of arrival.
+"""Byte marks: amounts of payload for which records, metrics and figures have times of arrival.
 
 columns.csv lists the marks: a column with the flag ``at=N`` has the time until N bytes arrived.
 This module imports no slow packages, because the check of experiment files uses it.
@@ -15,7 +15,7 @@ with Path(__file__).with_name("columns.csv").open(newline="", encoding="utf-8") 
 
 
 def _marks(table: str) -> dict[str, int]:
-    """Return name of a column -> its byte mark in bytes, for a table's columns that have one."""
+    """Return name of a column -> byte mark in bytes, for the table's columns with a byte mark."""
     return {
         row["name"]: int(flag.removeprefix("at="))
         for row in COLUMN_ROWS
@@ -45,7 +45,7 @@ MARK_FIGURES = {
 
 
 def format_size(size_bytes: int) -> str:
-    """Return a size as text in the largest unit that gives a whole number, such as "5 MiB"."""
+    """Return a size in the largest unit that gives a whole number, as a string such as "5 MiB"."""
     for unit, name in ((2**20, "MiB"), (2**10, "KiB")):
         if size_bytes >= unit and size_bytes % unit == 0:
             return f"{size_bytes // unit} {name}"

@@ -67,11 +67,11 @@ class Column:
             module that is renamed, so that the same values always give the same bytes.
         meaning: replaces the description in the reference documentation; empty unless the
             description would mislead.
-        optional: whether a row may lack a value, for example that of a stream without a first byte.
+        optional: whether a row may lack the value: a stream may, for example, have no first byte.
         signed: whether values may be negative.
-        not_before: name of another column. In each row, this column's value is at least the other
-            one's. Empty if there is no such column.
-        choices: the only possible values of a text; empty if any text is possible.
+        not_before: name of another column; in each row, this column's value is at least the value
+            of the other column. Empty if there is no such column.
+        choices: the possible values of a string; empty if any string is possible.
         is_key: whether the column is part of the table's key. No two rows have the same key.
     """
 
@@ -115,7 +115,7 @@ _TYPES = {
 def _read_columns() -> dict[str, tuple[Column, ...]]:
     """Return the columns of each table, from columns.csv.
 
-    The flag ``outcome`` in columns.csv means that each text is one of `Outcome`.
+    The flag ``outcome`` in columns.csv means that each value is one of `Outcome`.
     """
     tables: dict[str, tuple[Column, ...]] = {}
     for row in COLUMN_ROWS:

@@ -20,9 +20,9 @@ PIECE_BYTES = 1 << 20
 STEP_BYTES = {".gz": 1 << 12, ".xz": 1 << 12, ".zst": 64}
 """Suffix of a file name -> compressed bytes per decompression step.
 
-The size is a compromise. If a decompressor detects damage, the output of that call is lost: a whole
+The size is a compromise. If a call of a decompressor detects damage, its output is lost: a whole
 step of zstd, or at most 1 MiB of gzip or xz. So large steps lose valid bytes before the damage.
-Small steps accept wrong bytes, because a decompressor may return some before it detects the damage.
+Small steps accept wrong bytes, because a decompressor may detect the damage after it returned them.
 zstd returns the whole output of a step at once, and four bytes can expand to 128 KiB, so 64 bytes
 give at most 2 MiB.
 """
@@ -75,9 +75,9 @@ def pieces(file: BinaryIO, suffix: str, max_bytes: int | None = None) -> Iterato
 
     Args:
         file: The file, opened for reading bytes.
-        suffix: The suffix of its name. If it is not in ``DECOMPRESSORS``, the file is not
+        suffix: The suffix of the file's name. If it is not in ``DECOMPRESSORS``, the file is not
             compressed.
-        max_bytes: Maximum size of its content. Default: ``max_content_bytes`` for a compressed
+        max_bytes: Maximum size of the content. Default: ``max_content_bytes`` for a compressed
             file, and no limit otherwise.
 
     Raises:
@@ -114,8 +114,8 @@ def read_content(path: Path, max_bytes: int) -> bytes:
 
     Raises:
         OSError: The file cannot be read.
-        DamagedError: It is damaged, or its format does not match its suffix.
-        TooLargeError: Its content exceeds ``max_bytes`` or, if compressed, ``max_content_bytes``.
+        DamagedError: The file is damaged, or its format does not match its suffix.
+        TooLargeError: The content exceeds ``max_bytes`` or, if compressed, ``max_content_bytes``.
     """
     with path.open("rb") as file:
         if path.suffix in DECOMPRESSORS:
@@ -150,7 +150,7 @@ def _decompress(file: BinaryIO, make: Callable[[], Any], step_bytes: int) -> Ite
 
 
 def _feed(stream: Any, data: bytes) -> Iterator[bytes]:
-    """Decompress ``data``, and yield parts of at most a few MiB. xz can expand it to 28 MiB."""
+    """Decompress ``data``, which xz can expand to 28 MiB. Yield parts of at most a few MiB."""
     if isinstance(stream, lzma.LZMADecompressor):
         yield stream.decompress(data, PIECE_BYTES)
         while not (stream.eof or stream.needs_input):

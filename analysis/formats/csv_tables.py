@@ -18,7 +18,7 @@ def csv_text(
     Args:
         rows: a data frame, or one mapping for each line. Keys that are not in ``columns`` are
             ignored.
-        columns: the columns to write, in order; None: all columns of ``rows``.
+        columns: the columns to write, in order. If it is None, write all columns of ``rows``.
     """
     table = rows if isinstance(rows, pd.DataFrame) else pd.DataFrame(list(rows))
     if columns is not None:

@@ -124,13 +124,13 @@ def sync(path: Path) -> None:
 
 
 def _lock(part: Path) -> int:
-    """Return a descriptor that holds the lock of a temporary file, which is made if necessary."""
+    """Create a temporary file if it is missing. Return a descriptor that holds its lock."""
     while True:
         descriptor = os.open(part, os.O_WRONLY | os.O_CREAT, 0o666)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-            # The previous writer may have renamed the file while this one waited. Then the lock
-            # does not belong to the temporary file, so try again.
+            # If the previous writer renamed the file while this one waited, the lock does not
+            # belong to the temporary file, so try again.
             if part.exists() and os.path.samestat(os.fstat(descriptor), part.stat()):
                 return descriptor
         except FileNotFoundError:

@@ -29,7 +29,7 @@ HOST_ROLES = "hosts.json"
 TEMPLATE = "shadow.data.template"
 """Initial content of the hosts' folders, from which an engine starts."""
 HOST_TEMPLATES = f"{TEMPLATE}/hosts"
-"""Contains a folder for each host, as it is before the run."""
+"""Contains a folder for each host, in its state before the run."""
 
 RESOLVED = "resolved.yaml"
 """The run's settings with all defaults, for readers. It is not part of the run's identity."""
@@ -103,7 +103,7 @@ CLAIMS = "claims"  # the plot of all claims, as PDF and PNG; without the extensi
 CLAIMS_CSV = f"{CLAIMS}.csv"
 CLAIMS_JSON = "claims.json"
 LEVELS_AGAINST = "levels-"
-"""Beginning of the name of a plot, which the name of a baseline completes.
+"""Beginning of the name of a plot; the rest is the name of a baseline.
 
 The plot compares variants with this baseline at the levels of all experiments of a paper. LEVELS is
 the corresponding plot of one experiment.

@@ -129,7 +129,7 @@ def reader(
 ) -> Callable[[Path], T]:
     """Return a function that reads the file at a path with `read_as`.
 
-    If ``name`` is given, the path is that of the folder that contains the file ``name``.
+    If ``name`` is given, the path names the folder that contains the file ``name``.
     """
 
     def read(path: Path) -> T:

@@ -23,7 +23,7 @@ VALUE_BYTES = 8
 
 ENCODINGS = {0, 2, 3, 5, 8, 9}
 """Accepted encodings: PLAIN, both dictionary encodings, RLE, DELTA_BINARY_PACKED and
-BYTE_STREAM_SPLIT. Other encodings can repeat the previous text with almost no bytes, so that the
+BYTE_STREAM_SPLIT. Other encodings can repeat the previous string with almost no bytes, so that the
 size of a page would say little about the memory that the page needs."""
 
 MAX_PAGES = 1_000_000
@@ -43,7 +43,7 @@ ENDING_BYTES = 8
 def require_plausible(path: Path) -> None:
     """Check how much memory a file's columns need.
 
-    Before this, Arrow must have checked the end of the file.
+    Call this only after Arrow has checked the end of the file.
 
     Raises:
         TooLargeError: The columns need more memory than is plausible for a file of this size.
@@ -61,7 +61,7 @@ def require_plausible(path: Path) -> None:
 def _memory_bytes(data: mmap.mmap) -> int:
     """Return the bytes of memory that all columns need.
 
-    Structs are dictionaries, whose keys are the numbers of the fields in parquet.thrift.
+    A struct is a dictionary whose keys are the numbers of the fields in parquet.thrift.
     """
     page_bytes = values = pages = 0
     end = len(data) - ENDING_BYTES
@@ -117,12 +117,12 @@ class _Reader:
     def read_struct(self) -> dict[int, Any]:
         """Return a struct as a dict: number of a field -> the field's value.
 
-        Texts, bytes and floating-point numbers are None.
+        Strings, bytes and floating-point numbers are skipped; their value in the dict is None.
         """
         fields: dict[int, Any] = {}
         number = 0
         while head := self._read_byte():
-            # Reject the long form, in which the field's number follows. No program uses it.
+            # Reject the long form of a field's header, which no program uses.
             if head < 16:
                 raise LookupError
             number += head >> 4

@@ -39,7 +39,7 @@ class Request:
 
 
 def format_network(seed: int, repeat: int) -> str:
-    """Return a run's network and repeat as text, without the repeat if it is the first."""
+    """Return a string with a run's network and, if it is not the first repeat, its repeat."""
     return f"seed {seed}" if repeat == 1 else f"seed {seed} repeat {repeat}"
 
 
@@ -87,7 +87,7 @@ class PlanFile(FormatModel):
 
 
 def store_of(path: Path, store: str) -> Path:
-    """Return the path of the run store that the plan.json at ``path`` names as ``store``."""
+    """Return the path of the run store. ``store`` is its entry in the plan.json at ``path``."""
     # Do not resolve symbolic links. If the folder of results is a link to another disk, ".." means
     # the folder that contains the link.
     return Path(os.path.normpath(path.parent / store))

@@ -34,9 +34,9 @@ GET_ANEW = "get the pack again"
 TICKS_PER_S = 4_000_000
 """Ticks per second; a tick is 0.25 us.
 
-TGen logs whole microseconds. If only an interval is known that contains a time, the middle of this
-interval is used. The bounds of the interval may be such middles themselves. So all times are
-multiples of a quarter of a microsecond.
+TGen logs whole microseconds. If only an interval that contains a time is known, the middle of this
+interval replaces the time. The bounds of the interval may also be middles of intervals. So all
+times are multiples of a quarter of a microsecond.
 """
 
 COPIED_FILES = (
@@ -49,8 +49,8 @@ COPIED_FILES = (
     files.TRACE_COUNTS,
     files.PERF_TABLE,
 )
-"""Files of the records that are copied to a published run as they are, because figures and
-claims need their whole content."""
+"""Files of the records that are copied unchanged to a published run, because figures and claims
+need their whole content."""
 
 DICTIONARIES = ("client", "class", "outcome")
 """Columns with few distinct values, for which Parquet stores a dictionary."""

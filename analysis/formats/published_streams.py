@@ -111,7 +111,7 @@ def encode(streams: pa.Table) -> dict[str, pa.Array] | None:
 
 
 def decode(table: pa.Table) -> pa.Table:
-    """Return ``PUBLISHED_COLUMNS`` from ``CODED_STREAMS``, bit-identical to what was encoded."""
+    """Return ``PUBLISHED_COLUMNS`` from ``CODED_STREAMS``, bit-identical to the encoded columns."""
     first = _is_first(_texts(table, "client"))
     first_byte, has_first_byte = _values(table, "ttfb_ticks")
     last_byte, has_last_byte = _values(table, "last_byte_ticks")
@@ -119,9 +119,9 @@ def decode(table: pa.Table) -> pa.Table:
     marks = {name: _values(table, coded) for name, coded in _CODED_MARKS.items()}
     duration = _values(table, "end_ticks")[0] + last_byte
     pause = TICKS_PER_S * _values(table, "pause_s")[0] + _values(table, "pause_ticks")[0]
-    # The pause of a stream is the time from the end of its client's previous stream (0 for the
-    # first one) to its start. So a stream's end is the sum of its client's pauses and durations up
-    # to and including its own.
+    # The pause of a stream is the time from the end of the client's previous stream (from 0 for the
+    # first stream) to the stream's start. So a stream's end is the sum of the client's pauses and
+    # durations up to and including those of this stream.
     total = np.cumsum(pause + duration)
     before_client = np.maximum.accumulate(np.where(first, np.arange(first.size), 0))
     end = total - np.concatenate(([0], total))[before_client].astype(np.int64)

@@ -269,7 +269,7 @@ class RelayCounts:
 
     @property
     def damage(self) -> str | None:
-        """A text about the ignored parts of the trace; None if there are none."""
+        """A description of the ignored parts of the trace; None if nothing was ignored."""
         if not (self.malformed or self.cut_bytes or self.missing or self.repeated):
             return None
         where = (
@@ -321,7 +321,8 @@ def table_hashes(folder: Path) -> dict[str, str]:
 def has_cut_files(records: Path) -> bool:
     """Return whether a file in a folder of records is truncated, for example after a power loss.
 
-    A file that another command removes meanwhile, to extract the records again, is not truncated.
+    Another command can remove a file at the same time, to extract the records again. Such a missing
+    file does not count as truncated.
     """
     return any(map(_is_cut_json, records.glob("[!.]*.json"))) or any(
         map(_is_cut_table, records.glob("[!.]*.parquet"))

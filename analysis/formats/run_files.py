@@ -31,7 +31,7 @@ class RunClock(FormatModel):
         return round(self.epoch_unix_s * 1_000_000)
 
     def early_end(self, last_us: int, interval_s: float) -> str | None:
-        """Return a message if a log ends before the run; None if not, or if the end is unknown.
+        """Return a message if a log ends before the run; otherwise, or without ``stop_s``, None.
 
         Args:
             last_us: Unix time of the log's last line, in microseconds.

@@ -1,4 +1,4 @@
-"""Temporary folders inside an output folder. Those left by a crash are removed later.
+"""Temporary folders inside an output folder. A folder that a crash leaves is removed later.
 
 This module needs only the standard library.
 """
@@ -37,7 +37,7 @@ def _create_locked(out: Path, prefix: str, stack: contextlib.ExitStack) -> Path:
     """Create and lock a folder. Closing ``stack`` releases the lock."""
     while True:
         folder = Path(tempfile.mkdtemp(prefix=prefix, dir=out))
-        # Another writer may remove the folder before it is locked. Then create another one.
+        # If another writer removes the folder before it is locked, create another folder.
         with contextlib.suppress(FileNotFoundError):
             descriptor = stack.enter_context(_opened(folder))
             try:

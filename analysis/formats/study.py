@@ -34,7 +34,7 @@ MAX_SCALE = 1e6
 """Maximum size of a network relative to its full size."""
 
 MAIN_CLASS = "web"
-"""The class of clients whose times matter most if there is one, as in the SWRR paper."""
+"""The class of clients whose times matter most, as in the SWRR paper; some studies lack it."""
 
 MAX_RUN_S = 366 * 86_400.0
 """Maximum length of a run, equal to the maximum time in an experiment's file."""
@@ -83,7 +83,7 @@ class ClassLoad(FormatModel):
 
 
 def find_main_class(names: Iterable[str]) -> str:
-    """Return the class whose times figures show: ``MAIN_CLASS``, or else the first by name."""
+    """Return the class whose times figures show: ``MAIN_CLASS`` if it exists, or the first name."""
     return min(names, key=lambda name: (name != MAIN_CLASS, name), default=MAIN_CLASS)
 
 
@@ -137,8 +137,8 @@ class Level(FormatModel):
     def horizon_s(self, class_name: str) -> float:
         """Return the minimum time for which streams that start in the measured span are observed.
 
-        This is the class's timeout, or the time from the end of the span to the end of the run if
-        that is shorter or there is no timeout.
+        This is the class's timeout or, if it is shorter, the time from the end of the span to the
+        end of the run. If the class has no timeout, this is the time to the end of the run.
         """
         after = self.stop_s - self.measured_end_s
         timeout = self.classes[class_name].timeout_s if class_name in self.classes else None
@@ -253,7 +253,7 @@ class Looks(PlannedLooks):
 
     @property
     def plans(self) -> list[tuple[tuple[int, ...], int]]:
-        """The ``plan`` of each of the ``judging_plans``, and then that of the present plan."""
+        """The ``plan`` of each of the ``judging_plans``, followed by the present ``plan``."""
         return [*(past.plan for past in self.judging_plans), self.plan]
 
 
@@ -388,7 +388,7 @@ class Study(FormatModel):
         return 1.0
 
     def label(self, level: Level) -> str:
-        """Return the label of a level, with the scale if it is not the full size."""
+        """Return the label of a level, with the scale if the networks do not have full size."""
         return level.label if self.scale == 1 else f"{level.label} at scale {self.scale:g}"
 
     def figure_title(self, figure: FigureSpec) -> str:
@@ -430,7 +430,7 @@ class Study(FormatModel):
         return max(Counter((r.level, r.variant, r.seed) for r in self.runs).values(), default=0)
 
     def describe(self, run: Run | PlannedRun) -> str:
-        """Return the variant and network of a run as text, and its level if there are several."""
+        """Return the variant and network of a run, and its level if the study has several."""
         level = [run.level] if len(self.levels) > 1 else []
         return ", ".join([*level, run.variant, format_network(run.seed, run.repeat)])
 

@@ -25,7 +25,7 @@ from analysis.formats.scratch import scratch_folder
 ROWS_PER_GROUP = 1 << 16
 
 CHARACTER_BYTES = 4
-"""Size of a character in NumPy's arrays of text."""
+"""Size of a character in NumPy's arrays of strings."""
 
 SHOWN_VALUE = 40
 """Maximum number of characters of a damaged value in a message."""
@@ -37,7 +37,7 @@ DAMAGED_HINT = (
 
 
 def build_table(columns: tuple[Column, ...], values: Mapping[str, Any]) -> pa.Table:
-    """Return a table from the values of its columns. A text in ``values`` is for all rows."""
+    """Return a table from the values of its columns. A string in ``values`` is for all rows."""
     schema = arrow_schema(columns)
     rows = next(len(one) for one in values.values() if not isinstance(one, str))
     arrays = [
@@ -112,7 +112,7 @@ def read_table(
         require_plausible(path)
         names = [column.name for column in columns]
         texts = [column.name for column in columns if column.type == pa.string()]
-        # Read texts as dictionaries, in which a text that occurs in many rows is stored only once.
+        # Read strings as dictionaries: a string that occurs in many rows is stored only once.
         with pq.ParquetFile(path, metadata=metadata, read_dictionary=texts) as file:
             table = _read_columns(file, names, max_content_bytes(path.stat().st_size))
         table.validate(full=True)
@@ -134,7 +134,7 @@ def read_table(
 
 
 def texts(table: pa.Table, name: str) -> NDArray[np.str_]:
-    """Return a column of texts, shape (n,); "" for null."""
+    """Return a column of strings, shape (n,); "" for null."""
     values = table[name].cast(pa.string()).to_pylist()
     return np.asarray([value or "" for value in values], dtype=np.str_)
 
@@ -180,7 +180,7 @@ def _fitting(
 
 
 def _require_plausible_texts(column: pa.ChunkedArray, size_bytes: int) -> None:
-    """Raise TooLargeError for texts that would need too much memory as a NumPy array."""
+    """Raise TooLargeError for strings that would need too much memory as a NumPy array."""
     dictionary = column.chunk(0).dictionary if column.num_chunks else pa.array([], pa.string())
     longest = pc.max(pc.binary_length(dictionary)).as_py() or 0
     require_size(len(column) * longest * CHARACTER_BYTES, max_content_bytes(size_bytes))
@@ -210,7 +210,7 @@ def require_values(
 
 
 def _impossible(table: pa.Table, column: Column) -> Iterator[tuple[str, pa.ChunkedArray]]:
-    """Yield a text and a mask for each kind of fault; the mask is true in rows with the fault."""
+    """Yield a description and a mask for each kind of fault; the mask is true in faulty rows."""
     values = table[column.name]
     if not column.optional:
         yield "but each row must have a value", values.is_null()

@@ -30,11 +30,11 @@ class ImportOptions:
 
     Attributes:
         begin_s: for a tgen.analysis.json, the simulated time from which completions of downloads
-            are counted; None: from the start.
-        end_s: the simulated time before which they are counted; None: to the end.
+            are counted; None means the start.
+        end_s: the simulated time before which completions are counted; None means the end.
         leave_out_empty: whether to exclude simulations without a completed download.
-        network: pattern for the part of a simulation's name that identifies its network; None: use
-            the keys of the relays, or else the whole name.
+        network: pattern for the part of a simulation's name that identifies its network. If it is
+            None, the keys of the relays identify the network or, without keys, the whole name.
     """
 
     begin_s: float | None = None

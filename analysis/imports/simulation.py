@@ -27,29 +27,29 @@ from analysis.measures.data import ALL
 from analysis.measures.metric import QUANTILES, Statistic, rank
 
 Measured = Annotated[float, Field(strict=True, ge=0, le=LARGEST_VALUE)]
-"""A measured number. Texts and booleans are rejected."""
+"""A measured number. Strings and booleans are rejected."""
 
 
 def _parse_whole_number(value: object) -> object:
-    """Convert a text with an integer to this integer, and return other values unchanged.
+    """Convert a string with an integer to this integer, and return other values unchanged.
 
-    A text such as "060" is not converted, because two keys of an object could then become the same
-    number.
+    A string such as "060" is not converted, because two keys of an object ("60" and "060") would
+    become the same number.
     """
     is_number = isinstance(value, str) and re.fullmatch(r"0|-?[1-9][0-9]{0,17}", value)
     return int(str(value)) if is_number else value
 
 
 Integer = Annotated[int, Field(strict=True), BeforeValidator(_parse_whole_number)]
-"""A whole number. tgentools and OnionPerf sometimes write it as text."""
+"""A whole number. tgentools and OnionPerf sometimes write such a number as a string."""
 
 WholeNumber = Annotated[Integer, Field(ge=0)]
-"""A nonnegative whole number. If it is a key of a JSON object, it is written as text."""
+"""A nonnegative whole number. If it is a key of a JSON object, it is written as a string."""
 
 MAX_MEMORY_BYTES = 900_000_000
 """Maximum memory for the content of a file, estimated from its JSON.
 
-The size of the file would be a poor limit: tgentools' streams, which are mostly texts, need a few
+The size of the file would be a poor limit: tgentools' streams, which are mostly strings, need a few
 times their size in memory, but nested empty arrays need 34 times their size.
 """
 
@@ -75,7 +75,7 @@ class ImportedSimulation:
         downloads: class -> the numbers of failed and of all downloads.
         notes: notes on ignored parts of its files.
         content: hash of its files; "" if unknown.
-        network: text that identifies its network; "" if only the name of the simulation does.
+        network: string that identifies the network; "" if only the simulation's name identifies it.
     """
 
     name: str
@@ -86,7 +86,7 @@ class ImportedSimulation:
     network: str = ""
 
     def add(self, class_name: str, quantity: str, values: Iterable[float]) -> None:
-        """Append values to those of a class and a quantity."""
+        """Append values to the existing values of a class and a quantity."""
         self.values.setdefault((class_name, quantity), []).extend(values)
 
     def count(self, class_name: str, failed: float, total: float) -> None:

@@ -129,7 +129,7 @@ class _Success(BaseModel):
 class _Tgen(BaseModel):
     stream_summary: Given[_Summary] = None
     transfers_summary: Given[_Summary] = None
-    # The fields of a stream are validated later, when its outcome shows which ones it requires.
+    # The fields of a stream are validated later, when its outcome shows which fields it requires.
     streams: Given[dict[str, dict[str, Any] | None]] = None
 
 
@@ -150,9 +150,9 @@ def read_analysis(
 
     Args:
         path: the file, plain or xz.
-        begin_s: simulated time from which completions of downloads are counted; None: from the
+        begin_s: simulated time from which completions of downloads are counted; None means the
             start.
-        end_s: simulated time before which they are counted; None: to the end.
+        end_s: simulated time before which completions are counted; None means the end.
 
     Raises:
         AnalysisError: the file is damaged or of another kind (the message names the location), or
@@ -312,8 +312,8 @@ def _add_goodputs(
 def _seconds_at(timed: _Timed, size_bytes: int) -> float | None:
     """Return the seconds until ``size_bytes`` had arrived; None if unknown.
 
-    The time is known if the file states it for ``size_bytes``, or for the share of the requested
-    size that ``size_bytes`` is.
+    The time is known if the file states it for ``size_bytes``, or for the ratio of ``size_bytes``
+    to the requested size.
     """
     at = _find(timed.elapsed_seconds.payload_bytes_recv, str(size_bytes), _SECONDS)
     shares = timed.elapsed_seconds.payload_progress_recv

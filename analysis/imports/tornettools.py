@@ -27,7 +27,7 @@ from analysis.measures.data import ALL
 FOLDER = "tornet.plot.data"
 
 LEGACY_CIRCUIT = "exit"
-"""The kind of circuit of files that do not name one."""
+"""The kind of circuit if the name of a file does not contain one."""
 
 MIBIT_BYTES = 2**20 / 8
 """tornettools reports client goodput in Mibit/s."""
@@ -125,7 +125,7 @@ NO_RESULTS = ("resource_usage", "simulation_info", "packet_count", "packet_count
 """Base names of files about the simulation itself, which are not imported."""
 
 MARKS = ("time_to_first_byte_recv", "time_to_last_byte_recv")
-"""Base names of files. A folder with one of these files is that of a simulation."""
+"""Base names of files. A folder with one of these files is the folder of a simulation."""
 
 
 def is_plot_data(folder: Path) -> bool:

@@ -40,14 +40,14 @@ def simultaneous_band(curves: ArrayLike, draws: int = DRAWS, seed: int = 0) -> B
 
     Args:
         curves: shape (runs, points), one curve for each run or pair of runs. If a point is NaN in
-            any run, so is the result there: averaging only the other runs would bias it.
+            any run, the result is NaN at this point: a mean of the other runs would be biased.
         draws: number of simulated sets of runs.
         seed: seed of the simulation.
 
     Returns:
         The mean and a band that contains the whole curve with probability ``CONFIDENCE``. For a
-        single run, the band is NaN. Where all runs agree, the band has zero width, and such points
-        do not affect the width elsewhere.
+        single run, the band is NaN. At points at which all runs agree, the band has zero width.
+        Such points do not affect the width elsewhere.
 
     Raises:
         ValueError: ``curves`` has no runs or is not two-dimensional.

@@ -25,7 +25,7 @@ Only the latest ``NIGHTS`` nights are searched.
 """
 
 LOOKS = 6.0
-"""Number of independent tests as which the penalty counts the search of one night.
+"""Number of independent tests that the penalty assumes for the search of one night.
 
 A search considers a step before every night of the history, and the next night's search considers
 most of these positions again. The value comes from simulations, which a test repeats.
@@ -37,7 +37,7 @@ MINIMUM_DF = 20
 KEPT_CHANGES = 0.9
 """Share of the night-to-night changes that are used to estimate the noise.
 
-These are the smallest changes. The largest ones are omitted, because they include the steps.
+The smallest changes are used. The largest changes are omitted, because they include the steps.
 """
 
 DF_OF_A_CHANGE = 0.55
@@ -47,7 +47,7 @@ EXCESS_LEVEL = 0.01
 """Significance level of the F test for more variation between nights than within them.
 
 A stricter level would miss excess variation, and steps would be falsely reported. A looser level
-would often replace the estimate from within nights by the less precise one from between nights.
+would often replace the estimate from within nights by the less precise estimate between nights.
 """
 
 NIGHTS_ALONE = 1 + int(np.ceil(MINIMUM_DF / DF_OF_A_CHANGE))
@@ -87,7 +87,7 @@ def noise(nights: Sequence[dict[int, float]]) -> tuple[float, float]:
     """Estimate the standard deviation of a night's mean from the spread within nights.
 
     If two consecutive nights have the same networks (seeds), the estimate uses the spread of the
-    change over these networks. A step that is the same in all of them does not contribute to it.
+    change over these networks. A step that is the same on all networks does not affect this spread.
     Otherwise, the estimate uses the spread over the networks of the later night.
 
     Args:
@@ -118,8 +118,8 @@ def night_to_night(means: ArrayLike) -> tuple[float, float]:
     """Estimate the standard deviation of a night's mean from changes between nights.
 
     The variance is half the mean square of the changes between consecutive nights. The largest
-    tenth of the changes, which includes the steps, is left out. The mean square of the others is
-    corrected for this as if the changes were normal.
+    tenth of the changes, which includes the steps, is left out. The mean square of the other
+    changes is corrected for this. The correction assumes that the changes are normal.
 
     Args:
         means: shape (n,), the mean of each night, finite.
@@ -142,7 +142,7 @@ def night_to_night(means: ArrayLike) -> tuple[float, float]:
 def noise_of_means(
     nights: Sequence[dict[int, float]], excess_level: float = EXCESS_LEVEL
 ) -> tuple[float, float]:
-    """Return the standard deviation of a night's mean that `find_steps` needs.
+    """Estimate the standard deviation of a night's mean, as input of `find_steps`.
 
     There are two estimates: `noise` uses the spread within nights, and `night_to_night` uses the
     changes between nights. If `noise` has fewer than ``MINIMUM_DF`` degrees of freedom, the result

@@ -36,7 +36,7 @@ def components(networks: Sequence[ArrayLike]) -> Components:
     A negative estimate of the variance between networks counts as 0.
 
     The interval of ``within`` is based on the chi-square distribution. The interval of ``between``
-    is that of Tukey (1951) and Williams (1962). It has at least the coverage ``CONFIDENCE`` if all
+    follows Tukey (1951) and Williams (1962). It has at least the coverage ``CONFIDENCE`` if all
     networks have the same number of repeats.
 
     Args:

@@ -29,10 +29,10 @@ class Effect:
         standard_error: standard error of the estimate; 0 if all differences are equal and the
             resolution is unknown.
         df: degrees of freedom of the standard error, > 0.
-        count: number of pairs. For unpaired data, the smaller of the two numbers of runs.
+        count: number of pairs; for unpaired data, the smaller of the two numbers of runs.
         robust: whether p-values and intervals are about the typical difference (the pseudomedian,
-            see ``signed_ranks``) and hold for the distributions in ``shapes``. Otherwise they are
-            those of a t test of the mean.
+            see ``signed_ranks``) and hold for the distributions in ``shapes``. Otherwise, they come
+            from a t test of the mean.
         differences: the paired differences, shape (count,), for signed ranks; None if they are
             unknown or unpaired.
     """
@@ -68,7 +68,8 @@ class Effect:
     def p_above(self, bound: float, *, two_sided: bool = False) -> float:
         """Return the p-value of "the difference is at most ``bound``" against "it is larger".
 
-        two_sided: whether the caller uses the smaller of this p-value and that of ``p_below``.
+        two_sided: whether the caller uses the smaller one of the results of this method and of
+            ``p_below``.
         """
         p = self.t_above(bound)
         if not self.robust or p >= 0.5:

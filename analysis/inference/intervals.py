@@ -99,7 +99,7 @@ def log_ratios(variant: ArrayLike, baseline: ArrayLike) -> Floats:
 
 
 def exponential(interval: Interval) -> Interval:
-    """Convert an interval of logarithms to one of ratios."""
+    """Convert an interval of logarithms to an interval of ratios."""
 
     def back(value: float) -> float:
         # A wide interval from two networks may exceed the largest float.

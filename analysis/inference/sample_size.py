@@ -62,14 +62,14 @@ def count_to_settle(
 ) -> int | None:
     """Return the total number of pairs that would show a difference, or equivalence.
 
-    With this number, one of the two is shown with probability ``POWER`` if the present estimate and
-    spread are the true ones. The result is at least one more than the number of existing pairs.
+    With this number of pairs, a difference or equivalence is shown with probability ``POWER`` if
+    the present estimate and spread are true. The result exceeds the number of existing pairs.
 
     Args:
         effect: the effect in the existing pairs.
         margin: the equivalence margin; None if equivalence is not tested.
         level: error rate of a test for a difference, corrected for multiple testing.
-        level_equivalent: error rate of a test for equivalence; None: the same as ``level``.
+        level_equivalent: error rate of a test for equivalence; None means ``level``.
 
     Returns:
         None if ``MAX_COUNT`` pairs would not suffice.
@@ -103,7 +103,7 @@ def count_to_settle(
 def unseen_share(count: int, level: float) -> float:
     """Return the largest share of all networks in which harm may occur without being observed.
 
-    If harm occurs in a share q of all networks, none of the ``count`` networks of a study has it
-    with probability (1 - q)^count. The result is the q for which this probability is ``level``.
+    If harm occurs in a share q of all networks, the probability that none of the ``count`` networks
+    of a study has it is (1 - q)^count. The result is the q for which this probability is ``level``.
     """
     return float(-np.expm1(np.log(level) / count))

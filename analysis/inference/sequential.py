@@ -57,7 +57,7 @@ def schedule(
 ) -> tuple[int, ...]:
     """Return the number of pairs at each look, up to a budget.
 
-    These numbers do not depend on data, as the error rate of the looks requires.
+    The error rate of the looks holds only because these numbers do not depend on data.
 
     Args:
         budget: the number of pairs at the last look.
@@ -93,7 +93,7 @@ class Spending:
 
     @property
     def excess(self) -> float:
-        """The error rate over all looks, as a multiple of the requested one; at least 1."""
+        """The error rate over all looks, as a multiple of the requested rate; at least 1."""
         return max(1.0, self.spent[-1])
 
     def up_to(self, count: int) -> Spending:
@@ -108,8 +108,8 @@ def spending(plans: Sequence[tuple[Sequence[int], int]]) -> Spending:
     A plan leaves the share ``LATER`` of the remaining error rate to later plans, so the number of
     plans is unlimited. At a share t of the way from the last look of earlier plans to its own
     budget, a plan has spent the share t^POWER of what it may spend. If the first of several plans
-    is a single look at a fixed number of pairs, it was an ordinary test that spent everything.
-    Later plans then exceed the rate by at most the share ``LATER``.
+    is a single look at a fixed number of pairs, it was an ordinary test that spent everything. In
+    this case, later plans exceed the rate by at most the share ``LATER``.
 
     Args:
         plans: the sizes of the looks and the budget of each plan, both in pairs.
@@ -213,9 +213,9 @@ def _level_table(looks: Spending) -> Floats:
 def sequential_p(p_values: ArrayLike, looks: Spending) -> float:
     """Return the smallest one-sided error rate at which any look so far would have rejected.
 
-    It is a valid p-value at every look, regardless of the reason for stopping, and can be corrected
-    for several metrics as usual (Liu and Anderson 2008, J. American Statistical Association 103;
-    with Holm: Maurer and Bretz 2013, Statistics in Biopharmaceutical Research 5).
+    This rate is a valid p-value at every look, regardless of the reason for stopping, and can be
+    corrected for several metrics as usual (Liu and Anderson 2008, J. American Statistical
+    Association 103; with Holm: Maurer and Bretz 2013, Stat. in Biopharmaceutical Research 5).
 
     Args:
         p_values: shape (k,), the one-sided p-value of each look on its own data.

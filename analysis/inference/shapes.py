@@ -1,8 +1,8 @@
 """Correction of t tests of few values for non-normal data. Numbers in, numbers out.
 
 If values are few and skewed, their mean is too often far from the typical value, the pseudomedian
-(``signed_ranks``), relative to the estimated spread. Small p-values then occur too often. The
-tables contain the factors by which p-values are multiplied to correct this. Each factor is the
+(``signed_ranks``), relative to the estimated spread. So small p-values occur too often. To correct
+this, p-values are multiplied by the factors in the tables. Each factor is the
 maximum over several distributions, with both signs of skewness: normal, t with 3 degrees of
 freedom, exponential, and lognormal with a standard deviation of the logarithm of 0.5 and of 1. With
 fewer than ``SIGNED_RANKS_FROM`` values, the tables correct the p-value of the t test. Otherwise,
@@ -66,8 +66,8 @@ _TWO_SIDES = {
 }
 """Number of values -> factors for a two-sided test.
 
-They are at most those for a one-sided test, because skewness raises one of the two one-sided
-p-values and lowers the other.
+These factors do not exceed the factors for a one-sided test, because skewness raises one of the two
+one-sided p-values and lowers the other.
 """
 
 _LOG_P = np.log(np.array(P_VALUES[::-1]))
@@ -76,7 +76,7 @@ _LOG_P_TO_HALF = np.append(_LOG_P, np.log(0.5))
 
 @lru_cache(maxsize=4096)
 def _logs(count: int, two_sided: bool) -> Floats:
-    """Return the logarithms of the corrected ``P_VALUES``, ascending, followed by that of 0.5."""
+    """Return the logarithms of the corrected ``P_VALUES``, ascending, and of 0.5 at the end."""
     table = _TWO_SIDES if two_sided else _ONE_SIDE
     # Some rows are for the t test alone, the others for both tests. Do not mix them.
     few = count < SIGNED_RANKS_FROM
@@ -96,8 +96,8 @@ def shape_corrected_p(
     """Correct a one-sided p-value for non-normal data. The result is never smaller than the input.
 
     Args:
-        p_value: p-value of the t test. For ``SIGNED_RANKS_FROM`` or more values, the larger of the
-            p-values of the t test and the signed-rank test.
+        p_value: p-value of the t test or, for ``SIGNED_RANKS_FROM`` or more values, the larger of
+            the p-values of the t test and the signed-rank test.
         count: number of values, >= 2.
         two_sided: whether the other side is tested as well, for a two-sided test or interval.
         ranks_at_end: whether all values are on one side of the tested value, so that signed ranks

@@ -16,7 +16,7 @@ from scipy.special import ndtr, ndtri
 from analysis.arrays import Floats
 
 EXACT_UP_TO = 60
-"""Maximum number of values for the exact distribution; more use the normal approximation."""
+"""Maximum number of values for the exact distribution; beyond it, use the normal approximation."""
 
 
 @lru_cache(maxsize=EXACT_UP_TO)
@@ -44,8 +44,8 @@ def _moments(count: int) -> tuple[float, float]:
 def p_typical_above(values: ArrayLike, bound: float) -> float:
     """Return the p-value of "the typical value is at most ``bound``" against "it is larger".
 
-    Values at the bound count as below it. Among values at the same distance from the bound, those
-    below receive the higher ranks. Ties therefore never make the p-value smaller.
+    Values at the bound count as below it. Among values at the same distance from the bound, values
+    below it receive the higher ranks. Ties therefore never make the p-value smaller.
 
     Args:
         values: shape (n,), n >= 1, finite.

@@ -1,11 +1,11 @@
 """Search for the first of several commits at which an endpoint got worse.
 
-A commit is compared in pairs with a good and with a bad commit, on the same networks. It is called
-bad if it is shown to be worse than the good one, and good if it is shown to be better than the bad
-one; both are group-sequential tests (``analysis.inference.sequential``).
+A commit is compared in pairs with a good and with a bad commit, on the same networks. The commit is
+called bad if it is shown to be worse than the good commit, and good if it is shown to be better
+than the bad commit. Both tests are group-sequential (``analysis.inference.sequential``).
 
-If the endpoint changes at one commit only, each tested commit behaves like either the good or the
-bad one, so only one of the two tests can show a false difference. The probability of a wrong
+If the endpoint changes at one commit only, each tested commit behaves like the good or like the bad
+commit, so only one of the two tests can show a false difference. The probability of a wrong
 decision is therefore at most the decision's error level. All searches without errors test the same
 commits, because their decisions do not depend on the measured values. So by Bonferroni's
 inequality, the probability of a wrong search is at most the sum of these decisions' error levels.
@@ -25,7 +25,7 @@ FIRST_LOOK = 4
 """Number of networks at the first look (interim analysis) at a commit."""
 
 LOOK_GROWTH = 1.25
-"""Factor by which the number of networks grows between looks. It grows by at least two networks, so
+"""Factor by which the number of networks grows between looks. A look adds at least two networks, so
 that machines with two CPUs are busy."""
 
 
@@ -43,12 +43,12 @@ class Examination:
     """The test of one commit.
 
     Attributes:
-        commit: its hash.
+        commit: the commit's hash.
         decision: the result.
         level: error level of the decision.
         networks: number of networks at the last look.
         against_good: the comparison with the good commit; None if the commit was skipped.
-        note: why it was skipped, or a remark; "" otherwise.
+        note: why the commit was skipped, or a remark; "" otherwise.
     """
 
     commit: str
@@ -65,8 +65,8 @@ class Search:
 
     Attributes:
         examinations: all examinations, in order; the first one is of the bad commit.
-        left: the commits that can be the first bad one. There are none if the bad commit is not
-            shown to be worse than the good one.
+        left: the commits that can be the first bad commit; empty if the bad commit is not shown to
+            be worse than the good one.
     """
 
     examinations: tuple[Examination, ...]
@@ -74,7 +74,7 @@ class Search:
 
     @property
     def found(self) -> str | None:
-        """The first bad commit, if it is the only one that is left."""
+        """The first bad commit; None unless exactly one commit is left."""
         return self.left[0] if len(self.left) == 1 else None
 
 
@@ -90,12 +90,12 @@ def look_sizes(budget: int) -> tuple[int, ...]:
 def decide_commit(verdicts: Sequence[Verdict], better: Better, level: float) -> Decision:
     """Return what the comparisons of a commit show at an error level.
 
-    A commit that is both worse than the good one and better than the bad one is bad, because the
-    endpoint got worse at this commit or before.
+    If a commit is both worse than the good commit and better than the bad commit, it is bad,
+    because the endpoint got worse at this commit or before.
 
     Args:
-        verdicts: the comparison of the commit with the good one and, unless the commit is the bad
-            one itself, the comparison with the bad one.
+        verdicts: the comparison of the commit with the good commit and, unless the commit is the
+            bad commit itself, the comparison with the bad commit.
         better: the preferred direction of the endpoint.
         level: error level of the decision.
     """
@@ -120,14 +120,14 @@ def find_first_bad(
     bad: str,
     error_level: float,
 ) -> Search:
-    """Return the commits that can be the first bad one.
+    """Find the commits that can be the first bad commit.
 
-    The result only depends on what the functions return, so a repeated search continues an
-    interrupted one if ``examine`` reuses finished builds and runs.
+    The result only depends on what the functions return. So a repeated search continues an
+    interrupted search if ``examine`` reuses finished builds and runs.
 
     Args:
-        candidates: takes a bad commit and good ones. It returns the commits that can be the first
-            bad one, in the order in which to test them. The last of these is the bad commit.
+        candidates: a function of a bad commit and of good commits. It returns the commits that can
+            be the first bad commit, in the order in which to test them, and the bad commit last.
         examine: tests a commit at an error level. The first call is for ``bad``.
         good: the good commit, an ancestor of ``bad``.
         bad: the bad commit.
@@ -143,8 +143,8 @@ def find_first_bad(
         return Search(tuple(examinations), ())
     skipped: set[str] = set()
     while len(left) > 1:
-        # With skipped commits, or with merged branches, a decision may leave more than half of the
-        # candidates. Then the levels decrease, so that their sum is at most the error level.
+        # If commits are skipped or branches merge, a decision may leave more than half of the
+        # candidates. The next decisions get lower levels: the sum must not exceed ``error_level``.
         share = (error_level - spent) / decisions(len(left))
         tested = None
         for commit in left[:-1]:
@@ -166,5 +166,5 @@ def find_first_bad(
 
 
 def decisions(count: int) -> int:
-    """Return how many decisions find one of ``count`` commits if each halves their number."""
+    """Return how many decisions find one of ``count`` commits if each halves the candidates."""
     return math.ceil(math.log2(count)) if count > 1 else 0

@@ -41,7 +41,7 @@ class VariantComparison:
 
     @property
     def networks(self) -> int:
-        """Number of networks of the endpoint that has the most."""
+        """The largest number of networks of any endpoint."""
         return max((judgement.verdict.count for judgement in self.judgements), default=0)
 
     @property

@@ -55,13 +55,13 @@ class Estimate:
     def mean_for(self, scale: str) -> Interval | None:
         """Return the mean to display with an effect.
 
-        This is the geometric mean if ``scale`` is "ratio" and it exists, else the arithmetic mean.
+        If ``scale`` is "ratio" and there is a geometric mean, return it, else the arithmetic mean.
         """
         return self.geometric or self.mean if scale == "ratio" else self.mean
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """``note`` and ``left_out``, without empty texts."""
+        """``note`` and ``left_out``, without empty strings."""
         return tuple(filter(None, (self.note, self.left_out)))
 
 
@@ -82,7 +82,7 @@ class AgainstBaseline:
 def estimate(statistics: Mapping[int, Statistic]) -> Estimate:
     """Return the mean over networks. Its interval is not negative if no value is negative.
 
-    If any network lacks a value, the mean is None, because excluding the network would bias it.
+    If a network lacks a value, the mean is None, because a mean without this network is biased.
     """
     if not statistics:
         return Estimate(None, 0, None, None, None, "no run")
@@ -148,7 +148,8 @@ def against_baseline(
 def _paired_interval(differences: Floats, resolution: float) -> Interval:
     """Return the mean of paired differences, with the interval that verdicts use.
 
-    It has no bounds for one pair, or if all differences are equal and the resolution is unknown.
+    The interval has no bounds if there is one pair, or if all differences are equal and the
+    resolution is unknown.
     """
     if differences.size == 1 or not (resolution or np.ptp(differences)):
         return Interval(float(differences[0]), None, None)

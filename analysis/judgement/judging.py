@@ -50,7 +50,7 @@ RunStatistics = dict[tuple[str, str], dict[tuple[str, str], dict[tuple[int, int]
 Key = TypeVar("Key", int, tuple[int, int])
 
 WHOLE = 1e-3
-"""Maximum deviation, in heartbeat intervals, of a time that counts as a whole number of them."""
+"""A time counts as a whole number of heartbeat intervals up to this deviation, in intervals."""
 
 
 @dataclass(frozen=True)
@@ -61,11 +61,12 @@ class Design:
         paired: whether both sides have the same networks; otherwise they are independent sets of
             runs.
         error_level: probability of any false "shown" among the endpoints, and of any false "same".
-        margins: metric -> size of the margin. It replaces the size in the catalogue.
+        margins: metric -> size of the margin, which replaces the size in the catalogue.
         catalogue: definitions of the statistics.
-        endpoints: class and metric of each endpoint, the most important first; if empty, those of
-            ``usual_endpoints``.
-        looks: interim analyses (looks) of the growing set of pairs, if any; only for paired runs.
+        endpoints: class and metric of each endpoint, the most important first; if it is empty,
+            ``usual_endpoints`` selects the endpoints.
+        looks: interim analyses (looks) of the growing set of pairs; None for unpaired runs, or if
+            the runs were analysed only once.
         replicate: the unit of replication: "network", or "repeat" if all runs are of one network.
     """
 
@@ -102,7 +103,7 @@ class Judgement:
 
     @property
     def exposure(self) -> float | None:
-        """The largest share of all networks that could show harm although none of these did.
+        """The largest share of all networks in which harm may occur without being observed.
 
         None if the metric is not a rate.
         """
@@ -123,7 +124,7 @@ def study_design(study: Study) -> Design:
 def study_error_level(study: Study) -> float:
     """Return the probability of any false "shown" in one comparison, over all looks.
 
-    The probability of any false "same" is equal to it.
+    The probability of any false "same" is equal to this probability.
     """
     return LEVEL if study.looks is None else LEVEL * spending(study.looks.plans).excess
 
@@ -168,9 +169,9 @@ def complete(
 def over_networks(runs: RunStatistics, scope: Scope = "networks") -> Statistics:
     """Return one statistic for each network: the mean of its repeats.
 
-    The mean is geometric for metrics that are compared as ratios, which have a relative margin and
-    only positive values, and arithmetic for others. With the scope "one-network", each repeat has
-    its own statistic. ``runs`` is changed in place by ``complete``.
+    The mean is geometric for metrics that are compared as ratios (metrics with a relative margin
+    and only positive values), and arithmetic for other metrics. With the scope "one-network", each
+    repeat has its own statistic. ``runs`` is changed in place by ``complete``.
     """
     result: Statistics = {}
     for where, class_statistics in complete(runs).items():
@@ -202,9 +203,9 @@ def _compared_as_ratios(
 
 
 def _mean_of_repeats(repeats: Sequence[Statistic], geometric: bool) -> Statistic:
-    """Return the mean of a network's repeats. It has no value if any repeat has none.
+    """Return the mean of a network's repeats, without a value if any repeat lacks a value.
 
-    Excluding that repeat would bias the mean.
+    Excluding such a repeat would bias the mean.
     """
     if len(repeats) == 1:
         return repeats[0]
@@ -257,8 +258,8 @@ USUAL_ENDPOINTS = (
 )  # fmt: skip
 """The default endpoints, in order.
 
-Each row gives at most one endpoint: the first metric with a value in a run of the baseline. If none
-has a value, it is the first metric that applies to these runs (see `usual_endpoints`).
+Each row gives at most one endpoint: the first metric with a value in a run of the baseline or, if
+no metric has a value, the first metric that applies to these runs (see `usual_endpoints`).
 """
 
 
@@ -267,10 +268,10 @@ def usual_endpoints(
 ) -> list[tuple[str, str]]:
     """Return class and metric of the default endpoints.
 
-    Each row of ``USUAL_ENDPOINTS`` gives the first metric with a value in a run of the baseline. If
-    none has a value, it gives the first metric that applies to these runs. The search in a row
+    Each row of ``USUAL_ENDPOINTS`` gives the first metric with a value in a run of the baseline or,
+    if no metric has a value, the first metric that applies to these runs. The search in a row
     begins with metrics over all classes together. Then it considers ``MAIN_CLASS``, and then the
-    other classes by name; within a class, it follows the order of the row.
+    other classes by name. Within a class, it follows the order of the row.
     """
     known = {metric.name: metric for metric in catalogue.quantities}
     # Metrics over all classes go first, because they describe the whole network.
@@ -295,7 +296,7 @@ def usual_endpoints(
                 for statistic in statistics[level, class_name][metric, baseline].values()
             )
         ]
-        # If no run has a value, for example because all streams failed, the endpoint reports that.
+        # If no run has a value, for example because all streams failed, the endpoint reports this.
         found += (with_value or places)[:1]
     return found
 
@@ -323,7 +324,7 @@ def _too_few(
     class_statistics: Mapping[tuple[str, str], Mapping[int, Statistic]],
     baseline: str,
 ) -> str:
-    """Return a text if the baseline has too few streams for judging a metric, else "".
+    """Return a message if the baseline has too few streams for judging a metric, else "".
 
     The variant's streams are ignored, because the choice of endpoints must not depend on the
     variant.
@@ -345,9 +346,9 @@ def judge_comparison(
 ) -> list[Judgement]:
     """Judge all metrics of a variant against a baseline at one level.
 
-    The endpoints come first, in order. Those with enough streams form one family and have graded
-    verdicts. Other metrics with a margin have only estimates. In a paired design, networks that
-    exist on only one side are ignored.
+    The endpoints come first, in order. The endpoints with enough streams form one family and have
+    graded verdicts. Other metrics with a margin have only estimates. In a paired design, networks
+    that exist on only one side are ignored.
 
     Raises:
         AnalysisError: the variant or the baseline has no runs, or ``design`` has a margin that is

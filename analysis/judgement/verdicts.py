@@ -91,12 +91,12 @@ class Verdict:
         effect: estimate with its unadjusted 95% interval; None if there is no estimate.
         scale: "ratio": the effect is variant / baseline (geometric means); "difference": variant -
             baseline.
-        margin: largest equivalent effect on that scale (a ratio of 1.05, or a difference); None if
-            it cannot be computed.
+        margin: largest equivalent effect on the scale ``scale`` (a ratio of 1.05, or a difference);
+            None if it cannot be computed.
         p_different: p-value of "no difference", adjusted for the family; None without a test.
         p_equivalent: p-value of "not equivalent", adjusted for the family; None without a test or
             a margin.
-        count: number of pairs. For unpaired data, the smaller of the two numbers of runs.
+        count: number of pairs; for unpaired data, the smaller of the two numbers of runs.
         agreeing: number of pairs whose difference has the sign of the estimate; None without pairs
             or without an estimate.
         more_networks: approximate number of further networks for "shown" or "same", rounded; None
@@ -147,9 +147,9 @@ class Verdict:
 def exposure(metric: Quantity, count: int) -> float | None:
     """Return the largest share of all networks in which harm may occur without being observed.
 
-    A verdict is about the typical network. If harm occurs in this share of all networks, none of
-    the ``count`` networks of a study has it with probability ``LEVEL``. The result is None if the
-    metric is not a rate, or if ``count`` is 0.
+    A verdict is about the typical network. If harm occurs in this share of all networks, the
+    probability that none of the ``count`` networks of a study has it is ``LEVEL``. The result is
+    None if the metric is not a rate, or if ``count`` is 0.
     """
     rate = metric.judged is not None and metric.judged.rate
     return unseen_share(count, LEVEL) if rate and count else None
@@ -180,7 +180,7 @@ class _Measured:
         return int(min(self.variant.size, self.baseline.size))
 
     def effect(self, first: int | None = None) -> Effect | None:
-        """Return the effect of the first ``first`` pairs, or of all; None if there is no test."""
+        """Return the effect in the first ``first`` pairs (None: all); None if there is no test."""
         if self.reason:
             return None
         variant, baseline = self.variant[:first], self.baseline[:first]
@@ -205,7 +205,8 @@ class _Measured:
     def p_values(self, effect: Effect, looks: Spending | None) -> tuple[float, float]:
         """Return the p-values of "no difference" and "not equivalent" (1 without a margin).
 
-        With ``looks``, each p-value combines all looks so far. A look at n pairs uses the first n.
+        With ``looks``, each p-value combines all looks so far. A look at n pairs uses the first n
+        pairs.
         """
         effects = [effect]
         if looks is not None:
@@ -258,8 +259,8 @@ def decide(
     Args:
         comparisons: the comparisons of the family by name, in order.
         level: probability of a false verdict of each kind.
-        looks: interim analyses (looks) of the pairs, if any; the level then holds over all looks.
-        weights: shares of the level; None: equal shares, which is Holm's procedure.
+        looks: interim analyses (looks) of the pairs, or None. ``level`` holds over all looks.
+        weights: shares of the level; None means equal shares, which is Holm's procedure.
 
     Raises:
         ValueError: a name occurs twice, ``level`` is outside of (0, 1), or there are looks at
@@ -274,7 +275,7 @@ def decide(
 def describe(sides: Sides, reason: str = "") -> Verdict:
     """Return the estimate and interval of a comparison that is not an endpoint, without a grade.
 
-    reason: why it is not judged, if this needs an explanation.
+    reason: why the comparison is not judged; "" if this needs no explanation.
     """
     member = _measure(sides, None)
     verdict = _verdict(_Test(member, member.effect(), None, 1.0, 1.0, 0.0, 0.0, 0.0), LEVEL)
@@ -302,8 +303,8 @@ class _Test:
         p_different: as in ``Verdict``; 1 if not tested.
         p_equivalent: as in ``Verdict``; 1 if not tested.
         share: the comparison's part of the error level before any rejection.
-        share_different: its part after all rejections of "no difference".
-        share_equivalent: its part after all rejections of "not equivalent". Tests for equivalence
+        share_different: this part after all rejections of "no difference".
+        share_equivalent: this part after all rejections of "not equivalent". Tests for equivalence
             are a separate family: an equivalent comparison may still be tested for a difference.
     """
 
@@ -340,7 +341,7 @@ def _test(
     ]
     kinds = [adjusted([pair[kind] for pair in p_values], shares) for kind in (0, 1)]
     # A rejected member passes its part of the error level to the other members, in proportion to
-    # the shares of these.
+    # the shares of the other members.
     left = [level * shares / max(float(shares[p > level].sum()), 1e-12) for p in kinds]
     return {
         name: _Test(
@@ -381,8 +382,8 @@ def _measure(comparison: Sides, looks: Looks | None) -> _Measured:
     if ratio:
         size = float(np.log1p(margin.value))
     elif margin.relative:
-        # The tests are not about ratios. Then the margin is relative to the mean of the baseline,
-        # and is undefined if this mean is 0.
+        # Here the tests are about differences, so the margin is relative to the mean of the
+        # baseline. It is undefined if this mean is 0.
         known_baseline = baseline[np.isfinite(baseline)]
         size = (
             margin.value * abs(float(known_baseline.mean()))
@@ -396,8 +397,8 @@ def _measure(comparison: Sides, looks: Looks | None) -> _Measured:
         if variant.size < looks.sizes[-1]:
             reason = f"{variant.size} pairs, fewer than the {looks.sizes[-1]} looked at"
     if not reason and not comparison.resolution and _agree(comparison, variant, baseline):
-        # If the resolution were known, the spread would be at least that of rounding, so a test
-        # would be possible.
+        # With a known resolution, the variance of rounding is a lower limit of the spread, and a
+        # test is possible.
         reason = "all values agree and their resolution is unknown: no spread to judge by"
     return _Measured(comparison, variant, baseline, ratio, size, reason)
 
@@ -405,8 +406,8 @@ def _measure(comparison: Sides, looks: Looks | None) -> _Measured:
 def _agree(comparison: Sides, variant: Floats, baseline: Floats) -> bool:
     """Return whether there is a difference without any spread.
 
-    Then all pairs have the same nonzero difference or, without pairs, all runs of each side have
-    the same value, and the sides differ.
+    With pairs, this means that all pairs have the same nonzero difference. Without pairs, it means
+    that all runs of a side have the same value, and that the two values differ.
     """
     if comparison.paired:
         differences = variant - baseline

@@ -1,7 +1,7 @@
 """All metrics of this project, by family. docs/reference/metrics.md defines them.
 
-To add a metric, add an entry to ``METRICS`` of its family and to that page. To add a family, add a
-module to ``families`` and an entry here.
+To add a metric, add an entry to ``METRICS`` of its family, and one to docs/reference/metrics.md. To
+add a family, add a module to ``families`` and an entry here.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ OWN = Catalogue(METRICS)
 
 
 def run_statistics(classes: Mapping[str, ClassData]) -> dict[tuple[str, str], Statistic]:
-    """Return the metrics that apply to each class of one run, as (class, metric) -> statistic.
+    """Return the metrics that apply to each class of one run: (class, metric) -> statistic.
 
     ``classes`` may contain ``ALL``, for which only metrics with the scope "both" are computed.
     """

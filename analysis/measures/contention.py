@@ -19,8 +19,9 @@ from analysis.measures.data import ALL, BytesRead, ClassData
 WINDOW_S = 5.0
 """Length of the windows in which bytes of classes are compared.
 
-It is five of TGen's heartbeats, and several round trips of a congested network. Shorter windows
-reflect when a byte was counted rather than who received it. Longer windows give fewer observations.
+This is five intervals of TGen's heartbeats, and several round trips of a congested network. Shorter
+windows reflect when bytes were counted rather than who received them. Longer windows give fewer
+observations.
 """
 
 MIN_WINDOWS = 3
@@ -32,10 +33,10 @@ class CrowdingOut:
     """Throughput that one class loses when the others gain, measured over windows.
 
     Attributes:
-        by: the class that loses throughput. Of the classes that are not background load, it is the
-            one whose clients have a download open for the largest share of the measured span.
-        share: bytes that this class loses for each additional byte that the others receive. It is 1
-            if the links are full, and 0 if the others use idle capacity.
+        by: the class that loses throughput: the class, except for background load, whose clients
+            have an open download for the largest share of the measured span.
+        share: bytes that this class loses for each additional byte that the other classes receive:
+            1 if the links are full, and 0 if the other classes use idle capacity.
     """
 
     by: str
@@ -67,7 +68,7 @@ class Contention:
     bottleneck: Bottleneck | None = None
 
     def failed(self, class_name: str, outcomes: Collection[str]) -> dict[str, tuple[int, ...]]:
-        """Return client -> the indices, in its ``fates``, of streams with one of these outcomes.
+        """Return client -> the indices in ``fates`` of its streams with one of these outcomes.
 
         Clients without such streams are omitted.
         """
@@ -85,7 +86,7 @@ ContentionByRun = Mapping[tuple[str, str, int], Contention]
 def combine_repeats(runs: Sequence[Contention]) -> Contention:
     """Combine the repeats of one network.
 
-    A client counts as a different client in each repeat. ``crowding_out`` has the mean share. It is
+    A client counts as a different client in each repeat. ``crowding_out`` has the mean share, or is
     None if it is unknown in a repeat, or if the repeats have different classes in ``by``.
     """
     if len(runs) == 1:
@@ -172,12 +173,12 @@ def _open_share(data: ClassData) -> float:
 
 
 def crowded_out_share(others: Floats, own: Floats) -> float | None:
-    """Return the bytes that a class loses for each additional byte of the others.
+    """Return the bytes that a class loses for each additional byte of the other classes.
 
     This is the negated slope of the least-squares line of ``own`` against ``others``.
 
     Args:
-        others: bytes of the others in each window, shape (windows,).
+        others: bytes of the other classes in each window, shape (windows,).
         own: bytes of the class itself in each window, shape (windows,).
 
     Returns:

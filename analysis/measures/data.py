@@ -190,7 +190,7 @@ class ClassData:
         """
         if self.beats is None:
             return None
-        # Include streams outside of the measured span, as they may overlap with those inside.
+        # Include streams outside of the measured span: they may overlap with streams inside.
         return longest_gaps(
             self.streams.client,
             self.streams.start_s,

@@ -82,7 +82,7 @@ class Download:
     def received_at(self, grid_s: Floats) -> Floats:
         """Return the number of bytes that had arrived at each time in ``grid_s``.
 
-        It is 0 before the start.
+        The number is 0 before the start.
         """
         place = np.searchsorted(self.time_s, grid_s, side="right")
         return np.concatenate(([0.0], self.received_bytes))[place]
@@ -107,28 +107,28 @@ def first_done_s(downloads: Downloads) -> float | None:
 
 
 def shares_at(downloads: Downloads, time_s: float) -> Floats:
-    """Return the share of its size that each download has received by a time, shape (streams,)."""
+    """Return, for each download, the share of its size received by ``time_s``; shape (streams,)."""
     at = np.array([time_s])
     return np.array([float(one.received_at(at)[0]) / one.size_bytes for one in downloads])
 
 
 def starvation(shares: Floats) -> float:
-    """Return the share of its size that the slowest stream lacks when the first one completes.
+    """Return the missing share of the slowest stream when the first stream completes.
 
     Args:
-        shares: share of its size that each stream has received by then, shape (n,), n >= 2.
+        shares: for each stream, the share of its size received by this time, shape (n,), n >= 2.
     """
     return float(1.0 - shares.min())
 
 
 def lead_of_last(shares: Floats) -> float | None:
-    """Return the mean share of the ``LAST`` newest streams minus that of the other streams.
+    """Return the mean share of the newest ``LAST`` streams minus that of all other streams.
 
     Args:
-        shares: share of its size that each stream has received, oldest first, shape (n,).
+        shares: for each stream, the share of its size received, shape (n,), oldest stream first.
 
     Returns:
-        1 if the newest streams have everything and the others nothing, 0 if their shares are equal,
+        1 if the newest streams have everything and the others nothing, 0 if both means are equal,
         None if there are no other streams.
     """
     if shares.size <= LAST:
@@ -164,7 +164,7 @@ def jain_edges(downloads: Downloads) -> Floats:
 def curve_times(downloads: Downloads) -> Floats:
     """Return the times of the points of a curve of bytes over time, shape (n,).
 
-    They reach from the first start to the last end.
+    The times reach from the first start to the last end.
     """
     end_s = max(one.finish_s for one in downloads)
     return np.arange(min(one.start_s for one in downloads), end_s + STEP_S, STEP_S)
@@ -184,7 +184,7 @@ def jain_over_time(downloads: Downloads) -> tuple[Floats, Floats]:
     with fewer than two such streams, or without any bytes, are omitted.
 
     Returns:
-        The centres of the windows and their indices, both of shape (m,).
+        The centres of the windows, and the fairness index of each window; both of shape (m,).
     """
     ends = [one.finish_s for one in downloads]
     edges = jain_edges(downloads)

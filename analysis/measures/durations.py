@@ -24,8 +24,8 @@ from analysis.measures.survival import (
 )
 
 Method = Literal["incidence", "km"]
-"""How failed streams count. "incidence" (cumulative incidence): as streams that never reach the
-event. "km" (Kaplan-Meier): as streams that are censored when they fail."""
+"""How failed streams count. With "incidence" (cumulative incidence), they never reach the event.
+With "km" (Kaplan-Meier), they are censored when they fail."""
 
 METHODS: tuple[Method, ...] = ("incidence", "km")
 
@@ -42,7 +42,7 @@ class Duration:
 TO_FIRST_BYTE, TO_LAST_BYTE = "ttfb", "time_to_last_byte"
 
 MARKED = {column.removesuffix("_s"): size_bytes for column, size_bytes in BYTE_MARKS.items()}
-"""Name of a duration, such as "time_to_320kib" -> the number of bytes that it waits for."""
+"""Name of a duration, such as "time_to_320kib" -> the number of bytes whose arrival ends it."""
 
 
 def _time_to_mark(column: str, streams: Streams) -> Floats:
@@ -68,7 +68,7 @@ def observations(streams: Streams, times_s: Floats) -> tuple[Floats, Ints]:
 
     ``times_s`` has each stream's time from its start to the event, NaN if the event did not occur.
     A stream with a time is an EVENT, even if it fails later. A failed stream without a time is a
-    FAILURE at its end, and an open one is CENSORED at the end of its observation. A stream whose
+    FAILURE at its end, and an open stream is CENSORED at the end of its observation. A stream whose
     log line is missing is excluded.
     """
     known = streams.outcome != Outcome.UNKNOWN
@@ -100,8 +100,8 @@ def _logs_mark(data: ClassData, name: str) -> bool:
 
     If a stream requested more bytes and did not complete, the time is only known if the log has
     stream-status lines. Return False if a measured stream of this kind lacks the time, and no
-    stream of the run that requested more bytes has it: the log then has no such lines. Return True
-    in all other cases, and if the sizes of streams are unknown.
+    stream of the run that requested more bytes has a time, because such a log has no stream-status
+    lines. Return True in all other cases, and if the sizes of streams are unknown.
     """
     streams, measured, mark_bytes = data.streams, data.measured, MARKED[name]
     if streams.bytes_requested is None or measured.bytes_requested is None:
@@ -148,6 +148,6 @@ def duration_quantiles(data: ClassData, name: str, shares: Floats) -> Floats:
 
 
 def duration_over_grid(data: ClassData, name: str, grid_s: Floats) -> Floats:
-    """Return the cumulative incidence of a duration at each grid time; NaN where it is unknown."""
+    """Return the cumulative incidence of a duration at each grid time; NaN if it is unknown."""
     curve, _ = duration_curve(data, name, "incidence")
     return np.full(grid_s.shape, np.nan) if curve is None else curve.at(grid_s)

@@ -85,14 +85,14 @@ class MetricPolicy:
     Attributes:
         margin: the equivalence margin.
         resolution: the rounding step of the metric's values; 0 if it is unknown.
-        step: how ``resolution`` is given. "unit": in the metric's unit. "stream": as a number of
-            streams, to be divided by the number of streams that a run starts. "heartbeat": in
-            seconds, if at least one value is a whole number of heartbeats; otherwise the resolution
-            is ``TIME_RESOLUTION_S``.
+        step: the meaning of ``resolution``. With "unit", it is in the metric's unit. With "stream",
+            it is a number of streams, and is divided by the number of streams that a run starts.
+            With "heartbeat", it is in seconds if at least one value is a whole number of
+            heartbeats; otherwise the resolution is ``TIME_RESOLUTION_S``.
         rate: whether the metric is a share of failed streams or circuits, which is near zero in
             most networks.
-        bounded: whether the metric is a share. A value of 0 in all runs, or of 1 in all, is then no
-            evidence on a difference between variants.
+        bounded: whether the metric is a share. A share of 0 in all runs, or of 1 in all runs, is
+            not evidence on a difference between variants.
     """
 
     margin: Margin
@@ -111,7 +111,7 @@ HEARTBEAT_S = 1.0
 TIME = MetricPolicy(Margin(0.05), TIME_RESOLUTION_S)
 
 TAIL = MetricPolicy(Margin(0.10), TIME_RESOLUTION_S)
-"""Used for p99: the margin is wider, because a run of a few hundred streams has few beyond p99."""
+"""Used for p99: the margin is wider, because a run has only a few streams beyond p99."""
 
 RATE = MetricPolicy(Margin(0.01, relative=False), 1.0, "stream", rate=True, bounded=True)
 """Used for rates of failures. The margin is one percentage point: a relative margin would vanish
@@ -145,19 +145,19 @@ class Quantity:
         unit: unit of the value: "s", "B/s", "streams", or "1" for a dimensionless number.
         better: the preferred direction; "" if there is none.
         judged: margin and resolution; None if the metric gets no verdict.
-        scope: "class" if it is computed for each class, "both" if also for all classes together.
-        headline: whether the report's first table shows it.
-        duration: name of the ``Duration`` whose distribution it summarises; "" if none.
-        without_failures: name of the quantity that it equals if no stream fails; "" if none.
-        share_of: if it is the share of streams with certain outcomes, these outcomes; otherwise ().
-        carried: whether its value for all classes together is the traffic that the network carries.
-        quantile: q if it is the q-quantile over a class's streams; None if it is not a quantile.
+        scope: "class" to compute it for each class, "both" also for all classes together.
+        headline: whether the report's first table shows the quantity.
+        duration: name of the ``Duration`` whose distribution the quantity summarises, or "".
+        without_failures: name of the quantity with the same value if no stream fails, or "".
+        share_of: the outcomes, if this is the share of streams with certain outcomes; else ().
+        carried: whether the value for all classes together is the traffic that the network carries.
+        quantile: q if this is the q-quantile over a class's streams; None if it is not a quantile.
         counted_by: name of the metric that counts the streams of this quantile or share; "" if
             there is none.
-        drawn: whether the random network, not the outcome of a run, determines which runs have it.
-            For example, the network determines the roles of the traced relays. If it is False and
-            only some runs of a level have the quantity, it counts as missing in the others.
-        is_signed: whether it can be negative, down to -1.
+        drawn: whether the random network, not the outcome of a run, determines which runs have the
+            quantity. For example, the network determines the roles of the traced relays. If this is
+            False and only some runs of a level have the quantity, it is missing in the others.
+        is_signed: whether the value can be negative, down to -1.
     """
 
     name: str
@@ -200,9 +200,9 @@ class Metric(Quantity):
     """A quantity that is computed from a run's records.
 
     Attributes:
-        compute: returns the statistic of one class of one run.
-        when: returns whether the metric applies to a class's data. By default, metrics apply to
-            data of streams, but not to background load.
+        compute: a function that returns the statistic of one class in one run.
+        when: a function that returns whether the metric applies to a class's data. By default,
+            metrics apply to data of streams, but not to background load.
     """
 
     compute: Callable[[ClassData], Statistic]

@@ -45,7 +45,7 @@ def averaged(
 
     Args:
         grid_s: shape (g,).
-        amount_by: maps times to the cumulative amount at each of them.
+        amount_by: a function of times that returns the cumulative amount at each time.
         window_s: full width of the window.
         low_s: start of the observation.
         high_s: end of the observation.

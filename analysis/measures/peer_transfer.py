@@ -104,7 +104,7 @@ class PeerTransfer:
         return gaps_s[gaps_s >= STALL_RTTS * self.rtt_s]
 
     def received_by(self, time_s: float) -> float:
-        """Return the payload received by a time, in bytes, interpolated between two counts."""
+        """Return the payload received by ``time_s``, in bytes, interpolated between two counts."""
         return float(
             np.interp(
                 time_s,

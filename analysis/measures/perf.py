@@ -40,7 +40,7 @@ class _TableRows(Rows):
 
     @classmethod
     def from_table(cls, table: pa.Table) -> Self:
-        """Create an object from the table's columns that have the names of the class's fields."""
+        """Create an object from the columns of a table whose names are fields of the class."""
         return cls(**{one.name: _array(table, one.name) for one in fields(cls)})
 
 
@@ -72,7 +72,7 @@ class PerfStreams(_TableRows):
     at_5mib_s: Floats
 
     def at_s(self, mark: Mark) -> Floats:
-        """Return the times from the streams' starts until an amount was received; NaN if never."""
+        """Return the times from the streams' starts until ``mark`` was received; NaN if never."""
         times: Floats = getattr(self, f"at_{mark}_s")
         return times
 
@@ -92,7 +92,7 @@ class PerfStreams(_TableRows):
         return self._times(self.first_byte_s, self.payload_bytes > 0)
 
     def last_bytes_s(self, size_bytes: int | None = None) -> Floats:
-        """Return the times to last byte of completed downloads of one size, or of all if None."""
+        """Return the times to last byte of completed downloads of one size (None: of all sizes)."""
         rows = self.payload_bytes > 0
         if size_bytes is not None:
             rows &= self.payload_bytes == size_bytes
@@ -119,12 +119,12 @@ class PerfStreams(_TableRows):
         return int((self.success & np.isfinite(self.at_s(mark))).sum())
 
     def counts(self) -> tuple[int, int]:
-        """Return the number of failed downloads, and the number of failed or completed ones."""
+        """Return the number of failed downloads, and of downloads that failed or completed."""
         failed = int((~self.success).sum())
         return failed, failed + int(self.last_bytes_s().size)
 
     def errors(self) -> dict[str, int]:
-        """Return error -> number of downloads that failed with it."""
+        """Return error -> number of downloads that failed with this error."""
         names, counts = np.unique(self.error[~self.success], return_counts=True)
         return {str(name): int(count) for name, count in zip(names, counts, strict=True)}
 
@@ -174,7 +174,7 @@ class RelayBytes:
     seen_until_s: float = np.inf
 
     def watched_until(self, end_s: float) -> bool:
-        """Return whether every relay's log reaches a time, with a tolerance of MAX_LOG_GAP_S."""
+        """Return whether every relay's log reaches ``end_s``, with a tolerance of MAX_LOG_GAP_S."""
         return self.seen_until_s >= end_s - MAX_LOG_GAP_S
 
     def per_second(self, begin_s: float, end_s: float) -> dict[int, int]:

@@ -89,8 +89,8 @@ def _error_rates(streams: PerfStreams) -> dict[str, list[list[float]]]:
     """Return error -> pairs (rate, resolution) in per cent, one for each client with the error.
 
     The resolution is 100 / (number of the client's downloads). The key ALL has the rate of all
-    errors, twice for each client with downloads. tornettools also adds it twice: once as the rate
-    of all errors, and once as if ALL were a kind of error.
+    errors, twice for each client with downloads. tornettools also adds this rate twice: once as the
+    rate of all errors, and once as if ALL were a kind of error.
     """
     rates: dict[str, list[list[float]]] = {"ALL": []}
     for client in np.unique(streams.client):

@@ -63,7 +63,7 @@ def publish(records: Path, levels: Sequence[Level], out: Path) -> None:
     """
     if is_published(records):
         raise AnalysisError(f"{records} is from a published pack", "pack the runs themselves")
-    # Only the heartbeats of ``data`` are used, which do not depend on the level. So use any level.
+    # Only the heartbeats of ``data`` are used. They do not depend on the level, so use any level.
     data = load_run(records, levels[0])
     out.mkdir(parents=True)
     for name in COPIED_FILES:
@@ -206,7 +206,7 @@ def _write_received(path: Path, records: Path, levels: Sequence[Level]) -> dict[
 
 
 def _without_load(streams: pa.Table, levels: Sequence[Level]) -> pa.Table:
-    """Return the streams, except those of classes that are background load at all levels.
+    """Return the streams, except streams of classes that are background load at all levels.
 
     Metrics need the streams of background load only if there are parallel downloads.
     """

@@ -40,8 +40,8 @@ def load_run(records: Path, level: Level) -> dict[str, ClassData]:
     """Load the records of a run as arrays: class -> its data.
 
     The keys are the level's classes of clients, any other classes in the records, the roles of
-    traced relays, and ``ALL``. For a transfer between BitTorrent peers, they are only the level's
-    classes. The records may be those of a published pack.
+    traced relays, and ``ALL``. For a transfer between BitTorrent peers, the keys are only the
+    level's classes. The records may be from a published pack.
 
     Raises:
         AnalysisError: a table is missing, cannot be read, does not match parse.json, or was
@@ -178,8 +178,8 @@ def load_transfer(records: Path) -> PeerTransfer:
     since_s = time_s - connected_s[0]
     utp = (kind == Kind.UTP) & (role == "seed")
     if utp.any():
-        # Only one socket of the seed, that with the most bytes in flight, carries the transfer. The
-        # others only perform handshakes.
+        # Only one socket of the seed carries the transfer: the socket with the most bytes in
+        # flight. The others only perform handshakes.
         socket, in_flight = floats(table, "socket"), floats(table, "in_flight_bytes")
         utp &= socket == socket[utp][np.argmax(in_flight[utp])]
     requests = (kind == Kind.REQUESTS) & (role == "downloader")
@@ -209,7 +209,7 @@ def _read(path: Path, columns: tuple[Column, ...]) -> pa.Table:
 
 
 def _with_texts(table: pa.Table) -> pa.Table:
-    """Convert clients and classes from dictionary codes to text."""
+    """Convert clients and classes from dictionary codes to strings."""
     for name in ("client", "class"):
         place = table.schema.get_field_index(name)
         table = table.set_column(place, name, table[name].cast(pa.string()))
@@ -267,7 +267,7 @@ def _beats(table: pa.Table) -> Beats:
 
 
 Progress = dict[tuple[str, int], tuple[Floats, Floats]]
-"""(client, stream number) -> times and bytes received by then, two arrays of the same shape."""
+"""(client, stream number) -> times, and the bytes received by each time; arrays of equal shape."""
 
 
 def _progress(records: Path) -> Progress:
@@ -282,7 +282,7 @@ def _progress(records: Path) -> Progress:
 def _groups(
     streams: pa.Table, clients: Sequence[str], progress: Progress, level: Level
 ) -> Iterator[tuple[str, dict[int, Download]]]:
-    """Yield each client with parallel downloads, and a dict of these: stream number -> download.
+    """Yield each client with parallel downloads, and their dict: stream number -> download.
 
     The dict has the downloads that start in the measured span, oldest first. If any of these has an
     unknown outcome or size, the downloads cannot be compared, and the dict is empty.

@@ -1,8 +1,8 @@
 """Distributions of censored times.
 
 The methods are those of Kaplan and Meier (1958) for right-censored times, and of Aalen and Johansen
-(1978) for the cumulative incidence with competing risks. docs/reference/metrics.md lists where each
-is used.
+(1978) for the cumulative incidence with competing risks. docs/reference/metrics.md lists the uses
+of each method.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ CENSORED = 0
 EVENT = 1
 """The awaited event happened."""
 FAILURE = 2
-"""A competing event happened, which rules the awaited one out."""
+"""A competing event happened, which rules out the awaited event."""
 
 _SLACK = 1e-9
 """Tolerance for rounding in tests of whether a probability reaches a value."""
@@ -31,7 +31,7 @@ class Curve:
 
     Attributes:
         times_s: shape (k,), increasing; the jumps of F.
-        probability: shape (k,), F at and after each of ``times_s``; F is 0 before the first.
+        probability: shape (k,), F at and after each of ``times_s``; F is 0 before the first time.
         end_s: F is known up to this time: the longest observation, or infinity if no remaining
             observation can change F.
         count: number of observations behind the curve.
@@ -57,8 +57,8 @@ class Curve:
     def restricted_mean(self, limit_s: float) -> float | None:
         """Return the mean of min(T, limit) for the time T of the event.
 
-        It is the integral of 1 - F from 0 to the limit. Returns None if F is not known up to the
-        limit.
+        The mean is the integral of 1 - F from 0 to the limit. Returns None if F is not known up to
+        the limit.
         """
         if self.count == 0 or limit_s > self.end_s:
             return None
@@ -71,7 +71,7 @@ class Curve:
 def cumulative_incidence(times_s: ArrayLike, kinds: ArrayLike) -> Curve:
     """Return the Aalen-Johansen estimate of the probability of EVENT by t, with FAILURE competing.
 
-    It is the sum over t_i <= t of S(t_i-) d_i / n_i, with n_i observations still at risk at t_i,
+    This is the sum over t_i <= t of S(t_i-) d_i / n_i, with n_i observations still at risk at t_i,
     d_i events at t_i, and S the Kaplan-Meier estimate of the probability of neither event nor
     failure. Without CENSORED entries, it is the share of all observations whose event came by t.
 

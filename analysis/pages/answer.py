@@ -88,7 +88,7 @@ def _paragraph(place: str, group: Sequence[tuple[VariantComparison, Judgement]])
 
 
 def _first(one: VariantComparison, judgement: Judgement) -> str:
-    """Return text on the effect of a paragraph's first variant. It names metric and baseline."""
+    """Return text on the effect of a paragraph's first variant, with the metric and baseline."""
     verdict, metric, name = judgement.verdict, judgement.metric, endpoint_name(judgement)
     subject = f"The {name}" if name[0].islower() else name
     if verdict.effect is None:
@@ -205,7 +205,7 @@ def _factor(value: float) -> str:
 
 
 def _detectable(compared: Sequence[VariantComparison]) -> list[str]:
-    """Return a sentence with the smallest detectable ratio of the first endpoint, if any."""
+    """Return at most one sentence, with the smallest detectable ratio of the first endpoint."""
     first = [
         (endpoint_name(judgement), judgement.verdict)
         for one in compared

@@ -36,7 +36,7 @@ class Bisection:
         experiment: name of the experiment.
         metric: the endpoint.
         class_name: the endpoint's class of clients, or ``ALL``; empty if unknown (nothing ran).
-        subjects: hash -> subject of all commits, the good one first and parents before children.
+        subjects: hash -> subject of all commits; the good commit first, parents before children.
         search: the result.
         error_level: maximum probability of a wrong result, if the endpoint changes at no more than
             one commit.
@@ -53,7 +53,7 @@ class Bisection:
 
     @property
     def endpoint(self) -> str:
-        """The endpoint as text."""
+        """The endpoint as a string for readers."""
         label = self.metric.label
         return label if self.class_name in (ALL, "") else f"{label}, {self.class_name}"
 

@@ -30,7 +30,7 @@ ORDER = {Answer.NO_DIFFERENCE: 1, Answer.UNTESTABLE: 2, Answer.OPEN: 3}
 
 
 def sort_answers(answers: Iterable[ClaimResult]) -> list[ClaimResult]:
-    """Sort claims by answer: first shown differences, the largest first, then those in ``ORDER``.
+    """Sort claims by answer: first shown differences, the largest first, then ``ORDER``.
 
     Claims with the same answer in ``ORDER`` keep the order of the paper.
     """
@@ -52,8 +52,8 @@ def count_answers(answers: Iterable[ClaimResult]) -> dict[Answer, int]:
 def claims_answer(answers: Sequence[ClaimResult]) -> list[str]:
     """Return sentences on the answers.
 
-    They contain the counts of answers, the largest shown differences, the number of claims without
-    a relevant difference, and why other claims cannot be tested or are open.
+    The sentences contain the counts of answers, the largest shown differences, the number of claims
+    without a relevant difference, and why other claims cannot be tested or are open.
     """
     if not answers:
         return []

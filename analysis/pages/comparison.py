@@ -23,7 +23,7 @@ from analysis.pages.numbers import format_effect, format_interval, format_number
 MAX_NAME_LENGTH = 16
 """Maximum length of the name of a set of runs in sentences.
 
-If one of the two names is longer, A and B replace both.
+If one of the two names is longer, A and B replace both names.
 """
 
 CSV_COLUMNS = (
@@ -90,7 +90,7 @@ class ReadableRow:
 def readable(row: MetricRow, *, several: bool = True) -> ReadableRow:
     """Return a row as texts.
 
-    several: whether the comparison has several levels or variants. If so, the texts name the
+    several: whether the comparison has several levels or variants, so that the texts must name the
         level or variant.
     """
     metric, verdict = row.judgement.metric, row.judgement.verdict
@@ -118,7 +118,7 @@ def readable(row: MetricRow, *, several: bool = True) -> ReadableRow:
 def readable_rows(comparison: Comparison, rows: Iterable[MetricRow]) -> list[ReadableRow]:
     """Return rows of a comparison as texts.
 
-    The rows name their level and variant if the comparison has several.
+    The rows name their level and variant if the comparison has several levels or variants.
     """
     several = _several(comparison)
     return [readable(row, several=several) for row in rows]
@@ -188,7 +188,7 @@ def endpoint_comparisons(comparison: Comparison) -> list[VariantComparison]:
 
 
 def simulated_by(comparison: Comparison) -> list[str]:
-    """Return the simulated networks of each side, only once if they are the same."""
+    """Return the simulated networks of each side; once if both sides have the same networks."""
     a, b = comparison.a.simulated, comparison.b.simulated
     if a == b:
         return list(a)

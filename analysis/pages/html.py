@@ -40,7 +40,7 @@ def render(template: str, **values: object) -> str:
 
 @cache
 def _templates() -> Environment:
-    """Return the templates. They are compiled once, which takes longer than to fill them."""
+    """Return the templates. They are compiled only once: compiling takes longer than rendering."""
     templates = Environment(
         autoescape=lambda name: name is not None and name.endswith((".html.j2", ".xml.j2")),
         undefined=StrictUndefined,
@@ -109,7 +109,7 @@ def write_answer(folder: Path, sentences: Iterable[str]) -> None:
 
 @contextmanager
 def replaced(out: Path) -> Iterator[Path]:
-    """Yield a scratch directory whose entries then replace those of the same names in ``out``.
+    """Yield a scratch directory. At the end, move its entries to ``out``, and replace old entries.
 
     HTML pages are replaced last, so that they never refer to files of an earlier call.
     """

@@ -35,10 +35,10 @@ class NightResult:
         name: name of the experiment.
         comparison: the comparison with the baseline; None if the night became the baseline.
         repeated: whether all records equal the records of the night before.
-        judged: the same as ``comparison``. If ``comparison`` is None, the night's runs are compared
-            with themselves, to show which endpoints are judged.
-        next_step: what the reader can do about worse endpoints, and the command for it; None if
-            there are none.
+        judged: ``comparison`` or, if it is None, a comparison of the night's runs with themselves,
+            which shows which endpoints are judged.
+        next_step: what the reader can do about worse endpoints, and the command for it; None if no
+            endpoint is worse.
     """
 
     name: str
@@ -125,7 +125,7 @@ class CommitsSince:
 
     Attributes:
         what: the earlier measurement: "the last night", "the baseline", or both joined by "and".
-        commit: its commit, abbreviated.
+        commit: the commit of the earlier measurement, abbreviated.
         count: number of commits since then; None if the repository does not contain ``commit``.
         lines: abbreviated hash and subject of the newest of these commits.
         lacking: number of commits in the history of ``commit`` that are not in the history of the
@@ -158,7 +158,7 @@ class WatchedTor:
 
     Attributes:
         ref: the branch, tag or commit that was named.
-        commit: its hash.
+        commit: the hash of the measured commit.
         version: Tor's version.
         ranges: the commits since the last night, and since the baselines.
     """
@@ -228,15 +228,15 @@ class Night:
 
 
 def metric_of_class(row: MetricRow) -> str:
-    """Return the label of a row's metric, and its class of clients unless it is all clients."""
+    """Return the label of a row's metric, with the class of clients unless it means all clients."""
     return ", ".join(filter(None, (row.judgement.metric.label, readable(row).class_name)))
 
 
 def shown_from(row: MetricRow) -> str:
-    """Return the smallest detectable deterioration of an endpoint as text.
+    """Return the smallest detectable deterioration of an endpoint, as a string.
 
-    It is a dash if unknown. It is "none" for a share of which not even a change by 100 percentage
-    points would be detected.
+    The result is a dash if this deterioration is unknown. It is "none" for a share if not even a
+    change by 100 percentage points is detectable.
     """
     size, unit = row.judgement.verdict.detectable, row.judgement.metric.unit
     if size is None:

@@ -107,7 +107,7 @@ def build(
     Args:
         paper: the paper; its studies contain all planned runs, including missing ones.
         store: directory that the studies' run and record directories are relative to.
-        out: created if missing; output of an earlier call is replaced.
+        out: folder, created if missing; output of an earlier call is replaced.
         software: names and versions of the programs behind the runs, for the manifest.
         other_study: other runs' answers to the same claims, for claims-beside.csv and the page.
 
@@ -193,7 +193,7 @@ def _existing_runs(runs: Runs, store: Path) -> Runs:
 def _measure(
     paper: Paper, store: Path, existing: Runs, figures: Sequence[PaperFigure]
 ) -> tuple[Statistics, ContentionByRun]:
-    """Compute metrics and contention of runs, and add the runs to the figures that show them.
+    """Compute metrics and contention of runs, and add each run to the figures that show it.
 
     Contention (see ``measures.contention``) decides whether the runs can test a claim.
     """
@@ -239,7 +239,7 @@ def _answer_claims(
 
 
 def _figure_files(manifest: Path) -> set[str]:
-    """Return the names of the figures' files in a manifest; empty if it is missing or damaged."""
+    """Return the names of figures' files in ``manifest``; empty if it is missing or damaged."""
     try:
         index = read_json(manifest)
         # Manifests of older versions have no levels.
@@ -264,7 +264,8 @@ def _write_levels(
         if study.baseline is None or not runs:
             continue
         variants |= {variant.name: variant for variant in study.variants}
-        # Judge as if the runs had been analysed only once, in the same way as the paper's claims.
+        # Ignore interim analyses, and assume that the runs were analysed only once. The answers to
+        # the paper's claims also ignore them.
         plan = study.model_copy(update={"runs": runs, "looks": None})
         for one in endpoint_comparisons(plan, summarise(plan, statistics)):
             # Studies may share runs. Keep the comparison from the first study.

@@ -61,7 +61,7 @@ def distinct_runs(studies: Sequence[Study]) -> dict[Key, Run]:
 
 
 def collect_figures(studies: Sequence[Study], existing: Mapping[Key, Run]) -> list[PaperFigure]:
-    """Return the figures with a number in the paper, sorted by that number.
+    """Return the figures that have a number in the paper, sorted by this number.
 
     Raises:
         AnalysisError: a kind or a style is invalid, or two figures have the same number or name.
@@ -91,12 +91,11 @@ def collect_figures(studies: Sequence[Study], existing: Mapping[Key, Run]) -> li
 def _assign_runs(
     figure: PaperFigure, study: Study, level: str, existing: Mapping[Key, Run]
 ) -> None:
-    """Divide a level's runs into those that a figure shows, excludes and lacks.
+    """Divide a level's runs into the runs that a figure shows, excludes and lacks.
 
-    Networks differ by more than variants do. If the lines of two variants came from different
-    networks, they would show differences that the variants do not have. The figure therefore shows
-    only networks and repeats that all variants with runs have in common. Without such networks, it
-    shows all runs.
+    Networks differ by more than variants do. Lines of two variants from different networks would
+    therefore show differences that the variants do not have. So the figure shows only networks and
+    repeats that all variants with runs have in common. Without such networks, it shows all runs.
     """
     runs = [run for v in study.variants for run in study.runs_of(level, v.name)]
     present = [run for run in runs if run_key(run) in existing]

@@ -53,7 +53,7 @@ def build(study: Path, store: Path, out: Path) -> Path:
     Args:
         study: path of study.json.
         store: directory that the study's run and record directories are relative to.
-        out: created if missing.
+        out: folder, created if missing.
 
     Raises:
         AnalysisError: the study is invalid, or records of its runs are missing or damaged.

@@ -20,7 +20,7 @@ MAX_PROBLEMS = 50
 
 
 def level_tables(plan: Study, rows: list[SummaryRow]) -> list[dict[str, Any]]:
-    """Return for each level a headline table, a fairness table, and a table of each class."""
+    """Return, for each level, a headline table, a fairness table, and a table for each class."""
     tables = []
     for level in plan.levels:
         own = [row for row in rows if row.level.name == level.name]
@@ -44,9 +44,9 @@ def level_tables(plan: Study, rows: list[SummaryRow]) -> list[dict[str, Any]]:
 def _table(rows: Iterable[SummaryRow]) -> dict[str, Any]:
     """Group rows by class and metric, and separate the metrics with nothing to compare.
 
-    The entry "groups" has the rows of each class and metric, and one scale for all of them: "ratio"
-    if any row has it, and "" if no row is compared. The entry "without" maps a reason to the labels
-    of the metrics with nothing to compare.
+    The entry "groups" has the rows of each class and metric, and one scale for these rows: "ratio"
+    if any row has this scale, and "" if no row is compared. The entry "without" maps a reason to
+    the labels of the metrics with nothing to compare.
     """
     groups: dict[tuple[str, str], list[SummaryRow]] = {}
     for row in rows:
@@ -78,7 +78,7 @@ def _nothing(group: Sequence[SummaryRow]) -> str:
 
 
 def _repeats_incidence(row: SummaryRow, rows: list[SummaryRow]) -> bool:
-    """Return whether a Kaplan-Meier metric equals the one by cumulative incidence in all variants.
+    """Return whether a Kaplan-Meier metric equals the cumulative-incidence one in all variants.
 
     Tables of classes omit such rows, because they add nothing. Other metrics are never omitted.
     """
@@ -107,23 +107,23 @@ def _is_headline(level: Level, row: SummaryRow) -> bool:
     if load is None or load.request_bytes is None or not row.metric.duration:
         return True
     # A byte mark is an amount of payload whose time of arrival is a metric. If the streams have the
-    # size of a mark, the time to last byte equals the time to the mark: show the latter and the
-    # time to first byte. For other sizes, show only the time to last byte, because TGen does not
-    # log the time to the mark at its usual log level.
+    # size of a mark, the time to last byte equals the time to the mark: show the time to the mark
+    # and the time to first byte. For other sizes, show only the time to last byte, because TGen
+    # does not log the time to the mark at its usual log level.
     has_mark_size = load.request_bytes in BYTE_MARKS.values()
     return (row.metric.duration == TO_LAST_BYTE) != has_mark_size
 
 
 def spread_rows(rows: Iterable[SummaryRow]) -> list[SummaryRow]:
-    """Return the rows of headline metrics whose spread between and within networks is known."""
+    """Return the rows of headline metrics with a known spread between and within networks."""
     return [row for row in rows if row.spread and row.judgement and _is_headline(row.level, row)]
 
 
 def network_rows(plan: Study) -> list[dict[str, Any]]:
-    """Return rows with two shares of each role's capacity, as text, for the networks of each level.
+    """Return rows with two shares of each role's capacity for the networks of each level.
 
-    The shares are those of relays that BandwidthRate limits, and of the largest relay. Networks of
-    a level with equal shares have one row.
+    The first share is the share of the relays that BandwidthRate limits. The second share is the
+    share of the largest relay. Both are strings. Networks with equal shares have one row.
     """
     found = []
     for level in plan.levels:
@@ -146,7 +146,7 @@ def network_rows(plan: Study) -> list[dict[str, Any]]:
 
 
 def parse_tables(reports: Mapping[str, ParseReport]) -> dict[str, Any]:
-    """Return tables of what was read from the logs, of streams by class, and of what was ignored.
+    """Return tables of the data read from the logs, of streams by class, and of ignored data.
 
     reports: name of a run -> its parse report.
     """

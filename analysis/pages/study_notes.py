@@ -45,7 +45,7 @@ def _hosts(level: Level) -> str:
 
 
 def scope_note(plan: Study) -> str:
-    """Return what the verdicts are about if the study has one network with repeats, else ""."""
+    """Return the scope of the verdicts if the study has one network with repeats, else ""."""
     if len(plan.networks_run) != 1 or plan.repeats < 2:
         return ""
     if plan.scope == "one-network":
@@ -60,7 +60,7 @@ def scope_note(plan: Study) -> str:
 
 
 def earlier_looks_note(plan: Study) -> str:
-    """Return a note on earlier interim analyses and the resulting error rate; "" if none."""
+    """Return a note on earlier interim analyses and the resulting error rate; "" without any."""
     if plan.looks is None or not plan.looks.judging_plans:
         return ""
     past = [str(size) for looks in plan.looks.judging_plans for size in looks.sizes]

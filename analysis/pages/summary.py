@@ -77,8 +77,8 @@ class SummaryRow:
     def spread(self) -> Components | None:
         """Standard deviations of the effect between and within networks.
 
-        The effect is the pairs' log ratio if the metric is compared by ratios, and otherwise their
-        difference. None if the deviations cannot be estimated, for example without repeats.
+        The effect is the log ratio of a pair if the metric is compared by ratios, and otherwise the
+        difference of a pair. None if the deviations cannot be estimated, such as without repeats.
         """
         if self.comparison is None or getattr(self.comparison, self.scale) is None:
             return None
@@ -112,7 +112,7 @@ class SummaryRow:
 
     @property
     def effect(self) -> Interval | None:
-        """The ratio to the baseline or the difference from it, as ``scale`` says."""
+        """The ratio to, or the difference from, the baseline; ``scale`` says which."""
         return None if self.comparison is None else getattr(self.comparison, self.scale)
 
     @property
@@ -122,10 +122,10 @@ class SummaryRow:
 
     @property
     def shown_note(self) -> str:
-        """The notes that a table shows, in one text.
+        """The notes that a table shows, in one string.
 
         The table omits the notes on a single value, on a single pair and on a missing ratio, which
-        are obvious. If there is no mean, it also omits the notes on the comparison.
+        are obvious. If there is no mean, the table also omits the notes on the comparison.
         """
         notes = self.notes if self.estimate.mean else self.estimate.notes
         return "; ".join(note for note in notes if note not in (ONE_VALUE, ONE_PAIR, NO_RATIO))
@@ -141,7 +141,7 @@ class SummaryRow:
 
 
 def summarise(plan: Study, statistics: Statistics) -> list[SummaryRow]:
-    """Return all rows of the summary, by level, class, metric and variant in the study's order."""
+    """Return all rows of the summary, ordered by level, class, metric and variant of the study."""
     rows = []
     for level in plan.levels:
         judged = _judgements(plan, level, statistics)
@@ -191,7 +191,7 @@ def _step(
 
 
 def _as_judged(comparison: AgainstBaseline, judgement: Judgement | None) -> AgainstBaseline:
-    """Replace the interval by the verdict's, if any, so that all tables show the same interval."""
+    """Use the verdict's interval if it has one, so that all tables show the same interval."""
     effect = None if judgement is None else judgement.verdict.effect
     if judgement is None or effect is None or effect.low is None:
         return comparison
@@ -203,7 +203,7 @@ def _as_judged(comparison: AgainstBaseline, judgement: Judgement | None) -> Agai
 def _judgements(
     plan: Study, level: Level, statistics: Statistics
 ) -> dict[tuple[str, str, str], Judgement]:
-    """Return the judgements of all variants with runs against the baseline.
+    """Return the judgements against the baseline of all variants that have runs.
 
     The keys are (variant, class, metric). The result is empty if the baseline has no runs at the
     level.
@@ -295,7 +295,7 @@ def runs_csv(
 
     Args:
         plan: the study.
-        statistics: statistics of its runs.
+        statistics: statistics of the study's runs.
         reports: name of a run -> parse report of its logs.
         traces: name of a run -> counts of its cell traces, for traced runs.
     """

@@ -26,7 +26,7 @@ def extract(run_directory: Path, out: Path) -> ParseReport:
 
     Args:
         run_directory: contains run.json, either clients.json or peers.json, and the hosts' logs.
-        out: created if missing. The files appear together at the end, or not at all.
+        out: folder, created if missing. The files appear together at the end, or not at all.
 
     Raises:
         AnalysisError: the run has no logs, or `extract_clients` or `peers.extract_peers` raises it.

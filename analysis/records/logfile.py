@@ -22,7 +22,7 @@ MAX_LINES = 10_000
 """Maximum number of lines that ``LogFile.batches`` yields at once, in case of very short lines."""
 
 MAX_MALFORMED = 10_000
-"""Maximum number of malformed lines in a log that has fewer lines with data than malformed ones.
+"""Maximum number of malformed lines in a log, unless it has at least as many lines with data.
 
 A log that exceeds this number counts as a log of another program, and its reading stops.
 """
@@ -134,7 +134,7 @@ class Log(ABC):
 
     @abstractmethod
     def damage(self, clock: RunClock) -> str | None:
-        """Return a message if the log is known to end before its run or to lack lines, or None."""
+        """Return a message if the log ends before its run or lacks lines; None if not known."""
 
     @property
     def is_foreign(self) -> bool:
@@ -160,7 +160,7 @@ class Log(ABC):
     def feed_tail(self, tail: bytes) -> None:
         """Count the bytes after the last newline as a line, but do not parse them.
 
-        They may end in the middle of a number.
+        This incomplete line may end in the middle of a number.
         """
         del tail
         self.lines += 1

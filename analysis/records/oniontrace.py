@@ -4,12 +4,12 @@ Every line of OnionTrace 1.0 is written by ``_oniontracelogger_log`` (oniontrace
 
     2000-01-01 00:05:37 946685137.865305 [default] [FUNCTION] TEXT
 
-Two texts carry data, each one line of Tor's control port (control-spec, 4.1)::
+Two values of TEXT carry data. Each is one line of Tor's control port (control-spec, 4.1)::
 
     Logger: 650 BW BYTES-READ BYTES-WRITTEN
     Logger: 650 CIRC NUMBER STATUS [PATH] KEY=VALUE ...
 
-OnionTrace subscribes to these events once Tor has bootstrapped, so earlier ones are not in the log.
+OnionTrace subscribes to these events once Tor has bootstrapped. Earlier events are not in the log.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class OnionTraceLog(Log):
     def damage(self, clock: RunClock) -> str | None:
         """Return a message if the log ends before its run, or if Tor never bootstrapped.
 
-        Returns None otherwise, or if the end of the run is unknown.
+        Return None in all other cases, and if the end of the run is unknown.
         """
         if self.last_us is not None:
             return clock.early_end(self.last_us, MAX_LOG_GAP_S)
@@ -215,7 +215,7 @@ def extract(
 
     Raises:
         AnalysisError: a host has no log or several, or its log is not from OnionTrace, not
-            understood, or that of another host.
+            understood, or the log of another host.
     """
     hosts = sorted(name for name, host in roles.items() if host.oniontrace)
     if not hosts:

@@ -2,7 +2,8 @@
 
 TGen numbers streams 0, 1, 2, ... in order of creation, and every heartbeat counts the streams
 created so far. If a stream with a number below this count has no stream-success or stream-error
-line, it was still open, or its line was lost. Heartbeats and adjacent streams bound its start.
+line, the stream was still open, or the line was lost. Heartbeats and adjacent streams bound the
+start of such a stream.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class Missing:
 
 
 def find_missing(log: TgenLog) -> list[Missing]:
-    """Return the created streams without a stream-success or stream-error line, by number.
+    """Return the created streams without a stream-success or stream-error line, in order.
 
     Raises:
         AnalysisError: there are more such streams than a host can have open.
@@ -63,10 +64,10 @@ def find_missing(log: TgenLog) -> list[Missing]:
     missing = [number for number in range(count) if number not in ended]
     if not missing:
         return []
-    # Streams that ended are counted by the last heartbeat or have a line after it. All others are
-    # open. If the number of streams without a line exceeds the number of open streams, lines were
-    # lost. Assume that the streams with the lowest numbers lost theirs, as later streams are more
-    # likely to be open.
+    # A stream that ended is counted by the last heartbeat, or has a line after this heartbeat. All
+    # other streams are open. If more streams lack a line than are open, lines were lost. Assume
+    # that the lost lines are those of the streams with the lowest numbers, because later streams
+    # are more likely to be open.
     if beats:
         ended_count = beats[-1].total_succeeded + beats[-1].total_failed
         ended_count += sum(c.heartbeats_before == len(beats) for c in log.completes)
@@ -123,8 +124,8 @@ class _StartBounds:
             early = max(early, self.known[self.numbers[place - 1]])
         if place < len(self.numbers):
             late = min(late, self.known[self.numbers[place]])
-        # The time stamp of a heartbeat may differ by microseconds from that of a stream created at
-        # the same moment, so early may be larger than late.
+        # A heartbeat and a stream that is created at the same moment may have time stamps that
+        # differ by microseconds, so early may be larger than late.
         return min(early, late), late
 
 
@@ -133,8 +134,8 @@ def _single_open_bytes(
 ) -> tuple[int, int | None, int | None] | None:
     """Return the bytes of the only open stream, and bounds of the arrival of its first byte.
 
-    After the last heartbeat without an open stream, all bytes read by the client belong to streams
-    that have ended since, whose sizes are known, or to the open stream. Returns None if several
+    After the last heartbeat without an open stream, all bytes read by the client belong to the open
+    stream, or to streams that have ended since and whose sizes are known. Returns None if several
     streams are in ``missing``, or if no heartbeat counts the stream.
     """
     beats = log.heartbeats

@@ -1,7 +1,7 @@
 """Parser for the log of a libtorrent peer; libtorrent-patches/README.md describes its lines.
 
-The first line contains the format. Each further line is a time, a kind and the fields of this kind,
-separated by single spaces. A line that does not have this form is counted and reported, but never
+The first line contains the format. Each further line consists of a time, a kind and the fields of
+this kind, separated by single spaces. A line without this form is counted and reported, but never
 interpreted.
 """
 
@@ -69,7 +69,7 @@ _FIELDS: dict[Kind, tuple[bytes, tuple[str, ...]]] = {
         ("text",),
     ),
 }
-"""Kind -> the pattern of its fields, in which N means a number, and the names of these fields."""
+"""Kind -> the pattern of the kind's fields (N means a number), and the names of these fields."""
 _PATTERNS = {
     kind.value.encode(): (
         re.compile(
@@ -93,7 +93,7 @@ class PeerLog(Log):
     """The content of one log.
 
     Attributes:
-        header: names and values of the first line; empty until it is read.
+        header: names and values of the first line; empty until this line is read.
         entries: one for each further line, in order, with ``time_us`` (Unix time), ``kind`` and the
             fields of the kind.
     """
@@ -107,16 +107,16 @@ class PeerLog(Log):
         return len(self.entries)
 
     def damage(self, clock: RunClock) -> str | None:
-        """Return a message if the log ends before its run, or None."""
+        """Return a message if the log ends before its run, else None."""
         return clock.early_end(self.entries[-1]["time_us"], MAX_SILENCE_S) if self.entries else None
 
     def feed_tail(self, tail: bytes) -> None:
-        """Count the bytes after the last newline as malformed, since they may be incomplete."""
+        """Count the bytes after the last newline as a malformed line, as they may be incomplete."""
         super().feed_tail(tail)
         self.reject(tail, "the line is cut")
 
     def parse(self, line: bytes) -> None:
-        """Parse one line. The first one is the header."""
+        """Parse one line. The first line is the header."""
         if self.lines == 1:
             self._parse_header(line)
         else:

@@ -1,8 +1,8 @@
 """Extraction of records from the logs of libtorrent peers.
 
 The peers are the two hosts of a run without Tor, or clients in a simulated Tor network. A client's
-download counts as a stream. It starts when the client begins to connect. Its first byte arrives
-with the first block (16 KiB), and its last byte with the last block.
+download counts as a stream. This stream starts when the client begins to connect. The first byte
+arrives with the first block (16 KiB), and the last byte with the last block.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def extract_peers(run_directory: Path, out: Path) -> ParseReport:
     Args:
         run_directory: contains peers.json, run.json (``epoch_unix_s``) and the peers' logs
             ``shadow.data/hosts/<host>/libtorrent-peer-*.stdout``, plain or compressed.
-        out: created if missing. The files appear together at the end, or not at all.
+        out: folder, created if missing. The files appear together at the end, or not at all.
 
     Raises:
         AnalysisError: a peer has no log or several, or its log is empty or from another program or
@@ -122,7 +122,7 @@ def _peer_table(log: PeerLog, host: str, role: str, epoch_us: int) -> pa.Table:
 
 
 def fetches_in_pieces(run_directory: Path, host: str) -> bool:
-    """Return whether a client's log is that of a libtorrent peer."""
+    """Return whether a client's log is the log of a libtorrent peer."""
     folder = run_directory / files.HOSTS / host
     return any(folder.glob(LOGS))
 

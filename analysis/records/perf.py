@@ -22,7 +22,7 @@ def perf_table(
     """Return the rows of perf.parquet for one client.
 
     Args:
-        ended: for each stream that ended, its row of streams.parquet, its log line, and its
+        ended: for each stream that ended, the row of streams.parquet, the line in the log, and the
             progress from status lines.
         epoch_us: start of simulated time, as Unix time in microseconds.
     """
@@ -47,7 +47,7 @@ def _row(
         "response_s": _since_command(complete, complete.response_us),
         "first_byte_s": _since_command(complete, complete.first_byte_us),
         "last_byte_s": _since_command(complete, complete.last_byte_us),
-        # A damaged log may have lines from before the start of the stream. Ignore their times.
+        # A damaged log may have lines from before the start of the stream. Ignore these lines.
         **{
             name: (marks_us[amount] - start_us) / 1e6
             for name, amount in PERF_MARKS.items()

@@ -83,8 +83,8 @@ def read_client(
             perf.parquet, to which the client's rows are added.
 
     Raises:
-        AnalysisError: a log is missing, duplicated, empty, not from TGen, not understood, or that
-            of another host.
+        AnalysisError: a log is missing, duplicated, empty, not from TGen, not understood, or the
+            log of another host.
     """
     client = {"client": host, "class": class_name}
     streams: list[Row] = []
@@ -135,8 +135,8 @@ def _read(
         )
     if not log.is_foreign:
         require_own_log(run_directory, host, path, log)
-    # Unless heartbeats are disabled, every client logs some, so a log without any line with data is
-    # from another program or version.
+    # Unless heartbeats are disabled, every client logs heartbeats, so a log without any line with
+    # data is from another program or version.
     if log.is_foreign or not (log.understood or log.heartbeats_disabled):
         why = f": {log.first_problem}" if log.first_problem else ""
         raise AnalysisError(
@@ -202,8 +202,8 @@ def _complete_row(c: Complete, progress: Progress | None, epoch_us: int) -> Row:
     start_us = c.end_us - c.duration_us
     outcome, error = classify(c.success, c.error, c.transport_error)
     requested = c.requested_bytes or None
-    # In an error line, the time of the last byte is that of the last byte received. It is the time
-    # to the last byte only if no byte of the request is missing.
+    # In an error line, the time of the last byte is the time of the last received byte. It is the
+    # time to the last byte only if no byte of the request is missing.
     whole = c.success or (requested is not None and c.payload_bytes >= requested)
     last_byte_us = c.last_byte_us if whole else None
     marks: Row = {}

@@ -4,7 +4,7 @@ Every line of TGen 1.x is written by ``tgenlog_printMessage`` (tgen-log.c)::
 
     2000-01-01 00:05:01 946685101.000000 [message] [FILE:LINE] [FUNCTION] TEXT
 
-Five texts carry data. ``[...]`` is a list of ``key=value`` pairs in any order::
+Five kinds of TEXT carry data. ``[...]`` is a list of ``key=value`` pairs in any order::
 
     [driver-heartbeat] [...]
     [stream-success] transport [...] stream [...] bytes [...] times [...]
@@ -15,8 +15,8 @@ Five texts carry data. ``[...]`` is a list of ``key=value`` pairs in any order::
 These texts come from _tgendriver_onHeartbeat (tgen-driver.c), _tgenstream_log and tgenstream_new
 (tgen-stream.c). TGen writes the last two only at log level info.
 
-The times in pairs are microseconds of the process's monotonic clock; the time of the line is that
-of the wall clock. In a simulator, both clocks show simulated time.
+The times in pairs are microseconds of the process's monotonic clock. The time of the line is from
+the wall clock. In a simulator, both clocks show simulated time.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ DAY_S = 86_400.0
 """The assumed length of a run of unknown length."""
 
 MAX_OPEN_STREAMS = 1 << 16
-"""Maximum number of open streams: each uses a port of its host."""
+"""Maximum number of open streams: each stream uses a port of the host."""
 
 MAX_SILENCE = 2
 """Maximum time from the end of a log to the end of its run, in median heartbeat intervals."""
@@ -144,7 +144,7 @@ class Progress:
 
     payload_bytes: int = 0
     marks_us: dict[int, int] = field(default_factory=dict)
-    """Each reached amount in ``MARK_BYTES`` -> time of the first status line with this or more."""
+    """Reached amount in ``MARK_BYTES`` -> time of the first status line with at least as much."""
     end_marks_us: dict[int, int] = field(default_factory=dict)
     """Each amount in ``PERF_MARKS`` that was reached, but not by any status line -> time of the
     stream-success or stream-error line."""
@@ -197,11 +197,11 @@ class TgenLog(Log):
 
     @property
     def active_streams(self) -> list[Complete]:
-        """The ended streams that this process started, without those that its server accepted."""
+        """The ended streams that this process started, without streams that its server accepted."""
         return [one for one in self.completes if one.vertex != PASSIVE_VERTEX]
 
     def damage(self, clock: RunClock) -> str | None:
-        """Return a message if the log ends before its run or lacks heartbeats, or None."""
+        """Return a message if the log ends before its run or lacks heartbeats, else None."""
         return self.early_end(clock) or self._missing_heartbeats(clock)
 
     @property
@@ -220,12 +220,11 @@ class TgenLog(Log):
         return clock.early_end(self.last_us, MAX_SILENCE * interval_us / 1e6)
 
     def _missing_heartbeats(self, clock: RunClock) -> str | None:
-        """Return a message if heartbeats are missing before the log's last one, or None.
+        """Return a message if heartbeats before the last heartbeat in the log are missing.
 
-        A heartbeat counts only the bytes since the one that TGen wrote before it, so the bytes of a
-        lost heartbeat are unknown. TGen's first line contains the name of the host, so a log
-        without a name has lost its beginning. The first heartbeat follows that line by one
-        interval.
+        A heartbeat counts only the bytes since TGen's previous heartbeat, so the bytes of a lost
+        heartbeat are unknown. TGen's first line contains the name of the host, so a log without a
+        name has lost its beginning. The first heartbeat comes one interval after the first line.
         """
         if not self.heartbeats:
             return None
@@ -279,7 +278,7 @@ class TgenLog(Log):
                 raise MalformedError("not a line of tgen's log")
             self._note_time(_line_us(match))
             # A line of TGen of 2015 has only two brackets before the text. _ANY_LINE also matches
-            # it, because the text begins with a bracket.
+            # such a line, because the text begins with a bracket.
             if b"[transfer-" in line:
                 raise MalformedError("a transfer of TGen before 1.0, whose logs are not read")
             self.exited = line.startswith(_EXIT, match.end())
@@ -391,7 +390,7 @@ class TgenLog(Log):
         self._note_time(end_us)
         self.completes.append(complete)
         if complete.stream_id in self.progress:
-            # tgentools treats a stream's last line as one more status line. So amounts that no
+            # tgentools treats a stream's last line as another status line. So amounts that no
             # status line has reached get the time of the last line.
             progress = self.progress[complete.stream_id]
             for amount in PERF_MARKS.values():

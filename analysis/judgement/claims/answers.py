@@ -33,7 +33,7 @@ def answer_claims(
     labels: Labels | None = None,
     contention: ContentionByRun | None = None,
 ) -> list[ClaimResult]:
-    """Return the answers to all claims, in order. Claims are not corrected for each other.
+    """Return the answers to all claims, in order. There is no correction over several claims.
 
     Args:
         claims: claims whose metrics are known and have a margin.
@@ -116,7 +116,7 @@ def _question(statement: Statement, evidence: Evidence) -> _Question:
         untestable = at_a_bound(statement, evidence)
         reason = str(untestable or statement.why_not(evidence))
     if reason:
-        # A statement without values stays in the family, so that the others are corrected for it.
+        # A statement without values stays in the family: the other statements are corrected for it.
         sides = (Sides([], [], evidence.margin),) * statement.untested
         return _Question(statement, evidence, sides, (), reason, untestable)
     sides = statement.sides(evidence)

@@ -41,8 +41,8 @@ class Untestable:
 
     Attributes:
         obstacle: the rule that applies.
-        head: the reason, with the same text for all parts that it applies to.
-        detail: the numbers behind it; "" if ``head`` includes them.
+        head: the reason, in the same words for all parts with this reason.
+        detail: the numbers behind the reason; "" if ``head`` includes them.
     """
 
     obstacle: Obstacle
@@ -69,13 +69,13 @@ class Claim:
         id: name in tables.
         statement: a paraphrase of the paper's statement.
         section: the section of the paper.
-        figures: numbers of the paper's figures that show it.
-        metrics: names of ``measures.catalogue.METRICS``; the claim has to hold for each.
+        figures: numbers of the paper's figures that show the statement.
+        metrics: names of ``measures.catalogue.METRICS``; the claim has to hold for each metric.
         class_name: class of clients, or ``measures.data.ALL``.
         levels: one level, or several in the order of a trend.
         variants: the variants, in the order that ``direction`` requires.
         direction: a name of ``directions.DIRECTIONS``.
-        margin: the equivalence margin; None: the margin of the experiments.
+        margin: the equivalence margin; None means the margin of the experiments.
         value: the value that the paper states, in the metric's unit; None if ``direction`` does
             not compare with a value.
     """
@@ -131,11 +131,11 @@ class Part(Verdict):
     says why the part is open or cannot be tested; with any other answer, it is a note.
 
     Attributes:
-        text: the comparison as text.
+        text: the comparison in words.
         metric: the metric that is compared.
         answer: the answer to this part.
-        untestable: why it cannot be tested, or None.
-        p_answer: p-value of the tests behind the answer; 1 without any.
+        untestable: why the part cannot be tested, or None.
+        p_answer: p-value of the tests behind the answer; 1 if there is no test.
     """
 
     text: str
@@ -163,13 +163,13 @@ class ClaimResult:
 
     @property
     def deciding(self) -> Part:
-        """The part that determines the answer, out of those with the same answer as the claim.
+        """The part that determines the answer, among the parts with the same answer as the claim.
 
         - opposite or no relevant difference: the part with the smallest p-value
         - supported: the part with the largest p-value
         - cannot be tested: the first part
-        - open: a part without a test; if there is none, a part that needs an unknown number of
-          further networks; if there is none either, the part that needs the most of them
+        - open: preferably a part without a test, then a part that needs an unknown number of
+          further networks, then the part that needs the most further networks
         """
         parts = [part for part in self.parts if part.answer is self.answer]
         if self.answer is Answer.OPEN:

@@ -61,7 +61,7 @@ class Evidence:
         return self._contention_of_runs.get((point.level, point.variant, seed))
 
     def arrays(self, points: Sequence[Point]) -> tuple[Floats, ...]:
-        """Return the values at each point, on their common networks, each of shape (networks,)."""
+        """Return the values at each point, of shape (networks,), for networks with all points."""
         seeds = self.seeds(points)
         return tuple(self._array(point, seeds) for point in points)
 

@@ -33,9 +33,9 @@ class Statement:
     Attributes:
         rule: the kind of comparison.
         points: one point, whose values are compared with ``value``; two points, which are compared
-            with each other; or four: two variants at one level, then both at the next one. The gap
-            between the variants at the second level is compared with that at the first.
-        value: the value that the paper states; only if there is one point.
+            with each other; or four points: two variants at one level, then the same variants at
+            the next level. The gap between the variants is compared between the two levels.
+        value: the value that the paper states; used only if there is one point.
     """
 
     rule: Rule
@@ -44,15 +44,15 @@ class Statement:
 
     @property
     def untested(self) -> int:
-        """Number of comparisons that `sides` returns or, if values are missing, would return."""
+        """Number of comparisons that `sides` returns if no values are missing."""
         return 2 if self.rule is Rule.CLOSER else 1
 
     @property
     def contrasts(self) -> tuple[Contrast, ...]:
         """The pairs of variants at one level that must be able to differ in the runs.
 
-        If they cannot differ, the statement cannot be tested. There is no such pair if the
-        statement compares one variant with a value or at two levels.
+        If the variants of a pair cannot differ, the statement cannot be tested. The result is empty
+        if the statement compares one variant with a value, or at two levels.
         """
         if len(self.points) == 1 or len({point.level for point in self.points[:2]}) == 2:
             return ()
@@ -82,7 +82,7 @@ class Statement:
         return f"{variant(first.variant)}: {level(first.level)} {word} {level(other.level)}"
 
     def why_not(self, evidence: Evidence) -> str:
-        """Return why the values cannot be compared although none is missing; "" if they can."""
+        """Return why the values cannot be compared; "" if they can be. No value may be missing."""
         if len(self.points) < 4 or not evidence.margin.relative:
             return ""
         found = np.concatenate(evidence.arrays(self.points))
@@ -102,9 +102,9 @@ class Statement:
     ) -> tuple[Sides, Sides]:
         """Compare the gap at the second level with the gap and the reverse gap at the first level.
 
-        A gap is the difference or ratio of the two variants at one level. In the reverse gap the
+        A gap is the difference or ratio of the two variants at one level. In the reverse gap, the
         variants are exchanged. ``one`` and ``other`` are the variants' values at the first level.
-        ``one_after`` and ``other_after`` are their values at the second.
+        ``one_after`` and ``other_after`` are the variants' values at the second level.
         """
         # Four rounded values have twice the rounding variance of two; see inference.effects.
         step = evidence.resolution(self.points) * np.sqrt(2)
@@ -189,8 +189,8 @@ def _known(p: float | None) -> float:
 def beyond_margin(sides: Sides) -> Sides:
     """Reduce the difference between two sides by the margin.
 
-    If its sign stays the same, the original difference is larger than the margin. The result has no
-    values if the margin is relative and any value is zero or negative.
+    If the difference keeps its sign, it was larger than the margin. The result has no values if the
+    margin is relative and any value is zero or negative.
     """
     variant, baseline = np.asarray(sides.variant), np.asarray(sides.baseline)
     size = sides.margin.value

@@ -22,8 +22,8 @@ from analysis.measures.data import ALL
 def at_a_bound(statement: Statement, evidence: Evidence) -> Untestable | None:
     """Return an obstacle if a share is 0% in all compared runs, or 100% in all of them.
 
-    There is none for a statement that compares the share with a value of the paper, because runs
-    with 0% or 100% can answer that.
+    A statement that compares the share with a value of the paper has no obstacle, because runs with
+    0% or 100% can answer it.
     """
     if not evidence.bounded or len(statement.points) == 1:
         return None
@@ -47,7 +47,7 @@ def cannot_differ(statement: Statement, evidence: Evidence) -> Untestable | None
 def _same_streams(contrast: Contrast, evidence: Evidence) -> Untestable | None:
     """Return an obstacle if the same streams fail under both variants in every network.
 
-    There is none if the metric is not a share of failed streams, if no stream fails, or if the
+    Return None if the metric is not a share of failed streams, if no stream fails, or if the
     outcomes in a run are unknown.
     """
     outcomes = evidence.metric.share_of
@@ -74,7 +74,7 @@ def _same_streams(contrast: Contrast, evidence: Evidence) -> Untestable | None:
 def _saturated(contrast: Contrast, evidence: Evidence) -> Untestable | None:
     """Return an obstacle if the network is saturated under both variants.
 
-    The rule is only for the total throughput, which is then the same under every variant.
+    The rule is only for the total throughput: in a saturated network, all variants have the same.
     """
     if not evidence.metric.carried or evidence.class_name != ALL or not evidence.margin.relative:
         return None
@@ -105,7 +105,7 @@ def _all_lost(shares: Sequence[float], evidence: Evidence) -> bool:
     The loss must be significant, and its mean must be at least 1 minus the margin.
 
     Args:
-        shares: bytes lost for each byte that the others gain, for each network.
+        shares: for each network, the bytes lost for each byte that the other classes gain.
         evidence: evidence with the margin.
     """
     if len(shares) < 2 or float(np.mean(shares)) < 1 - evidence.margin.value:
@@ -133,7 +133,7 @@ def _lost(point: Point, found: Sequence[CrowdingOut], evidence: Evidence) -> str
 
 
 def _carried(contrast: Contrast, evidence: Evidence) -> str:
-    """Return the throughput of clients and the capacity of relays, as text."""
+    """Return a phrase with the throughput of clients and the capacity of relays."""
     values = np.concatenate(evidence.arrays(contrast))
     text = f"clients get {_mega(values.min())} to {_mega(values.max())} MB/s"
     runs = [run for point in contrast for run in _contention_of_runs(point, contrast, evidence)]

@@ -72,8 +72,8 @@ def _spike(cells: Relayed) -> Statistic:
         )
     lags, strength = found
     inside = (lags >= SPIKE_S[0]) & (lags <= SPIKE_S[1])
-    # Delays with a period of 45 s / 2 or 45 s / 3 also have a peak within SPIKE_S, but a higher one
-    # at the lag of their own period. So divide the peak within SPIKE_S by that at all other lags.
+    # Delays with a period of 45 s / 2 or 45 s / 3 also have a peak within SPIKE_S, but the peak at
+    # the lag of the period is higher. So divide the peak within SPIKE_S by the peak outside.
     rival = max(cells.noise, float(strength[~inside].max()))
     return Statistic(max(0.0, float(strength[inside].max())) / rival)
 

@@ -1,7 +1,7 @@
 """Metrics of perf clients, circuits and relays in a tornettools network.
 
-There are two kinds: those with this project's selection (streams that start in the measured span,
-including failures), and those with tornettools' definitions, for comparison with other work.
+Some of the metrics have this project's selection (streams that start in the measured span,
+including failures). Others have tornettools' definitions, for comparison with other work.
 docs/reference/metrics.md has the definitions and their sources.
 """
 
@@ -69,7 +69,7 @@ def _goodput(low: Mark, high: Mark) -> Callable[[ClassData], Statistic]:
 
 
 def _last_byte_of_size(size_bytes: int, q: float) -> Callable[[ClassData], Statistic]:
-    """Return a function that computes a quantile of the time to last byte of streams of one size.
+    """Return a function that computes a quantile of streams' times to last byte, for one size.
 
     The times begin with the stream's start. All streams that start in the measured span count.
     """
@@ -182,7 +182,7 @@ METRICS: tuple[Metric, ...] = (
     ),
     Metric(
         "circuit_failure_share", "Circuits that failed before they were built", "1", "lower",
-        # The rounding step would be 1 / circuits, but no metric counts circuits. So it is unknown.
+        # The rounding step is 1 / (number of circuits). No metric counts circuits: it is unknown.
         replace(RATE, step="unit", resolution=0.0), _circuit_failures, counted_by="",
         when=lambda data: data.circuits is not None,
     ),

@@ -50,8 +50,8 @@ def _at_first_end(
 ) -> Callable[[Downloads], float | None]:
     """Return a function that applies ``compute`` to the shares when the first download completes.
 
-    A share is the part of its size that a download has received by then. The function returns None
-    if no download completes.
+    A share is the received part of a download's size at this time. The function returns None if no
+    download completes.
     """
 
     def compute_at_first_end(downloads: Downloads) -> float | None:
