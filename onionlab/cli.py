@@ -31,8 +31,8 @@ from onionlab.runs.places import REMEDIES, user_error_from_os_error
 
 EXIT_USER_ERROR = 2
 EXIT_DEFECT = 70
-"""EX_SOFTWARE of sysexits.h. Python's own status after an exception, 1, is not used, because it is
-an answer of some commands: ``compare`` returns it if it finds a regression."""
+"""EX_SOFTWARE of sysexits.h. Python's own status after an exception, 1, is not used, because 1 is
+an answer of some commands: ``compare`` returns 1 if it finds a regression."""
 EXIT_INTERRUPTED = 130
 
 STATUSES: Mapping[int, str] = {
@@ -170,9 +170,9 @@ def _print_error(message: str, hint: str | None = None) -> int:
 
 
 class _Output(io.FileIO):
-    """Standard output or standard error. Its reader may close it early, as ``| head`` does.
+    """Standard output or standard error, which a reader such as ``| head`` may close early.
 
-    The command then continues as before. Its exit status does not change.
+    If this happens, the command continues as before. Its exit status does not change.
     """
 
     def write(self, data: Any, /) -> int:
@@ -185,7 +185,7 @@ class _Output(io.FileIO):
             return super().write(data)
         except OSError as error:
             # Replace the descriptor, because child processes inherit it, and because Python writes
-            # buffered output to it at exit. If that write failed, the exit status would be 120.
+            # buffered output to it at exit. If Python's write fails, the exit status is 120.
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, self.fileno())
             os.close(nowhere)
@@ -208,7 +208,7 @@ class _EscapedText(_Text):
     """Text output with escaped control characters, so that no text controls a terminal.
 
     Attributes:
-        terminal: The same output without escapes, for Rich; None if it is not a terminal.
+        terminal: The same output without escapes, for Rich; None if the output is not a terminal.
     """
 
     def __init__(self, output: io.BufferedWriter, encoding: str) -> None:
@@ -226,7 +226,7 @@ def _open_outputs() -> None:
     """
     for name in ("stdout", "stderr"):
         before = getattr(sys, name)
-        # Leave an output alone that is closed, or that a test has replaced.
+        # Do not replace an output that is closed, or that a test has replaced.
         if before is not None and before is getattr(sys, f"__{name}__"):
             raw = _Output(before.fileno(), "w", closefd=False)
             setattr(sys, name, _EscapedText(io.BufferedWriter(raw), before.encoding))
@@ -245,8 +245,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     log = logging.getLogger("onionlab")
     log.setLevel(logging.INFO)
     log.addHandler(_PRINTER)
-    # The backend agg writes figures to files. If the user's variable named a missing backend,
-    # Matplotlib would fail.
+    # The backend agg writes figures to files. Override the user's variable, because Matplotlib
+    # fails if it names a missing backend.
     os.environ["MPLBACKEND"] = "agg"
     try:
         # Treat SIGTERM like Ctrl-C: an interrupted command ends the processes that it has started.
@@ -264,7 +264,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except UserError as error:
         return _print_error(error.message, error.hint)
     except KeyboardInterrupt as interrupt:
-        # If the exception has an argument, this is a text about finished work that is not lost.
+        # An argument of the exception is a message about finished work that is not lost.
         print(": ".join(["interrupted", *map(str, interrupt.args)]), file=sys.stderr)
         return EXIT_INTERRUPTED
     except OSError as error:

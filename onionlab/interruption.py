@@ -17,8 +17,8 @@ def interrupt_at_sigterm() -> None:
 def interrupts_deferred() -> Iterator[None]:
     """Defer SIGINT and SIGTERM to the end of the block. Call this in the main thread.
 
-    Use it around imports: an interrupted import can raise any error, because extension modules turn
-    the interrupt into a SystemError or an ImportError.
+    Use such a block for imports: an interrupted import can raise any error, because extension
+    modules turn the interrupt into a SystemError or an ImportError.
     """
     arrived: list[int] = []
     handlers = {

@@ -1,4 +1,4 @@
-"""File locks that the kernel releases when their process ends, however it ends.
+"""File locks, which the kernel releases when the process with the lock ends for any reason.
 
 The locks use flock(2). The library filelock is not used: since version 4 it refuses a lock file
 of another user in a shared folder such as /run/lock, where onionlab locks CPUs for all users.
@@ -43,11 +43,11 @@ def file_lock(
 
     Args:
         path: The file, which is not removed.
-        on_wait: Called once, before the wait, if another process holds the lock.
+        on_wait: A function to call once, before the wait, if another process holds the lock.
         timeout_s: Maximum wait in seconds. By default it is unlimited, and waiting processes get
             the lock in the order of arrival.
         refusal: Exception to raise after ``timeout_s``, in place of TimeoutError.
-        open_file: Opens the file and returns its descriptor.
+        open_file: A function that opens the file and returns its descriptor.
     """
     descriptor = open_file(path)
     try:

@@ -58,7 +58,7 @@ def command_line(verb: str, environment: Mapping[str, str]) -> list[str]:
     """Return the program's arguments that correspond to the make variables in ``environment``.
 
     Raises:
-        UserError: A required variable is missing, or make's command line sets an unknown one.
+        UserError: A required variable is missing, or make's command line sets an unknown variable.
     """
     given = set(environment.get(COMMAND_LINE, "").split())
     # MAKELEVEL is more than 1 if another make called this one. The command line of that make may

@@ -1,6 +1,6 @@
 """Turn arguments of :mod:`onionlab.commands._arguments` into requests, executors, plans and paths.
 
-A request is the name of an experiment with the values that override those in its file.
+A request is the name of an experiment, with values that override values in the experiment's file.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def parse_where(args: argparse.Namespace) -> Where:
 
 
 def results_folder(name: str, root: Path) -> Path:
-    """Return the results folder of an experiment, by its name or the path of its file.
+    """Return the results folder of an experiment. name: its name, or the path of its file.
 
     Raises:
         UserError: No experiment can have this name, or the experiment has no results.
@@ -153,7 +153,8 @@ def load_plan(name: str, root: Path) -> Plan:
 def output_file(path: Path) -> Path:
     """Return the path if a file can be written there. Call this before computing the content.
 
-    A device such as /dev/null is refused, because a file would replace it.
+    A device such as /dev/null is refused, because writing the output would replace the device by
+    an ordinary file.
 
     Raises:
         UserError: The path is a folder or a device, or its folder is not writable.

@@ -27,7 +27,7 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     root = working_root()
     variants = load_variants(root)
-    # Few users compare clients of Arti, whose build takes long, so they are built by name only.
+    # Few users compare clients of Arti, and a build of Arti takes long. Build only named clients.
     sources = {
         name: obtain_arti(root, client)
         for name in args.variants

@@ -70,5 +70,5 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _slug(text: str) -> str:
-    """Return a set's name as a part of a folder's name, cut to its last MAX_SLUG characters."""
+    """Convert a set's name to a part of a folder's name: at most the last MAX_SLUG characters."""
     return re.sub(r"[^A-Za-z0-9._]+", "-", text)[-MAX_SLUG:].strip("-.") or "set"

@@ -112,7 +112,7 @@ def _describe_histories(
 
 
 def _describe_deployment(experiment: Experiment) -> Iterator[str]:
-    """Yield lines that say which hosts run B, for levels in which not every host does."""
+    """Yield lines that say which hosts run B, for levels in which not every host runs B."""
     levels: dict[str, list[str]] = {}
     for name, level in experiment.levels.items():
         deployment = level.settings.tor.deployment

@@ -95,7 +95,7 @@ def experiment_need(
 
 
 def check_rust(root: Path, names: Sequence[str]) -> list[Finding]:
-    """Return a finding for each version of Arti whose clients the named variants have."""
+    """Return a finding for each version of Arti that the named variants use as client."""
     from onionlab.errors import UserError
     from onionlab.programs import arti
     from onionlab.programs.tor.variants import load_variants

@@ -82,7 +82,7 @@ _pattern.__name__ = "regular expression"
 def _second(text: str) -> float:
     """Parse a time in seconds. It has to be finite.
 
-    As a limit of the selected downloads, NaN or infinity would select none or all of them.
+    With a limit of NaN or infinity, no downloads or all downloads would be selected.
     """
     second = float(text)
     if not math.isfinite(second):

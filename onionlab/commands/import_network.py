@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
 class FirstExperiment:
     """An example experiment on imported networks, with the same name as the networks.
 
-    It is not written if an experiment with this name exists, or if no experiment can have the name.
+    Its file is not written if an experiment has this name, or if the name is not allowed.
     """
 
     root: Path
@@ -52,7 +52,7 @@ class FirstExperiment:
     def write(self, network: Tornet, count: int) -> None:
         """Write the experiment, and set `result` to a sentence on what was done.
 
-        network: one of the imported networks; count: the number of all of them.
+        network: one of the imported networks; count: the number of imported networks.
         """
         self.result = write_first_experiment(self.root, self.name, network, count)
 

@@ -1,7 +1,7 @@
 """Check whether this machine can build Tor and run an experiment.
 
 A finding has the status ``ok``, ``warn`` (the experiment can run, but the user should read the
-note) or ``missing`` (the experiment cannot run). It includes a fix if there is one.
+note) or ``missing`` (the experiment cannot run). A finding includes a fix if a fix is known.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from onionlab.programs.tor.variants import STOCK, load_registry
 
 PYTHON_MINIMUM, PYTHON_MAXIMUM = (3, 11), (3, 13)
 
-# Program, or name of a library in pkg-config -> Debian package that contains it.
+# Program, or name of a library in pkg-config -> Debian package with this program or library.
 BUILD_PROGRAMS = {
     "autoconf": "autoconf",
     "automake": "automake",
@@ -84,7 +84,7 @@ def build_tools() -> Iterator[Finding]:
 
 
 def tor_builds(root: Path) -> Finding:
-    """Report which of the builds that `make build` makes are missing.
+    """Report which of the builds of `make build` are missing.
 
     Whether an existing build is up to date is not checked.
     """

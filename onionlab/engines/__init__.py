@@ -45,7 +45,7 @@ class EngineKind(Protocol):
     def examine(self, question: Question, *, needed: bool) -> Iterator[Finding]:
         """Check whether the machine can run the engine.
 
-        needed: whether runs will use this engine. If not, no problem is more than a warning.
+        needed: whether runs will use this engine. If they will not, problems are only warnings.
         """
 
     def cpus_per_run(self, options: Mapping[str, Any]) -> int:
@@ -123,7 +123,7 @@ def _select_engine(root: Path, shadow: str | None, tgen: str | None) -> tuple[st
     """Return the name of the engine for "auto", and the reason for the choice.
 
     If the user specified Shadow's or TGen's path, Shadow is selected even if it cannot be opened.
-    The reason is then empty.
+    In this case, the reason is empty.
     """
     try:
         _kind(PREFERRED).open(root, shadow, tgen)

@@ -38,8 +38,8 @@ class Process:
     `<program>.<pid>.stdout` in this directory. program: the base name of the executable. The
     argument `programs` of `Engine.run` contains the executable's path, unless the engine uses its
     own code instead. runs_to_end: True if the program must still run when the simulation ends;
-    False if it must have ended with status 0. extra_memory_bytes: the memory that it needs in
-    addition to that of a Tor.
+    False if it must have ended with status 0. extra_memory_bytes: the memory that the program needs
+    in addition to the memory of a Tor process.
     """
 
     program: str
@@ -56,7 +56,7 @@ class Simulation:
 
     processes: the programs of each host, by host name. options: the experiment's options for this
     engine, as in its YAML. watched: hosts whose programs' output can be read in the run directory
-    during the simulation, with a delay of at most `WATCHED_LATE_S`. Watching changes no result.
+    during the simulation, with a delay of at most `WATCHED_LATE_S`. Results do not depend on this.
     bootstrap_end_ms: the simulated time before which links have no rate limits and paths lose no
     packets. shadow_options: Shadow's options in an imported network, by section; `options` override
     them. endless_streams: the expected number of streams that are open at the end of the simulation
@@ -76,7 +76,7 @@ class Simulation:
 
 @dataclass(frozen=True)
 class Progress:
-    """The progress of a running simulation. memory_bytes: the memory of all its processes."""
+    """The progress of a running simulation. memory_bytes: the total memory of its processes."""
 
     simulated_s: float
     stop_s: float
@@ -88,8 +88,8 @@ class Progress:
 class Usage:
     """The resources that a finished simulation used.
 
-    cpu_s: user and system time of all its processes; peak_memory_bytes: the largest sample of their
-    total memory (one sample every few seconds).
+    cpu_s: user and system time of all processes. peak_memory_bytes: the largest sample of the
+    total memory of all processes (one sample every few seconds).
     """
 
     wall_s: float

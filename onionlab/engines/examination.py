@@ -17,7 +17,7 @@ MISSING = "missing"
 
 @dataclass(frozen=True)
 class Finding:
-    """One result of a check. status: OK, WARN or MISSING. fix: advice, empty if none is needed."""
+    """One result of a check. status: OK, WARN or MISSING. fix: advice; "" if none is needed."""
 
     status: str
     subject: str

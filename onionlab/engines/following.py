@@ -31,8 +31,8 @@ class Command:
     """A command that an engine starts.
 
     directory: its working directory. log: the file for its output. environment: its complete
-    environment. own_session: whether it gets its own session, in which a terminal's Ctrl-C does not
-    reach it. shared_bytes: see `MemorySampler`.
+    environment. own_session: whether the command gets a separate session, so that a terminal's
+    Ctrl-C does not reach it. shared_bytes: see `MemorySampler`.
     """
 
     argv: Sequence[str]
@@ -92,9 +92,9 @@ def follow(
 ) -> ExitInfo:
     """Run a command to its end and report its progress about once per second.
 
-    simulated_s: returns the simulated time so far. stop_s: the simulated time of the end. If
-    `simulated_s` or `on_progress` raises an exception, the command is killed. Samples of the
-    machine's memory go to free.log.
+    simulated_s: a function that returns the simulated time so far. stop_s: the simulated time of
+    the end. If `simulated_s` or `on_progress` raises an exception, the command is killed. Samples
+    of the machine's memory go to free.log.
     """
     started = time.monotonic()
     cpu_before_s = children_cpu_s()

@@ -29,7 +29,7 @@ tornettools sets for its Markov clients.
 
 
 def never_ends(packet_model: bytes) -> bool:
-    """Return whether a stream with this packet model never ends by itself, only by a timeout.
+    """Return whether a stream with this packet model ends only by a timeout, never by itself.
 
     Raises ValueError if the model cannot be played.
     """

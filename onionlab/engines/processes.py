@@ -36,11 +36,11 @@ def with_parent_death_signal(command: Sequence[str]) -> list[str]:
 class MemorySampler:
     """Samples the memory of a process tree and of the machine.
 
-    pid: the id of the tree's first process. free_log: the file for samples of the machine. Each of
-    them is a line with the time, followed by the header and the line `Mem:` of `free -w -b -l`,
+    pid: the id of the tree's first process. free_log: the file for samples of the machine. Such a
+    sample is a line with the time, followed by the header and the line `Mem:` of `free -w -b -l`,
     because tornettools reads this format. shared_bytes: a function that gets `pid` and returns the
-    memory that the processes of the tree share. A sample of the tree is this memory plus the
-    private memory of all its processes.
+    memory that the processes of the tree share. A sample of the tree is the sum of this shared
+    memory and of the private memory of all its processes.
     """
 
     def __init__(
@@ -101,13 +101,13 @@ def record_session(directory: Path, pid: int) -> None:
 def kill_processes_below(directory: Path) -> list[int]:
     """Kill the processes of a simulation in `directory`, and return their ids.
 
-    A process belongs to it if it is in the session that `record_session` recorded, and its working
-    directory is below `directory`. Processes inherit their session, and keep it when the process
-    that started them ends, so those of a killed simulation are found as well, also by another
-    command. Other processes that work in the folder, such as a user's shell, are in other sessions.
-    Sessions depend on the engines least: descent is lost when a parent ends, and the engines
-    determine the environment of simulated programs. The session alone does not suffice, because
-    Shadow is in the session of all jobs of a command.
+    A process belongs to the simulation if it is in the session that `record_session` recorded, and
+    its working directory is below `directory`. Processes inherit their session, and keep it when
+    their parent ends. So any command can find the processes of a killed simulation. Other processes
+    that work in the folder, such as a user's shell, are in other sessions. Other criteria are less
+    reliable: a process loses its descent when its parent ends, and the engines determine the
+    environment of simulated programs. The session alone does not suffice, because Shadow is in the
+    session of all jobs of a command.
     """
     session = _recorded_session(directory)
     if session is None:
@@ -133,7 +133,7 @@ def end_processes_below(directory: Path) -> None:
 
 
 def _recorded_session(directory: Path) -> int | None:
-    """Return the session of a simulation; None if none was recorded, or one of another node."""
+    """Return the recorded session of a simulation; None if no session of this node is recorded."""
     try:
         session, _, node = (directory / SESSION_FILE).read_text(encoding="utf-8").partition(" ")
         return int(session) if node == platform.node() else None

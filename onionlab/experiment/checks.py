@@ -51,7 +51,7 @@ NOT_WITH_MARKOV = ("request", "pause", "streams", "stagger", "repeat", "circuit"
 class KnownNames:
     """Names that other files define.
 
-    An attribute is None if its names are not known. Checks that need these names are then omitted.
+    If the names are not known, an attribute is None, and checks that need these names are omitted.
     """
 
     variants: Mapping[str, TorVariant] | None = None
@@ -59,7 +59,7 @@ class KnownNames:
     geographies: frozenset[str] | None = None
     peers: frozenset[str] | None = None
     is_file: Callable[[str], bool] | None = field(default=None, compare=False)
-    """Returns whether a path, relative to the checkout, is a file."""
+    """A function that returns whether a path, relative to the checkout, is a file."""
     tor_defaults: Mapping[str, str] = field(default_factory=dict)
     """Name of a file in configs/tor, without its suffix -> the text of the file."""
     any_tor: bool = False
@@ -170,7 +170,7 @@ def _(settings: Settings, known: KnownNames) -> Iterator[Finding]:
 
 
 def _may_change_tor(settings: Settings | TornetSettings, known: KnownNames) -> bool:
-    """Return whether a host may run a Tor whose source is the user's own."""
+    """Return whether a host may run a Tor that is built from a source of the user."""
     return known.any_tor or has_changed_tor(settings.tor, known.variants)
 
 
@@ -206,7 +206,7 @@ def find_errors_in_networks(settings: TornetSettings) -> Iterator[Finding]:
 def _check_class(
     name: str, entry: TrafficClass, settings: Settings, known: KnownNames
 ) -> Iterator[Finding]:
-    """Yield the errors of a traffic class. Their paths of keys start below the class."""
+    """Yield the errors of a traffic class. The paths of keys in them start below the class."""
     if name in RESERVED_CLASSES:
         yield (), RESERVED_CLASSES[name]
     last = client_name(name, entry.count)

@@ -1,7 +1,7 @@
 """Read the claims of a paper from `experiments/claims/*.yaml`.
 
 Every claim is checked against the table of metrics and against the experiments whose runs answer
-it. So a misspelt name of a variant, or of a level (one of the settings under which an experiment
+it. So a misspelt name of a variant, or of a level (one of the conditions under which an experiment
 compares its variants), is found before anything runs.
 """
 
@@ -123,7 +123,7 @@ def claim_files(root: Path) -> list[str]:
 
 
 def load_claims(name_or_path: str, *, root: Path) -> ClaimSet:
-    """Return the claims of a file in `experiments/claims/`, or at a path that ends in ``.yaml``.
+    """Return the claims of a file in `experiments/claims/`, or of a path that ends in ``.yaml``.
 
     Raises:
         UserError: the file is missing or has errors, which are all listed, one per line; or one of

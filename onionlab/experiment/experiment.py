@@ -21,7 +21,7 @@ MAX_SCALE = 100.0
 
 @dataclass(frozen=True)
 class Level:
-    """One of the settings under which an experiment compares its variants.
+    """One of the conditions under which an experiment compares its variants.
 
     label: the level's name in figures. settings: all settings at this level, an instance of the
     subclass of `RunSettings` for the experiment's kind.
@@ -40,7 +40,7 @@ class Experiment:
         header: The `Header` of its file; None if `load_resolved_experiment` made the experiment.
         kind: The value of the key `kind`; None if the file does not have this key.
         variants: Names of the variants, in the order of figures; the same in all levels.
-        baseline: The variant that the others are compared with.
+        baseline: The variant with which the other variants are compared.
         seeds: The seeds of the networks; every variant runs on each network.
         repeats: The number of runs of each variant on each network.
         levels: Levels by name, in the file's order; at least one.
@@ -171,7 +171,7 @@ def _lines(what: str, findings: Iterable[Finding]) -> str:
 
 
 def parse_seeds(text: str) -> int | list[int]:
-    """Return the NETWORKS of a command line: a number of them ("3") or a list ("1,2,7").
+    """Parse NETWORKS of a command line: a number of networks ("3") or a list ("1,2,7").
 
     Raises:
         UserError: the text is neither, a number is out of range, or a network is listed twice.
@@ -257,7 +257,7 @@ def scale_settings(settings: Settings, scale: float) -> Settings:
 
 
 def changes(full: Settings, scaled: Settings) -> list[str]:
-    """Return lines that say which counts and capacities SCALE changes, and which it does not."""
+    """Return lines that say which counts and capacities SCALE changes, and which it keeps."""
     scale = scaled.network.scale
     lines = []
 

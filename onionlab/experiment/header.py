@@ -106,7 +106,7 @@ FigureKindT = TypeVar("FigureKindT")
 
 
 class LevelEntry(Model, Generic[SettingsT]):
-    """One level of an experiment: the same comparison under another setting."""
+    """One level of an experiment: the same comparison under other conditions."""
 
     label: Text = key(description="its name in figures and tables")
     overrides: SettingsT | None = key(None, description="settings that differ from the file's")
@@ -127,7 +127,7 @@ class Figure(Model, Generic[FigureKindT]):
 
 
 MAX_ENDPOINTS = 4
-"""Maximum number of endpoints. They share one error rate, so each makes all tests stricter."""
+"""Maximum number of endpoints. They share an error rate, so each endpoint makes tests stricter."""
 
 
 class EndpointEntry(Model):
@@ -239,7 +239,7 @@ class TorHeader(Header[Settings, FigureKind]):
 class ExperimentFile(Settings, TorHeader):
     """All keys of an experiment file, for its schema and reference and for suggestions of names.
 
-    No key is required, because the files that it extends may supply any of them.
+    No key is required, because the files that the file extends may supply any key.
     """
 
 
@@ -297,7 +297,7 @@ def resolve_figures(
 def figures_without_streams(
     figures: tuple[Figure[Any], ...], tree: Node, levels: dict[str, Any]
 ) -> Iterator[Problem]:
-    """Yield a problem for each figure of a download time that its level's main class lacks.
+    """Yield a problem for each figure of a download time, if its level's main class lacks it.
 
     Such a figure shows the time to a certain number of bytes. TGen logs this time for a stream of
     exactly this size. For a larger stream, TGen logs it only at the log level info.

@@ -1,8 +1,8 @@
 """Load an experiment by its name: return the settings of each level, or report all errors.
 
-A level is one of the settings under which an experiment compares its variants. A file is merged
+A level is one of the conditions under which an experiment compares its variants. A file is merged
 with the files that it extends, and then the overrides of each level are merged on top. Every value
-keeps the file and the line where it was written, so that each error names them.
+keeps its file and its line, so that each error can name them.
 """
 
 from __future__ import annotations
@@ -77,8 +77,8 @@ FILE_KINDS: dict[str | None, FileKind] = {
     "peers": FileKind(PeersFile, PeersHeader, PeersSettings),
     "tornettools": FileKind(TornetFile, TornetHeader, TornetSettings),
 }
-"""Value of the key `kind` -> the models. None stands for files without the key: Tor in generated
-networks."""
+"""Value of the key `kind` -> the models. The value None is for files without this key: Tor in
+generated networks."""
 
 
 def experiment_names(root: Path) -> list[str]:
@@ -91,16 +91,16 @@ def experiment_names(root: Path) -> list[str]:
 
 
 def is_path(name_or_path: str) -> bool:
-    """Return whether this is the path of a file and not the name of an experiment."""
+    """Return whether the argument is the path of a file, and not the name of an experiment."""
     return name_or_path.endswith((SUFFIX, ".yml")) or os.sep in name_or_path
 
 
 def load(name_or_path: str, *, root: Path, any_tor: bool = False) -> Experiment:
     """Load an experiment by its name or by the path of its file.
 
-    any_tor: whether commits of Tor will replace the variants. Consensus parameters, values and
-    flags that Tor 0.4.9 does not accept are then warnings, as for a variant whose source is a
-    commit or a tarball.
+    any_tor: whether commits of Tor will replace the variants. If they will, consensus parameters,
+    values and flags that Tor 0.4.9 does not accept are only warnings, as for a variant whose source
+    is a commit or a tarball.
 
     Raises:
         UserError: there is no such experiment, its file has errors, or its imported networks were
@@ -354,7 +354,7 @@ def _resolve(
 def _kind(tree: Node) -> tuple[str | None, FileKind, list[Problem]]:
     """Return the value of the key `kind`, the models of this kind, and problems with the key.
 
-    If the key is missing or wrong, the value is None, and the models are those for Tor.
+    If the key is missing or wrong, the value is None, and the models are the models for Tor.
     """
     entry = tree.get("kind")
     if entry is None:
@@ -402,7 +402,7 @@ def _apply_removals(tree: Node) -> Node:
 
 
 def _differing_variants(trees: dict[str, Node], levels: dict[str, Level]) -> Iterator[Problem]:
-    """Yield a problem for each level whose variants or baseline differ from the first level's."""
+    """Yield a problem for each level that has other variants or baselines than the first level."""
     first = next(iter(levels.values())).settings
     for name, level in levels.items():
         for key in ("variants", "baseline"):

@@ -160,12 +160,12 @@ class NetworkSettings(Model):
     """SCALE, the factor by which the counts were multiplied."""
 
     def capacity_total_factor(self, role: str) -> float:
-        """Return the factor for the capacity of each relay of a role, or 0 if it has no relays.
+        """Return the factor for the capacity of each relay of a role, or 0 if there are no relays.
 
         This is the product of both keys `capacity_factor` and of a correction for the rounding of
         counts. Because of the correction, the total capacity of the role is exactly `scale` times
         the total at full size, provided that the capacities drawn for `count` relays have the same
-        mean as those drawn for `full_count` relays.
+        mean as the capacities drawn for `full_count` relays.
         """
         entry = dict(self.relays.items())[role]
         if entry.count == 0:

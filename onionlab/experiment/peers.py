@@ -1,6 +1,6 @@
 """The keys of an experiment of kind `peers`, and checks of its settings.
 
-In such an experiment, one BitTorrent peer (libtorrent) downloads from another one, without Tor.
+In such an experiment, a BitTorrent peer (libtorrent) downloads from another peer, without Tor.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class PeersTime(Model):
 
     @property
     def measured_end_s(self) -> float:
-        """Return the end of the measured span and of the simulation, in seconds after its start."""
+        """Return the end of the measured span, which is the end of the simulation, in seconds."""
         return self.start_s + self.spread_s + self.measured_s
 
     @property
@@ -139,5 +139,5 @@ class PeersHeader(Header[PeersSettings, PeersFigureKind]):
 class PeersFile(PeersSettings, PeersHeader):
     """All keys of an experiment file, for its schema and reference and for suggestions of names.
 
-    No key is required, because the files that it extends may supply any of them.
+    No key is required, because the files that the file extends may supply any key.
     """

@@ -54,8 +54,8 @@ def _rows(
         for name, key in schema.get("properties", {}).items()
         if "description" in key and "not written" not in key["description"]
     }
-    # List the keys of a model only once. If both this mapping and a nested one contain the model,
-    # list them at the key of this mapping.
+    # List the keys of a model only once. If both this mapping and a nested mapping contain the
+    # model, list the keys here, at the key of this mapping.
     for _, below in keys.values():
         for path, model in below:
             seen.setdefault(model, path)
@@ -95,7 +95,7 @@ def _mapped_values(key: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _value(key: dict[str, Any]) -> str:
-    """Return the type of a value as text."""
+    """Return the type of a value as a string for readers."""
     if "anyOf" in key:
         kinds = dict.fromkeys(map(_value, key["anyOf"]))
         if "number" in kinds:

@@ -24,13 +24,13 @@ from onionlab.yamlfile.units import milliseconds, nearest, show
 REPLACED_AS_UNIT = frozenset({"pause", "deployment", "trace"})
 """Keys whose mapping an overriding file or level replaces as a whole, instead of merging it.
 
-Such a mapping chooses one of several alternatives, and a merge could combine two of them.
+Such a mapping chooses one of several alternatives. A merge could combine two alternatives.
 """
 
 
 @dataclass(frozen=True)
 class Deployment:
-    """The hosts that run the variant; the others run the experiment's baseline.
+    """The hosts that run the variant. All other hosts run the experiment's baseline.
 
     where: "all" (all hosts that run Tor), "relays" (without authorities) or "clients", and in
     networks of tornettools also "exits". fraction: the fraction of these hosts that runs the
@@ -66,8 +66,8 @@ def _word_or_item(
         words: The words that can replace the mapping.
         types: Key that the mapping can have -> type of its value.
         examples: Examples of the mapping, for messages.
-        make: Makes the result. It is called with a word and None, or with the mapping's key and
-            value.
+        make: A function that returns the result. Its arguments are a word and None, or the
+            mapping's key and value.
     """
     schema: Any = Literal[words]
     models: dict[str, type[Model]] = {}
@@ -156,7 +156,7 @@ class Scheduler(Model):
 
 
 class Torrc(Model):
-    """Further options of Tor, by kind of host. A later one of these keys overrides earlier ones."""
+    """Further options of Tor, by kind of host. Later keys override earlier keys."""
 
     all: TorrcOptions = key({}, description="every Tor")
     authority: TorrcOptions = key({}, description="directory authorities")
@@ -275,7 +275,7 @@ class Settings(RunSettings):
     def logs_mark(self, class_name: str, mark_bytes: int) -> bool:
         """Return whether the logs of a class contain the time to the first ``mark_bytes`` bytes.
 
-        If the class's streams are larger than that, only logs at TGen's level info contain it.
+        If the class's streams are larger, only logs at TGen's level info contain this time.
         """
         size = self.traffic[class_name].request_bytes or 0
         is_info = self.engine.tgen.loglevel == "info"

@@ -111,7 +111,7 @@ def find_unknown_to_tor(
 ) -> Iterator[Finding]:
     """Yield names and values that Tor 0.4.9 does not accept, but that a changed Tor may accept.
 
-    The parameters are those of `check_tor_options`.
+    The arguments are the same as in `check_tor_options`.
     """
     for parameter, meant in _misspelt_parameters(tor.consensus_params):
         message = f"Tor 0.4.9 reads no parameter of this name{meant}"
@@ -218,7 +218,7 @@ def find_without_service(hosts: Iterable[HostOptions]) -> Iterator[Finding]:
 
 
 def _of_variants(option: str, variants: Sequence[TorVariant]) -> Iterator[str]:
-    """Yield the reason, if any, why an experiment with these variants must not set an option."""
+    """Yield at most one reason why an experiment with these variants must not set an option."""
     values = {
         variant.name: value
         for variant in variants
@@ -227,8 +227,8 @@ def _of_variants(option: str, variants: Sequence[TorVariant]) -> Iterator[str]:
     }
     for variant in variants:
         value = values.get(variant.name)
-        # The proof is a line of Tor's log that shows that the variant is active. If it contains the
-        # value of an option, this option defines the variant.
+        # The proof is a line of Tor's log that shows that the variant is active. If this line
+        # contains the value of an option, the option defines the variant.
         if value and re.search(rf"(?<!\w){re.escape(value)}(?!\w)", variant.proof or ""):
             yield f"cannot be set here: variant {variant.name} is {option} {value}"
             return
@@ -238,7 +238,7 @@ def _of_variants(option: str, variants: Sequence[TorVariant]) -> Iterator[str]:
 
 
 def _misspelt_parameters(parameters: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Yield parameters with misspelt names, and a message that suggests the right one.
+    """Yield parameters with misspelt names, and a message that suggests the right name.
 
     Tor ignores unknown parameters, so a misspelling would go unnoticed.
     """
@@ -260,7 +260,7 @@ def _check_values(parameters: Mapping[str, int]) -> Iterator[Finding]:
 
 
 def find_unknown_parameters(tor: TorSettings) -> Iterator[Finding]:
-    """Yield the consensus parameters that Tor 0.4.9 does not know, except for misspelt ones."""
+    """Yield the consensus parameters that Tor 0.4.9 does not know, except for misspelt names."""
     misspelt = {parameter for parameter, _ in _misspelt_parameters(tor.consensus_params)}
     for parameter in sorted(tor.consensus_params.keys() - CONSENSUS_PARAMETERS.keys() - misspelt):
         message = "Tor 0.4.9 reads no parameter of this name; only another Tor may"
@@ -270,7 +270,7 @@ def find_unknown_parameters(tor: TorSettings) -> Iterator[Finding]:
 def find_ignored(
     tor: TorSettings, hosts: Sequence[HostOptions], voted: Mapping[str, Setting]
 ) -> Iterator[tuple[tuple[str, ...], Setting]]:
-    """Yield the keys of options and parameters that Tor ignores, with the setting that causes it.
+    """Yield the keys of options and parameters that Tor ignores, and a setting that causes this.
 
     An option or a parameter is ignored if no host that it applies to reads it. A parameter is also
     ignored if an option overrides it on all hosts of one kind and variant.
@@ -318,8 +318,8 @@ def unread_because(
 ) -> Setting | None:
     """Return a setting that keeps the hosts from reading an option or a parameter.
 
-    Return None if one of the hosts reads it, or if there are no hosts. If the hosts have different
-    such settings, return that of the first host.
+    Return None if one of the hosts reads the option or parameter, or if there are no hosts. If the
+    hosts have different such settings, return the setting of the first host.
 
     Args:
         name: Name of the option or parameter.

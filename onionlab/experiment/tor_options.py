@@ -34,14 +34,14 @@ FRAGMENTS: Mapping[str, tuple[str, ...]] = {
     "onion-service": ("client", "onion-service"),
     "client": ("client",),
 }
-"""Role of a host -> the files of DEFAULTS that it reads after `common`."""
+"""Role of a host -> the files of DEFAULTS that the host reads after `common`."""
 
 SOCKS_PORT = 9000
 """The SocksPort that clients' traffic generators use, as set in configs/tor/client.torrc."""
 
 Options = Mapping[str, Sequence[str]]
 """Option, spelt as in its file -> the values of its lines. As in a torrc, "+" before the name adds
-lines to those of an earlier file, and "/" clears the option."""
+the lines to the lines of an earlier file, and "/" clears the option."""
 
 OWN_KEYS = {
     "celltracefile": "tor.trace",
@@ -95,11 +95,11 @@ class Layer:
 
     Attributes:
         source: The place, for messages.
-        options: The options that it sets.
+        options: The options that are set there.
         file: The torrc file that contains the place, or the command line. The lines of a list
             option in one file replace its lines in earlier files, unless they begin with "+".
-        is_replacing: Whether the lines of the options that REPLACED_LISTS names also replace those
-            of earlier layers of the same file.
+        is_replacing: Whether the lines of options in REPLACED_LISTS also replace the lines of
+            earlier layers of the same file.
     """
 
     source: str
@@ -114,10 +114,10 @@ class Setting:
 
     Attributes:
         name: Name of the option.
-        values: Values of its lines.
+        values: Values of the option's lines.
         source: The source of the layer that sets the option.
-        needed: Only set if Tor ignores another option or parameter because of this setting. These
-            are values of this setting with which Tor would read the other one, for messages.
+        needed: Only set if Tor ignores another option or parameter because of this setting: values
+            of this setting with which Tor reads the other option or parameter, for messages.
     """
 
     name: str
@@ -138,8 +138,8 @@ class HostOptions:
         role: The role of the host.
         variant: The variant that the host runs.
         network: Layers of the file of defaults, from configs/tor or from an imported network.
-        experiment: Layers of the experiment, which override those of `network`.
-        own: Layers of the host's own torrc and command line, which override all others.
+        experiment: Layers of the experiment, which override the layers in `network`.
+        own: Layers of the host's own torrc and command line, which override all other layers.
         has_defaults: Whether Tor's own defaults are the lowest layer. They are excluded if files of
             an imported network, which are not known yet, may set the same options.
     """
@@ -199,8 +199,8 @@ def resolve_options(layers: Iterable[Layer]) -> dict[str, Setting]:
 def experiment_layers(role: str, tor: TorSettings, variant: TorVariant) -> list[Layer]:
     """Return the layers that an experiment sets for hosts of a role, by ascending precedence.
 
-    They override the default files, or the files of an imported network. A host's own torrc
-    overrides them.
+    These layers override the default files, or the files of an imported network. A host's own torrc
+    overrides these layers.
     """
     options: dict[str, Options] = {
         "tor.scheduler": scheduler_options(tor.scheduler),
@@ -216,7 +216,7 @@ def experiment_layers(role: str, tor: TorSettings, variant: TorVariant) -> list[
 def scheduler_options(scheduler: Scheduler | None) -> dict[str, tuple[str, ...]]:
     """Return the torrc options of a channel scheduler.
 
-    If ``scheduler`` is None, return {}: the imported network then keeps its own scheduler.
+    If ``scheduler`` is None, return {}, so that the imported network keeps its own scheduler.
     """
     if scheduler is None:
         return {}
@@ -227,7 +227,7 @@ def scheduler_options(scheduler: Scheduler | None) -> dict[str, tuple[str, ...]]
 
 
 def changed_scheduler_options(scheduler: Scheduler | None) -> list[str]:
-    """Return the torrc options of a channel scheduler that differ from those of the default one."""
+    """Return the torrc options of a channel scheduler that differ from the default scheduler's."""
     default = scheduler_options(Scheduler())
     return [name for name, its in scheduler_options(scheduler).items() if its != default[name]]
 

@@ -50,10 +50,10 @@ class Override:
     Attributes:
         names: Name or pattern of the ignored options or parameters, in lower case.
         option: The torrc option.
-        group: Hosts that would otherwise read them: authority, relay, client or all.
+        group: Hosts that would otherwise read `names`: authority, relay, client or all.
         harmless: Values of the option with which Tor still reads the other options or parameters.
             "<N" stands for all numbers below N. "!" precedes a value that does not suffice: another
-            setting can still keep Tor from reading them, so messages do not propose this value.
+            setting can still keep Tor from reading `names`, so messages do not propose this value.
     """
 
     names: str
@@ -72,7 +72,7 @@ class Override:
 
     @property
     def remedies(self) -> tuple[str, ...]:
-        """The values of the option that a message proposes: the harmless ones without "!"."""
+        """The values of `option` that messages propose: the harmless values without a "!"."""
         return tuple(one for one in self.harmless if not one.startswith("!"))
 
 
@@ -118,7 +118,7 @@ _UNITS = {
 
 
 def _quantity(text: str) -> float:
-    """Return a value of a torrc in seconds, bytes or without a unit; NaN for any other text."""
+    """Return a value of a torrc in seconds, bytes or without a unit; NaN for any other string."""
     match = re.fullmatch(r"(-?\d+\.?\d*|-?\.\d+) *([a-z]*)", text.strip('" ').casefold(), re.ASCII)
     return float(match[1]) * _UNITS.get(match[2].removesuffix("s"), math.nan) if match else math.nan
 

@@ -32,7 +32,7 @@ _set_name = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")
 
 
 class NetworkFacts(Model):
-    """Facts about the first imported network that the settings depend on."""
+    """Facts about the first imported network, on which the settings depend."""
 
     stop_s: float
     bootstrap_end_s: float
@@ -168,7 +168,7 @@ class TornetSettings(RunSettings):
     def left_out(self) -> int:
         """Return the number of Markov clients that do not run, if only a share of them runs.
 
-        Each of them is a host with a Tor process.
+        Each such client is a host with a Tor process.
         """
         running = sum(int(entry["count"]) for entry in self.classes.values())
         return sum(self.facts.classes.values()) - running
@@ -200,5 +200,5 @@ class TornetHeader(Header[TornetSettings, Literal[TornetFigureKind, DefaultFigur
 class TornetFile(TornetSettings, TornetHeader):
     """All keys of an experiment file, for its schema and reference and for suggestions of names.
 
-    No key is required, because the files that it extends may supply any of them.
+    No key is required, because the files that the file extends may supply any key.
     """

@@ -45,7 +45,7 @@ def client_class(host: TornetHost) -> str | None:
 
 
 def describe_network(tornet: Tornet) -> NetworkFacts:
-    """Return the facts about a network that the settings of an experiment depend on."""
+    """Return facts about a network, on which the settings of an experiment depend."""
     classes = Counter(name for host in tornet.hosts.values() if (name := client_class(host)))
     return NetworkFacts(
         stop_s=tornet.stop_ms / 1000,
@@ -91,7 +91,7 @@ def _add_facts(root: Path, name: str, settings: Any) -> Any:
 
 
 def require_networks(root: Path, experiment: Experiment) -> None:
-    """Raise UserError unless each level with imported networks has a network for each seed."""
+    """Raise UserError if a level with imported networks lacks a network for one of the seeds."""
     settings = [level.settings for level in experiment.levels.values()]
     names = [one.network.name for one in settings if isinstance(one, TornetSettings)]
     for name in dict.fromkeys(names):

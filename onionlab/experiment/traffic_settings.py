@@ -84,7 +84,7 @@ class Pause(Model):
     def times_s(self) -> tuple[float, ...]:
         """Return the pauses to draw from, each equally likely; empty if there is no pause.
 
-        They are listed one by one, because TGen's pause action draws from a list.
+        The pauses are listed one by one, because TGen's pause action draws from a list.
         """
         if self.uniform_s is None:
             return self.choices_s
@@ -232,7 +232,7 @@ class UmlOptions(Model):
 
 
 class Engines(Model):
-    """Options of the engines. Shadow's options override those of an imported network."""
+    """Options of the engines. Shadow's options override options of an imported network."""
 
     shadow: ShadowOptions = key({}, description="only used if Shadow is the engine")
     uml: UmlOptions = key({}, description="only used if the embedded engine runs")

@@ -17,12 +17,12 @@ CIRCUITS = (
     *((f"busy{i}", 4 << 20, 0.0) for i in range(6)),
     *((f"quiet{i}", 400, 2.0) for i in range(12)),
 )
-"""For each circuit: its name, the size of its downloads in bytes, and the pause after each in s."""
+"""For each circuit: name, size of its downloads in bytes, and pause after each download in s."""
 TIMEOUT_S = 30.0
 
 
 class _Handler(socketserver.BaseRequestHandler):
-    """Answers each request, a big-endian number of REQUEST_BYTES, with that number of bytes."""
+    """Answers a request, a big-endian number n of REQUEST_BYTES bytes, with n bytes."""
 
     def handle(self) -> None:
         with contextlib.suppress(OSError):

@@ -50,7 +50,7 @@ and the text after the keyword."""
 
 
 class ConsensusError(ValueError):
-    """An error in a document. The message begins with the line number if the error has one."""
+    """An error in a document. The message begins with the line number if the line is known."""
 
 
 @dataclass(frozen=True)

@@ -273,7 +273,7 @@ def _inconsistencies(
             message = f"unknown region {show(region)}{nearest(region, entry.regions)}"
             yield tree.locate((*where, section), message)
     for (a, b), value in rtt_ms.items():
-        # A pair can be given in both orders, but only one of two different values could be used.
+        # A pair may be given in both orders, but the two values must be equal.
         if a < b and rtt_ms.get((b, a), value) != value:
             message = f"{a} - {b} and {b} - {a} differ; give only one of them"
             yield tree.locate((*where, "rtt_ms", a, b), message)

@@ -48,7 +48,7 @@ class Host:
     networks it is one of tornet.model.ROLES, and in experiments of kind `peers` it is "peer".
     traffic_class: a client's class in the experiment ("bulk", "web") or "perf"; None for other
     hosts. own_limit: the limit of a relay if it is lower than the bandwidth of its link. link: the
-    host's own link, or None if the bandwidth is that of its place.
+    host's own link, or None if the host has the bandwidth of its place.
     """
 
     name: str
@@ -64,10 +64,10 @@ class Host:
 class Network:
     """Hosts, the places they are attached to, and the one-way latency between the places.
 
-    latency_us: one-way latency in whole microseconds, at least 1. A key is a pair of places' names,
-    in the order of `places`. A place is also paired with itself. packet_loss: the share of packets
-    that a path loses. path_loss: the share for each path where it differs from `packet_loss`, with
-    keys as in `latency_us`.
+    latency_us: one-way latency in whole microseconds, at least 1. A key is a pair of names; the
+    place that comes first in `places` comes first in the pair. A place is also paired with itself.
+    packet_loss: the share of packets that a path loses. path_loss: this share for each path whose
+    share differs from `packet_loss`, with keys as in `latency_us`.
     """
 
     hosts: tuple[Host, ...]

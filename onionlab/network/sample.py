@@ -19,7 +19,7 @@ MAX_NAME = 19
 """Maximum length of a host's name, which is its Nickname: MAX_NICKNAME_LEN in src/core/or/or.h."""
 
 # Clients and servers share a few attachment points per region. Separate points for 400 clients
-# would add 80,000 edges to the graph of paths, almost all of them unused.
+# would add 80,000 edges to the graph of paths. Almost all these edges would be unused.
 ATTACHMENTS_PER_REGION = 4
 
 # Capacities are whole kilobits per second, which every engine's units represent exactly.
@@ -36,7 +36,7 @@ MAX_BANDWIDTH_BYTES = 2**31 - 1
 (config_ensure_bandwidth_cap in src/app/config/config.c)."""
 MAX_TOTAL_RATIO = 1.05
 """The largest accepted ratio of the total capacity of a role's relays to the requested total. The
-total exceeds the requested one if slow relays are raised to the minimum capacity."""
+actual total exceeds the requested total if slow relays are raised to the minimum capacity."""
 
 # The second octet of an address identifies the host's role. Shadow's examples use 100.0.0.0/8.
 _NETWORKS = {
@@ -166,7 +166,7 @@ def sample_network(request: NetworkRequest, seed: int) -> Network:
 
 
 def client_name(traffic_class: str, number: int) -> str:
-    """Return the name of a client; the first one of a class has the number 1."""
+    """Return the name of a client; the first client of a class has the number 1."""
     return f"{traffic_class}client{number}"
 
 
@@ -230,7 +230,7 @@ def _draw_limits(group: RelayGroup, seed: int, role: str) -> list[tuple[int, Own
 
     For n relays, the distribution is cut into n slices of equal probability, and one capacity is
     drawn from each slice. Thus a small sample keeps the shape of the distribution. Independent
-    draws could give one network only slow middle relays and another one only fast ones.
+    draws could give one network only slow middle relays, and another only fast middle relays.
     """
 
     def within_slice(i: int) -> float:
@@ -302,7 +302,7 @@ def _relay_bit_per_s(value: float) -> int:
 
 
 def _own_limit(relay: SourceRelay, factor: float) -> OwnLimit | None:
-    """Return a relay's own limit times `factor`, or None if it has no limit below its link."""
+    """Return a relay's own limit times `factor`; None if it has no limit lower than its link."""
     if relay.rate_bit_per_s is None or relay.rate_bit_per_s >= relay.link_bit_per_s:
         return None
     burst_bit = relay.burst_bit or relay.rate_bit_per_s

@@ -165,7 +165,7 @@ def fetch_source_package(
         package: The source package.
         what: The name of the program, for messages.
         hint: How to proceed without apt; the hint of errors.
-        version: The upstream version; by default the newest one.
+        version: The upstream version; by default the newest version.
 
     Returns:
         The tarball and the facts about it that a manifest records.
@@ -200,7 +200,7 @@ def fetch_source_package(
 def _with_version(apt: PrivateApt, package: str, version: str, what: str, hint: str) -> str:
     """Return PACKAGE=VERSION, apt's name of a package with the upstream version ``version``.
 
-    Raises UserError if there is none.
+    Raises UserError if there is no such package.
     """
     shown = re.findall(r"^Version: (\S+)$", apt.cache("showsrc", package), re.MULTILINE)
     for one in shown:

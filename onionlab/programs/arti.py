@@ -4,13 +4,13 @@ The layout under ``build/arti``::
 
     source/arti-VERSION.crate  the crate, as cargo fetched it
     source/arti-VERSION/       the same, unpacked
-    target/                    cargo's files; an interrupted build goes on from there
+    target/                    cargo's files; an interrupted build continues with them
     store/VERSION-KEY/bin/     a finished build: arti-VERSION
     logs/                      cargo's whole output
 
-KEY is a hash of the crate, its features and FORMAT. It does not contain the version of Rust, so a
-finished build needs no Rust; the record of the build has it. cargo verifies the SHA-256 of each
-crate.
+KEY is a hash of the crate, its features and FORMAT. It does not depend on the version of Rust, so
+a finished build can be used without Rust. The build's record has this version. cargo verifies the
+SHA-256 of each crate.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ DEFAULT_VERSION = "2.7.0"
 CRATE_SHA256 = {
     DEFAULT_VERSION: "a567e05cf614b579609d958e41b54602eea6983bccfec46d1e933a45605dd813",
 }
-"""Version of Arti -> SHA-256 of its crate. cargo verifies the download of every version; only these
-are compared with a known hash."""
+"""Version of Arti -> SHA-256 of its crate. cargo verifies the download of every version. In
+addition, crates of the versions in this table are compared with a known hash."""
 
 MIN_RUST = {DEFAULT_VERSION: "1.92"}
 MIN_CARGO = "1.82"
@@ -77,7 +77,7 @@ _REMOVE = "Remove this file, and it is fetched again."
 
 
 class ArtiClient(Model):
-    """Clients of Arti in place of those of C Tor."""
+    """Clients of Arti, which replace clients of C Tor."""
 
     arti: Annotated[str, Field(pattern=r"^\d+\.\d+\.\d+$")] = key(
         description="version of the crate `arti`"
@@ -125,7 +125,7 @@ class ArtiSource:
 def installed_rust(client: ArtiClient, needed: str | None = None) -> str:
     """Return the version of the installed Rust.
 
-    needed: the least version; by default that of MIN_RUST or MIN_CARGO.
+    needed: the minimum version; by default the version in MIN_RUST, or MIN_CARGO.
 
     Raises:
         UserError: cargo or rustc is missing or too old.
@@ -141,9 +141,9 @@ def installed_rust(client: ArtiClient, needed: str | None = None) -> str:
 
 
 def obtain_arti(root: Path, client: ArtiClient) -> ArtiSource:
-    """Fetch the crate of a version of Arti unless it is there.
+    """Fetch the crate of a version of Arti if it is missing.
 
-    Check that Rust can build it, unless it is built.
+    If this version is not built yet, check that the installed Rust can build it.
 
     Raises:
         UserError: Rust is missing or too old, or the version does not exist, cannot be fetched, is
@@ -174,7 +174,7 @@ def obtain_arti(root: Path, client: ArtiClient) -> ArtiSource:
 
 
 def _needed_rust(source: ArtiSource) -> str | None:
-    """Return the version of Rust that a crate states, if any."""
+    """Return the version of Rust that a crate requires, or None if the crate does not say."""
     try:
         with tarfile.open(source.crate) as archive:
             manifest = archive.extractfile(f"{source.client.program}/Cargo.toml")
@@ -188,7 +188,7 @@ def _needed_rust(source: ArtiSource) -> str | None:
 def ensure_arti(source: ArtiSource, *, jobs: int | None = None) -> BuiltProgram:
     """Build a version of Arti unless it is built. A build takes about 20 minutes of CPU time.
 
-    jobs: the number of parallel compilers; by default one per CPU. Raises UserError if it fails.
+    jobs: number of parallel compilers; by default one per CPU. Raises UserError if the build fails.
     """
     program, store = source.client.program, source.store
     built = intact_build(store, program)

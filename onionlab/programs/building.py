@@ -39,7 +39,7 @@ RECORD = "built.json"
 _MACHINE_FAILED = re.compile(
     "No space left on device|Cannot allocate memory|virtual memory exhausted|Killed signal"
 )
-"""Text in a build's output that shows that not the source but the machine made the build fail."""
+"""Text in a build's output that shows that the machine, not the source, made the build fail."""
 
 _PLAIN_PATH = re.compile(r"[\w./+,@-]+")
 
@@ -52,7 +52,7 @@ _cancelled = threading.Event()
 
 
 class _CancelledError(Exception):
-    """This build was cancelled, because the concurrent one failed or the user interrupted both."""
+    """A build was cancelled, because the concurrent build failed or the user interrupted both."""
 
 
 class BuildFailedError(UserError):
@@ -60,7 +60,7 @@ class BuildFailedError(UserError):
 
 
 class NotBuiltError(UserError):
-    """Something would have to be fetched or built although builds are not allowed."""
+    """Raised if something has to be fetched or built, but builds are not allowed."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,8 @@ def file_sha256(path: Path) -> str:
 def build_lock(directory: Path, what: str) -> Iterator[None]:
     """Hold the lock for building ``what`` in ``directory``; wait if another process holds it.
 
-    If builds are not allowed, take no lock. A finished build needs none: a rename put it in place.
+    If builds are not allowed, take no lock. To use a finished build, no lock is needed, because a
+    rename has put the build in place.
     """
     if not _builds_allowed:
         yield
@@ -154,10 +155,10 @@ def building_directory(directory: Path) -> Iterator[Path]:
 def run_concurrently(
     first: Callable[[], First], second: Callable[[], Second]
 ) -> tuple[First, Second]:
-    """Run two builds concurrently, because some steps of each use only one CPU. Return the results.
+    """Run two builds concurrently, because some build steps use only one CPU. Return the results.
 
     If a build fails, the running program of the other build is terminated, and the error of the
-    failed build is raised. If this thread is interrupted, the programs of both are terminated.
+    failed build is raised. If this thread is interrupted, both programs are terminated.
     """
     try:
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
@@ -192,15 +193,15 @@ def apply_patch(tree: Path, patch: Patch, origin: str, hint: str, *, fuzz: int =
 
 
 def patch_problem(tree: Path, patch: Patch, *, dry_run: bool = False, fuzz: int = 0) -> str | None:
-    """Apply a patch, or only try to. Return why it does not apply, or None if it does.
+    """Apply a patch, or only test whether it applies. Return why it does not apply, or None.
 
     By default every context line of a hunk has to match. Otherwise a hunk could be applied to
-    another place of the file that is similar to the intended one.
+    another place of the file that is similar to the intended place.
 
     Args:
         tree: The source tree.
         patch: The patch.
-        dry_run: Change nothing.
+        dry_run: Whether to change nothing.
         fuzz: The number of lines at each end of a hunk's context that may differ.
 
     Raises:
@@ -225,8 +226,8 @@ def patch_problem(tree: Path, patch: Patch, *, dry_run: bool = False, fuzz: int 
         if re.match(r"(check|patch)ing file|Hunk #\d+ FAILED|can't find|The next|\|\+\+\+ ", line)
         or "previously applied" in line
     ]
-    # Report the first error and its file. The line before an error names the file; after "can't
-    # find file", the next line does.
+    # Report the first error and its file. The line before an error names the file. For the error
+    # "can't find file", the next line names it.
     first = next((n for n, one in enumerate(lines) if not re.match("(check|patch)ing", one)), 0)
     if first and not lines[first].startswith("can't find"):
         first -= 1
@@ -247,8 +248,8 @@ def first_line(*command: str) -> str:
 def build_environment() -> dict[str, str]:
     """Return the environment for programs of a build.
 
-    It omits flags for compilers and for make, including those of a make that called this program.
-    Such flags would change the build, but not the hash that is its name.
+    It omits flags for compilers and for make, including flags of a make that called this program.
+    Such flags would change the build, but not the hash that is the build's name.
     """
     kept = ("PATH", "HOME", "TMPDIR", "USER", "LOGNAME")
     kept_variables = {name: os.environ[name] for name in kept if name in os.environ}
@@ -256,7 +257,7 @@ def build_environment() -> dict[str, str]:
 
 
 def intact_build(store: Path, program: str, *companions: str) -> dict[str, Any] | None:
-    """Return the record of a finished build in ``store``, or None if there is no intact one.
+    """Return the record of a finished build in ``store``, or None if there is no intact build.
 
     ``companions``: other files that ``bin`` has to contain.
     """
@@ -297,7 +298,7 @@ def put_build(
         store: The destination.
         programs: Name in ``bin`` -> file to copy there; the first is the build's main program.
         build_format: The builder's ``FORMAT``.
-        version: Returns the version of the main program.
+        version: A function that returns the version of the main program.
         source: Everything that the build depends on, as JSON.
     """
     staged = work / "staged"

@@ -17,7 +17,7 @@ from pathlib import Path
 
 PROGRAM = "ccache"
 USER_VARIABLES = ("CCACHE_DIR", "CCACHE_DISABLE", "CCACHE_MAXSIZE", "CCACHE_RECACHE")
-"""ccache variables that are passed on from the environment. None of them changes a build."""
+"""ccache variables that are passed on from the environment. They do not change a build."""
 SIZE = "4G"
 """The size limit of the folder. The kernel, libtorrent and all builds of Tor use 0.14 GB."""
 
@@ -58,7 +58,7 @@ def _folder() -> Path | None:
         folder = Path(named) if named else _users_caches() / "onionlab" / PROGRAM
         folder.mkdir(parents=True, exist_ok=True)
     except (OSError, RuntimeError):
-        # The home directory is missing or read-only. Compilers then run without ccache.
+        # The home directory is missing or read-only, so compilers run without ccache.
         return None
     return folder if os.access(folder, os.W_OK | os.X_OK) else None
 

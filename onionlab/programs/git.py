@@ -29,8 +29,8 @@ class Commit:
         repository: The repository: a work tree, or a bare repository.
         hash: The commit's hash.
         changed: Usually None. If `find_commit` got HEAD or the branch that is checked out, and the
-            work tree has uncommitted changes: the top of the work tree, whose files have to be used
-            instead of the commit.
+            work tree has uncommitted changes, this is the top of the work tree, whose files have to
+            be used instead of the commit.
     """
 
     repository: Path
@@ -90,10 +90,10 @@ def commits_between(
 ) -> tuple[int, int, tuple[str, ...]] | None:
     """Compare the histories of two commits.
 
-    Return the number of commits that only the history of ``since`` contains, the number of commits
-    that only the history of ``until`` contains, and the abbreviated hash and the subject of at most
-    ``most`` of the latter commits, newest first. Return None if the repository does not contain
-    ``since``.
+    Return the number of commits that only ``since`` contains, the number of commits that only
+    ``until`` contains, and a list of the newest commits that only ``until`` contains. The list has
+    the abbreviated hash and the subject of at most ``most`` commits, newest first. Return None if
+    the repository does not contain ``since``.
     """
     if _answer(repository, "rev-parse", "--verify", "--quiet", f"{since}^{{commit}}") is None:
         return None
@@ -107,7 +107,7 @@ def commits_between(
 
 
 def merge_base(repository: Path, one: str, other: str) -> str | None:
-    """Return the newest common ancestor of two commits, or None if the repository has none."""
+    """Return the newest common ancestor of two commits, or None if they have no common ancestor."""
     return _answer(repository, "merge-base", one, other)
 
 
@@ -124,7 +124,7 @@ def list_commits(repository: Path, good: str, bad: str) -> list[tuple[str, str]]
 
 
 def first_bad_candidates(repository: Path, bad: str, goods: Sequence[str]) -> list[str]:
-    """Return all commits that can be the first bad one, in the order in which to test them.
+    """Return all commits that can be the first bad commit, in the order in which to test them.
 
     Testing the first commit of the list roughly halves the number of candidates. ``bad`` comes
     last, because it is already known to be bad. goods: commits that are known to be good; all of
@@ -196,7 +196,7 @@ def _bytes(repository: Path, *arguments: str) -> bytes:
 
 
 def _output(repository: Path, *arguments: str) -> str:
-    """Return the output of git as text. Raises UserError as `_bytes` does."""
+    """Return the output of git as a string. Raises UserError as `_bytes` does."""
     return _bytes(repository, *arguments).decode(errors="replace")
 
 

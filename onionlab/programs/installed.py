@@ -1,7 +1,7 @@
 """Find Shadow, TGen, OnionTrace and shared libraries on this machine, and their versions.
 
-Debian has no packages of these three programs. Errors therefore state the page with installation
-instructions, besides what is missing and the required version.
+Debian has no packages of these three programs. Errors therefore state not only the missing program
+and the required version, but also the page with installation instructions.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Program:
         minimum: The minimum supported version.
         documentation: The page with installation instructions.
         probe_arguments: Arguments with which it prints its version.
-        pattern: Finds the version and, if it is printed, the commit in that output.
+        pattern: Matches the version and, if it is printed, the commit in the output.
         has_option: Whether a command-line option can also specify its path.
     """
 
@@ -111,7 +111,7 @@ def find_tool(program: Program, explicit: str | None = None) -> Tool:
         UserError: The program is missing, does not start, does not print its version, or is older
             than the minimum version; or Shadow's path contains a space.
     """
-    # `make SHADOW=` passes an empty value, which means that none is given.
+    # `make SHADOW=` passes an empty value, which means that no path is given.
     path = _locate(program, explicit or os.environ.get(program.variable) or None)
     try:
         probe = subprocess.run(
@@ -147,7 +147,7 @@ def find_tool(program: Program, explicit: str | None = None) -> Tool:
 
 
 # A line of ldd is "name => path (address)", or "path (address)" if the program names the library by
-# its path. Lines without a path, such as that of the vDSO, do not match.
+# its path. Lines without a path, such as the line of the vDSO, do not match.
 _LOADED = re.compile(r"^\t(?:.* => )?(/.*) \(0x[0-9a-f]+\)$", re.MULTILINE)
 
 
@@ -156,7 +156,7 @@ def shared_libraries(program: Path) -> dict[str, str]:
     """Return the shared libraries that a program loads on this machine.
 
     A library determines how a program allocates memory and which system calls it makes, so another
-    version of it can change a simulation's results.
+    version of the library can change a simulation's results.
 
     Returns:
         File name -> SHA-256 of the file; empty for a program that is not linked dynamically.

@@ -65,9 +65,9 @@ class Series:
 def load_series(root: Path, name: str, collection: str) -> Series:
     """Return the patches of one series, in the order of its file ``series``.
 
-    Without such a file, they are sorted by name. A series with a name such as ``a+b`` consists of
-    the patches of ``a`` followed by those of ``b``. ``collection`` is the folder below ``root``
-    that contains the folders of all series.
+    Without such a file, the patches are sorted by name. A series with a name such as ``a+b`` has
+    the patches of ``a``, followed by the patches of ``b``. ``collection`` is the folder below
+    ``root`` that contains the folders of all series.
 
     Raises:
         UserError: The folder or a patch is missing, ``series`` does not list each patch once, or a

@@ -48,7 +48,7 @@ def read_registry(
         root: The checkout.
         path: The file.
         model: The model of the whole file.
-        inconsistencies: Returns the errors of a file in which each value on its own is valid.
+        inconsistencies: A function that returns the errors of a file whose single values are valid.
 
     Raises:
         UserError: The file is missing or has errors, which are all listed, one per line.

@@ -60,7 +60,7 @@ class Program:
         package: The distribution's source package.
         configured: The name of a file that exists only in a tree that was configured in place, and
             the command that reverts the configuration; empty if unpacked trees are not supported.
-        is_needed: Returns whether a build needs a file, given its path in the tree.
+        is_needed: A function that returns whether a build needs the file at a path in the tree.
     """
 
     name: str
@@ -73,7 +73,7 @@ class Program:
 
 
 def read_if_present(path: Path) -> str:
-    """Return the text of a file of a source tree; an empty text if the file cannot be read."""
+    """Return the text of a file of a source tree; "" if the file cannot be read."""
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -94,12 +94,12 @@ def obtain_source(
         program: The program.
         cache: The folder of the fetched source.
         named: A tarball or a tree; by default the program's variable names it.
-        update: Fetch the current package even if one was fetched before. By default the first one
-            is kept, so that a later build results in the same program. No effect on a named source.
-        fetch: Fetches the package in place of `fetch_source_package`.
+        update: Fetch the current package even if one was fetched before. By default the old package
+            is used, so that a new build results in the same program. No effect on a named source.
+        fetch: A function that fetches the package in place of `fetch_source_package`.
 
     Raises:
-        UserError: The source cannot be fetched, or it is not that of the program.
+        UserError: The source cannot be fetched, or it is the source of another program.
     """
     found = None if update and not _named(program, named) else find_source(program, cache, named)
     if found is not None:
@@ -132,8 +132,8 @@ def fetched_source(fetched: tuple[Path, dict[str, Any]]) -> Source:
 def user_source(program: Program, path: Path) -> Source:
     """Return the source in ``path``, a tarball or a tree.
 
-    Raises UserError if it does not exist, or is a tree that was configured in place or that belongs
-    to another program.
+    Raises UserError if the path does not exist, or is a tree that was configured in place or that
+    belongs to another program.
     """
     if path.is_dir() and program.configured:
         version = program.version(path, path)
@@ -158,7 +158,7 @@ def unpack_source(program: Program, source: Source, destination: Path) -> str:
 
     Raises:
         UserError: The tarball is truncated or damaged, the tree has changed since `user_source`
-            hashed it, or the source is that of another program.
+            hashed it, or this is the source of another program.
     """
     destination.mkdir(parents=True)
     if source.kind == "tree":

@@ -1,4 +1,4 @@
-"""Install Debian packages that only one part of onionlab needs, when that part is used."""
+"""Install Debian packages that only one part of onionlab needs, when this part is used."""
 
 from __future__ import annotations
 

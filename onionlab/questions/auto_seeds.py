@@ -46,7 +46,7 @@ class InterimResult:
             judgement
             for judgement in self.judged
             # A verdict has no p-value if the metric has no value in some run. More networks cannot
-            # change that.
+            # change this.
             if not judgement.verdict.settled and judgement.verdict.p_different is not None
         ]
 

@@ -70,7 +70,7 @@ class BisectRequest:
 
     Attributes:
         repository: A local git repository of Tor.
-        good, bad: A branch, tag or hash in it. The commit ``good`` is an ancestor of ``bad``.
+        good, bad: A branch, tag or hash of this repository; ``good`` is an ancestor of ``bad``.
         endpoint: Name of a metric, or CLASS:METRIC.
         runs: The experiment, with scale, repeats and engine.
         budget: Maximum number of networks on which a commit is tested.
@@ -151,8 +151,8 @@ def _find_endpoint(
         if metric == endpoint[1] and class_name in ("", endpoint[0] or class_name):
             return endpoint
     names = [":".join(filter(None, one)) for one in endpoints]
-    # If the experiment's file names no endpoints, some of the default ones are used. Which ones is
-    # known only after runs.
+    # If the experiment's file names no endpoints, some of the default endpoints are used. Only
+    # after runs is it known which of them are used.
     its = "its endpoints" if all(one[0] for one in endpoints) else "its endpoints are among these"
     raise UserError(
         f"{experiment} has no endpoint {show(text)}{nearest(text, names)}",
@@ -163,8 +163,8 @@ def _find_endpoint(
 def _find_ends(root: Path, asked: BisectRequest) -> tuple[str, str]:
     """Return the hashes of the good and the bad commit.
 
-    Raises UserError if one of them is not a commit of Tor, if they are the same, or if the good one
-    is not an ancestor of the bad one.
+    Raises UserError if GOOD or BAD is not a commit of Tor, if both are the same commit, or if the
+    good commit is not an ancestor of the bad commit.
     """
     good, bad = (find_commit(asked.repository, ref).hash for ref in (asked.good, asked.bad))
     for commit in (good, bad):
@@ -196,8 +196,8 @@ class BisectSearch:
         skip: Hashes of the commits that are not tested.
         endpoint: Class and metric. If the experiment names no endpoints, the class is empty until
             the first runs are finished.
-        decided: SHA-256 of an executable -> the test of the commit that it was built from.
-        left: Number of commits that may still be the first bad one.
+        decided: SHA-256 of an executable -> the test of the commit from which it was built.
+        left: Number of commits that may still be the first bad commit.
     """
 
     root: Path
@@ -235,7 +235,7 @@ class BisectSearch:
             UserError: The engine cannot be used, the good or the bad commit does not build, a run
                 fails, or no commit between the two can be tested.
         """
-        # If the engine is missing, report that before the builds, which take minutes.
+        # If the engine is missing, report this before the builds, which take minutes.
         runs = self.asked.runs
         open_engine(runs.engine, root=self.root, shadow=runs.shadow, tgen=runs.tgen)
         for name, commit in (("GOOD", self.good), ("BAD", self.bad)):
@@ -340,7 +340,7 @@ class BisectSearch:
             assert self.metric.better != ""
             decision = decide_commit(verdicts, self.metric.better, level)
             if commit == self.bad and decision is Decision.BAD and len(self.subjects) > 1:
-                # Commits are compared with BAD, too. If it has too few streams, all are skipped.
+                # Commits are compared with BAD, too. If BAD has too few streams, skip all commits.
                 reason = self._judge(study, statistics, self.good, commit, looks, level).reason
                 if reason.startswith(TOO_FEW_STREAMS):
                     raise UserError(
@@ -352,9 +352,9 @@ class BisectSearch:
         raise AssertionError("the looks end at the budget")
 
     def _describe_lacking(self, study: Study, statistics: Statistics, commit: str) -> Iterator[str]:
-        """Yield which networks have no value of the endpoint, for the commit and for GOOD and BAD.
+        """Yield which networks lack a value of the endpoint, for the commit, GOOD and BAD.
 
-        Say of the commit that it may be worse if GOOD has values on these networks.
+        If GOOD has a value on such a network, say that the commit (or BAD) may be worse than GOOD.
         """
         class_name, metric = self.endpoint
         by_variant = statistics[study.levels[0].name, class_name]

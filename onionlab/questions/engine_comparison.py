@@ -2,12 +2,12 @@
 
 There are two reports. The first compares the engines, with one level for each variant; runs are
 paired by network. The second compares the variants, with one level for each engine. It shows
-whether all engines give the same differences between variants, because the conclusions of an
-experiment depend only on these. `effects.csv` has a row for each difference and columns for each
+whether all engines give the same differences between variants: the conclusions of an experiment
+depend only on these differences. `effects.csv` has a row for each difference and columns for each
 engine.
 
-A study (study.json) describes an experiment and its runs for the analysis. There is one for each
-engine, and each report is made from a study that combines them.
+A study (study.json) describes an experiment and its runs for the analysis. There is one study for
+each engine. Each report is created from a study that combines these studies.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def compare_engines(
     """Run an experiment on each engine, and write the reports.
 
     Returns:
-        The table of effects, the report that compares engines, and the one that compares variants.
+        The table of effects, and the reports that compare engines and variants.
 
     Raises:
         UserError: An engine is missing (before anything runs), or a run fails.
@@ -70,7 +70,7 @@ def compare_engines(
 
 
 def engine_study(studies: Mapping[str, Study]) -> Study:
-    """Combine the engines' studies into one that compares the engines.
+    """Combine the engines' studies into a study that compares the engines.
 
     In the result, each engine is a variant, and each pair of level and variant is a level.
     """
@@ -97,7 +97,7 @@ def engine_study(studies: Mapping[str, Study]) -> Study:
 
 
 def variant_study(studies: Mapping[str, Study]) -> Study:
-    """Combine the engines' studies into one that compares the variants on each engine.
+    """Combine the engines' studies into a study that compares the variants on each engine.
 
     In the result, each pair of level and engine is a level.
     """
@@ -121,9 +121,9 @@ def _joined(name: str, other: str) -> str:
 
 
 def engine_levels(studies: Mapping[str, Study]) -> dict[str, tuple[str, str]]:
-    """Return what the levels of `variant_study` consist of.
+    """Return the two parts of each level of `variant_study`.
 
-    The result is a dict: name of this level -> names of the experiment's level and of the engine.
+    The result is a dict: name of the level -> names of the experiment's level and of the engine.
     """
     first = next(iter(studies.values()))
     return {
@@ -149,7 +149,7 @@ def write_effects(summary: Path, levels: Mapping[str, tuple[str, str]], path: Pa
         rows[(engines == engine).to_numpy()].add_prefix(f"{engine}_")
         for engine in dict.fromkeys(engine for _, engine in levels.values())
     ]
-    # pandas moves rows that the first engine does not have to the end, so restore the order.
+    # pandas moves rows that are missing for the first engine to the end, so restore the order.
     table = pd.concat(parts, axis=1).fillna("").loc[rows.index.unique()].reset_index()
     table.to_csv(path, index=False, lineterminator="\n")
 
@@ -163,9 +163,8 @@ def _report(study: Study, plans: dict[str, Plan], out: Path) -> Path:
 def _common(studies: Mapping[str, Study], parts: Mapping[str, str]) -> dict[str, Any]:
     """Return the fields that `engine_study` and `variant_study` have in common.
 
-    parts: name -> label. For `engine_study`, these are names and labels of the variants, and for
-    `variant_study` of the engines. In the result, each level and each figure is repeated for each
-    of the parts.
+    parts: name -> label. For `engine_study`, the parts are the variants. For `variant_study`, they
+    are the engines. In the result, each level and each figure is repeated for each part.
     """
     first = next(iter(studies.values()))
     return {

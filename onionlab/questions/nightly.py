@@ -7,8 +7,8 @@
 In names and texts, "night" means one nightly run of the whole list. The key is a hash of everything
 that must be equal in a night and its baseline: engine and version, network, load, times, and the
 definitions of metrics. Tor and this project may change, since nightly runs exist to detect the
-effects. A night can also watch a git repository of Tor. Then only Tor may change, so the hash also
-covers all generated files.
+effects. A night can also watch a git repository of Tor. In this case, only Tor may change, so the
+hash also covers all generated files.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ CHANGES = ("tor", "project")
 WATCHED = "tor-git"
 """The variant that a night with a git repository of Tor runs.
 
-Its name is part of all keys, so it is the same for every branch and commit.
+The name is part of all keys, so it is the same for every branch and commit.
 """
 
 
@@ -111,7 +111,7 @@ class PreparedEntry:
 class Repository:
     """A local git repository of Tor, and the commit that a night measures.
 
-    listed: the name of an experiment -> the name or the path by which the list names it.
+    listed: name of an experiment -> the name or the path of this experiment in the list.
     """
 
     path: Path
@@ -140,7 +140,7 @@ def watch_repository(
         root: The checkout. The files of the changed experiments are written below it.
         nightly: The list.
         path: The repository of Tor.
-        ref: A branch, tag or commit of it. Uncommitted changes of a work tree are ignored.
+        ref: A branch, tag or commit of the repository. Uncommitted changes are ignored.
 
     Raises:
         UserError: The repository or the commit does not exist, the commit does not contain Tor, or
@@ -192,8 +192,8 @@ def run_nightly(
         where: Where the simulations run.
         baseline_command: The command, without REF, that makes a night's runs the baseline. Hints
             in error messages contain it.
-        repository: The second result of ``watch_repository``, if the night watches a repository of
-            Tor. Then only Tor may differ from the baseline.
+        repository: The second result of ``watch_repository`` if the night watches a repository of
+            Tor, so that only Tor may differ from the baseline; otherwise None.
 
     Raises:
         UserError: A baseline is missing (before anything runs), or a run fails.
@@ -302,7 +302,7 @@ def prepare_entry(
 def baseline_inputs(builder: RunBuilder, *, only_tor: bool = False) -> dict[str, Any]:
     """Return everything that must be equal in a night and its baseline.
 
-    only_tor: whether nothing but Tor may differ. Then the result covers all generated files, each
+    only_tor: whether nothing but Tor may differ. If so, the result covers all generated files, each
     without the parts that depend on Tor's version or commit.
     """
     if only_tor:
@@ -367,8 +367,8 @@ def _read_baseline(state: Path, item: PreparedEntry, baseline_command: str, ref:
             raise UserError(error.message, f"restore it from a copy, or {remedy}") from error
         planned = {(run.level, run.variant) for run in item.plan.runs}
         known = {(run.level, run.variant) for run in baseline.runs}
-        # The key in the file's name covers record format, levels and variants. So if they differ
-        # from the plan's, the file is damaged.
+        # The key in the file's name covers record format, levels and variants. If these differ from
+        # the plan, the file is therefore damaged.
         if (
             baseline.records_format != RECORDS_FORMAT
             or not planned <= known
@@ -409,8 +409,8 @@ def _read_baseline(state: Path, item: PreparedEntry, baseline_command: str, ref:
 def _new_baseline_hint(baselines: Path, baseline_command: str, ref: str) -> str:
     """Return a hint with the commands that make a missing baseline.
 
-    If an older baseline exists, the first command measures its commit again. This night's commit as
-    the baseline would hide all changes of Tor since that commit.
+    If an older baseline exists, the first command measures the commit of this baseline again. With
+    the night's commit as the baseline, all changes of Tor since the older commit would be hidden.
     """
     accept = f"{baseline_command} REF={shlex.quote(ref)}" if ref else baseline_command
     accept = f"make this night's runs the baseline of the whole list: {accept}"
@@ -422,7 +422,7 @@ def _new_baseline_hint(baselines: Path, baseline_command: str, ref: str) -> str:
 
 
 def _commits(runs: RunSet) -> list[str]:
-    """Return the distinct commits of Tor that the runs of a set were made with."""
+    """Return the distinct commits of Tor with which the runs of a set were performed."""
     builds = (build for run in runs.runs for build in run.tor.values())
     return list(dict.fromkeys(build.commit for build in builds if build.commit))
 
@@ -446,7 +446,7 @@ def _newest_of_repository(paths: Sequence[Path]) -> RunSet | None:
 
 
 def _harness_changes(baseline: RunSet, inputs: Mapping[str, Any]) -> list[str]:
-    """Return what, except Tor, differs between a baseline and the `baseline_inputs` of a night."""
+    """Return the differences, except in Tor, of a baseline and a night's `baseline_inputs`."""
     run = baseline.runs[0]
     engine = {key: str(value) for key, value in inputs["engine"].items()}
     keys = [key for key in {**run.engine, **engine} if run.engine.get(key) != engine.get(key)]
@@ -470,7 +470,7 @@ def _with_ranges(
 ) -> WatchedTor:
     """Return the night's Tor with its attribute `ranges` set.
 
-    These are two kinds of ranges: the commits since the last night and since the baselines.
+    There are two kinds of ranges: the commits since the last night, and since the baselines.
     """
     earlier: dict[str, list[str]] = {}
     for item, baseline in zip(prepared, baselines, strict=True):

@@ -51,14 +51,14 @@ def reproduce_paper(
 ) -> PaperReproduction:
     """Perform the missing runs, draw the figures and answer the claims.
 
-    If a run fails, the others are still performed. Figures and tables then lack the failed run.
+    If a run fails, the other runs are still performed. Figures and tables lack the failed run.
 
     Args:
         root: The checkout.
         claims: Name or path of a file of claims.
         request: Settings that replace those of every experiment.
         where: Where the simulations run.
-        run: Perform missing runs. If False, nothing is built either.
+        run: Whether to perform missing runs. If this is False, nothing is built either.
         compare_with: Packs of other runs. The answers from these runs are shown in addition.
 
     Raises:
@@ -81,7 +81,7 @@ def reproduce_paper(
     try:
         paths = _draw(wanted, [plan.study for plan in plans], plans[0].store, out, other)
     except UserError as error:
-        # No run is finished. If a run has failed, that is the reason to report.
+        # No run is finished. If a run has failed, report this failure as the reason.
         if failure is not None:
             raise failure from error
         raise
@@ -106,7 +106,7 @@ def reproduce_from_packs(
 
 
 def _results_folder(root: Path, claims: ClaimSet) -> Path:
-    """Return the folder of figures and answers. Each file of claims has its own."""
+    """Return the folder of figures and answers. Each file of claims has a separate folder."""
     name = FOLDER if claims.name == DEFAULT_CLAIMS else f"{FOLDER}-{claims.name}"
     return root / "results" / name
 
@@ -144,7 +144,7 @@ def _plan_without_building(root: Path, request: Request, *, out: Path) -> Plan:
 
 
 def _describe(request: Request) -> str:
-    """Return a request as text, in the form of make variables."""
+    """Return a request as a string of make variables."""
     seeds = request.seeds
     listed = seeds if seeds is None or isinstance(seeds, int) else ",".join(map(str, seeds))
     values = {

@@ -1,6 +1,6 @@
 """Load sets of runs by name: an experiment, a variant of it, a pack, a checkout, an import.
 
-A set is named by one of these, and its variant after a colon, as in ``quick:rr``:
+A set has one of these names; a colon and a variant can follow, as in ``quick:rr``:
 
 - ``quick``: the runs in results/quick of this checkout;
 - a path: a results folder anywhere (with study.json), or the folder of an import;
@@ -111,7 +111,7 @@ def _resolve(root: Path, text: str, unpack: Callable[[Path], Path]) -> _Referenc
     """Return the set that ``text`` names.
 
     Return None for a checkout, because the other name of the comparison determines its experiment.
-    unpack: unpacks a pack and returns the folder.
+    unpack: a function that unpacks a pack and returns the folder.
     """
     if not text.strip():
         raise UserError("a set of runs has no name", HOW_TO_NAME)
@@ -190,7 +190,7 @@ def _load(reference: _Reference) -> RunSet:
 
 
 def _find_store(folder: Path) -> Path:
-    """Return the run store that the folder's plan names, or else the nearest `runs` above it."""
+    """Return the run store in the folder's plan, or else the nearest `runs` above the folder."""
     candidates = []
     plan = folder / files.PLAN
     # Ignore a plan that another version has written in an unsupported format.

@@ -51,7 +51,7 @@ def write_experiment(
         folder: The folder in which both files are written.
         name: The name of the experiment.
         extends: Name or path of the experiment that gives all other settings.
-        variants: At most three variants by name. The first one is the baseline.
+        variants: At most three variants by name. The first variant is the baseline.
     """
     path = Path(extends)
     base = str(path.resolve()) if is_file(path) else f"{extends}.yaml"
@@ -77,8 +77,8 @@ def write_experiment(
     }
     folder.mkdir(parents=True, exist_ok=True)
     for file, content in (("variants", {"variants": entries}), (name, settings)):
-        # Write JSON, which is valid YAML and quotes every text. PyYAML would write a hash such as
-        # 12e4 without quotes, and it would be read as a number.
+        # Write JSON, which is valid YAML and quotes every string. PyYAML would write a hash such as
+        # 12e4 without quotes, and the hash would be read as a number.
         text = json.dumps(content, indent=2, ensure_ascii=False)
         (folder / f"{file}.yaml").write_text(text, "utf-8")
     os.environ[OWN_FILE_VARIABLE] = str(folder / "variants.yaml")

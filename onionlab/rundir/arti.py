@@ -1,4 +1,4 @@
-"""Write the configuration of Arti clients: conf/arti.toml, which all of them share.
+"""Write the configuration of Arti clients: conf/arti.toml, which all clients share.
 
 Arti's `arti-example-config.toml` explains the keys of this file.
 """
@@ -25,16 +25,16 @@ MAX_GUARD_SAMPLE = 20
 this many are usable."""
 
 EXTRA_MEMORY_BYTES = 6 * 2**20
-"""The measured memory of a client in addition to that of a Tor, under load."""
+"""The measured memory of a client under load, in addition to the memory of a Tor process."""
 
 HSDIR_INTERVAL_MIN = 120
 """How long onion services have the same directories, in minutes.
 
-C Tor in a testing network ignores the parameter hsdir_interval and takes 24 times the
+C Tor in a testing network ignores the parameter hsdir_interval and uses 24 times the
 V3AuthVotingInterval of configs/tor/common.torrc (get_time_period_length in hs_common.c).
 """
 
-# tokio would otherwise start a thread for each CPU of the machine.
+# Without this variable, tokio would start a thread for each CPU of the machine.
 _ENVIRONMENT = {"TOKIO_WORKER_THREADS": "1"}
 
 _SETTINGS = f"""\
@@ -81,7 +81,7 @@ def arti_settings(network: Network, keys: Mapping[str, RelayKeys], seed: int) ->
     ports = [[f"{host.address}:{OR_PORT}"] for host in authorities]
     values: dict[str, object] = {"v3idents": [keys[host.name].v3_identity for host in authorities]}
     values |= dict.fromkeys(("uploads", "downloads", "votes"), ports)
-    # If this exceeds the number of guards, Arti logs each second that it found too few.
+    # If this value exceeds the number of guards, Arti logs each second that it found too few.
     guards = min(MAX_GUARD_SAMPLE, len(network.by_role("guard", "exitguard")))
     lines = [
         f"override_net_params.guard-min-filtered-sample-size = {guards}",

@@ -16,10 +16,10 @@ directory requests have the socket -1 and are ignored. For a stream to an onion 
     [info] internal (high-uptime) circ (length 3): $A...(open) $B...(open) $C...(open)
     [info] ...: Address/port sent, ap socket 14, n_circ_id 39
 
-It logs the first line once for each circuit that a service has joined at its rendezvous point. It
+Tor logs the first line once for each circuit that a service has joined at its rendezvous point. Tor
 logs the other three lines for each stream: the stream's circuit, the relays of the circuit, and the
-request. The last relay is the rendezvous point; a client cannot know the service's relays beyond
-it.
+request. The last relay is the rendezvous point. A client cannot know the service's relays behind
+this point.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class SharedCircuit:
     hops: tuple[frozenset[str], ...]
 
     def find_problem(self, lines: Iterable[str]) -> str | None:
-        """Return why a log does not prove that the streams shared one circuit; None if it does."""
+        """Return why a log does not prove that the streams shared a circuit; None if it does so."""
         circuits: list[str] = []
         paths: list[tuple[str, ...]] = []
         for line in lines:
@@ -88,7 +88,7 @@ class SharedCircuit:
 class Rendezvous:
     """The fingerprints of relays that are allowed in a client's half of a rendezvous circuit.
 
-    guards: the fingerprints allowed in the first position. relays: those allowed in any position.
+    guards: fingerprints allowed in the first position. relays: fingerprints allowed anywhere.
     """
 
     guards: frozenset[str]

@@ -355,9 +355,9 @@ def _processes(
 ) -> tuple[Process, ...]:
     """Return the processes of a host.
 
-    tor: the name of its Tor binary; None for a server, which has none. arti: the version of Arti
-    that it runs in place of Tor, or None. seed: the network's seed. It determines the start times
-    of relays and onion services. own_seed: the run's seed.
+    tor: the name of its Tor binary; None for a server. arti: the version of Arti that the host runs
+    in place of Tor, or None. seed: the network's seed, which determines the start times of relays
+    and onion services. own_seed: the run's seed.
     """
     if tor is None:
         return traffic.server_processes(settings, host, own_seed)
@@ -436,5 +436,5 @@ def engine_options(settings: AnySettings, engine: str) -> dict[str, Any]:
     return own.model_dump() if own is not None else {}
 
 
-# Cache the keys, because all runs on a network use the same ones.
+# Cache the keys, because all runs on a network use the same keys.
 _onion_keys = functools.cache(make_onion_service_keys)

@@ -24,7 +24,7 @@ _MADE_BY_TOR = ("fingerprint-ed25519", "lock")
 def draw_seeded_keys(directory: Path, seed: int) -> None:
     """Replace the keys of all relays, authorities and onion services, and all references to them.
 
-    A host's keys are a function of the seed, the host's name and all texts in the directory, so
+    A host's keys are a function of the seed, the host's name and the directory's other content, so
     different networks have different keys. Tor generates medium-term keys at the start of each run,
     as in other networks of this project.
 
@@ -45,7 +45,7 @@ def draw_seeded_keys(directory: Path, seed: int) -> None:
 
 _PLACEHOLDER = re.compile(rb"\x00[^\x00]+\x00[^\x00]+\x00")
 """A placeholder for an identity: the host and the kind of identity, delimited by NULs, which do not
-occur in the texts."""
+occur in the files."""
 
 
 class _Hosts:
@@ -77,10 +77,10 @@ class _Hosts:
             self._placeholders[write(fingerprint).encode()] = _placeholder(host, f"{kind} {form}")
 
     def replace_identities(self, content: bytes) -> bytes:
-        """Return a text with all identities replaced by placeholders."""
+        """Return ``content`` with all identities replaced by placeholders."""
         if not self._placeholders:
             return content
-        # If an identity is a prefix of another one, match the longer one.
+        # If one identity is a prefix of another identity, match the longer identity.
         identities = sorted(self._placeholders, key=len, reverse=True)
         pattern = b"|".join(re.escape(text) for text in identities)
         return re.sub(pattern, lambda found: self._placeholders[found[0]], content)

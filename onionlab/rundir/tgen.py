@@ -23,7 +23,7 @@ def server_graph() -> bytes:
     """Return the graph of a server, which answers every request."""
     graph: nx.DiGraph[str] = nx.DiGraph()
     # 0 disables the server's limits, so only the client ends a stream that fails. If the server
-    # ended it first, the client would log another kind of failure.
+    # ended the stream first, the client would log another kind of failure.
     graph.add_node(
         "start",
         serverport=str(SERVER_PORT),
@@ -50,11 +50,11 @@ def client_graph(
 ) -> bytes:
     """Return the graph of a client that alternates fetches and pauses until the simulation ends.
 
-    servers: host names, one of which TGen draws for each stream. pause_choices_ms: TGen draws the
-    length of each pause uniformly from these; if there are none, it does not pause. timeout_ms,
-    stallout_ms: 0 disables the limit (TGen's default is a stallout of 30 s). streams: the number of
-    concurrent loops. Each loop starts stagger_ms after the previous one. repeat: if False, each
-    loop ends after one stream.
+    servers: host names, one of which TGen draws for each stream. pause_choices_ms: the lengths from
+    which TGen draws each pause uniformly; empty for no pauses. timeout_ms, stallout_ms: 0 disables
+    the limit (TGen's default is a stallout of 30 s). streams: the number of concurrent loops. Each
+    loop starts stagger_ms after the previous loop. repeat: if False, each loop ends after one
+    stream.
     """
     graph = _started(servers, heartbeat_ms, log_level)
     # The vertices of a single stream have no number, as in the graphs of existing runs. If graphs

@@ -1,8 +1,8 @@
 """Compose the run directory of a `tornettools` experiment, which runs on an imported network.
 
-Files, hosts, start times and options are those of the network. The experiment decides which Tor
-build each host runs and optionally changes Tor's options, the number of Markov clients and the end
-of the run. Each host has the files that tornettools wrote. Lines at the end of its torrc-defaults
+Files, hosts, start times and options come from the network. The experiment decides which Tor build
+each host runs and optionally changes Tor's options, the number of Markov clients and the end of the
+run. Each host has the files that tornettools wrote. Lines at the end of the host's torrc-defaults
 include files with the experiment's options.
 """
 
@@ -60,9 +60,9 @@ def compose_tornet(
     The network's seed determines everything that its runs have in common. The experiment's
     deployment determines which hosts run `variant`; the other hosts run `baseline`.
 
-    The repeat determines the engine's random numbers, and thereby those of Tor and of TGen's
-    clients. The seeds of Markov models are part of the network's files, so all repeats use the same
-    ones.
+    The repeat determines the engine's random numbers, and thereby the random numbers of Tor and of
+    TGen's clients. The seeds of Markov models are part of the network's files, so all repeats use
+    the same seeds.
 
     Raises UserError if the network's files have changed since the import, contradict the
     experiment, or require something that the engine does not support.
@@ -135,7 +135,7 @@ def compose_tornet(
 
 
 def addresses(tornet: Tornet) -> dict[str, str]:
-    """Return each host's address: the one in the network's files, or else the one from Shadow.
+    """Return each host's address: from the network's files, or else as Shadow assigns it.
 
     Shadow 3 counts up from 11.0.0.1 in the order of the hosts' names and skips addresses that are
     in use or end in 0 or 255 (its src/main/network/graph/mod.rs).
@@ -154,8 +154,8 @@ def addresses(tornet: Tornet) -> dict[str, str]:
 def _running_hosts(settings: TornetSettings, tornet: Tornet, seed: int) -> dict[str, TornetHost]:
     """Return the hosts of the network that take part in the run, sorted by name.
 
-    The experiment sets the share of Markov clients that takes part. It applies separately to
-    clients that use exits and to clients that use onion services. All other hosts take part.
+    The experiment sets the share of Markov clients that takes part. This share applies separately
+    to clients that use exits and to clients that use onion services. All other hosts take part.
     """
     share = settings.traffic.markov_clients
     kinds: dict[str, list[str]] = {}
@@ -206,7 +206,7 @@ def _own_torrc(tor: TornetTor, role: str, variant: TorVariant, is_traced: bool) 
 def _defaults_path(name: str, host: TornetHost) -> str:
     """Return the path of the file of defaults that a host's Tor reads.
 
-    Raises UserError if it is not in the host's own folder.
+    Raises UserError if this file is not in the host's own folder.
     """
     (tor,) = (process for process in host.processes if process.program == "tor")
     folder = f"{HOST_TEMPLATES}/{name}"
@@ -278,7 +278,7 @@ def _network(kept: KeptTornet, hosts: Mapping[str, TornetHost]) -> Network:
 def _place(number: int) -> Place:
     """Return the place of a node of the graph.
 
-    Its bandwidth has no effect, because all hosts have their own links.
+    The place's bandwidth has no effect, because all hosts have their own links.
     """
     return Place(f"node{number}", f"node{number}", 10**9, 10**9)
 
@@ -340,8 +340,8 @@ def _expectation(host: TornetHost, variant: TorVariant, is_traced: bool) -> Expe
 def _private_folders(files: Iterable[str], hosts: Mapping[str, TornetHost]) -> tuple[str, ...]:
     """Return the folders that only their owner may read.
 
-    These are the folders that Tor created when tornettools generated keys. All other folders remain
-    readable by everyone. During a run, Tor restricts their permissions and logs this.
+    Tor created these folders when tornettools generated keys. All other folders remain readable by
+    everyone until Tor uses them in a run: it restricts their permissions and logs this.
     """
     found = {f"{HOST_TEMPLATES}/{name}" for name, host in hosts.items() if host.fingerprint}
     found |= {

@@ -36,13 +36,13 @@ _AUTHORITY_WEIGHT = 1
 
 
 class TorrcFiles:
-    """The torrc files of a run: those in conf/, which hosts share, and two for each host.
+    """The torrc files of a run: the files in conf/, which hosts share, and two files for each host.
 
     A host's Tor reads files in this order: the common file, the files of its role, the file of its
     variant, the files of the experiment. An option that the experiment sets is appended to the
     common file or to the file of a role. If a file that Tor reads later may set the same option,
     the option goes into a file of the experiment instead, so that it has precedence. The options of
-    `tor.scheduler` are always in the common file: a variant's options override them.
+    `tor.scheduler` are always in the common file, so that a variant's options override them.
 
     Attributes:
         shared: path -> content of the files in conf/.
@@ -60,7 +60,7 @@ class TorrcFiles:
         """Generate the shared files.
 
         keys: name of a relay or authority -> its keys. variants: all variants in use. defaults:
-        name of a file in configs/tor -> those lines of the file that this run uses.
+        name of a file in configs/tor -> the lines of the file that this run uses.
         """
         self._tor = tor
         self._defaults = defaults
@@ -107,8 +107,8 @@ class TorrcFiles:
             if last:
                 files[f"experiment.{group}"] = as_file(replacing_lines(last))
         self.shared = {f"conf/tor.{name}.torrc": content for name, content in files.items()} | {
-            # The names of simulated hosts are resolved with the engine's hosts file. resolv.conf
-            # exists only because Tor requires one.
+            # The names of simulated hosts are resolved with the engine's hosts file. This
+            # resolv.conf exists only because Tor requires such a file.
             "conf/resolv.conf": b"nameserver 127.0.0.1\n"
         }
 
@@ -146,11 +146,11 @@ def bandwidth_file(
     """Return the bandwidth file from which authorities vote. A relay's weight is its capacity.
 
     dedicated_middles: whether to multiply the weights of all middle relays by one factor, so that
-    guards and exits are both scarce by dir-spec's rules. Then Tor never selects guards and exits
-    for the middle position (case 2a of dir-spec). If the weight of exit-guards is at least the
-    difference between that of guards and that of exits (case 2b), as in ``quick``, authorities
-    write no bandwidth-weights, and clients select all relays for it by their weights. The weights
-    of middle relays stay proportional to their capacities.
+    guards and exits are both scarce by dir-spec's rules. As a result, Tor never selects guards and
+    exits for the middle position (case 2a of dir-spec). Case 2b applies if guards and exits differ
+    in weight by at most the weight of exit-guards, as in the experiment ``quick``. Authorities then
+    write no bandwidth-weights, and clients select a middle relay among all relays by their weights.
+    The weights of middle relays stay proportional to their capacities.
     """
     weight_kib_per_s = {
         host.name: max(1, round(network.carries_bit_per_s(host) / 8192)) for host in network.relays
@@ -159,8 +159,8 @@ def bandwidth_file(
     if dedicated_middles and middles:
         others = sum(weight for name, weight in weight_kib_per_s.items() if name not in middles)
         # Scarce means less than a third of the total (dir-spec, "Computing Bandwidth Weights"). If
-        # the middle relays have three times the weight of all other relays, these have a quarter of
-        # the total.
+        # the middle relays have three times the weight of all other relays, the other relays have a
+        # quarter of the total.
         factor = max(1.0, 3 * others / sum(weight_kib_per_s[name] for name in middles))
         for name in middles:
             weight_kib_per_s[name] = max(1, round(weight_kib_per_s[name] * factor))
@@ -193,8 +193,8 @@ def replacing_lines(options: Options) -> list[str]:
     lines = []
     for name, values in options.items():
         if name.casefold() in REPLACED_LISTS:
-            # Tor appends the lines of these options to earlier ones. A line with a slash and the
-            # option's name removes the earlier ones.
+            # Tor appends the lines of these options to earlier lines. A line with a slash and the
+            # option's name removes the earlier lines.
             lines.append(f"/{name}")
         lines += option_lines({name: values})
     return lines

@@ -21,10 +21,10 @@ EXITS = ("exit", "exitguard")
 def select_share(ranked: Sequence[str], fraction: float, key: str, what: str) -> Sequence[str]:
     """Return the first hosts of a ranking.
 
-    fraction: the share of the hosts to return; their number is rounded to a whole number. key: the
-    key that sets the fraction in the experiment's file. what: the kind of hosts, such as "relays".
-    The error message contains both. Raises UserError if a positive fraction selects no host,
-    because such runs would be identical to runs with the fraction 0.
+    fraction: the share of the hosts to return. The number of hosts is rounded to a whole number.
+    key: the key that sets the fraction in the experiment's file; what: the kind of hosts, such as
+    "relays"; both for messages. Raises UserError if a positive fraction selects no host, because
+    such runs would be identical to runs with the fraction 0.
     """
     count = round(fraction * len(ranked))
     if fraction and not count:
@@ -45,8 +45,8 @@ DEPLOYABLE_ROLES = {
 def deployed_hosts(deployment: Deployment, roles: Mapping[str, str], seed: int) -> set[str]:
     """Return the names of the hosts that run the variant. roles: host -> its role.
 
-    The seed alone ranks the hosts, so the hosts of a smaller fraction are a subset of those of a
-    larger fraction. Raises UserError if a positive fraction selects no host.
+    The ranking of the hosts depends on the seed but not on the fraction, so the hosts of a smaller
+    fraction also belong to a larger one. Raises UserError if a positive fraction selects no host.
     """
     if deployment.where == "all":
         return set(roles)
@@ -68,7 +68,7 @@ CELL_TRACE_IN_USE = "Cell trace in use: file."
 def traced_series(series: str | None) -> str:
     """Return the name of the patch series with which a traced relay is built.
 
-    series: the name of its variant's patch series; None if the variant is unpatched Tor.
+    series: the name of the patch series of the relay's variant; None for unpatched Tor.
     """
     return TRACE_SERIES if series is None else f"{series}+{TRACE_SERIES}"
 
@@ -77,8 +77,8 @@ def traced_hosts(trace: Traced, relays: Mapping[str, str], seed: int) -> frozens
     """Return the names of the traced relays.
 
     relays: name -> role of all relays except authorities, in the network's order. The relays of a
-    smaller fraction are a subset of those of a larger fraction, as with `tor.deployment`. Raises
-    UserError if a named host is not such a relay, or if a positive share selects no relay.
+    smaller fraction also belong to a larger fraction, as with `tor.deployment`. Raises UserError if
+    a host that ``trace`` names is not such a relay, or if a positive fraction selects no relay.
     """
     if trace.where == "none":
         return frozenset()
@@ -97,9 +97,9 @@ def traced_hosts(trace: Traced, relays: Mapping[str, str], seed: int) -> frozens
 
 
 def trace_files(traced: frozenset[str], hosts: Mapping[str, TracedHost]) -> dict[str, bytes]:
-    """Return the file that tells the analysis which relays have traces; empty if there are none.
+    """Return the file from which the analysis reads which relays have traces, by its path.
 
-    hosts: all hosts of the network, by name.
+    hosts: all hosts of the network, by name. The mapping is empty if no relay has a trace.
     """
     if not traced:
         return {}
@@ -113,5 +113,5 @@ def trace_files(traced: frozenset[str], hosts: Mapping[str, TracedHost]) -> dict
 
 
 def trace_lines(traced: bool) -> list[str]:
-    """Return the lines of a host's torrc that enable the trace; empty if it is not traced."""
+    """Return the lines of a host's torrc that enable the trace; none if the host has no trace."""
     return [f"CellTraceFile {TRACE_FILE}"] if traced else []

@@ -40,8 +40,8 @@ PIECES_FIRST_PORT = 6881
 # each second are read from their logs.
 PIECES_SAMPLE_US = 1_000_000
 
-# Disable the threads of OpenBLAS, which TGen loads with igraph: TGen needs only one thread, and the
-# others would spin under Shadow.
+# Disable the extra threads of OpenBLAS, a library that TGen loads together with igraph. TGen needs
+# only one thread, and the extra threads would spin under Shadow.
 TGEN_ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1"}
 
 
@@ -74,7 +74,7 @@ def traffic_files(
         if entry.kind == MARKOV:
             files |= _read_models(root, name, entry)
             # A TGen client sends the server the path of a model instead of the model. The server
-            # resolves it in its own folder. This relative path is valid in every host's folder.
+            # resolves this path in its own folder, so the path must be valid in any host's folder.
             models = {
                 key.removesuffix("_model"): f"../../../{_model_path(name, key)}"
                 for key in entry.models

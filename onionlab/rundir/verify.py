@@ -41,7 +41,7 @@ class ProofRequirement(Enum):
 
     MUST = "must"
     ONE_OF = "one of"
-    """At least one of the hosts with this value and the same proof has to log it."""
+    """At least one of the hosts with this value and the same proof has to log the proof."""
     MAY = "may"
 
 
@@ -49,19 +49,20 @@ class ProofRequirement(Enum):
 class Expectation:
     """The required log content of a host's Tor process.
 
-    proof: the text that Tor logs if it runs the code of the host's variant; None if Tor is
-    unpatched. A host must log no other proof. A client need not log this one, and `requirement`
-    says whether a relay must log it. (Tor logs some proofs when it opens a channel, which every
-    relay does, and others when a stream waits, which does not happen at every exit.)
+    proof: the string that Tor logs if it runs the code of the host's variant; None if Tor is
+    unpatched. A host must log no other proof. A client need not log its proof, and `requirement`
+    says whether a relay must log its proof. (Tor logs some proofs when it opens a channel, which
+    every relay does, and others when a stream waits, which does not happen at every exit.)
     any_proof: True if the host may log any proof of Tor, because the user's own source can contain
     the patches of a series.
 
-    is_client: True for a client or an onion service, which must have bootstrapped. This is not
-    required of a relay: in a network with two guards, a guard often cannot build any circuit.
+    is_client: True for a client or an onion service, which must have bootstrapped. A relay need not
+    bootstrap: in a network with two guards, a guard often cannot build any circuit.
 
     circuit: the circuits that the streams of a client have to use; None if any circuit is valid.
-    traced: True if the relay must have written a cell trace and logged this, False if it must not.
-    bootstrapped: the text that a client logs when it has bootstrapped.
+    traced: True if the relay must have logged that it writes a cell trace, and left the trace;
+    False if it must not have logged this.
+    bootstrapped: the string that a client logs when it has bootstrapped.
     may_never_bootstrap: True for clients and onion services of an imported network. A small share
     of them may fail to bootstrap.
 
@@ -91,9 +92,9 @@ def verify_tor_logs(
     """Check each host's Tor log below `hosts`. Return the number of hosts that logged each proof.
 
     The key "" counts hosts that logged no proof. The key NEVER_BOOTSTRAPPED counts hosts that never
-    bootstrapped and were allowed not to. proof_prefixes: the texts with which proofs begin. Raises
-    RunRefusedError with the names of hosts that failed the check and the last lines of the first
-    such host's log.
+    bootstrapped, if so few hosts may fail. proof_prefixes: the strings with which proofs begin.
+    Raises RunRefusedError with the names of hosts that failed the check and the last lines of the
+    first such host's log.
     """
     problems: dict[str, list[str]] = {}
     proofs: Counter[str] = Counter()
@@ -157,7 +158,7 @@ def _problem(lines: list[str], expectation: Expectation, shown: list[str]) -> st
 
 
 def contradiction(expectation: Expectation, shown: list[str]) -> str | None:
-    """Return why the proofs that a host has logged contradict its variant; None if they do not."""
+    """Return why the proofs in a host's log contradict its variant; None if they agree with it."""
     wanted = expectation.proof
     if expectation.any_proof:
         shown = [proof for proof in shown if proof.startswith(arti.BOOTSTRAPPED)]
@@ -261,8 +262,8 @@ class ProofWatch:
 
     A proof is overdue if no relay has logged it before a limit, a simulated time in seconds. The
     limit is `every_relay_s` for a proof that every relay logs when it opens a channel. It is
-    `an_exit_s` for a proof that an exit logs when a stream has to wait for the first time. This
-    can be late: with a link of 20 KiB/s, no stream waited in the first 15 minutes. Therefore
+    `an_exit_s` for a proof that an exit logs when a stream has to wait for the first time. Such a
+    wait can be late: with a link of 20 KiB/s, no stream waited in the first 15 minutes. Therefore
     `an_exit_s` should be the end of the run.
     """
 
@@ -306,8 +307,8 @@ class ProofWatch:
                 del self._open[host]
                 proof = expectation.proof
                 must = expectation.requirement is not ProofRequirement.MAY
-                # A proof that other hosts have logged is not overdue: this host may still log it,
-                # and is checked again at the end of the run.
+                # A proof that other hosts have logged is not overdue. This host may still log it.
+                # The host is checked again at the end of the run.
                 if must and proof is not None and proof not in self._proved:
                     absent.setdefault(f'none of these logged "{proof}"', []).append(host)
         _require_none(absent, self._hosts, DURING_RUN)

@@ -1,7 +1,7 @@
 """Reserve CPUs for one simulation, so that no other user or checkout on this machine uses them.
 
-Simulations pin their threads, so two of them on one CPU would each run at half speed. Each run
-therefore locks the CPUs that it uses. The lock file of a CPU names the process that locked it.
+Simulations pin their threads, so two simulations on one CPU would each run at half speed. Each run
+therefore locks the CPUs that it uses. The lock file of a CPU names the process that locked the CPU.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ RETRY_INTERVAL_S = 1.0
 CREATION_TIMEOUT_S = 1.0
 CPU_SAMPLE_S = 0.25
 BUSY_PERCENT = 50.0
-"""A CPU with a higher load counts as busy with a program that does not use these locks, such as a
-Shadow that was started by hand."""
+"""If the load of a CPU is higher, the CPU counts as busy with a program that does not use these
+locks, such as a Shadow that was started by hand."""
 MAX_PURPOSE_LENGTH = 200
 PROC_STAT = Path("/proc/stat")
 
@@ -54,10 +54,10 @@ class LockOwner:
 def lock_folder() -> Path:
     """Return the folder of the lock files, which is the same for all users of the machine.
 
-    It does not depend on a user's TMPDIR. Every user can create files there and remove only their
-    own. If the machine has no such folder, each user gets a separate one, and users do not see each
-    other's locks. ONIONLAB_CPU_LOCKS names another folder; the test suite uses this variable so
-    that its runs do not wait for other runs on the machine.
+    The folder does not depend on a user's TMPDIR. In it, each user can create files, but cannot
+    remove files of other users. If the machine has no such folder, each user gets a separate
+    folder, and users do not see each other's locks. ONIONLAB_CPU_LOCKS names another folder; the
+    test suite uses this variable so that its runs do not wait for other runs on the machine.
     """
     if named := os.environ.get(FOLDER_VARIABLE):
         return Path(named)
@@ -83,11 +83,11 @@ def reserve_cpus(
     """Lock CPUs, bind this process and its future children to them, and yield their numbers.
 
     Args:
-        count: Number of CPUs. If this process may use fewer CPUs, it gets all that it may use.
+        count: Number of CPUs. If this process may use fewer CPUs, it gets all CPUs it may use.
         purpose: Text that other processes show while they wait for these CPUs.
-        on_wait: Called once if too few CPUs are free.
-        allocated: Whether a cluster has allocated the CPUs that this process may use. If it gets
-            all of these, they are not locked.
+        on_wait: A function to call once if too few CPUs are free.
+        allocated: Whether a cluster has allocated the CPUs that this process may use. If so, and if
+            this process gets all these CPUs, they are not locked.
 
     Raises:
         UserError: A lock file cannot be opened.
@@ -99,8 +99,8 @@ def reserve_cpus(
         return
     folder, say_once = lock_folder(), functools.cache(on_wait)
     with contextlib.ExitStack() as locks:
-        # Processes wait in the order of arrival. Otherwise a newcomer could take a freed CPU before
-        # the waiting processes, and one experiment could starve another.
+        # Processes wait in the order of arrival, so that a new process cannot take a freed CPU
+        # before the waiting processes, and one experiment cannot starve another.
         with file_lock(folder / _queue_name(allowed), say_once, open_file=_open_shared):
             while not (cpus := _try_reserve(folder, allowed, count, purpose, locks)):
                 say_once()
@@ -126,8 +126,8 @@ def _lock_file(folder: Path, cpu: int) -> Path:
 def _queue_name(allowed: list[int]) -> str:
     """Return the name of the lock file in which processes that may use the same CPUs queue.
 
-    If all processes had one queue, a process that may use only one CPU (taskset, a batch job) could
-    block processes whose CPUs are free.
+    Processes that may use other CPUs have another queue. In a common queue, a process that may use
+    only one CPU (because of taskset or a batch job) could block processes whose CPUs are free.
     """
     return f"onionlab-cpus-{hashlib.sha256(repr(allowed).encode()).hexdigest()[:12]}"
 
@@ -137,8 +137,8 @@ def _try_reserve(
 ) -> list[int]:
     """Lock `count` CPUs and return them; if too few are free, lock none and return an empty list.
 
-    If processes kept some of their CPUs locked while they wait for others, two processes could wait
-    for each other forever.
+    A process must not keep some CPUs locked while it waits for more CPUs: two such processes could
+    wait for each other forever.
     """
     cpus: list[int] = []
     with contextlib.ExitStack() as taken:
@@ -157,7 +157,7 @@ def _try_reserve(
 
 
 def _idle_first(allowed: list[int]) -> list[int]:
-    """Return the CPUs with busy CPUs at the end. A busy CPU may run a program without locks."""
+    """Return `allowed` with busy CPUs at the end. A busy CPU may run a program without locks."""
     loads = psutil.cpu_percent(CPU_SAMPLE_S, percpu=True)
     # psutil returns the loads of the CPUs that are online, in the order of PROC_STAT.
     busy = {cpu for cpu, load in zip(_online_cpus(), loads, strict=False) if load > BUSY_PERCENT}
@@ -165,7 +165,7 @@ def _idle_first(allowed: list[int]) -> list[int]:
 
 
 def _online_cpus() -> list[int]:
-    """Return the numbers of the CPUs in PROC_STAT, which does not list those that are offline."""
+    """Return the numbers of the CPUs in PROC_STAT, which does not list offline CPUs."""
     return [int(number) for number in _CPU_LINE.findall(PROC_STAT.read_text(encoding="utf-8"))]
 
 

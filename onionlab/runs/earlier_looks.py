@@ -2,8 +2,8 @@
 
 An earlier plan may have had fewer networks or a smaller budget (maximum number of networks). A user
 who adds networks until a verdict appears looks at the same data repeatedly, which raises the error
-rate unless the tests take all looks into account. study.json therefore lists them, and the next
-plan of the same runs continues the list.
+rate unless the tests take all looks into account. study.json therefore lists all looks, and the
+next plan of the same runs continues the list.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ def with_earlier_looks(
     """Return the looks (interim analyses) of a plan, including earlier looks at its runs.
 
     Args:
-        study: study.json of the earlier plan. It may be missing.
+        study: The path of the earlier plan's study.json, which may be missing.
         store: The store of the runs.
         runs: Runs of the new plan.
         looks: Looks of the new plan only. None means one look at all runs.
 
     Returns:
-        The looks. None if ``looks`` is None and no look under another plan is known.
+        The looks, or None if ``looks`` is None and no look under another plan is known.
     """
     try:
         before = load_study(study)
@@ -58,8 +58,8 @@ def looks_together(parts: Sequence[Looks | None], replicates: int) -> Looks | No
     """Return the looks (interim analyses) of a study that is merged from several parts.
 
     The parts have different networks. The analysis of the merged study is one look at all networks.
-    Its earlier looks are the earlier looks of each part. If the plan of a part has several looks,
-    they are earlier looks, too. The result is None if there are no earlier looks.
+    Earlier looks of the merged study are the earlier looks of each part and, if the plan of a part
+    has several looks, these looks. The result is None if there are no earlier looks.
 
     Args:
         parts: The looks of each part. None means one look at the whole part.
@@ -75,7 +75,7 @@ def looks_together(parts: Sequence[Looks | None], replicates: int) -> Looks | No
 def _continues(past: PlannedLooks, own: PlannedLooks, growing: bool) -> bool:
     """Return whether the plan ``own`` repeats or extends a past plan.
 
-    In this case, the past plan's looks are among those of ``own`` and are not counted again.
+    In this case, the past plan's looks are also looks of ``own``, so they are not counted again.
     growing: whether networks are added to the plan ``own`` step by step.
     """
     return past.budget == own.budget and (growing or past.sizes == own.sizes)

@@ -16,11 +16,11 @@ from onionlab.runs.store import Store
 def explain_outdated_runs(
     earlier: Sequence[PlannedRun], runs: Sequence[PlannedRun], store: Store, builder: RunBuilder
 ) -> str:
-    """Return why finished runs of an earlier plan are repeated; an empty text if none is repeated.
+    """Return why finished runs of an earlier plan are repeated; "" if no run is repeated.
 
     A run's name is the hash of its identity, so a run is repeated if its identity has changed. To
-    find the reason, one run of each variant is composed, and its identity is compared with that of
-    the earlier run. A change of the run's files is not reported: it is due to another request.
+    find the reason, one run of each variant is composed, and its identity is compared with the
+    identity of the earlier run. Changed files of a run are not reported: the request has changed.
     """
     old_ids = {_place(run): run.run_id for run in earlier}
     replaced = [
@@ -50,7 +50,7 @@ def _place(run: PlannedRun) -> tuple[str, str, int, int]:
 
 
 def _changed_part(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """Return why a run's identity differs from an earlier one; an empty text if its files differ.
+    """Return why a run's identity differs from an earlier identity; "" if the run's files differ.
 
     before, now: the two identities; "files" are the hashes of the files from which a run starts.
     """

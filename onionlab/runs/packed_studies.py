@@ -38,15 +38,15 @@ def part_of_study(study: Study, seeds: Iterable[int]) -> Study:
 
 
 def add_study(target: Path, source: Path, pack: Path) -> None:
-    """Add the networks and runs of one study.json to another one.
+    """Add the networks and runs of one study.json to another study.json.
 
     Args:
-        target: The file to change. If it is missing, ``source`` is moved there.
+        target: The file to change. If it is missing, ``source`` is moved to this path.
         source: The study.json to add.
         pack: The pack that contains the study to add, for messages.
 
     Raises:
-        UserError: The two studies differ in more than their networks and the machine.
+        UserError: The two studies differ in other facts than their networks and the machine.
     """
     if not target.exists():
         target.parent.mkdir(exist_ok=True)
@@ -85,7 +85,7 @@ def _set_up(study: Study) -> Any:
 
     Levels are left out, because `add_study` compares them with `Level.same_as`.
     """
-    # Looks may differ: one part may have been analysed before the networks of the other existed.
+    # Looks may differ: one part may have been analysed before the other part existed.
     own: dict[str, Any] = dict.fromkeys(("runs", "networks", "levels", "looks"), True)
     own |= {"asked": {"seeds"}, "provenance": {"machine", "runs"}}
     return study.model_dump(exclude=own)

@@ -44,8 +44,8 @@ SCRATCH = ".unpacking-"
 """Prefix of the names of the folders in which packs are unpacked."""
 
 _NAME = re.compile(r"[0-9a-f]{16}(/[^/]+){1,15}|studies/[A-Za-z0-9][A-Za-z0-9._-]*\.json")
-"""Name of a file of a run or of a study. A run's file has up to seven parts in its name; this
-pattern allows 16."""
+"""Name of a file of a run or of a study. The name of a run's file has up to seven parts; this
+pattern allows 16 parts."""
 
 MAX_NAME_BYTES = 1024
 MAX_PART_BYTES = 255
@@ -53,8 +53,8 @@ MAX_PART_BYTES = 255
 
 MAX_INDEX_BYTES = 2**27
 """Maximum size of index.json, which has about 100 bytes per member. For a small pack, the maximum
-is a quarter of `max_content_bytes`, which depends on the size of the pack. Reading JSON needs up to
-twenty times its size in memory, and a small pack must not need much memory."""
+is a quarter of `max_content_bytes`, which depends on the size of the pack. Reading a JSON file
+needs up to twenty times its size in memory, and a small pack must not need much memory."""
 
 MAX_HEADER_BYTES = 2**16
 """Maximum size of an extended header, which holds a name that is too long for tar's own header."""
@@ -74,8 +74,9 @@ to the pack."""
 
 
 Outcome = Literal["new", "same", "different"]
-"""Result of `unpack` for a run. "new": it was added to the store. "same": the store already has it
-with the same records. "different": the store has it with other records, and keeps these."""
+"""Result of `unpack` for a run. "new": the run was added to the store. "same": the store already
+has the run, with the same records. "different": the store has the run with other records. It keeps
+its own records."""
 
 
 def pack(
@@ -91,12 +92,13 @@ def pack(
 
     Args:
         store: The store of the runs.
-        run_ids: The runs. Those that are not finished are left out.
+        run_ids: The runs. Unfinished runs are left out.
         out: The file to write.
         studies: The studies of these runs, which become members of the pack.
-        logs: Include all files of each run. Otherwise a pack has only the records, the manifest and
-            the other JSON files, which suffice for reports, figures and comparisons.
-        published: Include only the data for figures and claims. Cannot be combined with ``logs``.
+        logs: Whether to include all files of each run. Otherwise a pack has only the records, the
+            manifest and the other JSON files. They suffice for reports, figures and comparisons.
+        published: Whether to include only the data for figures and claims. Cannot be combined with
+            ``logs``.
 
     Returns:
         The number of runs in the file.
@@ -169,7 +171,7 @@ def _publish(store: Store, run_ids: Sequence[str], studies: Sequence[Study], out
 
 
 def _write_archive(out: Path, members: Mapping[str, Path], *, published: bool) -> None:
-    """Write a pack. Raises UserError if another command changes a file meanwhile."""
+    """Write a pack. Raises UserError if another command changes a member during this call."""
     hashes = {name: file_sha256(path) for name, path in members.items()}
     index = json_text(PackIndex(format=2 if published else 1, files=hashes).content()).encode()
     with whole_file(out) as part, tarfile.open(part, "w:xz", format=tarfile.PAX_FORMAT) as archive:
@@ -217,14 +219,14 @@ def unpack(store: Store, file: Path) -> list[tuple[str, Outcome]]:
 
 @contextlib.contextmanager
 def open_pack(file: Path, parent: Path) -> Iterator[Path]:
-    """Unpack a pack into a temporary folder in ``parent``, and yield that folder.
+    """Unpack a pack into a temporary folder in ``parent``, and yield this folder.
 
     Check that all files match the SHA-256 in the index, that manifests match their runs, and that
     runs are complete (`require_whole`, `require_published`). Also remove folders that killed
     commands left in ``parent``.
 
     Raises:
-        UserError: The file is missing, damaged, not a pack, lacks a part of a run, or exceeds
+        UserError: The file is missing, is damaged, is not a pack, lacks a part of a run, or exceeds
             ``max_content_bytes``; or the block raises an AnalysisError about an unpacked file.
     """
     if not is_file(file):
@@ -255,7 +257,7 @@ def _damage(file: Path, error: Exception, scratch: Path) -> UserError:
 
 @contextlib.contextmanager
 def open_packs(files: Sequence[Path], parent: Path) -> Iterator[Path]:
-    """Unpack several packs into one temporary folder in ``parent``, and yield that folder.
+    """Unpack several packs into one temporary folder in ``parent``, and yield this folder.
 
     A run that several packs contain is unpacked once. Studies of the same experiment with different
     networks are merged into one.
@@ -291,7 +293,7 @@ def _merge(merged: Path, folder: Path, file: Path, sources: dict[Path, Path]) ->
         target = merged / run.name
         if target.exists() and record_hashes(run / RECORDS) != record_hashes(target / RECORDS):
             raise UserError(f"{run.name} has other records in {file} than in an earlier pack")
-        # A published run lacks records that the same run in this pack may have, so replace it.
+        # A published run lacks records that its copy in this pack may have, so replace it.
         if is_published(target / RECORDS):
             shutil.rmtree(target)
         if not target.exists():
@@ -299,7 +301,7 @@ def _merge(merged: Path, folder: Path, file: Path, sources: dict[Path, Path]) ->
             sources[target] = file
     for study in sorted((folder / STUDIES).glob("*.json")):
         target = merged / STUDIES / study.name
-        # If the packs have no run of a study, the study was only planned. It is left out if another
+        # If the packs have no run of a study, the study was only planned. Leave it out if another
         # pack has a study of the same experiment.
         if target.exists() and not _has_runs(study, merged):
             continue
@@ -317,16 +319,16 @@ def _has_runs(study: Path, folder: Path) -> bool:
 class _Member(tarfile.TarInfo):
     """The header of a regular file in an archive.
 
-    Headers of other types are rejected: tarfile would read some of them into memory, whatever their
-    size, and would follow links.
+    Headers of other types are rejected. Otherwise tarfile would follow links, and would read the
+    content of some headers into memory, whatever its size.
     """
 
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> _Member:
         """Read a header.
 
-        Raises ValueError if it is neither the header of a regular file nor an extended header, or
-        if an extended header is too large.
+        Raises ValueError if the header is neither the header of a regular file nor an extended
+        header, or if an extended header is too large.
         """
         member = super().frombuf(buf, encoding, errors)
         if member.type == tarfile.XHDTYPE:
@@ -411,7 +413,8 @@ def _read_index(folder: Path, max_bytes: int) -> PackIndex:
     index = read_as(PackIndex, folder / PACK_INDEX, "index", most=max_bytes)
     (folder / PACK_INDEX).unlink()
     for name in index.files:
-        # The name is checked first, because the parents of a very long one would take minutes.
+        # The name is checked first, because computing the parents of a very long name can take
+        # minutes.
         if not _is_name(name) or any(str(p) in index.files for p in PurePosixPath(name).parents):
             raise ValueError(f"{name[:MAX_SHOWN_NAME]!r} is not a file of a run")
     return index
@@ -439,8 +442,8 @@ def _add_to_store(store: Store, unpacked: Path) -> Outcome:
     target = store.run(unpacked.name)
     with store.exclusive(unpacked.name):
         if store.is_finished(target.name) and not (target / RECORDS / PARSE_REPORT).is_file():
-            # Extract the records, to compare them below. They are missing if another command has
-            # just finished the run, or was killed after it had finished the run.
+            # Extract the missing records, to compare them below. Records are missing if another
+            # command has just finished the run, or was killed after it had finished the run.
             with contextlib.suppress(AnalysisError):
                 extract(target, target / RECORDS)
         if not _is_readable(target):

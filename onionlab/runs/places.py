@@ -1,4 +1,4 @@
-"""Check that output can be written, before the work for it starts, and explain errors of files."""
+"""Check, before work starts, that its output can be written, and explain errors of files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DISK_MARGIN = 1.2
 the estimate does not include."""
 
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
-"""Errors of a full disk, or of a user who may not use more of it."""
+"""errno of an error that is due to a full disk, or to a user's full disk quota."""
 REMEDIES = {
     errno.ENOSPC: "free some space there",
     errno.EDQUOT: "free some space there, or ask for a larger quota",
@@ -35,7 +35,7 @@ _NUMBER = re.compile(r"\[Errno (\d+)\] ([^:]*)")
 
 
 def require_room(folder: Path, hint: str = "free some space there") -> None:
-    """Raise UserError unless a temporary file of 1 MiB can be written into a folder."""
+    """Raise UserError if a temporary file of 1 MiB cannot be written into a folder."""
     try:
         _write_probe(folder)
     except OSError as error:
@@ -57,7 +57,7 @@ def _write_probe(folder: Path) -> None:
 
 
 def require_writable(folder: Path, hint: str = "name another place") -> None:
-    """Raise UserError unless a folder is writable or, if it does not exist, can be created."""
+    """Raise UserError if a folder is not writable, or does not exist and cannot be created."""
     existing = next(place for place in (folder, *folder.absolute().parents) if place.exists())
     if not existing.is_dir():
         raise UserError(f"{existing} is not a folder", "name another place")
@@ -66,7 +66,7 @@ def require_writable(folder: Path, hint: str = "name another place") -> None:
 
 
 def user_error_from_os_error(error: OSError) -> UserError:
-    """Return an error of the operating system as a user error, with the file and a hint."""
+    """Return a UserError for an error of the operating system, with the file and a hint."""
     if isinstance(error, shutil.Error):
         error = _first_error(error)
     names = [os.fsdecode(name) for name in (error.filename, error.filename2) if name is not None]
@@ -91,7 +91,7 @@ def _full_folders() -> list[str]:
 
 
 def _first_error(error: shutil.Error) -> OSError:
-    """Return the first error of a copied folder. `shutil.copytree` collects them as texts."""
+    """Return the first error of a copied folder. `shutil.copytree` collects errors as strings."""
     first = error.args[0][0] if isinstance(error.args[0], list) else error.args[0]
     if not isinstance(first, tuple):
         return OSError(str(first))

@@ -1,7 +1,7 @@
 """Plan an experiment: its runs, their names, and the place of its results.
 
-A run's name is the hash of everything that determines it, such as the files that it starts from and
-the programs. To name a run, its programs are built and its files are composed.
+A run's name is the hash of everything that determines the run, such as its initial files and its
+programs. To name a run, its programs are built and its files are composed.
 
 A plan is stored in `results/<name>/plan.json`, from which jobs compose runs. `study.json` in the
 same folder describes the experiment for the analysis (onionlab/runs/study_file.py).
@@ -79,7 +79,7 @@ class Plan:
         return self.out / files.STUDY
 
     def run(self, run_id: str) -> PlannedRun:
-        """Return a run by its name. Raises UserError if the plan has none."""
+        """Return the run with this name. Raises UserError if the plan has no such run."""
         planned = next((run for run in self.runs if run.run_id == run_id), None)
         if planned is None:
             raise UserError(f"the plan has no run {run_id}")
@@ -125,15 +125,15 @@ def make_plan(
     Args:
         root: The checkout.
         request: The experiment and its overrides.
-        out: The folder of the files. By default `results/<name>`.
-        looks: The interim analyses (looks) under this plan, if networks are added step by step.
-            study.json also gets the looks of an earlier plan of the same runs.
+        out: The folder for the files. By default `results/<name>`.
+        looks: The interim analyses (looks) under this plan if networks are added step by step;
+            otherwise None. study.json also lists looks of earlier plans of the same runs.
 
     Raises:
         UserError: An error that can be found before a run starts.
     """
     for place in (root / "runs", out or root / "results"):
-        # Check this before programs are built, which may take minutes.
+        # Check this before programs are built, because building may take minutes.
         require_writable(place, "let it be written, or use a checkout of your own")
     builder = open_run_builder(root, request)
     experiment = builder.experiment
@@ -178,11 +178,11 @@ def make_plan(
 
 
 def _levels_with_the_same_runs(runs: Sequence[PlannedRun]) -> list[str]:
-    """Return each group of levels that share a run, as one text: the names joined by "and"."""
+    """Return each group of levels that share a run, as one string: their names joined by "and"."""
     levels: dict[str, dict[str, None]] = {}
     for run in runs:
-        # Several variants of one level can share a run too, if no host runs any of them. This
-        # function does not report them.
+        # Several variants of one level can share a run too, if no host runs any of these variants.
+        # This function does not report such variants.
         levels.setdefault(run.run_id, {})[run.level] = None
     return list(dict.fromkeys(" and ".join(names) for names in levels.values() if len(names) > 1))
 
@@ -232,12 +232,13 @@ def _name_concurrently(
     context = get_context("spawn")
     with ProcessPoolExecutor(processes, context, _open_builder, (root, request)) as pool:
         try:
-            # The processes inherit the signal mask, in which SIGINT is blocked. Otherwise Ctrl-C,
-            # which a terminal sends to all of them, would make each one print a traceback.
+            # The child processes inherit the signal mask, in which SIGINT is blocked. Otherwise, at
+            # Ctrl-C, a terminal would send SIGINT to all processes, and each would print a
+            # traceback.
             with interrupts_deferred():
                 mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-                # `map` is not used, because it cancels the remaining results after an error, and
-                # Python 3.11 can then fail at the end of the block.
+                # `map` is not used, because it cancels the remaining results after an error. This
+                # can make Python 3.11 fail at the end of the `with` block.
                 results = [pool.submit(_name_with_opened_builder, seed) for seed in seeds]
                 signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             return [result.result() for result in results]

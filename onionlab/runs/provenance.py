@@ -29,7 +29,7 @@ def host_facts() -> Mapping[str, Any]:
 def current_commit() -> str:
     """Return the commit of the code, with "-dirty" if files differ from it; "" outside of git."""
     command = ["git", "-C", str(code_root()), "describe", "--always", "--abbrev=40", "--dirty"]
-    command += ["--exclude=*"]  # ignores tags
+    command += ["--exclude=*"]  # Ignore tags.
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
     except (OSError, subprocess.SubprocessError):
@@ -38,5 +38,5 @@ def current_commit() -> str:
 
 
 def project_name() -> str:
-    """Return this project's version and commit as one text, such as "0.3 3b1c..."."""
+    """Return this project's version and commit as one string, such as "0.3 3b1c..."."""
     return " ".join(part for part in (__version__, current_commit()) if part)

@@ -74,8 +74,8 @@ def _terminate_when(condition: Callable[[], bool]) -> Callable[[], None]:
         while not stopped.wait(CHECK_INTERVAL_S):
             if condition():
                 LOG.info("the command that started this process has ended; so does the process")
-                # Send the signal to the main thread, to interrupt the system call in which it may
-                # wait. If it were sent to the process, another thread might receive it.
+                # Send the signal to the main thread, to interrupt the system call in which this
+                # thread may wait. Any thread can receive a signal that is sent to the process.
                 signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
                 return
 

@@ -1,7 +1,7 @@
 """Compose the runs of an experiment from its settings, variants, programs and engine.
 
-A level is one of the settings in which an experiment compares its variants, such as one amount of
-traffic.
+A level is one of the conditions under which an experiment compares its variants, such as one amount
+of traffic.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from onionlab.tornet.keeping import load_tornet
 from onionlab.yamlfile.units import nearest, show
 
 DEFAULT_CC_ALG = 2
-"""Vegas, which is the congestion control of Tor 0.4.9 if the consensus does not set cc_alg."""
+"""Tor Vegas, the congestion control of Tor 0.4.9 if the consensus does not set cc_alg."""
 
 
 def _describe_tor(tor: BuiltTor) -> str:
@@ -121,10 +121,10 @@ class RunBuilder(ABC):
     def _require_known_options(self) -> None:
         """Raise UserError for unknown torrc options, and consensus parameters without effect.
 
-        An option must be known to each built Tor that gets it: Tor exits when it starts with an
-        unknown option. A parameter must be read by at least one of the built Tors; the others
-        ignore it. Parameters with the value 0 are accepted, because they only disable a feature.
-        Experiments without Tor have no options and no parameters.
+        Each built Tor must know all options that it gets, because Tor exits at start if an option
+        is unknown. At least one built Tor must read a parameter; other builds ignore the parameter.
+        Parameters with the value 0 are accepted, because they only disable a feature. Experiments
+        without Tor have no options and no parameters.
         """
         if not self._tors:
             return
@@ -161,7 +161,7 @@ class RunBuilder(ABC):
         return _names_of_effect(*(tor.consensus_params for tor in levels))
 
     def _describe_unread(self, voted: Collection[str]) -> list[str]:
-        """Return a text for each of these consensus parameters that no Tor of the runs reads."""
+        """Return a message for each of these consensus parameters that no Tor of the runs reads."""
         unread = [set(tor.unread_parameters(voted)) for tor in self._tors]
         versions = ", ".join(sorted({_describe_tor(tor) for tor in self._tors}))
         return [
@@ -182,18 +182,18 @@ class RunBuilder(ABC):
         return {}
 
     def capacities_bytes_per_s(self, level: str) -> Mapping[str, float]:
-        """Return the total capacity of each role's relays at a level; empty if it is unknown."""
+        """Return the total capacity of each role's relays at a level; {} if it is unknown."""
         return {}
 
     def network_facts(self, level: str, seed: int) -> dict[str, RoleCapacity]:
-        """Return how each role's capacity is distributed over its relays in a network.
+        """Return how each role's capacity is distributed over its relays in a network, by role.
 
         The mapping is empty if the distribution is unknown.
         """
         return {}
 
     def is_drawn(self, seed: int) -> bool:
-        """Return whether the keys of a network's relays exist. Generating them takes seconds.
+        """Return whether the keys of a network's relays exist. Generating keys takes seconds.
 
         The base class returns True, for experiments that need no generated keys.
         """
@@ -209,7 +209,7 @@ class RunBuilder(ABC):
 
     @abstractmethod
     def verify(self, hosts: Path, run: RunDirectory) -> dict[str, int]:
-        """Check the logs below `hosts`. Return how many hosts logged each proof, by proof.
+        """Check the logs below `hosts`. Return for each proof how many hosts logged it.
 
         A proof is a log line which shows that a variant's code is active.
 
@@ -220,8 +220,8 @@ class RunBuilder(ABC):
     def watch(self, hosts: Path, level: str, run: RunDirectory) -> Callable[[float], None]:
         """Return a function that checks the logs below `hosts` during a run.
 
-        The function gets the simulated second. It raises RunRefusedError as soon as the run can no
-        longer be valid.
+        The argument of this function is the current simulated second. The function raises
+        RunRefusedError as soon as the run can no longer be valid.
         """
         return lambda simulated_s: None
 
@@ -312,9 +312,9 @@ class DrawnRunBuilder(TorRunBuilder):
     """Composes runs with Tor in networks that are drawn at random, each from its seed."""
 
     def build(self) -> Mapping[str, BuiltProgram]:
-        """Build Tor, Arti for variants with its clients, and libtorrent for clients `pieces`.
+        """Build Tor, Arti for variants with Arti clients, and libtorrent for `pieces` clients.
 
-        Everything that Arti needs is checked before anything is built.
+        Everything that a build of Arti needs is checked before the first build starts.
         """
         clients = {one.program: one for v in self.needed if (one := self.variants[v].client)}
         sources = [obtain_arti(self.root, client) for client in clients.values()]
@@ -369,7 +369,7 @@ class DrawnRunBuilder(TorRunBuilder):
         }
 
     def _limits_bit_per_s(self, settings: Settings) -> dict[str, float]:
-        """Return the mean capacity of one relay of each role, as limited by its link and by Tor."""
+        """Return the mean capacity of one relay of each role, limited by link and BandwidthRate."""
         return {
             role: min(
                 entry.bandwidth_rate_bit_per_s or math.inf,
@@ -402,7 +402,7 @@ class TornetRunBuilder(TorRunBuilder):
         """
         super().__init__(root, experiment, variants)
         require_networks(root, experiment)
-        # Cache the network that was loaded last, because the run of the next variant needs it.
+        # Cache the network that was loaded last, because the next variant's run needs it again.
         self._network = functools.lru_cache(maxsize=1)(functools.partial(load_tornet, root))
 
     def build(self) -> Mapping[str, BuiltProgram]:
@@ -481,8 +481,8 @@ _BUILDERS: Mapping[str | None, type[RunBuilder]] = {
 
 
 _NOT_RESOLVED = (ValidationError, LookupError, TypeError, AttributeError, StopIteration)
-"""Errors that `load_resolved_experiment` raises for data that `resolve_experiment` did not
-return, such as that of another version.
+"""Errors that `load_resolved_experiment` raises for data that this version's `resolve_experiment`
+did not return.
 """
 
 
@@ -496,8 +496,8 @@ def known_variants(root: Path, experiment: Experiment) -> Mapping[str, TorVarian
 def select_variants(root: Path, experiment: Experiment, requested: Sequence[str]) -> list[str]:
     """Return the requested variants, or all variants of the experiment if none is requested.
 
-    They are in the experiment's order. Variants that the experiment does not list come last. Raises
-    UserError for an unknown name.
+    The result has the experiment's order. Variants that the experiment does not list come last.
+    Raises UserError for an unknown name.
     """
     own, known = experiment.variants, known_variants(root, experiment)
     for name in requested:
@@ -527,7 +527,7 @@ def run_builder(
 ) -> RunBuilder:
     """Return the run builder of a request. Its engine and its programs are not prepared yet.
 
-    resolved: the experiment as plan.json contains it; by default the experiment's files are read.
+    resolved: the resolved experiment from plan.json; by default the experiment's files are read.
     Raises UserError if the experiment is invalid.
     """
     if resolved:
@@ -540,9 +540,9 @@ def run_builder(
     else:
         experiment = load_experiment(root, request)
     builder = _BUILDERS[experiment.kind](root, experiment, request.variants)
-    # Check added variants only for a new plan. The settings in plan.json were checked before it was
-    # written. They contain every key, even keys that were not set. The check would reject some of
-    # these, because they may be set only together with others.
+    # Check added variants only for a new plan. The settings in plan.json were checked before
+    # plan.json was written. They contain every key, even keys that the experiment does not set. The
+    # check would reject some of these keys, because they may be set only together with other keys.
     if not resolved and (added := builder.added_variants):
         experiment.require_variants([*experiment.variants, *sorted(added)])
     return builder

@@ -46,12 +46,12 @@ FULL_DISK = ": the disk was full while it ran"
 
 
 def execute_on_cluster(root: Path, plan: Plan, run_id: str) -> None:
-    """Perform a run and extract its records, as a job of a cluster, unless they are in the store.
+    """Perform a run and extract its records, in a job of a cluster, unless the store has both.
 
     Raises:
         UserError: The run fails, or it failed in an earlier job of the same command. (Snakemake
-            resubmits failed jobs, but the run would fail again. A new command removes earlier
-            failures.)
+            submits failed jobs again, but the run would also fail again. A new command removes
+            earlier failures.)
     """
     planned, store = plan.run(run_id), Store(plan.store)
     reason = store.failed(run_id) / files.ERROR
@@ -65,10 +65,10 @@ def execute_on_cluster(root: Path, plan: Plan, run_id: str) -> None:
 
 @contextlib.contextmanager
 def _reason_kept(store: Store, planned: PlannedRun) -> Iterator[None]:
-    """Store the reason if the block fails, unless the block has stored it.
+    """Store the reason if the block fails and has not stored a reason itself.
 
-    Such a reason concerns the node: it may lack a program, or its disk may be full. Without a
-    stored reason, Snakemake would submit the job again.
+    Such a reason concerns the node: the node may lack a program, or its disk may be full. Later
+    jobs of the same command find the stored reason and do not perform the run again.
 
     Raises:
         UserError: The block raises UserError or OSError.
@@ -90,7 +90,7 @@ def _reason_kept(store: Store, planned: PlannedRun) -> Iterator[None]:
 def execute(root: Path, plan: Plan, run_id: str, *, on_cluster: bool = False) -> None:
     """Perform a run unless it is in the store.
 
-    Unless it runs on a cluster, this process ends if the command that started it ends.
+    This process ends if the command that started it ends, except on a cluster.
 
     Raises:
         UserError: The run fails. The files of a failed simulation are kept in the store.
@@ -98,8 +98,8 @@ def execute(root: Path, plan: Plan, run_id: str, *, on_cluster: bool = False) ->
     store, planned = Store(plan.store), plan.run(run_id)
     waits = f"{planned.title}: another command is making this run; waiting for it"
     watch = contextlib.nullcontext() if on_cluster else exit_with_command(plan.out)
-    # The reason is stored while this process holds the run's lock. Otherwise the next process that
-    # makes the run could use the same folder.
+    # The reason of a failure is stored while this process holds the run's lock. Another process
+    # that performs the run uses the same folder, so it has to wait for the lock.
     kept = _reason_kept(store, planned) if on_cluster else contextlib.nullcontext()
     with watch, store.exclusive(run_id, lambda: LOG.info(waits)), kept:
         if store.is_finished(run_id):
@@ -139,9 +139,9 @@ def extract_records(store: Store, run_id: str) -> None:
 def _attempt_folder(store: Store, plan: Plan, run_id: str, *, on_cluster: bool) -> Iterator[Path]:
     """Remove the files of earlier attempts at a run, and yield the folder for this attempt.
 
-    The folder is `runs/.partial/<run>`. A job of a cluster writes to its node's own disk instead if
-    TMPDIR names a writable folder there with enough room. The job then writes only its progress to
-    `runs/.partial/<run>`. The next job on that node removes the files of a killed job.
+    The folder is `runs/.partial/<run>`. In a job of a cluster, if TMPDIR names a writable folder
+    with enough room, the folder is in TMPDIR, on the node's own disk. Only the progress is then in
+    `runs/.partial/<run>`. If a job is killed, the next job on this node removes its files.
     """
     partial = store.partial(run_id)
     if partial.exists():
@@ -161,7 +161,7 @@ def _attempt_folder(store: Store, plan: Plan, run_id: str, *, on_cluster: bool) 
 def _open_node_folder(need_bytes: float, stack: contextlib.ExitStack) -> Path | None:
     """Return a folder in TMPDIR; None if TMPDIR is not set, is not writable or has too little room.
 
-    TMPDIR may be a folder of the machine that submitted the job, and be missing on this node.
+    TMPDIR may name a folder of the machine that submitted the job, which is missing on this node.
     """
     node_disk = os.environ.get("TMPDIR")
     with contextlib.suppress(OSError):
@@ -203,7 +203,7 @@ def _simulate(
     started = datetime.now(UTC)
     composed_s = time.monotonic()
     look = builder.watch(place / files.HOSTS, planned.level, run)
-    # The checkout may change during the simulation, which uses the code that was loaded before.
+    # Read the commit now. The checkout may change during the simulation, but the loaded code stays.
     commit = current_commit()
     disk_was_full = False
 

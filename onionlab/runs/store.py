@@ -1,9 +1,9 @@
-"""The run store, in which the name of a run is the hash of everything that determines it.
+"""The run store, in which the name of a run is the hash of everything that determines the run.
 
     runs/<id>/            a finished run: manifest.json, records-*/, and the files of the simulation
                           with the names that tornettools expects
     runs/.partial/<id>/   a run in progress or interrupted; only its progress file is read
-    runs/.partial/<id>-*/ an incomplete copy of a run, which is being moved from another disk
+    runs/.partial/<id>-*/ an incomplete copy of a run that is being moved from another disk
     runs/.failed/<id>/    the last failed attempt, with error.json
 
 One rename moves a run to runs/<id>/ after all of it has been written, so an interrupted command
@@ -53,7 +53,7 @@ class Store:
         return self.directory / ".partial" / run_id
 
     def failed(self, run_id: str) -> Path:
-        """Return the folder of the last failed attempt."""
+        """Return the folder of the last failed attempt at a run."""
         return self.directory / ".failed" / run_id
 
     def is_finished(self, run_id: str) -> bool:
@@ -64,7 +64,7 @@ class Store:
         return is_whole(self.run(run_id))
 
     def finished_among(self, run_ids: Collection[str]) -> set[str]:
-        """Return the runs that are finished. To be fast, this looks only at folders that exist."""
+        """Return the runs that are finished. For speed, this looks only at folders that exist."""
         return {run_id for run_id in _listed(self.directory, run_ids) if self.is_finished(run_id)}
 
     def extracted_among(self, run_ids: Collection[str]) -> set[str]:
@@ -73,13 +73,13 @@ class Store:
         return {run_id for run_id in finished if self.has_records(run_id)}
 
     def has_records(self, run_id: str) -> bool:
-        """Return whether a run has all of its records, of which this file is written last."""
+        """Return whether a run has all records. The file PARSE_REPORT is the last to be written."""
         return (self.run(run_id) / files.RECORDS / files.PARSE_REPORT).exists()
 
     def await_records(self, run_ids: Collection[str], timeout_s: float) -> set[str]:
-        """Wait until all runs are finished and have their records. Return those that are not.
+        """Wait until all runs are finished and have records. Return the runs that miss the timeout.
 
-        Files that another node of a cluster has written may appear here late.
+        Files that another node of a cluster has written may appear here with a delay.
         """
         deadline_s = time.monotonic() + timeout_s
         while left := set(run_ids) - self.extracted_among(run_ids):
@@ -144,10 +144,10 @@ class Store:
                     shutil.rmtree(records)
 
     def finish(self, run_id: str, manifest: Manifest, made: Path | None = None) -> None:
-        """Turn an attempt into the finished run. It replaces an unfinished one of the same name.
+        """Turn an attempt into the finished run, which replaces an unfinished run of the same name.
 
-        made: the folder of the attempt; by default the one that `partial` returns. Raises UserError
-        if `remove_unfinished` fails.
+        made: the folder of the attempt; by default the folder that `partial` returns. Raises
+        UserError if `remove_unfinished` fails.
         """
         made = made or self.partial(run_id)
         (made / files.PROGRESS).unlink(missing_ok=True)
@@ -159,9 +159,9 @@ class Store:
         shutil.rmtree(self.failed(run_id), ignore_errors=True)
 
     def fail(self, run_id: str, error: RunFailure, made: Path | None = None) -> None:
-        """Keep a failed attempt with the reason. It replaces an earlier failed attempt.
+        """Keep a failed attempt and the reason, in place of an earlier failed attempt at the run.
 
-        made: the folder of the attempt; by default the one that `partial` returns.
+        made: the folder of the attempt; by default the folder that `partial` returns.
         """
         made, failed = made or self.partial(run_id), self.failed(run_id)
         made.mkdir(parents=True, exist_ok=True)
@@ -188,7 +188,7 @@ class Store:
         )
 
     def _move(self, made: Path, target: Path) -> None:
-        """Rename a directory durably. It may come from another file system."""
+        """Rename a directory durably, even if it is on another file system."""
         copy = self.directory / ".partial" / f"{target.name}-{uuid.uuid4().hex}"
         put_in_place(made, target, copy)
 

@@ -50,7 +50,7 @@ def build_study(builder: RunBuilder, runs: Sequence[PlannedRun], looks: Looks | 
         baseline=experiment.baseline if experiment.baseline in builder.selected else None,
         variants=tuple(
             # A study has the properties of a variant that tables and figures show (name, label,
-            # colour), and not how to build it.
+            # colour), but no information on how to build the variant.
             Variant(**{key: getattr(builder.variants[name], key) for key in DISPLAY_FIELDS})
             for name in builder.selected
         ),
@@ -92,7 +92,7 @@ def build_study(builder: RunBuilder, runs: Sequence[PlannedRun], looks: Looks | 
 
 
 def update_provenance(path: Path, store_folder: Path) -> None:
-    """Copy times, memory, proofs and machine of each run from its manifest into study.json.
+    """Copy each run's times, memory, proofs and machine from its manifest into study.json.
 
     A proof is a log line which shows that a variant's code is active.
 
@@ -172,15 +172,15 @@ def _relays(settings: AnySettings) -> dict[str, int]:
 
 
 def _public_tor(root: Path, experiment: Experiment) -> PublicTor | None:
-    """Return the measurements of the public Tor network that the experiment names, or None.
+    """Return the measurements of the public Tor network in the file that the experiment names.
 
-    Raises AnalysisError if they cannot be read.
+    Return None if it names no file. Raises AnalysisError if the measurements cannot be read.
     """
     path = getattr(experiment.header, "public_tor", None)
     if path is None:
         return None
-    # Import this only here: it imports statistical modules, which takes time and which most plans
-    # do not need.
+    # Import this only here: it imports statistical modules. That takes time, and most plans do not
+    # need these modules.
     from analysis.imports.tor_metrics import read_tor_metrics
 
     first = next(iter(experiment.levels.values())).settings

@@ -5,9 +5,9 @@
         shadow.log free.log ...
         tornettools.generate.log        if the network still exists and was imported with this log
 
-A level is one of the settings in which an experiment compares its variants. If all runs have the
-same level, the folders are called <variant>. Repeats after the first have -repeat-<n> at the end of
-their names. `tornettools plot` accepts the folder of one level and variant as a collection of runs.
+A level is one of the conditions under which an experiment compares its variants. If all runs have
+the same level, the folders are called <variant>. The folders of repeats after the first end in
+-repeat-<n>. `tornettools plot` accepts the folder of one level and variant as a collection of runs.
 tornettools changes only the copies, and not the store.
 """
 
@@ -39,7 +39,7 @@ LOG_NAME = re.compile(
 optional here, but tornettools reads only uncompressed logs with a process number."""
 
 USUAL_PROCESS = "1000"
-"""Process number in the name of a copied log if the original name has none."""
+"""Process number in the name of a copied log if the original name has no process number."""
 
 OWN_FILES = (files.RUN, files.CLIENTS, files.HOST_ROLES, files.MANIFEST)
 """Files of a run that are not copied, because tornettools does not use them."""
@@ -54,7 +54,7 @@ def lay_out(
         root: The checkout, which has the networks.
         store: The store of the runs.
         runs: Runs on imported networks of tornettools.
-        out: The folder to write. Folders of runs that exist in it are not changed.
+        out: The folder to write. If it already has the folder of a run, this run is not copied.
         with_plot_data: Also write the output of `tornettools parse`, from the runs' records.
 
     Raises:
@@ -107,7 +107,7 @@ def _lay_out_one(root: Path, run: Path, target: Path, planned: PlannedRun) -> No
 
 
 def _copy_folder(source: Path, target: Path) -> None:
-    """Copy a folder and its subfolders: link or copy files, and decompress logs."""
+    """Copy a folder and its subfolders. Link or copy files, and decompress compressed logs."""
     target.mkdir()
     for path in sorted(source.iterdir()):
         if path.is_symlink():

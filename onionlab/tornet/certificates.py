@@ -8,11 +8,11 @@ import time
 from dataclasses import dataclass
 
 _ED25519_HEAD = b"== ed25519v1-cert: type4 ==".ljust(32, b"\0")
-"""The head of Tor's files of ed25519 certificates. crypto_write_tagged_contents_to_file() in
-crypto_format.c writes it."""
+"""The head of Tor's files with ed25519 certificates. crypto_write_tagged_contents_to_file() in
+crypto_format.c writes this head."""
 _SECRET_HEAD = b"== ed25519v1-secret: type0 ==".ljust(32, b"\0")
 _SECRET_BYTES = 96
-# Tor ends its own files with a NUL, and tor-gencert does not. Both match.
+# Tor ends its own files with a NUL, but tor-gencert does not. The pattern matches both.
 _RSA_SECRET = re.compile(
     rb"-----BEGIN ((?:RSA )?PRIVATE KEY)-----\n[A-Za-z0-9+/=\n]+\n-----END \1-----[\s\0]*"
 )
@@ -22,7 +22,7 @@ _MAX_AGE_S = 365 * 24 * 3600
 
 @dataclass(frozen=True)
 class AuthorityCertificate:
-    """A key certificate (dir-spec, section 3.1); times in seconds since 1970.
+    """A key certificate (dir-spec, section 3.1). Its times are in seconds since 1970.
 
     identity: v3ident, 40 hexadecimal digits in upper case.
     """
@@ -44,7 +44,7 @@ def read_authority_certificate(text: str) -> AuthorityCertificate:
     """Read keys/authority_certificate.
 
     Raises:
-        ValueError: it is not a certificate; the message states what is missing.
+        ValueError: the text is not a certificate; the message states what is missing.
     """
 
     def line(keyword: str, pattern: str) -> str:
@@ -71,7 +71,7 @@ def signing_key_expires_unix_s(content: bytes) -> int:
     """Return when a keys/ed25519_signing_cert expires, in seconds since 1970 (cert-spec, 2.1).
 
     Raises:
-        ValueError: it is not such a certificate.
+        ValueError: the content is not such a certificate.
     """
     if not content.startswith(_ED25519_HEAD) or len(content) < len(_ED25519_HEAD) + 6:
         raise ValueError("not a certificate of a signing key")
@@ -79,10 +79,10 @@ def signing_key_expires_unix_s(content: bytes) -> int:
 
 
 def is_rsa_secret(content: bytes) -> bool:
-    """Return whether this is a complete RSA key such as keys/secret_id_key."""
+    """Return whether a file's content is a complete RSA key such as keys/secret_id_key."""
     return _RSA_SECRET.fullmatch(content) is not None
 
 
 def is_ed25519_secret(content: bytes) -> bool:
-    """Return whether this is a complete secret key of a relay's or an onion service's identity."""
+    """Return whether a file's content is a complete secret identity key of a relay or service."""
     return content.startswith(_SECRET_HEAD) and len(content) == _SECRET_BYTES

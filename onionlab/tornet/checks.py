@@ -20,7 +20,7 @@ from onionlab.tornet.path_graph import PathGraph
 from onionlab.tornet.shadow_config import CONFIGURATION, ShadowConfig
 from onionlab.yamlfile.units import show
 
-# A folder with one of these files is the folder of a host.
+# A folder that has at least one of these files is the folder of a host.
 _HOST_FILES = ("torrc-defaults", "torrc", "tgenrc.graphml", FINGERPRINT, "hostname")
 
 # The line of a relay in a bandwidth file, including the line feed, so that a truncated last line
@@ -55,10 +55,10 @@ class Checker:
         self._read: dict[str, HostFiles] = {}
 
     def problems(self) -> list[str]:
-        """Return a sentence for each problem. If there are none, `hosts` contains every host.
+        """Return a sentence for each problem. If there is no problem, `hosts` contains every host.
 
-        Relations between hosts are checked only if each host is complete. Otherwise one missing
-        file would result in many messages.
+        Relations between hosts are checked only if each host is complete, so that one missing file
+        does not cause many messages.
         """
         found = [*self._orphaned_folders(), *self._executables(), *self._host_problems()]
         return found or [
@@ -84,7 +84,7 @@ class Checker:
                     return
 
     def _executables(self) -> Iterator[str]:
-        """Yield a problem for each program with several executables, as a run uses only one."""
+        """Yield a problem for each program that has several executables: a run can use only one."""
         hosts: dict[str, dict[str, list[str]]] = {}
         for name, entry in self._config.hosts.items():
             for process in entry.processes:
@@ -144,8 +144,8 @@ class Checker:
     def _authority_problems(self) -> Iterator[str]:
         """Yield problems with the authorities.
 
-        All hosts have to trust exactly the existing authorities, and these have to vote for guards
-        and for exits.
+        All hosts have to trust exactly the existing authorities, and the authorities have to vote
+        for guards and for exits.
         """
         trusting = {
             (*host.tor.all("DirServer"), *host.tor.all("DirAuthority")): name
@@ -202,7 +202,7 @@ class Checker:
             )
 
     def _list_problems(self) -> Iterator[str]:
-        """Yield a problem for each list of authorities that does not match the existing relays."""
+        """Yield a problem for each authority's list of relays that does not match the hosts."""
         relays = {host.fingerprint: name for name, host in self.hosts.items() if host.fingerprint}
         for path in sorted(self._bandwidth_files()):
             found = _MEASURED.finditer(self._reader.text_at(path))
@@ -244,7 +244,7 @@ class Checker:
 
 
 def _strangers(source: str, listed: set[str], relays: Mapping[str, str]) -> Iterator[str]:
-    """Yield a problem if a list contains a fingerprint that does not belong to a relay."""
+    """Yield a problem if a list contains a fingerprint that belongs to no relay."""
     for stranger in sorted(listed - relays.keys())[:1]:
         yield (
             f"{source} lists {stranger}, which is not a relay's fingerprint: it belongs to another "
@@ -256,7 +256,7 @@ def _parse_authority(line: str) -> tuple[str, _Authority]:
     """Parse a DirServer line: nickname, flags, address:port, fingerprint in ten groups.
 
     Raises:
-        ValueError: it is not such a line.
+        ValueError: the line is not such a line.
     """
     nickname, *words = line.split() or [""]
     flags = dict(word.lower().split("=", 1) for word in words if "=" in word)

@@ -2,7 +2,7 @@
 
 Staged files are the output of `tornettools stage`.
 
-tornettools samples the hosts by its `--seed`, but lets a Tor (here onionlab's build without
+tornettools chooses the hosts by its `--seed`, but it has a Tor (here onionlab's build without
 patches) generate random keys. Before the import, keys that depend on the seed replace these random
 keys, so that the same inputs result in the same network.
 """
@@ -33,7 +33,7 @@ RESERVED_OPTIONS = ("--prefix", "--tor", "--torgencert")
 """Options of `generate` that users may not give, because this module sets them."""
 RECORD = ("-r", "--record")
 FILES = (("-a", "--atlas"), ("-g", "--geoip_path"))
-"""Options of `generate` whose value is a file."""
+"""Options of `generate` whose value is the path of a file."""
 TMODEL_FOLDER = "data"
 LAST_LINES = 12
 
@@ -60,12 +60,12 @@ def generate_tornets(
         tmodel: A folder with tmodel's data, as `generate` expects it.
         options: Further options of `generate`, such as ``--network_scale``.
         tor: The Tor that generates the original keys, with tor-gencert in the same folder.
-        draw_keys: Replaces the keys in a directory that tornettools wrote by keys from a seed.
+        draw_keys: Replaces all keys in a directory of tornettools with keys derived from a seed.
         before_rename: See `import_tornets`.
 
     Raises:
-        UserError: tornettools is missing or fails, an input is missing, or its output cannot be
-            imported. In these cases nothing was imported.
+        UserError: tornettools is missing or fails, an input is missing, or the output of
+            tornettools cannot be imported. In these cases, nothing was imported.
     """
     program = find_tornettools()
     if list_seeds(root, name):
@@ -103,9 +103,9 @@ def generate_tornets(
 
 
 def find_tornettools() -> Path:
-    """Find tornettools by the variable TORNETTOOLS, or else on the PATH.
+    """Find tornettools by the variable TORNETTOOLS or, if it is not set, on the PATH.
 
-    Raises UserError if it is missing.
+    Raises UserError if tornettools is missing.
     """
     named = os.environ.get(VARIABLE) or None
     found = shutil.which(named or "tornettools")
@@ -119,7 +119,7 @@ def find_tornettools() -> Path:
 
 
 def _single_file(folder: Path, pattern: str) -> Path:
-    """Return the only file of a folder that matches. Raises UserError if none or several match."""
+    """Return the only file that matches. Raises UserError if no file or several files match."""
     found = sorted(folder.glob(pattern)) if is_folder(folder) else []
     if len(found) != 1:
         what = "no" if not found else f"{len(found)} files"
@@ -132,7 +132,7 @@ def _single_file(folder: Path, pattern: str) -> Path:
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        """Raise UserError. argparse itself would print a usage text and exit."""
+        """Raise UserError. By default, argparse would print a usage message and exit."""
         raise UserError(f"tornettools generate: {message}", "correct OPTIONS")
 
 
@@ -142,7 +142,7 @@ def _checked(options: Sequence[str]) -> list[str]:
     Raises UserError for options that this module sets itself or that prevent the import.
     """
     # --seed is an option of tornettools itself, so it is rejected. The parser below must not know
-    # --seed, because it would take an abbreviation of --server_scale, such as --se, for --seed.
+    # --seed: otherwise it would read --se, an abbreviation of --server_scale, as --seed.
     if "--seed" in [word.partition("=")[0] for word in options]:
         raise UserError("--seed: not allowed", "the command sets it")
     parser = _Parser(add_help=False)
@@ -169,7 +169,7 @@ def _checked(options: Sequence[str]) -> list[str]:
 
 
 def _generate(words: Sequence[str], options: Sequence[str], tor: Path, folder: Path) -> None:
-    """Run tornettools in the given folder, because tor-gencert writes to the current one."""
+    """Run tornettools in the given folder, because tor-gencert writes to the current folder."""
     tor = tor.absolute()
     programs = ["--tor", str(tor), "--torgencert", str(tor.with_name("tor-gencert"))]
     done = subprocess.run(

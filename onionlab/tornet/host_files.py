@@ -20,8 +20,8 @@ CONF = "conf"
 MAX_FILE_BYTES = 2**26
 MAX_FILES = 1_000_000
 ATLAS_ENDINGS = (".gml", ".gml.xz")
-"""The endings of names of atlases, tornettools' graphs of the Internet. An import does not copy an
-atlas: it stores the part that the network uses."""
+"""The endings of names of atlases, which are tornettools' graphs of the Internet. An import stores
+only the part of an atlas that the network uses."""
 COMPLETE = "Copy the whole directory that `tornettools generate` wrote, or generate it again."
 READABLE = "Make it readable (chmod u+rX), or copy the directory again."
 
@@ -40,7 +40,7 @@ class TornetFiles:
     paths: Mapping[str, Path]
 
     def __contains__(self, path: str) -> bool:
-        """Return whether this file exists."""
+        """Return whether the file with this path exists."""
         return path in self.paths
 
     def host_folder(self, host: str) -> str:
@@ -48,7 +48,7 @@ class TornetFiles:
         return f"{HOST_TEMPLATES}/{host}"
 
     def resolve(self, host: str, name: str) -> str:
-        """Return the path, relative to the tornet, of a file that a host's program refers to.
+        """Return the path, relative to the tornet, of a file to which a host's program refers.
 
         Programs run in shadow.data/hosts/HOST, which starts as a copy of the host's own files.
 
@@ -70,7 +70,7 @@ class TornetFiles:
         """Return a file's bytes.
 
         Raises:
-            FileError: it is too large or cannot be read.
+            FileError: the file is too large or cannot be read.
         """
         try:
             with self.paths[path].open("rb") as stream:
@@ -85,7 +85,7 @@ class TornetFiles:
         """Return a file's text.
 
         Raises:
-            FileError: it is not UTF-8, is too large, or cannot be read.
+            FileError: the file is not in UTF-8, is too large, or cannot be read.
         """
         try:
             return self.content(path).decode()
@@ -137,15 +137,15 @@ def _walk(folder: Path) -> Iterator[Path]:
     def refuse(error: OSError) -> None:
         raise UserError(f"{error.filename} cannot be read: {error.strerror}", READABLE)
 
-    # os.walk lists a link to a folder among the folders, and does not follow it. Such a link is
-    # yielded, so that `_require_plain` rejects it.
+    # os.walk lists a link to a folder among the folders, and does not follow the link. Yield such a
+    # link, so that `_require_plain` rejects it.
     for parent, folders, names in os.walk(folder, onerror=refuse):
         paths = [Path(parent, name) for name in (*names, *folders)]
         yield from (path for path in paths if path.is_symlink() or not path.is_dir())
 
 
 def _require_plain(path: Path, directory: Path, shown: str) -> None:
-    """Raise UserError unless the path is a file of the directory, or a link to such a file."""
+    """Raise UserError if the path is neither a file of the directory nor a link to such a file."""
     try:
         target = path.resolve(strict=True)
     except (OSError, RuntimeError):

@@ -21,8 +21,8 @@ from onionlab.tornet.shadow_config import HostEntry, ProcessEntry
 from onionlab.tornet.tgen_graph import MODEL_PATHS, TgenGraph, read_tgen_graph
 from onionlab.tornet.torrc_options import Options, parse_memory, read_lines
 
-# Paths in the host's folder. If one of these files were missing, Tor would generate new keys, and
-# the relay would be a different one.
+# Paths in the host's folder. If one of these files is missing, Tor generates new keys, with which
+# the relay is a different relay.
 FINGERPRINT = "fingerprint"
 CERTIFICATE = "keys/authority_certificate"
 RELAY_KEYS = (FINGERPRINT, "keys/secret_id_key", "keys/ed25519_master_id_secret_key")
@@ -46,11 +46,11 @@ _TORRC_ARGUMENTS = ("--defaults-torrc", "-f")
 
 @dataclass(frozen=True)
 class HostFiles:
-    """A host's configuration and the content of the files that determine its role.
+    """A host's configuration and the content of the files that determine the host's role.
 
-    limits: BandwidthRate and BandwidthBurst in bytes; None for Tor's default. fingerprint: the
-    fingerprint of a relay. service: the address of an onion service. peers: the hosts to which TGen
-    on this host connects.
+    limits: BandwidthRate in bytes per second and BandwidthBurst in bytes; None for Tor's default.
+    fingerprint: the fingerprint of a relay. service: the address of an onion service. peers: the
+    hosts to which TGen on this host connects.
     """
 
     entry: HostEntry
@@ -65,7 +65,7 @@ class HostFiles:
     def option(self, name: str) -> str:
         """Return the value of an option of the host's Tor.
 
-        The text is empty if the host has no Tor or the option is not set.
+        The value is "" if the host has no Tor or the option is not set.
         """
         return (self.tor.get(name) or "" if self.tor is not None else "").strip('"')
 
@@ -135,11 +135,11 @@ class HostReader:
         self.text_at = functools.cache(files.text)
 
     def read(self, name: str, entry: HostEntry) -> HostFiles:
-        """Read the configuration of a host's programs. Raises FileError if it cannot be used."""
+        """Read the configuration of a host's programs. Raises FileError if it is unusable."""
         programs = {process.program: process for process in entry.processes}
         if len(programs) < len(entry.processes):
-            # A log is identified by the program's name, so the logs of two processes of one program
-            # could not be distinguished.
+            # The program's name identifies a log, so the logs of two processes of one program could
+            # not be distinguished.
             raise FileError(
                 "it runs a program twice: remove one of the two processes, or, for OnionTrace, "
                 "generate the network without --record"
@@ -235,7 +235,7 @@ class HostReader:
             raise FileError(f"{path}: {error}") from None
 
     def _fingerprint(self, path: str) -> str | None:
-        """Return the fingerprint in a relay's own file, or None if there is none."""
+        """Return the fingerprint in a relay's file at `path`; None if there is no fingerprint."""
         words = self.text_at(path).split() if path in self._files else []
         found = parse_fingerprint(words[1]) if len(words) == 2 else ""
         return found if len(found) == 40 else None
@@ -282,7 +282,7 @@ def _oniontrace_mode(process: ProcessEntry) -> str:
 
 
 def _limit(host: HostFiles, option: str) -> int | None:
-    """Return a limit in bytes, or None if it is not set. Raises FileError if it is invalid."""
+    """Return a limit in bytes; None if the option is not set. Raises FileError if it is invalid."""
     text = host.option(option)
     try:
         return parse_memory(text) if text else None

@@ -1,9 +1,9 @@
-"""Store imported networks; each is either complete or absent.
+"""Store imported networks. Each network is either complete or absent.
 
     networks/<name>/<seed>/             one network; seed n is the n-th directory of an import
-        tornet.json                     its model, hashes and origin (onionlab/tornet/model.py)
-        conf/ shadow.data.template/     its files; conf/network.gml has only the paths in use
-        tornettools.generate.log        the log of `tornettools generate`, if any; used by no run
+        tornet.json                     the model, hashes and origin (onionlab/tornet/model.py)
+        conf/ shadow.data.template/     the files; conf/network.gml has only the paths in use
+        tornettools.generate.log        the log of `tornettools generate` (optional, no run uses it)
     networks/.partial/                  an import in progress; never read
 
 tornettools does not derive keys from a seed, so the files themselves have to be stored. A network
@@ -43,8 +43,8 @@ IMPORT_HINT = "import it again: make import-network FROM=directory NAME=name"
 class KeptTornet:
     """An imported network.
 
-    Only `import_tornets` sets two of the attributes. is_new: whether this import added the network
-    to the set. left_out: the parts of the imported directory that were not stored.
+    Only `import_tornets` sets the last two attributes. is_new: whether this import added the
+    network to the set. left_out: the parts of the imported directory that were not stored.
     """
 
     directory: Path
@@ -98,14 +98,14 @@ def import_tornets(
         root: The checkout.
         name: The name of the set.
         directories: Directories that ``tornettools generate`` wrote.
-        before_rename: Writes files that belong to the networks. It gets the first network and the
-            number of networks. It is called before the networks are put in place, so that an
-            interrupted import leaves no network without these files.
+        before_rename: Function that writes files for the networks. Its arguments are the first
+            network and the number of networks. It is called before the networks are put in place,
+            so that an interrupted import leaves no network without these files.
 
     Raises:
-        UserError: the name is invalid, a directory cannot be imported, or it is not a replicate of
-            the others, for example because it is the same network or has another simulated time. In
-            these cases, nothing was imported.
+        UserError: the name is invalid, a directory cannot be imported, or a directory is not a
+            replicate of the other directories, for example because it has the same network or
+            another simulated time. In these cases, nothing was imported.
     """
     _require_name(name)
     if not directories:
@@ -148,7 +148,7 @@ def load_tornet(root: Path, name: str, seed: int) -> KeptTornet:
     """Load one network of a set. Its files are compared with their hashes when they are read.
 
     Raises:
-        UserError: it does not exist, or its tornet.json has changed since the import.
+        UserError: the network does not exist, or its tornet.json has changed since the import.
     """
     _require_name(name)
     directory = networks_directory(root) / name / str(seed)
@@ -175,7 +175,7 @@ def find_generate_log(root: Path, seed: int, hosts: Path) -> Path | None:
         hosts: The run's folder of hosts. The fingerprints of its relays identify the network.
 
     Returns:
-        None if that network does not exist here, or was imported without its log.
+        The path, or None if the network does not exist here, or was imported without its log.
     """
     for log in sorted(networks_directory(root).glob(f"[!.]*/{seed}/{GENERATE_LOG}")):
         tornet = read_as(Tornet, log.parent / TORNET, "imported network", wrong=IMPORT_HINT)
@@ -207,8 +207,8 @@ def _require_replicates(
 ) -> None:
     """Raise UserError unless the networks of the set are all different and of one kind.
 
-    found: the directories to import, in the order of seeds. The first ones may contain existing
-    networks of the set again. existing: seed -> network.
+    found: the directories to import, in the order of seeds. The first directories may contain
+    existing networks of the set. existing: seed -> network.
     """
     networks = {seed: (kept.directory, kept.tornet) for seed, kept in existing.items()}
     for seed, (path, one) in enumerate(found, start=1):
@@ -227,9 +227,9 @@ def _require_replicates(
             )
     kinds = [(place, _kind(tornet)) for place, tornet in networks.values()]
     for (at_a, kind_a), (at_b, kind_b) in itertools.combinations(kinds, 2):
-        # Options of `tornettools generate` that only one of the two networks' logs contains are not
-        # compared, because a log may have been lost, and other versions of tornettools have other
-        # options.
+        # If only one of the two networks' logs contains an option of `tornettools generate`, this
+        # option is not compared: a log may have been lost, and other versions of tornettools have
+        # other options.
         different = [key for key in kind_a if kind_a[key] != kind_b.get(key, kind_a[key])]
         if different:
             raise UserError(
@@ -239,11 +239,11 @@ def _require_replicates(
 
 
 def _kind(tornet: Tornet) -> dict[str, object]:
-    """Return the properties that must be equal in all replicates, as a dict.
+    """Return the properties that must be equal in all replicates.
 
-    The dict is: the property's name as shown in messages -> its value. The number of relays in each
-    position is left out, because tornettools draws it at random. Options of tornettools determine
-    the numbers of all other hosts.
+    The keys are names of properties for messages. The number of relays in each position is left
+    out, because tornettools draws this number at random. Options of tornettools determine the
+    numbers of all other hosts.
     """
     roles: tuple[Role, ...] = (
         "authority", "server", "onion-service", "markov-client", "perf-client",

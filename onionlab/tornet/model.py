@@ -13,7 +13,7 @@ from pydantic import Field
 from analysis.formats.format_model import FormatModel
 
 EPOCH_UNIX_S = 946684800
-"""Shadow's simulated time starts at 2000-01-01 00:00:00 UTC. Keys have to be valid then."""
+"""Shadow's simulated time starts at 2000-01-01 00:00:00 UTC. Keys have to be valid at this time."""
 
 Program = Literal["tor", "tgen", "oniontrace"]
 PROGRAMS: tuple[Program, ...] = get_args(Program)
@@ -79,7 +79,7 @@ class Atlas(FormatModel):
 
 
 class Origin(FormatModel):
-    """The origin of a network as far as its directory shows it; tornettools records no version."""
+    """The origin of a network, as its directory shows it. tornettools' version is not known."""
 
     directory: str = Field(description="name of the directory that was imported")
     generate: dict[str, int | float | str | bool | None] = Field(
@@ -133,7 +133,7 @@ def count_processes(hosts: Mapping[str, TornetHost]) -> dict[str, int]:
 
 
 def content_hash(tornet: Tornet) -> str:
-    """Return the SHA-256 over everything that determines a run, in hexadecimal digits.
+    """Return the SHA-256 of everything in a network that determines a run, in hexadecimal digits.
 
     The hash does not depend on the order of hosts, keys and files, on the times and modes of the
     files, or on the path of the directory.

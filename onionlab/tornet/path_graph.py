@@ -1,9 +1,9 @@
 """Read Shadow's graph of paths (GML) and reduce it to the nodes to which hosts are attached.
 
-This graph is tornettools' atlas of the Internet: thousands of nodes, and an edge for each pair. The
-removed parts have no effect, because tornettools configures Shadow with ``use_shortest_path:
-false``. Then the path between two nodes is only the edge between them. GML is parsed here because
-networkx would need gigabytes of memory for the atlas. networkx can read the reduced graph.
+This graph is tornettools' atlas of the Internet. It has thousands of nodes, and an edge for each
+pair of nodes. The removed parts have no effect: tornettools sets ``use_shortest_path: false``, so
+Shadow uses only the edge between two nodes as their path. GML is parsed here because networkx would
+need gigabytes of memory for the atlas. networkx can read the reduced graph.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ T = TypeVar("T")
 MAX_LINE_BYTES = 2**16
 MAX_LINES = 2**26
 """The maximum number of lines in a file. It allows a complete graph of 4,000 nodes with eight lines
-for each edge. tmodel's atlas is smaller: its largest id is about 2,500."""
+for each edge. tmodel's atlas is smaller: its largest node id is about 2,500."""
 MAX_MISSING_SHOWN = 3
 HINT = (
     "Correct the line: use GML with one attribute per line, as Shadow reads it. Or copy "
@@ -56,7 +56,7 @@ class Path:
 class PathGraph:
     """Nodes by id, and paths by the ids of their two ends.
 
-    An undirected path is listed once, with the lower id first.
+    A path of an undirected graph is listed once, with the lower id first.
     nodes_read, edges_read: the numbers of nodes and edges in the file, including those left out.
     """
 
@@ -76,7 +76,7 @@ class _Record:
     values: dict[bytes, bytes] = field(default_factory=dict)
 
     def text(self, name: str) -> str | None:
-        """Return a value without quotes, or None if missing. Raises UserError if not in UTF-8."""
+        """Return a value without quotes; None if it is missing. Raises UserError if not UTF-8."""
         value = self.values.get(name.encode())
         try:
             return None if value is None else value.decode().strip('"')
@@ -84,7 +84,10 @@ class _Record:
             raise UserError(f"{self.place}: {name}: not text in UTF-8", HINT) from None
 
     def get(self, name: str, parse: Callable[[str], T], default: T | None = None) -> T:
-        """Return a parsed value. Raises UserError if it is invalid, or missing without default."""
+        """Return the parsed value, or `default` if the value is missing.
+
+        Raises UserError if the value is invalid, or if it is missing and `default` is None.
+        """
         text = self.text(name)
         if text is not None:
             try:
@@ -102,8 +105,8 @@ def read_path_graph(lines: Iterable[bytes], file: str, keep: Collection[int]) ->
     lines: the lines of the file, which need not fit into memory; file: its name in messages.
 
     Raises:
-        UserError: the file is not GML as Shadow reads it, or a node of `keep` or a path between two
-            of them is missing or duplicated.
+        UserError: the file is not GML that Shadow accepts, or a node of `keep` or a path between
+            two such nodes is missing or duplicated.
     """
     nodes: dict[int, PathNode] = {}
     paths: dict[tuple[int, int], Path] = {}
@@ -148,9 +151,9 @@ def _require_complete(
     nodes: Collection[int],
     paths: Collection[tuple[int, int]],
 ) -> None:
-    """Raise UserError unless the file has all nodes of ``keep``, and an edge for each pair.
+    """Raise UserError if the file lacks a node of ``keep``, or the edge of a pair of nodes.
 
-    A node is also paired with itself. In a directed graph, a pair needs edges in both directions.
+    A node also forms a pair with itself. A directed graph needs edges in both directions.
     """
     absent = sorted(set(keep) - set(nodes))
     if absent:
@@ -171,7 +174,7 @@ def _require_complete(
 
 
 def graph_bytes(graph: PathGraph) -> bytes:
-    """Return the graph in its canonical form: sorted, with one attribute per line."""
+    """Return the graph as GML in a canonical form: sorted, with one attribute per line."""
     lines = ["graph [", f"  directed {int(graph.directed)}"]
     for number, node in sorted(graph.nodes.items()):
         lines += ["  node [", f"    id {number}"]
@@ -202,17 +205,17 @@ def _format_time(amount_ns: int) -> str:
 _LINE = re.compile(rb"""([A-Za-z]\w*)(?:\s*(\[)|\s+("[^"]*"|[-+]?[0-9][0-9.eE+-]*))|\]""")
 """A line of GML: an opening bracket with its name, an attribute with its value, or a closing
 bracket."""
-# Kind of a record (None: the file) -> the kinds of records that it may contain.
+# Kind of a record (None for the file itself) -> the kinds of records that it may contain.
 _PARTS = {None: (b"graph",), "graph": (b"node", b"edge"), "node": (), "edge": ()}
 
 
 def _records(lines: Iterable[bytes], file: str) -> Iterator[_Record]:
     """Yield the records of a file: the graph, and each of its nodes and edges.
 
-    The graph is yielded before its first node or edge, and a node or an edge when it is complete.
+    The graph is yielded before its first node or edge. A node or an edge is yielded at its end.
 
     Raises:
-        UserError: the file is not GML as Shadow reads it; the message includes the line.
+        UserError: the file is not GML that Shadow accepts; the message includes the line.
     """
     open_records: list[_Record] = []
     has_graph = graph_yielded = False
@@ -232,7 +235,7 @@ def _records(lines: Iterable[bytes], file: str) -> Iterator[_Record]:
         record = open_records[-1] if open_records else None
         if value is not None:
             if record is None:
-                continue  # This attribute is not in the graph, for example the file's creator.
+                continue  # The attribute is outside of the graph, such as the file's creator.
             # Attributes of the graph have to precede its nodes, because `directed` determines how
             # edges are read.
             if name not in record.values and not (record.kind == "graph" and graph_yielded):

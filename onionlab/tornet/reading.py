@@ -42,7 +42,7 @@ from onionlab.yamlfile.tree import Node
 from onionlab.yamlfile.units import show
 
 GRAPH = f"{CONF}/network.gml"
-"""The path, in an imported network, of the graph with the nodes that hosts attach to."""
+"""The path, in an imported network, of the graph of the nodes to which hosts are attached."""
 
 MAX_SHOWN = 20
 MAX_ATLAS_BYTES = 2**30
@@ -58,7 +58,7 @@ ATLAS_HINT = (
 )
 _XZ_MAGIC = b"\xfd7zXZ\x00"
 
-# Options of Shadow that are not stored as options of the network, because a run sets them itself,
+# Options of Shadow that are not stored as options of the network. A run sets these options itself,
 # the network's model has its own field for them, or they do not affect results.
 _OMITTED_OPTIONS = {
     *RUN_OPTIONS,
@@ -66,7 +66,7 @@ _OMITTED_OPTIONS = {
 }
 
 # The options of `tornettools generate` that are stored. Options that name files and programs of the
-# machine where it ran are not stored.
+# machine where the command ran are not stored.
 _GENERATE_OPTIONS = (
     *("seed", "network_scale", "process_scale", "server_scale", "load_scale"),
     *("exit_user_scale", "onion_service_user_scale"),
@@ -83,9 +83,9 @@ class FoundTornet:
 
     graph: the content of GRAPH, a reduced form of the directory's graph of paths. `tornet.files`
     lists GRAPH, but `files` does not, because `files` has only the files that are copied.
-    generate_log: the log of `tornettools generate`, without lines that have paths of the machine
-    where it ran; None if there is no log. Runs do not depend on the log. left_out: executables,
-    options and files of the directory that no run uses.
+    generate_log: the log of `tornettools generate`, without lines that have paths of the original
+    machine; None if there is no log. Runs do not depend on the log. left_out: executables, options
+    and files of the directory that no run uses.
     """
 
     tornet: Tornet
@@ -99,8 +99,8 @@ def read_tornet(directory: Path) -> FoundTornet:
     """Read and check a directory that ``tornettools generate`` wrote.
 
     Raises:
-        UserError: it is not such a directory, is incomplete, or contains something that cannot be
-            run here. All errors in its hosts are reported together.
+        UserError: the directory is not such a directory, is incomplete, or contains something that
+            cannot be run here. All errors in its hosts are reported together.
     """
     shown = str(directory)
     _require_tornet(directory, shown)
@@ -149,7 +149,7 @@ def read_tornet(directory: Path) -> FoundTornet:
 
 
 def _require_tornet(directory: Path, shown: str) -> None:
-    """Raise UserError unless the directory has the configuration and folders of a tornet."""
+    """Raise UserError if the directory lacks the configuration or a folder of a tornet."""
     hint = "Specify the directory that `tornettools generate` wrote (its --prefix)."
     if not is_folder(directory):
         raise UserError(f"directory {shown} not found", hint)
@@ -165,7 +165,7 @@ def _require_tornet(directory: Path, shown: str) -> None:
 def _times(config: ShadowConfig, tree: Node, file: str) -> tuple[int, int]:
     """Return the times at which the simulation and its bootstrap end, in ms.
 
-    Raises UserError if a time is invalid, or if a process would start after the end.
+    Raises UserError if a time is invalid, or if a process would not start before the end.
     """
 
     def read(name: str, default: object) -> int:
@@ -227,7 +227,7 @@ def _read_graph(path: Path, keep: set[int]) -> tuple[PathGraph, str]:
     """Read the graph and reduce it to the nodes `keep`. Return it with the SHA-256 of its file.
 
     The first bytes show whether the file is compressed: tornettools writes `compression: xz` even
-    for an uncompressed atlas of its option --atlas. Raises UserError if the file is not an atlas.
+    if its option --atlas names an uncompressed atlas. Raises UserError if this is not an atlas.
     """
     try:
         with path.open("rb") as stream:
@@ -246,7 +246,7 @@ def _read_graph(path: Path, keep: set[int]) -> tuple[PathGraph, str]:
 
 
 def _lines(unpacked: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the lines. The last one is incomplete if it is longer than MAX_LINE_BYTES.
+    """Yield the lines. If a line is longer than MAX_LINE_BYTES, yield only a part of it and stop.
 
     `read_path_graph` rejects a file with such a line, so the rest is not read.
     """
@@ -261,7 +261,7 @@ def _lines(unpacked: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _options(config: ShadowConfig) -> dict[str, dict[str, Any]]:
-    """Return Shadow's options in the configuration, by section, except _OMITTED_OPTIONS."""
+    """Return Shadow's options from the configuration, by section, without _OMITTED_OPTIONS."""
     sections = {
         "general": {k: v for k, v in config.general.items() if k not in _OMITTED_OPTIONS},
         "experimental": config.experimental,
@@ -271,7 +271,7 @@ def _options(config: ShadowConfig) -> dict[str, dict[str, Any]]:
 
 
 def _left_out(directory: Path, config: ShadowConfig) -> tuple[str, ...]:
-    """Return the executables, options and files that are not imported, as no run uses them."""
+    """Return the executables, options and files that are not imported: no run uses them."""
     executables = {process.path for host in config.hosts.values() for process in host.processes}
     options = _OMITTED_OPTIONS & config.general.keys() - {"bootstrap_end_time", "stop_time"}
     read = {CONFIGURATION, CONF, HOST_TEMPLATES.partition("/")[0]}
@@ -301,8 +301,8 @@ def _refused(shown: str, problems: list[str]) -> UserError:
 def _generate_log(directory: Path) -> bytes | None:
     """Return the log of the ``tornettools generate`` that wrote the directory, or None.
 
-    This is the latest log in which relays were chosen. Later logs may exist: if the directory
-    exists, another call of `generate` fails, but still writes a log into it.
+    This is the latest log of a call that chose relays. Later logs may exist: if the directory
+    exists, another call of `generate` fails, but still writes a log into the directory.
     """
     for path in sorted(directory.glob(_LOGS), reverse=True):
         try:
@@ -318,8 +318,8 @@ def _generate_log(directory: Path) -> bytes | None:
 def _generate_options(log: bytes | None) -> dict[str, Any]:
     """Return the options of ``tornettools generate`` from its log.
 
-    Each option is searched for separately, because the logged namespace also contains functions and
-    classes, which are not Python literals.
+    The log contains argparse's namespace. Each option is searched for separately, because this
+    namespace also contains functions and classes, which are not Python literals.
     """
     text = (log or b"").decode(errors="replace")
     namespace = re.search(r"The argument namespace is: Namespace\((.*)\)", text)

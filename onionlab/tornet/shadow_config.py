@@ -1,4 +1,4 @@
-"""Models of shadow.config.yaml as tornettools writes it and users edit it, with clear errors."""
+"""Models of shadow.config.yaml, which tornettools writes and users edit, with clear errors."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from onionlab.yamlfile.model import Model, key, read_model
 from onionlab.yamlfile.tree import Node
 from onionlab.yamlfile.units import show
 
-# tornettools uses this name, and so does our engine for Shadow, which writes such a file for a run.
+# tornettools uses this name. Our engine for Shadow also writes a file of this name for each run.
 CONFIGURATION = "shadow.config.yaml"
 MAX_BYTES = 2**24
-"""The size limit of a configuration. tornettools writes half a kilobyte per host, so this is enough
-for 30,000 hosts."""
+"""The maximum size of a configuration. tornettools writes half a kilobyte per host, so this is
+enough for 30,000 hosts."""
 MAX_NODE_ID = 2**32 - 1
 _REFUSED = {option: why for option, why in REFUSED.items() if option not in RUN_OPTIONS}
 HINT = "Correct or remove these lines, or generate the network again with tornettools 2.0."
@@ -41,7 +41,7 @@ def _options(types: Mapping[str, OptionType]) -> BeforeValidator:
 
 
 def _require_text(value: str) -> str:
-    """Return the text. Raise ValueError for NUL or a surrogate, which no argument can contain."""
+    """Return the string. Raise ValueError for NUL or a surrogate, which no argument can contain."""
     if b"\0" in value.encode():
         raise ValueError(f"expected text, got {show(value)}")
     return value
@@ -84,7 +84,8 @@ def _parse_address(value: str) -> str:
 ProgramText = Annotated[str, AfterValidator(_require_text)]
 Time = Annotated[int, BeforeValidator(time_ms)]
 Rate = Annotated[int, BeforeValidator(rate_bit_per_s)]
-# A host's name is also the name of its folder, so it must be neither a path nor a hidden name.
+# A host's name is also the name of its folder, so it must have no slash and must not begin with a
+# dot.
 HostName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")]
 
 
@@ -101,7 +102,7 @@ class ProcessEntry(Model):
         {}, description="its environment"
     )
     # Shadow would start a process without this key immediately. But tornettools always writes the
-    # key, so a missing one is treated as an error.
+    # key, so a missing key is treated as an error.
     start_time: Time = key(description="when it starts")
     expected_final_state: Annotated[bool, BeforeValidator(_runs_to_end)] | None = key(
         None, description="how it is when the simulation ends"
@@ -109,7 +110,7 @@ class ProcessEntry(Model):
 
     @property
     def program(self) -> Program:
-        """The base name of its executable."""
+        """The base name of the process's executable."""
         return cast(Program, Path(self.path).name)
 
 
@@ -171,7 +172,7 @@ def read_shadow_config(path: Path, file: str) -> tuple[ShadowConfig, Node]:
         The model, and the tree with line numbers.
 
     Raises:
-        UserError: it cannot be read, or has contents that tornettools does not write; the message
-        includes the lines.
+        UserError: the file cannot be read, or has contents that tornettools does not write; the
+        message includes the lines.
     """
     return read_model(path, file, ShadowConfig, HINT, max_bytes=MAX_BYTES)

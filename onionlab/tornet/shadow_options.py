@@ -72,7 +72,7 @@ REFUSED: dict[str, str] = {
     "seed": "it is the seed of the run",
     "stop_time": "it follows from the times of the experiment",
 }
-"""Options that neither an experiment nor an imported network can set, with the reasons."""
+"""Option that neither an experiment nor an imported network can set -> the reason."""
 
 SPOILING: dict[str, tuple[bool, str]] = {
     "native_preemption_enabled": (True, _NONDETERMINISTIC),

@@ -38,7 +38,7 @@ def time_ns(value: object) -> int:
     """Return a time in nanoseconds. A number without unit is in seconds.
 
     Raises:
-        ValueError: it is not a time; the message states the expected and the actual value.
+        ValueError: the value is not a time; the message states the expected and the actual value.
     """
     return _amount(value, _TIME_NS, "s", 'a time of Shadow such as "10 ms" or 300')
 
@@ -47,7 +47,7 @@ def time_ms(value: object) -> int:
     """Return a time in milliseconds, see `time_ns`.
 
     Raises:
-        ValueError: see `time_ns`, or the time is not in whole milliseconds.
+        ValueError: see `time_ns`; or the time is not a whole number of milliseconds.
     """
     whole, rest = divmod(time_ns(value), 10**6)
     if rest:
@@ -59,7 +59,8 @@ def rate_bit_per_s(value: object) -> int:
     """Return a bandwidth such as "1000000 kilobit" in bits per second.
 
     Raises:
-        ValueError: it is 0 or not a bandwidth; the message states the expected and actual value.
+        ValueError: the value is 0 or not a bandwidth; the message states the expected and the
+            actual value.
     """
     expected = 'a bandwidth of Shadow such as "10 Mbit" or "1000000 kilobit"'
     amount = _amount(value, _RATE_BIT, None, expected)
@@ -70,7 +71,7 @@ def rate_bit_per_s(value: object) -> int:
 
 def _amount(value: object, units: dict[str, int], plain: str | None, expected: str) -> int:
     if isinstance(value, int) and not isinstance(value, bool):
-        value = str(value)  # A number is parsed like a text without a unit.
+        value = str(value)  # A number is parsed like a string without a unit.
     found = _QUANTITY.fullmatch(value.strip()) if isinstance(value, str) else None
     factor = units.get(found[2] or plain or "") if found is not None else None
     amount = int(found[1]) * factor if found is not None and factor is not None else MAX_AMOUNT + 1

@@ -18,9 +18,9 @@ MODEL_PATHS = ("flowmodelpath", "streammodelpath", "packetmodelpath")
 """Attributes whose value is the path of a Markov model, relative to the host's folder."""
 
 MAX_BYTES = 2**24
-"""The size limit of a graph or a model. tornettools writes files of 25 KB."""
+"""The maximum size of a graph or a model. tornettools writes files of 25 KB."""
 
-# A vertex's action is the first of these words that its id contains, as in TGen.
+# As in TGen, a vertex's action is the first of these words that the vertex's id contains.
 _ACTIONS = ("start", "end", "pause", "stream", "flow", "traffic")
 _ATTRIBUTES = frozenset(
     (
@@ -63,7 +63,7 @@ class TgenGraph:
 
     @property
     def is_model(self) -> bool:
-        """True if this is a Markov model: one of its vertices is a state with the name `start`."""
+        """True if this is a Markov model. A Markov model has a state with the name `start`."""
         return any(
             vertex.get("type") == "state" and vertex.get("name") == "start"
             for vertex in self.vertices.values()
@@ -71,7 +71,7 @@ class TgenGraph:
 
     @property
     def ends(self) -> bool:
-        """True if a model has an observation that ends a walk: one whose name begins with F."""
+        """True if a model has an observation whose name begins with F, which ends a walk."""
         return any(
             vertex.get("type", "").startswith("observation")
             and vertex.get("name", "").upper().startswith("F")
@@ -85,14 +85,14 @@ class TgenGraph:
         return all(_is_positive(options.get("timeout", "")) for options in streams)
 
     def peers(self) -> set[str]:
-        """Return the hosts that streams connect to, without ports."""
+        """Return the hosts to which streams connect, without ports."""
         listed = [peer for value in self.values("peers") for peer in value.split(",")]
         return {peer.strip().rpartition(":")[0] for peer in listed if peer.strip()}
 
     def check(self, *, runs_to_end: bool) -> None:
         """Raise FileError if TGen would reject the graph, or its streams could not be measured.
 
-        runs_to_end: whether TGen must not end by itself.
+        runs_to_end: whether TGen has to run until the simulation ends.
         """
         for attribute in self.attributes:
             if attribute.lower() not in _ATTRIBUTES:
@@ -123,8 +123,8 @@ class TgenGraph:
     def _check_streams(self) -> None:
         """Raise FileError for a client without Markov flows whose streams cannot be measured.
 
-        A stream needs both sizes. If one is missing, TGen sends until the packet model ends, so the
-        stream is not a download of a known size.
+        A stream needs both sizes. If a size is missing, TGen sends until the packet model ends, so
+        the stream is not a download of a known size.
         """
         streams = self._streams("stream")
         if not streams:
@@ -157,7 +157,7 @@ def read_tgen_graph(content: bytes) -> TgenGraph:
     """Read GraphML.
 
     Raises:
-        FileError: it is not GraphML, is too large, or has no vertices.
+        FileError: the content is not GraphML, is too large, or has no vertices.
     """
     if len(content) > MAX_BYTES:
         raise FileError(f"larger than {MAX_BYTES // 2**20} MiB: it is not a graph of TGen")

@@ -24,7 +24,7 @@ _QUANTITY = re.compile(
 _MAX_BYTES = 2**63 - 1
 
 MAX_INCLUDES = 100
-"""The maximum number of files that a host's torrc includes. With tornettools there are four."""
+"""The maximum number of files that a host's torrc includes. tornettools writes four such files."""
 
 
 @dataclass(frozen=True)
@@ -38,16 +38,16 @@ class Options:
         return [value for found, value in self.pairs if found.lstrip("+/").lower() == name.lower()]
 
     def get(self, name: str) -> str | None:
-        """Return the effective value of an option, which is its last one; None if it is not set."""
+        """Return the effective value of an option, which is its last value; None if not set."""
         found = self.all(name)
         return found[-1] if found else None
 
 
 def parse_memory(text: str) -> int:
-    """Return the bytes of a quantity such as "1 MBits" or "0.25 MBytes", as Tor computes them.
+    """Return the bytes of a quantity such as "1 MBits" or "0.25 MBytes", with Tor's rounding.
 
     Raises:
-        FileError: Tor would reject it.
+        FileError: Tor would reject the quantity.
     """
     found = _QUANTITY.fullmatch(text)
     factor = _MEMORY_UNITS.get(found[3].lower()) if found is not None else None
@@ -72,7 +72,7 @@ def read_lines(path: str, read: Callable[[str], str]) -> Iterator[tuple[str, str
 
     def lines(file: str) -> Iterator[tuple[str, str, str]]:
         nonlocal included
-        # A line that ends with a backslash continues on the next one.
+        # A line that ends with a backslash continues on the next line.
         for raw in read(file).replace("\\\n", " ").split("\n"):
             name, _, value = " ".join(raw.split()).partition(" ")
             if not name.strip("+/") or name.startswith("#"):

@@ -1,1 +1,1 @@
-"""Read strict YAML files, and check them by models. Each error has its line and its key."""
+"""Read strict YAML files, and check them with models. Each error names its line and its key."""

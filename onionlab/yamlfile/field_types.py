@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 
 def _text(title: str, unit_names: Iterable[str]) -> Any:
-    """Return the type, named `title`, of a quantity in JSON Schemas: a text with a unit."""
+    """Return the type of a quantity in JSON Schemas: a string with a unit. `title`: its name."""
     names = "|".join(re.escape(unit) for unit in unit_names)
     return Annotated[str, Field(title=title, pattern=rf"^\s*[0-9]+(\.[0-9]+)?\s*({names})\s*$")]
 
@@ -51,7 +51,7 @@ RESOLVED = "resolved"
 
 
 def parsed(parse: Callable[[Any], object], schema: Any) -> BeforeValidator:
-    """Return a validator that parses a value of a file. `schema`: its type in the file."""
+    """Return a validator that parses a value of a file. `schema`: the value's type in the file."""
 
     def validate(value: object, info: ValidationInfo) -> object:
         return value if info.context == RESOLVED else parse(value)
@@ -60,9 +60,9 @@ def parsed(parse: Callable[[Any], object], schema: Any) -> BeforeValidator:
 
 
 def _quantity(parse: Callable[[object], object], text: Any, word: str = "") -> BeforeValidator:
-    """Return a validator of a quantity. `text`: its type in JSON Schemas.
+    """Return a validator of a quantity. `text`: the quantity's type in JSON Schemas.
 
-    If `word` is not empty, a file can have this word in place of a quantity. It means None.
+    If `word` is not empty, a file can have this word in place of a quantity. The word means None.
     """
     if not word:
         return parsed(parse, text)
@@ -103,13 +103,13 @@ PositiveTime = Annotated[float, _quantity(parse_positive_time, _TIME)]
 OptionalTime = Annotated[float | None, _quantity(parse_positive_time, _TIME, "none")]
 _TWO_TIMES: Any = Annotated[list[_TIME], Field(min_length=2, max_length=2)]  # type: ignore[valid-type]
 OptionalTimeSpan = Annotated[tuple[float, float] | None, parsed(parse_time_span, _TWO_TIMES)]
-"""Two times in seconds. The first is not later than the second. None can only be a default, because
-null is not valid in a file."""
+"""Two times in seconds. The first time is not later than the second. None can only be a default,
+because null is not valid in a file."""
 Rate = Annotated[int, _quantity(parse_rate, _RATE)]
 """A positive rate in bit/s."""
 OptionalRate = Annotated[int | None, _quantity(parse_rate, _RATE, "none")]
 RegionalRate = Annotated[int | None, _quantity(parse_rate, _RATE, "regions")]
-"""A rate in bit/s. None stands for the word `regions`, which means the rates of the geography."""
+"""A rate in bit/s, or None for the word `regions`, which means the rates of the geography."""
 _FRACTION = Annotated[float, Field(title="fraction", ge=0, le=1)] | _PERCENT
 Fraction = Annotated[float, parsed(parse_fraction, _FRACTION)]
 """A fraction between 0 and 1."""
@@ -123,7 +123,7 @@ PositiveFraction = Annotated[
 PositiveNumber = Annotated[float, Field(gt=0)]
 
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
-"""Text for people. White space at both ends is stripped, such as a block's last line break."""
+"""Text for people. White space at both ends, such as the last line break, is stripped."""
 Color = Annotated[str, Field(pattern="^#[0-9A-Fa-f]{6}$")]
 
 
@@ -134,11 +134,11 @@ def _require_line(value: str) -> str:
 
 
 ExactText = Annotated[str, Field(min_length=1), AfterValidator(_require_line)]
-"""One line of text for programs, exactly as written."""
+"""One line of text for programs. It is not changed."""
 
 
 def one_of(*words: str) -> BeforeValidator:
-    """Return a validator that accepts only some words, such as the keys of a table.
+    """Return a validator that accepts only these words. They can be the keys of a table.
 
     If the words are constants, use a ``Literal`` instead.
     """
@@ -162,8 +162,8 @@ def _torrc_line(value: object) -> str:
         )
     if isinstance(value, (int, float)):
         return str(value)
-    # A line break would add another option. A '#' would truncate the value, and a backslash at its
-    # end would join the next line to it.
+    # A line break would add another option. A '#' would truncate the value. A backslash at the end
+    # would join the next line to the value.
     if isinstance(value, str) and value.isprintable() and "#" not in value:
         text = value.strip()
         if not text.endswith("\\"):
@@ -185,8 +185,8 @@ TorrcLines = Annotated[
 """The values of a torrc option, one per line."""
 
 OptionType = type | tuple[str, ...]
-"""Type of another program's option: bool, int, str (text or a whole number), or the words that it
-accepts."""
+"""Type of another program's option: bool, int, str (text or a whole number), or a tuple of words
+that the option accepts."""
 
 
 def _require_text(value: object) -> object:
@@ -201,10 +201,10 @@ def options_mapping(
     refused: Mapping[str, str],
     spoiling: Mapping[str, tuple[bool, str]],
 ) -> BeforeValidator:
-    """Return a validator of a mapping of another program's options. It does not convert values.
+    """Return a validator of another program's options, a mapping. It does not convert values.
 
     Args:
-        types: Option -> its type. Each option can also be null.
+        types: Option -> its type. The value of each option can also be null.
         refused: Option -> reason why it cannot be set.
         spoiling: Option -> the value that it cannot have, and the reason.
     """

@@ -20,7 +20,7 @@ from onionlab.yamlfile.units import nearest, show
 
 
 def key(default: object = ..., **details: Any) -> Any:
-    """Declare a key of a file, like pydantic's Field(). The default is as a file would have it."""
+    """Declare a key of a file, like pydantic's Field(). A default is written as in a file."""
     return Field(default, **details)
 
 
@@ -57,7 +57,7 @@ class _StrictSchema(GenerateJsonSchema):
         return False
 
     def dict_schema(self, schema: core_schema.DictSchema) -> JsonSchemaValue:
-        """If a mapping's names have to match a pattern, reject all other names."""
+        """Return a schema that rejects other names if a mapping's names have to match a pattern."""
         result = super().dict_schema(schema)
         return result | ({"additionalProperties": False} if "patternProperties" in result else {})
 
@@ -72,8 +72,8 @@ MAX_FILE_BYTES = 2**18
 
 MAX_PROBLEMS = 100
 MAX_ERRORS = 10_000
-"""Maximum number of pydantic's errors that are read, because each needs 2 KB. If there are more,
-only their number is shown."""
+"""Maximum number of pydantic's errors that are read, because each error needs 2 KB of memory. If
+there are more errors, only their number is shown."""
 
 _MESSAGES = {
     "missing": "missing",
@@ -107,7 +107,7 @@ def display_name(path: Path, root: Path) -> str:
 def read_file(
     path: Path, file: str, max_bytes: int = MAX_FILE_BYTES
 ) -> tuple[Node | None, list[Problem]]:
-    """Return the tree of a file (None if it has problems) and its problems.
+    """Return the tree of a file (None if the file has problems) and the problems.
 
     `file` is the name of the file in messages.
 
@@ -142,10 +142,10 @@ def read_model(
 
     Args:
         path: The file.
-        file: Its name in messages.
+        file: The file's name in messages.
         model: The model of the whole file.
         hint: What a user can do about errors.
-        check: Returns further problems of the file. It is called if each value is valid.
+        check: Function that returns further problems. It is called only if each value is valid.
         max_bytes: Maximum size of the file.
 
     Raises:
@@ -169,14 +169,14 @@ def validate_tree(
     partial: bool = False,
     suggest_from: type[Model] | None = None,
 ) -> tuple[AnyModel | None, list[Problem]]:
-    """Return the model of a tree (None if it is not valid) and the problems.
+    """Return the model of a tree (None if the tree is not valid) and the problems.
 
     Args:
         tree: The values.
         model: The type of the model.
         partial: Whether required keys may be missing.
-        suggest_from: Model whose keys are suggested in messages about unknown keys. It is needed if
-            `model` describes only a part of the file; the default is `model`.
+        suggest_from: Model whose keys are suggested in messages about unknown keys. The default is
+            `model`. Another model is needed if `model` describes only a part of the file.
     """
     try:
         return model.model_validate(plain(tree)), []
@@ -221,7 +221,7 @@ def _schema(model: type[BaseModel]) -> dict[str, Any]:
 
 
 def _schema_at(model: type[Model], location: Location) -> dict[str, Any]:
-    """Return the JSON Schema of the value at a location, {} if there is none."""
+    """Return the JSON Schema of the value at a location; {} if there is no such value."""
     root = found = _schema(model)
     for part in location:
         found = _object_schema(root, found)
@@ -249,7 +249,7 @@ def _object_schema(root: dict[str, Any], schema: dict[str, Any]) -> dict[str, An
 
 
 def in_order(problems: Iterable[Problem], files: Sequence[str]) -> list[Problem]:
-    """Return the problems without duplicates, sorted by file (in reading order) and by line."""
+    """Return the problems without duplicates, sorted by file (in the order of `files`) and line."""
     return sorted(dict.fromkeys(problems), key=lambda p: (files.index(p.file), p.line, p.path))
 
 

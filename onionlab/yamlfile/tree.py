@@ -1,8 +1,8 @@
-"""YAML as a tree of nodes that remember where they were written.
+"""YAML as a tree of nodes that store their places in the file.
 
 Files can use only a strict subset of YAML: one document, without duplicate keys, aliases, tags or
-merge keys (``extends`` replaces them). Scalars are read as in the YAML 1.2 core schema, so "no" and
-"12:30" are text.
+merge keys (files use ``extends`` instead). Scalars are read by the YAML 1.2 core schema, so "no"
+and "12:30" are strings.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MAX_NODES = 2**20
 host, so the network can have 47,000 hosts. The public Tor has 8,000 relays."""
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""PyYAML's loader that uses libyaml. If libyaml is missing, the much slower loader in Python.
+"""PyYAML's loader that uses libyaml, or its much slower loader in Python if libyaml is missing.
 
 The loader is used only to parse a file into events. PyYAML's own composer would end the process
 with SIGSEGV on a deeply nested file, so ``_Composer`` builds the tree.
@@ -33,7 +33,7 @@ with SIGSEGV on a deeply nested file, so ``_Composer`` builds the tree.
 
 @dataclass(frozen=True)
 class Problem:
-    """An error in a file. path: dotted keys as in the file, "" for the file itself."""
+    """An error in a file. path: dotted keys such as "a.b[1]"; "" for the file itself."""
 
     file: str
     line: int
@@ -57,8 +57,8 @@ class YamlError(Exception):
 class Node:
     """A mapping, a list or a scalar, and the file, line and path where it was written.
 
-    A value in a mapping has the line of its key. removes: whether this is a null that overrides a
-    value of an extended file (see `merge`).
+    The line of a value in a mapping is the line of its key. removes: whether this value is a null
+    that overrides a value of an extended file (see `merge`).
     """
 
     value: dict[str, Node] | list[Node] | Scalar
@@ -85,16 +85,16 @@ class Node:
         return replace(self, value={k: v for k, v in self.value.items() if k not in keys})
 
     def problem(self, message: str, *below: str | int) -> Problem:
-        """Return a problem with this value, or with a missing value at the path ``below``."""
+        """Return a Problem for this value, or for a missing value whose path from it is `below`."""
         path = self.path
         for part in below:
             path = join_path(path, part)
         return Problem(self.file, self.line, path, message)
 
     def locate(self, location: Location, message: str) -> Problem:
-        """Return a problem at a location below this node.
+        """Return a Problem for the value at a location below this node.
 
-        If there is nothing at the location, the line is that of the nearest existing parent.
+        If there is no value at the location, use the line of the nearest existing parent.
         """
         node = self
         for depth, part in enumerate(location):
@@ -109,7 +109,7 @@ def join_path(path: str, part: str | int) -> str:
     """Return ``a.b.c`` for ``a.b`` and ``c``, and ``a.b[1]`` for ``a.b`` and the position 0."""
     if isinstance(part, int):
         return f"{path}[{part + 1}]"
-    # A broken file can have any text as a key, but messages must be short and have one line.
+    # A broken file can have any string as a key, but messages must be short and have one line.
     clean = part if part.isprintable() else part.encode("unicode_escape").decode("ascii")
     clean = clean if len(clean) <= 60 else clean[:57] + "..."
     return f"{path}.{clean}" if path else clean
@@ -127,12 +127,12 @@ def plain(node: Node) -> object:
 def merge(base: Node, over: Node, *, replaced: Container[str] = (), key: str = "") -> Node:
     """Return `base` overridden by `over`. Mappings are merged by key; other values are replaced.
 
-    Every value keeps its location. The keys of `base` come first, then new keys of `over`. A null
-    that replaces a value is marked, so that `without_removed` can remove the key.
+    Every value keeps its location. The keys of `base` come first, then new keys of `over`. If a
+    null replaces a value, it is marked, so that `without_removed` can remove its key.
 
     Args:
-        base: The values to override, for instance of a file that another one extends.
-        over: The values that override them.
+        base: The values to override, for instance of a file that another file extends.
+        over: The values that override those in `base`.
         replaced: Keys whose mappings are replaced as a whole.
         key: The key whose values are `base` and `over`; "" for whole files.
     """
@@ -160,10 +160,10 @@ def without_removed(node: Node) -> Node:
 # Trees are immutable, so callers can share them.
 @functools.lru_cache(maxsize=64)
 def read_tree(text: str, file: str) -> Node:
-    """Return the tree of a file's text; `file` is its name in messages.
+    """Return the tree of a file's text. `file`: the file's name in messages.
 
     Raises:
-        YamlError: broken YAML, a key twice, or a feature of YAML that is refused.
+        YamlError: the YAML is broken, has a duplicate key, or uses a feature that is not allowed.
     """
     composer = _Composer(yaml.parse(text, Loader=_LOADER), file)
     try:
@@ -203,7 +203,7 @@ _WORDS: Mapping[str, bool | None] = {
 
 def _scalar(event: yaml.ScalarEvent) -> Scalar:
     text = str(event.value)
-    if event.style:  # quoted text and blocks are always text
+    if event.style:  # Quoted scalars and blocks are always strings.
         return text
     if text in _WORDS:
         return _WORDS[text]

@@ -1,8 +1,8 @@
 """Parse quantities with units, and format values for messages.
 
-A quantity is text: a number, then its unit ("320 KiB", "10 ms", "5 Mbit", "0.5 %"). Only a fraction
-can also be a plain number (0.005). Arithmetic is exact (fractions), so the same text gives the same
-bits on every machine. Only the last step rounds a time to the nearest float.
+A quantity is a string: a number, then its unit ("320 KiB", "10 ms", "5 Mbit", "0.5 %"). Only a
+fraction can also be a plain number (0.005). Arithmetic is exact (fractions), so the same string
+gives the same bits on every machine. Only the last step rounds a time to the nearest float.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SIZE_UNITS: dict[str, int] = {
 """Unit -> bytes."""
 
 TIME_UNITS: dict[str, int] = {"ms": 1, "s": 1000, "min": 60_000, "h": 3_600_000}
-"""Unit -> milliseconds, the resolution of every time in an experiment (TGen has no finer one)."""
+"""Unit -> milliseconds. Every time in an experiment is in whole milliseconds, as in TGen."""
 
 RATE_UNITS: dict[str, int] = {
     **{f"{unit[:-1]}bit": factor for unit, factor in SIZE_UNITS.items()},
@@ -36,17 +36,17 @@ _UNIT_BY_SPELLING = {"bps": "bit", "kbps": "Kbit", "mbps": "Mbit", "gbps": "Gbit
     f"{prefix}bit/s": f"{prefix.upper()}bit" for prefix in ("", "k", "m", "g")
 }
 
-# These are enough digits for every allowed quantity, and arithmetic stays fast.
+# The numbers of digits are enough for every allowed quantity, and arithmetic stays fast.
 _QUANTITY = re.compile(r"([+-]?)(\d{1,16}(?:\.\d{1,12})?)\s*([^\s\d.].*)?", re.ASCII | re.DOTALL)
 
 
 MAX_GUESS_LENGTH = 100
-"""Maximum length of a word for which a similar one is suggested; difflib is slow for longer
+"""Maximum length of a word for which a similar word is suggested. difflib is slow for longer
 words."""
 
 
 def show(value: object) -> str:
-    """Return a value as short text for an error message. Text is in double quotes."""
+    """Return a value as a short string for an error message. A string is in double quotes."""
     if value is None:
         return "nothing"
     if isinstance(value, bool):
@@ -63,7 +63,7 @@ def show(value: object) -> str:
 
 
 def nearest(word: str, known: Iterable[str], *, cutoff: float = 0.5) -> str:
-    """Return ``; did you mean "X"?`` with the most similar known name, or an empty text."""
+    """Return ``; did you mean "X"?`` with the most similar known name; "" if none is similar."""
     found = find_nearest(word, known, cutoff)
     return f'; did you mean "{found}"?' if found else ""
 
@@ -78,14 +78,14 @@ def find_nearest(word: str, known: Iterable[str], cutoff: float = 0.5) -> str | 
 
 
 def parse_size(value: object) -> int:
-    """Return the number of bytes of a size such as "320 KiB". Raises ValueError for other text."""
+    """Return the bytes of a size such as "320 KiB". Raises ValueError for other values."""
     return int(_parse(value, 'a size such as "320 KiB"', SIZE_UNITS, "bytes", 1, MAX_SIZE_BYTES))
 
 
 def parse_time(value: object, *, positive: bool = False) -> float:
     """Return the seconds of a time such as "10 ms".
 
-    Raises ValueError for other text, and for a time that is not a whole number of milliseconds.
+    Raises ValueError for other values, and for a time that is not a whole number of milliseconds.
     """
     expected = 'a time such as "60 s"'
     return seconds(
@@ -94,18 +94,18 @@ def parse_time(value: object, *, positive: bool = False) -> float:
 
 
 def parse_positive_time(value: object) -> float:
-    """Return the seconds of a time. Raises ValueError if it is not a time or not positive."""
+    """Return the seconds of a time. Raises ValueError for values that are not positive times."""
     return parse_time(value, positive=True)
 
 
 def parse_rate(value: object) -> int:
-    """Return the bits per second of a rate such as "630 KB/s". Raises ValueError for other text."""
+    """Return the bit/s of a rate such as "630 KB/s". Raises ValueError for other values."""
     expected = 'a rate such as "10 Mbit" (per second) or "630 KB/s"'
     return int(_parse(value, expected, RATE_UNITS, "bits per second", 1, MAX_RATE_BIT_PER_S))
 
 
 def parse_fraction(value: object, *, positive: bool = False) -> float:
-    """Return a fraction between 0 and 1, from "5 %" or from a plain 0.05. Raises ValueError."""
+    """Return the number of a fraction such as "5 %" or 0.05. Raises ValueError for other values."""
     expected = 'a fraction such as "5 %" or 0.05'
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         fraction = float(value)
@@ -132,8 +132,8 @@ def _parse(
         value: The value from the file.
         expected: A description of valid values, for messages.
         units: Unit -> its factor.
-        step: Name of the resulting unit. If it is given, the result has to be a whole number from
-            `minimum` to `maximum`.
+        step: Name of the resulting unit. If it is not empty, the result has to be a whole number
+            from `minimum` to `maximum`.
         minimum: The least valid number, 0 or 1.
         maximum: The greatest valid number.
 
@@ -175,13 +175,13 @@ def seconds(time_ms: int) -> float:
 
 
 def format_time(time_s: float) -> str:
-    """Return the exact text of a time, in s or ms: ``parse_time(format_time(t)) == t``."""
+    """Return a time as a string in s or ms. It is exact: ``parse_time(format_time(t)) == t``."""
     whole, rest = divmod(milliseconds(time_s), TIME_UNITS["s"])
     return f"{milliseconds(time_s)} ms" if rest else f"{whole} s"
 
 
 def format_rate(rate_bit_per_s: int) -> str:
-    """Return the exact text of a positive rate: ``parse_rate(format_rate(r)) == r``."""
+    """Return a positive rate as a string. It is exact: ``parse_rate(format_rate(r)) == r``."""
     units = {f: unit for unit, f in RATE_UNITS.items() if unit.endswith("bit")}
     factor = max(factor for factor in units if rate_bit_per_s % factor == 0)
     return f"{rate_bit_per_s // factor} {units[factor]}"

@@ -41,8 +41,8 @@ DEFAULT_OPTIONS: dict[str, Any] = {
 _REPORT = " System memory usage in bytes at simtime "
 _HEARTBEAT = re.compile(rb"resource usage at simtime (\d+) ")
 
-# The environment of simulated programs. Without these variables, they would use the machine's time
-# zone and OpenSSL configuration.
+# The environment of simulated programs. Without these variables, the programs would use the
+# machine's time zone and OpenSSL configuration.
 FIXED_ENVIRONMENT = {"TZ": "UTC0", "OPENSSL_CONF": "/dev/null"}
 
 
@@ -266,8 +266,8 @@ def _simulated_seconds(log: Path) -> Iterator[float]:
 def _log_tail(log: Path) -> list[str]:
     """Return the lines of Shadow's log that may explain a failure, at most LOG_TAIL_LINES.
 
-    These are the errors. Without errors, they are the warnings (without repetitions), the output of
-    programs, and the last report on memory. Without any such line, they are the log's last lines,
+    Return the errors. If there are none, return the warnings (without repetitions), the output of
+    programs, and the last report on memory. If there is no such line, return the log's last lines,
     which report on resources every few simulated seconds or describe the start.
     """
     with log.open("rb") as lines:

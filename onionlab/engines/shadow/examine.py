@@ -33,9 +33,9 @@ SUPPORTED_PLATFORMS = f"{GUIDE}/supported_platforms.html"
 
 KERNEL_MINIMUM = (5, 10)  # Shadow's supported_platforms.md
 
-# The assumed needs of Shadow 3.3. Most have a margin over the needs measured on a network of 98
-# processes: for each simulated process 5.6 open files in Shadow itself, 16 KiB in /dev/shm and up
-# to 3 threads, and for the whole simulation 8 MiB in /dev/shm.
+# The assumed needs of Shadow 3.3. Most exceed the needs that were measured on a network of 98
+# processes. Each simulated process needed 5.6 open files in Shadow itself, 16 KiB in /dev/shm and
+# up to 3 threads. The whole simulation needed 8 MiB in /dev/shm.
 FILES_BASE = 200
 FILES_PER_PROCESS = 8
 SHARED_BASE_BYTES = 16 * 2**20
@@ -61,7 +61,7 @@ def examine(question: Question, *, needed: bool) -> Iterator[Finding]:
 
 
 def tool(program: Program, explicit: str | None, *, needed: bool) -> Finding:
-    """Check that a program is installed. explicit: its path, if the user specified one."""
+    """Check that a program is installed. explicit: its path if the user specified it, or None."""
     try:
         found = find_tool(program, explicit)
     except UserError as error:
@@ -86,7 +86,7 @@ def kernel(machine: str, release: str) -> Finding:
 
 
 def seccomp(mode: str | None) -> Finding:
-    """Check whether a container filters system calls, because a filter blocks or slows Shadow's.
+    """Check whether a container filters system calls. A filter blocks Shadow or makes it slow.
 
     mode: the entry ``Seccomp`` of /proc/self/status.
     """
@@ -125,9 +125,9 @@ def shared_memory(path: Path, need: Need | None) -> Finding:
 class Limit:
     """A limit of the system.
 
-    read: returns the value of the limit, or None if there is no limit or its value is unknown.
-    wanted: gets the number of simulated processes and returns the lowest sufficient value. fix: how
-    to raise the limit.
+    read: a function that returns the value of the limit, or None if there is no limit or its value
+    is unknown. wanted: a function of the number of simulated processes that returns the lowest
+    sufficient value. fix: how to raise the limit.
     """
 
     subject: str

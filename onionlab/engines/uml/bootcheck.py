@@ -82,8 +82,8 @@ def boot_command(
     """Return a command line that boots a kernel with simulated time and the host's file system.
 
     parameters: further boot parameters. state: the folder for the kernel's own files. root: whether
-    the root file system is mounted read-only. script: the arguments of Python, which is the first
-    process. random_addresses: whether programs are loaded at random addresses.
+    to mount the root file system read-only ("ro") or writable ("rw"). script: the arguments of
+    Python, the first process. random_addresses: whether programs are loaded at random addresses.
     """
     return [
         str(kernel),

@@ -15,7 +15,7 @@ from onionlab.engines.uml.guest.boot import END_MARK, LOG_MARK, MARKS, TIME_MARK
 
 LOG_TAIL_LINES = 25
 MAX_POLL_GAP_S = 10.0
-"""The maximum that one gap between two polls adds to the time without progress of the guest.
+"""The maximum time that one gap between two polls adds to the guest's time without progress.
 
 A longer gap means that this process was stopped.
 """

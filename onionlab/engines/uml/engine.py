@@ -51,7 +51,7 @@ DEFAULT_OPTIONS: dict[str, Any] = {
 _UNSUPPORTED_VARIABLES = {"TGENHOSTNAME", "TGENSOCKS"}
 
 _WRAPPERS = (
-    # If the guest's kernel ran at random addresses, the amount of memory that the guest finds would
+    # With random addresses of the guest's kernel, the amount of memory that the guest finds would
     # vary. Tor derives limits from this amount.
     *("setarch", "--addr-no-randomize"),
     # After a panic, the guest's kernel calls abort(3). A core dump of its memory would be useless.
@@ -74,7 +74,7 @@ class UmlEngine:
 
     @property
     def identity(self) -> dict[str, str]:
-        """What identifies the kernel, the interpreter and the engine's code.
+        """The versions and hashes of the kernel, the interpreter and the engine's code.
 
         A change of one of them may change results.
         """

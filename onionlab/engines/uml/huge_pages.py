@@ -1,4 +1,4 @@
-"""Run a command, and if the machine allows it, give it a TMPDIR that uses huge pages.
+"""Run a command with a TMPDIR that uses huge pages, if the machine allows this.
 
     python huge_pages.py BYTES PROGRAM [ARGUMENT]...
 

@@ -67,7 +67,7 @@ CALLS_FLAGS = (
     *("-Wl,--build-id=none", "-Wl,-z,now"),
 )
 
-# Program that the build needs -> Debian package that contains it.
+# Program that the build needs -> Debian package with this program.
 BUILD_PROGRAMS = {
     "bc": "bc",
     "bison": "bison",
@@ -88,7 +88,7 @@ class BuiltKernel:
 
     path, sha256: the executable and its SHA-256. version: Linux's version. patches: the names of
     the applied patches. ptrace_because: why the kernel uses ptrace to control its processes; empty
-    if it runs inside them instead. ptrace is slower, but gives the same results.
+    if it runs inside its processes. ptrace is slower, but gives the same results.
     calls: the library that makes the system calls of programs faster, or None if the kernel does
     not support it. calls_sha256: the library's SHA-256, or empty.
     """
@@ -184,7 +184,7 @@ def check_machine() -> None:
 
 
 def missing_programs() -> list[str]:
-    """Return the Debian packages of the programs that the build needs and that are missing."""
+    """Return the Debian packages of missing programs that the build needs."""
     return [package for name, package in BUILD_PROGRAMS.items() if shutil.which(name) is None]
 
 

@@ -112,7 +112,7 @@ LINUX = Program(
 
 
 def choose_package(names: Iterable[str]) -> str | None:
-    """Choose the newest package up to TESTED. Without one, choose the oldest after TESTED.
+    """Choose the newest package up to TESTED. If there is none, choose the oldest after TESTED.
 
     Args:
         names: Names such as ``linux-source-6.12`` (Debian) or ``linux-source-6.8.0`` (Ubuntu).
@@ -135,7 +135,7 @@ def offered_packages(apt_cache: Callable[..., str]) -> list[str]:
     """Return the ``linux-source-VERSION`` packages that apt offers.
 
     Args:
-        apt_cache: Runs apt-cache with its arguments and returns the output.
+        apt_cache: A function that runs apt-cache with its arguments and returns the output.
     """
     return sorted(
         name

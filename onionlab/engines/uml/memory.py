@@ -13,8 +13,8 @@ from pathlib import Path
 from onionlab.engines.base import ENDLESS_STREAM_BYTES, Simulation
 from onionlab.errors import UserError
 
-# The memory that these needed when it was measured: the guest before it starts the first program,
-# each network namespace with its link, each Tor process under load, each TGen client or server.
+# Measured memory needs of the guest before it starts the first program, of a network namespace with
+# its link, of a Tor process under load, and of a TGen client or server.
 BASE_BYTES = 80 * 2**20
 HOST_BYTES = 2**19
 TOR_BYTES = 3 * 2**20

@@ -65,7 +65,7 @@ class Alarm:
         )
 
     def set(self, at_unix_ns: int) -> None:
-        """Set the time of the signal. It replaces an earlier time."""
+        """Set the time of the signal. A new time replaces an earlier one."""
         absolute = 1
         # struct itimerspec: the interval (0 for a single signal), then the time.
         seconds, nanoseconds = divmod(at_unix_ns, 10**9)

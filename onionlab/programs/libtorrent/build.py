@@ -185,7 +185,7 @@ def _toolchain() -> dict[str, str]:
 
 
 def _missing_packages() -> list[str]:
-    """Return the Debian packages that the build needs and that are not installed."""
+    """Return the missing Debian packages that the build needs."""
     absent = {"g++": not first_line(COMPILER, "--version"), "libboost-dev": not BOOST.is_file()}
     return [name for name, is_absent in absent.items() if is_absent]
 

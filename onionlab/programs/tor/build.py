@@ -69,9 +69,9 @@ from onionlab.programs.tor.variants import (
 )
 
 MIN_SERIES_FOR_BASE = 3
-"""The minimum number of series for which a compiled base tree saves time. It costs one more build,
-and saves each series only a third of a build, because most files include a header that a series
-changes."""
+"""The minimum number of series for which a compiled base tree saves time. The tree costs one more
+build, and saves each series only a third of a build, because most files include a header that a
+series changes."""
 
 GENCERT = "tor-gencert"
 
@@ -122,8 +122,8 @@ def ensure_variants(
     Args:
         root: The checkout.
         names: Variants of ``tor-patches/variants.yaml``.
-        tor_source: Tarball or tree to build from; by default the one that the variable TOR_SOURCE
-            names, or else Debian's source package.
+        tor_source: Tarball or tree to build from; by default the source that the variable
+            TOR_SOURCE names, or else Debian's source package.
         update_source: Fetch the current source package even if one was fetched before.
         jobs: The number of parallel compilers; by default one per CPU.
 
@@ -148,7 +148,7 @@ def ensure_variants(
 def ensure_series(
     root: Path, wanted: Iterable[str | None], *, tor_source: str | None = None
 ) -> dict[str | None, BuiltTor]:
-    """Build Tor with each series of patches, as :func:`ensure_variants` does. None: no patches."""
+    """Build Tor with each series of patches (None: without patches); see `ensure_variants`."""
     builds = ensure_builds(root, {TorBuild(name): () for name in wanted}, tor_source=tor_source)
     return {build.series: built for build, built in builds.items()}
 

@@ -47,8 +47,8 @@ unit tests."""
 # zlib, no seccomp and no systemd; building documentation takes time.
 CONFIGURE_OPTIONS = (
     "--prefix=/usr/local",
-    # A relay reads GeoIP files below this folder. The files of an installed Tor would change its
-    # memory use, and thereby the simulation.
+    # A relay reads GeoIP files below this folder. The files of an installed Tor would change the
+    # relay's memory use, and thereby the simulation.
     "--datadir=/nonexistent",
     "--disable-asciidoc",
     "--disable-html-manual",
@@ -202,7 +202,7 @@ def configure(inputs: Inputs, tree: Path, log: Path, what: str, *options: str) -
     command += [f"CC={inputs.toolchain.compiler}", f"CFLAGS={CFLAGS}", *AUTOTOOLS]
     # Most commits leave the generated configure unchanged, and configure takes as long as the
     # compilation. config.status contains its results, so keep it for the next tree. A cache file of
-    # configure is no alternative: Tor's checks of compiler flags depend on more than it records.
+    # configure is not enough: Tor's checks of compiler flags depend on more than this file records.
     script = file_sha256(tree / "configure")
     decisive = {"script": script, "command": command, "toolchain": inputs.toolchain.description}
     kept = inputs.directory / "config-status" / hash_inputs(decisive)
@@ -243,8 +243,8 @@ def ensure_base(inputs: Inputs) -> Path:
 def ensure_unit_tests(inputs: Inputs, series: Series | None, what: str) -> Path:
     """Compile Tor's unit tests for the quick check, which runs no other tests. Return the program.
 
-    They are compiled without optimisation, which takes a third of the time. For Tor as released,
-    all files are compiled. For a series, only the files that its patches affect are recompiled.
+    Without optimisation, the compilation takes a third of the time. For Tor as released, all files
+    are compiled. For a series, only the files that its patches affect are recompiled.
     """
     base = inputs.base / WITH_TESTS
     if not base.is_dir():

@@ -4,8 +4,8 @@ Each series is built twice: without sanitizers, and with AddressSanitizer and
 UndefinedBehaviorSanitizer (Tor's option ``--enable-fragile-hardening``). Then ``make check`` runs
 the unit tests, the slow tests and the scripts of each build. On some machines, tests fail or are
 skipped regardless of the patches, for example as root or without network access. Tor as released is
-therefore the reference: a failure that it also has does not count against a series. The quick check
-runs only the unit tests with a given prefix, compiled without optimisation.
+therefore the reference: a failure that also occurs there does not count against a series. The quick
+check runs only the unit tests with a given prefix, compiled without optimisation.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def check_series(
 
     Args:
         root: The checkout.
-        names: Patch series; by default all of the registry.
+        names: Patch series; by default all series of the registry.
         only: Run only unit tests with this prefix, e.g. ``circuitmux``.
         hardened: The builds to test: plain (False), with sanitizers (True).
         tor_source: See :func:`onionlab.programs.tor.build.ensure_variants`.
@@ -191,8 +191,8 @@ def parse_test_output(text: str) -> tuple[set[str], set[str], set[str]]:
 
     The format is that of ``src/ext/tinytest.c``. The first line of a case begins with
     ``group/case: `` and may continue with ``[forking] ``. The verdict ends this line or, after
-    messages, a later one: ``OK``, ``SKIPPED``, ``DISABLED`` or ``[case FAILED]``. A case without a
-    verdict crashed its program and counts as failed.
+    messages, a later line: ``OK``, ``SKIPPED``, ``DISABLED`` or ``[case FAILED]``. A case without a
+    verdict crashed its program, and counts as failed.
     """
     passed: set[str] = set()
     failed: set[str] = set()
@@ -232,7 +232,7 @@ def _run_unit_tests(inputs: Inputs, program: Path, outcome: Outcome, prefix: str
             command, work, log, what, environment=_environment(outcome), may_fail=True
         )
     output = log.read_text("utf-8", "replace")
-    # Tor as released lacks the tests that a series adds, so it may have none with this prefix.
+    # Tor as released lacks the tests that a series adds, so it may lack tests with this prefix.
     if "No such test as" not in output:
         read_program(outcome, UNIT_TESTS, output, status == 0)
 
@@ -289,7 +289,7 @@ def _read_results(outcome: Outcome, tree: Path, log: Path) -> None:
         output = result.with_suffix(".log").read_text("utf-8", "replace")
         read_program(outcome, program, output, passed)
     # The unit tests run in several parts, each of which reports the cases of the other parts as
-    # skipped. A case that ran in one part is therefore not a skipped one.
+    # skipped. A case that ran in one part is therefore not a skipped case.
     outcome.skipped -= outcome.passed | outcome.failed
 
 

@@ -51,7 +51,7 @@ def tor_version(tree: Path, origin: Path) -> str:
 def parse_version(configure_ac: str, origin: str, hint: str = SOURCE_HINT) -> str:
     """Return Tor's version according to the text of its configure.ac.
 
-    Raises UserError if the text is not that of Tor's configure.ac.
+    Raises UserError if this is not the text of Tor's configure.ac.
     """
     match = re.search(r"^AC_INIT\(\[tor\],\s*\[([^\]]+)\]\)", configure_ac, re.MULTILINE)
     if match is None:
@@ -104,7 +104,7 @@ def find_tor_source(
 
     Args:
         directory: The folder of Tor's sources and builds.
-        source: The source of a variant; None for the default one.
+        source: The source of a variant; None for the default source.
         named: A tarball or a tree in place of the default source.
 
     Raises:

@@ -1,10 +1,10 @@
-"""The registry of variants, ``tor-patches/variants.yaml``, and the patch series in that folder.
+"""The registry of variants, ``tor-patches/variants.yaml``, and the patch series in its folder.
 
 A variant is a build of Tor (a source, with or without a patch series) together with torrc options.
 The file's comments explain each key. If the variable VARIANTS_FILE names another file of this form,
 that file adds variants and series.
 
-A variant's proof is a text that Tor logs if it runs the variant's code with its options.
+Each variant can have a proof: a string that Tor logs if it runs the variant's code and options.
 """
 
 from __future__ import annotations
@@ -89,8 +89,9 @@ class _OwnFile(_File):
 class TorVariant(_VariantEntry):
     """A variant of Tor: its entry in variants.yaml, and its name.
 
-    A run counts only if its relays logged the variant's ``proof``. If the variant has none, they
-    must not have logged a line with the ``proof_prefix`` of any series, unless ``has_own_code``.
+    A run counts only if its relays logged the variant's ``proof``. If the variant has no proof, the
+    relays must not have logged a line with the ``proof_prefix`` of any series. This rule does not
+    apply if the variant ``has_own_code``.
 
     Attributes:
         name: the key of the entry.

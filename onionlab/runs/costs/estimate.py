@@ -31,14 +31,14 @@ class Estimate:
     Attributes:
         runs: Number of runs of the requests, each counted once.
         missing: Number of these runs that are not known to be in the store.
-        unknown: Number of stored runs that may be requested runs. To find out, programs would have
-            to be built or keys generated. Therefore the requested runs count as missing.
+        unknown: Number of stored runs that may be requested runs. To find out, programs must be
+            built or keys generated. An estimate does neither, so it counts these runs as missing.
         concurrent: Number of runs that are performed at the same time.
         cpu_s, wall_s, disk_bytes: Total cost of all missing runs.
         memory_bytes: Memory of the largest run.
         reserved_disk_bytes: Disk space of all missing runs, including a reserve.
-        error: In nine of ten experiments, times differ from the estimate at most by this factor.
-        sources: What the estimate is based on, such as finished runs of the same level.
+        error: In nine of ten experiments, times differ from the estimate by at most this factor.
+        sources: The origins of the estimate, such as finished runs of the same level.
         engines: Engines of the missing runs.
     """
 
@@ -73,8 +73,8 @@ class Estimator:
     def estimate(self, requests: Sequence[Request], jobs: int | None = None) -> Estimate:
         """Estimate the missing runs of some requests, which one call of `make_runs` performs.
 
-        jobs: Maximum number of concurrent runs. By default, only CPUs and memory limit it. Raises
-        UserError if an experiment is invalid.
+        jobs: Maximum number of concurrent runs. By default, only CPUs and memory limit this number.
+        Raises UserError if an experiment is invalid.
         """
         seen = set()
         unknown = 0
@@ -109,7 +109,7 @@ class Estimator:
         )
 
     def run_costs(self, requested: RequestedRuns) -> Mapping[RunKind, RunCost]:
-        """Return the estimated cost of one run of each kind, even if all its runs are finished."""
+        """Return the estimated cost of one run of each kind, even of a kind that is finished."""
         costs = self.level_costs(requested.experiment, requested.engine)
         return {kind: costs[kind.level] for kind in requested.kinds}
 
@@ -124,7 +124,7 @@ class Estimator:
     def _count_concurrent(self, costs: Sequence[RunCost], jobs: int | None) -> int:
         """Return the number of concurrent runs, at least 1.
 
-        CPUs, memory and ``jobs`` limit it on this machine, and `max_jobs` limits it on a cluster.
+        On this machine, CPUs, memory and ``jobs`` limit the number. On a cluster, `max_jobs` does.
         """
         count = max(1, len(costs))
         if self.max_jobs is not None or not costs:
@@ -161,7 +161,7 @@ def _count_processes(settings: AnySettings) -> int:
 
 
 def available_memory_bytes() -> int:
-    """Return MEMORY_SHARE of the available memory or, if that is less, of the container's limit."""
+    """Return MEMORY_SHARE of the available memory, or of the container's limit if it is smaller."""
     limit = cgroup_limit("memory", "memory.max", "memory.limit_in_bytes")
     available = psutil.virtual_memory().available
     return int(MEMORY_SHARE * (available if limit is None else min(available, limit)))

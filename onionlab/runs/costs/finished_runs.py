@@ -32,9 +32,11 @@ from onionlab.runs.run_builder import open_run_builder
 from onionlab.runs.store import Store
 
 MACHINE_FACTS = ("cpu", "cpus")
-"""Facts of a manifest's host. If they equal this machine's, the run was performed here."""
+"""Keys of the facts about a machine in a manifest. If these facts equal the facts about this
+machine, the run was performed here."""
 DISK_PER_LOG_BYTE = 1.6
-"""Ratio of a run directory's size to that of its logs: 1.57 to 1.67 in runs without traces."""
+"""Ratio of the size of a run directory to the size of its logs. It is 1.57 to 1.67 in runs without
+traces."""
 
 
 @dataclass(frozen=True)
@@ -101,14 +103,14 @@ def _this_machine() -> Mapping[str, Any]:
 def find_existing_runs(
     root: Path, requested: RequestedRuns, finished: Iterable[FinishedRun]
 ) -> tuple[set[tuple[RunKind, Replicate]], int]:
-    """Return the requested runs that are in the store, and the number of uncertain ones.
+    """Return the requested runs that are in the store, and the number of uncertain stored runs.
 
     No program is built and no key is generated. A stored run is uncertain if only building programs
     or generating keys would show whether it is a requested run.
 
-    One run of each kind is composed, and its name is compared with those in the store. If the store
-    has this run, all stored runs of the kind with the same programs and engine are assumed to be
-    requested. They are not composed, because drawing a large network takes seconds.
+    One run of each kind is composed. If the store has a run of the same name, all stored runs of
+    the kind with the same programs and engine are assumed to be requested. They are not composed,
+    because drawing a large network takes seconds.
     """
     kinds, replicates = set(requested.kinds), set(requested.experiment.replicates)
     candidates: dict[RunKind, dict[Replicate, list[FinishedRun]]] = defaultdict(dict)

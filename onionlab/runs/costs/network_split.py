@@ -20,14 +20,14 @@ MIN_RUNS = 4
 
 
 def split_rows(root: Path, requested: RequestedRuns) -> list[tuple[str, str]]:
-    """Return table rows that compare one run on each network with several on fewer networks.
+    """Return table rows that compare one run on each network with several runs on fewer networks.
 
-    Both alternatives have the same number of runs (if it is odd, the second may have one less), and
-    thus the same CPU time. One run on each network always gives the shorter interval, because then
-    each run reduces both the variance between networks and the variance within them. The rows show
-    the lengths of both intervals. They are predicted from the spreads (standard deviations between
-    and within networks) of the first endpoint in finished runs. If the spreads are not known, the
-    only row shows a command for runs with which they can be estimated.
+    Both alternatives have the same number of runs and thus the same CPU time. (For an odd number,
+    the second alternative may have one run less.) One run on each network always gives the shorter
+    interval, because each additional network reduces the effect of both variances, between networks
+    and within networks. The rows show the lengths of both intervals. They are predicted from the
+    spreads (standard deviations between and within networks) of the first endpoint in finished
+    runs. If the spreads are not known, the only row shows a command for runs that estimate them.
 
     The list is empty if the experiment's scope is one network, or if there are too few runs or
     variants.
@@ -53,8 +53,8 @@ def split_rows(root: Path, requested: RequestedRuns) -> list[tuple[str, str]]:
     texts = []
     for networks, repeats in ((runs, 1), other):
         half = half_width(between, within, networks, repeats)
-        # The column `ratio` has a value if the metric is compared by ratios. `half` is then a
-        # difference of logarithms.
+        # The column `ratio` has a value if the metric is compared by ratios. In this case, `half`
+        # is a difference of logarithms.
         width = f"a factor of {math.exp(half):.3g}" if row["ratio"] else f"± {half:.2g}"
         texts.append(f"NETWORKS={networks} REPEATS={repeats}: {width}")
     return [
@@ -66,8 +66,8 @@ def split_rows(root: Path, requested: RequestedRuns) -> list[tuple[str, str]]:
 def _read_largest_spreads(results: Path, scale: float) -> Mapping[str, str] | None:
     """Return the row with the largest spreads among the first endpoint's rows of summary.csv.
 
-    The largest spreads are those with the largest sum of sd_between and sd_within. Return None if
-    there are no results at this scale, or the results have no spreads.
+    This is the row with the largest sum of sd_between and sd_within. Return None if there are no
+    results at this scale, or the results have no spreads.
     """
     try:
         if load_study(results / files.STUDY).scale != scale:

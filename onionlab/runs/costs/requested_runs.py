@@ -1,6 +1,6 @@
 """Resolve a request (an experiment and its overrides) into its runs, without building anything.
 
-A level is one of the settings in which an experiment compares its variants.
+A level is one of the conditions under which an experiment compares its variants.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class RunKind:
 class RequestedRuns:
     """The runs of a request.
 
-    engine: the name of the engine that would perform the runs. variants: the requested variants, in
-    the order of the plan.
+    engine: the name of the engine for the runs. variants: the requested variants, in the order of
+    the plan.
     """
 
     request: Request

@@ -4,8 +4,8 @@ Time and disk space are proportional to the number of processes times the simula
 grows with the number of processes. Finished runs on this machine correct the shipped constants by
 the mean ratio of measured to predicted cost. docs/reference/cost.md has the measured error.
 
-A level is one of the settings in which an experiment compares its variants. Runs of one level are
-similar, so finished runs of the same level give the best correction.
+A level is one of the conditions under which an experiment compares its variants. Runs of one level
+are similar, so finished runs of the same level give the best correction.
 """
 
 from __future__ import annotations
@@ -37,18 +37,19 @@ OTHER_LEVELS = "finished runs of other levels"
 CONSTANTS = "the shipped constants"
 
 SAME_LEVEL_ERROR = 2.0
-"""Factor between measured and estimated CPU time if there are finished runs of the same level. Nine
-in ten experiments do not exceed it."""
+"""Factor between measured and estimated CPU time if there are finished runs of the same level. In
+nine of ten experiments, the actual factor is not larger."""
 MEMORY_RESERVE = 1.5
 DISK_RESERVE = 2.0
 WALL_FACTOR = 1.3
-"""Ratio of wall time to CPU time of a run on one CPU: mean of the published runs."""
+"""Ratio of wall time to CPU time of a run on one CPU. This is the mean of the published runs."""
 PARALLEL_CPU_FACTOR = 1.27
-"""Ratio of CPU time on several CPUs to CPU time on one (docs/explanation/performance.md)."""
+"""Ratio of a run's CPU time on several CPUs to its CPU time on one CPU
+(docs/explanation/performance.md)."""
 IMPORTED_FACTOR = 3.3
-"""A Tor process in an imported network needs this many times the CPU time and memory of one in a
-network that onionlab generates. The factors measured in the experiment swrr-tornettools on the
-embedded engine were 3.4 for CPU time and 3.2 for memory."""
+"""A Tor process in an imported network needs this many times the CPU time and memory of a Tor
+process in a network that onionlab generates. The factors measured in the experiment
+swrr-tornettools on the embedded engine were 3.4 for CPU time and 3.2 for memory."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,7 @@ class Amounts(NamedTuple):
 class RunSize:
     """Quantities that determine the cost of a run.
 
-    unit: the kind of its processes; cpus: the number of CPUs that it uses.
+    unit: the kind of the run's processes; cpus: the number of CPUs that the run uses.
     """
 
     engine: str
@@ -144,7 +145,7 @@ class RunCost:
         memory_bytes, disk_bytes: The reserved memory and disk space.
         cpus: Number of CPUs that are reserved for the run.
         source: The origin of the estimate: `SAME_LEVEL`, `OTHER_LEVELS` or `CONSTANTS`.
-        error: In nine of ten experiments, times differ from the estimate at most by this factor.
+        error: In nine of ten experiments, times differ from the estimate by at most this factor.
     """
 
     expected: Amounts
@@ -160,9 +161,9 @@ def estimate_level_cost(
 ) -> RunCost:
     """Estimate the cost of one run of a level.
 
-    finished: costs of finished runs on this machine. If there are runs of the level, their memory
-    includes that of endless streams and of Arti, which is otherwise added. If the experiment limits
-    the memory of a run, this limit is reserved.
+    finished: costs of finished runs on this machine. If there are no finished runs of the level,
+    memory for endless streams and for Arti is added. Otherwise the measured memory includes it. If
+    the experiment limits the memory of a run, this limit is reserved.
     """
     options = engine_options(settings, engine)
     unit, processes, endless_streams, arti = PEERS, PEERS_PROCESSES, 0, 0

@@ -47,11 +47,12 @@ REPORT, RUNS = "report", "runs"
 LOG_NAME = "workflow.log"
 JOB_LOGS = "job-logs"
 MADE = ".made"
-"""Folder of the markers of the runs that a command has made. The store decides which runs are
-finished, so each command begins without markers, and Snakemake gets only the missing runs."""
+"""Folder with a marker for each run that the current command has performed. Each command begins
+without markers. It gives Snakemake only the runs that are missing in the store."""
 MIN_POLL_INTERVAL_S, MAX_POLL_INTERVAL_S = 0.5, 10.0
 POLL_SHARE = 0.05
-"""Largest share of time spent reading the store, which may be slow and have thousands of runs."""
+"""Maximum share of the time that is spent on reading the store. The store may be slow and have
+thousands of runs."""
 END_TIMEOUT_S = 10.0
 CANCEL_TIMEOUT_S = 60.0
 """Timeout for Snakemake to cancel the jobs of a cluster."""
@@ -114,14 +115,14 @@ class _Workflow:
         self.runs = {run.run_id: run for plan in plans for run in plan.runs}
         self.out = Path(os.path.commonpath([plan.out for plan in plans]))
         self.log = self.out / LOG_NAME
-        self.made = plans[0].out / MADE  # Only this command uses it, as it locks the plan's folder.
+        self.made = plans[0].out / MADE  # This command locks the parent folder.
         name = hashlib.sha256(str(self.out.resolve()).encode()).hexdigest()[:12]
         self.job_name = f"onionlab-{name}"
 
     def make(self, target: str) -> None:
-        """Run a rule of the Snakefile, with the missing runs that it needs."""
-        # Unlike Python, Snakemake does not try other folders if TMPDIR is unusable, so this is
-        # reported here.
+        """Run the rule `target` of the Snakefile. Snakemake performs the missing runs before it."""
+        # Unlike Python, Snakemake does not try other folders if TMPDIR is unusable, so report an
+        # unusable TMPDIR here.
         require_room(Path(os.environ.get("TMPDIR") or tempfile.gettempdir()), TEMPORARY_HINT)
         self.store.remove_damaged(self.runs)
         finished = self.store.finished_among(self.runs)
@@ -149,7 +150,7 @@ class _Workflow:
             config = self.out / "workflow.json"
             write_json(config, self._configuration(sizes, self._unmade()))
             if self.made.exists():
-                shutil.rmtree(self.made)  # A command that was killed has left it.
+                shutil.rmtree(self.made)  # A killed command has left this folder.
             stack.callback(shutil.rmtree, self.made, ignore_errors=True)
             try:
                 command = self._command(config, target, jobs * cpus_per_run)
@@ -169,10 +170,10 @@ class _Workflow:
         return self.runs.keys() - self.store.extracted_among(self.runs)
 
     def _left(self) -> set[str]:
-        """Return the runs that are still not made after Snakemake has succeeded.
+        """Return the runs that are unfinished or lack records after Snakemake has succeeded.
 
-        It can succeed without performing the runs, for example if a profile requests a dry run. If
-        their jobs have succeeded, wait until the files of other nodes appear.
+        Snakemake can succeed without performing them, for example if a profile requests a dry run.
+        If the runs' jobs on a cluster succeeded, first wait until the files of other nodes appear.
         """
         unmade = self._unmade()
         if not self.executor or not all((self.made / run_id).exists() for run_id in unmade):
@@ -180,10 +181,10 @@ class _Workflow:
         return self.store.await_records(unmade, self.executor.latency_wait_s)
 
     def _job_sizes(self, missing: Sequence[str]) -> Mapping[str, JobSize]:
-        """Return what the job of each run requests on a cluster, by the run's name.
+        """Return the resources that each run's job requests on a cluster, by the run's name.
 
-        Jobs on this machine request less (`_local_size`). If no run is missing, the mapping is
-        empty. Raises UserError if the cluster would reject the jobs.
+        Jobs on this machine request less (`_local_size`). For them, the mapping is empty if no run
+        is missing. Raises UserError if the cluster would reject the jobs.
         """
         if not self.executor:
             return job_sizes(self.root, self.plans) if missing else {}
@@ -215,7 +216,7 @@ class _Workflow:
     def _configuration(
         self, sizes: Mapping[str, JobSize], unmade: Collection[str]
     ) -> dict[str, Any]:
-        """Return the configuration of the Snakefile, with jobs for the runs in `unmade`."""
+        """Return the configuration of the Snakefile for jobs that perform the runs in `unmade`."""
         seeds = sorted({run.seed for run in self.runs.values()})
         ranks = {seed: rank for rank, seed in enumerate(seeds)}
         return {
@@ -256,8 +257,8 @@ class _Workflow:
             *("--snakefile", str(SNAKEFILE)),
             *("--directory", str(workdir)),
             *where,
-            # Snakemake's locks are not needed: the run store has its own, and never contains
-            # incomplete runs.
+            # Snakemake's locks are not needed: the run store has its own locks, and it never
+            # contains incomplete runs.
             *("--nolock", "--rerun-incomplete", "--ignore-incomplete"),
             *("--rerun-triggers", "mtime"),
             # The ILP scheduler leaves PuLP's files in TMPDIR if it is interrupted. Both schedulers
@@ -265,7 +266,7 @@ class _Workflow:
             *("--scheduler", "greedy"),
             "--keep-going",
             # Snakemake's own reports on jobs are needed only on a cluster, where nothing else
-            # reports what happened. Jobs on this machine print their errors into the log.
+            # reports errors of jobs. Jobs on this machine print their errors into the log.
             *([] if self.executor else ["--quiet", "rules"]),
             *("--configfile", str(config)),
             "--",
@@ -297,7 +298,7 @@ class _Workflow:
         """End Snakemake and all jobs."""
         # At SIGINT, Snakemake cancels the jobs of a cluster. At SIGTERM it would wait for them.
         first = signal.SIGINT if self.executor else signal.SIGTERM
-        # Kill the process group in any case, because a job may still run when Snakemake has ended.
+        # Always kill the process group, because a job may still run when Snakemake has ended.
         for number in (first, signal.SIGKILL):
             with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
                 os.killpg(process.pid, number)
@@ -308,16 +309,16 @@ class _Workflow:
 
 
 def _local_size(plan: Plan) -> JobSize:
-    """Return what a run's job requests on this machine, where only memory and CPUs are limited."""
+    """Return the size of a run's job on this machine, where only memory and CPUs are limited."""
     memory_mb = max(1, round(plan.resources.memory_bytes / 2**20))
     return JobSize(plan.cpus_per_run, memory_mb, runtime_min=1, disk_mb=1)
 
 
 def _environment() -> dict[str, str]:
-    """Return the environment of jobs, in which they run the same code as this command.
+    """Return the environment for jobs, so that jobs run the same code as this command.
 
-    Jobs start in another folder, where Python would import the installed package. That package may
-    belong to another checkout, or be missing if this checkout was copied or moved.
+    Jobs start in another folder. Without PYTHONPATH, they would import the installed package. This
+    package may belong to another checkout, or be missing if this checkout was copied or moved.
     """
     paths = [str(code_root()), os.environ.get("PYTHONPATH", "")]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in paths if path)}
@@ -326,8 +327,8 @@ def _environment() -> dict[str, str]:
 def _require_not_replaced(plan: Plan) -> None:
     """Raise UserError if another command has planned other runs in the same place.
 
-    Planning several experiments takes minutes, and the folder is not locked meanwhile. Files that
-    cannot be read are ignored here, because the code that needs them reports them.
+    Planning several experiments takes minutes, during which the folder is not locked. Files that
+    cannot be read are ignored here: the code that needs such a file reports the error.
     """
     found: list[set[PlannedRun]] = []
     with contextlib.suppress(AnalysisError, UserError):
@@ -357,8 +358,8 @@ def _require_memory(plan: Plan) -> None:
 def _require_disk(store: Store, sizes: Sequence[JobSize], at_a_time: int) -> None:
     """Raise UserError if the disk has too little room for all missing runs.
 
-    Each run stays when it is finished. The largest runs that may be in progress at the end need
-    their reserve, and the others need what is expected. sizes: the sizes of the missing runs.
+    Finished runs stay on the disk. The largest runs may be in progress at the end, so they need
+    their reserve. All other runs need the expected space. sizes: the sizes of the missing runs.
     at_a_time: the number of concurrent runs.
     """
     if not sizes:

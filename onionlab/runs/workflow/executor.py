@@ -25,7 +25,7 @@ PLUGINS = {SLURM: "slurm", GENERIC: "cluster-generic"}
 MAX_JOBS = 100
 RETRIES = 2
 LATENCY_WAIT_S = 60
-"""Maximum delay until files of other nodes appear: NFS may cache folder contents that long."""
+"""Maximum delay until files of other nodes appear. NFS may cache folder contents for this time."""
 STATUS_ATTEMPTS = 10_000
 """Number of failed status requests in a row that the Slurm plugin (2.8.0) tolerates, for example
 while Slurm's controller restarts. After that, the plugin loses all jobs and waits for them forever.
@@ -59,7 +59,7 @@ class Executor:
         profile: The file of a Snakemake profile.
         options: The options in that file.
         resources: Slurm's partition, account and QOS for every job. The keys are the plugin's names
-            of these options. They override the profile.
+            of these options. These options override the profile.
         max_jobs: Maximum number of queued and running jobs.
     """
 
@@ -75,7 +75,7 @@ class Executor:
         return float(self.options.get("latency-wait", LATENCY_WAIT_S))
 
     def arguments(self, job_name: str, logs: Path) -> list[str]:
-        """Return Snakemake's options. Raises UserError if Slurm does not answer.
+        """Return the options for Snakemake. Raises UserError if Slurm does not answer.
 
         Args:
             job_name: Prefix of the names of Slurm's jobs.
@@ -169,7 +169,7 @@ def cancel_jobs(job_name: str) -> int:
 
 
 def _find_profile(folder: Path) -> Path:
-    """Return the profile for the newest version of Snakemake, as Snakemake would choose it."""
+    """Return the profile that Snakemake would choose: the profile for the newest version."""
     found: Sequence[tuple[int, Path]] = ()
     with contextlib.suppress(OSError):
         matches = [(PROFILE_FILE.fullmatch(file.name), file) for file in folder.iterdir()]

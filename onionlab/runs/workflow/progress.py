@@ -20,14 +20,14 @@ from onionlab.engines.examination import format_bytes
 
 PLAIN_INTERVAL_S = 30.0
 RECENT_S = 120.0
-"""Wall time over which a run's pace is measured. Older progress does not count, because a network's
-bootstrap is simulated many times faster than its traffic."""
+"""Wall time over which a run's pace is measured. Earlier progress does not count, because a
+network's bootstrap is simulated many times faster than its traffic."""
 MIN_PACE_S = 10.0
 """Minimum wall time for measuring a pace. Over a shorter time, the pace would be inaccurate."""
 
 
 class ProgressView:
-    """Context manager that shows the state of a command's runs. total: the number of these runs."""
+    """Context manager that shows the state of a command's runs. total: the number of the runs."""
 
     def __init__(self, total: int, console: Console | None = None) -> None:
         self._total = total
@@ -59,8 +59,8 @@ class ProgressView:
 
         Args:
             finished: Number of finished runs.
-            states: States of the runs in progress, by the runs' names. Their titles are not unique:
-                the runs of several engines may have the same.
+            states: States of the runs in progress, by the runs' names. The titles of runs are not
+                unique: the runs of several engines may have the same title.
             owners: Processes that hold the CPUs for which runs wait.
         """
         now = time.monotonic()
@@ -92,7 +92,7 @@ class ProgressView:
     def _recent(self, run_id: str, state: RunState) -> deque[tuple[float, float]]:
         """Return pairs (wall time, simulated time) of a run, oldest first.
 
-        The first pair is the newest one that is at least `RECENT_S` of wall time old, if any is.
+        If any pair is at least `RECENT_S` of wall time old, the first pair is the newest such pair.
         """
         seen = self._seen.get(run_id, deque())
         if seen and state.wall_s < seen[-1][0]:
@@ -106,7 +106,7 @@ class ProgressView:
     def _pace(self, run_id: str, state: RunState) -> tuple[str, str]:
         """Return a run's simulated seconds per wall second, and the wall time left at this pace.
 
-        Both are texts. The time is "" if the run makes no progress.
+        Both are strings. The time is "" if the run makes no progress.
         """
         wall_s, simulated_s = self._seen[run_id][0]
         passed_s, pace = state.wall_s - wall_s, state.speed
@@ -116,10 +116,10 @@ class ProgressView:
         return f"{pace:.2g}" if pace < 99.5 else f"{pace:.0f}", left
 
     def _left(self, finished: int, states: Collection[RunState]) -> str:
-        """Return the remaining time as text.
+        """Return the remaining time of all runs as a string such as "about 5:00 left".
 
-        Assume that a remaining run takes as long as a finished one. The text is empty if no run is
-        finished, if all runs are finished, or if at most a minute remains.
+        Assume that a remaining run takes as long as a finished run. The string is empty if no run
+        is finished, if all runs are finished, or if at most a minute remains.
         """
         if not finished or finished == self._total:
             return ""

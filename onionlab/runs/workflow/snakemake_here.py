@@ -31,8 +31,8 @@ def main() -> None:
     from snakemake.cli import main as snakemake  # type: ignore[import-untyped]
 
     with scratch_folder(Path(tempfile.gettempdir()), "snakemake-onionlab-") as folder:
-        # Temporary files of Snakemake are in this folder, which the next command removes if
-        # Snakemake is killed. TMPDIR is not changed, because the jobs inherit it.
+        # Temporary files of Snakemake are in this folder. If Snakemake is killed, the next command
+        # removes the folder. TMPDIR is not changed, because the jobs inherit this variable.
         tempfile.TemporaryDirectory = functools.partial(  # type: ignore[misc,assignment]
             tempfile.TemporaryDirectory, dir=folder
         )

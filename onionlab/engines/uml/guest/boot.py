@@ -75,7 +75,7 @@ class Result:
 
 
 def read_result(path: Path) -> Result | None:
-    """Read the result, or return None if the guest ended without writing a valid one."""
+    """Read the result, or return None if the guest ended without writing a valid result."""
     try:
         data = json.loads(path.read_text())
         return Result(str(data["message"]), tuple(data["log_tail"]))

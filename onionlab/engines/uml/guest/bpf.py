@@ -122,7 +122,7 @@ class Assembler:
         self._add(0, value=high)
 
     def call(self, function: int) -> None:
-        """Call a kernel function with arguments in registers 1 to 5. Register 0 gets its result."""
+        """Call a kernel function with arguments in registers 1 to 5. Register 0 gets the result."""
         self._add(_BPF_JMP | _BPF_CALL, value=function)
 
     def leave(self, value: int | None = None) -> None:
@@ -143,7 +143,7 @@ class Assembler:
 
 
 def _signed32(value: int) -> int:
-    """Return the signed 32-bit number with the same bits, which an instruction's field requires."""
+    """Return the signed number with the same 32 bits, because fields of instructions are signed."""
     return value - (1 << 32) if value >= 1 << 31 else value
 
 

@@ -59,7 +59,7 @@ def provide_programs(programs: Mapping[str, str]) -> None:
     """Mount the executables at paths that are the same on every machine.
 
     programs: base name -> path of the executable. The path of a running program is in its memory. A
-    path of another length would move adjacent data, so results might depend on where a checkout is.
+    path of another length would move adjacent data, so results might depend on a checkout's path.
     """
     PROGRAMS.mkdir()
     for name, path in programs.items():

@@ -1,6 +1,6 @@
 """The guest's first process: builds the network, then starts, monitors and stops the programs.
 
-Even if the simulation fails, it writes the result to the run directory and powers the guest off.
+Even if the simulation fails, the process writes a result to the run directory, and ends the guest.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ LOG_INTERVAL_NS = 10 * PROGRESS_INTERVAL_NS
 delay that an engine may have (onionlab.engines.base.WATCHED_LATE_S).
 """
 READY_STEP_MS = 100
-"""The first program may start at the first multiple of this after the network has been built."""
+"""The first program may start at the first multiple of this time after the network is built."""
 DRIVER_TIMEOUT_S = 60.0
 TRAFFIC_FOLDER = "onionlab/engines/uml/traffic"
 # After the first byte of a stream's payload, a socket wakes up the driver only when at least this
@@ -158,9 +158,9 @@ class Simulation:
     def _ready_ms(self) -> int:
         """Return the simulated time at which programs may start: the same time in all checkouts.
 
-        The work of the guest's start differs between checkouts. If it took simulated time, this
-        could influence the guest's scheduler later. The kernel's parameter onionlab.start therefore
-        makes it take none. Raises ValueError if a program should start earlier.
+        The work of the guest's start differs between checkouts. If this work took simulated time,
+        it could influence the guest's scheduler later. Because of the kernel's parameter
+        onionlab.start, it takes none. Raises ValueError if a program should start earlier.
         """
         ready_ms = (self._now_ns() // (READY_STEP_MS * 10**6) + 1) * READY_STEP_MS
         for host in self._description.hosts:

@@ -22,12 +22,12 @@ ENVIRONMENT = {
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
     "HOME": "/nonexistent",
     "LC_ALL": "C",
-    # Otherwise programs would use the time zone and the OpenSSL configuration of the machine that
-    # runs the guest.
+    # Without these two variables, programs would use the time zone and the OpenSSL configuration of
+    # the machine that runs the guest.
     "TZ": "UTC0",
     "OPENSSL_CONF": "/dev/null",
     # OpenSSL's random generator mixes in the processor's time stamp counter and random numbers.
-    # Without these two capabilities it uses only the kernel's numbers, which follow the seed.
+    # With both disabled, it uses only the kernel's random numbers, which follow the seed.
     "OPENSSL_ia32cap": "~0x4000000000000010:~0x40000",
 }
 
@@ -56,7 +56,7 @@ class RunningProgram:
             os.close(log)
 
     def last_lines(self) -> list[str]:
-        """Return the last lines of the standard output, then those of the standard error."""
+        """Return the last lines of the standard output, then the last lines of standard error."""
         lines: list[str] = []
         for path in (self.log, self.errors):
             lines += path.read_text(errors="replace").splitlines()[-LAST_LINES:]
@@ -64,7 +64,7 @@ class RunningProgram:
 
 
 def log_file(host: str, program: str, position: int) -> Path:
-    """Return the path of the log of a program. position: its index in the host's programs."""
+    """Return the path of a program's log. position: the program's index in the host's programs."""
     return HOSTS / host / f"{program}.{FIRST_PID + position}.stdout"
 
 

@@ -206,7 +206,7 @@ class Netlink:
         overhead: int = 0,
         change: bool = False,
     ) -> None:
-        """Add a queueing discipline to a link, or change the options of an existing one.
+        """Add a queueing discipline to a link, or change the options of an existing discipline.
 
         overhead: the number of bytes by which the discipline increases the size of each packet; it
         may be negative. change: whether to change an existing discipline. Its packets stay queued,
@@ -290,13 +290,13 @@ def _traffic_control(index: int, *, handle: int, parent: int, info: int = 0) -> 
 
 
 def token_bucket(rate_bytes_per_s: int, burst_bytes: int, *, limit_packets: int = 0) -> bytes:
-    """Return the options of a `tbf`. The caller adds its inner queue, at the parent HANDLE:1.
+    """Return the options of a `tbf`. The caller adds the inner queue, at the parent HANDLE:1.
 
     limit_packets: 0 for a new `tbf`. If an existing `tbf` is changed, the kernel sets the limit of
     an inner `pfifo` to this value, so it must be the limit that the `pfifo` already has.
     """
-    # struct tc_tbf_qopt: two of struct tc_ratespec (cell logarithm, link layer, overhead, cell
-    # alignment, smallest packet, rate), then queue, bucket and largest packet.
+    # struct tc_tbf_qopt consists of two struct tc_ratespec (cell logarithm, link layer, overhead,
+    # cell alignment, smallest packet, rate), and the sizes of queue, bucket and largest packet.
     rate_32_bits = min(rate_bytes_per_s, 2**32 - 1)
     rate = struct.pack("=BBHhHI", 0, _TC_LINKLAYER_ETHERNET, 0, 0, 0, rate_32_bits)
     no_peak = struct.pack("=BBHhHI", 0, 0, 0, 0, 0, 0)

@@ -7,10 +7,10 @@ The path of a packet from one host to another::
                                          -> fq: until it is due -> program: whose link?
                                          -> tbf + CoDel (B's downstream) -> veth -> TCP
 
-The upstream bucket is in A's own namespace, so a full link keeps packets in A's sockets and never
-loses any. Latency is not a property of a queue: a BPF program writes the arrival time into the
+The upstream bucket is in A's own namespace, so a full link keeps packets in A's sockets, and never
+loses packets. Latency is not a property of a queue: a BPF program writes the arrival time into the
 packet, and one queue for all paths releases each packet at exactly that time. Rates, bursts and
-CoDel's two times are those of Shadow's model.
+CoDel's two times are the same as in Shadow's model.
 
 A simulation can start with a bootstrap, in which hosts connect without limits: the buckets are so
 large and fill so fast that they delay nothing, and no path loses packets.
@@ -265,8 +265,8 @@ def _path_program(description: Description, indices: Sequence[int], delay_line: 
     """Return the BPF program at the core's end of each host's link.
 
     The program looks up the path by the packet's two addresses, decides randomly whether the path
-    loses the packet, and sends a copy with its arrival time to the delay line. It drops the
-    original, which would occupy the send buffer of the sender's socket; the copy does not.
+    loses the packet, and sends a copy with the arrival time to the delay line. It drops the
+    original, because the original occupies the send buffer of the sender's socket.
     """
     places = len(description.latency_us)
     hosts = bpf.Map(bpf.BPF_MAP_TYPE_HASH, value_bytes=8, entries=len(description.hosts))
@@ -395,7 +395,7 @@ def _add_loss(program: bpf.Assembler, bootstrap_end_ns: int) -> None:
 def _arrival_program() -> bytes:
     """Return the BPF program at the end of the delay line.
 
-    It sends each packet to the receiver's link. The number of this link is the packet's mark.
+    The program sends each packet to the receiver's link, whose number is the packet's mark.
     """
     program = bpf.Assembler()
     program.load(bpf.BPF_W, 1, 1, _SKB_MARK)

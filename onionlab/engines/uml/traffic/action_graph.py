@@ -156,8 +156,8 @@ def load_graph(
 ) -> ActionGraph:
     """Read a GraphML file and the models that it refers to.
 
-    directory: the base of the models' paths. read: returns a file's bytes or raises OSError. Raises
-    UserError if a file cannot be read or its content is not supported.
+    directory: the base of the models' paths. read: a function that returns a file's bytes or raises
+    OSError. Raises UserError if a file cannot be read or its content is not supported.
     """
     try:
         content = read(path)

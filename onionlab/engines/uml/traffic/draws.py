@@ -15,8 +15,8 @@ from dataclasses import dataclass
 MAX_DELAY_US = 600_000_000
 """TGen's limit of the delay after an event of a model: ten minutes."""
 
-# C's DBL_MIN. TGen draws a number again if it is not larger than this, because it needs a finite
-# logarithm.
+# C's DBL_MIN. TGen replaces a random number that does not exceed this value, because its logarithm
+# must be finite.
 _TINY = 2.2250738585072014e-308
 
 _STATE_WORDS = 624
@@ -59,9 +59,9 @@ class GlibRandom:
 
 @dataclass(frozen=True)
 class Distribution:
-    """The distribution of a delay. name: a key of `PARAMETERS`, which lists its parameters.
+    """The distribution of a delay. name: a key of `PARAMETERS`, which lists the parameters.
 
-    parameters: their values, in the same order.
+    parameters: the values of these parameters, in the same order.
     """
 
     name: str

@@ -66,7 +66,7 @@ class Driver:
     def run(self) -> None:
         """Play all hosts until the end. Raises UserError if a host or the event loop fails.
 
-        Even after an error, all lines that were logged before it are in the log files.
+        Even after an error, all lines that were logged before the error are in the log files.
         """
         loop, traffic = self.loop, self._traffic
         loop.clock.start()

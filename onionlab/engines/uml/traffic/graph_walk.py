@@ -31,9 +31,9 @@ WhenOver = Callable[[StreamState], None]
 
 
 OpenStream = Callable[[StreamOptions, Address, Address | None, int, WhenOver], bool]
-"""A function that starts a stream. It gets the stream's options, the server, the proxy (or None),
-the seed for the packet model, and a function that it calls when the stream has ended. It returns
-False if the connection fails immediately.
+"""A function that starts a stream. Its arguments are the stream's options, the server, the proxy
+(or None), the seed for the packet model, and a function to call when the stream has ended. It
+returns False if the connection fails immediately.
 """
 
 
@@ -42,9 +42,9 @@ class FlowGenerator:
     """One visit of a flow or traffic vertex. It starts children until its Markov model ends.
 
     vertex: the vertex's id. kind: "flow", whose children are streams, or "traffic", whose children
-    are flows. begin_child: starts a child and returns True, or returns False if the child cannot be
-    started. A child calls `child_over` when it ends. when_over: called once when the model and all
-    children have ended. begun, completed: the numbers of children that have started and ended.
+    are flows. begin_child: a function that starts a child, and returns False if this is impossible.
+    A child calls `child_over` when it ends. when_over: a function to call once when the model and
+    all children have ended. begun, completed: the numbers of children that have started and ended.
     """
 
     loop: Loop
@@ -144,7 +144,7 @@ class GraphWalk:
     same peer in every variant of Tor, independent of the durations of earlier streams. If the graph
     contains a seed, the random numbers from this seed are used as in TGen, in the order in which
     flows and streams start.
-    count: counts an event of the given kind, such as "flows-created".
+    count: a function that counts an event of the given kind, such as "flows-created".
     """
 
     graph: ActionGraph
@@ -329,7 +329,7 @@ class GraphWalk:
     def _model_seed(self, options: StreamOptions, what: str) -> int:
         """Return the seed of a new walk through a model.
 
-        what: the text that stands for this model in `_draw`, if the graph contains no seed.
+        what: the argument of `_draw` for this model, which is used if the graph contains no seed.
         """
         if options.model_seed is None:
             return self._draw(options.id, what) % 2**32

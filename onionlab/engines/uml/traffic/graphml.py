@@ -27,7 +27,7 @@ class Key(NamedTuple):
 
 
 class Edge(NamedTuple):
-    """An edge between two vertices of the file, with its attributes' texts by name."""
+    """An edge between two vertices of the file. data: name of an attribute -> its text."""
 
     source: str
     target: str
@@ -99,7 +99,7 @@ def igraph_text(graph: Graphml) -> bytes:
     """Return the graph in igraph's format, in which a TGen client sends a model to a server.
 
     A number has 15 significant digits, as in igraph 0.10, so the values that the server reads may
-    differ in the last bits from those in the client's file. Attributes must be strings or numbers.
+    differ in the last bits from values in the client's file. Attributes must be strings or numbers.
     """
     lines = [
         '<?xml version="1.0" encoding="UTF-8"?>',
@@ -165,7 +165,7 @@ def _graph(graph: ElementTree.Element, keys: dict[tuple[str, str], Key]) -> Grap
             edge = Edge(element.get("source", ""), element.get("target", ""), data)
             if edge.source not in vertices or edge.target not in vertices:
                 # igraph numbers a vertex when it first reads its name, here in an edge, and these
-                # numbers affect the order of the edges. This module does not imitate that.
+                # numbers affect the order of the edges. This module does not imitate this.
                 raise ValueError(
                     f"{edge}: the edge precedes one of its vertices or the vertex is missing"
                 )

@@ -137,8 +137,8 @@ class Host:
                 f"host {self.name}: cannot serve on port {port}: {error.strerror}"
             ) from error
         self._listener = listener
-        # The listener is level-triggered, so each wake-up needs only one accept(). If it were
-        # edge-triggered, a final accept() would have to find that there are no more connections.
+        # The listener is level-triggered, so each wake-up needs only one accept(). With an edge
+        # trigger, another accept() would have to find that there are no more connections.
         self.loop.watch(listener.fileno(), LEVEL_IN, self._accept)
         self.log.message(
             "[tgen-server.c:164] [tgenserver_new]", f"server listening at {self._bind}:{port}"

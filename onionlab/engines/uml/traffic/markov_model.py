@@ -1,8 +1,8 @@
 """TGen's Markov models: states, the events that states emit, and the delays after these events.
 
 There are three kinds of models with one format (doc/TGen-Markov-Models.md of TGen 1.1.2). A flow
-model determines when flows start, a stream model when the streams of a flow start, and a packet
-model when each side of a stream sends. Models are parsed as in tgen-markovmodel.c.
+model determines when flows start. A stream model determines when the streams of a flow start. A
+packet model determines when each side of a stream sends. The parser follows tgen-markovmodel.c.
 
 The parser rejects the models that TGen rejects. It also rejects faulty models, with which TGen
 would abort or never stop sending:
@@ -34,7 +34,7 @@ from .graphml import NUMERIC_TYPES, Edge, Graphml, Key, igraph_text, parse_graph
 
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?", re.ASCII)
 
-# TGen compares only the first letters of a text with these words, and ignores case.
+# TGen compares only the first letters of a string with these words, and ignores case.
 _START, _STATE, _OBSERVATION = "start", "state", "observation"
 _TRANSITION, _EMISSION = "transition", "emission"
 
@@ -298,7 +298,7 @@ def _parameter(edge: Edge, name: str) -> float:
 
 
 def _number(owner: str, name: str, text: str) -> float:
-    # float() alone would accept texts that are invalid in GraphML, such as "1_000".
+    # float() alone would accept strings that are invalid in GraphML, such as "1_000".
     value = float(text) if _NUMBER.fullmatch(text.strip()) else math.nan
     if not math.isfinite(value):
         raise ValueError(f"{owner}: attribute {name!r} is {text!r}, not a finite number")
@@ -336,13 +336,13 @@ def _begins(text: str, word: str) -> bool:
 def _internal(
     kind: str, distribution: Distribution, events: Sequence[Event], state: str
 ) -> MarkovModel:
-    """Return a model with one state after the start state, which emits events forever.
+    """Return a model whose only state after the start state emits events forever.
 
     All events have equal weights.
     """
     parameters = PARAMETERS[distribution.name]
     # These keys are in the order in which TGen's source code lists them (tgen-config.c). igraph
-    # keeps the order, so it affects the bytes that are sent.
+    # keeps the order, so the order affects the bytes that are sent.
     keys = [
         *(Key("edge", name, "double") for name in parameters),
         Key("edge", "distribution", "string"),

@@ -34,9 +34,9 @@ class Step(NamedTuple):
 
 
 class MarkovWalk:
-    """A walk with the same steps as TGen's for the same model and seed.
+    """A walk with the same steps as TGen's walk for the same model and seed.
 
-    seed: 0 to 2**32 - 1. ended: whether the walk has emitted END. All further steps are then END.
+    seed: 0 to 2**32 - 1. ended: whether the walk has emitted END. After END, all steps are END.
     """
 
     def __init__(self, model: MarkovModel, seed: int) -> None:

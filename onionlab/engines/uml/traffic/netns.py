@@ -35,8 +35,8 @@ class Namespaces:
     def enter(self, path: str | None) -> None:
         """Enter a namespace. New sockets are then created in this namespace.
 
-        path: a namespace that `open` has opened, or None for the one in which the process started.
-        Raises OSError if the process has no permission.
+        path: a namespace that `open` has opened, or None for the namespace in which the process
+        started. Raises OSError if the process has no permission.
         """
         if path != self._current:
             enter_namespace(self._fds[path], CLONE_NEWNET)

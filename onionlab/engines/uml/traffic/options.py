@@ -53,7 +53,7 @@ class Peer(NamedTuple):
 
 
 def parse_size(text: str) -> int:
-    """Return a size such as "5 KiB" or "1000" in bytes. Raises ValueError if it is invalid."""
+    """Convert a size such as "5 KiB" or "1000" to bytes. Raises ValueError if it is invalid."""
     value = _scaled(text, _SIZE_FACTORS, default="bytes", what="size")
     if value == 0 and _SIZE_FACTORS[_split(text)[1].lower() or "bytes"] != 1:
         raise ValueError(f"{text!r}: TGen accepts a size of 0 only in bytes")
@@ -61,12 +61,12 @@ def parse_size(text: str) -> int:
 
 
 def parse_time(text: str) -> int:
-    """Return a time such as "10 seconds" or "10" in microseconds. Raises ValueError if invalid."""
+    """Convert a time such as "10 seconds" or "10" to microseconds. Raises ValueError if invalid."""
     return _scaled(text, _TIME_FACTORS_NS, default="s", what="time") // 1000
 
 
 def parse_times(text: str) -> tuple[int, ...]:
-    """Return the times of a comma-separated list in microseconds. Raises ValueError if invalid."""
+    """Convert a comma-separated list of times to microseconds. Raises ValueError if invalid."""
     return tuple(parse_time(part) for part in text.split(","))
 
 
@@ -169,7 +169,7 @@ _OPTIONS: dict[str, dict[str, Callable[[str], Any]]] = {
 
 
 def vertex_kind(vertex: str) -> str:
-    """Return the kind of a vertex, which its id contains. Raises ValueError if unsupported."""
+    """Return the kind of a vertex, a part of the vertex's id. Raises ValueError if unsupported."""
     kind = next((kind for kind in _KINDS if kind in vertex), None)
     if kind not in _OPTIONS:
         raise ValueError(f"vertex {vertex!r} is not supported; supported are {', '.join(_OPTIONS)}")

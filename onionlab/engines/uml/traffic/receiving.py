@@ -140,7 +140,7 @@ class Receiver(Direction[ReceiveState]):
     def correct_drained_times(self) -> None:
         """If only heartbeats have read the last bytes, correct the recorded time of these bytes.
 
-        The correct time is that at which the kernel received the bytes.
+        The correct time is the time at which the kernel received the bytes.
         """
         if self._before_drain is None:
             return

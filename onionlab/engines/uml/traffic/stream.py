@@ -138,8 +138,8 @@ class Stream(StreamState):
     def finish(self) -> None:
         """End the stream and log its results.
 
-        If only a heartbeat has read the last bytes, the recorded time of these bytes is that of the
-        heartbeat. If the stream has failed, first replace it by the earlier time of their arrival.
+        If only a heartbeat has read the last bytes, their recorded time is the heartbeat's time. In
+        this case, if the stream has failed, first replace it by the earlier time of their arrival.
         """
         if not self.over and self.fault != "NONE":
             self.receive.correct_drained_times()

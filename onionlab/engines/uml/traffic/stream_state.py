@@ -147,8 +147,8 @@ class StreamState(abc.ABC):
         """End the stream if both directions have ended."""
         receive, schedule = self.receive, self.schedule
         # If the model determines the size, it also determines how many bytes the other side sends.
-        # When this side has received that many, it has received everything. If the number is 0,
-        # this side does not even wait for the response.
+        # When this side has received this number of bytes, it has received everything. If the
+        # number is 0, this side does not even wait for the response.
         if (
             receive.wanted_bytes == 0
             and receive.state != "RECV_ERROR"

@@ -1,7 +1,7 @@
 """The transport below a stream (tgen-transport.c): a TCP connection and the handshake with a proxy.
 
-A transport neither waits nor transfers bytes. Its stream does both, reports events to the transport
-and sends the messages that the transport returns. States and errors have the names that TGen logs.
+A transport neither waits nor transfers bytes. The stream above it does both, reports events to the
+transport, and sends the messages that the transport returns. States and errors have TGen's names.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Address:
 
     @classmethod
     def from_ip(cls, address: str, port: int) -> Address:
-        """Return the Address of an IPv4 address and a port. It has a name only for localhost."""
+        """Return the Address of an IPv4 address and a port. Only localhost gets a name."""
         return cls("localhost" if address == "127.0.0.1" else None, address, port)
 
     def __str__(self) -> str:
@@ -114,14 +114,15 @@ _STATUS = {
 class Transport:
     """A connection, either direct or through a SOCKS5 proxy (RFC 1928, RFC 1929).
 
-    Its state becomes SUCCESS_OPEN when it is established and the proxy, if any, has granted the
-    request. Each message is sent completely before the answer to it is parsed. In each state, one
-    part of an answer is parsed.
+    The state becomes SUCCESS_OPEN when the connection is established and, if there is a proxy, the
+    proxy has granted the request. Each message is sent completely before the answer to it is
+    parsed. In each state, one part of an answer is parsed.
     Times are microseconds of the monotonic clock, as in TGen. A time is None until its event has
     happened.
 
-    proxy: None for a direct connection. resolve: returns the IPv4 address of a name, or None if the
-    name is unknown. username, password: if at least one is given, the client logs in at the proxy.
+    proxy: None for a direct connection. resolve: a function that returns the IPv4 address of a
+    name, or None if the name is unknown. username, password: if at least one is given, the client
+    logs in at the proxy.
     """
 
     sock: socket.socket
@@ -140,7 +141,7 @@ class Transport:
 
     @property
     def local(self) -> Address:
-        """The local address. If the socket has none, the fields are None, None and 0."""
+        """The local address. If the socket has no address, the fields are None, None and 0."""
         try:
             address, port = self.sock.getsockname()[:2]
         except OSError:
@@ -155,12 +156,12 @@ class Transport:
     def greeting(self) -> bytes:
         """The first message to the proxy on an established connection; empty without a proxy.
 
-        It offers a single method of authentication.
+        The message offers a single method of authentication.
         """
         return b"" if self.proxy is None else bytes([_VERSION, 1, self._method])
 
     def connected(self, now_us: int) -> None:
-        """Record that the connection is established. Next, `greeting` is sent, if there is one."""
+        """Record that the connection is established. The next message is `greeting`, or none."""
         self.connected_at = now_us
         self.state = "SUCCESS_OPEN" if self.proxy is None else "INIT"
 
@@ -211,7 +212,7 @@ class Transport:
         if method == _NO_LOGIN:
             return self._request()
         self.state = "AUTH_REQUEST"
-        # If only one of user name and password is given, TGen sends a NUL byte for the other one.
+        # If either the user name or the password is missing, TGen sends a NUL byte in its place.
         user, password = (
             b"\x00" if text is None else _at_most_255(text)
             for text in (self.username, self.password)
