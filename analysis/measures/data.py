@@ -94,7 +94,7 @@ class BytesRead:
         begin_s: start of the first heartbeat interval.
         end_s: end of the last heartbeat interval.
         beat_s: median length of the intervals.
-        by: function that maps an array of times, in seconds, to the bytes read until each time.
+        by: function that maps an array of times, in seconds, to the whole bytes read until each.
     """
 
     begin_s: float
@@ -178,7 +178,8 @@ class ClassData:
             begin_s=float(begin_s.min()),
             end_s=float(end_s.max()),
             beat_s=float(np.median(end_s - begin_s)),
-            by=lambda grid_s: cumulative_at(grid_s, begin_s, end_s, amount),
+            # Whole bytes are exact as floats, and a published pack compresses them well.
+            by=lambda grid_s: np.rint(cumulative_at(grid_s, begin_s, end_s, amount)),
         )
 
     @cached_property

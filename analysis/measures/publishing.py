@@ -42,6 +42,9 @@ from analysis.measures.run_data import groups_side_by_side, load_run
 MAX_SPAN_S = 1e6
 """Maximum length of a run that is published second by second: eleven days."""
 
+UNREAD_OF_CIRCUITS = ("purpose", "launched_s", "created_s", "reason")
+"""Columns of circuits that no figure or claim reads; they are null in a published pack."""
+
 SUMS_SCHEMA = pa.schema([(column.name, column.type) for column in SUMS])
 
 Key = tuple[str, int]
@@ -71,7 +74,8 @@ def publish(records: Path, levels: Sequence[Level], out: Path) -> None:
             shutil.copyfile(records / name, out / name)
     if (records / files.CIRCUITS_TABLE).is_file():
         circuits = read_table(records / files.CIRCUITS_TABLE, CIRCUITS)
-        _write_rows(out / files.CIRCUITS_TABLE, circuits, _measured_circuits(circuits, levels))
+        rows = _measured_circuits(circuits, levels)
+        _write_rows(out / files.CIRCUITS_TABLE, _without(circuits, UNREAD_OF_CIRCUITS), rows)
     if (records / files.RELAY_BYTES_TABLE).is_file():
         relay_bytes = read_table(records / files.RELAY_BYTES_TABLE, RELAY_BYTES)
         rows = _measured_relay_bytes(relay_bytes, levels)
@@ -106,6 +110,14 @@ def _measured_relay_bytes(table: pa.Table, levels: Sequence[Level]) -> pa.Array:
     last = np.zeros(time_s.shape, dtype=np.bool_)
     last[order] = np.append(host[order][1:] != host[order][:-1], True)[: order.size]
     return pc.or_(pa.array(last), _in_spans(np.floor(time_s), levels))
+
+
+def _without(table: pa.Table, names: Sequence[str]) -> pa.Table:
+    """Replace all values of some columns by null."""
+    for place, field in enumerate(table.schema):
+        if field.name in names:
+            table = table.set_column(place, field, pa.nulls(table.num_rows, field.type))
+    return table
 
 
 def _in_spans(time_s: Floats, levels: Sequence[Level]) -> pa.Array:
