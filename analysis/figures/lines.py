@@ -44,7 +44,7 @@ from analysis.figures.style import (
 from analysis.formats.byte_marks import BYTE_MARKS, MARK_FIGURES, format_size
 from analysis.formats.study import Level, Study
 from analysis.measures.data import ClassData
-from analysis.measures.durations import FIRST_BYTE, TIME_TO_MARK
+from analysis.measures.families.durations import FIRST_BYTE, TIME_TO_MARK
 from analysis.measures.over_time import THROUGHPUT_WINDOW_S
 
 DIFFERENCE_HEIGHT = 0.6

@@ -11,7 +11,7 @@ import numpy as np
 from analysis.arrays import Floats
 from analysis.formats.study import Level
 from analysis.measures.data import ALL, ClassData
-from analysis.measures.durations import Duration, duration_over_grid, duration_quantiles
+from analysis.measures.families.durations import Duration, duration_over_grid, duration_quantiles
 from analysis.measures.over_time import throughput_over_time, timeouts_over_time
 
 SHARES: Floats = np.round(np.arange(0.02, 0.985, 0.02), 2)

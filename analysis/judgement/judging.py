@@ -25,7 +25,7 @@ from analysis.judgement.verdicts import (
 )
 from analysis.measures.catalogue import OWN, run_statistics
 from analysis.measures.data import ALL, ClassData
-from analysis.measures.durations import DURATIONS, TO_FIRST_BYTE, TO_LAST_BYTE
+from analysis.measures.families.durations import DURATIONS, TO_FIRST_BYTE, TO_LAST_BYTE
 from analysis.measures.metric import (
     NO_DATA,
     TIME_RESOLUTION_S,

@@ -9,11 +9,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from analysis.measures.data import ALL, ClassData
-from analysis.measures.families import cells, fairness, load, perf, side_by_side, streams, transfers
+from analysis.measures.families import (
+    cells,
+    durations,
+    fairness,
+    load,
+    perf,
+    side_by_side,
+    streams,
+    transfers,
+)
 from analysis.measures.metric import Catalogue, Metric, Statistic
 
 METRICS: tuple[Metric, ...] = (
     *streams.METRICS,
+    *durations.METRICS,
     *load.METRICS,
     *fairness.METRICS,
     *side_by_side.METRICS,

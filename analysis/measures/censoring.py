@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 
 from analysis.formats.study import Study
 from analysis.measures.data import ALL, ClassData
-from analysis.measures.durations import DURATIONS, duration_observations
+from analysis.measures.families.durations import DURATIONS, duration_observations
 from analysis.measures.metric import QUANTILES, rank
 from analysis.measures.survival import (
     CENSORED,

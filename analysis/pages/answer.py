@@ -10,7 +10,7 @@ from analysis.judgement.compared import VariantComparison
 from analysis.judgement.judging import Judgement
 from analysis.judgement.verdicts import LEVEL, Grade
 from analysis.measures.data import ALL
-from analysis.measures.durations import DURATIONS
+from analysis.measures.families.durations import DURATIONS
 from analysis.measures.metric import rank_label
 from analysis.pages.numbers import format_difference, format_number, readable_unit
 

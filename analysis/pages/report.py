@@ -32,7 +32,7 @@ from analysis.judgement.judging import (
 )
 from analysis.judgement.verdicts import LEVEL
 from analysis.measures.censoring import CENSORING_COLUMNS, BiasTable
-from analysis.measures.durations import DURATIONS
+from analysis.measures.families.durations import DURATIONS
 from analysis.measures.metric import QUANTILES
 from analysis.measures.over_time import THROUGHPUT_WINDOW_S
 from analysis.measures.run_data import load_run

@@ -11,8 +11,8 @@ from analysis.formats.columns import Outcome
 from analysis.formats.record_files import ParseReport
 from analysis.formats.study import Level, Study
 from analysis.measures.data import ALL
-from analysis.measures.durations import TO_LAST_BYTE
 from analysis.measures.families import fairness
+from analysis.measures.families.durations import TO_LAST_BYTE
 from analysis.pages.summary import SummaryRow
 
 MAX_PROBLEMS = 50

@@ -7,8 +7,16 @@ from typing import Any
 
 from analysis.measures.catalogue import OWN
 from analysis.measures.data import ALL
-from analysis.measures.durations import MARKED
-from analysis.measures.families import cells, fairness, load, perf, side_by_side, streams, transfers
+from analysis.measures.families import (
+    cells,
+    durations,
+    fairness,
+    load,
+    perf,
+    side_by_side,
+    streams,
+    transfers,
+)
 from analysis.measures.metric import Metric
 from onionlab.experiment.header import Header
 from onionlab.experiment.load import AnySettings
@@ -74,9 +82,9 @@ def _metrics(settings: AnySettings, class_name: str) -> list[str]:
         if metric.name in OWN.judged
         and (class_name != ALL or metric.scope == "both")
         and (
-            metric.duration not in MARKED
+            metric.duration not in durations.MARKED
             or not isinstance(settings, Settings)
-            or settings.logs_mark(class_name, MARKED[metric.duration])
+            or settings.logs_mark(class_name, durations.MARKED[metric.duration])
         )
     ]
 
@@ -88,7 +96,7 @@ def _families(settings: AnySettings, class_name: str) -> list[tuple[Metric, ...]
         return [cells.METRICS]
     if settings.classes.get(class_name, {}).get("load"):
         return [load.METRICS, tuple(metric for metric in streams.METRICS if metric.carried)]
-    found = [streams.METRICS, fairness.METRICS]
+    found = [streams.METRICS, durations.METRICS, fairness.METRICS]
     if isinstance(settings, TornetSettings):
         found.append(perf.METRICS)
     elif class_name != ALL and settings.traffic[class_name].kind == "pieces":

@@ -16,7 +16,7 @@ import numpy as np
 from analysis.arrays import Floats
 from analysis.formats.byte_marks import format_size
 from analysis.measures.data import ClassData
-from analysis.measures.durations import TO_LAST_BYTE, duration_quantile
+from analysis.measures.families.durations import TO_LAST_BYTE, duration_quantile
 from analysis.measures.metric import (
     QUANTILES,
     RATE,

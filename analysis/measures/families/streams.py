@@ -1,36 +1,14 @@
-"""Metrics of streams: throughput, failures and durations."""
+"""Metrics of streams: throughput, outcomes and failures."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Callable
 
 import numpy as np
 
 from analysis.formats.columns import FAILURES, Outcome
 from analysis.measures.data import ClassData
-from analysis.measures.durations import (
-    DURATIONS,
-    METHODS,
-    Duration,
-    Method,
-    duration_curve,
-    duration_quantile,
-)
-from analysis.measures.metric import (
-    NO_HEARTBEAT,
-    NOT_PUBLISHED,
-    QUANTILES,
-    RATE,
-    TIME,
-    WHOLE,
-    Metric,
-    Statistic,
-    is_client_data,
-    rank,
-    rank_label,
-    time_at,
-)
+from analysis.measures.metric import NO_HEARTBEAT, RATE, WHOLE, Metric, Statistic, is_client_data
 from analysis.measures.survival import CENSORED, EVENT, FAILURE, cumulative_incidence
 
 
@@ -100,52 +78,6 @@ def _count_metric(outcome: Outcome, label: str) -> Metric:
     )  # fmt: skip
 
 
-def _restricted_mean(name: str, method: Method) -> Callable[[ClassData], Statistic]:
-    def compute(data: ClassData) -> Statistic:
-        curve, reason = duration_curve(data, name, method)
-        if curve is None:
-            return Statistic(None, reason)
-        if data.horizon_s is None or data.horizon_s <= 0:
-            return Statistic(None, "no horizon for which every stream is observed")
-        value = curve.restricted_mean(data.horizon_s)
-        if value is None:
-            return Statistic(None, f"the curve ends before {data.horizon_s:g} s")
-        return Statistic(value)
-
-    return compute
-
-
-def _duration_metrics(duration: Duration, method: Method) -> Iterator[Metric]:
-    prefix, suffix = ("", "") if method == "incidence" else ("km_", " (Kaplan-Meier)")
-
-    def repeated(what: str) -> str:
-        return f"{duration.name}_{what}_s" if method == "km" else ""
-
-    for q in QUANTILES:
-        yield Metric(
-            f"{duration.name}_{prefix}{rank(q)}_s", f"{duration.label}, {rank_label(q)}{suffix}",
-            "s", "lower", time_at(q),
-            partial(duration_quantile, name=duration.name, method=method, q=q),
-            headline=method == "incidence", duration=duration.name, quantile=q,
-            without_failures=repeated(rank(q)),
-        )  # fmt: skip
-    yield Metric(
-        f"{duration.name}_{prefix}restricted_mean_s", f"{duration.label}, restricted mean{suffix}",
-        "s", "lower", TIME, _restricted_mean(duration.name, method), duration=duration.name,
-        without_failures=repeated("restricted_mean"),
-    )  # fmt: skip
-
-
-def _command_median(data: ClassData) -> Statistic:
-    times = data.measured.ttfb_from_command_s
-    if times is None:
-        return NOT_PUBLISHED
-    times = times[np.isfinite(times)]
-    if times.size == 0:
-        return Statistic(None, "no stream got a first byte")
-    return Statistic(float(np.median(times)))
-
-
 METRICS: tuple[Metric, ...] = (
     Metric(
         "goodput_bytes_per_s", "Throughput", "B/s", "higher", WHOLE, _goodput, scope="both",
@@ -167,14 +99,4 @@ METRICS: tuple[Metric, ...] = (
         "streams_started", "Streams started", "streams", "", WHOLE, _started, scope="both",
     ),
     *(_count_metric(outcome, label) for outcome, label in _OUTCOME_LABELS.items()),
-    *(
-        metric
-        for duration in DURATIONS
-        for method in METHODS
-        for metric in _duration_metrics(duration, method)
-    ),
-    Metric(
-        "ttfb_from_command_p50_s", "Time to first byte from the command, median", "s", "lower",
-        TIME, _command_median, quantile=0.5,
-    ),
 )  # fmt: skip

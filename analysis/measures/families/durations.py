@@ -1,8 +1,8 @@
-"""Times from the start of a stream to an event, and their distributions."""
+"""Metrics of durations: times from the start of a stream to an event."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
@@ -13,7 +13,16 @@ from analysis.arrays import Floats, Ints
 from analysis.formats.byte_marks import BYTE_MARKS, format_size
 from analysis.formats.columns import Outcome
 from analysis.measures.data import ClassData, Streams
-from analysis.measures.metric import Statistic
+from analysis.measures.metric import (
+    NOT_PUBLISHED,
+    QUANTILES,
+    TIME,
+    Metric,
+    Statistic,
+    rank,
+    rank_label,
+    time_at,
+)
 from analysis.measures.survival import (
     CENSORED,
     EVENT,
@@ -151,3 +160,75 @@ def duration_over_grid(data: ClassData, name: str, grid_s: Floats) -> Floats:
     """Return the cumulative incidence of a duration at each grid time; NaN if it is unknown."""
     curve, _ = duration_curve(data, name, "incidence")
     return np.full(grid_s.shape, np.nan) if curve is None else curve.at(grid_s)
+
+
+def _restricted_mean(data: ClassData, name: str, method: Method) -> Statistic:
+    curve, reason = duration_curve(data, name, method)
+    if curve is None:
+        return Statistic(None, reason)
+    if data.horizon_s is None or data.horizon_s <= 0:
+        return Statistic(None, "no horizon for which every stream is observed")
+    value = curve.restricted_mean(data.horizon_s)
+    if value is None:
+        return Statistic(None, f"the curve ends before {data.horizon_s:g} s")
+    return Statistic(value)
+
+
+def _command_median(data: ClassData) -> Statistic:
+    times = data.measured.ttfb_from_command_s
+    if times is None:
+        return NOT_PUBLISHED
+    times = times[np.isfinite(times)]
+    if times.size == 0:
+        return Statistic(None, "no stream got a first byte")
+    return Statistic(float(np.median(times)))
+
+
+def _duration_metrics(duration: Duration, method: Method) -> Iterator[Metric]:
+    prefix, suffix = ("", "") if method == "incidence" else ("km_", " (Kaplan-Meier)")
+
+    def without_failures(what: str) -> str:
+        return f"{duration.name}_{what}_s" if method == "km" else ""
+
+    for q in QUANTILES:
+        yield Metric(
+            name=f"{duration.name}_{prefix}{rank(q)}_s",
+            label=f"{duration.label}, {rank_label(q)}{suffix}",
+            unit="s",
+            better="lower",
+            judged=time_at(q),
+            compute=partial(duration_quantile, name=duration.name, method=method, q=q),
+            headline=method == "incidence",
+            duration=duration.name,
+            quantile=q,
+            without_failures=without_failures(rank(q)),
+        )
+    yield Metric(
+        name=f"{duration.name}_{prefix}restricted_mean_s",
+        label=f"{duration.label}, restricted mean{suffix}",
+        unit="s",
+        better="lower",
+        judged=TIME,
+        compute=partial(_restricted_mean, name=duration.name, method=method),
+        duration=duration.name,
+        without_failures=without_failures("restricted_mean"),
+    )
+
+
+METRICS: tuple[Metric, ...] = (
+    *(
+        metric
+        for duration in DURATIONS
+        for method in METHODS
+        for metric in _duration_metrics(duration, method)
+    ),
+    Metric(
+        name="ttfb_from_command_p50_s",
+        label="Time to first byte from the command, median",
+        unit="s",
+        better="lower",
+        judged=TIME,
+        compute=_command_median,
+        quantile=0.5,
+    ),
+)
