@@ -98,7 +98,7 @@ def incidence_panel(duration: Duration) -> Panel:
         "duration",
         "Share of streams",
         None,
-        lambda data, grid_s: duration_over_grid(data, duration.name, grid_s),
+        lambda data, grid_s: duration_over_grid(data, duration, grid_s),
         difference=("Difference (points)", 100.0),
     )
 
@@ -111,7 +111,7 @@ def quantile_panel(duration: Duration) -> Panel:
         "share",
         "Ratio to the baseline",
         None,
-        lambda data, shares: duration_quantiles(data, duration.name, shares),
+        lambda data, shares: duration_quantiles(data, duration, shares),
     )
 
 

@@ -111,7 +111,7 @@ class BiasTable:
         """Add the classes of one run, except for ``ALL``."""
         for class_name, class_data in data.items():
             for duration in DURATIONS if class_name != ALL else ():
-                observed, _ = duration_observations(class_data, duration.name)
+                observed, _ = duration_observations(class_data, duration)
                 result = None if observed is None else bias(*observed, QUANTILES)
                 by_variant = self.found.setdefault((level, class_name, duration.name), {})
                 by_variant.setdefault(variant, []).append(result)

@@ -38,38 +38,45 @@ With "km" (Kaplan-Meier), they are censored when they fail."""
 
 METHODS: tuple[Method, ...] = ("incidence", "km")
 
+TO_FIRST_BYTE, TO_LAST_BYTE = "ttfb", "time_to_last_byte"
+
 
 @dataclass(frozen=True)
 class Duration:
-    """A time from the start of a stream to an event."""
+    """A time from the start of a stream to an event.
+
+    Attributes:
+        name: the start of its metrics' names, such as "time_to_320kib".
+        label: the name on pages and in figures.
+        times: a function that returns the time of each stream, in seconds, shape (n,); NaN if the
+            event did not occur or its time is unknown.
+        mark_bytes: the byte mark whose arrival is the event; None for the first and the last byte.
+    """
 
     name: str
     label: str
     times: Callable[[Streams], Floats]
+    mark_bytes: int | None = None
 
 
-TO_FIRST_BYTE, TO_LAST_BYTE = "ttfb", "time_to_last_byte"
+def _to_mark(column: str, mark_bytes: int) -> Duration:
+    """Return the duration that is stored in this column of streams.parquet."""
+    return Duration(
+        name=column.removesuffix("_s"),
+        label=f"Time to {format_size(mark_bytes)}",
+        times=lambda streams: streams.marks_s[column],
+        mark_bytes=mark_bytes,
+    )
 
-MARKED = {column.removesuffix("_s"): size_bytes for column, size_bytes in BYTE_MARKS.items()}
-"""Name of a duration, such as "time_to_320kib" -> the number of bytes whose arrival ends it."""
 
+FIRST_BYTE = Duration(TO_FIRST_BYTE, "Time to first byte", lambda streams: streams.ttfb_s)
+TIME_TO_MARK = {size: _to_mark(column, size) for column, size in BYTE_MARKS.items()}
+"""Byte mark, in bytes -> the duration until that much payload was received."""
+LAST_BYTE = Duration(TO_LAST_BYTE, "Time to last byte", lambda streams: streams.time_to_last_byte_s)
+DURATIONS = (FIRST_BYTE, *TIME_TO_MARK.values(), LAST_BYTE)
 
-def _time_to_mark(column: str, streams: Streams) -> Floats:
-    return streams.marks_s[column]
-
-
-DURATIONS: tuple[Duration, ...] = (
-    Duration(TO_FIRST_BYTE, "Time to first byte", lambda s: s.ttfb_s),
-    *(
-        Duration(name, f"Time to {format_size(size)}", partial(_time_to_mark, f"{name}_s"))
-        for name, size in MARKED.items()
-    ),
-    Duration(TO_LAST_BYTE, "Time to last byte", lambda s: s.time_to_last_byte_s),
-)
-_DURATION = {duration.name: duration for duration in DURATIONS}
-FIRST_BYTE = _DURATION[TO_FIRST_BYTE]
-TIME_TO_MARK = {size: _DURATION[name] for name, size in MARKED.items()}
-"""Number of bytes -> the duration until they were received."""
+MARKED = {duration.name: size for size, duration in TIME_TO_MARK.items()}
+"""Name of a duration, such as "time_to_320kib" -> the byte mark that ends it, in bytes."""
 
 
 def observations(streams: Streams, times_s: Floats) -> tuple[Floats, Ints]:
@@ -89,14 +96,16 @@ def observations(streams: Streams, times_s: Floats) -> tuple[Floats, Ints]:
     return times[known], kinds[known].astype(np.int64)
 
 
-def duration_observations(data: ClassData, name: str) -> tuple[tuple[Floats, Ints] | None, str]:
+def duration_observations(
+    data: ClassData, duration: Duration
+) -> tuple[tuple[Floats, Ints] | None, str]:
     """Return the ``observations`` of a duration in the measured streams, or None and the reason."""
     streams = data.measured
     if streams.start_s.size == 0:
         return None, "no stream started in the measured span"
-    times_s = _DURATION[name].times(streams)
+    times_s = duration.times(streams)
     lacking = (streams.outcome == Outcome.SUCCESS) & ~np.isfinite(times_s)
-    if np.any(lacking) or (name in MARKED and not _logs_mark(data, name)):
+    if np.any(lacking) or not _is_logged(data, duration):
         return None, "the log does not contain this time for streams of this size"
     times, kinds = observations(streams, times_s)
     if times.size == 0:
@@ -104,37 +113,38 @@ def duration_observations(data: ClassData, name: str) -> tuple[tuple[Floats, Int
     return (times, kinds), ""
 
 
-def _logs_mark(data: ClassData, name: str) -> bool:
-    """Return whether a missing time to ``MARKED[name]`` bytes means that they were not received.
+def _is_logged(data: ClassData, duration: Duration) -> bool:
+    """Return whether a missing time of a stream means that the event did not occur.
 
-    If a stream requested more bytes and did not complete, the time is only known if the log has
-    stream-status lines. Return False if a measured stream of this kind lacks the time, and no
-    stream of the run that requested more bytes has a time, because such a log has no stream-status
-    lines. Return True in all other cases, and if the sizes of streams are unknown.
+    For the first and the last byte, it always does. For a byte mark, the time of a stream that
+    requested more bytes and did not complete is known only if the log has stream-status lines.
+    Return False if a measured stream of this kind lacks the time, and no stream of the run that
+    requested more bytes has a time, because such a log has no stream-status lines. Return True in
+    all other cases, and if the sizes of streams are unknown.
     """
-    streams, measured, mark_bytes = data.streams, data.measured, MARKED[name]
-    if streams.bytes_requested is None or measured.bytes_requested is None:
+    streams, measured, mark_bytes = data.streams, data.measured, duration.mark_bytes
+    if mark_bytes is None or streams.bytes_requested is None or measured.bytes_requested is None:
         return True
-    on_its_way = np.isfinite(measured.ttfb_s) & ~np.isfinite(measured.marks_s[f"{name}_s"])
+    on_its_way = np.isfinite(measured.ttfb_s) & ~np.isfinite(duration.times(measured))
     on_its_way &= measured.outcome != Outcome.UNKNOWN
     if not np.any(on_its_way & (measured.bytes_requested > mark_bytes)):
         return True
-    logged = np.isfinite(streams.marks_s[f"{name}_s"])
+    logged = np.isfinite(duration.times(streams))
     return bool(np.any(logged & (streams.bytes_requested > mark_bytes)))
 
 
-def duration_curve(data: ClassData, name: str, method: Method) -> tuple[Curve | None, str]:
+def duration_curve(data: ClassData, duration: Duration, method: Method) -> tuple[Curve | None, str]:
     """Return the distribution of a duration over the measured streams, or None and the reason."""
-    observed, reason = duration_observations(data, name)
+    observed, reason = duration_observations(data, duration)
     if observed is None:
         return None, reason
     make = cumulative_incidence if method == "incidence" else kaplan_meier
     return make(*observed), ""
 
 
-def duration_quantile(data: ClassData, name: str, method: Method, q: float) -> Statistic:
+def duration_quantile(data: ClassData, duration: Duration, method: Method, q: float) -> Statistic:
     """Return a quantile of a duration over the measured streams, or why there is none."""
-    curve, reason = duration_curve(data, name, method)
+    curve, reason = duration_curve(data, duration, method)
     if curve is None:
         return Statistic(None, reason)
     value = curve.quantile(q)
@@ -144,26 +154,26 @@ def duration_quantile(data: ClassData, name: str, method: Method, q: float) -> S
     return Statistic(value)
 
 
-def duration_quantiles(data: ClassData, name: str, shares: Floats) -> Floats:
+def duration_quantiles(data: ClassData, duration: Duration, shares: Floats) -> Floats:
     """Return the quantiles of a duration's cumulative incidence at the shares.
 
     A quantile is NaN if the curve does not reach its share, or if there is no curve.
     """
-    curve, _ = duration_curve(data, name, "incidence")
+    curve, _ = duration_curve(data, duration, "incidence")
     if curve is None:
         return np.full(shares.shape, np.nan)
     times = [curve.quantile(float(share)) for share in shares]
     return np.array([np.nan if time is None else time for time in times])
 
 
-def duration_over_grid(data: ClassData, name: str, grid_s: Floats) -> Floats:
+def duration_over_grid(data: ClassData, duration: Duration, grid_s: Floats) -> Floats:
     """Return the cumulative incidence of a duration at each grid time; NaN if it is unknown."""
-    curve, _ = duration_curve(data, name, "incidence")
+    curve, _ = duration_curve(data, duration, "incidence")
     return np.full(grid_s.shape, np.nan) if curve is None else curve.at(grid_s)
 
 
-def _restricted_mean(data: ClassData, name: str, method: Method) -> Statistic:
-    curve, reason = duration_curve(data, name, method)
+def _restricted_mean(data: ClassData, duration: Duration, method: Method) -> Statistic:
+    curve, reason = duration_curve(data, duration, method)
     if curve is None:
         return Statistic(None, reason)
     if data.horizon_s is None or data.horizon_s <= 0:
@@ -197,7 +207,7 @@ def _duration_metrics(duration: Duration, method: Method) -> Iterator[Metric]:
             unit="s",
             better="lower",
             judged=time_at(q),
-            compute=partial(duration_quantile, name=duration.name, method=method, q=q),
+            compute=partial(duration_quantile, duration=duration, method=method, q=q),
             headline=method == "incidence",
             duration=duration.name,
             quantile=q,
@@ -209,7 +219,7 @@ def _duration_metrics(duration: Duration, method: Method) -> Iterator[Metric]:
         unit="s",
         better="lower",
         judged=TIME,
-        compute=partial(_restricted_mean, name=duration.name, method=method),
+        compute=partial(_restricted_mean, duration=duration, method=method),
         duration=duration.name,
         without_failures=without_failures("restricted_mean"),
     )

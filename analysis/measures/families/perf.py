@@ -16,7 +16,7 @@ import numpy as np
 from analysis.arrays import Floats
 from analysis.formats.byte_marks import format_size
 from analysis.measures.data import ClassData
-from analysis.measures.families.durations import TO_LAST_BYTE, duration_quantile
+from analysis.measures.families.durations import LAST_BYTE, duration_quantile
 from analysis.measures.metric import (
     QUANTILES,
     RATE,
@@ -76,7 +76,7 @@ def _last_byte_of_size(size_bytes: int, q: float) -> Callable[[ClassData], Stati
 
     def compute(data: ClassData) -> Statistic:
         sized = replace(data, streams=data.streams.select_size(size_bytes))
-        return duration_quantile(sized, TO_LAST_BYTE, "incidence", q)
+        return duration_quantile(sized, LAST_BYTE, "incidence", q)
 
     return compute
 
@@ -133,7 +133,7 @@ def _perf_metrics() -> Iterator[Metric]:
     for size, amount in SIZES_BYTES.items():
         for q in QUANTILES:
             yield _Metric(
-                f"{TO_LAST_BYTE}_{size}_{rank(q)}_s",
+                f"{LAST_BYTE.name}_{size}_{rank(q)}_s",
                 f"Time to last byte of {SIZE_LABELS[size]}, {rank_label(q)}", "s", "lower",
                 # The medians are headlines: users wait for these times, and the public Tor network
                 # is measured with the same three sizes. A run has few downloads, so the other
