@@ -1,7 +1,8 @@
-"""Streams without a line in the log, inferred from the rest of the log.
+"""Rows of streams.parquet, from one TGen log.
 
-TGen numbers streams 0, 1, 2, ... in order of creation, and every heartbeat counts the streams
-created so far. If a stream with a number below this count has no stream-success or stream-error
+A stream has a stream-success or stream-error line when it has ended. Streams without such a line
+are inferred from the rest of the log: TGen numbers streams 0, 1, 2, ... in order of creation, and
+every heartbeat counts the streams created so far. If a stream with a number below this count has no
 line, the stream was still open, or the line was lost. Heartbeats and adjacent streams bound the
 start of such a stream.
 """
@@ -10,9 +11,30 @@ from __future__ import annotations
 
 import bisect
 from dataclasses import dataclass
+from typing import Any
 
 from analysis.errors import AnalysisError
-from analysis.records.tgenlog import MAX_OPEN_STREAMS, TgenLog
+from analysis.formats.byte_marks import BYTE_MARKS
+from analysis.formats.columns import Outcome
+from analysis.records.tgenlog import MAX_OPEN_STREAMS, Complete, Progress, TgenLog
+
+Row = dict[str, Any]
+"""A row as column -> value."""
+
+_BY_STREAM_ERROR = {
+    "TIMEOUT": Outcome.TIMEOUT,
+    "STALLOUT": Outcome.STALL,
+    "READEOF": Outcome.CLOSED,
+    "WRITEEOF": Outcome.CLOSED,
+    "READ": Outcome.CONNECTION_ERROR,
+    "WRITE": Outcome.CONNECTION_ERROR,
+    "MISC": Outcome.CONNECTION_ERROR,
+    "AUTH": Outcome.PROTOCOL_ERROR,
+    "MODEL": Outcome.PROTOCOL_ERROR,
+    "CHECKSUM": Outcome.PROTOCOL_ERROR,
+    "FOOTER": Outcome.PROTOCOL_ERROR,
+}
+_BY_TRANSPORT_ERROR = {"TIMEOUT": Outcome.TIMEOUT, "STALLOUT": Outcome.STALL}
 
 FIRST_BYTE_THRESHOLD_BYTES = 1024
 """Bytes that a stream must have read before its first payload byte counts as received.
@@ -20,6 +42,121 @@ FIRST_BYTE_THRESHOLD_BYTES = 1024
 Heartbeats also count the SOCKS replies and TGen's response header, which come before the payload
 and have less than 300 bytes in total.
 """
+
+
+def stream_rows(log: TgenLog) -> list[Row]:
+    """Return rows of streams.parquet, for the streams that this process started.
+
+    Streams with a final line come first, then streams without a final line. The rows lack the
+    client, its class and the stream's index in the table.
+
+    Raises:
+        AnalysisError: ``find_missing`` raises it.
+    """
+    rows = [
+        _complete_row(one, log.progress.get(one.stream_id), log.epoch_us)
+        for one in log.active_streams
+    ]
+    sizes = {one.requested_bytes for one in log.active_streams}
+    requested = sizes.pop() if len(sizes) == 1 else None
+    for missing in find_missing(log):
+        assert log.last_us is not None
+        progress = log.progress.get(missing.stream_id)
+        rows.append(_missing_row(missing, progress, requested or None, log.last_us, log.epoch_us))
+    return rows
+
+
+def classify(success: bool, error: str, transport_error: str) -> tuple[Outcome, str]:
+    """Return the outcome of an ended stream, and the name of its error.
+
+    Names of errors come from ``_tgenstream_errorToString`` and, after ``PROXY-``, from
+    ``_tgentransport_errorToString`` in TGen. A timeout before the transport made any progress is
+    logged as PROXY with the transport's error TIMEOUT, and counts as a timeout.
+    """
+    if success:
+        return Outcome.SUCCESS, ""
+    if error == "PROXY":
+        outcome = _BY_TRANSPORT_ERROR.get(transport_error, Outcome.PROXY_ERROR)
+        return outcome, f"PROXY-{transport_error}"
+    if error.startswith("HEADER"):
+        return Outcome.PROTOCOL_ERROR, error
+    return _BY_STREAM_ERROR.get(error, Outcome.OTHER_ERROR), error
+
+
+def _seconds(us: int | None) -> float | None:
+    # In a damaged line, times may be out of order, so that their difference is negative.
+    return None if us is None or us < 0 else us / 1e6
+
+
+def _complete_row(c: Complete, progress: Progress | None, epoch_us: int) -> Row:
+    start_us = c.end_us - c.duration_us
+    outcome, error = classify(c.success, c.error, c.transport_error)
+    requested = c.requested_bytes or None
+    # In an error line, the time of the last byte is the time of the last received byte. It is the
+    # time to the last byte only if no byte of the request is missing.
+    whole = c.success or (requested is not None and c.payload_bytes >= requested)
+    last_byte_us = c.last_byte_us if whole else None
+    marks: Row = {}
+    for name, amount in BYTE_MARKS.items():
+        reached_us = None if progress is None else progress.marks_us.get(amount)
+        if c.payload_bytes < amount:
+            continue
+        if requested == amount:
+            marks[name] = _seconds(last_byte_us)
+        # A status line from before the start of the stream shows a clock error, not progress.
+        elif reached_us is not None and reached_us >= start_us:
+            marks[name] = _seconds(reached_us - start_us)
+    from_command = None
+    if c.first_byte_us is not None and c.command_us is not None:
+        from_command = c.first_byte_us - c.command_us
+    return {
+        "stream_id": c.stream_id,
+        "server": c.server or None,
+        "start_s": (start_us - epoch_us) / 1e6,
+        "start_resolution_s": 0.0,
+        "time_to_proxy_reply_s": _seconds(c.proxy_response_us),
+        "ttfb_from_start_s": _seconds(c.first_byte_us),
+        "ttfb_from_command_s": _seconds(from_command),
+        "ttfb_resolution_s": None if c.first_byte_us is None else 0.0,
+        **marks,
+        "time_to_last_byte_s": _seconds(last_byte_us),
+        "bytes_requested": requested,
+        "bytes_received": c.payload_bytes,
+        "outcome": outcome.value,
+        "error": error or None,
+        "end_s": (c.end_us - epoch_us) / 1e6,
+    }
+
+
+def _missing_row(
+    missing: Missing, progress: Progress | None, requested: int | None, last_us: int, epoch_us: int
+) -> Row:
+    start_us = (missing.start_early_us + missing.start_late_us) / 2
+    ttfb = resolution = None
+    if missing.first_byte_late_us is not None and missing.first_byte_early_us is not None:
+        early = max(missing.first_byte_early_us, start_us)
+        late = max(missing.first_byte_late_us, early)
+        ttfb = ((early + late) / 2 - start_us) / 1e6
+        resolution = (late - early) / 1e6
+    received = missing.received_bytes
+    if received is not None and requested is not None:
+        received = min(received, requested)
+    return {
+        "stream_id": missing.stream_id,
+        "start_s": (start_us - epoch_us) / 1e6,
+        "start_resolution_s": (missing.start_late_us - missing.start_early_us) / 1e6,
+        "ttfb_from_start_s": ttfb,
+        "ttfb_resolution_s": resolution,
+        **{
+            name: max(0.0, (progress.marks_us[amount] - start_us) / 1e6)
+            for name, amount in BYTE_MARKS.items()
+            if progress is not None and amount in progress.marks_us
+        },
+        "bytes_requested": requested,
+        "bytes_received": received,
+        "outcome": (Outcome.UNKNOWN if missing.lost else Outcome.OPEN).value,
+        "end_s": (last_us - epoch_us) / 1e6,
+    }
 
 
 @dataclass(frozen=True)
