@@ -23,8 +23,13 @@ from analysis.formats.manifest import read_manifest
 from analysis.formats.study import Study, load_study
 from analysis.inference.intervals import Interval
 from analysis.judgement.claims.claim import Answer, ClaimResult
-from analysis.judgement.estimates import against_baseline
-from analysis.judgement.judging import RunStatistics, Statistics, add_run, over_networks
+from analysis.judgement.estimates import (
+    RunStatistics,
+    Statistics,
+    add_run,
+    against_baseline,
+    over_networks,
+)
 from analysis.judgement.verdicts import Grade
 from analysis.measures.metric import Statistic
 from analysis.measures.run_data import load_run

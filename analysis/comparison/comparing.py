@@ -14,8 +14,8 @@ from analysis.errors import AnalysisError
 from analysis.inference.corrections import endpoint_weights
 from analysis.inference.sample_size import shown_from_spreads
 from analysis.inference.sequential import spending
-from analysis.judgement.estimates import Estimate, estimate
-from analysis.judgement.judging import Design, Judgement, Statistics, judge_comparison
+from analysis.judgement.estimates import Estimate, Statistics, estimate
+from analysis.judgement.judging import Design, Judgement, judge_comparison
 from analysis.judgement.verdicts import LEVEL, Grade
 
 A, B = "A", "B"

@@ -24,7 +24,7 @@ from analysis.errors import AnalysisError
 from analysis.formats.format_model import FormatModel
 from analysis.formats.json_files import LARGEST_BYTES, read_as
 from analysis.formats.study import Endpoint, Looks
-from analysis.judgement.judging import Statistics, complete
+from analysis.judgement.estimates import Statistics, complete
 from analysis.measures.catalogue import OWN
 from analysis.measures.metric import Catalogue, Statistic
 
@@ -204,7 +204,7 @@ class RunSet(FormatModel):
         return found
 
     def statistics(self) -> Statistics:
-        """Return the statistics in the form that ``analysis.judgement.judging`` uses."""
+        """Return the statistics in the form of ``analysis.judgement.estimates``."""
         result: Statistics = {}
         for v in self.values:
             by_variant = result.setdefault((v.level, v.class_name), {})

@@ -16,7 +16,7 @@ from analysis.formats.record_files import first_names
 from analysis.imports.simulation import ImportedSimulation
 from analysis.imports.tgentools import NAME, ONIONPERF_ENDING, read_analysis
 from analysis.imports.tornettools import FOLDER, MARKS, is_plot_data, read_plot_data
-from analysis.judgement.judging import Statistics
+from analysis.judgement.estimates import Statistics
 
 LEVEL = VARIANT = "imported"
 

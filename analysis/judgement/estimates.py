@@ -1,17 +1,21 @@
-"""Means over networks, their intervals, and paired differences.
+"""From runs to one value for each network, and to means over networks and paired differences.
 
-The replicate is a network, or a repeat of one network. Streams of a run are not replicates, because
+The metrics of a run become one statistic of its network: the mean of the network's repeats. The
+replicate is a network, or a repeat of one network. Streams of a run are not replicates, because
 they are not independent. The intervals come from ``inference``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 
 from analysis.arrays import Floats
+from analysis.formats.study import Run, Scope, Study
 from analysis.inference.effects import paired_effect
 from analysis.inference.intervals import (
     Interval,
@@ -20,7 +24,130 @@ from analysis.inference.intervals import (
     positive_interval,
     t_interval,
 )
-from analysis.measures.metric import Statistic
+from analysis.measures.catalogue import OWN, run_statistics
+from analysis.measures.data import ClassData
+from analysis.measures.metric import NO_DATA, Catalogue, Statistic
+from analysis.measures.run_data import load_run
+
+Statistics = dict[tuple[str, str], dict[tuple[str, str], dict[int, Statistic]]]
+"""(level, class) -> (metric, variant) -> seed of the network -> statistic.
+
+If the study judges a single network (scope "one-network"), the number of the repeat replaces the
+seed.
+"""
+
+RunStatistics = dict[tuple[str, str], dict[tuple[str, str], dict[tuple[int, int], Statistic]]]
+"""(level, class) -> (metric, variant) -> (seed, repeat) of a run -> statistic."""
+
+Key = TypeVar("Key", int, tuple[int, int])
+
+
+def in_order(study: Study) -> Iterator[Run]:
+    """Yield the study's runs, sorted by level, variant, seed and repeat."""
+    for level in study.levels:
+        for variant in study.variants:
+            yield from study.runs_of(level.name, variant.name)
+
+
+def add_run(statistics: RunStatistics, run: Run, data: Mapping[str, ClassData]) -> None:
+    """Compute all metrics of one run and add them to ``statistics``."""
+    for (class_name, metric), statistic in run_statistics(data).items():
+        by_variant = statistics.setdefault((run.level, class_name), {})
+        by_variant.setdefault((metric, run.variant), {})[run.seed, run.repeat] = statistic
+
+
+def complete(
+    statistics: dict[tuple[str, str], dict[tuple[str, str], dict[Key, Statistic]]],
+    catalogue: Catalogue = OWN,
+) -> dict[tuple[str, str], dict[tuple[str, str], dict[Key, Statistic]]]:
+    """Add `NO_DATA` for metrics that a run lacks and another run of its level has.
+
+    For example, a run lacks some metrics of a class if none of the class's downloads ended.
+    Excluding the run and its pair would bias the comparison. Nothing is added for a metric if the
+    random network determines which runs have it (``Quantity.drawn``). ``statistics`` is changed in
+    place and returned.
+    """
+    read: dict[str, set[tuple[str, Key]]] = {}
+    for (level, _), class_statistics in statistics.items():
+        for (_, variant), by_run in class_statistics.items():
+            read.setdefault(level, set()).update((variant, run) for run in by_run)
+    drawn = {quantity.name for quantity in catalogue.quantities if quantity.drawn}
+    for (level, _), class_statistics in statistics.items():
+        for metric in sorted({name for name, _ in class_statistics} - drawn):
+            for variant, run in sorted(read[level]):
+                class_statistics.setdefault((metric, variant), {}).setdefault(run, NO_DATA)
+    return statistics
+
+
+def over_networks(runs: RunStatistics, scope: Scope = "networks") -> Statistics:
+    """Return one statistic for each network: the mean of its repeats.
+
+    The mean is geometric for metrics that are compared as ratios (metrics with a relative margin
+    and only positive values), and arithmetic for other metrics. With the scope "one-network", each
+    repeat has its own statistic. ``runs`` is changed in place by ``complete``.
+    """
+    result: Statistics = {}
+    for where, class_statistics in complete(runs).items():
+        ratios = _compared_as_ratios(class_statistics)
+        result[where] = {}
+        for (metric, variant), by_run in class_statistics.items():
+            by_network: dict[int, list[Statistic]] = {}
+            for (seed, repeat), statistic in sorted(by_run.items(), key=lambda one: one[0]):
+                number = repeat if scope == "one-network" else seed
+                by_network.setdefault(number, []).append(statistic)
+            result[where][metric, variant] = {
+                number: _mean_of_repeats(own, metric in ratios)
+                for number, own in by_network.items()
+            }
+    return result
+
+
+def _compared_as_ratios(
+    class_statistics: Mapping[tuple[str, str], Mapping[Any, Statistic]],
+) -> set[str]:
+    """Return the metrics that have a relative margin and only positive values."""
+    relative = {name for name, judged in OWN.judged.items() if judged.margin.relative}
+    return relative - {
+        metric
+        for (metric, _), by_run in class_statistics.items()
+        for statistic in by_run.values()
+        if statistic.value is not None and statistic.value <= 0
+    }
+
+
+def _mean_of_repeats(repeats: Sequence[Statistic], geometric: bool) -> Statistic:
+    """Return the mean of a network's repeats, without a value if any repeat lacks a value.
+
+    Excluding such a repeat would bias the mean.
+    """
+    if len(repeats) == 1:
+        return repeats[0]
+    values = tuple(one.value for one in repeats if one.value is not None)
+    reasons = list(dict.fromkeys(one.reason for one in repeats if one.reason))
+    if len(values) < len(repeats):
+        missing = next(one.reason for one in repeats if one.value is None)
+        count = len(repeats) - len(values)
+        return Statistic(None, f"{missing} in {count} of {len(repeats)} repeats")
+    mean = np.exp(np.mean(np.log(values))) if geometric else np.mean(values)
+    return Statistic(float(mean), "; ".join(reasons), values)
+
+
+def read_statistics(study: Study, store: Path) -> Statistics:
+    """Return all metrics of a study's networks, from the records of their runs.
+
+    Args:
+        study: as returned by ``load_study``.
+        store: directory that the runs' record directories are relative to.
+
+    Raises:
+        AnalysisError: records are missing or cannot be read.
+    """
+    runs: RunStatistics = {}
+    for run in in_order(study):
+        with study.naming(run):
+            add_run(runs, run, load_run(store / run.records, study.level(run.level)))
+    return over_networks(runs, study.scope)
+
 
 ONE_VALUE = "one value: no interval"
 ONE_PAIR = "one pair: no interval"

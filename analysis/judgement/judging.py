@@ -1,19 +1,22 @@
-"""Computation of statistics from runs, and judgement of endpoints."""
+"""Verdicts on a variant against a baseline, from the value of each metric on each network.
+
+``judge_comparison`` judges the endpoints as one family. The other metrics with a margin have only
+estimates.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, TypeVar
 
 import numpy as np
 
 from analysis.errors import AnalysisError
-from analysis.formats.study import MAIN_CLASS, Looks, Replicate, Run, Scope, Study
+from analysis.formats.study import MAIN_CLASS, Looks, Replicate, Study
 from analysis.inference.corrections import endpoint_weights
 from analysis.inference.sequential import spending
+from analysis.judgement.estimates import Statistics
 from analysis.judgement.verdicts import (
     LEVEL,
     Grade,
@@ -23,11 +26,10 @@ from analysis.judgement.verdicts import (
     describe,
     exposure,
 )
-from analysis.measures.catalogue import OWN, run_statistics
-from analysis.measures.data import ALL, ClassData
+from analysis.measures.catalogue import OWN
+from analysis.measures.data import ALL
 from analysis.measures.families.durations import DURATIONS, TO_FIRST_BYTE, TO_LAST_BYTE
 from analysis.measures.metric import (
-    NO_DATA,
     TIME_RESOLUTION_S,
     Catalogue,
     Margin,
@@ -35,19 +37,6 @@ from analysis.measures.metric import (
     Quantity,
     Statistic,
 )
-from analysis.measures.run_data import load_run
-
-Statistics = dict[tuple[str, str], dict[tuple[str, str], dict[int, Statistic]]]
-"""(level, class) -> (metric, variant) -> seed of the network -> statistic.
-
-If the study judges a single network (scope "one-network"), the number of the repeat replaces the
-seed.
-"""
-
-RunStatistics = dict[tuple[str, str], dict[tuple[str, str], dict[tuple[int, int], Statistic]]]
-"""(level, class) -> (metric, variant) -> (seed, repeat) of a run -> statistic."""
-
-Key = TypeVar("Key", int, tuple[int, int])
 
 WHOLE = 1e-3
 """A time counts as a whole number of heartbeat intervals up to this deviation, in intervals."""
@@ -127,113 +116,6 @@ def study_error_level(study: Study) -> float:
     The probability of any false "same" is equal to this probability.
     """
     return LEVEL if study.looks is None else LEVEL * spending(study.looks.plans).excess
-
-
-def in_order(study: Study) -> Iterator[Run]:
-    """Yield the study's runs, sorted by level, variant, seed and repeat."""
-    for level in study.levels:
-        for variant in study.variants:
-            yield from study.runs_of(level.name, variant.name)
-
-
-def add_run(statistics: RunStatistics, run: Run, data: Mapping[str, ClassData]) -> None:
-    """Compute all metrics of one run and add them to ``statistics``."""
-    for (class_name, metric), statistic in run_statistics(data).items():
-        by_variant = statistics.setdefault((run.level, class_name), {})
-        by_variant.setdefault((metric, run.variant), {})[run.seed, run.repeat] = statistic
-
-
-def complete(
-    statistics: dict[tuple[str, str], dict[tuple[str, str], dict[Key, Statistic]]],
-    catalogue: Catalogue = OWN,
-) -> dict[tuple[str, str], dict[tuple[str, str], dict[Key, Statistic]]]:
-    """Add `NO_DATA` for metrics that a run lacks and another run of its level has.
-
-    For example, a run lacks some metrics of a class if none of the class's downloads ended.
-    Excluding the run and its pair would bias the comparison. Nothing is added for a metric if the
-    random network determines which runs have it (``Quantity.drawn``). ``statistics`` is changed in
-    place and returned.
-    """
-    read: dict[str, set[tuple[str, Key]]] = {}
-    for (level, _), class_statistics in statistics.items():
-        for (_, variant), by_run in class_statistics.items():
-            read.setdefault(level, set()).update((variant, run) for run in by_run)
-    drawn = {quantity.name for quantity in catalogue.quantities if quantity.drawn}
-    for (level, _), class_statistics in statistics.items():
-        for metric in sorted({name for name, _ in class_statistics} - drawn):
-            for variant, run in sorted(read[level]):
-                class_statistics.setdefault((metric, variant), {}).setdefault(run, NO_DATA)
-    return statistics
-
-
-def over_networks(runs: RunStatistics, scope: Scope = "networks") -> Statistics:
-    """Return one statistic for each network: the mean of its repeats.
-
-    The mean is geometric for metrics that are compared as ratios (metrics with a relative margin
-    and only positive values), and arithmetic for other metrics. With the scope "one-network", each
-    repeat has its own statistic. ``runs`` is changed in place by ``complete``.
-    """
-    result: Statistics = {}
-    for where, class_statistics in complete(runs).items():
-        ratios = _compared_as_ratios(class_statistics)
-        result[where] = {}
-        for (metric, variant), by_run in class_statistics.items():
-            by_network: dict[int, list[Statistic]] = {}
-            for (seed, repeat), statistic in sorted(by_run.items(), key=lambda one: one[0]):
-                number = repeat if scope == "one-network" else seed
-                by_network.setdefault(number, []).append(statistic)
-            result[where][metric, variant] = {
-                number: _mean_of_repeats(own, metric in ratios)
-                for number, own in by_network.items()
-            }
-    return result
-
-
-def _compared_as_ratios(
-    class_statistics: Mapping[tuple[str, str], Mapping[Any, Statistic]],
-) -> set[str]:
-    """Return the metrics that have a relative margin and only positive values."""
-    relative = {name for name, judged in OWN.judged.items() if judged.margin.relative}
-    return relative - {
-        metric
-        for (metric, _), by_run in class_statistics.items()
-        for statistic in by_run.values()
-        if statistic.value is not None and statistic.value <= 0
-    }
-
-
-def _mean_of_repeats(repeats: Sequence[Statistic], geometric: bool) -> Statistic:
-    """Return the mean of a network's repeats, without a value if any repeat lacks a value.
-
-    Excluding such a repeat would bias the mean.
-    """
-    if len(repeats) == 1:
-        return repeats[0]
-    values = tuple(one.value for one in repeats if one.value is not None)
-    reasons = list(dict.fromkeys(one.reason for one in repeats if one.reason))
-    if len(values) < len(repeats):
-        missing = next(one.reason for one in repeats if one.value is None)
-        count = len(repeats) - len(values)
-        return Statistic(None, f"{missing} in {count} of {len(repeats)} repeats")
-    mean = np.exp(np.mean(np.log(values))) if geometric else np.mean(values)
-    return Statistic(float(mean), "; ".join(reasons), values)
-
-
-def read_statistics(study: Study, store: Path) -> Statistics:
-    """Return all metrics of a study's networks, from the records of their runs.
-
-    Args:
-        study: as returned by ``load_study``.
-        store: directory that the runs' record directories are relative to.
-
-    Raises:
-        AnalysisError: records are missing or cannot be read.
-    """
-    runs: RunStatistics = {}
-    for run in in_order(study):
-        with study.naming(run):
-            add_run(runs, run, load_run(store / run.records, study.level(run.level)))
-    return over_networks(runs, study.scope)
 
 
 def classes_at(level: str, statistics: Statistics) -> list[str]:

@@ -22,7 +22,7 @@ from analysis.formats.study import Run, Study, Variant
 from analysis.judgement.claims.answers import answer_claims
 from analysis.judgement.claims.claim import Claim, ClaimResult, Labels
 from analysis.judgement.compared import VariantComparison
-from analysis.judgement.judging import RunStatistics, Statistics, add_run, over_networks
+from analysis.judgement.estimates import RunStatistics, Statistics, add_run, over_networks
 from analysis.judgement.verdicts import LEVEL
 from analysis.measures.contention import (
     Contention,

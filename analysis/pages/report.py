@@ -23,13 +23,8 @@ from analysis.formats.csv_tables import csv_text
 from analysis.formats.record_files import ParseReport, read_parse_report
 from analysis.formats.study import Study, load_study
 from analysis.inference.sample_size import unseen_share
-from analysis.judgement.judging import (
-    RunStatistics,
-    add_run,
-    in_order,
-    over_networks,
-    study_error_level,
-)
+from analysis.judgement.estimates import RunStatistics, add_run, in_order, over_networks
+from analysis.judgement.judging import study_error_level
 from analysis.judgement.verdicts import LEVEL
 from analysis.measures.censoring import CENSORING_COLUMNS, BiasTable
 from analysis.measures.families.durations import DURATIONS

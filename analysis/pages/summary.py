@@ -20,18 +20,13 @@ from analysis.judgement.estimates import (
     ONE_VALUE,
     AgainstBaseline,
     Estimate,
-    against_baseline,
-    estimate,
-)
-from analysis.judgement.judging import (
-    Judgement,
     RunStatistics,
     Statistics,
-    find_resolution,
+    against_baseline,
+    estimate,
     in_order,
-    judge_comparison,
-    study_design,
 )
+from analysis.judgement.judging import Judgement, find_resolution, judge_comparison, study_design
 from analysis.measures.catalogue import METRICS
 from analysis.measures.data import ALL
 from analysis.measures.metric import Metric, Quantity, Statistic

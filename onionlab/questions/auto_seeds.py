@@ -16,13 +16,8 @@ from pathlib import Path
 from analysis.formats.plan_file import Request
 from analysis.formats.study import Looks, Study, load_study
 from analysis.inference.sequential import FIRST_LOOK, schedule
-from analysis.judgement.judging import (
-    Judgement,
-    Statistics,
-    judge_comparison,
-    read_statistics,
-    study_design,
-)
+from analysis.judgement.estimates import Statistics, read_statistics
+from analysis.judgement.judging import Judgement, judge_comparison, study_design
 from onionlab.errors import UserError
 from onionlab.runs.plan import make_plan
 from onionlab.runs.workflow.drive import make_report, make_runs

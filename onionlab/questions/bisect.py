@@ -22,14 +22,8 @@ from analysis.judgement.bisection import (
     find_first_bad,
     look_sizes,
 )
-from analysis.judgement.judging import (
-    USUAL_ENDPOINTS,
-    Design,
-    Statistics,
-    judge_comparison,
-    read_statistics,
-    usual_endpoints,
-)
+from analysis.judgement.estimates import Statistics, read_statistics
+from analysis.judgement.judging import USUAL_ENDPOINTS, Design, judge_comparison, usual_endpoints
 from analysis.judgement.verdicts import LEVEL, Verdict
 from analysis.measures.catalogue import OWN
 from analysis.measures.data import ALL

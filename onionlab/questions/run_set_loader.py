@@ -35,7 +35,7 @@ from analysis.formats.plan_file import store_of
 from analysis.formats.published import is_published
 from analysis.formats.record_files import read_parse_report, read_records_format
 from analysis.formats.study import Run, Study, load_study
-from analysis.judgement.judging import read_statistics
+from analysis.judgement.estimates import read_statistics
 from analysis.pages.study_notes import scope_note, simulated
 from onionlab.errors import UserError
 from onionlab.paths import is_file, is_folder

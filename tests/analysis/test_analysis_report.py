@@ -28,7 +28,7 @@ from analysis.formats.byte_marks import MARK_FIGURES
 from analysis.formats.files import RECORDS
 from analysis.formats.study import Study, load_study
 from analysis.inference.intervals import Interval
-from analysis.judgement.judging import RunStatistics, Statistics, over_networks
+from analysis.judgement.estimates import RunStatistics, Statistics, over_networks
 from analysis.measures.catalogue import METRICS
 from analysis.measures.data import ALL
 from analysis.measures.metric import Statistic

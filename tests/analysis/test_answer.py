@@ -18,7 +18,8 @@ from analysis.figures.writing import write_drawing
 from analysis.formats.study import Variant
 from analysis.inference.intervals import Interval
 from analysis.judgement.compared import VariantComparison
-from analysis.judgement.judging import Design, Statistics, judge_comparison
+from analysis.judgement.estimates import Statistics
+from analysis.judgement.judging import Design, judge_comparison
 from analysis.measures.metric import Statistic
 from analysis.pages.answer import answer
 

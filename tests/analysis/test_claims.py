@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from analysis.judgement.claims.answers import answer_claims
 from analysis.judgement.claims.claim import Answer, Claim, ClaimResult, Labels
 from analysis.judgement.claims.directions import DIRECTIONS
-from analysis.judgement.judging import Statistics
+from analysis.judgement.estimates import Statistics
 from analysis.judgement.verdicts import Grade
 from analysis.measures.contention import Contention
 from analysis.measures.metric import Statistic

@@ -11,16 +11,19 @@ import pytest
 from analysis_synthetic import changed_study, known, write_store
 
 from analysis.formats.study import load_study
-from analysis.judgement.estimates import against_baseline, estimate
+from analysis.judgement.estimates import (
+    Statistics,
+    against_baseline,
+    complete,
+    estimate,
+    over_networks,
+    read_statistics,
+)
 from analysis.judgement.judging import (
     Design,
     Judgement,
-    Statistics,
-    complete,
     judge_comparison,
     min_streams,
-    over_networks,
-    read_statistics,
     usual_endpoints,
 )
 from analysis.judgement.verdicts import Grade

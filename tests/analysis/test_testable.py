@@ -11,7 +11,7 @@ from analysis_synthetic import known
 from test_claims import answer, claim
 
 from analysis.judgement.claims.claim import Answer, Obstacle
-from analysis.judgement.judging import Statistics
+from analysis.judgement.estimates import Statistics
 from analysis.measures.contention import Contention, CrowdingOut
 from analysis.measures.metric import Statistic
 

@@ -11,7 +11,7 @@ import pytest
 from analysis.formats.plan_file import Request, Resources
 from analysis.formats.study import Looks, Study, write_study
 from analysis.inference.sequential import schedule
-from analysis.judgement.judging import Statistics
+from analysis.judgement.estimates import Statistics
 from analysis.measures.metric import Statistic
 from onionlab.errors import UserError
 from onionlab.questions import auto_seeds

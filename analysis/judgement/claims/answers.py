@@ -21,7 +21,7 @@ from analysis.judgement.claims.directions import DIRECTIONS
 from analysis.judgement.claims.evidence import Evidence
 from analysis.judgement.claims.statement import Statement
 from analysis.judgement.claims.testable import at_a_bound, cannot_differ
-from analysis.judgement.judging import Statistics
+from analysis.judgement.estimates import Statistics
 from analysis.judgement.verdicts import Grade, Sides, Verdict, decide
 from analysis.measures.contention import ContentionByRun
 

@@ -8,7 +8,8 @@ import numpy as np
 
 from analysis.arrays import Floats
 from analysis.judgement.claims.claim import Claim, Labels, Point
-from analysis.judgement.judging import Statistics, find_resolution
+from analysis.judgement.estimates import Statistics
+from analysis.judgement.judging import find_resolution
 from analysis.judgement.verdicts import Sides
 from analysis.measures.catalogue import METRICS, OWN
 from analysis.measures.contention import Contention, ContentionByRun
