@@ -36,8 +36,7 @@ from analysis.measures.run_data import load_run
 from analysis.pages import summary
 from analysis.pages.answer import answer
 from analysis.pages.numbers import format_interval, format_number
-from analysis.pages.report import build
-from analysis.pages.report_tables import network_rows, spread_rows
+from analysis.pages.report import build, network_rows, spread_rows
 from analysis.pages.study_notes import scope_note
 from analysis.records.extract import extract
 
