@@ -140,6 +140,6 @@ def write(bisection: Bisection, out: Path) -> Path:
         list(bisection.subjects), bisection.search, bisection.metric, out / files.STEPS, table
     )
     write_answer(out, bisection.answer)
-    page = render("bisection.html.j2", b=bisection, figure=figure, effect=format_effect)
+    page = render("bisection.html.j2", b=bisection, figure=figure, format_effect=format_effect)
     (out / files.REPORT).write_text(page, encoding="utf-8")
     return out / files.REPORT

@@ -49,12 +49,13 @@ def _templates() -> Environment:
         keep_trailing_newline=True,
         loader=FileSystemLoader(TEMPLATES, encoding="utf-8"),
     )
+    # A filter has the name of its function, without a leading underscore.
     templates.filters |= {
-        "number": format_number,
-        "interval": format_interval,
+        "format_number": format_number,
+        "format_interval": format_interval,
         "effect": _effect,
         "percent": _percent,
-        "unit": lambda unit: readable_unit(unit)[1],
+        "unit": _unit,
         "plain": _plain,
         "image_uri": _image_uri,
         "part_note": part_note,
@@ -72,6 +73,11 @@ def _effect(found: SummaryRow | Part) -> tuple[str, str]:
 
 def _percent(share: float, digits: int = 0) -> str:
     return format_number(None) if np.isnan(share) else f"{share:.{digits}%}"
+
+
+def _unit(unit: str) -> str:
+    """Return the unit for readers of a metric's unit."""
+    return readable_unit(unit)[1]
 
 
 def _plain(value: object) -> str:
