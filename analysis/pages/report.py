@@ -197,9 +197,8 @@ def _level_tables(plan: Study, rows: list[SummaryRow]) -> list[dict[str, Any]]:
 def _table(rows: Iterable[SummaryRow]) -> dict[str, Any]:
     """Group rows by class and metric, and separate the metrics with nothing to compare.
 
-    The entry "groups" has the rows of each class and metric, and one scale for these rows: "ratio"
-    if any row has this scale, and "" if no row is compared. The entry "without" maps a reason to
-    the labels of the metrics with nothing to compare.
+    The entry "groups" has a list of rows for each class and metric. The entry "without" maps a
+    reason to the labels of the metrics with nothing to compare.
     """
     groups: dict[tuple[str, str], list[SummaryRow]] = {}
     for row in rows:
@@ -212,7 +211,7 @@ def _table(rows: Iterable[SummaryRow]) -> dict[str, Any]:
             class_suffix = "" if group[0].class_name == ALL else f" ({group[0].class_name})"
             without.setdefault(reason, []).append(f"{group[0].metric.label}{class_suffix}")
         else:
-            shown.append({"rows": group, "scale": max(row.scale for row in group)})
+            shown.append(group)
     return {"groups": shown, "without": without}
 
 

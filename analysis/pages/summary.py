@@ -54,7 +54,8 @@ RUNS_COLUMNS = (
 class SummaryRow:
     """One line of summary.csv and of the report's tables.
 
-    ``own`` and ``base`` map networks to the statistics of the variant and of the baseline.
+    ``estimate`` has the arithmetic mean, for summary.csv, and ``shown_mean`` is the mean for the
+    report. ``own`` and ``base`` map networks to the statistics of the variant and of the baseline.
     """
 
     level: Level
@@ -62,6 +63,7 @@ class SummaryRow:
     metric: Metric
     variant: Variant
     estimate: Estimate
+    shown_mean: Interval | None
     comparison: AgainstBaseline | None
     judgement: Judgement | None
     baseline_sd: float | None
@@ -143,13 +145,24 @@ def summarise(plan: Study, statistics: Statistics) -> list[SummaryRow]:
         classes = [name for where, name in statistics if where == level.name]
         for class_name in sorted(classes, key=lambda name: _class_order(level, name)):
             own = statistics[level.name, class_name]
-            rows += [
-                _row(plan, level, class_name, metric, variant, own, judged)
-                for metric in METRICS
-                for variant in plan.variants
-                if (metric.name, variant.name) in own
-            ]
+            for metric in METRICS:
+                found = [
+                    _row(plan, level, class_name, metric, variant, own, judged)
+                    for variant in plan.variants
+                    if (metric.name, variant.name) in own
+                ]
+                rows += _with_shown_means(found)
     return rows
+
+
+def _with_shown_means(rows: list[SummaryRow]) -> list[SummaryRow]:
+    """Return the rows of one metric. If any is compared by a ratio, all show the geometric mean.
+
+    A row without a geometric mean shows the arithmetic one.
+    """
+    if not any(row.scale == "ratio" for row in rows):
+        return rows
+    return [replace(row, shown_mean=row.estimate.mean_for("ratio")) for row in rows]
 
 
 def _row(
@@ -168,9 +181,19 @@ def _row(
     if plan.baseline is not None and variant.name != plan.baseline:
         step = _step(metric, statistics, (variant.name, plan.baseline))
         comparison = _as_judged(against_baseline(own, base, step), judgement)
-    base_sd = estimate(base).sd
+    own_estimate, base_sd = estimate(own), estimate(base).sd
     return SummaryRow(
-        level, class_name, metric, variant, estimate(own), comparison, judgement, base_sd, own, base
+        level,
+        class_name,
+        metric,
+        variant,
+        own_estimate,
+        own_estimate.mean,
+        comparison,
+        judgement,
+        base_sd,
+        own,
+        base,
     )
 
 

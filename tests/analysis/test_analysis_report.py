@@ -257,6 +257,29 @@ def test_spread_between_and_within_networks() -> None:
     assert scope_note(plan) == ""
 
 
+def test_all_variants_show_the_geometric_mean_if_one_is_compared_by_a_ratio() -> None:
+    plan, rows = repeated([1, 2, 3])
+    assert [row.scale for row in rows] == ["", "ratio", "ratio"]
+    for row in rows:
+        assert known(row.shown_mean) == row.estimate.geometric != row.estimate.mean
+    # The ratio to zero does not exist.
+    values = {"ewma": 2.0, "rr": 0.0, "swrr": 3.0}
+    for baseline, scales, ewmas_mean in (
+        (2.0, ["", "difference", "ratio"], "geometric"),
+        (0.0, ["", "difference", "difference"], "mean"),
+    ):
+        values["ewma"] = baseline
+        statistics: Statistics = {
+            ("5mid", "web"): {
+                ("time_to_320kib_p50_s", variant): {1: Statistic(value), 2: Statistic(value + 1)}
+                for variant, value in values.items()
+            }
+        }
+        rows = summary.summarise(plan, statistics)
+        assert [row.scale for row in rows] == scales
+        assert known(rows[0].shown_mean) == getattr(rows[0].estimate, ewmas_mean)
+
+
 def test_metrics_that_are_no_times_are_shown_for_streams_of_any_size() -> None:
     _, rows = repeated([1, 2, 3])
     load = next(iter(rows[0].level.classes.values()))
