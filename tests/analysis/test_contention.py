@@ -16,7 +16,7 @@ from analysis.measures.contention import measure_contention, open_s
 from analysis.measures.data import ALL, Beats, ClassData
 
 BEGIN_S, END_S = 100.0, 400.0
-CAPACITY = 1000.0
+CAPACITY = 1e6
 """Throughput of a full bottleneck, in bytes per second."""
 
 
@@ -38,7 +38,7 @@ def class_data(rows: Sequence[Stream], got: Floats, client: str) -> ClassData:
     return ClassData(streams, beats, BEGIN_S, END_S, None, clients=NAMES)
 
 
-WEB_GOT = np.random.default_rng(3).uniform(100.0, 500.0, 300)
+WEB_GOT = np.random.default_rng(3).uniform(1e5, 5e5, 300)
 BULK = [("bulk1", 0.0, 250.0, "success"), ("bulk1", 250.0, 450.0, "open")]
 WEB = [("web1", 110.0, 115.0, "success"), ("web1", 200.0, 230.0, "success")]
 
