@@ -13,7 +13,7 @@ from pathlib import Path
 
 from onionlab.errors import UserError
 
-# If bytes of a path are not UTF-8, Python decodes them as characters of the last range.
+# If bytes of a path are not UTF-8, Python decodes them as the surrogates \udc80 to \udcff.
 _REFUSED = re.compile(r'[\x00-\x1f\x7f"$`\\{}:\udc80-\udcff]')
 
 

@@ -367,7 +367,8 @@ def auto_errors(shape_index: int, false: Grade, families: int) -> Iterator[Row]:
     name = SEQUENTIAL_SHAPES[shape_index]
     rng = random_numbers(3, shape_index, 0 if false is Grade.SHOWN else 1)
     differences = draw_differences(rng, SHAPES[name], families, MAX_NETWORKS)
-    # A sequential p-value never rises, so the last look has every false grade of the earlier looks.
+    # A sequential p-value never rises. So a false grade at an earlier look is still there at the
+    # last look, and it suffices to check the last look.
     looks = Looks(schedule(MAX_NETWORKS), MAX_NETWORKS)
     hits = sum(false in judge(one, looks) for one in make_null_families(rng, differences, false))
     setting = f"{name}, {len(looks.sizes)} looks at 3 to {MAX_NETWORKS} networks"

@@ -129,7 +129,15 @@ def half_width(axis: Axis, marks: Sequence[Mark]) -> float:
 def draw_effects(
     axes: Axes, rows: Sequence[str], marks: Sequence[Mark], axis: Axis, half: float
 ) -> None:
-    """Draw labelled rows of effects from the top, on an axis with half-width ``half``."""
+    """Draw the effects of a panel in labelled rows.
+
+    Args:
+        axes: the panel.
+        rows: the labels of the rows, from top to bottom.
+        marks: the effects.
+        axis: the kind of axis.
+        half: the half-width of the axis, from ``half_width``.
+    """
     for mark in marks:
         y = mark.row + mark.offset
         if mark.effect is None or mark.scale != axis:

@@ -144,7 +144,8 @@ def find_first_bad(
     skipped: set[str] = set()
     while len(left) > 1:
         # If commits are skipped or branches merge, a decision may leave more than half of the
-        # candidates. The next decisions get lower levels: the sum must not exceed ``error_level``.
+        # candidates. More decisions then follow than planned. Divide the rest of ``error_level``
+        # among them, so that the sum of all levels does not exceed ``error_level``.
         share = (error_level - spent) / decisions(len(left))
         tested = None
         for commit in left[:-1]:

@@ -44,17 +44,21 @@ The report also needs the key ``label``, the name of the time for readers, which
 
 @dataclass(frozen=True)
 class Bias:
-    """The naive distribution of a time in one run, compared with two estimates over all streams.
+    """Three distributions of one time in one run: the naive one and two estimates.
+
+    The time is from the start of a stream to an event, such as the first byte. The naive
+    distribution uses only the streams in which the event occurred. The estimates, cumulative
+    incidence and Kaplan-Meier, use all streams. The Kaplan-Meier estimate treats failures as
+    censored.
 
     Attributes:
         streams: number of streams.
         failed: number of streams that failed before the event.
         censored: number of streams censored before the event.
         distance: largest difference between the naive distribution and the cumulative incidence.
-        quantiles: method -> a quantile for each share passed to `bias`; None if the curve does not
-            reach the share. "naive" is the naive distribution, "incidence" is the cumulative
-            incidence, and "kaplan_meier" is the Kaplan-Meier estimate, which treats failures as
-            censored.
+        quantiles: name of a distribution, from ``METHODS`` -> its quantiles in seconds, one for
+            each share passed to `bias`. A quantile is None if the distribution does not reach the
+            share.
     """
 
     streams: int

@@ -45,7 +45,7 @@ class CrowdingOut:
 
 @dataclass(frozen=True)
 class Bottleneck:
-    """The position in a circuit for which the total capacity of the relays is lowest."""
+    """The circuit position (guard, middle or exit) whose relays have the lowest total capacity."""
 
     role: str
     bytes_per_s: float

@@ -100,7 +100,7 @@ def _measured_circuits(table: pa.Table, levels: Sequence[Level]) -> pa.Array:
 
 
 def _measured_relay_bytes(table: pa.Table, levels: Sequence[Level]) -> pa.Array:
-    """Return a mask of rows in a measured span, and of each host's last row.
+    """Return a mask that is true for rows in a measured span and for each host's last row.
 
     The last row shows where the log ends.
     """

@@ -18,7 +18,7 @@ Key = tuple[str, str, int, int]
 
 @dataclass(frozen=True)
 class PaperFigure:
-    """One of the paper's figures, with the runs that it shows, excludes and lacks."""
+    """One of the paper's figures, with three groups of runs: shown, excluded and missing."""
 
     number: int
     data: FigureData
@@ -91,11 +91,12 @@ def collect_figures(studies: Sequence[Study], existing: Mapping[Key, Run]) -> li
 def _assign_runs(
     figure: PaperFigure, study: Study, level: str, existing: Mapping[Key, Run]
 ) -> None:
-    """Divide a level's runs into the runs that a figure shows, excludes and lacks.
+    """Divide a level's runs into three groups: shown in the figure, excluded and missing.
 
     Networks differ by more than variants do. Lines of two variants from different networks would
-    therefore show differences that the variants do not have. So the figure shows only networks and
-    repeats that all variants with runs have in common. Without such networks, it shows all runs.
+    therefore show differences that the variants do not have. So the figure shows a repeat of a
+    network only if every variant has a run of it. Variants without any run do not count. If no
+    repeat of a network meets this condition, the figure shows all runs that exist.
     """
     runs = [run for v in study.variants for run in study.runs_of(level, v.name)]
     present = [run for run in runs if run_key(run) in existing]

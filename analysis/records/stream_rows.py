@@ -69,9 +69,10 @@ def stream_rows(log: TgenLog) -> list[Row]:
 def classify(success: bool, error: str, transport_error: str) -> tuple[Outcome, str]:
     """Return the outcome of an ended stream, and the name of its error.
 
-    Names of errors come from ``_tgenstream_errorToString`` and, after ``PROXY-``, from
-    ``_tgentransport_errorToString`` in TGen. A timeout before the transport made any progress is
-    logged as PROXY with the transport's error TIMEOUT, and counts as a timeout.
+    Names of errors are those of ``_tgenstream_errorToString`` in TGen. For PROXY, the name is
+    ``PROXY-`` and the transport's error, as ``_tgentransport_errorToString`` in TGen names it. If a
+    stream times out before the transport made any progress, TGen logs PROXY with the transport's
+    error TIMEOUT. This counts as a timeout.
     """
     if success:
         return Outcome.SUCCESS, ""

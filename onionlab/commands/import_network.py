@@ -29,7 +29,8 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Import the networks, and write their first experiment.
 
-    Print each network, the experiment, and the networks' folder on the last line.
+    Print a summary of each network, and whether the experiment was written. The last line of the
+    output is the networks' folder.
     """
     root = working_root()
     experiment = FirstExperiment(root, args.name)

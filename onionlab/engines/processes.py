@@ -36,11 +36,11 @@ def with_parent_death_signal(command: Sequence[str]) -> list[str]:
 class MemorySampler:
     """Samples the memory of a process tree and of the machine.
 
-    pid: the id of the tree's first process. free_log: the file for samples of the machine. Such a
-    sample is a line with the time, followed by the header and the line `Mem:` of `free -w -b -l`,
-    because tornettools reads this format. shared_bytes: a function that gets `pid` and returns the
-    memory that the processes of the tree share. A sample of the tree is the sum of this shared
-    memory and of the private memory of all its processes.
+    pid: the id of the tree's first process. free_log: the file for samples of the machine. Each of
+    these samples has three lines: the time, then the header and the line `Mem:` of `free -w -b -l`.
+    tornettools reads this format. shared_bytes: a function that gets `pid` and returns the memory
+    that the processes of the tree share. A sample of the tree is the sum of this shared memory and
+    of the private memory of all its processes.
     """
 
     def __init__(

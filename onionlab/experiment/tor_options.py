@@ -116,8 +116,9 @@ class Setting:
         name: Name of the option.
         values: Values of the option's lines.
         source: The source of the layer that sets the option.
-        needed: Only set if Tor ignores another option or parameter because of this setting: values
-            of this setting with which Tor reads the other option or parameter, for messages.
+        needed: Values that messages propose instead of `values`, if `values` make Tor ignore
+            another option or parameter. With the proposed values, Tor would not ignore it. Empty if
+            there is nothing to propose.
     """
 
     name: str

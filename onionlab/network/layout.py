@@ -44,11 +44,18 @@ class OwnLimit:
 class Host:
     """One simulated machine.
 
-    role: "authority", one of RELAY_ROLES, "server", "onion-service" or "client". In imported
-    networks it is one of tornet.model.ROLES, and in experiments of kind `peers` it is "peer".
-    traffic_class: a client's class in the experiment ("bulk", "web") or "perf"; None for other
-    hosts. own_limit: the limit of a relay if it is lower than the bandwidth of its link. link: the
-    host's own link, or None if the host has the bandwidth of its place.
+    Attributes:
+        name: Name of the host.
+        role: "authority", one of RELAY_ROLES, "server", "onion-service" or "client". In imported
+            networks, the role is one of tornet.model.ROLES. In experiments of kind `peers`, it is
+            "peer".
+        traffic_class: A client's class in the experiment, such as "bulk" or "web", or "perf"; None
+            for other hosts.
+        place: Name of the place that the host is attached to.
+        address: IP address of the host.
+        own_limit: A relay's own limit, if it is lower than the bandwidth of the relay's link;
+            otherwise None.
+        link: The host's own link; None if the host has the bandwidth of its place.
     """
 
     name: str

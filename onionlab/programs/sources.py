@@ -29,9 +29,9 @@ class Source:
         path: The tarball, or the directory of the tree or the repository.
         version: The program's version; None for a local tarball until it is unpacked.
         sha256: SHA-256 of the tarball's bytes, or of a tree's sorted list of files (path, kind and
-            content). For a git repository, this is the commit's hash.
+            content). For a git repository, it is the commit's hash instead.
         facts: The facts that a manifest records, as JSON.
-        id: The end of the names of builds from this source; empty for the program's default source.
+        id: Suffix for the names of builds from this source; empty for the program's default source.
     """
 
     kind: str

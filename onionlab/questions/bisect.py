@@ -418,7 +418,11 @@ class BisectSearch:
         looks: Looks,
         level: float,
     ) -> Verdict:
-        """Return the verdict on ``commit`` against ``other``. Also set the class in `endpoint`."""
+        """Return the verdict on ``commit`` against ``other``.
+
+        Also update the attribute `endpoint`, because its class may be unknown before the first
+        runs are finished.
+        """
         place, good = study.levels[0].name, _variant(self.good)
         listed = [one.key for one in study.endpoints] or usual_endpoints(place, statistics, good)
         self.endpoint = _find_endpoint(self.asked.endpoint, listed, self.experiment)

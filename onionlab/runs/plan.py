@@ -181,8 +181,8 @@ def _levels_with_the_same_runs(runs: Sequence[PlannedRun]) -> list[str]:
     """Return each group of levels that share a run, as one string: their names joined by "and"."""
     levels: dict[str, dict[str, None]] = {}
     for run in runs:
-        # Several variants of one level can share a run too, if no host runs any of these variants.
-        # This function does not report such variants.
+        # Variants of one level can also share a run, if they are deployed on no host. This function
+        # does not report such variants.
         levels.setdefault(run.run_id, {})[run.level] = None
     return list(dict.fromkeys(" and ".join(names) for names in levels.values() if len(names) > 1))
 
@@ -220,7 +220,9 @@ def _name_runs_of_seed(builder: RunBuilder, seed: int) -> list[PlannedRun]:
 def _name_concurrently(
     root: Path, request: Request, seeds: Sequence[int], processes: int
 ) -> list[list[PlannedRun]]:
-    """Name the runs of each seed in child processes, which end if this process ends.
+    """Return the runs of each seed. Child processes determine the names of the runs.
+
+    The child processes end if this process ends.
 
     Raises:
         UserError: One of these processes was killed.

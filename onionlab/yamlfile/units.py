@@ -165,7 +165,10 @@ def _parse(
 
 
 def milliseconds(time_s: float) -> int:
-    """Return a time in seconds as whole milliseconds. This undoes the rounding of `seconds`."""
+    """Return a time in seconds as milliseconds, rounded to the nearest whole number.
+
+    This is the inverse of the function `seconds`: ``milliseconds(seconds(t)) == t``.
+    """
     return round(Fraction(time_s) * TIME_UNITS["s"])
 
 

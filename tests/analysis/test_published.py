@@ -55,9 +55,10 @@ LOAD_LEFT_OUT = {"open_streams_at_begin", "open_streams_at_end"}
 
 
 def require_same(records: Path, small: Path, level: Level) -> dict[tuple[str, str], Any]:
-    """Check that values and curves are bit-identical, and return the values of the records.
+    """Check that ``records`` and ``small`` give bit-identical values and curves.
 
-    The published run ``small`` must lack the metrics that published packs omit.
+    ``small`` is the published run. It must lack the metrics that published packs omit. Return the
+    values of ``records``.
     """
     whole, published = load_run(records, level), load_run(small, level)
     assert list(whole) == list(published)

@@ -30,7 +30,7 @@ TESTS_ENVIRONMENT = export abs_top_builddir="$(abs_top_builddir)";
 EXTRA_DIST = src/test/test_script.sh
 check-spaces check-includes:
 \t@test ! -e src/bad-style
-# This target fails as it does in a release of Tor, which lacks the program that it runs.
+# Releases of Tor lack a program that this target runs, so it fails there. It fails here, too.
 check-local:
 \t@false
 """,

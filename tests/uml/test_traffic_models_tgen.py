@@ -260,7 +260,7 @@ READ_LATE_S = 0.02
 
 
 def check_bursts(found: list[tuple[float, int]], bursts: list[Burst]) -> None:
-    """Check that bytes arrived in these bursts: the right number, and not too early."""
+    """Check that exactly the bytes of these bursts arrived, and that none arrived too early."""
     assert sum(burst.pause_us > AT_ONCE_US for burst in bursts) > 3
     assert len({burst.send_bytes for burst in bursts}) > 2
     assert sum(size for _, size in found) == sum(burst.send_bytes for burst in bursts)

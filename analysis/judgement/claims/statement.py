@@ -100,11 +100,15 @@ class Statement:
     def _changes(
         self, evidence: Evidence, one: Floats, other: Floats, one_after: Floats, other_after: Floats
     ) -> tuple[Sides, Sides]:
-        """Compare the gap at the second level with the gap and the reverse gap at the first level.
+        """Return two comparisons of the gap between two variants at two levels.
 
-        A gap is the difference or ratio of the two variants at one level. In the reverse gap, the
-        variants are exchanged. ``one`` and ``other`` are the variants' values at the first level.
-        ``one_after`` and ``other_after`` are the variants' values at the second level.
+        A gap is the difference or ratio of the two variants at one level. In a reverse gap, the
+        variants are exchanged. The first comparison is between the gap at the second level and the
+        gap at the first level. The second comparison is between the gap at the second level and the
+        reverse gap at the first level.
+
+        ``one`` and ``other`` are the variants' values at the first level. ``one_after`` and
+        ``other_after`` are the variants' values at the second level.
         """
         # Four rounded values have twice the rounding variance of two; see inference.effects.
         step = evidence.resolution(self.points) * np.sqrt(2)

@@ -164,8 +164,9 @@ def _graph(graph: ElementTree.Element, keys: dict[tuple[str, str], Key]) -> Grap
         elif _tag(element) == "edge":
             edge = Edge(element.get("source", ""), element.get("target", ""), data)
             if edge.source not in vertices or edge.target not in vertices:
-                # igraph numbers a vertex when it first reads its name, here in an edge, and these
-                # numbers affect the order of the edges. This module does not imitate this.
+                # igraph would number a new vertex when it reads this edge. The numbers of vertices
+                # determine igraph's order of the edges. This module does not reproduce the order
+                # in this case.
                 raise ValueError(
                     f"{edge}: the edge precedes one of its vertices or the vertex is missing"
                 )
