@@ -200,6 +200,20 @@ def test_changes_of_a_gap(
     assert known(effect).estimate == pytest.approx(after / before, rel=0.01)
 
 
+def test_a_statement_of_two_tests_is_as_certain_as_the_less_certain_one() -> None:
+    # The gap certainly changes, but it may be as large as before, with the other sign.
+    means = {("20mid", "a"): 1.4, ("20mid", "b"): 1.0, ("5mid", "a"): 2.3, ("5mid", "b"): 3.0}
+    statistics = runs(means, noise=0.15)
+    answered = answer(claim("converges", "a b", ENDS), statistics)
+    (part,) = answered.parts
+    assert answered.answer is Answer.OPEN
+    assert part.grade is Grade.OPEN
+    assert known(part.p_different) > 0.05
+    assert (
+        answer(claim("falls-against", "a b", ENDS), runs(means, noise=0.15)).answer == "supported"
+    )
+
+
 def test_gaps_of_rates_are_differences() -> None:
     same = dict.fromkeys([("20mid", "a"), ("20mid", "b")], 0.05)
     means = same | {("5mid", "a"): 0.20, ("5mid", "b"): 0.30}

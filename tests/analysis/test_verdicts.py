@@ -50,7 +50,7 @@ def test_open_verdicts_state_the_number_of_further_networks() -> None:
     assert repeats.more == f"about {verdict.more_networks} more repeats"
     hopeless = decide_single(Sides(values_with_ratio(1.02, 0.2), BASE, FIVE, "lower"))
     assert (hopeless.more_networks, hopeless.more) == (None, "")
-    assert hopeless.reason == "not by more networks"
+    assert hopeless.reason == "more networks would not settle it"
 
 
 def test_an_own_interval_that_leaves_out_no_difference_is_a_suggestion() -> None:

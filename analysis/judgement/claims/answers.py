@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from analysis.judgement.claims.claim import (
     Answer,
     Claim,
@@ -162,8 +164,11 @@ def _part(
         more = max((n for n in needed if n is not None), default=None)
         reason = reason or next((v.reason for v in verdicts if v.reason), "")
     tested = answer not in (Answer.OPEN, Answer.UNTESTABLE)
+    limiting = _limiting(verdicts)
     own = {
         "count": len(question.evidence.seeds(statement.points)),
+        "grade": limiting.grade,
+        "p_different": limiting.p_different,
         "more_networks": None if reason else more,
         "reason": reason,
     }
@@ -175,3 +180,14 @@ def _part(
         untestable=untestable,
         p_answer=statement.answer_p_value(answer, verdicts, beyond) if tested else 1.0,
     )
+
+
+def _limiting(verdicts: Sequence[Verdict]) -> Verdict:
+    """Return the verdict that limits how certain a statement is.
+
+    A statement that needs two tests is only as certain as the one with the larger p-value. If one
+    of them shows that there is no relevant difference, this decides.
+    """
+    same = [verdict for verdict in verdicts if verdict.grade is Grade.SAME]
+    p_values = [1.0 if one.p_different is None else one.p_different for one in verdicts]
+    return same[0] if same else verdicts[int(np.argmax(p_values))]
