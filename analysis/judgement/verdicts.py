@@ -447,7 +447,11 @@ def _verdict(test: _Test, level: float) -> Verdict:
                 effect, member.margin, test.share_different, test.share_equivalent
             )
             more = rounded_more(None if total is None else total - effect.count)
-            reason = "" if more is not None else f"more {member.comparison.replicate}s would not settle it"
+            reason = (
+                ""
+                if more is not None
+                else f"more {member.comparison.replicate}s would not settle it"
+            )
         if grade is Grade.SAME and test.p_different <= level:
             reason = "a difference smaller than the margin"
     direction: Literal["better", "worse", ""] = ""
