@@ -28,7 +28,7 @@ from analysis.judgement.verdicts import (
 )
 from analysis.measures.catalogue import OWN
 from analysis.measures.data import ALL
-from analysis.measures.families.durations import DURATIONS, TO_FIRST_BYTE, TO_LAST_BYTE
+from analysis.measures.families.durations import DURATIONS, FIRST_BYTE, LAST_BYTE
 from analysis.measures.metric import (
     TIME_RESOLUTION_S,
     Catalogue,
@@ -127,12 +127,12 @@ def classes_at(level: str, statistics: Statistics) -> list[str]:
 USUAL_ENDPOINTS = (
     # Duration of downloads.
     (
-        f"{TO_LAST_BYTE}_1mib_p50_s",
-        *(f"{one.name}_p50_s" for one in DURATIONS if one.name != TO_FIRST_BYTE),
+        f"{LAST_BYTE.name}_1mib_p50_s",
+        *(f"{one.name}_p50_s" for one in DURATIONS if one != FIRST_BYTE),
         "download_ttlb_p50_s", "slow_start_s",
     ),
     # Time until a download begins, or its longest interruption.
-    (f"{TO_FIRST_BYTE}_p50_s", "download_ttfb_p50_s", "window_stall_max_s"),
+    (f"{FIRST_BYTE.name}_p50_s", "download_ttfb_p50_s", "window_stall_max_s"),
     # Throughput.
     ("goodput_bytes_per_s", "relay_goodput_bytes_per_s", "early_rate_bytes_per_s"),
     # Failures.

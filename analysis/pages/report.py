@@ -33,7 +33,7 @@ from analysis.judgement.verdicts import LEVEL
 from analysis.measures.censoring import CENSORING_COLUMNS, BiasTable
 from analysis.measures.data import ALL
 from analysis.measures.families import fairness
-from analysis.measures.families.durations import DURATIONS, TO_LAST_BYTE
+from analysis.measures.families.durations import DURATIONS, LAST_BYTE
 from analysis.measures.metric import QUANTILES
 from analysis.measures.over_time import THROUGHPUT_WINDOW_S
 from analysis.measures.run_data import load_run
@@ -263,7 +263,7 @@ def _is_headline(level: Level, row: SummaryRow) -> bool:
     # and the time to first byte. For other sizes, show only the time to last byte, because TGen
     # does not log the time to the mark at its usual log level.
     has_mark_size = load.request_bytes in BYTE_MARKS.values()
-    return (row.metric.duration == TO_LAST_BYTE) != has_mark_size
+    return (row.metric.duration == LAST_BYTE.name) != has_mark_size
 
 
 def spread_rows(rows: Iterable[SummaryRow]) -> list[SummaryRow]:

@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from analysis.judgement.claims.claim import (
     Answer,
     Claim,
@@ -188,6 +186,9 @@ def _limiting(verdicts: Sequence[Verdict]) -> Verdict:
     A statement that needs two tests is only as certain as the one with the larger p-value. If one
     of them shows that there is no relevant difference, this decides.
     """
-    same = [verdict for verdict in verdicts if verdict.grade is Grade.SAME]
-    p_values = [1.0 if one.p_different is None else one.p_different for one in verdicts]
-    return same[0] if same else verdicts[int(np.argmax(p_values))]
+    same = (verdict for verdict in verdicts if verdict.grade is Grade.SAME)
+    return next(same, max(verdicts, key=lambda one: _p_or_one(one.p_different)))
+
+
+def _p_or_one(p_value: float | None) -> float:
+    return 1.0 if p_value is None else p_value

@@ -38,8 +38,6 @@ With "km" (Kaplan-Meier), they are censored when they fail."""
 
 METHODS: tuple[Method, ...] = ("incidence", "km")
 
-TO_FIRST_BYTE, TO_LAST_BYTE = "ttfb", "time_to_last_byte"
-
 
 @dataclass(frozen=True)
 class Duration:
@@ -69,10 +67,12 @@ def _to_mark(column: str, mark_bytes: int) -> Duration:
     )
 
 
-FIRST_BYTE = Duration(TO_FIRST_BYTE, "Time to first byte", lambda streams: streams.ttfb_s)
+FIRST_BYTE = Duration("ttfb", "Time to first byte", lambda streams: streams.ttfb_s)
 TIME_TO_MARK = {size: _to_mark(column, size) for column, size in BYTE_MARKS.items()}
 """Byte mark, in bytes -> the duration until that much payload was received."""
-LAST_BYTE = Duration(TO_LAST_BYTE, "Time to last byte", lambda streams: streams.time_to_last_byte_s)
+LAST_BYTE = Duration(
+    "time_to_last_byte", "Time to last byte", lambda streams: streams.time_to_last_byte_s
+)
 DURATIONS = (FIRST_BYTE, *TIME_TO_MARK.values(), LAST_BYTE)
 
 MARKED = {duration.name: size for size, duration in TIME_TO_MARK.items()}
