@@ -766,8 +766,14 @@ def replace_block(text: str, name: str, block: str) -> str:
 
 
 def main() -> None:
-    """Write all blocks, or those named on the command line."""
+    """Write all blocks, or those named on the command line.
+
+    Exit with an error if no page has a named block.
+    """
     names = sys.argv[1:]
+    known = [name for blocks in PAGES.values() for name in blocks]
+    if unknown := [name for name in names if name not in known]:
+        sys.exit(f"no page has a block {', '.join(unknown)}; there are: {', '.join(known)}")
     for page, blocks in PAGES.items():
         path = ROOT / page
         for name, make in blocks.items():

@@ -13,7 +13,7 @@ import numpy as np
 import scipy  # It loads scipy.stats, which takes a second, when it is first used.
 from numpy.typing import ArrayLike
 
-from analysis.inference.intervals import CONFIDENCE, Interval, t_quantile
+from analysis.inference.intervals import CONFIDENCE, Interval
 
 
 @dataclass(frozen=True)
@@ -66,16 +66,3 @@ def components(networks: Sequence[ArrayLike]) -> Components:
     ]
     between = Interval(*(float(np.sqrt(max(0.0, one))) for one in variances))
     return Components(between, within)
-
-
-def half_width(between: float, within: float, networks: int, repeats: int) -> float:
-    """Return half the expected width of the t interval of a mean over networks.
-
-    Args:
-        between: standard deviation between networks.
-        within: standard deviation within networks.
-        networks: number of networks, at least two.
-        repeats: repeats per network.
-    """
-    variance = between**2 / networks + within**2 / (networks * repeats)
-    return t_quantile((1 + CONFIDENCE) / 2, networks - 1.0) * float(np.sqrt(variance))

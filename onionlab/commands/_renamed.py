@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 
+from onionlab.errors import UserError
+
 RENAMED: Mapping[str, Mapping[str, str]] = {
     "celltrace-live": {"--seconds": "--duration"},
     "compare": {"--about": "--allow-diff", "--paired=no": "--unpaired", "--paired=yes": ""},
@@ -50,11 +52,17 @@ def replace_former_names(arguments: Sequence[str]) -> list[str]:
 def replace_former_variables(verb: str, values: Mapping[str, str]) -> dict[str, str]:
     """Return a copy of ``values`` that also has the value of each former name under its new name.
 
-    values: make variable -> its value. A warning is printed for each former name.
+    values: make variable -> its value. A warning is printed for each former name. Raises UserError
+    for a value that a former name does not have in `RENAMED`.
     """
     present = dict(values)
-    for old, new in RENAMED.get(verb, {}).items():
+    renamed = RENAMED.get(verb, {})
+    with_value = [variable_name(old) for old in renamed if "=" in old]
+    for old, new in renamed.items():
         former, _, expected = variable_name(old).partition("=")
+        if expected and former in values and f"{former}={values[former]}" not in with_value:
+            hint = f"remove it, or give {' or '.join(with_value)}"
+            raise UserError(f"{former}={values[former]} is not known", hint)
         if former in values and (not expected or values[former] == expected):
             name, _, value = variable_name(new).partition("=")
             present[name] = value or values[former]

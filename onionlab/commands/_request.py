@@ -10,7 +10,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-from analysis.formats.files import PLAN
+from analysis.formats.files import FIGURES, PLAN
 from analysis.formats.plan_file import Request
 from onionlab.commands._arguments import AUTO, DEFAULT_MAX_NETWORKS
 from onionlab.errors import UserError
@@ -126,7 +126,12 @@ def results_folder(name: str, root: Path) -> Path:
 
 
 def no_results(name: str) -> UserError:
-    """Return the error for an experiment that was not run."""
+    """Return the error for an experiment that was not run, or for figures without runs."""
+    stem, _, claims = name.partition("-")
+    if stem == FIGURES:
+        # Figures that were drawn from packs have a folder, but no runs.
+        command = f"make figures CLAIMS={claims}" if claims else "make figures"
+        return UserError(f"found no runs of {name}", f"make them, without PACKS: {command}")
     return UserError(f"found no results of {name}", f"make them: make experiment NAME={name}")
 
 

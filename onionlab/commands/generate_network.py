@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
         staged=args.staged_dir,
         tmodel=args.tmodel_dir,
         options=shlex.split(args.options),
-        tor=ensure_series(root, {None})[None].path,
+        build_tor=lambda: ensure_series(root, {None})[None].path,
         draw_keys=draw_seeded_keys,
         before_rename=experiment.write,
     )

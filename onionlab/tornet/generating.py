@@ -46,7 +46,7 @@ def generate_tornets(
     staged: Path,
     tmodel: Path,
     options: Sequence[str],
-    tor: Path,
+    build_tor: Callable[[], Path],
     draw_keys: Callable[[Path, int], None],
     before_rename: Callable[[Tornet, int], None] = lambda _network, _count: None,
 ) -> list[KeptTornet]:
@@ -59,7 +59,8 @@ def generate_tornets(
         staged: A folder with the output of `tornettools stage`.
         tmodel: A folder with tmodel's data, as `generate` expects it.
         options: Further options of `generate`, such as ``--network_scale``.
-        tor: The Tor that generates the original keys, with tor-gencert in the same folder.
+        build_tor: Builds the Tor that generates the original keys, with tor-gencert in the same
+            folder, and returns its path. It is called after the other inputs are checked.
         draw_keys: Replaces all keys in a directory of tornettools with keys derived from a seed.
         before_rename: See `import_tornets`.
 
@@ -80,6 +81,7 @@ def generate_tornets(
             f"{tmodel} has no folder {TMODEL_FOLDER}",
             "use a copy of https://github.com/tmodel-ccs2018/tmodel-ccs2018.github.io",
         )
+    tor = build_tor()
     place = networks_directory(root).absolute() / ".generating" / uuid.uuid4().hex
     place.mkdir(parents=True)
     try:

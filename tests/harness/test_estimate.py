@@ -13,7 +13,6 @@ import pytest
 from analysis.formats.json_files import write_json
 from analysis.formats.manifest import Manifest, identity_hash, write_manifest
 from analysis.formats.plan_file import Request
-from analysis.formats.study import write_study
 from onionlab.cli import main
 from onionlab.commands import estimate as command
 from onionlab.engines import ENGINES
@@ -24,13 +23,11 @@ from onionlab.runs.costs import estimate as estimate_module
 from onionlab.runs.costs import finished_runs
 from onionlab.runs.costs.estimate import Estimate, Estimator
 from onionlab.runs.costs.estimate_text import cost_text
-from onionlab.runs.costs.network_split import split_rows
 from onionlab.runs.costs.requested_runs import RunKind, resolve_request
 from onionlab.runs.costs.run_cost import CONSTANTS, OTHER_LEVELS, SAME_LEVEL, RunCost
 from onionlab.runs.provenance import host_facts
 
 from .checkout import ship
-from .test_engine_comparison import study
 
 VARIANTS = ("rr", "ewma")
 NETWORKS, TORS, STOP_S = 7, 19, 255.0
@@ -285,33 +282,6 @@ def test_runs_of_another_machine_and_damaged_ones_are_ignored(root: Path) -> Non
     assert run_cost(root, request(), RR).source == CONSTANTS
 
 
-# Split into networks and repeats
-
-
-def test_the_split_comes_from_the_spreads_of_finished_runs(root: Path) -> None:
-    asked = resolve_request(root, request(seeds=10))
-    ((_, text),) = split_rows(root, asked)
-    assert text.endswith("make experiment NAME=quick NETWORKS=3 REPEATS=2")
-    folder = root / "results" / "quick"
-    folder.mkdir(parents=True)
-    write_study(folder / "study.json", study("uml").model_copy(update={"asked": {"scale": 1}}))
-    (folder / "summary.csv").write_text(
-        "class,metric,endpoint,ratio,sd_between,sd_within\n"
-        "web,ttfb_p50_s,2,1.2,1,1\n"
-        "web,time_to_320kib_p50_s,1,1.2,0.1,0.2\n"
-        "web,time_to_320kib_p90_s,,1.2,5,5\n"
-    )
-    (_, text), (_, spreads) = split_rows(root, asked)
-    assert text == (
-        "NETWORKS=10 REPEATS=1: a factor of 1.17; NETWORKS=5 REPEATS=2: a factor of 1.24 (95% "
-        "interval of web time_to_320kib_p50_s)"
-    )
-    assert spreads == "spread between networks 0.1, within them 0.2"
-    # Spreads that were measured at one scale do not apply to another scale.
-    assert len(split_rows(root, resolve_request(root, request(seeds=10, scale=0.5)))) == 1
-    assert split_rows(root, resolve_request(root, request(seeds=1))) == []
-
-
 # Texts and commands
 
 
@@ -324,7 +294,7 @@ def test_the_command_prints_a_table(root: Path, capsys: pytest.CaptureFixture[st
         f"  to make    {RUNS} on uml",
     ]
     assert [line.split()[0] for line in lines[3:]] == [
-        "CPU", "wall", "memory", "disk", "from", "error", "split",
+        "CPU", "wall", "memory", "disk", "from", "error",
     ]  # fmt: skip
     assert lines[8] == "  error      CPU time within a factor of 3 in nine of ten experiments"
     assert not (root / "runs").exists(), "nothing is run"

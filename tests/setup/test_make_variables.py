@@ -190,6 +190,8 @@ def test_former_names_work_with_a_warning(capsys: pytest.CaptureFixture[str]) ->
     assert arguments("nightly", ACCEPT="1") == ["nightly", "--update-baseline"]
     assert arguments("compare", A="a", B="b", PAIRED="no")[1] == "--unpaired"
     assert capsys.readouterr().err.count("warning: ") == 5
+    with pytest.raises(UserError, match="PAIRED=maybe is not known"):
+        arguments("compare", A="a", B="b", PAIRED="maybe")
 
 
 @pytest.mark.parametrize("verb", RENAMED)

@@ -37,6 +37,7 @@ def first_error_line(words: list[str], capsys: pytest.CaptureFixture[str]) -> st
         (["report", "nothing"], "found no results of nothing"),
         (["run-one", "--plan", "/nowhere/plan.json", "--run", "0"], "is not a plan"),
         (["report", LONG], "is not the name of an experiment"),
+        (["pack", "figures-swrr-limits"], "found no runs of figures-swrr-limits"),
         (["pack", ".."], '".." is not the name of an experiment'),
         (["pack", ""], '"" is not the name of an experiment'),
         (["run", LONG], "no experiment called"),

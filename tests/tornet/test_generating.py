@@ -70,7 +70,7 @@ class Place:
             staged=self.staged,
             tmodel=self.tmodel,
             options=options,
-            tor=Path("/x/tor-stock"),
+            build_tor=lambda: Path("/x/tor-stock"),
             draw_keys=lambda folder, seed: self.keyed.append((folder.name, seed)),
         )
         return [one.seed for one in kept]
@@ -247,7 +247,7 @@ def test_networks_are_generated_and_imported(inputs: tuple[Path, Path], tmp_path
             staged=staged,
             tmodel=tmodel,
             options=OPTIONS,
-            tor=built.path,
+            build_tor=lambda: built.path,
             draw_keys=draw_seeded_keys,
         )
 
