@@ -19,6 +19,7 @@ from onionlab.commands._arguments import (
 from onionlab.doctor import examine
 from onionlab.engines import AUTO, resolve_engine_name
 from onionlab.engines.examination import MISSING, OK, WARN, Finding, Need, Question
+from onionlab.errors import UserError
 from onionlab.paths import working_root
 
 HELP = "report what this machine has and lacks, and how to fix it"
@@ -69,7 +70,6 @@ def experiment_need(
     """
     # These imports are here so that `doctor` also starts if most packages are missing.
     from onionlab.commands._request import parse_request
-    from onionlab.errors import UserError
     from onionlab.experiment.tornettools_networks import require_networks
     from onionlab.runs.costs.estimate import Estimator, estimate_resources
     from onionlab.runs.costs.estimate_text import cost_text
@@ -96,7 +96,6 @@ def experiment_need(
 
 def check_rust(root: Path, names: Sequence[str]) -> list[Finding]:
     """Return a finding for each version of Arti that the named variants use as client."""
-    from onionlab.errors import UserError
     from onionlab.programs import arti
     from onionlab.programs.tor.variants import load_variants
 
@@ -120,7 +119,6 @@ def check_cluster(args: argparse.Namespace) -> list[Finding]:
     if not args.executor:
         return []
     from onionlab.commands._request import parse_executor
-    from onionlab.errors import UserError
     from onionlab.runs.workflow.executor import JobSize
 
     size = JobSize(cpus=1, memory_mb=1500, runtime_min=15, disk_mb=1)

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from shell_scripts import write_script
 
+from onionlab import doctor
 from onionlab.cli import build_parser
 from onionlab.commands import doctor as verb
-from onionlab.doctor import machine, software
 from onionlab.engines.examination import MISSING, OK, WARN, Finding, Need, Question
 from onionlab.engines.shadow import examine as for_shadow
 from onionlab.engines.uml import examine as for_uml
@@ -30,23 +30,23 @@ HUGE = Need("huge", memory_bytes=2**60, disk_bytes=2**60, processes=10**9)
     [((3, 10), MISSING), ((3, 11), OK), ((3, 12), OK), ((3, 13), OK), ((3, 14), MISSING)],
 )
 def test_python(version: tuple[int, int], status: str) -> None:
-    assert software.python_version(version).status == status
+    assert doctor.python_version(version).status == status
 
 
 def test_packages_as_in_the_lock(tmp_path: Path) -> None:
     lock = tmp_path / "requirements.lock"
     lock.write_text("pytest==0.0.1 \\\n    --hash=sha256:0\nno-such-package==1.0 \\\n")
-    finding = software.python_packages(lock)
+    finding = doctor.python_packages(lock)
     assert finding.status == MISSING
     assert "not 0.0.1 and 1 more" in finding.text
     assert finding.fix == "make setup"
     lock.write_text(f"pytest=={pytest.__version__} \\\n    --hash=sha256:0\n")
-    assert software.python_packages(lock).status == OK
+    assert doctor.python_packages(lock).status == OK
 
 
 def test_builds_that_are_missing_are_a_warning(tmp_path: Path) -> None:
     shutil.copytree(REPOSITORY / "tor-patches", tmp_path / "tor-patches")
-    finding = software.tor_builds(tmp_path)
+    finding = doctor.tor_builds(tmp_path)
     assert finding.status == WARN
     assert finding.text.startswith("not built yet: stock, circuit-policy, stream-order")
     # The finding names the builds that `make build` makes. The series cell-trace alone is not among
@@ -57,9 +57,9 @@ def test_builds_that_are_missing_are_a_warning(tmp_path: Path) -> None:
         program = tmp_path / "build" / "tor" / name / "bin" / f"tor-{name}"
         program.parent.mkdir(parents=True)
         program.touch()
-    assert software.tor_builds(tmp_path).status == OK
+    assert doctor.tor_builds(tmp_path).status == OK
     shutil.rmtree(tmp_path / "tor-patches")
-    finding = software.tor_builds(tmp_path)
+    finding = doctor.tor_builds(tmp_path)
     assert finding.status == MISSING
     assert finding.fix
 
@@ -95,12 +95,12 @@ def test_limits(monkeypatch: pytest.MonkeyPatch, subject: str) -> None:
 
 
 def test_memory_and_disk() -> None:
-    assert machine.memory(2**30, SMALL).status == OK
-    assert machine.memory(2**30 - 1, SMALL).status == MISSING
-    assert machine.memory(1, None).status == OK
-    assert machine.disk(machine.BUILD_DISK_BYTES + 2**30, SMALL).status == OK
-    assert machine.disk(machine.BUILD_DISK_BYTES + 2**30 - 1, SMALL).status == MISSING
-    assert machine.disk(machine.BUILD_DISK_BYTES - 1, None).status == MISSING
+    assert doctor.memory(2**30, SMALL).status == OK
+    assert doctor.memory(2**30 - 1, SMALL).status == MISSING
+    assert doctor.memory(1, None).status == OK
+    assert doctor.disk(doctor.BUILD_DISK_BYTES + 2**30, SMALL).status == OK
+    assert doctor.disk(doctor.BUILD_DISK_BYTES + 2**30 - 1, SMALL).status == MISSING
+    assert doctor.disk(doctor.BUILD_DISK_BYTES - 1, None).status == MISSING
     assert 0 < available_memory_bytes() < 2**50
 
 

@@ -1,19 +1,39 @@
-"""Check Python, its packages, and the tools that build Tor."""
+"""Check whether this machine can build Tor and run an experiment.
+
+A finding has the status ``ok``, ``warn`` (the experiment can run, but the user should read the
+note) or ``missing`` (the experiment cannot run). A finding includes a fix if a fix is known.
+"""
 
 from __future__ import annotations
 
 import importlib.metadata
+import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from onionlab.engines.examination import MISSING, OK, WARN, Finding
+from onionlab.engines import ENGINES
+from onionlab.engines.examination import (
+    MISSING,
+    OK,
+    SMALLER,
+    WARN,
+    Finding,
+    Need,
+    Question,
+    format_bytes,
+)
 from onionlab.errors import UserError
 from onionlab.paths import build_directory
 from onionlab.programs.tor.build_trees import find_toolchain
 from onionlab.programs.tor.variants import STOCK, load_registry
+from onionlab.runs.costs.estimate import available_memory_bytes
+
+BUILD_DISK_BYTES = 1500 * 2**20
+"""The disk space for a build of Tor with its source and all build trees (measured: 0.9 GB)."""
 
 PYTHON_MINIMUM, PYTHON_MAXIMUM = (3, 11), (3, 13)
 
@@ -26,6 +46,19 @@ BUILD_PROGRAMS = {
     "pkg-config": "pkg-config",
 }
 BUILD_LIBRARIES = {"libevent": "libevent-dev", "openssl": "libssl-dev", "zlib": "zlib1g-dev"}
+
+
+def examine(question: Question) -> Iterator[Finding]:
+    """Yield all findings, in the order of the steps to set up a new machine."""
+    yield python_version(sys.version_info[:2])
+    yield python_packages(question.root / "requirements.lock")
+    yield from build_tools()
+    yield tor_builds(question.root)
+    for name, kind in ENGINES.items():
+        yield from kind.examine(question, needed=name == question.engine)
+    yield cpus(len(os.sched_getaffinity(0)))
+    yield memory(available_memory_bytes(), question.need)
+    yield disk(shutil.disk_usage(question.root).free, question.need)
 
 
 def python_version(version: tuple[int, ...]) -> Finding:
@@ -109,3 +142,31 @@ def tor_builds(root: Path) -> Finding:
             WARN, "Tor builds", text, "make build (or run an experiment, which builds them)"
         )
     return Finding(OK, "Tor builds", ", ".join(wanted))
+
+
+def cpus(count: int) -> Finding:
+    """Report the number of CPUs that this process may use."""
+    if count > 1:
+        return Finding(OK, "CPUs", str(count))
+    return Finding(WARN, "CPUs", "1: simulations run one after the other")
+
+
+def memory(available: int, need: Need | None) -> Finding:
+    """Compare the available memory in bytes with the need of the experiment's largest run."""
+    text = f"{format_bytes(available)} available"
+    if need is None:
+        return Finding(OK, "memory", text)
+    text += f"; {need.name} needs about {format_bytes(need.memory_bytes)} per run"
+    if available < need.memory_bytes:
+        return Finding(MISSING, "memory", text, f"{SMALLER}, or add memory")
+    return Finding(OK, "memory", text)
+
+
+def disk(free: int, need: Need | None) -> Finding:
+    """Compare the free disk space in bytes with the needs of a build and all runs together."""
+    wanted = BUILD_DISK_BYTES + (need.disk_bytes if need else 0)
+    what = f"a build and {need.name} need" if need else "a build needs"
+    text = f"{format_bytes(free)} free; {what} about {format_bytes(wanted)}"
+    if free < wanted:
+        return Finding(MISSING, "disk", text, "make clean-build, fewer NETWORKS, or another disk")
+    return Finding(OK, "disk", text)
