@@ -7,7 +7,7 @@ import shlex
 from pathlib import Path
 
 from onionlab.commands._arguments import add_networks_argument, whole_number
-from onionlab.commands.import_network import FirstExperiment, report
+from onionlab.commands.import_network import import_and_report
 from onionlab.paths import working_root
 from onionlab.programs.tor.build import ensure_series
 from onionlab.rundir.seeded_keys import draw_seeded_keys
@@ -39,17 +39,19 @@ def run(args: argparse.Namespace) -> int:
     output is the networks' folder.
     """
     root = working_root()
-    experiment = FirstExperiment(root, args.name)
-    kept = generate_tornets(
+    import_and_report(
         root,
         args.name,
-        args.networks or 1,
-        staged=args.staged_dir,
-        tmodel=args.tmodel_dir,
-        options=shlex.split(args.options),
-        build_tor=lambda: ensure_series(root, {None})[None].path,
-        draw_keys=draw_seeded_keys,
-        before_rename=experiment.write,
+        lambda write: generate_tornets(
+            root,
+            args.name,
+            args.networks or 1,
+            staged=args.staged_dir,
+            tmodel=args.tmodel_dir,
+            options=shlex.split(args.options),
+            build_tor=lambda: ensure_series(root, {None})[None].path,
+            draw_keys=draw_seeded_keys,
+            before_rename=write,
+        ),
     )
-    report(experiment, kept)
     return 0

@@ -12,7 +12,7 @@ from analysis.formats.files import RUN_SET, STUDY
 from analysis.imports.importing import ImportOptions, import_runs
 from onionlab.errors import UserError
 from onionlab.paths import working_root
-from onionlab.yamlfile.units import show
+from onionlab.tornet.keeping import require_name
 
 HELP = (
     "import results of tgentools, OnionPerf or tornettools, to be compared with `onionlab compare`"
@@ -48,11 +48,7 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Import the results. Print what was imported, and the set's path on the last line."""
-    if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", args.name, re.ASCII) is None:
-        raise UserError(
-            f"{show(args.name)} is not a valid name for a set",
-            "use at most 100 letters, digits, `.`, `_` and `-`, and begin with a letter or digit",
-        )
+    require_name(args.name, "a set")
     if None not in (args.begin_s, args.end_s) and args.begin_s >= args.end_s:
         raise UserError(f"--start {args.begin_s:g} is not before --end {args.end_s:g}")
     folder = working_root() / "results" / args.name

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from onionlab.commands._arguments import listed_files
@@ -32,39 +32,27 @@ def run(args: argparse.Namespace) -> int:
     Print a summary of each network, and whether the experiment was written. The last line of the
     output is the networks' folder.
     """
-    root = working_root()
-    experiment = FirstExperiment(root, args.name)
-    directories = listed_files(args.directories)
-    report(experiment, import_tornets(root, args.name, directories, experiment.write))
+    root, directories = working_root(), listed_files(args.directories)
+    import_and_report(root, args.name, partial(import_tornets, root, args.name, directories))
     return 0
 
 
-@dataclass
-class FirstExperiment:
-    """An example experiment on imported networks, with the same name as the networks.
+def import_and_report(root: Path, name: str, import_all: Callable[..., list[KeptTornet]]) -> None:
+    """Import networks, write their first experiment, and print what was done.
 
-    Its file is not written if an experiment has this name, or if the name is not allowed.
+    import_all: a function that imports the networks. Before it puts them in place, it calls its
+    argument with one of the networks and their number.
     """
+    written: list[str] = []
 
-    root: Path
-    name: str
-    result: str = ""
+    def write(network: Tornet, count: int) -> None:
+        written.append(write_first_experiment(root, name, network, count))
 
-    def write(self, network: Tornet, count: int) -> None:
-        """Write the experiment, and set `result` to a sentence on what was done.
-
-        network: one of the imported networks; count: the number of imported networks.
-        """
-        self.result = write_first_experiment(self.root, self.name, network, count)
-
-
-def report(experiment: FirstExperiment, networks: Sequence[KeptTornet]) -> None:
-    """Print what was imported, whether the experiment was written, and the networks' folder."""
-    for kept in networks:
+    for kept in import_all(write):
         for line in _summary(kept):
             print(line)
-    print(experiment.result)
-    print(networks_directory(experiment.root) / experiment.name)
+    print(*written)
+    print(networks_directory(root) / name)
 
 
 def _summary(kept: KeptTornet) -> list[str]:

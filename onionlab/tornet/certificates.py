@@ -5,7 +5,6 @@ from __future__ import annotations
 import calendar
 import re
 import time
-from dataclasses import dataclass
 
 _ED25519_HEAD = b"== ed25519v1-cert: type4 ==".ljust(32, b"\0")
 """The head of Tor's files with ed25519 certificates. crypto_write_tagged_contents_to_file() in
@@ -20,28 +19,13 @@ _LAST_LINE = "-----END SIGNATURE-----"
 _MAX_AGE_S = 365 * 24 * 3600
 
 
-@dataclass(frozen=True)
-class AuthorityCertificate:
-    """A key certificate (dir-spec, section 3.1). Its times are in seconds since 1970.
+def read_authority_certificate(text: str) -> tuple[str, int, int]:
+    """Read keys/authority_certificate (dir-spec, section 3.1).
 
-    identity: v3ident, 40 hexadecimal digits in upper case.
-    """
-
-    identity: str
-    published_unix_s: int
-    expires_unix_s: int
-
-    def holds(self, begin_unix_s: float, end_unix_s: float) -> bool:
-        """Return whether Tor accepts the certificate during the whole interval.
-
-        Tor rejects a certificate that was published more than a year ago.
-        """
-        until_s = min(self.expires_unix_s, self.published_unix_s + _MAX_AGE_S)
-        return self.published_unix_s <= begin_unix_s and end_unix_s < until_s
-
-
-def read_authority_certificate(text: str) -> AuthorityCertificate:
-    """Read keys/authority_certificate.
+    Returns:
+        The identity (v3ident, 40 hexadecimal digits in upper case), and the time from which and the
+        time until which Tor accepts the certificate, in seconds since 1970. Tor rejects a
+        certificate that was published more than a year ago.
 
     Raises:
         ValueError: the text is not a certificate; the message states what is missing.
@@ -56,15 +40,12 @@ def read_authority_certificate(text: str) -> AuthorityCertificate:
     if _LAST_LINE not in text.splitlines():
         raise ValueError(f"line {_LAST_LINE} is missing")
     when = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"
-    return AuthorityCertificate(
-        identity=line("fingerprint", "[0-9A-Fa-f]{40}").upper(),
-        published_unix_s=_unix_s(line("dir-key-published", when)),
-        expires_unix_s=_unix_s(line("dir-key-expires", when)),
+    identity = line("fingerprint", "[0-9A-Fa-f]{40}").upper()
+    published_unix_s, expires_unix_s = (
+        calendar.timegm(time.strptime(line(f"dir-key-{event}", when), "%Y-%m-%d %H:%M:%S"))
+        for event in ("published", "expires")
     )
-
-
-def _unix_s(text: str) -> int:
-    return calendar.timegm(time.strptime(text, "%Y-%m-%d %H:%M:%S"))
+    return identity, published_unix_s, min(expires_unix_s, published_unix_s + _MAX_AGE_S)
 
 
 def signing_key_expires_unix_s(content: bytes) -> int:

@@ -184,18 +184,18 @@ class Checker:
     def _authority_mismatches(self, name: str, trusted: _Authority) -> Iterator[str]:
         path = f"{self._files.host_folder(name)}/{CERTIFICATE}"
         try:
-            certificate = read_authority_certificate(self._reader.text_at(path))
+            identity, *valid_unix_s = read_authority_certificate(self._reader.text_at(path))
         except (ValueError, FileError) as error:
             yield f"{path} is not a key certificate: {error}"
             return
         host = self.hosts[name]
-        own = _Authority(certificate.identity, host.address, host.fingerprint)
+        own = _Authority(identity, host.address, host.fingerprint)
         for key, theirs, value in zip(own._fields, trusted, own, strict=True):
             if theirs != value:
                 yield (
                     f"its {key} is {value}, but {theirs} in DirServer: they belong to two networks"
                 )
-        if not certificate.holds(EPOCH_UNIX_S, self._end_unix_s):
+        if valid_unix_s[0] > EPOCH_UNIX_S or self._end_unix_s >= valid_unix_s[1]:
             yield (
                 f"{path} is not valid during the simulation, which starts on 2000-01-01: "
                 "generate it with faketime, as tornettools does"
@@ -204,7 +204,9 @@ class Checker:
     def _list_problems(self) -> Iterator[str]:
         """Yield a problem for each authority's list of relays that does not match the hosts."""
         relays = {host.fingerprint: name for name, host in self.hosts.items() if host.fingerprint}
-        for path in sorted(self._bandwidth_files()):
+        authorities = [name for name, host in self.hosts.items() if host.role == "authority"]
+        named = [(name, self._read[name].option("V3BandwidthsFile")) for name in authorities]
+        for path in sorted({self._files.resolve(name, path) for name, path in named if path}):
             found = _MEASURED.finditer(self._reader.text_at(path))
             listed = {parse_fingerprint(one[1]) for one in found}
             missing = sorted(relays[one] for one in relays.keys() - listed)
@@ -218,14 +220,6 @@ class Checker:
                 yield from _strangers(path, listed, relays)
         for flag in ("Guard", "Exit"):
             yield from _strangers(f"TestingDirAuthVote{flag}", self._voted(flag), relays)
-
-    def _bandwidth_files(self) -> set[str]:
-        named = (
-            (name, self._read[name].option("V3BandwidthsFile"))
-            for name, host in self.hosts.items()
-            if host.role == "authority"
-        )
-        return {self._files.resolve(name, path) for name, path in named if path}
 
     def _peer_problems(self) -> Iterator[str]:
         """Yield a problem for each shared address, and for each host with a nonexistent peer."""

@@ -81,7 +81,9 @@ def generate_tornets(
             f"{tmodel} has no folder {TMODEL_FOLDER}",
             "use a copy of https://github.com/tmodel-ccs2018/tmodel-ccs2018.github.io",
         )
-    tor = build_tor()
+    tor = build_tor().absolute()
+    gencert = tor.with_name("tor-gencert")
+    inputs += [str(tmodel.resolve()), "--tor", str(tor), "--torgencert", str(gencert)]
     place = networks_directory(root).absolute() / ".generating" / uuid.uuid4().hex
     place.mkdir(parents=True)
     try:
@@ -89,12 +91,8 @@ def generate_tornets(
         for seed in range(1, seeds + 1):
             LOG.info("network %d of %d: tornettools generate, seed %d", seed, seeds, seed)
             target = place / f"tornet-{seed}"
-            _generate(
-                [str(program), "-s", str(seed), "generate", *inputs, str(tmodel.resolve())],
-                [*options, "--prefix", str(target)],
-                tor,
-                place,
-            )
+            words = ["-s", str(seed), "generate", *inputs, *options, "--prefix", str(target)]
+            _run_in(place, [str(program), *words])
             draw_keys(target, seed)
             generated.append(target)
         return import_tornets(root, name, generated, before_rename)
@@ -170,12 +168,10 @@ def _checked(options: Sequence[str]) -> list[str]:
     return others
 
 
-def _generate(words: Sequence[str], options: Sequence[str], tor: Path, folder: Path) -> None:
+def _run_in(folder: Path, words: Sequence[str]) -> None:
     """Run tornettools in the given folder, because tor-gencert writes to the current folder."""
-    tor = tor.absolute()
-    programs = ["--tor", str(tor), "--torgencert", str(tor.with_name("tor-gencert"))]
     done = subprocess.run(
-        [*words, *programs, *options],
+        words,
         cwd=folder,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,

@@ -18,12 +18,10 @@ from onionlab.yamlfile.units import show
 
 CONF = "conf"
 MAX_FILE_BYTES = 2**26
-MAX_FILES = 1_000_000
 ATLAS_ENDINGS = (".gml", ".gml.xz")
 """The endings of names of atlases, which are tornettools' graphs of the Internet. An import stores
 only the part of an atlas that the network uses."""
 COMPLETE = "Copy the whole directory that `tornettools generate` wrote, or generate it again."
-READABLE = "Make it readable (chmod u+rX), or copy the directory again."
 
 
 class FileError(Exception):
@@ -38,10 +36,6 @@ class TornetFiles:
     """
 
     paths: Mapping[str, Path]
-
-    def __contains__(self, path: str) -> bool:
-        """Return whether the file with this path exists."""
-        return path in self.paths
 
     def host_folder(self, host: str) -> str:
         """Return the folder with a host's own files. Runs start from a copy of this folder."""
@@ -101,14 +95,12 @@ class TornetFiles:
         return {path: hashlib.sha256(self.content(path)).hexdigest() for path in sorted(self.paths)}
 
 
-def find_files(directory: Path, shown: str) -> TornetFiles:
+def find_files(directory: Path) -> TornetFiles:
     """Return all files of conf/ and shadow.data.template/ except atlases.
 
-    shown: the directory's name in messages.
-
     Raises:
-        UserError: a folder is missing or cannot be read, contains something that cannot be copied,
-            or there are more than MAX_FILES files.
+        UserError: a folder contains something that cannot be copied.
+        OSError: a folder is missing or cannot be read.
     """
     found: dict[str, Path] = {}
     for folder in (CONF, TEMPLATE):
@@ -118,24 +110,19 @@ def find_files(directory: Path, shown: str) -> TornetFiles:
                 relative.encode()
             except UnicodeEncodeError:
                 raise UserError(
-                    f"{shown}: the name of a file is not text: {relative!a}", "Rename or remove it."
+                    f"{directory}: the name of a file is not text: {relative!a}",
+                    "Rename or remove it.",
                 ) from None
             if relative.startswith(f"{CONF}/") and relative.endswith(ATLAS_ENDINGS):
                 continue
-            _require_plain(path, directory, f"{shown}/{relative}")
+            _require_plain(path, directory)
             found[relative] = path
-            if len(found) > MAX_FILES:
-                raise UserError(
-                    f"{shown} contains more than {MAX_FILES} files",
-                    f"Remove files that `tornettools generate` did not write to {CONF}/ and "
-                    f"{TEMPLATE}/.",
-                )
     return TornetFiles(found)
 
 
 def _walk(folder: Path) -> Iterator[Path]:
     def refuse(error: OSError) -> None:
-        raise UserError(f"{error.filename} cannot be read: {error.strerror}", READABLE)
+        raise error
 
     # os.walk lists a link to a folder among the folders, and does not follow the link. Yield such a
     # link, so that `_require_plain` rejects it.
@@ -144,7 +131,7 @@ def _walk(folder: Path) -> Iterator[Path]:
         yield from (path for path in paths if path.is_symlink() or not path.is_dir())
 
 
-def _require_plain(path: Path, directory: Path, shown: str) -> None:
+def _require_plain(path: Path, directory: Path) -> None:
     """Raise UserError if the path is neither a file of the directory nor a link to such a file."""
     try:
         target = path.resolve(strict=True)
@@ -152,6 +139,6 @@ def _require_plain(path: Path, directory: Path, shown: str) -> None:
         target = None
     if target is None or not target.is_file() or not target.is_relative_to(directory.resolve()):
         raise UserError(
-            f"{shown} is neither a file nor a link to a file of the directory",
-            f"Replace a link with a copy of its target, or remove {shown} if no host reads it.",
+            f"{path} is neither a file nor a link to a file of the directory",
+            f"Replace a link with a copy of its target, or remove {path} if no host reads it.",
         )

@@ -63,10 +63,7 @@ class HostFiles:
     peers: frozenset[str] = field(default=frozenset())
 
     def option(self, name: str) -> str:
-        """Return the value of an option of the host's Tor.
-
-        The value is "" if the host has no Tor or the option is not set.
-        """
+        """Return an option of the host's Tor, or "" without a Tor or without the option."""
         return (self.tor.get(name) or "" if self.tor is not None else "").strip('"')
 
     def role(self, guards: set[str], exits: set[str]) -> Role | None:
@@ -163,7 +160,7 @@ class HostReader:
             host,
             limits=(rate, burst),
             fingerprint=self._fingerprint(f"{host.folder}/{FINGERPRINT}"),
-            service=self.text_at(hostname).strip() if hostname in self._files else None,
+            service=self.text_at(hostname).strip() if hostname in self._files.paths else None,
             peers=frozenset(tgen.peers() if tgen is not None else ()),
         )
 
@@ -236,7 +233,7 @@ class HostReader:
 
     def _fingerprint(self, path: str) -> str | None:
         """Return the fingerprint in a relay's file at `path`; None if there is no fingerprint."""
-        words = self.text_at(path).split() if path in self._files else []
+        words = self.text_at(path).split() if path in self._files.paths else []
         found = parse_fingerprint(words[1]) if len(words) == 2 else ""
         return found if len(found) == 40 else None
 
@@ -250,7 +247,7 @@ class HostReader:
             "onion-service": [f"{host.option('HiddenServiceDir')}/{key}" for key in SERVICE_KEYS],
         }.get(role, RELAY_KEYS if role in RELAY_ROLES else ())
         for path in (f"{host.folder}/{key}" for key in wanted):
-            if path not in self._files:
+            if path not in self._files.paths:
                 yield f"without its keys: {path} is missing"
                 return
             is_complete = _SECRET_KEYS.get(posixpath.basename(path))
@@ -259,7 +256,7 @@ class HostReader:
         if role in RELAY_ROLES and host.fingerprint is None:
             yield f"{host.folder}/{FINGERPRINT} holds no fingerprint"
         path = f"{host.folder}/{_SIGNING_CERTIFICATE}"
-        if role in RELAY_ROLES and path in self._files:
+        if role in RELAY_ROLES and path in self._files.paths:
             try:
                 expires_unix_s = signing_key_expires_unix_s(self._files.content(path))
             except ValueError as error:

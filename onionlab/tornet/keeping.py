@@ -68,8 +68,7 @@ class KeptTornet:
             UserError: see `contents`.
         """
         nodes = {host.node for host in self.tornet.hosts.values()}
-        lines = self.content(GRAPH).splitlines(keepends=True)
-        return read_path_graph(lines, str(self.directory / GRAPH), nodes)
+        return read_path_graph([self.content(GRAPH)], str(self.directory / GRAPH), nodes)
 
     def content(self, path: str) -> bytes:
         """Return the bytes of one file. Raises UserError, see `contents`."""
@@ -107,7 +106,7 @@ def import_tornets(
             replicate of the other directories, for example because it has the same network or
             another simulated time. In these cases, nothing was imported.
     """
-    _require_name(name)
+    require_name(name, "networks")
     if not directories:
         raise UserError(
             "no directory to import", "specify directories that `tornettools generate` wrote"
@@ -138,7 +137,7 @@ def import_tornets(
 
 def list_seeds(root: Path, name: str) -> list[int]:
     """Return the seeds of a set of networks in order. The list is empty if there is no such set."""
-    _require_name(name)
+    require_name(name, "networks")
     folder = networks_directory(root) / name
     found = [path.parent.name for path in folder.glob(f"*/{TORNET}")]
     return sorted(int(one) for one in found if re.fullmatch("[1-9][0-9]{0,8}", one, re.ASCII))
@@ -150,7 +149,7 @@ def load_tornet(root: Path, name: str, seed: int) -> KeptTornet:
     Raises:
         UserError: the network does not exist, or its tornet.json has changed since the import.
     """
-    _require_name(name)
+    require_name(name, "networks")
     directory = networks_directory(root) / name / str(seed)
     if not (directory / TORNET).is_file():
         seeds = list_seeds(root, name)
@@ -194,10 +193,11 @@ def _sha256(path: Path) -> str | None:
         return None
 
 
-def _require_name(name: str) -> None:
+def require_name(name: str, what: str) -> None:
+    """Raise UserError if a name cannot be the name of a folder of ``what``."""
     if re.fullmatch(NAME_PATTERN, name, re.ASCII) is None:
         raise UserError(
-            f"{show(name)} is not a valid name for networks",
+            f"{show(name)} is not a valid name for {what}",
             "use at most 100 letters, digits, `.`, `_` and `-`, and begin with a letter or digit",
         )
 
@@ -268,18 +268,11 @@ def _write(directory: Path, found: FoundTornet) -> None:
         if hashlib.sha256(content).hexdigest() != found.tornet.files[path]:
             raise UserError(f"{path} changed during the import", "import it again")
         target = directory / path
-        _make_folder(target.parent, directory)
+        target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(content)
+    # Only their owner may read hosts' folders, as Tor requires.
+    for folder in (directory / HOST_TEMPLATES).glob("*/**/"):
+        folder.chmod(0o700)
     if found.generate_log is not None:
         (directory / GENERATE_LOG).write_bytes(found.generate_log)
     (directory / TORNET).write_text(json_text(found.tornet.content()), encoding="utf-8")
-
-
-def _make_folder(folder: Path, directory: Path) -> None:
-    """Create a folder. Only the owner may read hosts' folders, as Tor requires."""
-    for one in (*reversed(folder.relative_to(directory).parents), folder.relative_to(directory)):
-        path = directory / one
-        if not path.is_dir():
-            path.mkdir(parents=True)
-            if one.is_relative_to(HOST_TEMPLATES) and one != Path(HOST_TEMPLATES):
-                path.chmod(0o700)

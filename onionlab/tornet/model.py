@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import Counter
-from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
 from pydantic import Field
@@ -110,26 +108,6 @@ class Tornet(FormatModel):
     )
     hosts: dict[str, TornetHost] = Field(description="by name")
     files: dict[str, str] = Field(description="path -> SHA-256 of each imported file")
-
-    def by_role(self, *roles: Role) -> dict[str, TornetHost]:
-        """Return the hosts of the given roles: name -> host, sorted by name."""
-        return {name: host for name, host in sorted(self.hosts.items()) if host.role in roles}
-
-    def with_hash(self) -> Tornet:
-        """Return a copy with the hash of its content."""
-        return self.model_copy(update={"content_sha256": content_hash(self)})
-
-
-def count_hosts(hosts: Mapping[str, TornetHost]) -> dict[str, int]:
-    """Count the hosts of each role, in the order of ROLES."""
-    found = Counter(host.role for host in hosts.values())
-    return {role: found[role] for role in ROLES if found[role]}
-
-
-def count_processes(hosts: Mapping[str, TornetHost]) -> dict[str, int]:
-    """Count the processes of each program, in the order of PROGRAMS."""
-    found = Counter(process.program for host in hosts.values() for process in host.processes)
-    return {name: found[name] for name in PROGRAMS if found[name]}
 
 
 def content_hash(tornet: Tornet) -> str:

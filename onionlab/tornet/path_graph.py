@@ -20,9 +20,6 @@ from onionlab.yamlfile.units import show
 T = TypeVar("T")
 
 MAX_LINE_BYTES = 2**16
-MAX_LINES = 2**26
-"""The maximum number of lines in a file. It allows a complete graph of 4,000 nodes with eight lines
-for each edge. tmodel's atlas is smaller: its largest node id is about 2,500."""
 MAX_MISSING_SHOWN = 3
 HINT = (
     "Correct the line: use GML with one attribute per line, as Shadow reads it. Or copy "
@@ -99,10 +96,10 @@ class _Record:
         return default
 
 
-def read_path_graph(lines: Iterable[bytes], file: str, keep: Collection[int]) -> PathGraph:
+def read_path_graph(pieces: Iterable[bytes], file: str, keep: Collection[int]) -> PathGraph:
     """Read GML and return the nodes `keep` with the paths between them.
 
-    lines: the lines of the file, which need not fit into memory; file: its name in messages.
+    pieces: the content of the file, which need not fit into memory; file: its name in messages.
 
     Raises:
         UserError: the file is not GML that Shadow accepts, or a node of `keep` or a path between
@@ -112,7 +109,7 @@ def read_path_graph(lines: Iterable[bytes], file: str, keep: Collection[int]) ->
     paths: dict[tuple[int, int], Path] = {}
     directed = False
     read = {"graph": 0, "node": 0, "edge": 0}
-    for record in _records(lines, file):
+    for record in _records(_lines(pieces), file):
         read[record.kind] += 1
         if record.kind == "graph":
             directed = record.text("directed") == "1"
@@ -209,6 +206,18 @@ bracket."""
 _PARTS = {None: (b"graph",), "graph": (b"node", b"edge"), "node": (), "edge": ()}
 
 
+def _lines(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the lines. Of a line that is too long for `_records`, yield only the beginning."""
+    rest = b""
+    for piece in pieces:
+        *lines, rest = (rest + piece).split(b"\n")
+        yield from lines
+        if len(rest) > MAX_LINE_BYTES:
+            break
+    if rest:
+        yield rest
+
+
 def _records(lines: Iterable[bytes], file: str) -> Iterator[_Record]:
     """Yield the records of a file: the graph, and each of its nodes and edges.
 
@@ -225,8 +234,6 @@ def _records(lines: Iterable[bytes], file: str) -> Iterator[_Record]:
             raise UserError(
                 f"{file}:{number}: the line is longer than {MAX_LINE_BYTES} bytes", HINT
             )
-        if number > MAX_LINES:
-            raise UserError(f"{file}: more than {MAX_LINES} lines: it is not an atlas", HINT)
         line = raw.strip()
         if not line or line.startswith(b"#"):
             continue

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,27 +18,16 @@ from onionlab.tornet.checks import Checker
 from onionlab.tornet.host_files import (
     COMPLETE,
     CONF,
-    READABLE,
     FileError,
     TornetFiles,
     find_files,
 )
-from onionlab.tornet.model import Atlas, Origin, Tornet, count_hosts, count_processes
-from onionlab.tornet.path_graph import (
-    MAX_LINE_BYTES,
-    PathGraph,
-    graph_bytes,
-    read_path_graph,
-)
-from onionlab.tornet.shadow_config import (
-    CONFIGURATION,
-    HINT,
-    ShadowConfig,
-    read_shadow_config,
-)
+from onionlab.tornet.model import PROGRAMS, ROLES, Atlas, Origin, Tornet, content_hash
+from onionlab.tornet.path_graph import PathGraph, graph_bytes, read_path_graph
+from onionlab.tornet.shadow_config import CONFIGURATION, HINT, MAX_BYTES, ShadowConfig
 from onionlab.tornet.shadow_options import RUN_OPTIONS
 from onionlab.tornet.shadow_units import time_ms
-from onionlab.yamlfile.model import as_user_error
+from onionlab.yamlfile.model import as_user_error, read_model
 from onionlab.yamlfile.tree import Node
 from onionlab.yamlfile.units import show
 
@@ -102,12 +92,13 @@ def read_tornet(directory: Path) -> FoundTornet:
         UserError: the directory is not such a directory, is incomplete, or contains something that
             cannot be run here. All errors in its hosts are reported together.
     """
-    shown = str(directory)
-    _require_tornet(directory, shown)
-    config_file = f"{shown}/{CONFIGURATION}"
-    config, tree = read_shadow_config(directory / CONFIGURATION, config_file)
+    _require_tornet(directory)
+    config_file = str(directory / CONFIGURATION)
+    config, tree = read_model(
+        directory / CONFIGURATION, config_file, ShadowConfig, HINT, max_bytes=MAX_BYTES
+    )
     stop_ms, bootstrap_end_ms = _times(config, tree, config_file)
-    files = find_files(directory, shown)
+    files = find_files(directory)
     graph_path = _graph_path(directory, config, config_file)
     graph, graph_sha256 = _read_graph(
         graph_path, {h.network_node_id for h in config.hosts.values()}
@@ -116,12 +107,12 @@ def read_tornet(directory: Path) -> FoundTornet:
         checker = Checker(config, files, graph, stop_ms)
         problems = checker.problems()
         if problems:
-            raise _refused(shown, problems)
+            raise _refused(directory, problems)
         hosts = checker.hosts
         cut = graph_bytes(graph)
         hashes = {**files.hashes(), GRAPH: hashlib.sha256(cut).hexdigest()}
     except FileError as error:
-        raise UserError(f"{shown}: {error}", CORRECTION_HINT) from None
+        raise UserError(f"{directory}: {error}", CORRECTION_HINT) from None
     log = _generate_log(directory)
     tornet = Tornet(
         origin=Origin(
@@ -135,31 +126,34 @@ def read_tornet(directory: Path) -> FoundTornet:
                 edges_kept=len(graph.paths),
             ),
         ),
-        counts=count_hosts(hosts),
-        programs=count_processes(hosts),
+        counts=_count(ROLES, (host.role for host in hosts.values())),
+        programs=_count(
+            PROGRAMS, (process.program for host in hosts.values() for process in host.processes)
+        ),
         stop_ms=stop_ms,
         bootstrap_end_ms=bootstrap_end_ms,
         options=_options(config),
         hosts=hosts,
         files=hashes,
-    ).with_hash()
+    )
+    tornet = tornet.model_copy(update={"content_sha256": content_hash(tornet)})
     if log is not None:
         log = b"".join(line for line in log.splitlines(keepends=True) if b"/" not in line)
     return FoundTornet(tornet, files, cut, log, _left_out(directory, config))
 
 
-def _require_tornet(directory: Path, shown: str) -> None:
+def _require_tornet(directory: Path) -> None:
     """Raise UserError if the directory lacks the configuration or a folder of a tornet."""
     hint = "Specify the directory that `tornettools generate` wrote (its --prefix)."
     if not is_folder(directory):
-        raise UserError(f"directory {shown} not found", hint)
+        raise UserError(f"directory {directory} not found", hint)
     if not is_file(directory / CONFIGURATION):
         raise UserError(
-            f"{shown} is not a directory of tornettools 2: {CONFIGURATION} is missing", hint
+            f"{directory} is not a directory of tornettools 2: {CONFIGURATION} is missing", hint
         )
     for folder in (CONF, HOST_TEMPLATES):
         if not is_folder(directory / folder):
-            raise UserError(f"{shown} is incomplete: {folder}/ is missing", COMPLETE)
+            raise UserError(f"{directory} is incomplete: {folder}/ is missing", COMPLETE)
 
 
 def _times(config: ShadowConfig, tree: Node, file: str) -> tuple[int, int]:
@@ -236,28 +230,17 @@ def _read_graph(path: Path, keep: set[int]) -> tuple[PathGraph, str]:
             sha256 = hashlib.file_digest(stream, "sha256").hexdigest()
             stream.seek(0)
             unpacked = pieces(stream, ".xz" if is_xz else "", MAX_ATLAS_BYTES)
-            return read_path_graph(_lines(unpacked), str(path), keep), sha256
+            return read_path_graph(unpacked, str(path), keep), sha256
     except DamagedError as error:
         raise UserError(f"{path} is damaged: {error}", ATLAS_HINT) from None
     except TooLargeError as error:
         raise UserError(f"{path} is not an atlas: {error}", ATLAS_HINT) from None
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror}", READABLE) from None
 
 
-def _lines(unpacked: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the lines. If a line is longer than MAX_LINE_BYTES, yield only a part of it and stop.
-
-    `read_path_graph` rejects a file with such a line, so the rest is not read.
-    """
-    rest = b""
-    for piece in unpacked:
-        *lines, rest = (rest + piece).split(b"\n")
-        yield from lines
-        if len(rest) > MAX_LINE_BYTES:
-            break
-    if rest:
-        yield rest
+def _count(order: Sequence[str], found: Iterable[str]) -> dict[str, int]:
+    """Count each name in ``found``. The result is in the given order."""
+    counts = Counter(found)
+    return {name: counts[name] for name in order if counts[name]}
 
 
 def _options(config: ShadowConfig) -> dict[str, dict[str, Any]]:
@@ -286,14 +269,14 @@ def _left_out(directory: Path, config: ShadowConfig) -> tuple[str, ...]:
     )
 
 
-def _refused(shown: str, problems: list[str]) -> UserError:
+def _refused(directory: Path, problems: list[str]) -> UserError:
     if len(problems) == 1:
-        return UserError(f"{shown}: {problems[0]}", CORRECTION_HINT)
+        return UserError(f"{directory}: {problems[0]}", CORRECTION_HINT)
     lines = [f"  {problem}" for problem in problems[:MAX_SHOWN]]
     if len(problems) > MAX_SHOWN:
         lines.append(f"  and {len(problems) - MAX_SHOWN} more")
     return UserError(
-        "\n".join([f"{shown}: {len(problems)} things are wrong", *lines]),
+        "\n".join([f"{directory}: {len(problems)} things are wrong", *lines]),
         CORRECTION_HINT,
     )
 

@@ -15,14 +15,12 @@ from onionlab.tornet.shadow_options import (
     EXPERIMENTAL,
     GENERAL,
     HOST_OPTION_DEFAULTS,
-    REFUSED,
     RUN_OPTIONS,
     SPOILING,
 )
 from onionlab.tornet.shadow_units import rate_bit_per_s, time_ms
 from onionlab.yamlfile.field_types import ExactText, OptionType, options_mapping
-from onionlab.yamlfile.model import Model, key, read_model
-from onionlab.yamlfile.tree import Node
+from onionlab.yamlfile.model import Model, key
 from onionlab.yamlfile.units import show
 
 # tornettools uses this name. Our engine for Shadow also writes a file of this name for each run.
@@ -31,13 +29,11 @@ MAX_BYTES = 2**24
 """The maximum size of a configuration. tornettools writes half a kilobyte per host, so this is
 enough for 30,000 hosts."""
 MAX_NODE_ID = 2**32 - 1
-_REFUSED = {option: why for option, why in REFUSED.items() if option not in RUN_OPTIONS}
 HINT = "Correct or remove these lines, or generate the network again with tornettools 2.0."
 
 
 def _options(types: Mapping[str, OptionType]) -> BeforeValidator:
-    """Return a validator of Shadow's options. It ignores options that each run sets itself."""
-    return options_mapping(types, _REFUSED, SPOILING)
+    return options_mapping(types, {}, SPOILING)
 
 
 def _require_text(value: str) -> str:
@@ -152,6 +148,7 @@ class NetworkSection(Model):
 class ShadowConfig(Model):
     """The configuration of one simulation."""
 
+    # The options that a run sets itself are ignored.
     general: Annotated[dict[str, Any], _options(GENERAL | RUN_OPTIONS)] = key(
         description="the simulation"
     )
@@ -163,16 +160,3 @@ class ShadowConfig(Model):
         {}, description="options of all hosts"
     )
     hosts: dict[HostName, HostEntry] = key(min_length=1, description="hosts, by name")
-
-
-def read_shadow_config(path: Path, file: str) -> tuple[ShadowConfig, Node]:
-    """Read the configuration. `file` is its name in messages.
-
-    Returns:
-        The model, and the tree with line numbers.
-
-    Raises:
-        UserError: the file cannot be read, or has contents that tornettools does not write; the
-        message includes the lines.
-    """
-    return read_model(path, file, ShadowConfig, HINT, max_bytes=MAX_BYTES)

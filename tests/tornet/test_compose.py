@@ -324,6 +324,11 @@ BOB = f"{HOSTS}/bob/torrc sets "
     ("tor", "message"),
     [
         (
+            {},
+            "conf/common.torrc sets CircuitPriorityHalflife 5, and variant ewma sets "
+            "CircuitPriorityHalflife 30",
+        ),
+        (
             {"torrc": {"all": {"maxmeminqueues": "2 GB"}}},
             f"{BOB}MaxMemInQueues 1 GB, which overrides maxmeminqueues 2 GB of tor.torrc.all",
         ),
@@ -362,21 +367,10 @@ def test_options_that_a_network_overrides_are_refused(
 ) -> None:
     torrc = tor.get("torrc", {})
     of_all = {**HALFLIFE, **torrc.get("all", {})}
-    asked = {**EWMA, **tor, "torrc": {**torrc, "all": of_all}}
+    asked = {**EWMA, **tor, "torrc": {**torrc, "all": of_all}} if tor else EWMA
     with pytest.raises(UserError) as refused:
         compose(settings(tor=asked), imported_with(root, NETWORK), "ewma", "ewma")
     assert refused.value.message == message
-
-
-def test_an_option_of_a_variant_that_the_network_sets_otherwise_is_refused(
-    root: Path, settings: Settings
-) -> None:
-    message = (
-        "conf/common.torrc sets CircuitPriorityHalflife 5, and variant ewma sets "
-        "CircuitPriorityHalflife 30"
-    )
-    with pytest.raises(UserError, match=message):
-        compose(settings(tor=EWMA), imported_with(root, NETWORK), "ewma", "ewma")
 
 
 def test_the_command_line_of_each_host_is_checked(root: Path, settings: Settings) -> None:

@@ -19,6 +19,7 @@ from onionlab.programs.tor.build import ensure_series
 from onionlab.rundir.seeded_keys import draw_seeded_keys
 from onionlab.tornet.generating import find_tornettools, generate_tornets
 from onionlab.tornet.keeping import KeptTornet, list_seeds
+from onionlab.tornet.model import RELAY_ROLES
 
 from .staging import write_staged
 from .tiny import TinyTornet
@@ -271,6 +272,6 @@ def test_networks_are_generated_and_imported(inputs: tuple[Path, Path], tmp_path
         assert kept.tornet.origin.generate["network_scale"] == 0.003
         assert kept.tornet.origin.atlas.sha256
         # The BandwidthRate of most relays exceeds the rate of their link, and so has no effect.
-        relays = kept.tornet.by_role("guard", "middle", "exit", "exitguard").values()
+        relays = [h for h in kept.tornet.hosts.values() if h.role in RELAY_ROLES]
         limited = [h for h in relays if (h.rate_bytes_per_s or 2**40) < h.up_bit_per_s / 8]
         assert len(limited) <= 2

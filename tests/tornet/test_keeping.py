@@ -85,15 +85,6 @@ def test_the_log_of_a_network_is_found_by_its_relays_keys(tmp_path: Path) -> Non
     assert find_generate_log(tmp_path, 1, hosts) is None
 
 
-def test_the_same_directory_gives_the_same_bytes(tmp_path: Path) -> None:
-    found = []
-    for name, order in (("a", 1), ("b", -1)):
-        directory = TinyTornet().write(tmp_path / name / "tornet", order=order)
-        (kept,) = import_tornets(tmp_path / name, "tiny", [directory])
-        found.append(contents(kept.directory))
-    assert found[0] == found[1]
-
-
 def test_only_their_owner_reads_folders_of_hosts(tmp_path: Path) -> None:
     """Tor creates these folders with mode 700, and logs a line if it has to change the mode."""
     (kept,) = import_tornets(tmp_path, "tiny", written(tmp_path, 1))
