@@ -17,7 +17,7 @@ from onionlab.commands._arguments import (
 from onionlab.commands._output import print_cost, print_report
 from onionlab.commands._request import parse_overrides, parse_where
 from onionlab.paths import is_file, working_root
-from onionlab.questions.bisect import BisectRequest, open_search
+from onionlab.questions.bisect import BisectRequest, BisectSearch
 
 HELP = "find the first commit of Tor at which an endpoint got worse"
 
@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
         budget=args.max_networks or DEFAULT_MAX_NETWORKS,
         skip=listed_names(args.skip),
     )
-    search = open_search(root, asked, where)
+    search = BisectSearch(root, asked, where)
     # The estimate also finds errors in the arguments, before the builds, which take minutes.
     print_cost(root, [search.first_request()], where, "its first test, of BAD")
     result, report = search.run()

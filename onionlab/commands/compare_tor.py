@@ -17,13 +17,7 @@ from onionlab.experiment import Experiment, load
 from onionlab.paths import build_directory, working_root
 from onionlab.programs.git import Commit, commits_between, find_commit, merge_base
 from onionlab.programs.tor.build import ensure_variants
-from onionlab.questions.tor_commits import (
-    CommitVariant,
-    require_tor,
-    shorten,
-    slug,
-    write_experiment,
-)
+from onionlab.questions.tor_commits import require_tor, shorten, slug, write_experiment
 
 HELP = "test whether commit B of Tor is worse than A; same exit status as compare"
 STATUSES = compare.STATUSES
@@ -70,16 +64,14 @@ def run(args: argparse.Namespace) -> int:
     variants = {
         # Use the hash as the ref, because a branch may move before all runs are finished. If the
         # work tree has uncommitted changes, keep the branch or HEAD, which includes the changes.
-        variant: CommitVariant(
-            repository, ref if commits[ref].changed else commits[ref].hash, shorten(ref)
-        )
+        variant: (ref if commits[ref].changed else commits[ref].hash, shorten(ref))
         for variant, ref in ((a, args.a), (b, args.b))
     }
     # The folder's name contains the hashes. If a branch moves, a later command thus writes to
     # another folder, and does not replace files that jobs of this command still read.
     hashes = "-".join(shorten(commit.hash) for commit in commits.values())
     folder = build_directory(root) / "compare-tor" / name / hashes
-    file = write_experiment(root, folder, name, args.name, variants)
+    file = write_experiment(root, folder, name, args.name, repository, variants)
     args.name, args.variants = str(file), ()
     # The estimate also finds errors in the arguments, before the builds, which take minutes.
     experiment.print_costs(args)

@@ -49,15 +49,16 @@ def run(args: argparse.Namespace) -> int:
     Print the answers, and the page's path on the last line.
     """
     root, compare_with = working_root(), listed_files(args.compare_with)
+    failure = None
     if args.packs:
-        made = reproduce_from_packs(root, args.claims, listed_files(args.packs), compare_with)
+        paths = reproduce_from_packs(root, args.claims, listed_files(args.packs), compare_with)
     else:
         request, where = parse_overrides(args), parse_where(args)
         if not args.no_run:
             names = load_claims(args.claims, root=root).experiments
             requests = [replace(request, experiment=name) for name in names]
             print_cost(root, requests, where)
-        made = reproduce_paper(
+        paths, failure = reproduce_paper(
             root,
             args.claims,
             request,
@@ -65,10 +66,9 @@ def run(args: argparse.Namespace) -> int:
             run=not args.no_run,
             compare_with=compare_with,
         )
-    paths = made.paths
     print_table("Claims", ((one.answer.value, one.claim.statement) for one in paths.answers))
-    if made.failure is not None:
-        print(f"error: {made.failure}", file=sys.stderr)
+    if failure is not None:
+        print(f"error: {failure}", file=sys.stderr)
     if paths.missing:
         what = "1 run is" if len(paths.missing) == 1 else f"{len(paths.missing)} runs are"
         print(f"{what} missing: figures and answers are from the others")

@@ -76,8 +76,14 @@ def auto_seeds(root: Path, request: Request, where: Where, *, budget: int) -> Pa
         looks = Looks(sizes[: number + 1], budget)
         plan = make_plan(root, replace(request, seeds=size), looks=looks)
         study = load_study(plan.study)
-        _require_comparison(study)
-        if size < budget and size <= _seen(study):
+        if study.baseline is None or len(study.variants) < 2:
+            raise UserError(
+                "NETWORKS=auto compares variants with the baseline, and there is nothing to "
+                "compare",
+                "name the baseline and another variant in VARIANTS, or give the number of networks",
+            )
+        earlier = study.looks.earlier if study.looks is not None else ()
+        if size < budget and any(size <= looks.sizes[-1] for looks in earlier):
             # Skip this look. An earlier plan of these runs, for instance with another budget, had a
             # look with the same number of networks or more. It has used up the part of the error
             # rate that is reserved for this look.
@@ -95,15 +101,6 @@ def auto_seeds(root: Path, request: Request, where: Where, *, budget: int) -> Pa
             continue
         return make_report(root, plan, where)
     raise AssertionError("the schedule ends at the budget")
-
-
-def _seen(study: Study) -> int:
-    """Return the largest number of networks at which an earlier plan of these runs had a look.
-
-    Return 0 if there was no look. A look is an interim analysis.
-    """
-    earlier = () if study.looks is None else study.looks.earlier
-    return max((looks.sizes[-1] for looks in earlier), default=0)
 
 
 def interim_results(study: Study, statistics: Statistics) -> list[InterimResult]:
@@ -129,11 +126,3 @@ def interim_results(study: Study, statistics: Statistics) -> list[InterimResult]
         for variant in study.variants
         if variant.name != study.baseline
     ]
-
-
-def _require_comparison(study: Study) -> None:
-    if study.baseline is None or len(study.variants) < 2:
-        raise UserError(
-            "NETWORKS=auto compares variants with the baseline, and there is nothing to compare",
-            "name the baseline and another variant in VARIANTS, or give the number of networks",
-        )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from analysis.formats.plan_file import Request
@@ -40,13 +40,7 @@ from onionlab.programs.tor.build import BuiltTor, ensure_builds
 from onionlab.programs.tor.build_trees import tor_directory
 from onionlab.programs.tor.tor_source import TorSource, find_tor_source
 from onionlab.programs.tor.variants import TorBuild
-from onionlab.questions.tor_commits import (
-    CommitVariant,
-    require_tor,
-    shorten,
-    slug,
-    write_experiment,
-)
+from onionlab.questions.tor_commits import require_tor, shorten, slug, write_experiment
 from onionlab.runs.plan import make_plan
 from onionlab.runs.workflow.drive import make_runs
 from onionlab.runs.workflow.executor import Where
@@ -78,25 +72,6 @@ class BisectRequest:
     runs: Request
     budget: int
     skip: Sequence[str] = ()
-
-
-def open_search(root: Path, asked: BisectRequest, where: Where) -> BisectSearch:
-    """Check a request, and return a search that has not begun.
-
-    Raises UserError if the commits, the experiment or the endpoint do not allow a search.
-    """
-    if asked.budget < FIRST_LOOK:
-        raise UserError(
-            f"MAX_NETWORKS: at least {FIRST_LOOK}, as many as the first look needs, got "
-            f"{asked.budget}"
-        )
-    experiment = load(asked.runs.experiment, root=root, any_tor=True)
-    endpoint = _require_searchable(experiment, asked.endpoint)
-    good, bad = _find_ends(root, asked)
-    skip = {find_commit(asked.repository, ref).hash for ref in asked.skip} - {good, bad}
-    subjects = dict(list_commits(asked.repository, good, bad))
-    LOG.info("%d commits from %s to %s", len(subjects), shorten(good), shorten(bad))
-    return BisectSearch(root, asked, where, good, bad, experiment.name, subjects, skip, endpoint)
 
 
 def _require_searchable(experiment: Experiment, endpoint: str) -> tuple[str, str]:
@@ -181,11 +156,12 @@ def _find_ends(root: Path, asked: BisectRequest) -> tuple[str, str]:
     raise UserError(message, hint)
 
 
-@dataclass
 class BisectSearch:
     """A search for the first bad commit.
 
     Attributes:
+        good, bad: Hashes of the two commits.
+        experiment: Name of the experiment.
         subjects: Hash -> subject line of the commits after the good one, parents before children.
         skip: Hashes of the commits that are not tested.
         endpoint: Class and metric. If the experiment names no endpoints, the class is empty until
@@ -194,17 +170,26 @@ class BisectSearch:
         left: Number of commits that may still be the first bad commit.
     """
 
-    root: Path
-    asked: BisectRequest
-    where: Where
-    good: str
-    bad: str
-    experiment: str
-    subjects: dict[str, str]
-    skip: set[str]
-    endpoint: tuple[str, str]
-    decided: dict[str, Examination] = field(default_factory=dict)
-    left: int = 0
+    def __init__(self, root: Path, asked: BisectRequest, where: Where) -> None:
+        """Check the request; nothing is built or run.
+
+        Raises UserError if the commits, the experiment or the endpoint do not allow a search.
+        """
+        if asked.budget < FIRST_LOOK:
+            raise UserError(
+                f"MAX_NETWORKS: at least {FIRST_LOOK}, as many as the first look needs, got "
+                f"{asked.budget}"
+            )
+        self.root, self.asked, self.where = root, asked, where
+        experiment = load(asked.runs.experiment, root=root, any_tor=True)
+        self.experiment = experiment.name
+        self.endpoint = _require_searchable(experiment, asked.endpoint)
+        self.good, self.bad = good, bad = _find_ends(root, asked)
+        self.skip = {find_commit(asked.repository, ref).hash for ref in asked.skip} - {good, bad}
+        self.subjects = dict(list_commits(asked.repository, good, bad))
+        self.decided: dict[str, Examination] = {}
+        self.left = 0
+        LOG.info("%d commits from %s to %s", len(self.subjects), shorten(good), shorten(bad))
 
     @property
     def name(self) -> str:
@@ -320,16 +305,13 @@ class BisectSearch:
                 if other != commit
             ]
             reason = next((one.reason for one in verdicts if one.p_different is None), None)
-            if reason is not None and commit != self.bad:
-                lacking = self._describe_lacking(study, statistics, commit)
-                note = "; ".join([f"not compared: {reason}", *lacking])
-                return Examination(commit, Decision.SKIPPED, note=note)
             if reason is not None:
-                lacking = self._describe_lacking(study, statistics, commit)
+                why = "; ".join([reason, *self._describe_lacking(study, statistics, commit)])
+                if commit != self.bad:
+                    return Examination(commit, Decision.SKIPPED, note=f"not compared: {why}")
                 raise UserError(
-                    f"{self.asked.endpoint} of GOOD and BAD cannot be compared: "
-                    f"{'; '.join([reason, *lacking])}",
-                    self._how_to_compare(reason),
+                    f"{self.asked.endpoint} of GOOD and BAD cannot be compared: {why}",
+                    _how_to_compare(reason),
                 )
             assert self.metric.better != ""
             decision = decide_commit(verdicts, self.metric.better, level)
@@ -339,7 +321,7 @@ class BisectSearch:
                 if reason.startswith(TOO_FEW_STREAMS):
                     raise UserError(
                         f"{self.asked.endpoint} of commits cannot be compared with BAD: {reason}",
-                        self._how_to_compare(reason),
+                        _how_to_compare(reason),
                     )
             if decision is not Decision.OPEN or size == sizes[-1]:
                 return Examination(commit, decision, level, size, verdicts[0])
@@ -372,21 +354,6 @@ class BisectSearch:
             worse = one != self.good and networks.keys() - lacking[self.good].keys()
             yield f"{text}, so it may be worse than GOOD" if worse else text
 
-    def _how_to_compare(self, reason: str) -> str:
-        """Return a hint for an endpoint of GOOD and BAD that cannot be compared.
-
-        reason: the reason of the verdict.
-        """
-        if reason.startswith(TOO_FEW_STREAMS):
-            return (
-                "write an experiment that extends this one, with a longer time.measured or more "
-                "clients, and name its file: NAME=FILE"
-            )
-        return (
-            "name the endpoint that counts failures (failure_rate or timeout_rate), or an "
-            "experiment in which more downloads complete: NAME=FILE"
-        )
-
     def _measure(self, commit: str, size: int) -> tuple[Study, Statistics]:
         """Perform missing runs of a commit, GOOD and BAD on `size` networks; return the results."""
         out = self.root / "results" / "bisect" / self.name / shorten(commit)
@@ -401,13 +368,11 @@ class BisectSearch:
         size: the number of networks.
         """
         commits = dict.fromkeys((self.good, self.bad, commit))
-        variants = {
-            _variant(one): CommitVariant(self.asked.repository, one, shorten(one))
-            for one in commits
-        }
+        variants = {_variant(one): (one, shorten(one)) for one in commits}
         folder = build_directory(self.root) / "bisect" / self.name / shorten(commit)
-        file = write_experiment(self.root, folder, self.name, self.asked.runs.experiment, variants)
-        return replace(self.asked.runs, experiment=str(file), seeds=size)
+        runs, repository = self.asked.runs, self.asked.repository
+        file = write_experiment(self.root, folder, self.name, runs.experiment, repository, variants)
+        return replace(runs, experiment=str(file), seeds=size)
 
     def _judge(
         self,
@@ -431,6 +396,19 @@ class BisectSearch:
         )
         judged = judge_comparison(place, statistics, _variant(commit), _variant(other), design)
         return judged[0].verdict
+
+
+def _how_to_compare(reason: str) -> str:
+    """Return a hint for GOOD and BAD that cannot be compared. reason: the verdict's reason."""
+    if reason.startswith(TOO_FEW_STREAMS):
+        return (
+            "write an experiment that extends this one, with a longer time.measured or more "
+            "clients, and name its file: NAME=FILE"
+        )
+    return (
+        "name the endpoint that counts failures (failure_rate or timeout_rate), or an experiment "
+        "in which more downloads complete: NAME=FILE"
+    )
 
 
 def _variant(commit: str) -> str:

@@ -14,6 +14,7 @@ hash also covers all generated files.
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import json
 import logging
@@ -65,7 +66,7 @@ from onionlab.programs.git import commits_between, find_commit
 from onionlab.programs.tor.build_trees import tor_directory
 from onionlab.programs.tor.tor_source import TorSource, find_tor_source
 from onionlab.questions.run_set_loader import load_run_set
-from onionlab.questions.tor_commits import CommitVariant, shorten, write_experiment
+from onionlab.questions.tor_commits import shorten, write_experiment
 from onionlab.runs.plan import Plan, make_plan
 from onionlab.runs.provenance import project_name
 from onionlab.runs.run_builder import RunBuilder, open_run_builder
@@ -158,11 +159,11 @@ def watch_repository(
                 f"{entry.name} does not run Tor, so it cannot watch {path}",
                 "remove it from the list, or name another list: CONFIG=FILE",
             )
-        variants = {WATCHED: CommitVariant(path, commit, shorten(ref))}
         # Each commit has its own folder. Jobs read its files while simulations run, so a night with
         # another commit must not replace them.
         folder = build_directory(root) / "nightly-tor" / shorten(commit)
-        file = write_experiment(root, folder, experiment.name, entry.name, variants)
+        variants = {WATCHED: (commit, shorten(ref))}
+        file = write_experiment(root, folder, experiment.name, entry.name, path, variants)
         entries.append(entry.model_copy(update={"name": str(file), "variants": (WATCHED,)}))
     tor = WatchedTor(ref, commit, source.version or "")
     watched = nightly.model_copy(update={"experiments": tuple(entries)})
@@ -359,12 +360,12 @@ def _baseline_path(state: Path, item: PreparedEntry) -> Path:
 
 def _read_baseline(state: Path, item: PreparedEntry, baseline_command: str, ref: str) -> RunSet:
     path = _baseline_path(state, item)
+    make_new = functools.partial(_new_baseline_hint, path.parent, baseline_command, ref)
     if path.exists():
         try:
             baseline = read_run_set(path)
         except AnalysisError as error:
-            remedy = _new_baseline_hint(path.parent, baseline_command, ref)
-            raise UserError(error.message, f"restore it from a copy, or {remedy}") from error
+            raise UserError(error.message, f"restore it from a copy, or {make_new()}") from error
         planned = {(run.level, run.variant) for run in item.plan.runs}
         known = {(run.level, run.variant) for run in baseline.runs}
         # The key in the file's name covers record format, levels and variants. If these differ from
@@ -376,8 +377,7 @@ def _read_baseline(state: Path, item: PreparedEntry, baseline_command: str, ref:
         ):
             raise UserError(
                 f"{path} is damaged: it has another SHA-256, experiment or record format",
-                f"restore it from a copy, or "
-                f"{_new_baseline_hint(path.parent, baseline_command, ref)}",
+                f"restore it from a copy, or {make_new()}",
             )
         return baseline
     # All keys have the same length. A "*" in place of the key would also match other experiments
@@ -392,7 +392,7 @@ def _read_baseline(state: Path, item: PreparedEntry, baseline_command: str, ref:
             "needs no new baseline, but the runs differ from those of the newest baseline (commit "
             f"{commit[:COMMIT_DIGITS]} of Tor) in {', '.join(changed)}: the list, the experiment "
             "or onionlab was changed",
-            _new_baseline_hint(path.parent, baseline_command, ref),
+            make_new(),
         )
     why = (
         f"; there are {len(others)} for another engine or version, network, load, or definition "
@@ -402,7 +402,7 @@ def _read_baseline(state: Path, item: PreparedEntry, baseline_command: str, ref:
     )
     raise UserError(
         f"{item.name} has no baseline for this engine, network and metrics ({path}){why}",
-        _new_baseline_hint(path.parent, baseline_command, ref),
+        make_new(),
     )
 
 

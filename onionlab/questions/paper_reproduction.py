@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 
@@ -32,14 +32,6 @@ _LIBRARIES = ("matplotlib", "numpy", "scipy")
 """Libraries that affect the bytes of a figure."""
 
 
-@dataclass(frozen=True)
-class PaperReproduction:
-    """The written files, and the error if runs are missing because a run failed."""
-
-    paths: paper.PaperResult
-    failure: UserError | None = None
-
-
 def reproduce_paper(
     root: Path,
     claims: str,
@@ -48,10 +40,11 @@ def reproduce_paper(
     where: Where,
     run: bool,
     compare_with: Sequence[Path] = (),
-) -> PaperReproduction:
+) -> tuple[paper.PaperResult, UserError | None]:
     """Perform the missing runs, draw the figures and answer the claims.
 
-    If a run fails, the other runs are still performed. Figures and tables lack the failed run.
+    If a run fails, the other runs are still performed, and the error is returned with the result.
+    Figures and tables lack the failed run.
 
     Args:
         root: The checkout.
@@ -85,12 +78,12 @@ def reproduce_paper(
         if failure is not None:
             raise failure from error
         raise
-    return PaperReproduction(paths, failure)
+    return paths, failure
 
 
 def reproduce_from_packs(
     root: Path, claims: str, packs: Sequence[Path], compare_with: Sequence[Path] = ()
-) -> PaperReproduction:
+) -> paper.PaperResult:
     """Draw the figures and answer the claims from packs, without any build or engine.
 
     Raises:
@@ -102,7 +95,7 @@ def reproduce_from_packs(
     other = _answer_other_study(compare_with, wanted, out)
     with open_packs(packs, out) as folder:
         studies = _find_studies(packs, folder, wanted)
-        return PaperReproduction(_draw(wanted, studies, folder, out, other))
+        return _draw(wanted, studies, folder, out, other)
 
 
 def _results_folder(root: Path, claims: ClaimSet) -> Path:

@@ -6,7 +6,6 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from onionlab.errors import UserError
@@ -23,23 +22,13 @@ MAX_SLUG = 60
 for each of two commits."""
 
 
-@dataclass(frozen=True)
-class CommitVariant:
-    """A variant that is built from a commit of a local repository.
-
-    Attributes:
-        repository: The repository; an absolute path.
-        ref: A hash or a branch. If the branch is checked out, uncommitted changes are built too.
-        label: Its label in figures and tables.
-    """
-
-    repository: Path
-    ref: str
-    label: str
-
-
 def write_experiment(
-    root: Path, folder: Path, name: str, extends: str, variants: Mapping[str, CommitVariant]
+    root: Path,
+    folder: Path,
+    name: str,
+    extends: str,
+    repository: Path,
+    variants: Mapping[str, tuple[str, str]],
 ) -> Path:
     """Write an experiment that extends another one and runs ``variants``. Return its path.
 
@@ -51,7 +40,10 @@ def write_experiment(
         folder: The folder in which both files are written.
         name: The name of the experiment.
         extends: Name or path of the experiment that gives all other settings.
-        variants: At most three variants by name. The first variant is the baseline.
+        repository: The local repository of Tor; an absolute path.
+        variants: At most three variants: name -> commit, and label in figures and tables. The first
+            variant is the baseline. The commit is a hash or a branch. If the branch is checked out,
+            uncommitted changes are built too.
     """
     path = Path(extends)
     base = str(path.resolve()) if is_file(path) else f"{extends}.yaml"
@@ -59,16 +51,16 @@ def write_experiment(
     stock = load_variants(root)[STOCK]
     entries = {
         variant: {
-            "description": f"Tor at {one.label}",
-            "label": one.label,
+            "description": f"Tor at {label}",
+            "label": label,
             **dict(zip(("color", "marker", "linestyle"), style, strict=True)),
-            "source": {"git": str(one.repository), "ref": one.ref},
+            "source": {"git": str(repository), "ref": ref},
             "torrc": dict(stock.torrc),
         }
-        for (variant, one), style in zip(variants.items(), STYLES, strict=False)
+        for (variant, (ref, label)), style in zip(variants.items(), STYLES, strict=False)
     }
     names = list(variants)
-    labels = " and ".join(one.label for one in variants.values())
+    labels = " and ".join(label for _, label in variants.values())
     settings = {
         "title": f"Tor at {labels}, in the experiment {path.stem}",
         "description": f"The network, load and times of {path.stem}, with Tor at {labels}.",

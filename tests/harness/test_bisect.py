@@ -120,7 +120,7 @@ class Machine:
             "runs": Request("today"),
             "budget": 20,
         }
-        return bisect.open_search(self.root, BisectRequest(**values | more), None).run()
+        return bisect.BisectSearch(self.root, BisectRequest(**values | more), None).run()
 
 
 @pytest.fixture(scope="module")

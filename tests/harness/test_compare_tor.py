@@ -17,7 +17,7 @@ from onionlab.errors import UserError
 from onionlab.experiment import load
 from onionlab.programs.tor.tor_source import TorSource
 from onionlab.programs.tor.variants import load_variants
-from onionlab.questions.tor_commits import CommitVariant, shorten, write_experiment
+from onionlab.questions.tor_commits import shorten, write_experiment
 
 from .checkout import ship
 
@@ -145,25 +145,21 @@ def test_it_says_which_commits_only_one_side_has(
     git(repository, "switch", "-q", "main")
     for number in range(2):
         git(repository, "commit", "-q", "--allow-empty", "-m", f"newer {number}")
-    calls.clear()
     run(repository, "main", "Fix_1")
     assert capsys.readouterr().out.splitlines()[:2] == [
         "Commits that only Fix_1 has: 1. Commits that only main has: 2.",
         f"The effect is that of both. For the commits of Fix_1 alone: A={base}",
     ]
-    calls.clear()
     run(repository, "main", base)
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == f"Commits that only {base} has: 0. Commits that only main has: 2."
     assert "The effect is that of both" not in "\n".join(lines)
     git(repository, "switch", "-q", "--orphan", "other")
     git(repository, "commit", "-q", "--allow-empty", "-m", "unrelated")
-    calls.clear()
     run(repository, "main", "other")
     assert "Commits that only other has: 1." in (out := capsys.readouterr().out)
     assert "A=" not in out
     (repository / "draft").write_text("draft")
-    calls.clear()
     run(repository, git(repository, "rev-parse", "HEAD"), "HEAD")
     assert "Commits that" not in capsys.readouterr().out
 
@@ -183,14 +179,12 @@ def test_it_says_which_hosts_run_b(
         ('{clients: "25 %"}', "25 % of the clients"),
     ):
         own.write_text(f"extends: today.yaml\ntor: {{deployment: {deployment}}}\n")
-        calls.clear()
         run(repository, "main", "Fix_1", f"--name={own}")
         assert f"B runs on: {text}. The other hosts run A.\n" in capsys.readouterr().out
     own.write_text(
         "extends: today.yaml\nlevels:\n  few: {label: few}\n"
         "  many: {label: many, overrides: {tor: {deployment: clients}}}\n"
     )
-    calls.clear()
     run(repository, "main", "Fix_1", f"--name={own}")
     assert "B runs on: clients in many. The other hosts run A.\n" in capsys.readouterr().out
 
@@ -251,8 +245,9 @@ def test_names_that_differ_only_in_signs_or_after_their_cut_are_kept_apart(
 
 @pytest.mark.parametrize("ref", ["12345678e901" + "0" * 28, "1" * 20 + "e" + "1" * 19, "null", "Ü"])
 def test_a_name_that_looks_like_a_number_is_a_text(root: Path, tmp_path: Path, ref: str) -> None:
-    variant = CommitVariant(tmp_path / "tor", ref, shorten(ref))
-    file = write_experiment(root, tmp_path / "files", "today-a", "today", {"tor-a": variant})
+    variants = {"tor-a": (ref, shorten(ref))}
+    files, tor = tmp_path / "files", tmp_path / "tor"
+    file = write_experiment(root, files, "today-a", "today", tor, variants)
     assert load(str(file), root=root).variants == ("tor-a",)
     assert load_variants(root)["tor-a"].label == shorten(ref)
     assert source_of(root, "tor-a").ref == ref

@@ -90,7 +90,7 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeRunner:
     return FakeRunner(tmp_path, monkeypatch)
 
 
-def repeat(bench: FakeRunner, **changes: Any) -> paper.PaperReproduction:
+def repeat(bench: FakeRunner, **changes: Any) -> tuple[PaperResult, UserError | None]:
     arguments: dict[str, Any] = {"where": None, "run": True, **changes}
     request = arguments.pop("request", Request("", scale=0.1, seeds=5))
     return paper.reproduce_paper(bench.tmp_path, "swrr", request, **arguments)
@@ -100,7 +100,7 @@ EXPERIMENTS = [f"{kind}-{n}mid" for kind in ("weights", "swrr") for n in (20, 10
 
 
 def test_all_experiments_of_the_paper_are_run_as_requested(bench: FakeRunner) -> None:
-    made = repeat(bench)
+    made, failure = repeat(bench)
     assert [request.experiment for request, _ in bench.planned] == EXPERIMENTS
     assert {(request.scale, request.seeds) for request, _ in bench.planned} == {(0.1, 5)}
     # These plans are written below figures/, so that they do not replace the plans in
@@ -111,7 +111,7 @@ def test_all_experiments_of_the_paper_are_run_as_requested(bench: FakeRunner) ->
     (built,) = bench.built
     assert [study.name for study in built.studies] == EXPERIMENTS
     assert built.claims == load_claims("swrr", root=REPOSITORY).claims
-    assert made.paths.html == folder / "figures.html"
+    assert (made.html, failure) == (folder / "figures.html", None)
 
 
 def test_nothing_is_built_where_only_the_store_is_asked_for(
@@ -143,10 +143,10 @@ def test_nothing_is_built_where_only_the_store_is_asked_for(
 
 def test_runs_that_fail_do_not_keep_the_others(bench: FakeRunner) -> None:
     bench.failing = {"one run", "another"}
-    made = repeat(bench)
+    _, failure = repeat(bench)
     assert bench.ran == EXPERIMENTS
-    assert made.failure is not None
-    assert made.failure.message == "2 of 9 runs failed"
+    assert failure is not None
+    assert failure.message == "2 of 9 runs failed"
     # If there is no run at all, the error states the failure and not that the store is empty.
     bench.nothing_there = True
     with pytest.raises(UserError, match="2 of 9 runs failed"):
