@@ -11,7 +11,6 @@ import argparse
 import ast
 import errno
 import importlib
-import importlib.util
 import io
 import logging
 import os
@@ -21,7 +20,8 @@ import sys
 import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol, TextIO, cast
+from types import ModuleType
+from typing import Any
 
 from onionlab import __version__, commands
 from onionlab.commands._renamed import replace_former_names
@@ -47,25 +47,9 @@ STDOUT = 1
 
 # All control characters except tabs and line breaks are escaped in output. Messages quote logs and
 # other users' manifests, whose control characters could change the terminal.
-_ESCAPES = {
-    number: f"\\x{number:02x}"
-    for number in (*range(32), *range(127, 160))
-    if chr(number) not in "\t\n"
-}
+_ESCAPES = {n: f"\\x{n:02x}" for n in {*range(32), *range(127, 160)} - {*b"\t\n"}}
 MAX_LINE_LENGTH = 2000
 """Number of characters after which a line of a message is cut."""
-
-
-class Command(Protocol):
-    """The interface of a module of :mod:`onionlab.commands`."""
-
-    HELP: str
-
-    def setup_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Declare the arguments."""
-
-    def run(self, args: argparse.Namespace) -> int:
-        """Execute the command; return the exit status."""
 
 
 class _Printer(logging.Handler):
@@ -88,10 +72,10 @@ def command_modules() -> dict[str, str]:
     }
 
 
-def load_command(module_name: str) -> Command:
+def load_command(module_name: str) -> ModuleType:
     """Import one command module."""
     with interrupts_deferred():
-        return cast(Command, importlib.import_module(module_name))
+        return importlib.import_module(module_name)
 
 
 def help_of(module_name: str) -> str:
@@ -100,10 +84,8 @@ def help_of(module_name: str) -> str:
     The module is not imported: the list of all commands needs every HELP, and importing all modules
     would take seconds.
     """
-    spec = importlib.util.find_spec(module_name)
-    assert spec is not None
-    assert spec.origin is not None
-    for statement in ast.parse(Path(spec.origin).read_text(encoding="utf-8")).body:
+    file = Path(commands.__path__[0], f"{module_name.rpartition('.')[2]}.py")
+    for statement in ast.parse(file.read_text(encoding="utf-8")).body:
         match statement:
             case ast.Assign(targets=[ast.Name(id="HELP")], value=value):
                 return str(ast.literal_eval(value))
@@ -142,10 +124,9 @@ def build_parser(verb: str | None = None) -> argparse.ArgumentParser:
     return parser
 
 
-def own_statuses(command: Command) -> Mapping[int, str]:
+def own_statuses(command: ModuleType) -> Mapping[int, str]:
     """Return the meanings of a command's own exit statuses; empty if it has none."""
-    found: Mapping[int, str] = getattr(command, "STATUSES", {})
-    return found
+    return getattr(command, "STATUSES", {})
 
 
 def _print_status(status: int, statuses: Mapping[int, str], arguments: Sequence[str]) -> None:
@@ -160,9 +141,9 @@ def _print_status(status: int, statuses: Mapping[int, str], arguments: Sequence[
         print(f"make ends with 2; to end with {status}: {command}", file=sys.stderr)
 
 
-def _print_error(message: str, hint: str | None = None) -> int:
+def _print_error(error: UserError) -> int:
     """Print an error and its hint, with long lines cut. Return the status of user errors."""
-    for text in (f"error: {message}", hint or ""):
+    for text in (f"error: {error.message}", error.hint or ""):
         for line in text.splitlines():
             cut = line if len(line) <= MAX_LINE_LENGTH else f"{line[:MAX_LINE_LENGTH]}..."
             print(cut, file=sys.stderr)
@@ -197,23 +178,20 @@ class _Output(io.FileIO):
             return super().write(data)
 
 
-class _Text(io.TextIOWrapper):
-    """Text output that is flushed after each line, even if it is a pipe."""
-
-    def __init__(self, output: io.BufferedWriter, encoding: str) -> None:
-        super().__init__(output, encoding, errors="backslashreplace", line_buffering=True)
-
-
-class _EscapedText(_Text):
+class _EscapedText(io.TextIOWrapper):
     """Text output with escaped control characters, so that no text controls a terminal.
+
+    It is flushed after each line, even if it is a pipe.
 
     Attributes:
         terminal: The same output without escapes, for Rich; None if the output is not a terminal.
     """
 
     def __init__(self, output: io.BufferedWriter, encoding: str) -> None:
-        super().__init__(output, encoding)
-        self.terminal: TextIO | None = _Text(output, encoding) if self.isatty() else None
+        how: dict[str, Any] = {"errors": "backslashreplace", "line_buffering": True}
+        super().__init__(output, encoding, **how)
+        is_terminal = self.isatty()
+        self.terminal = io.TextIOWrapper(output, encoding, **how) if is_terminal else None
 
     def write(self, text: str, /) -> int:
         return super().write(text.translate(_ESCAPES))
@@ -262,23 +240,22 @@ def main(argv: Sequence[str] | None = None) -> int:
         _print_status(status, args.statuses, arguments)
         return status
     except UserError as error:
-        return _print_error(error.message, error.hint)
+        return _print_error(error)
     except KeyboardInterrupt as interrupt:
         # An argument of the exception is a message about finished work that is not lost.
         print(": ".join(["interrupted", *map(str, interrupt.args)]), file=sys.stderr)
         return EXIT_INTERRUPTED
     except OSError as error:
-        refused = user_error_from_os_error(error)
-        return _print_error(refused.message, refused.hint)
+        return _print_error(user_error_from_os_error(error))
     except MemoryError:
-        return _print_error("out of memory", "Free memory, or reduce SCALE or JOBS.")
+        return _print_error(UserError("out of memory", "Free memory, or reduce SCALE or JOBS."))
     except RecursionError:
-        return _print_error("a file is nested too deeply to be read")
+        return _print_error(UserError("a file is nested too deeply to be read"))
     except Exception:
         traceback.print_exc()
-        _print_error(
-            "this is a defect of onionlab",
+        hint = (
             "report it with the lines above, the command, and what `onionlab --version` and "
-            "`onionlab doctor` print",
+            "`onionlab doctor` print"
         )
+        _print_error(UserError("this is a defect of onionlab", hint))
         return EXIT_DEFECT

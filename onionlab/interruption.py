@@ -5,12 +5,11 @@ from __future__ import annotations
 import contextlib
 import signal
 from collections.abc import Iterator
-from types import FrameType
 
 
 def interrupt_at_sigterm() -> None:
     """Make SIGTERM raise KeyboardInterrupt in the main thread. Call this in the main thread."""
-    signal.signal(signal.SIGTERM, _interrupt)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 @contextlib.contextmanager
@@ -35,7 +34,3 @@ def interrupts_deferred() -> Iterator[None]:
             signal.signal(number, handler)
     for late in arrived:
         signal.raise_signal(late)
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt

@@ -56,7 +56,11 @@ def file_lock(
             if timeout_s is None:
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
             else:
-                _poll(descriptor, timeout_s, refusal or TimeoutError())
+                deadline_s = time.monotonic() + timeout_s
+                while not try_lock(descriptor):
+                    if time.monotonic() > deadline_s:
+                        raise refusal or TimeoutError
+                    time.sleep(POLL_S)
         yield
     finally:
         os.close(descriptor)
@@ -75,11 +79,3 @@ def is_locked(path: Path) -> bool:
     finally:
         os.close(descriptor)
     return False
-
-
-def _poll(descriptor: int, timeout_s: float, refusal: Exception) -> None:
-    deadline_s = time.monotonic() + timeout_s
-    while not try_lock(descriptor):
-        if time.monotonic() > deadline_s:
-            raise refusal
-        time.sleep(POLL_S)

@@ -29,7 +29,6 @@ def add_request_arguments(parser: argparse.ArgumentParser, *, auto: bool = False
 
 
 def add_variants_argument(parser: argparse.ArgumentParser) -> None:
-    """Declare --variants."""
     parser.add_argument(
         "--variants",
         type=variants,
@@ -44,17 +43,13 @@ def add_override_arguments(parser: argparse.ArgumentParser, *, auto: bool = Fals
     auto: whether --networks may be AUTO.
     """
     parser.add_argument("--scale", type=number, help="multiply hosts and load, for instance 0.1")
-    text = "a number n (networks 1 to n) or a list: 1,4,7"
-    if auto:
-        add_networks_argument(parser, f"{text}, or auto", networks_or_auto)
-    else:
-        add_networks_argument(parser, text)
+    kind, more = (networks_or_auto, ", or auto") if auto else (networks, "")
+    add_networks_argument(parser, f"a number n (networks 1 to n) or a list: 1,4,7{more}", kind)
     add_repeats_argument(parser)
     add_engine_arguments(parser)
 
 
 def add_max_networks_argument(parser: argparse.ArgumentParser) -> None:
-    """Declare --max-networks."""
     text = f"maximum number with --networks {AUTO}, {DEFAULT_MAX_NETWORKS} by default"
     parser.add_argument("--max-networks", type=whole_number, help=text)
 
@@ -81,7 +76,6 @@ def add_networks_argument(
 
 
 def add_repeats_argument(parser: argparse.ArgumentParser) -> None:
-    """Declare --repeats."""
     text = "runs of each variant on each network"
     parser.add_argument("--repeats", type=whole_number, help=text)
 
@@ -103,7 +97,6 @@ class SameTwice(argparse.Action):
 
 
 def add_engine_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare --engine, --shadow and --tgen."""
     parser.add_argument(
         "--engine", default="auto", help="auto or the name of an engine (compare-engines: names)"
     )
@@ -114,7 +107,6 @@ def add_engine_arguments(parser: argparse.ArgumentParser) -> None:
 def add_jobs_argument(
     parser: argparse.ArgumentParser, help_text: str = "maximum number of simulations at a time"
 ) -> None:
-    """Declare --jobs."""
     parser.add_argument("--jobs", type=whole_number, metavar="N", help=help_text)
 
 
@@ -136,7 +128,6 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_executor_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare --executor and its options."""
     parser.add_argument(
         "--executor",
         choices=("", "slurm", "generic"),

@@ -89,21 +89,18 @@ def report(trace: LiveTrace, scheduler: str) -> Iterator[str]:
 
     One line says whether LTTng's trace and the trace file have the same events.
     """
-    work, events = trace.work, len(trace.lttng.records)
+    work = trace.work
     yield f"Guard of a private network on the loopback interface, {scheduler}, native Tor, LTTng"
     yield (
         f"{work.downloads} downloads, {work.bytes / 1e6:.1f} MB in {work.seconds:.1f} s; the guard "
         f"used {work.guard_cpu_s:.1f} s of CPU time"
     )
-    yield (
-        f"LTTng: {events:,} events, {trace.lttng_bytes:,} bytes, "
-        f"{trace.lttng_bytes / events:.1f} bytes an event"
-    )
-    written = len(trace.file.records)
-    yield (
-        f"file:  {written:,} events, {trace.file_bytes:,} bytes, "
-        f"{trace.file_bytes / max(1, written):.1f} bytes an event"
-    )
+    for name, written, size in (
+        ("LTTng:", trace.lttng, trace.lttng_bytes),
+        ("file: ", trace.file, trace.file_bytes),
+    ):
+        count = len(written.records)
+        yield f"{name} {count:,} events, {size:,} bytes, {size / max(1, count):.1f} bytes an event"
     same = np.array_equal(trace.lttng.records, trace.file.records)
     yield f"both hold the same events: {'yes' if same else 'no'}"
     if trace.warnings:
