@@ -6,7 +6,7 @@ first test and after the last one. Whatever the harness writes or removes change
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
 from pathlib import Path
 
 import pytest
@@ -15,7 +15,7 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 GUARDED = ("runs", "results")
 FINISHED_BUILDS = ("arti", "keys", "libtorrent", "tor", "uml")
 """Folders in ``build/`` that are not compared, because tests use their builds and add builds."""
-LEVELS = 3
+LEVELS = ("*", "*/*", "*/*/*")
 
 Seen = dict[str, tuple[int, int]]
 BEFORE = pytest.StashKey[Seen]()
@@ -25,22 +25,13 @@ CHANGED = pytest.StashKey[list[str]]()
 def snapshot(root: Path) -> Seen:
     """Return size and modification time (ns) of entries in the guarded folders' upper levels."""
 
-    def below(folder: Path, levels: int) -> Iterator[Path]:
-        yield folder
-        if levels and folder.is_dir() and not folder.is_symlink():
-            for path in sorted(folder.iterdir()):
-                yield from below(path, levels - 1)
-
-    build = root / "build"
-    in_build = [path for path in build.glob("*") if path.name not in FINISHED_BUILDS]
+    in_build = [path for path in root.glob("build/*") if path.name not in FINISHED_BUILDS]
     found: Seen = {}
     for place in (*(root / name for name in GUARDED), *in_build):
-        for path in below(place, LEVELS):
-            try:
+        for path in (place, *(path for pattern in LEVELS for path in place.glob(pattern))):
+            with contextlib.suppress(OSError):
                 status = path.lstat()
-            except OSError:
-                continue
-            found[path.relative_to(root).as_posix()] = (status.st_size, status.st_mtime_ns)
+                found[path.relative_to(root).as_posix()] = (status.st_size, status.st_mtime_ns)
     return found
 
 

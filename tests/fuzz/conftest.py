@@ -13,8 +13,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "analysis"))
 
-from .nights import Nights
-from .project import Project
+from .project import Nights, Project
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,6 @@ import tarfile
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -27,20 +26,23 @@ from analysis_synthetic import LEVEL, VARIANTS, LogWriter, forget_hashes, study_
 from celltrace_synthetic import write_traced_run
 from peers.test_records import DOWNLOADER, SEED, whole
 from peers.test_records import write_run as write_peers
+from runset_synthetic import make_set
 from suite_figures import only_svg
 from test_imports import collection
+from test_nightly import Machine
 from tornet_synthetic import write_tornet_run
 
 from analysis.formats.files import PUBLISHED, RECORDS, RUN_SET
 from analysis.formats.json_files import write_json
 from analysis.formats.manifest import identity_hash
-from analysis.formats.study import Level, load_study
+from analysis.formats.study import load_study
 from analysis.imports.importing import ImportOptions, import_runs
 from analysis.measures.catalogue import run_statistics
 from analysis.measures.publishing import publish
 from analysis.measures.run_data import load_run
 from analysis.records.extract import extract
 from onionlab.cli import command_modules, main
+from onionlab.questions import nightly
 from onionlab.runs.packing import pack
 from onionlab.runs.store import Store
 
@@ -73,42 +75,29 @@ def _resident_bytes(name: str) -> int:
     return int(next(one for one in lines if one.startswith(name)).split()[1]) * 1024
 
 
-@dataclass(frozen=True)
-class Sample:
-    """The records of a run, and the level (the settings) of the experiment to which it belongs."""
-
-    name: str
-    records: Path
-    level: Level
-
-    @property
-    def files(self) -> list[Path]:
-        """Return the files of the records in a fixed order."""
-        return sorted(self.records.iterdir())
-
-    def read(self, records: Path) -> None:
-        """Compute the metrics of ``records``, publish these, and compute the result's metrics."""
-        run_statistics(load_run(records, self.level))
-        publish(records, [self.level], records.parent / "published")
-        run_statistics(load_run(records.parent / "published", self.level))
+def compute(records: Path) -> None:
+    """Compute the metrics of ``records``, publish these, and compute the result's metrics."""
+    run_statistics(load_run(records, LEVEL))
+    publish(records, [LEVEL], records.parent / "published")
+    run_statistics(load_run(records.parent / "published", LEVEL))
 
 
-def _samples(root: Path) -> Iterator[Sample]:
-    """Write three runs and yield their records.
+def _samples(root: Path) -> Iterator[list[Path]]:
+    """Write three runs, and yield the files of each one's records in a fixed order.
 
     They are a run with cell traces, a transfer between peers, and a run of a tornettools network.
     """
     for name, write in (
-        ("tgen and traces", write_traced_run),
+        ("traces", write_traced_run),
         ("peers", lambda run: write_peers(run, *peers_logs())),
         ("tornettools", lambda run: write_tornet_run(run, 1)),
     ):
-        run = root / name.replace(" ", "-")
+        run = root / name
         run.mkdir(parents=True)
         write(run)
         extract(run, run / RECORDS)
         forget_hashes(run / RECORDS / "parse.json")
-        yield Sample(name, run / RECORDS, LEVEL)
+        yield sorted((run / RECORDS).iterdir())
 
 
 class Project:
@@ -277,6 +266,43 @@ class Project:
         written = (self.root / "results", self.root / "runs")
         paths = [*self.outside.iterdir(), *self.root.iterdir(), *self.inputs.rglob("*")]
         return {path: _seen(path) for path in paths if path not in (*written, self.root)}
+
+
+class Nights:
+    """Three nightly runs of one experiment, and a fourth one that reads the damaged files."""
+
+    def __init__(self, root: Path) -> None:
+        self._machine = Machine(root)
+        self._state = root / "nightly"
+        self._pristine = root / "pristine"
+        for number in range(3):
+            self._night(number)
+        (baseline,) = (self._state / "baselines").iterdir()
+        self.files = {"baseline": baseline, "history": self._state / "history.parquet"}
+        shutil.copytree(self._state, self._pristine)
+
+    def _night(self, number: int) -> None:
+        with mock.patch.object(nightly, "write_forest", return_value=None):
+            self._machine.night(make_set(seeds=range(1, 5), noise_seed=number), accept=number == 0)
+
+    def next_night(self) -> None:
+        """Start the fourth nightly run."""
+        self._night(9)
+
+    @property
+    def measured(self) -> int:
+        """Return 1 if the fourth nightly run simulated, or 0 if it was refused before that."""
+        return self._machine.measured - 3
+
+    @contextlib.contextmanager
+    def restored(self) -> Iterator[None]:
+        """Restore all files, and the counts of nightly runs, at the end of the block."""
+        try:
+            yield
+        finally:
+            shutil.rmtree(self._state)
+            shutil.copytree(self._pristine, self._state)
+            self._machine.measured = self._machine.nights = 3
 
 
 def _seen(path: Path) -> tuple[int, int] | None:

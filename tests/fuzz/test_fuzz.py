@@ -36,8 +36,7 @@ from onionlab.programs.libtorrent.variants import load_peer_variants
 from onionlab.programs.tor.variants import load_variants
 
 from .mutations import NAMES, Draw, changed_bytes, changed_json, changed_table, json_bytes
-from .nights import Nights
-from .project import EXAMPLES, NAME, Project, peers_logs, repacked, usual_log
+from .project import EXAMPLES, NAME, Nights, Project, compute, peers_logs, repacked, usual_log
 
 FEW = 40
 """Default number of inputs of each test with the mark ``slow``, which `make test` leaves out."""
@@ -126,8 +125,7 @@ def test_logs_of_tgen(project: Project, data: st.DataObject) -> None:
     log = run / "shadow.data" / "hosts" / "web1client" / "tgen.1000.stdout"
     suffix, content = packed(data.draw, log.read_bytes())
     with project.damaged({log: None, log.with_name(log.name + suffix): content}):
-        if project.call("analyse", "--run-directory", str(run)) == 0:
-            require_readable(run)
+        analyse(project, run)
 
 
 @fuzz
@@ -137,8 +135,7 @@ def test_logs_of_peers(project: Project, data: st.DataObject) -> None:
     seed, downloader = (FORMS[suffix](changed_bytes(data.draw, log)) for log in peers_logs())
     with project.damaged({}):
         write_run(run, seed, downloader, suffix)
-        if project.call("analyse", "--run-directory", str(run)) == 0:
-            require_readable(run)
+        analyse(project, run)
 
 
 @fuzz
@@ -149,14 +146,14 @@ def test_cell_traces_and_run_descriptions(project: Project, data: st.DataObject)
         names = ["run.json", "clients.json", "trace.json", "shadow.data/hosts/middle1/cells"]
         path = run / data.draw(st.sampled_from(names))
         path.write_bytes(changed_file(data.draw, path))
-        if project.call("analyse", "--run-directory", str(run)) == 0:
-            require_readable(run)
+        analyse(project, run)
 
 
-def require_readable(run: Path) -> None:
-    """Check that records that were extracted from damaged logs can be read."""
-    for path in (run / RECORDS).glob("*.parquet"):
-        read_table(path, TABLES[path.name])
+def analyse(project: Project, run: Path) -> None:
+    """Extract records from damaged logs. If they are not refused, the records can be read."""
+    if project.call("analyse", "--run-directory", str(run)) == 0:
+        for path in (run / RECORDS).glob("*.parquet"):
+            read_table(path, TABLES[path.name])
 
 
 @fuzz_always
@@ -299,24 +296,14 @@ def test_yaml(project: Project, data: st.DataObject) -> None:
         project.check(read)
 
 
-# With fewer inputs, the next two tests would miss known kinds of faults.
-fuzz_nights = partial(fuzz_always, few=60)
-
-
-@fuzz_nights
-def test_histories_of_nights(project: Project, nights: Nights, data: st.DataObject) -> None:
-    """A damaged history is either read or refused before anything is simulated."""
+# With fewer inputs, this test would miss known kinds of faults.
+@pytest.mark.parametrize("file", ["history", "baseline"])
+@partial(fuzz_always, few=60)
+def test_files_of_nights(project: Project, nights: Nights, data: st.DataObject, file: str) -> None:
+    """A damaged history or baseline is either read or refused before anything is simulated."""
     with nights.restored():
-        nights.history.write_bytes(changed_file(data.draw, nights.history))
-        status = project.check(nights.next_night)
-        assert nights.measured == (status == 0)
-
-
-@fuzz_nights
-def test_baselines_of_nights(project: Project, nights: Nights, data: st.DataObject) -> None:
-    """A damaged baseline is either read or refused before anything is simulated."""
-    with nights.restored():
-        nights.baseline.write_bytes(changed_file(data.draw, nights.baseline))
+        path = nights.files[file]
+        path.write_bytes(changed_file(data.draw, path))
         status = project.check(nights.next_night)
         assert nights.measured == (status == 0)
 
@@ -325,13 +312,12 @@ def test_baselines_of_nights(project: Project, nights: Nights, data: st.DataObje
 def test_records(project: Project, data: st.DataObject) -> None:
     """Damaged records of each kind of run are published and give metrics, or are refused."""
     draw = data.draw
-    sample = draw(st.sampled_from(project.samples))
-    path = draw(st.sampled_from(sample.files))
+    path = draw(st.sampled_from(draw(st.sampled_from(project.samples))))
     records = project.root / "runs" / "made" / path.parent.name
     with project.damaged({records / "x": None}):
         shutil.copytree(path.parent, records)
         (records / path.name).write_bytes(changed_file(draw, path))
-        project.check(lambda: sample.read(records))
+        project.check(lambda: compute(records))
 
 
 # fmt: off
