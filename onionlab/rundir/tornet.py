@@ -230,12 +230,6 @@ def _with_lines(content: bytes, lines: Iterable[str]) -> bytes:
 
 def _network(kept: KeptTornet, hosts: Mapping[str, TornetHost]) -> Network:
     graph = kept.path_graph()
-    if graph.directed:
-        raise UserError(
-            f"{kept.directory / GRAPH} is directed: paths that differ by direction are not "
-            "supported",
-            "generate the network with an undirected atlas, such as that of tornettools",
-        )
     ids = sorted({host.node for host in hosts.values()})
     places = {number: _place(number) for number in ids}
     address_of = addresses(kept.tornet)

@@ -8,6 +8,7 @@ need gigabytes of memory for the atlas. networkx can read the reduced graph.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -51,13 +52,11 @@ class Path:
 
 @dataclass(frozen=True)
 class PathGraph:
-    """Nodes by id, and paths by the ids of their two ends.
+    """Nodes by id, and paths by the ids of their two ends, the lower id first.
 
-    A path of an undirected graph is listed once, with the lower id first.
     nodes_read, edges_read: the numbers of nodes and edges in the file, including those left out.
     """
 
-    directed: bool
     nodes: dict[int, PathNode]
     paths: dict[tuple[int, int], Path]
     nodes_read: int
@@ -107,12 +106,15 @@ def read_path_graph(pieces: Iterable[bytes], file: str, keep: Collection[int]) -
     """
     nodes: dict[int, PathNode] = {}
     paths: dict[tuple[int, int], Path] = {}
-    directed = False
     read = {"graph": 0, "node": 0, "edge": 0}
     for record in _records(_lines(pieces), file):
         read[record.kind] += 1
         if record.kind == "graph":
-            directed = record.text("directed") == "1"
+            if record.text("directed") == "1":
+                raise UserError(
+                    f"{record.place} is directed: paths that differ by direction are not supported",
+                    "Generate the network with an undirected atlas, such as that of tornettools.",
+                )
         elif record.kind == "node":
             number = record.get("id", _whole)
             if number in nodes:
@@ -128,7 +130,7 @@ def read_path_graph(pieces: Iterable[bytes], file: str, keep: Collection[int]) -
             source, target = record.get("source", _whole), record.get("target", _whole)
             if source not in keep or target not in keep:
                 continue
-            pair = (source, target) if directed else (min(source, target), max(source, target))
+            pair = (min(source, target), max(source, target))
             if pair in paths:
                 message = f"duplicate edge between {pair[0]} and {pair[1]}"
                 raise UserError(f"{record.place}: {message}", HINT)
@@ -137,20 +139,16 @@ def read_path_graph(pieces: Iterable[bytes], file: str, keep: Collection[int]) -
                 jitter_ns=record.get("jitter", _unit_time_ns, 0),
                 packet_loss=record.get("packet_loss", _loss, 0.0),
             )
-    _require_complete(file, directed, keep, nodes, paths)
-    return PathGraph(directed, nodes, paths, read["node"], read["edge"])
+    _require_complete(file, keep, nodes, paths)
+    return PathGraph(nodes, paths, read["node"], read["edge"])
 
 
 def _require_complete(
-    file: str,
-    directed: bool,
-    keep: Collection[int],
-    nodes: Collection[int],
-    paths: Collection[tuple[int, int]],
+    file: str, keep: Collection[int], nodes: Collection[int], paths: Collection[tuple[int, int]]
 ) -> None:
     """Raise UserError if the file lacks a node of ``keep``, or the edge of a pair of nodes.
 
-    A node also forms a pair with itself. A directed graph needs edges in both directions.
+    A node also forms a pair with itself.
     """
     absent = sorted(set(keep) - set(nodes))
     if absent:
@@ -159,7 +157,7 @@ def _require_complete(
             f"{file}: {len(absent)} nodes that hosts attach to are missing, such as {shown}",
             "Use the atlas that the network was generated with; this is a different one.",
         )
-    pairs = ((a, b) for a in sorted(nodes) for b in sorted(nodes) if directed or a <= b)
+    pairs = itertools.combinations_with_replacement(sorted(nodes), 2)
     missing = [pair for pair in pairs if pair not in paths]
     if missing:
         shown = ", ".join(f"{a} to {b}" for a, b in missing[:MAX_MISSING_SHOWN])
@@ -172,7 +170,7 @@ def _require_complete(
 
 def graph_bytes(graph: PathGraph) -> bytes:
     """Return the graph as GML in a canonical form: sorted, with one attribute per line."""
-    lines = ["graph [", f"  directed {int(graph.directed)}"]
+    lines = ["graph [", "  directed 0"]
     for number, node in sorted(graph.nodes.items()):
         lines += ["  node [", f"    id {number}"]
         for name, value in (("label", node.label), ("country_code", node.country_code)):
@@ -243,8 +241,7 @@ def _records(lines: Iterable[bytes], file: str) -> Iterator[_Record]:
         if value is not None:
             if record is None:
                 continue  # The attribute is outside of the graph, such as the file's creator.
-            # Attributes of the graph have to precede its nodes, because `directed` determines how
-            # edges are read.
+            # Attributes of the graph have to precede its nodes, because of `directed`.
             if name not in record.values and not (record.kind == "graph" and graph_yielded):
                 record.values[name] = value
                 continue

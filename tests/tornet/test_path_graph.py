@@ -54,21 +54,6 @@ def test_the_order_of_the_file_plays_no_part() -> None:
     assert graph_bytes(read(text, 3, 7)) == graph_bytes(read(atlas(), 3, 7))
 
 
-def test_a_directed_graph_has_paths_of_both_directions() -> None:
-    lines = ["graph [", "directed 1"]
-    for number in (1, 2):
-        lines += ["node [", f"id {number}", "]"]
-    for source, target in ((1, 1), (1, 2), (2, 1), (2, 2)):
-        lines += ["edge [", f"source {source}", f"target {target}"]
-        lines += [f'latency "{source}{target} ms"', "]"]
-    graph = read("\n".join([*lines, "]"]), 1, 2)
-    assert graph.paths[1, 2].latency_ns == 12_000_000
-    assert graph.paths[2, 1].latency_ns == 21_000_000
-    assert read(graph_bytes(graph).decode(), 1, 2) == graph
-    with pytest.raises(UserError, match="1 pairs of nodes in use have no edge, such as 2 to 1"):
-        read("\n".join([*lines[:16], *lines[21:], "]"]), 1, 2)
-
-
 FAULTS = [
     ("    source 7\n    target 3\n", "    source 9\n    target 1\n", "3 to 7"),
     ("    source 7\n    target 7\n", "    source 9\n    target 1\n", "7 to 7"),
@@ -93,6 +78,7 @@ FAULTS = [
     ("  ]\n]\n", "  ]\n", "inside the graph"),
     ("  ]\n]\n", "  ]\n]\nnode [\n", "unsupported GML"),
     ("graph [", "grape [", "a.gml:1: unsupported GML"),
+    ("directed 0", "directed 1", "a.gml:1: graph is directed: paths that differ by direction"),
     ('"node 5"', '"' + "5" * 70_000 + '"', "longer than 65536 bytes"),
 ]
 
@@ -118,16 +104,15 @@ rates = st.none() | st.integers(1, 10**12)
 
 @st.composite
 def graphs(draw: st.DrawFn) -> PathGraph:
-    """Draw a complete graph, which is directed or undirected."""
+    """Draw a complete graph."""
     ids = draw(st.lists(st.integers(0, 10**9), unique=True, min_size=1, max_size=5))
-    directed = draw(st.booleans())
     nodes = {
         i: draw(st.builds(PathNode, st.none() | names, st.none() | names, rates, rates))
         for i in ids
     }
     path = st.builds(Path, st.integers(1, 10**12), st.integers(0, 10**9), st.floats(0, 1))
-    pairs = [(a, b) for a in ids for b in ids if directed or a <= b]
-    return PathGraph(directed, nodes, {p: draw(path) for p in pairs}, len(ids), len(pairs))
+    pairs = [(a, b) for a in ids for b in ids if a <= b]
+    return PathGraph(nodes, {p: draw(path) for p in pairs}, len(ids), len(pairs))
 
 
 @given(graphs())
