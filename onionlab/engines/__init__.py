@@ -29,9 +29,7 @@ class EngineKind(Protocol):
     """The operations of an engine that are available before the engine is opened.
 
     Each method imports the engine's modules only when it is called, because these modules need
-    packages besides the standard library. Programs in the guest also import `onionlab.engines`, but
-    such packages are missing there. The guest is the User-Mode Linux kernel in which the embedded
-    engine runs a simulation.
+    packages that are missing in the guest of the embedded engine, which also imports this package.
     """
 
     def open(self, root: Path, shadow: str | None, tgen: str | None) -> Engine:
@@ -96,8 +94,7 @@ def open_engine(
 ) -> Engine:
     """Open an engine by name. For "auto", select Shadow or the embedded engine and log the choice.
 
-    root: the checkout, where an engine stores its builds. shadow, tgen: see `EngineKind.open`.
-    Raises UserError if the engine is unknown, a program is missing or unsuitable, or a build fails.
+    root, shadow, tgen: see `EngineKind.open`. Raises UserError as it does, and for an unknown name.
     """
     if name == AUTO:
         name, reason = _select_engine(root, shadow, tgen)
@@ -123,13 +120,11 @@ def _select_engine(root: Path, shadow: str | None, tgen: str | None) -> tuple[st
     """Return the name of the engine for "auto", and the reason for the choice.
 
     If the user specified Shadow's or TGen's path, Shadow is selected even if it cannot be opened.
-    In this case, the reason is empty.
+    In this case, the reason is empty, and the caller raises the same error when it opens Shadow.
     """
     try:
         _kind(PREFERRED).open(root, shadow, tgen)
     except UserError as missing:
-        # A user who specified a path expects Shadow. When the caller opens Shadow, the same error
-        # is raised again and shown to the user.
         if any((shadow, tgen, os.environ.get("SHADOW"), os.environ.get("TGEN"))):
             return PREFERRED, ""
         return EMBEDDED, f"because Shadow is not available ({missing.message})"

@@ -1,9 +1,7 @@
 """The interface of engines. An engine, such as Shadow, simulates the content of a run directory.
 
-Code outside an engine's own package must not depend on which engine ran: plan, run directory, store
-and analysis use only this interface. A new engine is one package with a class that satisfies
-`Engine` and a function that examines the machine. The engine's `EngineKind` in
-`onionlab.engines.ENGINES` calls both.
+Code outside an engine's own package must not depend on which engine ran, and uses only this
+interface and `onionlab.engines`. docs/how-to/add-an-engine.md describes what an engine consists of.
 """
 
 from __future__ import annotations
@@ -86,10 +84,9 @@ class Progress:
 
 @dataclass(frozen=True)
 class Usage:
-    """The resources that a finished simulation used.
+    """The resources that all processes of a finished simulation used.
 
-    cpu_s: user and system time of all processes. peak_memory_bytes: the largest sample of the
-    total memory of all processes (one sample every few seconds).
+    peak_memory_bytes: the largest sample of their total memory (one every few seconds).
     """
 
     wall_s: float

@@ -27,10 +27,10 @@ class Finding:
 
 @dataclass(frozen=True)
 class Need:
-    """The resources that an experiment needs. name: the experiment's name.
+    """The resources that an experiment needs.
 
-    memory_bytes: the memory that its largest run needs. processes: the number of simulated
-    processes in its largest run. disk_bytes: the disk space that all its runs need together.
+    memory_bytes, processes: the memory and the simulated processes of its largest run. disk_bytes:
+    the disk space of all its runs together.
     """
 
     name: str
@@ -43,9 +43,8 @@ class Need:
 class Question:
     """What to check before a run: the machine, and whether it meets an experiment's needs.
 
-    root: the checkout. engine: the name of the engine that will run. need: the needs of the
-    experiment; None to check only the machine. shadow, tgen: the paths of these programs that the
-    user specified, or None.
+    engine: the engine that will run. need: None to check only the machine. shadow, tgen: the paths
+    of these programs that the user specified, or None.
     """
 
     root: Path
@@ -107,19 +106,13 @@ def hard_limit(which: int) -> int | None:
 
 
 def kernel_setting(name: str) -> int | None:
-    """Return the number in a file of /proc/sys, such as ``fs/nr_open``.
-
-    Return None if the file cannot be read.
-    """
+    """Return the number in a file of /proc/sys, such as ``fs/nr_open``; None without the file."""
     values = _words(Path("/proc/sys") / name)
     return int(values[0]) if values else None
 
 
 def process_status(name: str) -> str | None:
-    """Return the first word of an entry of /proc/self/status, such as ``Seccomp``.
-
-    Return None if the entry does not exist.
-    """
+    """Return the first word of an entry of /proc/self/status, such as ``Seccomp``, if it exists."""
     text = Path("/proc/self/status").read_text("utf-8")
     match = re.search(rf"^{name}:\s+(\S+)", text, re.MULTILINE)
     return match[1] if match else None

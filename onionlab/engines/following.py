@@ -47,9 +47,8 @@ class Command:
 class ExitInfo:
     """The exit status of a simulation's first process, and the resources that the simulation used.
 
-    status: the return code as in subprocess, negative if a signal ended it. memory_kills: the
-    number of processes on the machine that the out-of-memory killer killed during the simulation,
-    or None if unknown.
+    status: the return code as in subprocess. memory_kills: the number of processes on the machine
+    that the out-of-memory killer killed during the simulation, or None if unknown.
     """
 
     status: int
@@ -64,11 +63,8 @@ class ExitInfo:
             killed = -self.status in (signal.SIGKILL, signal.SIGTERM)
             verb = "was killed" if killed else "ended by a signal"
             how = f"{verb} ({_signal_name(-self.status)})"
-        if self.memory_kills:
-            return (
-                f"{how}; meanwhile the system ran out of memory "
-                f"(processes killed: {self.memory_kills})"
-            )
+        if kills := self.memory_kills:
+            return f"{how}; meanwhile the system ran out of memory (processes killed: {kills})"
         if self.status != -signal.SIGKILL:
             return how
         if self.memory_kills is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import platform
+import re
 import resource
 import time
 from collections.abc import Callable, Sequence
@@ -36,11 +37,10 @@ def with_parent_death_signal(command: Sequence[str]) -> list[str]:
 class MemorySampler:
     """Samples the memory of a process tree and of the machine.
 
-    pid: the id of the tree's first process. free_log: the file for samples of the machine. Each of
-    these samples has three lines: the time, then the header and the line `Mem:` of `free -w -b -l`.
-    tornettools reads this format. shared_bytes: a function that gets `pid` and returns the memory
-    that the processes of the tree share. A sample of the tree is the sum of this shared memory and
-    of the private memory of all its processes.
+    pid: the id of the tree's first process. free_log: the file for samples of the machine: the
+    time, then the header and the line `Mem:` of `free -w -b -l`, as tornettools reads them.
+    shared_bytes: a function that gets `pid` and returns the memory that the processes of the tree
+    share. A sample of the tree also has the private memory of each process.
     """
 
     def __init__(
@@ -85,10 +85,9 @@ def memory_kills() -> int | None:
 
     Return None if the system does not report this number.
     """
-    with contextlib.suppress(OSError, ValueError):
-        for line in Path("/proc/vmstat").read_text().splitlines():
-            if line.startswith("oom_kill "):
-                return int(line.split()[1])
+    with contextlib.suppress(OSError):
+        found = re.search(r"^oom_kill (\d+)$", Path("/proc/vmstat").read_text(), re.MULTILINE)
+        return int(found[1]) if found else None
     return None
 
 
@@ -103,11 +102,9 @@ def kill_processes_below(directory: Path) -> list[int]:
 
     A process belongs to the simulation if it is in the session that `record_session` recorded, and
     its working directory is below `directory`. Processes inherit their session, and keep it when
-    their parent ends. So any command can find the processes of a killed simulation. Other processes
-    that work in the folder, such as a user's shell, are in other sessions. Other criteria are less
-    reliable: a process loses its descent when its parent ends, and the engines determine the
-    environment of simulated programs. The session alone does not suffice, because Shadow is in the
-    session of all jobs of a command.
+    their parent ends, so any command can find them. Other processes that work in the folder, such
+    as a user's shell, are in other sessions. The session alone does not suffice, because Shadow is
+    in the session of all jobs of a command.
     """
     session = _recorded_session(directory)
     if session is None:

@@ -25,7 +25,7 @@ class Work:
     """The work of a guard under one tracing method (see `load_guard`).
 
     seconds: the duration of the load. downloads, bytes: the number and the total size of complete
-    downloads. guard_cpu_s: the CPU time of the guard's process.
+    downloads.
     """
 
     tracing: str
@@ -57,14 +57,7 @@ class LiveTrace:
     warnings: str
 
 
-def load_guard(
-    tor: Path,
-    folder: Path,
-    *,
-    tracing: str,
-    scheduler: str,
-    seconds: float,
-) -> Work:
+def load_guard(tor: Path, folder: Path, *, tracing: str, scheduler: str, seconds: float) -> Work:
     """Run a network in ``folder``, put it under load with downloads, and return its guard's work.
 
     tracing: "none", "file", "lttng" or "both". scheduler: Tor's option `Schedulers`. seconds: the
@@ -97,18 +90,11 @@ def load_guard(
             )
 
 
-def trace_guard(
-    tor: Path,
-    folder: Path,
-    *,
-    scheduler: str,
-    seconds: float,
-) -> LiveTrace:
+def trace_guard(tor: Path, folder: Path, *, scheduler: str, seconds: float) -> LiveTrace:
     """Trace the guard with LTTng and to a file at the same time, and read both traces.
 
-    Raises:
-        UserError: the network or LTTng fails.
-        AnalysisError: a trace is empty or damaged.
+    Raises UserError if the network or LTTng fails, and AnalysisError if a trace is empty or
+    damaged.
     """
     recorded = folder.with_name(folder.name + ".lttng")
     shutil.rmtree(recorded, ignore_errors=True)

@@ -42,9 +42,7 @@ def ensure_live_tor(root: Path, *, jobs: int | None = None) -> Path:
     """Return the path of a Tor with the patch series cell-trace and with LTTng-UST.
 
     Build this Tor if it does not exist. jobs: parallel compiler jobs, by default one per CPU.
-
-    Raises:
-        UserError: LTTng is not installed, or the build failed.
+    Raises UserError if LTTng is not installed, or if the build failed.
     """
     for name in LTTNG_PROGRAMS:
         if shutil.which(name) is None:

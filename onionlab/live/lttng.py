@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import subprocess
 import tempfile
 import time
@@ -12,7 +11,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from onionlab.errors import UserError
-from onionlab.live.live_tor import LTTNG_HINT
 
 EVENTS = "tor_cell:*"
 DAEMON_TIMEOUT_S = 15.0
@@ -21,47 +19,40 @@ DAEMON_TIMEOUT_S = 15.0
 BUFFER_OPTIONS = ("--subbuf-size=4M", "--num-subbuf=8")
 
 
-def lttng(*arguments: str, may_fail: bool = False) -> str:
-    """Run an lttng command and return its output.
-
-    Raises UserError if the command fails, unless ``may_fail`` is true.
-    """
-    result = subprocess.run(
+def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
         ["lttng", "--no-sessiond", *arguments], capture_output=True, text=True, check=False
     )
-    if result.returncode != 0 and not may_fail:
+
+
+def _require(*arguments: str) -> None:
+    """Run an lttng command. Raises UserError if it fails."""
+    result = _run(*arguments)
+    if result.returncode != 0:
         said = (result.stdout + result.stderr).strip().splitlines()
         raise UserError(f"lttng {arguments[0]} failed: {said[-1] if said else 'no output'}")
-    return result.stdout + result.stderr
 
 
 @contextlib.contextmanager
 def daemon() -> Iterator[None]:
     """Run LTTng's session daemon until the block ends, or use the user's running daemon.
 
-    Raises UserError if the daemon is not installed or does not start.
+    Raises UserError if the daemon does not start.
     """
-    listed = subprocess.run(["lttng", "--no-sessiond", "list"], capture_output=True, check=False)
-    if listed.returncode == 0:
+    if _run("list").returncode == 0:
         yield
         return
-    program = shutil.which("lttng-sessiond")
-    if program is None:
-        raise UserError("program `lttng-sessiond` not found", LTTNG_HINT)
     with tempfile.TemporaryFile() as said:
         process = subprocess.Popen(
-            [program, "--no-kernel"],
+            ["lttng-sessiond", "--no-kernel"],
             stdin=subprocess.DEVNULL,
             stdout=said,
             stderr=said,
             start_new_session=True,
-            env=dict(os.environ),
         )
         try:
             deadline = time.monotonic() + DAEMON_TIMEOUT_S
-            while subprocess.run(
-                ["lttng", "--no-sessiond", "list"], capture_output=True, check=False
-            ).returncode:
+            while _run("list").returncode:
                 if process.poll() is not None or time.monotonic() > deadline:
                     said.seek(0)
                     output = said.read().decode(errors="replace").strip()[-300:]
@@ -75,18 +66,18 @@ def daemon() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def session(output: Path) -> Iterator[str]:
-    """Record Tor's cell events in ``output`` until the block ends. Yield the session's name."""
+def session(output: Path) -> Iterator[None]:
+    """Record Tor's cell events in ``output`` until the block ends."""
     name = f"celltrace-{os.getpid()}"
-    lttng("create", name, f"--output={output}")
+    _require("create", name, f"--output={output}")
     try:
-        lttng("enable-channel", "--userspace", *BUFFER_OPTIONS, "cells")
-        lttng("enable-event", "--userspace", EVENTS, "--channel=cells")
-        lttng("start")
-        yield name
-        lttng("stop")
+        _require("enable-channel", "--userspace", *BUFFER_OPTIONS, "cells")
+        _require("enable-event", "--userspace", EVENTS, "--channel=cells")
+        _require("start")
+        yield
+        _require("stop")
     finally:
-        lttng("destroy", name, may_fail=True)
+        _run("destroy", name)
 
 
 def to_text(trace: Path, text: Path) -> str:

@@ -94,14 +94,9 @@ MaxCircuitDirtiness 1 hour
 
 @dataclass(frozen=True)
 class LiveNetwork:
-    """A running network.
-
-    processes: the Tor process of each host, by host name. folder: contains a folder for each host.
-    socks_port: the SOCKS port of the client.
-    """
+    """A running network: the Tor process of each host, and the SOCKS port of the client."""
 
     processes: Mapping[str, subprocess.Popen[bytes]]
-    folder: Path
     socks_port: int
 
     def cpu_s(self, name: str) -> float:
@@ -113,23 +108,13 @@ class LiveNetwork:
 
 @contextlib.contextmanager
 def running(
-    tor: Path,
-    folder: Path,
-    *,
-    scheduler: str,
-    guard_lines: Sequence[str],
+    tor: Path, folder: Path, *, scheduler: str, guard_lines: Sequence[str]
 ) -> Iterator[LiveNetwork]:
     """Start the network in ``folder``, which must not exist, and stop it when the block ends.
 
-    Args:
-        tor: the executable.
-        folder: the directory for all files of the network.
-        scheduler: torrc `Schedulers` of every Tor process.
-        guard_lines: torrc lines for the guard only.
-
-    Raises:
-        UserError: a Tor process ended, or the client built no circuit in time. The message quotes
-          the last lines of the log of the process that ended, or of the client's log.
+    scheduler: torrc `Schedulers` of every Tor process. guard_lines: torrc lines for the guard only.
+    Raises UserError if a Tor process ended, or the client built no circuit in time. The message
+    quotes the last lines of the log of the process that ended, or of the client's log.
     """
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(len(RELAYS) + 2)]
@@ -175,7 +160,7 @@ def running(
             )
         LOG.info("waiting for the private network's first circuit (about half a minute)")
         _wait_for_circuit(processes, folder)
-        yield LiveNetwork(processes, folder, socks_port)
+        yield LiveNetwork(processes, socks_port)
     finally:
         for process in processes.values():
             if process.poll() is None:

@@ -45,24 +45,14 @@ APT::Get::Only-Source "true";
 
 
 class PrivateApt:
-    """apt-get with its lists and cache in a temporary directory.
-
-    Attributes:
-        work: The directory; apt stores downloads there.
-    """
+    """apt-get with its lists, cache and downloads in a temporary directory."""
 
     def __init__(self, work: Path, log: Path, what: str, *, sources: bool, hint: str) -> None:
-        """Create apt's configuration and empty lists and cache in ``work``.
+        """Create apt's configuration and empty lists and cache in the empty directory ``work``.
 
-        Args:
-            work: An empty directory.
-            log: Receives apt's whole output.
-            what: The thing to fetch, for messages.
-            sources: Enable source packages.
-            hint: How to proceed without apt; the hint of errors.
-
-        Raises:
-            UserError: apt is missing, the disk is full, or fetching is not allowed.
+        log: receives apt's whole output. what: the thing to fetch, for messages. sources: enable
+        source packages. hint: how to proceed without apt; the hint of errors. Raises UserError if
+        apt is missing, the disk is full, or fetching is not allowed.
         """
         ensure_building_allowed(f"{what} is missing")
         if shutil.which("apt-get") is None:
@@ -74,8 +64,7 @@ class PrivateApt:
                 f"about {ROOM_BYTES // 2**20} MiB",
                 "free some space there",
             )
-        self.work = work
-        self._log = log
+        self._work, self._log, self._hint = work, log, hint
         # For downloads, apt changes to the user _apt, who needs access to this directory.
         work.chmod(0o755)
         log.parent.mkdir(parents=True, exist_ok=True)
@@ -98,7 +87,7 @@ class PrivateApt:
             try:
                 result = subprocess.run(
                     ["apt-get", *self._options, *arguments],
-                    cwd=self.work,
+                    cwd=self._work,
                     stdin=subprocess.DEVNULL,
                     stdout=stream,
                     stderr=subprocess.STDOUT,
@@ -114,6 +103,10 @@ class PrivateApt:
         """Return the output of apt-cache, or an empty string if it fails."""
         return query_system_apt(*self._options, *arguments)
 
+    def error(self, message: str) -> UserError:
+        """Return an error whose hint names the log."""
+        return UserError(message, f"apt's whole output: {self._log}\n{self._hint}")
+
     def reason(self) -> str:
         """Return the line of apt's output that names the cause of its failure."""
         lines = self._log.read_text(encoding="utf-8", errors="replace").splitlines()
@@ -124,10 +117,7 @@ class PrivateApt:
 
 
 def read_fetched(folder: Path) -> tuple[Path, dict[str, Any]] | None:
-    """Return the tarball that `store_fetched` moved to ``folder``, and its record.
-
-    Return None unless both are intact.
-    """
+    """Return the tarball and the record in ``folder``, or None unless both are intact."""
     try:
         facts: dict[str, Any] = json.loads((folder / RECORD_FILE).read_text(encoding="utf-8"))
         tarball = folder / facts["file"]
@@ -159,20 +149,12 @@ def fetch_source_package(
     """Fetch the upstream tarball of a source package and store it in the folder ``cache``.
 
     Debian's packaging is not used. apt compares the tarball with the signed index of the archive.
+    The log goes to the parent of ``cache``. what, hint: see `PrivateApt`. version: the upstream
+    version; by default the newest one. Return the tarball and the facts about it that a manifest
+    records.
 
-    Args:
-        cache: The folder for the tarball, see :func:`store_fetched`; the log goes to its parent.
-        package: The source package.
-        what: The name of the program, for messages.
-        hint: How to proceed without apt; the hint of errors.
-        version: The upstream version; by default the newest version.
-
-    Returns:
-        The tarball and the facts about it that a manifest records.
-
-    Raises:
-        UserError: apt is missing, the disk is full, fetching is not allowed, or no archive that the
-            system configures has the package.
+    Raises UserError if apt is missing, the disk is full, fetching is not allowed, or no archive
+    that the system configures has the package.
     """
     cache.parent.mkdir(parents=True, exist_ok=True)
     log = cache.parent / "logs" / "source.log"
@@ -184,16 +166,11 @@ def fetch_source_package(
         apt.get("update")
         wanted = package if version is None else _with_version(apt, package, version, what, hint)
         if not apt.get("source", "--download-only", wanted):
-            raise UserError(
-                f"{what}'s source package could not be fetched: {apt.reason()}",
-                f"apt's whole output: {log}\n{hint}",
-            )
+            raise apt.error(f"{what}'s source package could not be fetched: {apt.reason()}")
         facts, files = _read_description(work, package, what, hint)
         tarball = store_fetched(cache, work, files, facts)
-    version, package_version, sha256 = (
-        facts[key] for key in ("version", "package_version", "sha256")
-    )
-    LOG.info("%s %s (Debian %s, SHA-256 %s)", what, version, package_version, sha256)
+    shown = (facts[key] for key in ("version", "package_version", "sha256"))
+    LOG.info("%s %s (Debian %s, SHA-256 %s)", what, *shown)
     return tarball, facts
 
 
@@ -224,17 +201,15 @@ def _read_description(
     descriptions = list(work.glob("*.dsc"))
     # A tarball's upstream signature has the same name with the suffix .asc added.
     tarballs = [path for path in work.glob("*.orig.tar.*") if path.suffix != ".asc"]
-    if len(descriptions) != 1 or len(tarballs) != 1:
+    text = "".join(path.read_text(encoding="utf-8", errors="replace") for path in descriptions)
+    versions = re.findall(r"^Version: (\S+)$", text, re.MULTILINE)
+    if len(descriptions) != 1 or len(tarballs) != 1 or not versions:
         raise UserError(f"apt fetched no upstream tarball of {what}", hint)
-    text = descriptions[0].read_text(encoding="utf-8", errors="replace")
-    version = re.search(r"^Version: (\S+)$", text, re.MULTILINE)
-    if version is None:
-        raise UserError(f"{descriptions[0].name} names no version", hint)
     facts = {
         "kind": "debian",
         "package": package,
-        "package_version": version[1],
-        "version": _upstream(version[1]),
+        "package_version": versions[0],
+        "version": _upstream(versions[0]),
         "file": tarballs[0].name,
         "sha256": file_sha256(tarballs[0]),
     }

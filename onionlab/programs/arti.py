@@ -1,4 +1,4 @@
-"""Build Arti, the client of Tor in Rust, with cargo from its crate and the crate's lock file.
+"""Build Arti, Tor's client in Rust, with cargo from its crate and the crate's lock file.
 
 The layout under ``build/arti``::
 
@@ -51,9 +51,7 @@ FORMAT = 1
 """A part of the key of a build. Increase it when the build procedure changes."""
 
 DEFAULT_VERSION = "2.7.0"
-CRATE_SHA256 = {
-    DEFAULT_VERSION: "a567e05cf614b579609d958e41b54602eea6983bccfec46d1e933a45605dd813",
-}
+CRATE_SHA256 = {DEFAULT_VERSION: "a567e05cf614b579609d958e41b54602eea6983bccfec46d1e933a45605dd813"}
 """Version of Arti -> SHA-256 of its crate. cargo verifies the download of every version. In
 addition, crates of the versions in this table are compared with a known hash."""
 
@@ -104,11 +102,8 @@ AnyClient = Annotated[ArtiClient | None, BeforeValidator(_parse_client)]
 class ArtiSource:
     """A fetched crate of Arti, which is built or which the installed Rust can build.
 
-    Attributes:
-        directory: The folder ``build/arti``.
-        client: The version.
-        crate: The fetched file.
-        facts: Everything that determines the build's content, except for the compilers, as JSON.
+    directory: the folder ``build/arti``. facts: everything that determines the build's content,
+    except for the compilers, as JSON.
     """
 
     directory: Path
@@ -125,14 +120,12 @@ class ArtiSource:
 def installed_rust(client: ArtiClient, needed: str | None = None) -> str:
     """Return the version of the installed Rust.
 
-    needed: the minimum version; by default the version in MIN_RUST, or MIN_CARGO.
-
-    Raises:
-        UserError: cargo or rustc is missing or too old.
+    needed: the minimum version; by default the version in MIN_RUST, or MIN_CARGO. Raises UserError
+    if cargo or rustc is missing or too old.
     """
-    rustc = _output("rustc", "--version")
-    if shutil.which("cargo") is None or rustc is None:
-        lacking = "rustc" if rustc is None else "cargo"
+    rustc = first_line("rustc", "--version", environment=_environment())
+    if shutil.which("cargo") is None or not rustc:
+        lacking = "cargo" if rustc else "rustc"
         raise UserError(f"Arti {client.arti} is built with Rust, and `{lacking}` is missing", _HINT)
     needed = needed or MIN_RUST.get(client.arti, MIN_CARGO)
     if _numbers(rustc) < _numbers(needed):
@@ -143,11 +136,9 @@ def installed_rust(client: ArtiClient, needed: str | None = None) -> str:
 def obtain_arti(root: Path, client: ArtiClient) -> ArtiSource:
     """Fetch the crate of a version of Arti if it is missing.
 
-    If this version is not built yet, check that the installed Rust can build it.
-
-    Raises:
-        UserError: Rust is missing or too old, or the version does not exist, cannot be fetched, is
-            damaged, or has another SHA-256 than CRATE_SHA256 states.
+    If this version is not built yet, check that the installed Rust can build it. Raises UserError
+    if Rust is missing or too old, or if the version does not exist, cannot be fetched, is damaged,
+    or has another SHA-256 than CRATE_SHA256 states.
     """
     directory = build_directory(root) / "arti"
     crate = directory / "source" / f"{client.program}.crate"
@@ -280,17 +271,6 @@ def _environment() -> dict[str, str]:
     """Return the environment of a build, with the variables that Rust's programs need."""
     kept = {name: text for name, text in os.environ.items() if _KEPT_VARIABLES.fullmatch(name)}
     return build_environment() | kept
-
-
-def _output(*command: str) -> str | None:
-    """Return a command's output; None if the command is missing or fails."""
-    try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, env=_environment(), check=False
-        )
-    except OSError:
-        return None
-    return done.stdout.strip() if done.returncode == 0 else None
 
 
 def _numbers(version: str) -> tuple[int, ...]:

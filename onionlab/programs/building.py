@@ -67,11 +67,8 @@ class NotBuiltError(UserError):
 class BuiltProgram:
     """A program of a run, as manifests record it.
 
-    Attributes:
-        path: The executable.
-        version: The version that it reports, e.g. ``0.4.9.11``.
-        sha256: SHA-256 of the executable.
-        source: Provenance (source, patches, compiler, options) as JSON.
+    version: the version that it reports, e.g. ``0.4.9.11``. sha256: SHA-256 of the executable.
+    source: provenance (source, patches, compiler, options) as JSON.
     """
 
     path: Path
@@ -131,10 +128,7 @@ def building_directory(directory: Path) -> Iterator[Path]:
 
     Makefiles of third-party programs do not support paths with spaces, and some support even fewer
     characters. If ``directory`` has such a path, use the system's folder for temporary files.
-
-    Raises:
-        UserError: The path of the folder for temporary files is also unsuitable, or building is not
-            allowed.
+    Raises UserError if this folder's path is also unsuitable, or building is not allowed.
     """
     ensure_building_allowed(f"{directory} does not contain all builds that are needed")
     if _PLAIN_PATH.fullmatch(str(directory.resolve())):
@@ -179,12 +173,9 @@ def run_concurrently(
 
 
 def apply_patch(tree: Path, patch: Patch, origin: str, hint: str, *, fuzz: int = 0) -> None:
-    """Apply one patch to ``tree``, the source with the name ``origin``.
+    """Apply one patch to ``tree``, the source with the name ``origin``, as `patch_problem` does.
 
-    ``fuzz``: see :func:`patch_problem`.
-
-    Raises:
-        UserError: The patch does not apply; the message names the patch, the file and the hunk.
+    Raises UserError if it does not apply; the message names the patch, the file and the hunk.
     """
     problem = patch_problem(tree, patch, fuzz=fuzz)
     if problem is not None:
@@ -198,14 +189,8 @@ def patch_problem(tree: Path, patch: Patch, *, dry_run: bool = False, fuzz: int 
     By default every context line of a hunk has to match. Otherwise a hunk could be applied to
     another place of the file that is similar to the intended place.
 
-    Args:
-        tree: The source tree.
-        patch: The patch.
-        dry_run: Whether to change nothing.
-        fuzz: The number of lines at each end of a hunk's context that may differ.
-
-    Raises:
-        UserError: The program `patch` is missing.
+    dry_run: whether to change nothing. fuzz: the number of lines at each end of a hunk's context
+    that may differ. Raises UserError if the program `patch` is missing.
     """
     command = ["patch", "-p1", "--batch", "--forward", f"--fuzz={fuzz}", "--no-backup-if-mismatch"]
     command += ["--reject-file=-", f"--directory={tree}", *(["--dry-run"] if dry_run else [])]
@@ -234,11 +219,18 @@ def patch_problem(tree: Path, patch: Patch, *, dry_run: bool = False, fuzz: int 
     return "; ".join(lines[first : first + 2]) or "patch failed without output"
 
 
-def first_line(*command: str) -> str:
-    """Return the first line of a command's output, or an empty string if it fails or is missing."""
+def first_line(*command: str, environment: Mapping[str, str] | None = None) -> str:
+    """Return the first line of a command's output, or an empty string if it fails or is missing.
+
+    environment: by default that of builds.
+    """
     try:
         result = subprocess.run(
-            command, capture_output=True, text=True, env=build_environment(), check=False
+            command,
+            capture_output=True,
+            text=True,
+            env=environment or build_environment(),
+            check=False,
         )
     except OSError:
         return ""
@@ -291,15 +283,11 @@ def put_build(
     version: Callable[[Path], str],
     source: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Put a finished build in place by one rename. Return its record.
+    """Put a finished build in the folder ``store`` by one rename. Return its record.
 
-    Args:
-        work: The private directory of this build.
-        store: The destination.
-        programs: Name in ``bin`` -> file to copy there; the first is the build's main program.
-        build_format: The builder's ``FORMAT``.
-        version: A function that returns the version of the main program.
-        source: Everything that the build depends on, as JSON.
+    work: the private directory of this build. programs: name in ``bin`` -> file to copy there; the
+    first is the main program, whose version the function ``version`` returns. build_format: the
+    builder's ``FORMAT``. source: everything that the build depends on, as JSON.
     """
     staged = work / "staged"
     (staged / "bin").mkdir(parents=True)
@@ -376,13 +364,9 @@ def run_logged(
 ) -> int:
     """Run ``command`` with its output appended to ``log`` and report regularly that it is running.
 
-    Returns:
-        The exit status.
-
-    Raises:
-        UserError: The program is missing. If ``may_fail`` is False: a signal ended the program, or
-            the machine lacks memory or disk space.
-        BuildFailedError: ``may_fail`` is False, and the program failed for another reason.
+    Return the exit status. Raises UserError if the program is missing. Unless ``may_fail``, raises
+    UserError if a signal ended the program or the machine lacks memory or disk space, and
+    BuildFailedError if the program failed for another reason.
     """
     started_s = time.monotonic()
     with log.open("a", encoding="utf-8") as stream:

@@ -23,14 +23,11 @@ FILE_TIME_UNIX_S = 946_684_800
 
 @dataclass(frozen=True)
 class Commit:
-    """A commit of a local repository.
+    """A commit of a local repository, which is a work tree or bare.
 
-    Attributes:
-        repository: The repository: a work tree, or a bare repository.
-        hash: The commit's hash.
-        changed: Usually None. If `find_commit` got HEAD or the branch that is checked out, and the
-            work tree has uncommitted changes, this is the top of the work tree, whose files have to
-            be used instead of the commit.
+    changed: usually None. If `find_commit` got HEAD or the branch that is checked out, and the work
+    tree has uncommitted changes, this is the top of the work tree, whose files have to be used
+    instead of the commit.
     """
 
     repository: Path
@@ -42,11 +39,8 @@ def find_commit(repository: Path, ref: str) -> Commit:
     """Return the commit of a branch, a tag or a hash.
 
     HEAD and the branch that is checked out mean the files of the work tree, which can differ from
-    the commit. A tag and a hash always mean the commit.
-
-    Raises:
-        UserError: There is no repository or no such commit, or git is missing and cannot be
-            installed.
+    the commit. A tag and a hash always mean the commit. Raises UserError if there is no repository
+    or no such commit, or if git is missing and cannot be installed.
     """
     if shutil.which("git") is None:
         ensure_building_allowed("the program `git` is missing")
@@ -141,12 +135,10 @@ def unpack_commit(
     """Write the needed files of a commit to a folder, as they are in the commit.
 
     Git attributes and settings have no effect, although they change what `git archive` and a
-    checkout write. Submodules are left out.
-
-    Raises:
-        UserError: The repository lacks a part of the commit.
+    checkout write. Submodules are left out. Raises UserError if the repository lacks a part of the
+    commit.
     """
-    listed = _bytes(repository, "ls-tree", "-r", "-z", "--full-tree", commit)
+    listed = git_output(repository, "ls-tree", "-r", "-z", "--full-tree", commit)
     entries = [entry.split(b"\t", 1) for entry in listed.split(b"\0")[:-1]]
     files = {
         path: facts.split() for facts, name in entries if is_needed(path := Path(os.fsdecode(name)))
@@ -185,7 +177,7 @@ def _lines(log: str) -> list[str]:
     return log.split("\n")[:-1]
 
 
-def _bytes(repository: Path, *arguments: str) -> bytes:
+def git_output(repository: Path, *arguments: str) -> bytes:
     """Return the output of git. Raises UserError with git's message if it fails."""
     with _start(repository, *arguments) as process:
         output, messages = process.communicate()
@@ -196,8 +188,8 @@ def _bytes(repository: Path, *arguments: str) -> bytes:
 
 
 def _output(repository: Path, *arguments: str) -> str:
-    """Return the output of git as a string. Raises UserError as `_bytes` does."""
-    return _bytes(repository, *arguments).decode(errors="replace")
+    """Return the output of git as a string. Raises UserError as `git_output` does."""
+    return git_output(repository, *arguments).decode(errors="replace")
 
 
 def _answer(repository: Path, *arguments: str) -> str | None:

@@ -24,12 +24,9 @@ PROBE_TIMEOUT_S = 20.0
 class Tool:
     """A program found on this machine.
 
-    Attributes:
-        path: Absolute path of the executable.
-        version: Its release, e.g. ``3.3.0``.
-        commit: Abbreviated commit that it was built from (``f1b2cacf2``, with ``-dirty`` for a
-            changed tree); None if the program does not report it, for example for a tagged release.
-        sha256: SHA-256 of the executable.
+    path, sha256: absolute path and SHA-256 of the executable. version: its release, e.g. ``3.3.0``.
+    commit: abbreviated commit that it was built from (``f1b2cacf2``, with ``-dirty`` for a changed
+    tree); None if the program does not report it, for example for a tagged release.
     """
 
     path: Path
@@ -42,15 +39,11 @@ class Tool:
 class Program:
     """The static properties of a program that this harness runs.
 
-    Attributes:
-        name: Its executable.
-        title: Its name in messages.
-        variable: The environment variable that can name its path.
-        minimum: The minimum supported version.
-        documentation: The page with installation instructions.
-        probe_arguments: Arguments with which it prints its version.
-        pattern: Matches the version and, if it is printed, the commit in the output.
-        has_option: Whether a command-line option can also specify its path.
+    name: its executable. title: its name in messages. variable: the environment variable that can
+    name its path. minimum: the minimum supported version. documentation: the page with installation
+    instructions. pattern: matches the version and, if it is printed, the commit in the output of
+    the program with ``probe_arguments``. has_option: whether a command-line option can also specify
+    its path.
     """
 
     name: str
@@ -106,10 +99,8 @@ def find_tool(program: Program, explicit: str | None = None) -> Tool:
 
     ``explicit`` is the path of the program. If it is not given, the path is the value of the
     program's environment variable. If this is not set either, search for the program on the PATH.
-
-    Raises:
-        UserError: The program is missing, does not start, does not print its version, or is older
-            than the minimum version; or Shadow's path contains a space.
+    Raises UserError if the program is missing, does not start, does not print its version, or is
+    older than the minimum version, or if Shadow's path contains a space.
     """
     # `make SHADOW=` passes an empty value, which means that no path is given.
     path = _locate(program, explicit or os.environ.get(program.variable) or None)
@@ -153,16 +144,11 @@ _LOADED = re.compile(r"^\t(?:.* => )?(/.*) \(0x[0-9a-f]+\)$", re.MULTILINE)
 
 @functools.cache
 def shared_libraries(program: Path) -> dict[str, str]:
-    """Return the shared libraries that a program loads on this machine.
+    """Return the shared libraries that a program loads on this machine: file name -> SHA-256.
 
     A library determines how a program allocates memory and which system calls it makes, so another
-    version of the library can change a simulation's results.
-
-    Returns:
-        File name -> SHA-256 of the file; empty for a program that is not linked dynamically.
-
-    Raises:
-        UserError: The program `ldd` is missing.
+    version of the library can change a simulation's results. The result is empty for a program that
+    is not linked dynamically. Raises UserError if the program `ldd` is missing.
     """
     try:
         listed = subprocess.run(

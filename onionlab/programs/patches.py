@@ -37,8 +37,7 @@ class Patch:
     def read(cls, path: Path) -> Patch:
         """Read a patch file.
 
-        Raises:
-            UserError: The file has no hunk. The program `patch` accepts such a file silently.
+        Raises UserError if it has no hunk. The program `patch` accepts such a file silently.
         """
         content = path.read_bytes()
         if _HUNK.search(content) is None:
@@ -67,11 +66,8 @@ def load_series(root: Path, name: str, collection: str) -> Series:
 
     Without such a file, the patches are sorted by name. A series with a name such as ``a+b`` has
     the patches of ``a``, followed by the patches of ``b``. ``collection`` is the folder below
-    ``root`` that contains the folders of all series.
-
-    Raises:
-        UserError: The folder or a patch is missing, ``series`` does not list each patch once, or a
-            patch has no hunk.
+    ``root`` that contains the folders of all series. Raises UserError if the folder or a patch is
+    missing, ``series`` does not list each patch once, or a patch has no hunk.
     """
     if "+" in name:
         parts = [load_series(root, part, collection) for part in name.split("+")]

@@ -10,13 +10,7 @@ from pydantic import Field
 
 from onionlab.errors import UserError
 from onionlab.yamlfile.field_types import Color, Text, one_of
-from onionlab.yamlfile.model import (
-    AnyModel,
-    Model,
-    display_name,
-    key,
-    read_model,
-)
+from onionlab.yamlfile.model import AnyModel, Model, display_name, key, read_model
 from onionlab.yamlfile.tree import Node, Problem
 
 HINT = "the comments of the shipped file, such as tor-patches/variants.yaml, explain every key"
@@ -42,20 +36,25 @@ def read_registry(
     model: type[AnyModel],
     inconsistencies: Callable[[AnyModel, Node], Iterable[Problem]],
 ) -> AnyModel:
-    """Read a registry.
+    """Read a registry of the checkout ``root``.
 
-    Args:
-        root: The checkout.
-        path: The file.
-        model: The model of the whole file.
-        inconsistencies: A function that returns the errors of a file whose single values are valid.
-
-    Raises:
-        UserError: The file is missing or has errors, which are all listed, one per line.
+    model: the model of the whole file. inconsistencies: a function that returns the errors of a
+    file whose single values are valid. Raises UserError if the file is missing or has errors, which
+    are all listed, one per line.
     """
     if not path.is_file():
         raise UserError(f"{path} not found")
     return read_model(path, display_name(path, root), model, HINT, inconsistencies)[0]
+
+
+def require_known(names: Iterable[str], variants: Mapping[str, object], folder: str) -> None:
+    """Raise UserError for a name that is not in the registry in ``folder``."""
+    for name in names:
+        if name not in variants:
+            raise UserError(
+                f"unknown variant {name!r}",
+                f"Variants in {folder}/variants.yaml: {', '.join(variants)}.",
+            )
 
 
 def find_indistinguishable_styles(

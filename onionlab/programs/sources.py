@@ -6,7 +6,6 @@ import hashlib
 import lzma
 import os
 import shutil
-import subprocess
 import tarfile
 import zlib
 from collections.abc import Callable, Iterable, Sequence
@@ -16,22 +15,19 @@ from typing import Any
 
 from onionlab.errors import UserError
 from onionlab.programs.apt import fetch_source_package, read_fetched
-from onionlab.programs.building import build_environment, file_sha256
-from onionlab.programs.git import unpack_commit
+from onionlab.programs.building import file_sha256
+from onionlab.programs.git import git_output, unpack_commit
 
 
 @dataclass(frozen=True)
 class Source:
     """One source, with its identity.
 
-    Attributes:
-        kind: ``debian`` (a package's tarball), ``tarball``, ``tree`` or ``git``.
-        path: The tarball, or the directory of the tree or the repository.
-        version: The program's version; None for a local tarball until it is unpacked.
-        sha256: SHA-256 of the tarball's bytes, or of a tree's sorted list of files (path, kind and
-            content). For a git repository, it is the commit's hash instead.
-        facts: The facts that a manifest records, as JSON.
-        id: Suffix for the names of builds from this source; empty for the program's default source.
+    kind: ``debian`` (a package's tarball), ``tarball``, ``tree`` or ``git``. path: the tarball, or
+    the directory of the tree or the repository. version: None for a local tarball until it is
+    unpacked. sha256: SHA-256 of the tarball's bytes, or of a tree's sorted list of files (path,
+    kind and content), or the commit's hash for a git repository. facts: what a manifest records, as
+    JSON. id: suffix for the names of builds from this source; empty for the default source.
     """
 
     kind: str
@@ -51,16 +47,13 @@ class Source:
 class Program:
     """A program that is built here.
 
-    Attributes:
-        name: Its name in messages.
-        variable: The environment variable for the user's own source.
-        hint: What users can do without the distribution's source.
-        version: A function that gets an unpacked tree, and the tree's origin for messages. It
-            returns the version. It raises UserError if the tree is not this program's source.
-        package: The distribution's source package.
-        configured: The name of a file that exists only in a tree that was configured in place, and
-            the command that reverts the configuration; empty if unpacked trees are not supported.
-        is_needed: A function that returns whether a build needs the file at a path in the tree.
+    variable: the environment variable for the user's own source. hint: what users can do without
+    the distribution's source. version: a function that gets an unpacked tree, and the tree's origin
+    for messages; it returns the version, and raises UserError if the tree is not this program's
+    source. package: the distribution's source package. configured: the name of a file that exists
+    only in a tree that was configured in place, and the command that reverts the configuration;
+    empty if unpacked trees are not supported. is_needed: a function that returns whether a build
+    needs the file at a path in the tree.
     """
 
     name: str
@@ -90,25 +83,21 @@ def obtain_source(
 ) -> Source:
     """Return a program's source; fetch it first if necessary.
 
-    Args:
-        program: The program.
-        cache: The folder of the fetched source.
-        named: A tarball or a tree; by default the program's variable names it.
-        update: Fetch the current package even if one was fetched before. By default the old package
-            is used, so that a new build results in the same program. No effect on a named source.
-        fetch: A function that fetches the package in place of `fetch_source_package`.
+    cache: the folder of the fetched source. named: a tarball or a tree; by default the program's
+    variable names it. update: fetch the current package even if one was fetched before. By default
+    the old package is used, so that a new build results in the same program. No effect on a named
+    source. fetch: a function that fetches the package in place of `fetch_source_package`.
 
-    Raises:
-        UserError: The source cannot be fetched, or it is the source of another program.
+    Raises UserError if the source cannot be fetched or is the source of another program.
     """
     found = None if update and not _named(program, named) else find_source(program, cache, named)
     if found is not None:
         return found
-    if fetch is None:
-        fetched = fetch_source_package(cache, program.package, program.name, hint=program.hint)
-    else:
-        fetched = fetch(cache)
-    return fetched_source(fetched)
+    if fetch is not None:
+        return fetched_source(fetch(cache))
+    return fetched_source(
+        fetch_source_package(cache, program.package, program.name, hint=program.hint)
+    )
 
 
 def find_source(program: Program, cache: Path, named: str | None = None) -> Source | None:
@@ -154,11 +143,9 @@ def user_source(program: Program, path: Path) -> Source:
 def unpack_source(program: Program, source: Source, destination: Path) -> str:
     """Unpack the needed files to ``destination``, which must not exist. Return the version.
 
-    Files of tarballs and trees keep their time stamps, because make compares these.
-
-    Raises:
-        UserError: The tarball is truncated or damaged, the tree has changed since `user_source`
-            hashed it, or this is the source of another program.
+    Files of tarballs and trees keep their time stamps, because make compares these. Raises
+    UserError if the tarball is truncated or damaged, if the tree has changed since `user_source`
+    hashed it, or if this is the source of another program.
     """
     destination.mkdir(parents=True)
     if source.kind == "tree":
@@ -209,11 +196,8 @@ def _tree_files(program: Program, tree: Path) -> list[Path]:
     """Return the needed files that belong to a source tree, sorted, relative to it.
 
     In a git work tree these are the files that git tracks or would track. Otherwise they are all
-    files, and the tree must not have been configured, because stale objects would become part of
-    every build.
-
-    Raises:
-        UserError: The tree has been configured in place.
+    files, and UserError is raised if the tree has been configured in place, because stale objects
+    would become part of every build.
     """
     listed = _git_output(tree, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
     if listed is not None:
@@ -234,10 +218,7 @@ def _tree_files(program: Program, tree: Path) -> list[Path]:
 
 
 def _files_sha256(tree: Path, names: Iterable[Path]) -> str:
-    """Return the SHA-256 of a list of files, over their paths, kinds and contents.
-
-    The kind of a file is link, executable or other file.
-    """
+    """Return the SHA-256 of files' paths, kinds (link, executable or other) and contents."""
     digest = hashlib.sha256()
     for name in names:
         path = tree / name
@@ -259,15 +240,6 @@ def _git_output(tree: Path, *arguments: str) -> str | None:
     if not (tree / ".git").exists():
         return None
     try:
-        result = subprocess.run(
-            ["git", "-C", tree, *arguments],
-            capture_output=True,
-            text=True,
-            errors="surrogateescape",
-            # If a git hook started this program, os.environ names the hook's own repository.
-            env=build_environment(),
-            check=False,
-        )
-    except FileNotFoundError:
+        return os.fsdecode(git_output(tree, *arguments))
+    except (FileNotFoundError, UserError):
         return None
-    return result.stdout if result.returncode == 0 else None

@@ -12,8 +12,7 @@ from onionlab.paths import code_root
 def install_packages(name: str) -> None:
     """Install the packages of ``configs/apt-packages-NAME.txt`` that are missing.
 
-    Raises:
-        UserError: The packages cannot be installed.
+    Raises UserError if they cannot be installed.
     """
     script = code_root() / "onionlab" / "setup.sh"
     # Standard output is not captured: the script may ask for a password on the terminal.

@@ -106,9 +106,6 @@ def test_a_source_of_something_else_is_an_error(
     monkeypatch.setenv("LIBTORRENT_SOURCE", str(tarball))
     with pytest.raises(UserError, match="is not libtorrent's source"):
         build(checkout)
-    tarball.write_bytes(tarball.read_bytes()[:20])
-    with pytest.raises(UserError, match="is truncated or damaged"):
-        build(checkout)
     for name, problem in (("nowhere.tar.gz", "does not exist"), ("other", "is not a tarball")):
         monkeypatch.setenv("LIBTORRENT_SOURCE", str(tmp_path / name))
         with pytest.raises(UserError, match=f"^LIBTORRENT_SOURCE: .* {problem}"):

@@ -55,6 +55,16 @@ def jobs() -> dict[str, Any]:
     return found
 
 
+PIPEFAIL = ("-o", "pipefail")
+"""Options with which GitLab runs scripts, unlike GitHub Actions."""
+
+
+def bash(text: str, folder: Path, variables: dict[str, str], *options: str) -> int:
+    """Run a script as GitHub Actions does. Return its exit status."""
+    words = ["bash", "-e", *options, "-c", text]
+    return subprocess.run(words, cwd=folder, env=variables, check=False).returncode
+
+
 def script(job: str, name: str = "") -> str:
     steps = jobs()[job]["steps"]
     return "\n".join(step.get("run", "") for step in steps if name in step.get("name", ""))
@@ -90,10 +100,7 @@ esac
 
 @pytest.fixture
 def publish(tmp_path: Path) -> Callable[[str], int]:
-    """Return a function that runs a step of the job `publish` with a local repository.
-
-    The function returns the exit status of the step.
-    """
+    """Return a function that runs a step of the job `publish` with a local repository."""
     write_script(tmp_path / "bin/gh", GH)
     subprocess.run(["git", "init", "--quiet", "--bare", tmp_path / "server/owner/name"], check=True)
     variables = {
@@ -106,9 +113,7 @@ def publish(tmp_path: Path) -> Callable[[str], int]:
 
     def run(step: str) -> int:
         shutil.rmtree(tmp_path / "state", ignore_errors=True)
-        # GitHub Actions runs a step with this shell.
-        words = ["bash", "-e", "-c", script("publish", step)]
-        return subprocess.run(words, cwd=tmp_path, env=variables, check=False).returncode
+        return bash(script("publish", step), tmp_path, variables)
 
     return run
 
@@ -158,15 +163,9 @@ def test_its_commands_exist_in_this_program(ref: str) -> None:
 def test_only_an_answer_is_a_night(tmp_path: Path, status: int) -> None:
     (script,) = (step["run"] for step in jobs()["run"]["steps"] if step.get("id") == "night")
     write_script(tmp_path / ".venv/bin/onionlab", f"exit {status}\n")
-    (tmp_path / "shell").write_text(script)
-    # GitHub Actions runs the step with this shell.
-    result = subprocess.run(
-        ["bash", "-e", "shell"],
-        cwd=tmp_path,
-        env={**os.environ, "GITHUB_OUTPUT": "output", "GITHUB_STEP_SUMMARY": "s", "ENGINE": "uml"},
-        check=False,
-    )
-    assert (result.returncode == 0) is (status in (0, 1))
+    more = {"GITHUB_OUTPUT": "output", "GITHUB_STEP_SUMMARY": "s", "ENGINE": "uml"}
+    ended = bash(script, tmp_path, {**os.environ, **more})
+    assert (ended == 0) is (status in (0, 1))
     assert (tmp_path / "output").read_text() == f"status={status}\n"
 
 
@@ -189,15 +188,13 @@ def test_a_new_commit_of_tor_keeps_the_engine_and_builds_tor(tmp_path: Path) -> 
     for number in range(2):
         commit = add_commit(tor, "newest", "0.4.10") if number else commits[1]
         for step in ("Find Tor's newest commit", "Remove builds", "Fetch Tor"):
-            words = ["bash", "-e", "-c", script("run", step)]
-            subprocess.run(words, cwd=tmp_path, env=variables, check=True)
+            assert bash(script("run", step), tmp_path, variables) == 0
         assert (tmp_path / "output").read_text().endswith(f"commit={commit}\n")
         assert git(tmp_path / "build/tor.git", "log", "--format=%H", "main").split()[0] == commit
         assert not (tmp_path / "build/tor").exists()
         (tmp_path / "build/tor").mkdir()
     variables["TOR_REF"] = "none"
-    words = ["bash", "-e", "-c", script("run", "Find Tor's newest commit")]
-    assert subprocess.run(words, cwd=tmp_path, env=variables, check=False).returncode != 0
+    assert bash(script("run", "Find Tor's newest commit"), tmp_path, variables) != 0
 
 
 # GitLab
@@ -255,21 +252,20 @@ def test_the_gitlab_script_runs_twice_in_an_empty_root(tmp_path: Path) -> None:
         "CI_COMMIT_SHA": commits[1],
         "ONIONLAB_REPOSITORY": f"file://{onionlab}",
     }
-    words = ["bash", "-eo", "pipefail", "-c", "\n".join(job["script"])]
+    text = "\n".join(job["script"])
     for update in ("1", ""):
         variables["UPDATE_BASELINE"] = update
-        assert subprocess.run(words, cwd=tor, env=variables, check=False).returncode == 1
+        assert bash(text, tor, variables, *PIPEFAIL) == 1
     first, second = (tmp_path / "calls").read_text().splitlines()
     assert first == f"{second} --update-baseline"
     parsed = build_parser("nightly").parse_args(first.split())
     assert (parsed.tor_git, parsed.ref, parsed.engine) == (str(tor), commits[1], "uml")
     assert (tor / "onionlab/nightly/history").read_text() == "x\nx\n"
     # REF selects the commit, for example the baseline's commit after a change of onionlab.
-    other = {**variables, "REF": commits[0]}
-    assert subprocess.run(words, cwd=tor, env=other, check=False).returncode == 1
+    assert bash(text, tor, {**variables, "REF": commits[0]}, *PIPEFAIL) == 1
     assert f"--ref {commits[0]} " in (tmp_path / "calls").read_text().splitlines()[-1]
     # A newer version of onionlab replaces the older one, and the folder of nightly runs is kept.
     newer = add_commit(onionlab, "newer", "0.4")
-    assert subprocess.run(words, cwd=tor, env=variables, check=False).returncode == 1
+    assert bash(text, tor, variables, *PIPEFAIL) == 1
     assert git(tor / "onionlab", "rev-parse", "HEAD") == newer
     assert (tor / "onionlab/nightly/history").read_text() == "x\nx\nx\nx\n"

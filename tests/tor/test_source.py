@@ -150,13 +150,6 @@ def test_the_files_of_git_are_never_a_part_of_a_tree(tmp_path: Path, tree: Path)
     assert not (tmp_path / "copy/.git").exists()
 
 
-def test_a_tree_that_was_configured_in_place_is_an_error(tmp_path: Path, tree: Path) -> None:
-    (tree / "config.status").write_text("")
-    with pytest.raises(UserError, match="configured in place") as caught:
-        obtain(tmp_path, tree)
-    assert "make distclean" in (caught.value.hint or "")
-
-
 # Scripts on the PATH replace apt's programs.
 
 APT_GET = """\

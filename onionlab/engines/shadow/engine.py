@@ -52,11 +52,9 @@ class ShadowEngine:
     name = "shadow"
 
     def __init__(self, *, shadow: str | None = None, tgen: str | None = None) -> None:
-        """Find Shadow and TGen.
+        """Find Shadow and TGen at the given paths, or else where `find_tool` looks for them.
 
-        shadow, tgen: paths of the programs. If a path is None, the environment variable SHADOW or
-        TGEN, or otherwise the PATH, determines it. Raises UserError if one of the programs is
-        missing, is too old, or does not start.
+        Raises UserError if one of the programs is missing, is too old, or does not start.
         """
         self._shadow = find_tool(SHADOW, shadow)
         self._tgen = find_tool(TGEN, tgen)
@@ -178,16 +176,12 @@ def network_graph(network: Network) -> bytes:
 def _configuration(simulation: Simulation) -> dict[str, Any]:
     options = _merge_options(simulation.shadow_options, simulation.options)
     number = {place.name: i for i, place in enumerate(simulation.network.places)}
-    bootstrap = (
-        {"bootstrap_end_time": f"{simulation.bootstrap_end_ms} ms"}
-        if simulation.bootstrap_end_ms
-        else {}
-    )
+    end_ms = simulation.bootstrap_end_ms
     return {
         "general": {
             "seed": simulation.seed,
             "stop_time": f"{simulation.stop_ms} ms",
-            **bootstrap,
+            **({"bootstrap_end_time": f"{end_ms} ms"} if end_ms else {}),
             "template_directory": TEMPLATE,
             **options["general"],
         },
@@ -236,11 +230,7 @@ def _merge_options(
 ) -> dict[str, Any]:
     """Merge defaults, a network's options and an experiment's options, in ascending precedence."""
     return {
-        section: {
-            **defaults,
-            **network_options.get(section, {}),
-            **experiment_options.get(section, {}),
-        }
+        section: defaults | network_options.get(section, {}) | experiment_options.get(section, {})
         for section, defaults in DEFAULT_OPTIONS.items()
     }
 
@@ -276,11 +266,12 @@ def _log_tail(log: Path) -> list[str]:
     errors = [line for line in text if "ERROR" in line or "panicked" in line]
     if errors:
         return errors[-LOG_TAIL_LINES:]
-    unusual = {line.rpartition("] ")[2]: at for at, line in enumerate(text) if _is_unusual(line)}
+    usual = ("[INFO]", "[DEBUG]", "[TRACE]")
+    unusual = {
+        line.rpartition("] ")[2]: at
+        for at, line in enumerate(text)
+        if not any(level in line for level in usual)
+    }
     report = [at for at, line in enumerate(text) if _REPORT in line][-1:]
     shown = [text[at] for at in sorted([*unusual.values(), *report])]
     return (shown or text)[-LOG_TAIL_LINES:]
-
-
-def _is_unusual(line: str) -> bool:
-    return not any(f"[{level}]" in line for level in ("INFO", "DEBUG", "TRACE"))

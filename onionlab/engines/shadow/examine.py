@@ -79,9 +79,8 @@ def kernel(machine: str, release: str) -> Finding:
         return Finding(WARN, "kernel", f"{text}: Shadow supports x86_64", SUPPORTED_PLATFORMS)
     version = tuple(int(part) for part in re.findall(r"\d+", release)[:2])
     if version < KERNEL_MINIMUM:
-        return Finding(
-            WARN, "kernel", f"{text}: Shadow supports 5.10 and newer", SUPPORTED_PLATFORMS
-        )
+        text += ": Shadow supports 5.10 and newer"
+        return Finding(WARN, "kernel", text, SUPPORTED_PLATFORMS)
     return Finding(OK, "kernel", text)
 
 
@@ -103,9 +102,8 @@ def seccomp(mode: str | None) -> Finding:
 def shared_memory(path: Path, need: Need | None) -> Finding:
     """Check the free space in /dev/shm, which Shadow and the simulated processes use."""
     if not os.path.ismount(path):
-        return Finding(
-            WARN, str(path), "not a separate file system", f"mount -t tmpfs tmpfs {path}"
-        )
+        fix = f"mount -t tmpfs tmpfs {path}"
+        return Finding(WARN, str(path), "not a separate file system", fix)
     free = shutil.disk_usage(path).free
     text = f"{format_bytes(free)} free"
     processes = need.processes if need else DEFAULT_PROCESSES
@@ -190,9 +188,8 @@ def limits(need: Need | None, *, needed: bool) -> Iterator[Finding]:
             yield Finding(OK, limit.subject, str(value))
         else:
             status = MISSING if need and needed else WARN
-            yield Finding(
-                status, limit.subject, f"{value}; {_describe_need(need)} about {wanted}", limit.fix
-            )
+            text = f"{value}; {_describe_need(need)} about {wanted}"
+            yield Finding(status, limit.subject, text, limit.fix)
 
 
 def _describe_need(need: Need | None) -> str:

@@ -104,11 +104,7 @@ class BuiltKernel:
 
 @dataclass(frozen=True)
 class Inputs:
-    """The inputs of a build.
-
-    directory: ``build/uml``. fragment: the file with the kernel's options. calls: the source of
-    ``calls.so``.
-    """
+    """The inputs of a build. fragment: the kernel's options. calls: the source of ``calls.so``."""
 
     directory: Path
     source: Source
@@ -147,9 +143,8 @@ def uml_directory(root: Path) -> Path:
 def ensure_kernel(root: Path) -> BuiltKernel:
     """Return the kernel of the checkout ``root``. Build it first if it is missing or damaged.
 
-    The source is the tarball or tree that LINUX_SOURCE specifies, and by default the distribution's
-    linux-source package. Raises UserError if this machine cannot run the kernel, or if the kernel
-    cannot be built.
+    The source is that of `obtain_linux`. Raises UserError if this machine cannot run the kernel, or
+    if the kernel cannot be built.
     """
     check_machine()
     directory = uml_directory(root)
@@ -260,9 +255,7 @@ def _build(inputs: Inputs, store: Path) -> BuiltKernel:
         boot, ptrace_because = _boot(inputs, kernel, patches)
         LOG.info("the kernel: boots in %.1f s", boot.wall_s)
         if ptrace_because:
-            LOG.info(
-                "the kernel: uses ptrace, which makes runs up to twice as slow: %s", ptrace_because
-            )
+            LOG.info("the kernel: uses ptrace, so runs are up to twice as slow: %s", ptrace_because)
         record = {
             "format": FORMAT,
             "version": version,
@@ -293,9 +286,8 @@ def _boot(inputs: Inputs, kernel: Path, patches: Sequence[str]) -> tuple[BootRep
     try:
         boot = check_boot(kernel, log, arguments=(IN_PROCESSES,))
     except UserError as error:
-        return check_boot(
-            kernel, new_log(inputs.directory, "boot-ptrace")
-        ), f"{error.message}, see {log}"
+        boot = check_boot(kernel, new_log(inputs.directory, "boot-ptrace"))
+        return boot, f"{error.message}, see {log}"
     return boot, ptrace_reason(boot.output)
 
 

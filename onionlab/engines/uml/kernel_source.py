@@ -1,8 +1,6 @@
 """Obtain Linux's source: the distribution's ``linux-source-VERSION`` package, or the user's own.
 
-apt fetches the package with its own state directory (:mod:`onionlab.programs.apt`). This needs
-neither root's rights nor a change to the system's package sources. The package contains one
-tarball, which is stored.
+apt fetches the package (:mod:`onionlab.programs.apt`), which contains one tarball.
 """
 
 from __future__ import annotations
@@ -81,20 +79,16 @@ def obtain_linux(directory: Path) -> Source:
 def linux_version(tree: Path, origin: Path) -> str:
     """Return Linux's version according to the Makefile in ``tree``.
 
-    Raises:
-        UserError: ``origin``, the source of the tree, is not Linux's source.
+    Raises UserError if ``origin``, the source of the tree, is not Linux's source.
     """
     text = read_if_present(tree / "Makefile")
-    numbers = [
-        match[1] if (match := re.search(rf"^{name} = (\d+)$", text, re.MULTILINE)) else None
-        for name in ("VERSION", "PATCHLEVEL", "SUBLEVEL")
-    ]
-    if None in numbers or not (tree / "arch/um").is_dir():
+    numbers = dict(re.findall(r"^(VERSION|PATCHLEVEL|SUBLEVEL) = (\d+)$", text, re.MULTILINE))
+    if len(numbers) < 3 or not (tree / "arch/um").is_dir():
         raise UserError(
             f"{origin} is not Linux's source: no Makefile that names its version, or no arch/um",
             SOURCE_HINT,
         )
-    return ".".join(str(number) for number in numbers)
+    return ".".join(numbers[name] for name in ("VERSION", "PATCHLEVEL", "SUBLEVEL"))
 
 
 _UNNEEDED = re.compile("|".join(fnmatch.translate(one) for one in UNNEEDED))
@@ -114,11 +108,8 @@ LINUX = Program(
 def choose_package(names: Iterable[str]) -> str | None:
     """Choose the newest package up to TESTED. If there is none, choose the oldest after TESTED.
 
-    Args:
-        names: Names such as ``linux-source-6.12`` (Debian) or ``linux-source-6.8.0`` (Ubuntu).
-
-    Returns:
-        The package's name, or None. Packages older than OLDEST are ignored.
+    Packages older than OLDEST are ignored; return None if no others remain. names: for example
+    ``linux-source-6.12`` (Debian) or ``linux-source-6.8.0`` (Ubuntu).
     """
     versions = {
         (int(match[1]), int(match[2])): match[0]
@@ -126,22 +117,17 @@ def choose_package(names: Iterable[str]) -> str | None:
         if match is not None and (int(match[1]), int(match[2])) >= OLDEST
     }
     tested = [version for version in versions if version <= TESTED]
-    if tested:
-        return versions[max(tested)]
-    return versions[min(versions)] if versions else None
+    chosen = max(tested) if tested else min(versions, default=None)
+    return versions[chosen] if chosen else None
 
 
 def offered_packages(apt_cache: Callable[..., str]) -> list[str]:
     """Return the ``linux-source-VERSION`` packages that apt offers.
 
-    Args:
-        apt_cache: A function that runs apt-cache with its arguments and returns the output.
+    apt_cache: a function that runs apt-cache with its arguments and returns the output.
     """
-    return sorted(
-        name
-        for name in apt_cache("pkgnames", "linux-source-").split()
-        if re.fullmatch(r"linux-source-[\d.]+", name)
-    )
+    names = apt_cache("pkgnames", "linux-source-").split()
+    return sorted(name for name in names if re.fullmatch(r"linux-source-[\d.]+", name))
 
 
 def _fetch_package(cache: Path) -> tuple[Path, dict[str, Any]]:
@@ -156,23 +142,19 @@ def _fetch_package(cache: Path) -> tuple[Path, dict[str, Any]]:
         if package is None:
             oldest = ".".join(str(part) for part in OLDEST)
             if offered:
-                message = (
-                    f"apt offers {', '.join(offered)}; {oldest} is the oldest supported version"
-                )
+                names = ", ".join(offered)
+                message = f"apt offers {names}; {oldest} is the oldest supported version"
             elif updated:
                 message = "apt offers no linux-source package"
             else:
                 message = f"Linux's source package could not be fetched: {apt.reason()}"
-            raise UserError(message, f"apt's whole output: {log}\n{SOURCE_HINT}")
+            raise apt.error(message)
         if not apt.get("download", package):
-            raise UserError(
-                f"{package} could not be fetched: {apt.reason()}",
-                f"apt's whole output: {log}\n{SOURCE_HINT}",
-            )
+            raise apt.error(f"{package} could not be fetched: {apt.reason()}")
         facts, tarball = _open_package(work, package)
         tarball = store_fetched(cache, work, [tarball], facts)
-    names = facts["version"], package, facts["package_version"], facts["file"]
-    LOG.info("Linux %s (%s %s, %s)", *names)
+    shown = (facts[key] for key in ("version", "package", "package_version", "file"))
+    LOG.info("Linux %s (%s %s, %s)", *shown)
     return tarball, facts
 
 
@@ -191,10 +173,8 @@ def _open_package(work: Path, package: str) -> tuple[dict[str, Any], Path]:
         raise UserError(f"{packages[0].name} cannot be unpacked: {error}", SOURCE_HINT) from error
     # Ubuntu's packages contain the tarball in a subfolder, and also a symbolic link to the tarball.
     # Ignore the link.
-    tarballs = [
-        path for path in sorted(content.glob("usr/src/**/*.tar.*")) if not path.is_symlink()
-    ]
-    tarballs = [path for path in tarballs if path.name.startswith("linux-source-")]
+    found = sorted(content.glob("usr/src/**/linux-source-*.tar.*"))
+    tarballs = [path for path in found if not path.is_symlink()]
     if len(tarballs) != 1:
         raise UserError(f"{packages[0].name} contains no tarball of Linux", SOURCE_HINT)
     upstream = re.match(r"(?:\d+:)?(\d+\.\d+(?:\.\d+)?)", version)

@@ -6,6 +6,7 @@ in memory. If it were on a disk, every change of the guest's memory would be wri
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 from pathlib import Path
@@ -113,17 +114,12 @@ def unlinked_files_bytes(pid: int) -> int:
     If the process is a guest's kernel, this is the memory that the guest has used so far.
     """
     taken: dict[tuple[int, int], int] = {}
-    try:
-        entries = list(Path(f"/proc/{pid}/fd").iterdir())
-    except OSError:
-        return 0
-    for entry in entries:
-        try:
-            status = entry.stat()
-        except OSError:
-            continue
-        if stat.S_ISREG(status.st_mode) and status.st_nlink == 0:
-            taken[status.st_dev, status.st_ino] = status.st_blocks * 512
+    with contextlib.suppress(OSError):
+        for entry in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(OSError):
+                status = entry.stat()
+                if stat.S_ISREG(status.st_mode) and status.st_nlink == 0:
+                    taken[status.st_dev, status.st_ino] = status.st_blocks * 512
     return sum(taken.values())
 
 

@@ -45,12 +45,12 @@ from onionlab.programs.building import (
 from onionlab.programs.compiler_cache import through_cache
 from onionlab.programs.libtorrent.variants import (
     FOLDER,
-    PeerVariant,
     base_series,
     load_peer_variants,
     load_variant_series,
 )
 from onionlab.programs.patches import Series
+from onionlab.programs.registry import require_known
 from onionlab.programs.sources import Program, Source, obtain_source, read_if_present, unpack_source
 from onionlab.programs.system_packages import install_packages
 
@@ -76,8 +76,7 @@ PATCHES_HINT = (
 def libtorrent_version(tree: Path, origin: Path) -> str:
     """Return the version according to libtorrent's header.
 
-    Raises:
-        UserError: The tree, which comes from ``origin``, is not libtorrent's source.
+    Raises UserError if the tree, which comes from ``origin``, is not libtorrent's source.
     """
     text = read_if_present(tree / "include/libtorrent/version.hpp")
     numbers = dict(re.findall(r"LIBTORRENT_VERSION_(MAJOR|MINOR|TINY) (\d+)", text))
@@ -99,23 +98,18 @@ LIBTORRENT = Program(
 class _Inputs:
     """The inputs that all builds of one call of `ensure_peers` have in common.
 
-    Attributes:
-        own: Files of this project that are compiled in libtorrent's tree: path in the tree ->
-            content.
-        wanted: The variants to build.
+    directory: the folder ``build/libtorrent``. own: files of this project that are compiled in
+    libtorrent's tree: path in the tree -> content. observer: the patch that all builds have.
+    wanted: the variants to build, each with its own patches.
     """
 
-    root: Path
+    directory: Path
     source: Source
     own: dict[str, bytes]
-    wanted: tuple[PeerVariant, ...]
+    observer: Series
+    wanted: dict[str, tuple[Series, ...]]
     toolchain: dict[str, str]
     jobs: int
-
-    @property
-    def directory(self) -> Path:
-        """The folder of libtorrent's source and builds: ``build/libtorrent``."""
-        return build_directory(self.root) / "libtorrent"
 
 
 def peer_program(variant: str) -> str:
@@ -128,37 +122,27 @@ def ensure_peers(
 ) -> dict[str, BuiltProgram]:
     """Build the variants ``names`` unless they exist. Return the builds by variant.
 
-    The first build compiles about a hundred files, which takes about five minutes on one CPU.
-
-    Args:
-        root: The checkout.
-        names: Variants of ``libtorrent-patches/variants.yaml``.
-        jobs: The number of parallel compilers; by default one per CPU.
-
-    Raises:
-        UserError: Unknown variant, no source, a patch that does not apply, a failed build.
+    The first build compiles about a hundred files, which takes about five minutes on one CPU. jobs:
+    the number of parallel compilers; by default one per CPU. Raises UserError for an unknown
+    variant, a missing source, a patch that does not apply, or a failed build.
     """
     variants = load_peer_variants(root)
     names = list(dict.fromkeys(names))
-    for name in names:
-        if name not in variants:
-            raise UserError(
-                f"unknown variant {name!r}",
-                f"Variants in {FOLDER}/variants.yaml: {', '.join(variants)}.",
-            )
+    require_known(names, variants, FOLDER)
     directory = build_directory(root) / "libtorrent"
     folder = root / FOLDER
     own = [folder / "build.mk", *sorted((folder / "peer").glob("*.[ch]pp"))]
     with build_lock(directory, "libtorrent"):
         inputs = _Inputs(
-            root=root,
+            directory=directory,
             source=obtain_source(LIBTORRENT, directory / "source"),
             own={path.relative_to(folder).as_posix(): path.read_bytes() for path in own},
-            wanted=tuple(variants[name] for name in names),
+            observer=base_series(root),
+            wanted={name: load_variant_series(root, variants[name]) for name in names},
             toolchain=_toolchain(),
             jobs=jobs or len(os.sched_getaffinity(0)),
         )
-        return {name: _ensure_build(inputs, variants[name]) for name in names}
+        return {name: _ensure_build(inputs, name) for name in names}
 
 
 def _toolchain() -> dict[str, str]:
@@ -206,21 +190,18 @@ def _key(inputs: _Inputs, provenance: dict[str, Any]) -> str:
     return hash_inputs({**provenance, "libtorrent": inputs.source.sha256, "format": FORMAT})
 
 
-def _ensure_build(inputs: _Inputs, variant: PeerVariant) -> BuiltProgram:
-    series = (base_series(inputs.root), *load_variant_series(inputs.root, variant))
-    provenance = _provenance(inputs, series, inputs.own)
-    store = inputs.directory / "store" / f"{variant.name}-{_key(inputs, provenance)}"
-    program = peer_program(variant.name)
-    built = read_build(store, program)
-    if built is None:
-        built = _build(inputs, variant, provenance, store)
+def _ensure_build(inputs: _Inputs, variant: str) -> BuiltProgram:
+    provenance = _provenance(inputs, (inputs.observer, *inputs.wanted[variant]), inputs.own)
+    store = inputs.directory / "store" / f"{variant}-{_key(inputs, provenance)}"
+    program = peer_program(variant)
+    built = read_build(store, program) or _build(inputs, variant, provenance, store)
     return BuiltProgram(store / "bin" / program, built["version"], built["sha256"], built["source"])
 
 
 def _build(
-    inputs: _Inputs, variant: PeerVariant, provenance: dict[str, Any], store: Path
+    inputs: _Inputs, variant: str, provenance: dict[str, Any], store: Path
 ) -> dict[str, Any]:
-    program = peer_program(variant.name)
+    program = peer_program(variant)
     base, version = _ensure_base(inputs)
     with _patched_copy(inputs, base, variant) as tree:
         for name, content in inputs.own.items():
@@ -238,16 +219,16 @@ def _build(
 
 
 def _patched_copy(
-    inputs: _Inputs, base: Path, variant: PeerVariant
+    inputs: _Inputs, base: Path, variant: str
 ) -> contextlib.AbstractContextManager[Path]:
-    own = load_variant_series(inputs.root, variant)
-    return patched_copy(inputs.directory, base, own, inputs.source.path.name, PATCHES_HINT)
+    own, origin = inputs.wanted[variant], inputs.source.path.name
+    return patched_copy(inputs.directory, base, own, origin, PATCHES_HINT)
 
 
 def _ensure_base(inputs: _Inputs) -> tuple[Path, str]:
     """Return the compiled base tree, which must not be modified, and libtorrent's version."""
-    series = base_series(inputs.root)
-    base = inputs.directory / "base" / _key(inputs, _provenance(inputs, [series], ["build.mk"]))
+    provenance = _provenance(inputs, [inputs.observer], ["build.mk"])
+    base = inputs.directory / "base" / _key(inputs, provenance)
     tree, record = base / "tree", base / "version"
     if tree.is_dir() and record.is_file():
         return tree, record.read_text(encoding="utf-8")
@@ -257,7 +238,7 @@ def _ensure_base(inputs: _Inputs) -> tuple[Path, str]:
         staged.mkdir()
         version = unpack_source(LIBTORRENT, inputs.source, staged / "tree")
         LOG.info("libtorrent %s: building the base that all variants start from", version)
-        for patch in series.patches:
+        for patch in inputs.observer.patches:
             apply_patch(staged / "tree", patch, inputs.source.path.name, PATCHES_HINT)
         # Check that all patches apply before compiling the library.
         for variant in inputs.wanted:

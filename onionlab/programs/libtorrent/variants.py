@@ -45,8 +45,8 @@ class PeerVariant(_Entry):
 def load_peer_variants(root: Path) -> dict[str, PeerVariant]:
     """Return the variants by name, in the file's order.
 
-    Raises:
-        UserError: The file or a series is missing, or the file has errors, which are all listed.
+    Raises UserError if the file or a series is missing, or if the file has errors, which are all
+    listed.
     """
     content = read_registry(
         root,
@@ -69,9 +69,5 @@ def base_series(root: Path) -> Series:
 
 
 def load_variant_series(root: Path, variant: PeerVariant) -> tuple[Series, ...]:
-    """Return the patches of a variant, to be applied after the observer.
-
-    Raises:
-        UserError: A folder or a patch is missing.
-    """
+    """Return a variant's own patches. Raises UserError if a folder or a patch is missing."""
     return tuple(load_series(root, name, FOLDER) for name in variant.series)

@@ -43,6 +43,7 @@ from onionlab.programs.building import (
     read_build,
 )
 from onionlab.programs.patches import Series
+from onionlab.programs.registry import require_known
 from onionlab.programs.tor.build_trees import (
     COMPILED,
     FORMAT,
@@ -61,6 +62,7 @@ from onionlab.programs.tor.build_trees import (
 )
 from onionlab.programs.tor.tor_source import TorSource, find_tor_source
 from onionlab.programs.tor.variants import (
+    FOLDER,
     STOCK,
     TorBuild,
     group_by_build,
@@ -102,11 +104,8 @@ class BuiltTor(BuiltProgram):
         """Return the consensus parameters among ``names`` that the executable does not read."""
         program = _program(self.path, self.sha256)
         # Tor does not list its parameters. Each name is a C string of the executable.
-        return [
-            name
-            for name in names
-            if name not in IN_EVERY_TOR and name.encode() + b"\0" not in program
-        ]
+        named = [name for name in names if name not in IN_EVERY_TOR]
+        return [name for name in named if name.encode() + b"\0" not in program]
 
 
 def ensure_variants(
@@ -119,25 +118,16 @@ def ensure_variants(
 ) -> dict[str, BuiltTor]:
     """Build the variants ``names`` unless they exist. Return the builds by variant.
 
-    Args:
-        root: The checkout.
-        names: Variants of ``tor-patches/variants.yaml``.
-        tor_source: Tarball or tree to build from; by default the source that the variable
-            TOR_SOURCE names, or else Debian's source package.
-        update_source: Fetch the current source package even if one was fetched before.
-        jobs: The number of parallel compilers; by default one per CPU.
+    tor_source: a tarball or tree to build from; by default the source that the variable TOR_SOURCE
+    names, or else Debian's source package. update_source: fetch the current source package even if
+    one was fetched before. jobs: the number of parallel compilers; by default one per CPU.
 
-    Raises:
-        UserError: Unknown variant, no source, a patch that does not apply, a failed build.
+    Raises UserError for an unknown variant, a missing source, a patch that does not apply, or a
+    failed build.
     """
     variants = load_variants(root)
     names = list(names)
-    for name in names:
-        if name not in variants:
-            raise UserError(
-                f"unknown variant {name!r}",
-                f"Variants in tor-patches/variants.yaml: {', '.join(variants)}.",
-            )
+    require_known(names, variants, FOLDER)
     wanted = group_by_build(variants[name] for name in names)
     builds = ensure_builds(
         root, wanted, tor_source=tor_source, update_source=update_source, jobs=jobs
@@ -261,9 +251,7 @@ def _read(inputs: Inputs, series: Series | None) -> dict[str, Any] | None:
 
 def _ensure_build(inputs: Inputs, series: Series | None) -> BuiltTor:
     link, target = _places(inputs, series)
-    built = _read(inputs, series)
-    if built is None:
-        built = _build(inputs, series, link.name, inputs.directory / target)
+    built = _read(inputs, series) or _build(inputs, series, link.name, inputs.directory / target)
     link_build(link, target)
     return _built_tor(inputs, series, built)
 

@@ -216,11 +216,7 @@ def configure(inputs: Inputs, tree: Path, log: Path, what: str, *options: str) -
 
 
 def check_patches_apply(inputs: Inputs, wanted: Iterable[Series]) -> None:
-    """Check that each series applies to the configured tree, before anything is compiled.
-
-    Raises:
-        UserError: A patch does not apply.
-    """
+    """Raise UserError if a series does not apply to the configured tree."""
     configured = ensure_configured(inputs)
     for series in wanted:
         with patched_tree(inputs, configured, series):
@@ -307,8 +303,7 @@ def compile_targets(
 ) -> None:
     """Run make for ``targets`` in ``tree``.
 
-    Raises:
-        UserError: make failed. The error contains the end of its output and the path of the log.
+    If make fails, raises UserError with the end of its output and the path of the log.
     """
     command = [*make_command(inputs, tree, cflags), *targets]
     run_logged(command, tree, log or new_log(inputs.directory, what), f"{what}: compile")
@@ -327,8 +322,7 @@ def make_command(inputs: Inputs, tree: Path, cflags: str = CFLAGS) -> list[str]:
 def find_toolchain() -> Toolchain:
     """Find the compiler (variable CC, else gcc) and the versions that affect its results.
 
-    Raises:
-        UserError: The compiler is missing.
+    Raises UserError if the compiler is missing.
     """
     compiler = os.environ.get("CC") or "gcc"
     description = {

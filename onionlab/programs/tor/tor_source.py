@@ -42,8 +42,7 @@ SOURCE_HINT = (
 def tor_version(tree: Path, origin: Path) -> str:
     """Return Tor's version according to ``configure.ac`` in ``tree``.
 
-    Raises:
-        UserError: The tree, which comes from ``origin``, is not Tor's source.
+    Raises UserError if the tree, which comes from ``origin``, is not Tor's source.
     """
     return parse_version(read_if_present(tree / "configure.ac"), str(origin))
 
@@ -102,14 +101,9 @@ def find_tor_source(
 ) -> Source | None:
     """Return the source of a variant, or None if it has to be fetched.
 
-    Args:
-        directory: The folder of Tor's sources and builds.
-        source: The source of a variant; None for the default source.
-        named: A tarball or a tree in place of the default source.
-
-    Raises:
-        UserError: A tarball, a repository or a commit is missing or is not Tor's, or a tarball has
-            another SHA-256 than ``source`` states.
+    directory: the folder of Tor's sources and builds. source: None for the default source. named: a
+    tarball or a tree in place of the default source. Raises UserError if a tarball, a repository or
+    a commit is missing or is not Tor's, or if a tarball has another SHA-256 than ``source`` states.
     """
     if source is None:
         return find_source(TOR, directory / "source", named)
@@ -133,11 +127,7 @@ def find_tor_source(
 
 
 def obtain_tor_source(
-    directory: Path,
-    source: TorSource | None,
-    named: str | None = None,
-    *,
-    update: bool = False,
+    directory: Path, source: TorSource | None, named: str | None = None, *, update: bool = False
 ) -> Source:
     """Return the same source as `find_tor_source`; fetch it first if necessary.
 
@@ -149,12 +139,9 @@ def obtain_tor_source(
     found = find_tor_source(directory, source)
     if found is not None:
         return found
+    cache = _debian_cache(directory, source)
     fetched = fetch_source_package(
-        _debian_cache(directory, source),
-        TOR.package,
-        TOR.name,
-        version=source.debian,
-        hint=TOR.hint,
+        cache, TOR.package, TOR.name, version=source.debian, hint=TOR.hint
     )
     return _named(fetched_source(fetched))
 

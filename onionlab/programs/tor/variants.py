@@ -50,9 +50,7 @@ OptionName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 class TorBuild:
     """The properties that determine a build of Tor on this machine.
 
-    Attributes:
-        series: The name of its patch series; None for Tor as released.
-        source: Its source; None for the default source.
+    series: the name of its patch series; None for Tor as released. source: None for the default.
     """
 
     series: str | None = None
@@ -91,13 +89,9 @@ class TorVariant(_VariantEntry):
 
     A run counts only if its relays logged the variant's ``proof``. If the variant has no proof, the
     relays must not have logged a line with the ``proof_prefix`` of any series. This rule does not
-    apply if the variant ``has_own_code``.
-
-    Attributes:
-        name: the key of the entry.
-        proof_from: which relays have to log the proof; one of ``PROOF_FROM``. This is a setting of
-            the patch series.
-        source_id: `Source.id` of the variant's source; empty until the variant is built.
+    apply if the variant ``has_own_code``. proof_from: which relays have to log the proof; one of
+    ``PROOF_FROM``. This is a setting of the patch series. source_id: `Source.id` of the variant's
+    source; empty until the variant is built.
     """
 
     name: str
@@ -125,12 +119,7 @@ def group_by_build(variants: Iterable[TorVariant]) -> dict[TorBuild, list[str]]:
 
 @dataclass(frozen=True)
 class Registry:
-    """The content of the registry.
-
-    Attributes:
-        variants: By name, in the file's order.
-        series: By name.
-    """
+    """The content of the registry, by name, in the file's order."""
 
     variants: dict[str, TorVariant]
     series: dict[str, SeriesEntry]
@@ -177,9 +166,8 @@ def load_variants(root: Path) -> dict[str, TorVariant]:
 def load_registry(root: Path) -> Registry:
     """Read ``tor-patches/variants.yaml`` of the checkout ``root``, and the user's own file.
 
-    Raises:
-        UserError: A file or the patches of a series are missing, or a file has errors, which are
-            all listed, one per line.
+    Raises UserError if a file or the patches of a series are missing, or if a file has errors,
+    which are all listed, one per line.
     """
     registry = _read(root, root / FOLDER / "variants.yaml", _File, Registry({}, {}))
     own = own_file(root)
