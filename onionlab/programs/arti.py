@@ -181,12 +181,11 @@ def ensure_arti(source: ArtiSource, *, jobs: int | None = None) -> BuiltProgram:
 
     jobs: number of parallel compilers; by default one per CPU. Raises UserError if the build fails.
     """
-    program, store = source.client.program, source.store
-    built = intact_build(store, program)
-    if built is None:
-        with build_lock(source.directory, "Arti"):
-            built = read_build(store, program) or _build(source, jobs)
-    return BuiltProgram(store / "bin" / program, built["version"], built["sha256"], built["source"])
+    built = intact_build(source.store, source.client.program)
+    if built is not None:
+        return built
+    with build_lock(source.directory, "Arti"):
+        return read_build(source.store, source.client.program) or _build(source, jobs)
 
 
 def is_built(root: Path, client: ArtiClient) -> bool:
@@ -199,7 +198,7 @@ def is_built(root: Path, client: ArtiClient) -> bool:
     return True
 
 
-def _build(source: ArtiSource, jobs: int | None) -> dict[str, Any]:
+def _build(source: ArtiSource, jobs: int | None) -> BuiltProgram:
     program, directory = source.client.program, source.directory.resolve()
     ensure_building_allowed(f"{program} is not built")
     rustc = installed_rust(source.client, _needed_rust(source))

@@ -27,6 +27,7 @@ from analysis.formats.durable import put_in_place
 from analysis.formats.scratch import scratch_folder
 from onionlab.errors import UserError
 from onionlab.locks import file_lock
+from onionlab.paths import code_root
 from onionlab.programs.compiler_cache import cache_environment
 from onionlab.programs.patches import Patch, Series
 
@@ -237,6 +238,27 @@ def first_line(*command: str, environment: Mapping[str, str] | None = None) -> s
     return result.stdout.partition("\n")[0].strip() if result.returncode == 0 else ""
 
 
+def install_packages(name: str) -> None:
+    """Install the Debian packages of ``configs/apt-packages-NAME.txt`` that are missing.
+
+    Raises UserError if they cannot be installed.
+    """
+    script = code_root() / "onionlab" / "setup.sh"
+    # Standard output is not captured: the script may ask for a password on the terminal.
+    done = subprocess.run(
+        [script, f"configs/apt-packages-{name}.txt"],
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        check=False,
+    )
+    if done.returncode != 0:
+        said, _, error = done.stderr.rpartition("error: ")
+        message, _, hint = error.strip().partition("\n")
+        aside = "".join(f"{line}\n" for line in re.findall(r"^[EW]: .*", said, re.MULTILINE))
+        raise UserError(message or f"{script.name} failed", aside + hint)
+
+
 def build_environment() -> dict[str, str]:
     """Return the environment for programs of a build.
 
@@ -248,21 +270,22 @@ def build_environment() -> dict[str, str]:
     return {"LC_ALL": "C"} | kept_variables | cache_environment()
 
 
-def intact_build(store: Path, program: str, *companions: str) -> dict[str, Any] | None:
-    """Return the record of a finished build in ``store``, or None if there is no intact build.
+def intact_build(store: Path, program: str, *companions: str) -> BuiltProgram | None:
+    """Return the finished build in ``store``, or None if there is no intact one.
 
     ``companions``: other files that ``bin`` has to contain.
     """
+    path = store / "bin" / program
     try:
-        built: dict[str, Any] = json.loads((store / RECORD).read_text(encoding="utf-8"))
-        intact = file_sha256(store / "bin" / program) == built["sha256"]
-        intact = intact and all((store / "bin" / name).is_file() for name in companions)
-        return built if intact and {"version", "source"} <= built.keys() else None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        record = json.loads((store / RECORD).read_text(encoding="utf-8"))
+        built = BuiltProgram(path, record["version"], record["sha256"], record["source"])
+        intact = file_sha256(path) == built.sha256
+    except (OSError, ValueError, KeyError, TypeError):
         return None
+    return built if intact and all(path.with_name(one).is_file() for one in companions) else None
 
 
-def read_build(store: Path, program: str, *companions: str) -> dict[str, Any] | None:
+def read_build(store: Path, program: str, *companions: str) -> BuiltProgram | None:
     """Return the same as :func:`intact_build`, but remove a damaged build.
 
     The caller holds the build lock.
@@ -282,8 +305,8 @@ def put_build(
     build_format: int,
     version: Callable[[Path], str],
     source: Mapping[str, Any],
-) -> dict[str, Any]:
-    """Put a finished build in the folder ``store`` by one rename. Return its record.
+) -> BuiltProgram:
+    """Put a finished build in the folder ``store`` by one rename. Return it.
 
     work: the private directory of this build. programs: name in ``bin`` -> file to copy there; the
     first is the main program, whose version the function ``version`` returns. build_format: the
@@ -294,17 +317,16 @@ def put_build(
     for name, compiled in programs.items():
         shutil.copy2(compiled, staged / "bin" / name)
     program = next(iter(programs))
-    built = {
-        "format": build_format,
-        "sha256": file_sha256(staged / "bin" / program),
-        "version": version(staged / "bin" / program),
-        "source": dict(source),
-    }
-    record = json.dumps(built, indent=2, sort_keys=True) + "\n"
-    (staged / RECORD).write_text(record, encoding="utf-8")
+    compiled = staged / "bin" / program
+    built = BuiltProgram(
+        store / "bin" / program, version(compiled), file_sha256(compiled), dict(source)
+    )
+    record = {name: value for name, value in vars(built).items() if name != "path"}
+    text = json.dumps({"format": build_format, **record}, indent=2, sort_keys=True) + "\n"
+    (staged / RECORD).write_text(text, encoding="utf-8")
     store.parent.mkdir(exist_ok=True)
     put_in_place(staged, store)
-    LOG.info("%s: done, SHA-256 %s", program, built["sha256"])
+    LOG.info("%s: done, SHA-256 %s", program, built.sha256)
     return built
 
 

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
 from onionlab.errors import UserError
 from onionlab.paths import is_folder
-from onionlab.programs.building import build_environment, ensure_building_allowed
-from onionlab.programs.system_packages import install_packages
+from onionlab.programs.building import (
+    build_environment,
+    ensure_building_allowed,
+    install_packages,
+)
 from onionlab.yamlfile.units import nearest, show
 
 FILE_TIME_UNIX_S = 946_684_800
@@ -144,21 +146,18 @@ def unpack_commit(
         path: facts.split() for facts, name in entries if is_needed(path := Path(os.fsdecode(name)))
     }
     blobs = {path: (mode, blob) for path, (mode, kind, blob) in files.items() if kind == b"blob"}
-    with tempfile.TemporaryFile() as wanted:
-        wanted.writelines(blob + b"\n" for _, blob in blobs.values())
-        wanted.seek(0)
-        with _start(repository, "cat-file", "--batch", wanted=wanted) as process:
-            assert process.stdout is not None
-            for path, (mode, blob) in blobs.items():
-                # git writes "HASH blob SIZE", the content and a line feed; or "HASH missing".
-                size = process.stdout.readline().split()[2:]
-                content = process.stdout.read(int(size[0]) + 1) if size else b""
-                if not size or len(content) <= int(size[0]):
-                    raise UserError(
-                        f"{repository} lacks a part of commit {commit}: {path} ({blob.decode()})",
-                        "Fetch the missing objects, or clone the repository without a filter.",
-                    )
-                _write(destination / path, mode, content[:-1])
+    wanted = b"".join(blob + b"\n" for _, blob in blobs.values())
+    contents = io.BytesIO(_run(repository, "cat-file", "--batch", given=wanted).stdout)
+    for path, (mode, blob) in blobs.items():
+        # git writes "HASH blob SIZE", the content and a line feed; or "HASH missing".
+        size = contents.readline().split()[2:]
+        content = contents.read(int(size[0]) + 1) if size else b""
+        if not size or len(content) <= int(size[0]):
+            raise UserError(
+                f"{repository} lacks a part of commit {commit}: {path} ({blob.decode()})",
+                "Fetch the missing objects, or clone the repository without a filter.",
+            )
+        _write(destination / path, mode, content[:-1])
 
 
 def _write(path: Path, mode: bytes, content: bytes) -> None:
@@ -179,12 +178,11 @@ def _lines(log: str) -> list[str]:
 
 def git_output(repository: Path, *arguments: str) -> bytes:
     """Return the output of git. Raises UserError with git's message if it fails."""
-    with _start(repository, *arguments) as process:
-        output, messages = process.communicate()
-    if process.returncode != 0:
-        said = messages.decode(errors="replace").strip() or f"exit status {process.returncode}"
+    done = _run(repository, *arguments)
+    if done.returncode != 0:
+        said = done.stderr.decode(errors="replace").strip() or f"exit status {done.returncode}"
         raise UserError(f"git in {repository}: {said}")
-    return output
+    return done.stdout
 
 
 def _output(repository: Path, *arguments: str) -> str:
@@ -200,18 +198,12 @@ def _answer(repository: Path, *arguments: str) -> str | None:
         return None
 
 
-def _start(
-    repository: Path, *arguments: str, wanted: IO[bytes] | None = None
-) -> subprocess.Popen[bytes]:
-    """Start git. If ``wanted`` is given, git reads this file, and git's messages are discarded."""
+def _run(
+    repository: Path, *arguments: str, given: bytes = b""
+) -> subprocess.CompletedProcess[bytes]:
     # With the first variable, git does not treat a folder inside of another repository as a
     # repository. With the second one, commands that only read do not write to the index.
     place = {"GIT_CEILING_DIRECTORIES": str(repository.parent), "GIT_OPTIONAL_LOCKS": "0"}
-    return subprocess.Popen(
-        ["git", "-C", repository, *arguments],
-        stdin=wanted or subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        # git would block if it filled a pipe that nobody reads.
-        stderr=subprocess.DEVNULL if wanted else subprocess.PIPE,
-        env=build_environment() | place,
-    )
+    command = ["git", "-C", repository, *arguments]
+    environment = build_environment() | place
+    return subprocess.run(command, input=given, capture_output=True, env=environment, check=False)

@@ -8,12 +8,12 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
 
 import pytest
+from started_builds import start_build
 
 from onionlab.errors import UserError
 from onionlab.programs import building
@@ -24,8 +24,6 @@ from onionlab.programs.tor.build import BuiltTor, ensure_series, ensure_variants
 from .conftest import ADD_FILE, CHANGE_GREETING, write_checkout
 
 pytestmark = pytest.mark.usefixtures("tor_source")
-
-REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 def read_greeting(built: BuiltTor) -> str:
@@ -260,26 +258,7 @@ def test_a_missing_program_is_named(
     assert "make setup" in (caught.value.hint or "")
 
 
-def start_build(root: Path, *, until: str) -> subprocess.Popen[str]:
-    """Start a build in a separate process, and wait for the line that contains ``until``."""
-    code = (
-        "import logging, sys; from pathlib import Path\n"
-        "from onionlab.programs.tor.build import ensure_series\n"
-        "logging.basicConfig(format='%(message)s', level='INFO', stream=sys.stdout)\n"
-        "ensure_series(Path(sys.argv[1]), [None])"
-    )
-    process = subprocess.Popen(
-        [sys.executable, "-c", code, str(root)],
-        cwd=REPOSITORY,
-        stdout=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    assert process.stdout is not None
-    for line in process.stdout:
-        if until in line:
-            return process
-    raise AssertionError(f"the build ended without saying {until!r}")
+STOCK = "onionlab.programs.tor.build:ensure_series(root, [None])"
 
 
 @pytest.mark.slow
@@ -290,7 +269,7 @@ def start_build(root: Path, *, until: str) -> subprocess.Popen[str]:
 def test_a_killed_build_leaves_no_half_result(
     new_checkout: Path, how: signal.Signals, until: str, unfinished: str
 ) -> None:
-    process = start_build(new_checkout, until=until)
+    process = start_build(STOCK, new_checkout, until=until)
     os.killpg(process.pid, how)
     process.communicate()
     assert not (new_checkout / "build/tor/stock").exists()
@@ -304,7 +283,7 @@ def test_a_killed_build_leaves_no_half_result(
 def test_a_second_build_waits_for_the_first(
     new_checkout: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    process = start_build(new_checkout, until=": building ")
+    process = start_build(STOCK, new_checkout, until=": building ")
     built = ensure_series(new_checkout, [None])
     assert process.wait(timeout=60) == 0
     assert caplog.messages == ["waiting for another build of Tor in this checkout"]

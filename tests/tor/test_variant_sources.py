@@ -6,7 +6,6 @@ import shutil
 from pathlib import Path
 
 import pytest
-from shell_scripts import write_script
 from tor_repository import git
 
 from onionlab.errors import UserError
@@ -195,17 +194,6 @@ def test_files_are_as_in_the_commit(repository: Path, tmp_path: Path) -> None:
     modes = {(unpacked / name).stat().st_mode & 0o777 for name in ("a", "c", "configure.ac")}
     assert (modes, (unpacked / "b").stat().st_mode & 0o777) == ({0o644}, 0o755)
     assert len({(unpacked / name).stat().st_mtime for name in contents}) == 1
-
-
-def test_git_may_write_many_messages(
-    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    commit = git(repository, "rev-parse", "main")
-    talkative = f'head -c 200000 /dev/zero >&2\nexec {shutil.which("git")} "$@"\n'
-    write_script(tmp_path / "bin/git", talkative)
-    monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=":")
-    unpack_commit(repository, commit, tmp_path / "unpacked", lambda path: path.suffix == ".c")
-    assert (tmp_path / "unpacked/src/app/main.c").read_text() == MAIN
 
 
 def own_file(folder: Path, *entries: str, series: str = "") -> Path:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from shell_scripts import write_script
+from started_builds import start_build
 
 from onionlab.engines.uml import bootcheck, kernel
 from onionlab.engines.uml.kernel import BuiltKernel, ensure_kernel, find_kernel
@@ -262,35 +262,16 @@ def test_too_little_disk_space_is_an_error_before_unpacking(
 def test_a_killed_build_leaves_no_incomplete_result(
     checkout: Path, tmp_path: Path, how: signal.Signals
 ) -> None:
-    slow = FILES | {"Makefile": MAKEFILE_THAT_WAITS}
-    source = tarball_of(slow, tmp_path / "slow.tar.xz")
-    code = (
-        "import logging, sys; from pathlib import Path\n"
-        "from onionlab.engines.uml.kernel import ensure_kernel\n"
-        "logging.basicConfig(format='%(message)s', level='INFO', stream=sys.stdout)\n"
-        "ensure_kernel(Path(sys.argv[1]))"
-    )
-    process = subprocess.Popen(
-        [sys.executable, "-c", code, str(checkout)],
-        cwd=REPOSITORY,
-        env={**os.environ, "LINUX_SOURCE": str(source)},
-        stdout=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    assert process.stdout is not None
-    for line in process.stdout:
-        if "configure:" in line:
-            break
+    waits = FILES["Makefile"].replace("linux:\n", "linux:\n\t@sleep 30\n")
+    source = tarball_of(FILES | {"Makefile": waits}, tmp_path / "slow.tar.xz")
+    call = "onionlab.engines.uml.kernel:ensure_kernel(root)"
+    process = start_build(call, checkout, until="configure:", LINUX_SOURCE=str(source))
     os.killpg(process.pid, how)
     process.communicate()
     assert not list((checkout / "build/uml").glob("store/*"))
     assert not (checkout / "build/uml/linux").exists()
     assert build(checkout, tarball_of(FILES, tmp_path / "fast.tar.xz")).version == "6.12.99"
     assert not list((checkout / "build/uml").glob(".work-*"))
-
-
-MAKEFILE_THAT_WAITS = FILES["Makefile"].replace("linux:\n", "linux:\n\t@sleep 30\n")
 
 
 def test_the_shipped_patches() -> None:

@@ -44,7 +44,7 @@ def unpack_source(source: Source, destination: Path) -> str:
     ],
 )
 def test_choose_package(names: list[str], chosen: str | None) -> None:
-    assert choose_package(names) == chosen
+    assert choose_package("\n".join(names)) == chosen
 
 
 # Tarballs and trees

@@ -121,9 +121,9 @@ def check_boot(
 ) -> BootReport:
     """Boot ``kernel`` with a first process that sleeps, reports and powers off.
 
-    log: receives the guest's console. guest: the Python program of the first process. arguments:
-    further parameters for the kernel. Raises UserError if the kernel does not boot, does not keep
-    simulated time (checked only with GUEST), or does not end.
+    log: receives the guest's console. guest: the Python program of the first process. Raises
+    UserError if the kernel does not boot, does not keep simulated time (checked only with GUEST),
+    or does not end.
     """
     started = time.monotonic()
     with scratch_folder(roomiest_memory_folder(), "onionlab-boot-") as place:

@@ -270,10 +270,7 @@ def _describe(simulation: Simulation) -> bytes:
 def _matrix(
     number: Mapping[str, int], values: Mapping[tuple[str, str], float]
 ) -> list[list[float]]:
-    """Return a symmetric matrix of values.
-
-    number: the index of each place in the matrix. values: the value for each pair of places.
-    """
+    """Return a symmetric matrix of the values of pairs. number: the index of each place."""
     rows: list[list[float]] = [[0] * len(number) for _ in number]
     for (one, other), value in values.items():
         rows[number[one]][number[other]] = rows[number[other]][number[one]] = value
@@ -306,10 +303,7 @@ def _guest_seed(seed: int) -> str:
 
 @cache
 def _own_sha256() -> str:
-    """Return a hash of the code on which a guest's behaviour depends.
-
-    Docstrings and comments do not affect the hash.
-    """
+    """Return a hash of the code on which a guest's behaviour depends (see `python_code`)."""
     digest = hashlib.sha256()
     folder = Path(__file__).parent
     outside = (Path(__file__), folder / "bootcheck.py", folder / "system.py")

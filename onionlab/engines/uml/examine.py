@@ -12,8 +12,8 @@ from onionlab.engines.uml import huge_pages
 from onionlab.engines.uml.kernel import BUILD_PROGRAMS, check_machine, find_kernel, missing_programs
 from onionlab.engines.uml.kernel_source import (
     ENVIRONMENT_VARIABLE,
+    LIST_PACKAGES,
     choose_package,
-    offered_packages,
 )
 from onionlab.engines.uml.memory import roomiest_memory_folder
 from onionlab.errors import UserError
@@ -83,10 +83,9 @@ def _kernel_build(subject: str, lacking: str) -> Iterator[Finding]:
         yield Finding(lacking, f"{subject} build", f"not installed: {' '.join(absent)}", fix)
     else:
         yield Finding(OK, f"{subject} build", ", ".join(BUILD_PROGRAMS))
-    if os.environ.get(ENVIRONMENT_VARIABLE):
-        source: str | None = os.environ[ENVIRONMENT_VARIABLE]
-    else:
-        source = choose_package(offered_packages(query_system_apt))
+    source = os.environ.get(ENVIRONMENT_VARIABLE) or choose_package(
+        query_system_apt(*LIST_PACKAGES)
+    )
     if source is None:
         # This is only a warning, because apt's lists on this system may be outdated or empty. The
         # build does not use them, but fetches its own lists.

@@ -9,7 +9,6 @@ import fnmatch
 import logging
 import re
 import subprocess
-from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -105,29 +104,22 @@ LINUX = Program(
 # The distribution's package
 
 
-def choose_package(names: Iterable[str]) -> str | None:
+LIST_PACKAGES = ("pkgnames", "linux-source-")
+"""The arguments with which apt-cache prints the names that `choose_package` gets."""
+_PACKAGE = re.compile(r"^linux-source-(\d+)\.(\d+)(?:\.\d+)?$", re.MULTILINE)
+
+
+def choose_package(names: str) -> str | None:
     """Choose the newest package up to TESTED. If there is none, choose the oldest after TESTED.
 
-    Packages older than OLDEST are ignored; return None if no others remain. names: for example
-    ``linux-source-6.12`` (Debian) or ``linux-source-6.8.0`` (Ubuntu).
+    Packages older than OLDEST are ignored; return None if no others remain. names: in lines, for
+    example ``linux-source-6.12`` (Debian) or ``linux-source-6.8.0`` (Ubuntu).
     """
-    versions = {
-        (int(match[1]), int(match[2])): match[0]
-        for match in (re.fullmatch(r"linux-source-(\d+)\.(\d+)(?:\.\d+)?", name) for name in names)
-        if match is not None and (int(match[1]), int(match[2])) >= OLDEST
-    }
+    found = {(int(match[1]), int(match[2])): match[0] for match in _PACKAGE.finditer(names)}
+    versions = {version: name for version, name in found.items() if version >= OLDEST}
     tested = [version for version in versions if version <= TESTED]
     chosen = max(tested) if tested else min(versions, default=None)
     return versions[chosen] if chosen else None
-
-
-def offered_packages(apt_cache: Callable[..., str]) -> list[str]:
-    """Return the ``linux-source-VERSION`` packages that apt offers.
-
-    apt_cache: a function that runs apt-cache with its arguments and returns the output.
-    """
-    names = apt_cache("pkgnames", "linux-source-").split()
-    return sorted(name for name in names if re.fullmatch(r"linux-source-[\d.]+", name))
 
 
 def _fetch_package(cache: Path) -> tuple[Path, dict[str, Any]]:
@@ -137,13 +129,12 @@ def _fetch_package(cache: Path) -> tuple[Path, dict[str, Any]]:
     with scratch_folder(cache.parent, ".fetch-") as work:
         apt = PrivateApt(work, log, "Linux's source package", sources=False, hint=SOURCE_HINT)
         updated = apt.get("update")
-        offered = offered_packages(apt.cache)
+        offered = apt.cache(*LIST_PACKAGES)
         package = choose_package(offered)
         if package is None:
-            oldest = ".".join(str(part) for part in OLDEST)
-            if offered:
-                names = ", ".join(offered)
-                message = f"apt offers {names}; {oldest} is the oldest supported version"
+            if known := sorted(match[0] for match in _PACKAGE.finditer(offered)):
+                oldest = ".".join(map(str, OLDEST))
+                message = f"apt offers {', '.join(known)}; {oldest} is the oldest supported version"
             elif updated:
                 message = "apt offers no linux-source package"
             else:

@@ -36,6 +36,7 @@ from onionlab.programs.building import (
     ensure_building_allowed,
     first_line,
     hash_inputs,
+    install_packages,
     new_log,
     patched_copy,
     put_build,
@@ -52,7 +53,6 @@ from onionlab.programs.libtorrent.variants import (
 from onionlab.programs.patches import Series
 from onionlab.programs.registry import require_known
 from onionlab.programs.sources import Program, Source, obtain_source, read_if_present, unpack_source
-from onionlab.programs.system_packages import install_packages
 
 LOG = logging.getLogger(__name__)
 FORMAT = 1
@@ -194,14 +194,8 @@ def _ensure_build(inputs: _Inputs, variant: str) -> BuiltProgram:
     provenance = _provenance(inputs, (inputs.observer, *inputs.wanted[variant]), inputs.own)
     store = inputs.directory / "store" / f"{variant}-{_key(inputs, provenance)}"
     program = peer_program(variant)
-    built = read_build(store, program) or _build(inputs, variant, provenance, store)
-    return BuiltProgram(store / "bin" / program, built["version"], built["sha256"], built["source"])
-
-
-def _build(
-    inputs: _Inputs, variant: str, provenance: dict[str, Any], store: Path
-) -> dict[str, Any]:
-    program = peer_program(variant)
+    if built := read_build(store, program):
+        return built
     base, version = _ensure_base(inputs)
     with _patched_copy(inputs, base, variant) as tree:
         for name, content in inputs.own.items():

@@ -30,7 +30,6 @@ import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from onionlab.errors import UserError
 from onionlab.programs.building import (
@@ -95,14 +94,18 @@ class BuiltTor(BuiltProgram):
     series: str | None
     source_id: str = ""
 
-    @property
+    @functools.cached_property
     def torrc_options(self) -> frozenset[str]:
         """The torrc options that the executable supports."""
-        return _torrc_options(self.path, self.sha256)
+        command = [self.path, "--list-torrc-options"]
+        result = subprocess.run(command, capture_output=True, text=True, check=False)
+        if result.returncode != 0:
+            raise UserError(f"{self.path} does not list its options: {result.stderr.strip()}")
+        return frozenset(result.stdout.split())
 
     def unread_parameters(self, names: Iterable[str]) -> list[str]:
         """Return the consensus parameters among ``names`` that the executable does not read."""
-        program = _program(self.path, self.sha256)
+        program = self.path.read_bytes()
         # Tor does not list its parameters. Each name is a C string of the executable.
         named = [name for name in names if name not in IN_EVERY_TOR]
         return [name for name in named if name.encode() + b"\0" not in program]
@@ -244,7 +247,7 @@ def _places(inputs: Inputs, series: Series | None) -> tuple[Path, Path]:
     return inputs.directory / name, Path("store") / f"{name}-{build_key(inputs, series)}"
 
 
-def _read(inputs: Inputs, series: Series | None) -> dict[str, Any] | None:
+def _read(inputs: Inputs, series: Series | None) -> BuiltProgram | None:
     link, target = _places(inputs, series)
     return read_build(inputs.directory / target, f"tor-{link.name}", GENCERT)
 
@@ -256,19 +259,19 @@ def _ensure_build(inputs: Inputs, series: Series | None) -> BuiltTor:
     return _built_tor(inputs, series, built)
 
 
-def _built_tor(inputs: Inputs, series: Series | None, built: Mapping[str, Any]) -> BuiltTor:
+def _built_tor(inputs: Inputs, series: Series | None, built: BuiltProgram) -> BuiltTor:
     link, _ = _places(inputs, series)
     return BuiltTor(
         path=link / "bin" / f"tor-{link.name}",
-        version=built["version"],
-        sha256=built["sha256"],
-        source=built["source"],
+        version=built.version,
+        sha256=built.sha256,
+        source=built.source,
         series=None if series is None else series.name,
         source_id=inputs.source.id,
     )
 
 
-def _build(inputs: Inputs, series: Series | None, name: str, store: Path) -> dict[str, Any]:
+def _build(inputs: Inputs, series: Series | None, name: str, store: Path) -> BuiltProgram:
     compiled = inputs.base / COMPILED
     start = compiled if compiled.is_dir() else ensure_configured(inputs)
     with patched_tree(inputs, start, series) as tree:
@@ -282,24 +285,6 @@ def _build(inputs: Inputs, series: Series | None, name: str, store: Path) -> dic
             version=_ask_version,
             source=provenance(inputs, series),
         )
-
-
-@functools.cache
-def _torrc_options(tor: Path, sha256: str) -> frozenset[str]:
-    # The hash is needed only in the cache key, because the file at this path may be replaced.
-    del sha256
-    result = subprocess.run(
-        [tor, "--list-torrc-options"], capture_output=True, text=True, check=False
-    )
-    if result.returncode != 0:
-        raise UserError(f"{tor} does not list its options: {result.stderr.strip()}")
-    return frozenset(result.stdout.split())
-
-
-@functools.lru_cache(maxsize=4)
-def _program(tor: Path, sha256: str) -> bytes:
-    del sha256
-    return tor.read_bytes()
 
 
 def _ask_version(tor: Path) -> str:

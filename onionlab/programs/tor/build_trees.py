@@ -276,10 +276,8 @@ def rewrite_embedded_paths(tree: Path, path: str) -> None:
     if not header.is_file():
         return
     before = header.stat()
-    text = header.read_text("utf-8")
-    rewritten = re.sub(
-        r'^#define (BUILDDIR|SRCDIR) ".*"$', rf'#define \1 "{path}"', text, flags=re.MULTILINE
-    )
+    paths = re.compile(r'^#define (BUILDDIR|SRCDIR) ".*"$', re.MULTILINE)
+    rewritten = paths.sub(rf'#define \1 "{path}"', header.read_text("utf-8"))
     header.write_text(rewritten, encoding="utf-8")
     os.utime(header, ns=(before.st_atime_ns, before.st_mtime_ns))
 

@@ -245,10 +245,7 @@ def _run_all_tests(inputs: Inputs, tree: Path, outcome: Outcome) -> None:
 
 
 def _failures_to_retry(tree: Path) -> list[str]:
-    """Return the test programs that failed without a sanitizer report.
-
-    These programs are run again. A failure with a report is final.
-    """
+    """Return the test programs that failed without a sanitizer report, which is final."""
     return [
         result.relative_to(tree).with_suffix("").as_posix()
         for result in sorted(tree.rglob("*.trs"))

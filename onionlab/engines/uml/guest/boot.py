@@ -32,9 +32,8 @@ class Boot:
     """The engine's instructions. All paths are paths on the machine that runs the guest.
 
     run_directory: the folder that contains conf/ and that receives the logs. package_root: the
-    folder that contains the package onionlab. python: the interpreter's path. programs: base name
-    of each program -> path of its executable.
-    calls: the library that makes system calls faster, or empty. open_files: the limit of open files
+    folder that contains the package onionlab. programs: base name of each program -> path of its
+    executable. calls: the library that makes system calls faster, or empty. open_files: the limit
     per process. watched: the hosts whose programs' output the guest copies to its console.
     """
 

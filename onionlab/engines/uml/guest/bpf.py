@@ -88,10 +88,7 @@ class Assembler:
         self._add(_BPF_ALU | _BPF_END | _BPF_TO_BE, target, value=16)
 
     def load(self, size: int, target: int, source: int, offset: int) -> None:
-        """Load the register `target` from memory at source + offset.
-
-        size: BPF_B, BPF_H, BPF_W or BPF_DW.
-        """
+        """Load `target` from memory at source + offset. size: BPF_B, BPF_H, BPF_W or BPF_DW."""
         self._add(_BPF_LDX | _BPF_MEM | size, target, source, offset)
 
     def store32(self, target: int, offset: int, source: int) -> None:

@@ -70,8 +70,7 @@ def provide_programs(programs: Mapping[str, str]) -> None:
 def provide_calls(library: str) -> dict[str, str]:
     """Mount the library that makes system calls faster. Return the variables that preload it.
 
-    library: its path on the machine, or empty if there is none. Without a library, no variables are
-    returned.
+    library: its path on the machine, or empty if there is none.
     """
     if not library:
         return {}
@@ -87,10 +86,7 @@ def copy_in() -> None:
 
 
 def copy_out(name: str) -> None:
-    """Copy the output of a simulated host's programs to the run directory, except empty error logs.
-
-    name: the simulated host's name.
-    """
+    """Copy the output of a host's programs to the run directory, except empty error logs."""
     target = OUTSIDE / LOGS_FOLDER / name
     target.mkdir(parents=True, exist_ok=True)
     for path in sorted((HOSTS / name).glob("*.std*")):
@@ -101,8 +97,7 @@ def copy_out(name: str) -> None:
 def _copy_private(source: Path, target: Path) -> None:
     """Copy a tree in alphabetical order. Make it readable only by its owner, as Tor requires.
 
-    The order and permissions of the original depend on the machine's file system and umask. The
-    copy must not depend on them.
+    The copy must not depend on the machine's file system and umask, as the original does.
     """
     target.mkdir(mode=0o700, parents=True)
     for path in sorted(source.iterdir()):
@@ -114,10 +109,7 @@ def _copy_private(source: Path, target: Path) -> None:
 
 
 def _cover(path: str, content: str) -> None:
-    """Give a path of the machine's file system another content in the guest.
-
-    The machine's file is not modified.
-    """
+    """Give a path of the machine's file system another content, only in the guest."""
     cover = MEMORY / ("cover" + path.replace("/", "-"))
     cover.write_text(content)
     system.mount(str(cover), path, flags=system.MS_BIND)

@@ -106,7 +106,6 @@ class Netlink:
         self._sequence = 0
 
     def close(self) -> None:
-        """Close the socket."""
         self._socket.close()
 
     def make_veth(
