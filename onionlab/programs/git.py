@@ -204,6 +204,6 @@ def _run(
     # With the first variable, git does not treat a folder inside of another repository as a
     # repository. With the second one, commands that only read do not write to the index.
     place = {"GIT_CEILING_DIRECTORIES": str(repository.parent), "GIT_OPTIONAL_LOCKS": "0"}
-    command = ["git", "-C", repository, *arguments]
+    command = ["git", "-C", str(repository), *arguments]
     environment = build_environment() | place
     return subprocess.run(command, input=given, capture_output=True, env=environment, check=False)

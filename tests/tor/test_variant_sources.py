@@ -251,12 +251,6 @@ def test_a_wrong_file_of_ones_own_is_named_to_the_key(
     with pytest.raises(UserError) as caught:
         load_registry(root)
     assert message in caught.value.message
-
-
-def test_a_missing_file_of_ones_own_is_named_with_its_variable(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    root = write_checkout(tmp_path / "root")
     monkeypatch.setenv("VARIANTS_FILE", "missing.yaml")
     with pytest.raises(UserError, match=r"^VARIANTS_FILE: .*/missing\.yaml not found"):
         load_registry(root)

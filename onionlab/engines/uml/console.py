@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
 
@@ -17,7 +17,7 @@ LOG_TAIL_LINES = 25
 MAX_POLL_GAP_S = 10.0
 """The maximum time that one gap between two polls adds to the guest's time without progress.
 
-A longer gap means that this process was stopped.
+A longer gap means that this process was stopped, and the guest as well.
 """
 MAX_LOW_MEMORY = 0.05
 """The share of free memory below which the guest may spend all its time on reclaiming memory."""
@@ -38,9 +38,6 @@ _OUT_OF_MEMORY = ("panic_on_oom", "Out of memory")
 class GuestWatch:
     """Follows a guest's simulated time and detects if it does not advance.
 
-    If this process was stopped for some time, this time does not count, because the guest was
-    stopped as well.
-
     log: the file with the guest's console. hosts: the folder to which the logs of watched hosts are
     copied during the simulation (see _move_logs in engine.py). timeout_s: the maximum wall-clock
     time without progress. memory_bytes: the guest's memory.
@@ -54,10 +51,8 @@ class GuestWatch:
     _free_bytes: int | None = None
     _doing: str = ""
     _offset: int = 0
-
-    def __post_init__(self) -> None:
-        self._polled_wall_s = time.monotonic()
-        self._still_s = 0.0
+    _polled_wall_s: float = field(default_factory=lambda: time.monotonic())
+    _still_s: float = 0.0
 
     def poll(self) -> float:
         """Return the simulated time in s.

@@ -97,7 +97,7 @@ class BuiltTor(BuiltProgram):
     @functools.cached_property
     def torrc_options(self) -> frozenset[str]:
         """The torrc options that the executable supports."""
-        command = [self.path, "--list-torrc-options"]
+        command = [str(self.path), "--list-torrc-options"]
         result = subprocess.run(command, capture_output=True, text=True, check=False)
         if result.returncode != 0:
             raise UserError(f"{self.path} does not list its options: {result.stderr.strip()}")

@@ -154,13 +154,12 @@ def new_problems(outcomes: Iterable[Outcome]) -> list[str]:
                 )
             continue
         yardstick = stock[one.hardened]
-        problems += [
-            f"{one.title}: {name} failed" for name in sorted(one.failed - yardstick.failed)
-        ]
-        lost = yardstick.passed - one.passed - one.failed - one.skipped
-        problems += [f"{one.title}: {name} did not run" for name in sorted(lost)]
-        now_skipped = yardstick.passed & one.skipped
-        problems += [f"{one.title}: {name} is now skipped" for name in sorted(now_skipped)]
+        for names, what in (
+            (one.failed - yardstick.failed, "failed"),
+            (yardstick.passed - one.passed - one.failed - one.skipped, "did not run"),
+            (yardstick.passed & one.skipped, "is now skipped"),
+        ):
+            problems += [f"{one.title}: {name} {what}" for name in sorted(names)]
         problems += [
             f"{one.title}: {program}: {lines[0]}"
             for program, lines in sorted(one.reports.items())
