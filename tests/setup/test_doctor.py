@@ -179,10 +179,7 @@ def test_an_experiment_is_checked_against_its_needs(
     [
         ("is built", (OK, "not needed: Arti 2.7.0 is built")),
         ("echo rustc 1.95.0", (OK, "rustc 1.95.0, for Arti 2.7.0")),
-        (
-            "echo rustc 1.85.0",
-            (MISSING, "Arti 2.7.0 needs Rust 1.92, and this is rustc 1.85.0"),
-        ),
+        ("echo rustc 1.85.0", (MISSING, "Arti 2.7.0 needs Rust 1.92, and this is rustc 1.85.0")),
         ("exit 1", (MISSING, "Arti 2.7.0 is built with Rust, and `rustc` is missing")),
     ],
 )

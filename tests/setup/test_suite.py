@@ -127,9 +127,7 @@ def test_a_test_that_touches_the_users_runs_or_results_fails_the_session(
         done.stdout.fnmatch_lines([f"  {place}"])
 
 
-def test_users_files_fail_in_strict_mode(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_users_files_fail_in_strict_mode(monkeypatch: pytest.MonkeyPatch) -> None:
     page = "docs/reference/experiments.md"
     monkeypatch.delenv(shipped.STRICT, raising=False)
     shipped.require_named(["quick"], ["quick", "gone"], page)

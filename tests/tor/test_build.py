@@ -240,11 +240,7 @@ def test_a_failure_of_the_machine_is_not_one_of_the_source(
     [("gcc", "C compiler .* not found"), ("autoreconf", "`autoreconf` is missing")],
 )
 def test_a_missing_program_is_named(
-    new_checkout: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    program: str,
-    message: str,
+    new_checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, message: str
 ) -> None:
     path = tmp_path / "bin"
     path.mkdir()

@@ -141,11 +141,6 @@ out["socket"] = [elapsed_ns(to_and_fro)]
 """
 
 
-@pytest.fixture
-def kernel(uml_kernel: BuiltKernel) -> BuiltKernel:
-    return uml_kernel
-
-
 def boot(kernel: BuiltKernel, log: Path, guest: str, *arguments: str) -> BootReport:
     return check_boot(kernel.path, log, guest=PRELUDE + guest + CODA, arguments=arguments)
 
@@ -162,36 +157,36 @@ def compiled(name: str, folder: Path) -> Path:
 
 
 def test_a_kernel_boots_in_a_checkout_whose_path_has_a_space(
-    kernel: BuiltKernel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    uml_kernel: BuiltKernel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     python = tmp_path / "a checkout" / "python"
     python.parent.mkdir()
     python.symlink_to(Path(sys.executable).resolve())
     monkeypatch.setattr(sys, "executable", str(python))
-    assert check_boot(kernel.path, tmp_path / "log").report["slept"] >= 1000
+    assert check_boot(uml_kernel.path, tmp_path / "log").report["slept"] >= 1000
 
 
-def test_all_patches_are_in(kernel: BuiltKernel) -> None:
+def test_all_patches_are_in(uml_kernel: BuiltKernel) -> None:
     patches = load_patches(REPOSITORY / "configs/uml/patches")
     # Optional patches only save time. Before Linux 6.12, none of them is expected to apply.
-    recent = tuple(int(part) for part in kernel.version.split(".")) >= (6, 12)
-    assert kernel.patches == tuple(one.name for one in patches if one.required or recent)
+    recent = tuple(int(part) for part in uml_kernel.version.split(".")) >= (6, 12)
+    assert uml_kernel.patches == tuple(one.name for one in patches if one.required or recent)
 
 
-def test_the_same_seed_has_the_same_outcome(kernel: BuiltKernel, tmp_path: Path) -> None:
-    first = report(kernel, tmp_path, RANDOMNESS, "onionlab.seed=00ff10")
-    second = report(kernel, tmp_path, RANDOMNESS, "onionlab.seed=00ff10")
-    other = report(kernel, tmp_path, RANDOMNESS, "onionlab.seed=00ff11")
+def test_the_same_seed_has_the_same_outcome(uml_kernel: BuiltKernel, tmp_path: Path) -> None:
+    first = report(uml_kernel, tmp_path, RANDOMNESS, "onionlab.seed=00ff10")
+    second = report(uml_kernel, tmp_path, RANDOMNESS, "onionlab.seed=00ff10")
+    other = report(uml_kernel, tmp_path, RANDOMNESS, "onionlab.seed=00ff11")
     assert first == second
     assert [name for name in first if first[name] == other[name]] == []
 
 
 def test_random_numbers_of_a_host_do_not_depend_on_others(
-    kernel: BuiltKernel, tmp_path: Path
+    uml_kernel: BuiltKernel, tmp_path: Path
 ) -> None:
     def drawn(order: str, seed: str = "00ff10") -> dict[str, list[list[str]]]:
         guest = HOSTS.format(order=[f"relay{one}" for one in order])
-        answer = report(kernel, tmp_path, guest, f"onionlab.seed={seed}")["drawn"]
+        answer = report(uml_kernel, tmp_path, guest, f"onionlab.seed={seed}")["drawn"]
         assert isinstance(answer, dict)
         return answer
 
@@ -205,9 +200,11 @@ def test_random_numbers_of_a_host_do_not_depend_on_others(
 
 
 @pytest.mark.parametrize("seed", ["0", "xy", "00" * 33])
-def test_a_malformed_seed_stops_the_boot(kernel: BuiltKernel, tmp_path: Path, seed: str) -> None:
+def test_a_malformed_seed_stops_the_boot(
+    uml_kernel: BuiltKernel, tmp_path: Path, seed: str
+) -> None:
     with pytest.raises(Exception, match="does not boot") as caught:
-        report(kernel, tmp_path, RANDOMNESS, f"onionlab.seed={seed}")
+        report(uml_kernel, tmp_path, RANDOMNESS, f"onionlab.seed={seed}")
     assert "onionlab.seed takes up to 64 hexadecimal digits" in str(caught.value)
 
 
@@ -215,9 +212,9 @@ MODES = pytest.mark.parametrize("mode", [(), (IN_PROCESSES,)], ids=["ptrace", "i
 
 
 @MODES
-def test_clocks(kernel: BuiltKernel, tmp_path: Path, mode: tuple[str, ...]) -> None:
+def test_clocks(uml_kernel: BuiltKernel, tmp_path: Path, mode: tuple[str, ...]) -> None:
     program = compiled("clocks", tmp_path)
-    result = report(kernel, tmp_path, f"out['said'] = command({str(program)!r})", *mode)["said"]
+    result = report(uml_kernel, tmp_path, f"out['said'] = command({str(program)!r})", *mode)["said"]
     numbers = [int(number) for number in re.findall(r"\d+", result)]
     compared, different, wrong, *busy_waits = numbers
     assert compared > 50_000
@@ -230,20 +227,20 @@ def test_clocks(kernel: BuiltKernel, tmp_path: Path, mode: tuple[str, ...]) -> N
     assert busy_waits[1] == pytest.approx(200_000_000 / 1256, rel=0.07)
 
 
-def test_the_start_of_a_guest_takes_no_time(kernel: BuiltKernel, tmp_path: Path) -> None:
+def test_the_start_of_a_guest_takes_no_time(uml_kernel: BuiltKernel, tmp_path: Path) -> None:
     """While a guest starts, its programs may look for any number of missing files.
 
     If these failing calls took simulated time, the scheduler would later decide differently.
     """
-    at_once, later = report(kernel, tmp_path, STEPS, "onionlab.start=50000000")["elapsed_ns"]
+    at_once, later = report(uml_kernel, tmp_path, STEPS, "onionlab.start=50000000")["elapsed_ns"]
     assert (at_once, later > 0) == (0, True)
-    charged, later = report(kernel, tmp_path, STEPS)["elapsed_ns"]
+    charged, later = report(uml_kernel, tmp_path, STEPS)["elapsed_ns"]
     assert (charged > 0, later > 0) == (True, True)
 
 
 @MODES
 def test_many_simultaneous_programs_take_no_time(
-    kernel: BuiltKernel, tmp_path: Path, mode: tuple[str, ...]
+    uml_kernel: BuiltKernel, tmp_path: Path, mode: tuple[str, ...]
 ) -> None:
     """The guest adds simulated time only if a single program takes 10,000 steps at one instant.
 
@@ -251,19 +248,19 @@ def test_many_simultaneous_programs_take_no_time(
     If the steps of all programs were added up, the clocks would depend on how many files all
     programs look for.
     """
-    assert report(kernel, tmp_path, CROWD, *mode)["elapsed_ns"] == 0
+    assert report(uml_kernel, tmp_path, CROWD, *mode)["elapsed_ns"] == 0
 
 
 @pytest.mark.slow
-def test_reading_a_clock_needs_no_system_call(kernel: BuiltKernel, tmp_path: Path) -> None:
-    if "0003-clocks-without-system-calls" not in kernel.patches:
+def test_reading_a_clock_needs_no_system_call(uml_kernel: BuiltKernel, tmp_path: Path) -> None:
+    if "0003-clocks-without-system-calls" not in uml_kernel.patches:
         pytest.skip("this kernel is without the patch")
 
     # A system call takes several microseconds of the host's CPU, which a guest does not see. This
     # time depends on the machine, so real system calls are measured for comparison.
     def cpu_s(call: str, times: int) -> float:
         before_s = children_cpu_s()
-        boot(kernel, tmp_path / "boot.log", f"[{call}() for _ in range({times})]")
+        boot(uml_kernel, tmp_path / "boot.log", f"[{call}() for _ in range({times})]")
         return children_cpu_s() - before_s
 
     start = cpu_s("time.monotonic", 1000)
@@ -273,17 +270,17 @@ def test_reading_a_clock_needs_no_system_call(kernel: BuiltKernel, tmp_path: Pat
 
 
 @MODES
-def test_registers(kernel: BuiltKernel, tmp_path: Path, mode: tuple[str, ...]) -> None:
+def test_registers(uml_kernel: BuiltKernel, tmp_path: Path, mode: tuple[str, ...]) -> None:
     program = compiled("registers", tmp_path)
-    result = report(kernel, tmp_path, f"out['said'] = command({str(program)!r})", *mode)["said"]
+    result = report(uml_kernel, tmp_path, f"out['said'] = command({str(program)!r})", *mode)["said"]
     rounds, signals, wrong = (int(number) for number in re.findall(r"\d+", result))
     assert rounds > 10_000
     assert signals > 500
     assert wrong == 0
 
 
-def test_timers_are_exact(kernel: BuiltKernel, tmp_path: Path) -> None:
-    result = report(kernel, tmp_path, TIMERS)
+def test_timers_are_exact(uml_kernel: BuiltKernel, tmp_path: Path) -> None:
+    result = report(uml_kernel, tmp_path, TIMERS)
     # Linux lets ordinary processes sleep longer, in order to wake several at once: by 50 us, and by
     # 0.1% in epoll and similar calls.
     assert result["epoll"] == pytest.approx([1e6, 7e6, 250e6], abs=60e3, rel=1.1e-3)
