@@ -18,10 +18,8 @@ from onionlab.yamlfile.field_types import RESOLVED
 from onionlab.yamlfile.tree import Location, Node, Problem, YamlError, plain, read_tree
 from onionlab.yamlfile.units import nearest, show
 
-
-def key(default: object = ..., **details: Any) -> Any:
-    """Declare a key of a file, like pydantic's Field(). A default is written as in a file."""
-    return Field(default, **details)
+key: Any = Field
+"""Declares a key of a file. A default is written as in a file, so its type can be another one."""
 
 
 class Model(BaseModel):
@@ -35,6 +33,7 @@ class Model(BaseModel):
 AnyModel = TypeVar("AnyModel", bound=Model)
 
 
+@functools.lru_cache(maxsize=16)
 def json_schema(model: Any, *, partial: bool = False) -> dict[str, Any]:
     """Return the JSON Schema of a model or a dataclass. With `partial`, no key is required."""
     generator = _PartialSchema if partial else _StrictSchema
@@ -140,13 +139,8 @@ def read_model(
 ) -> tuple[AnyModel, Node]:
     """Return a file's model and its tree.
 
-    Args:
-        path: The file.
-        file: The file's name in messages.
-        model: The model of the whole file.
-        hint: What a user can do about errors.
-        check: Function that returns further problems. It is called only if each value is valid.
-        max_bytes: Maximum size of the file.
+    file: the file's name in messages. hint: what a user can do about errors. check: function that
+    returns further problems; it is called only if each value is valid.
 
     Raises:
         UserError: the file cannot be read or has errors, which are all listed, one per line.
@@ -171,12 +165,8 @@ def validate_tree(
 ) -> tuple[AnyModel | None, list[Problem]]:
     """Return the model of a tree (None if the tree is not valid) and the problems.
 
-    Args:
-        tree: The values.
-        model: The type of the model.
-        partial: Whether required keys may be missing.
-        suggest_from: Model whose keys are suggested in messages about unknown keys. The default is
-            `model`. Another model is needed if `model` describes only a part of the file.
+    partial: whether required keys may be missing. suggest_from: model whose keys are suggested in
+    messages about unknown keys, if `model` describes only a part of the file.
     """
     try:
         return model.model_validate(plain(tree)), []
@@ -215,14 +205,9 @@ def _message(error: ErrorDetails, location: Location, model: type[Model]) -> str
     return f"{message}, got {show(error['input'])}{hint}"
 
 
-@functools.lru_cache(maxsize=16)
-def _schema(model: type[BaseModel]) -> dict[str, Any]:
-    return json_schema(model)
-
-
 def _schema_at(model: type[Model], location: Location) -> dict[str, Any]:
     """Return the JSON Schema of the value at a location; {} if there is no such value."""
-    root = found = _schema(model)
+    root = found = json_schema(model)
     for part in location:
         found = _object_schema(root, found)
         below = [

@@ -84,12 +84,9 @@ class Node:
             return self
         return replace(self, value={k: v for k, v in self.value.items() if k not in keys})
 
-    def problem(self, message: str, *below: str | int) -> Problem:
-        """Return a Problem for this value, or for a missing value whose path from it is `below`."""
-        path = self.path
-        for part in below:
-            path = join_path(path, part)
-        return Problem(self.file, self.line, path, message)
+    def problem(self, message: str) -> Problem:
+        """Return a Problem for this value."""
+        return Problem(self.file, self.line, self.path, message)
 
     def locate(self, location: Location, message: str) -> Problem:
         """Return a Problem for the value at a location below this node.
@@ -100,7 +97,8 @@ class Node:
         for depth, part in enumerate(location):
             child = dict(node.children()).get(part)
             if child is None:
-                return node.problem(message, *location[depth:])
+                path = functools.reduce(join_path, location[depth:], node.path)
+                return Problem(node.file, node.line, path, message)
             node = child
         return node.problem(message)
 
@@ -130,11 +128,8 @@ def merge(base: Node, over: Node, *, replaced: Container[str] = (), key: str = "
     Every value keeps its location. The keys of `base` come first, then new keys of `over`. If a
     null replaces a value, it is marked, so that `without_removed` can remove its key.
 
-    Args:
-        base: The values to override, for instance of a file that another file extends.
-        over: The values that override those in `base`.
-        replaced: Keys whose mappings are replaced as a whole.
-        key: The key whose values are `base` and `over`; "" for whole files.
+    replaced: keys whose mappings are replaced as a whole. key: the key whose values are `base` and
+    `over`; "" for whole files.
     """
     if over.value is None:
         return replace(over, removes=True)

@@ -8,6 +8,7 @@ gives the same bits on every machine. Only the last step rounds a time to the ne
 from __future__ import annotations
 
 import difflib
+import functools
 import re
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
@@ -93,9 +94,7 @@ def parse_time(value: object, *, positive: bool = False) -> float:
     )
 
 
-def parse_positive_time(value: object) -> float:
-    """Return the seconds of a time. Raises ValueError for values that are not positive times."""
-    return parse_time(value, positive=True)
+parse_positive_time = functools.partial(parse_time, positive=True)
 
 
 def parse_rate(value: object) -> int:
@@ -126,19 +125,10 @@ def _parse(
     minimum: int = 0,
     maximum: int = 0,
 ) -> Fraction:
-    """Return a quantity in the unit whose factor in `units` is 1.
+    """Return a quantity in the unit whose factor in `units` is 1. Raises ValueError for others.
 
-    Args:
-        value: The value from the file.
-        expected: A description of valid values, for messages.
-        units: Unit -> its factor.
-        step: Name of the resulting unit. If it is not empty, the result has to be a whole number
-            from `minimum` to `maximum`.
-        minimum: The least valid number, 0 or 1.
-        maximum: The greatest valid number.
-
-    Raises:
-        ValueError: The value is not such a quantity.
+    expected: a description of valid values, for messages. step: name of the resulting unit. If it
+    is not empty, the result has to be a whole number from `minimum` (0 or 1) to `maximum`.
     """
     message = f"expected {expected}, got {show(value)}"
     if isinstance(value, (int, float)) and not isinstance(value, bool):
