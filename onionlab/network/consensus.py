@@ -17,11 +17,7 @@ from pathlib import Path
 from analysis.formats.compressed import read_content
 from analysis.formats.durable import write_whole
 from onionlab.errors import UserError
-from onionlab.network.geography import (
-    CAPACITY_FOLDER,
-    distribution_names,
-    known_capacities,
-)
+from onionlab.network.geography import CAPACITY_FOLDER, known_capacities
 from onionlab.network.layout import RELAY_ROLES
 from onionlab.yamlfile.model import MAX_FILE_BYTES
 from onionlab.yamlfile.units import show
@@ -181,8 +177,8 @@ def import_consensus(root: Path, source: Path, name: str) -> tuple[Consensus, Pa
     path = root / CAPACITY_FOLDER / f"{name}.yaml"
     if path.exists() and path.read_bytes() == text:
         return consensus, path
-    taken = path.exists() or distribution_names(name) & (known_capacities(root) or frozenset())
-    if taken:
+    known = known_capacities(root) or frozenset()
+    if path.exists() or any(f"{name}-{role}" in known for role in RELAY_ROLES):
         raise UserError(
             f"distributions {name}-* already exist",
             f"choose another name, or remove {CAPACITY_FOLDER}/{name}.yaml: existing runs "

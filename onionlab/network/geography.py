@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, TypeVar
@@ -21,10 +21,8 @@ from onionlab.yamlfile.model import (
     AnyModel,
     Model,
     as_user_error,
-    display_name,
     in_order,
     key,
-    read_file,
     read_model,
 )
 from onionlab.yamlfile.tree import Node, Problem
@@ -41,24 +39,6 @@ PLACED = ("authority", *RELAY_ROLES, "server", "client")
 weights of servers."""
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Geography:
-    """Regions, distances and the places of each kind of host (see configs/regions.yaml).
-
-    rtt_ms: (region, region) -> round-trip time, with each pair in both orders. rtt_deviation: the
-    distribution of a random factor, as pairs (quantile, factor) in ascending order. The round-trip
-    time between two places is this factor times the `rtt_ms` of their regions. client_bit_per_s:
-    region -> (up, down). places: kind of host -> region -> weight. The probability that a host is
-    in a region is proportional to the weight.
-    """
-
-    regions: tuple[str, ...]
-    rtt_ms: dict[tuple[str, str], float]
-    rtt_deviation: tuple[tuple[float, float], ...]
-    client_bit_per_s: dict[str, tuple[int, int]]
-    places: dict[str, dict[str, int]]
 
 
 _NUMBER = TypeAdapter(PositiveNumber, config=ConfigDict(strict=True, allow_inf_nan=False))
@@ -109,8 +89,13 @@ class Access(Model):
     up: PositiveNumber = key(description="from the client")
 
 
-class GeographyEntry(Model):
-    """A geography in configs/regions.yaml."""
+class Geography(Model):
+    """Regions, distances and the places of each kind of host: a geography in configs/regions.yaml.
+
+    The round-trip time between two hosts is that of their regions times a random factor, whose
+    distribution is `rtt_deviation`. The probability that a host is in a region is proportional to
+    the region's weight in `places`.
+    """
 
     description: Text | None = key(None, description="one line")
     regions: tuple[Region, ...] = key(strict=False, min_length=1, description="their names")
@@ -125,11 +110,20 @@ class GeographyEntry(Model):
         description="weight of each region, by kind of host"
     )
 
+    def rtt_ms_between(self, a: str, b: str) -> float:
+        """Return the round-trip time between two regions, in either order."""
+        return self.rtt_ms[a][b] if b in self.rtt_ms.get(a, ()) else self.rtt_ms[b][a]
+
+    def client_bit_per_s(self, region: str) -> tuple[int, int]:
+        """Return the bandwidth of a region's clients, up and down."""
+        access = self.client_bandwidth_mbit_per_s[region]
+        return round(access.up * 1_000_000), round(access.down * 1_000_000)
+
 
 class RegionsFile(Model):
     """The content of configs/regions.yaml."""
 
-    geographies: dict[Text, GeographyEntry] = key(description="by name")
+    geographies: dict[Text, Geography] = key(description="by name")
 
 
 class CapacitiesFile(Model):
@@ -153,20 +147,7 @@ def load_geography(root: Path, name: str) -> Geography:
     problems = list(_inconsistencies(entry, tree, ("geographies", name)))
     if problems:
         raise as_user_error(tree.file, in_order(problems, [tree.file]), HINT)
-    rtt_ms: dict[tuple[str, str], float] = {}
-    for a, row in entry.rtt_ms.items():
-        for b, value in row.items():
-            rtt_ms[a, b] = rtt_ms[b, a] = value
-    return Geography(
-        regions=entry.regions,
-        rtt_ms=rtt_ms,
-        rtt_deviation=tuple(sorted(entry.rtt_deviation.items())),
-        client_bit_per_s={
-            region: (round(access.up * 1_000_000), round(access.down * 1_000_000))
-            for region, access in entry.client_bandwidth_mbit_per_s.items()
-        },
-        places={kind: dict(weights) for kind, weights in entry.places.items()},
-    )
+    return entry
 
 
 def load_relays(root: Path, name: str) -> tuple[SourceRelay, ...]:
@@ -175,13 +156,12 @@ def load_relays(root: Path, name: str) -> tuple[SourceRelay, ...]:
     If several files define the name, CAPACITY_FILE has precedence, then the first of the files in
     CAPACITY_FOLDER. Raises UserError if no file defines the name or a file is invalid.
     """
-    content, tree = _read(root, CAPACITY_FILE, CapacitiesFile)
-    known = dict(content.distributions)
-    for file in _further_files(root):
+    known: dict[str, tuple[SourceRelay, ...]] = {}
+    for file in _capacity_files(root):
+        known = {**_read(root, file, CapacitiesFile)[0].distributions, **known}
         if name in known:
             break
-        known = {**_read(root, file, CapacitiesFile)[0].distributions, **known}
-    found = _look_up(known, name, tree.file)
+    found = _look_up(known, name, CAPACITY_FILE)
     # A stable sort: relays with equal links stay in the file's order.
     return tuple(sorted(found, key=lambda relay: relay.link_bit_per_s))
 
@@ -191,58 +171,40 @@ def known_geographies(root: Path) -> frozenset[str] | None:
 
     Errors in the file are not reported here, because `load_geography` reports them.
     """
-    return _names(root, [REGIONS_FILE], "geographies")
+    try:
+        return frozenset(_read(root, REGIONS_FILE, RegionsFile)[0].geographies)
+    except UserError:
+        return None
 
 
 def known_capacities(root: Path) -> frozenset[str] | None:
     """Return the names of all distributions of capacity, or None if a file cannot be read."""
-    return _names(root, [CAPACITY_FILE, *_further_files(root)], "distributions")
+    try:
+        files = [_read(root, file, CapacitiesFile)[0] for file in _capacity_files(root)]
+    except UserError:
+        return None
+    return frozenset(name for one in files for name in one.distributions)
 
 
-def distribution_names(name: str) -> frozenset[str]:
-    """Return the names of an imported consensus's distributions: NAME-ROLE for each relay role."""
-    return frozenset(f"{name}-{role}" for role in RELAY_ROLES)
-
-
-def _further_files(root: Path) -> list[str]:
-    return sorted(
-        f"{CAPACITY_FOLDER}/{path.name}" for path in (root / CAPACITY_FOLDER).glob("*.yaml")
-    )
-
-
-def _names(root: Path, files: Iterable[str], section: str) -> frozenset[str] | None:
-    """Return all keys that a section has in the given files together.
-
-    Return None if a file cannot be read or does not have the section.
-    """
-    names: set[str] = set()
-    for file in files:
-        try:
-            tree, _ = read_file(root / file, file)
-        except UserError:
-            return None
-        below = tree.get(section) if tree is not None else None
-        if below is None or not isinstance(below.value, dict):
-            return None
-        names |= below.value.keys()
-    return frozenset(names)
+def _capacity_files(root: Path) -> list[str]:
+    further = sorted(path.name for path in (root / CAPACITY_FOLDER).glob("*.yaml"))
+    return [CAPACITY_FILE, *(f"{CAPACITY_FOLDER}/{name}" for name in further)]
 
 
 def _read(root: Path, file: str, model: type[AnyModel]) -> tuple[AnyModel, Node]:
     path = root / file
-    shown = display_name(path, root)
     # `_read_once` raises a UserError if the file cannot be read.
     now = path.read_bytes() if path.is_file() else b""
-    return _read_once(path, shown, model, now)
+    return _read_once(path, file, model, now)
 
 
 @functools.lru_cache(maxsize=32)
-def _read_once(path: Path, shown: str, model: type[AnyModel], now: bytes) -> tuple[AnyModel, Node]:
+def _read_once(path: Path, file: str, model: type[AnyModel], now: bytes) -> tuple[AnyModel, Node]:
     """Read a file. The result is cached, because every run of an experiment needs it.
 
     now: the file's present content, which is part of the cache key.
     """
-    return read_model(path, shown, model, HINT)
+    return read_model(path, file, model, HINT)
 
 
 def _look_up(entries: Mapping[str, T], name: str, file: str) -> T:
@@ -254,9 +216,7 @@ def _look_up(entries: Mapping[str, T], name: str, file: str) -> T:
     return entries[name]
 
 
-def _inconsistencies(
-    entry: GeographyEntry, tree: Node, where: tuple[str, ...]
-) -> Iterator[Problem]:
+def _inconsistencies(entry: Geography, tree: Node, where: tuple[str, ...]) -> Iterator[Problem]:
     """Yield the errors of an entry in which each value on its own is valid.
 
     An example is a pair of regions without a round-trip time.

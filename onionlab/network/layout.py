@@ -94,7 +94,7 @@ class Network:
 
     def place_of(self, host: Host) -> Place:
         """Return the place that a host is attached to."""
-        return self._places_by_name[host.place]
+        return next(place for place in self.places if place.name == host.place)
 
     def link_of(self, host: Host) -> Link:
         """Return a host's access link."""
@@ -113,7 +113,3 @@ class Network:
         if host.own_limit is None:
             return link_bit_per_s
         return min(link_bit_per_s, 8 * host.own_limit.rate_bytes_per_s)
-
-    @property
-    def _places_by_name(self) -> dict[str, Place]:
-        return {place.name: place for place in self.places}

@@ -108,53 +108,47 @@ def sample_network(request: NetworkRequest, seed: int) -> Network:
     hosts_by_role: Counter[str] = Counter()
 
     def attach(
-        name: str,
-        role: str,
-        traffic_class: str | None,
-        place: Place,
-        own_limit: OwnLimit | None = None,
+        name: str, role: str, place: Place, traffic_class: str | None, own: OwnLimit | None = None
     ) -> None:
         places.setdefault(place.name, place)
         address = _address(role, hosts_by_role[role])
         hosts_by_role[role] += 1
-        hosts.append(Host(name, role, traffic_class, place.name, address, own_limit))
+        hosts.append(Host(name, role, traffic_class, place.name, address, own))
 
-    for name in _names("authority", request.authorities):
-        region = _draw_region(geography, "authority", seed, name)
-        attach(
-            name, "authority", None, Place(name, region, AUTHORITY_BIT_PER_S, AUTHORITY_BIT_PER_S)
-        )
-    number = 0
+    def attach_alone(name: str, role: str, label: str, link: int, own: OwnLimit | None) -> None:
+        region = _draw_region(geography, role, seed, label)
+        attach(name, role, Place(name, region, link, link), None, own)
+
+    def attach_shared(
+        name: str, role: str, kind: str, bit_per_s: int | None, traffic_class: str | None = None
+    ) -> None:
+        region = _draw_region(geography, kind, seed, name)
+        number = draw_integer(1, ATTACHMENTS_PER_REGION, seed, "attachment", name)
+        bandwidth = (bit_per_s,) * 2 if bit_per_s else geography.client_bit_per_s(region)
+        attach(name, role, Place(f"{kind}s-{region}-{number}", region, *bandwidth), traffic_class)
+
+    for i in range(request.authorities):
+        name = f"authority{i + 1}"
+        attach_alone(name, "authority", name, AUTHORITY_BIT_PER_S, None)
     for role in RELAY_ROLES:
-        group = request.relays[role]
-        limits = _draw_limits(group, seed, role)
-        _require_total(group, role, limits)
-        _require_rates(role, limits)
+        limits = _draw_limits(request.relays[role], seed, role)
+        _require_possible(request.relays[role], role, limits)
         for i, (link, own) in enumerate(limits):
-            number += 1
-            name = f"relay{number}{role}"
-            region = _draw_region(geography, role, seed, f"{role} {i}")
-            attach(name, role, None, Place(name, region, link, link), own)
-    serving = [(name, "server") for name in _names("server", request.servers)]
-    serving += [(name, "onion-service") for name in _names("onionservice", request.onion_services)]
-    for name, role in serving:
-        region = _draw_region(geography, "server", seed, name)
-        bandwidth = (request.server_bit_per_s, request.server_bit_per_s)
-        attach(name, role, None, _shared_place("server", region, bandwidth, seed, name))
-    clients = [
-        (client_name(traffic_class, i + 1), traffic_class)
-        for traffic_class, count in request.clients.items()
-        for i in range(count)
-    ]
-    # tornettools identifies its perf clients by names of this form.
-    clients += [(f"perfclient{i + 1}exit", PERF_CLASS) for i in range(request.perf_clients)]
-    for name, traffic_class in clients:
-        region = _draw_region(geography, "client", seed, name)
-        same = request.client_bit_per_s
-        bandwidth = (same, same) if same else geography.client_bit_per_s[region]
-        attach(
-            name, "client", traffic_class, _shared_place("client", region, bandwidth, seed, name)
-        )
+            name = f"relay{len(hosts) - request.authorities + 1}{role}"
+            attach_alone(name, role, f"{role} {i}", link, own)
+    for i in range(request.servers):
+        attach_shared(f"server{i + 1}", "server", "server", request.server_bit_per_s)
+    for i in range(request.onion_services):
+        name = f"onionservice{i + 1}"
+        attach_shared(name, "onion-service", "server", request.server_bit_per_s)
+    for traffic_class, count in request.clients.items():
+        for i in range(count):
+            name = client_name(traffic_class, i + 1)
+            attach_shared(name, "client", "client", request.client_bit_per_s, traffic_class)
+    for i in range(request.perf_clients):
+        # tornettools identifies its perf clients by names of this form.
+        name = f"perfclient{i + 1}exit"
+        attach_shared(name, "client", "client", request.client_bit_per_s, PERF_CLASS)
 
     ordered = tuple(places.values())
     return Network(
@@ -188,10 +182,6 @@ def capacity_shares(request: NetworkRequest, seed: int) -> dict[str, tuple[float
     return shares
 
 
-def _names(kind: str, count: int) -> list[str]:
-    return [f"{kind}{i + 1}" for i in range(count)]
-
-
 def _address(role: str, index: int) -> str:
     if index >= ADDRESSES_PER_ROLE:
         raise UserError(
@@ -200,14 +190,6 @@ def _address(role: str, index: int) -> str:
         )
     # Addresses that end in .0 or .255 are skipped because some software rejects them.
     return str(_NETWORKS[role][1 + index % 250 + 256 * (index // 250)])
-
-
-def _shared_place(
-    kind: str, region: str, bandwidth: tuple[int, int], seed: int, host: str
-) -> Place:
-    attachment = draw_integer(1, ATTACHMENTS_PER_REGION, seed, "attachment", host)
-    up_bit_per_s, down_bit_per_s = bandwidth
-    return Place(f"{kind}s-{region}-{attachment}", region, up_bit_per_s, down_bit_per_s)
 
 
 def _draw_region(geography: Geography, kind: str, seed: int, host: str) -> str:
@@ -262,31 +244,28 @@ def _draw_limits(group: RelayGroup, seed: int, role: str) -> list[tuple[int, Own
     return [(LINK_TO_LIMIT_RATIO * 8 * rate, OwnLimit(rate, rate)) for rate in rates]
 
 
-def _require_total(
+def _require_possible(
     group: RelayGroup, role: str, limits: Sequence[tuple[int, OwnLimit | None]]
 ) -> None:
-    """Raise UserError if a role carries more than MAX_TOTAL_RATIO times the requested capacity.
+    """Raise UserError if relays cannot have the requested capacities.
 
-    Such a network would be less congested than the experiment intends.
+    This is the case if they would carry more than MAX_TOTAL_RATIO times the requested capacity, so
+    that the network would be less congested than the experiment intends, or if a relay's
+    BandwidthRate is more than Tor accepts.
     """
     carried_bit_per_s = sum(
         min(link, 8 * own.rate_bytes_per_s) if own else link for link, own in limits
     )
-    if carried_bit_per_s <= group.total_bit_per_s * MAX_TOTAL_RATIO:
-        return
-    minimum = MIN_RELAY_BIT_PER_S
-    if group.limited_by != "link":
-        minimum = max(minimum, 8 * MIN_BANDWIDTH_RATE_BYTES_PER_S)
-    raise UserError(
-        f"{role} relays are to carry {group.total_bit_per_s / 1000:.3g} Kbit/s in total, and "
-        f"{group.count} of them carry at least {carried_bit_per_s / 1000:.3g} Kbit/s: none can "
-        f"have less than {minimum / 1000:g} Kbit/s",
-        "use a larger SCALE or capacity factor, or fewer relays",
-    )
-
-
-def _require_rates(role: str, limits: Sequence[tuple[int, OwnLimit | None]]) -> None:
-    """Raise UserError if a relay's BandwidthRate is more than Tor accepts."""
+    if carried_bit_per_s > group.total_bit_per_s * MAX_TOTAL_RATIO:
+        minimum = MIN_RELAY_BIT_PER_S
+        if group.limited_by != "link":
+            minimum = max(minimum, 8 * MIN_BANDWIDTH_RATE_BYTES_PER_S)
+        raise UserError(
+            f"{role} relays are to carry {group.total_bit_per_s / 1000:.3g} Kbit/s in total, and "
+            f"{group.count} of them carry at least {carried_bit_per_s / 1000:.3g} Kbit/s: none can "
+            f"have less than {minimum / 1000:g} Kbit/s",
+            "use a larger SCALE or capacity factor, or fewer relays",
+        )
     fastest = max((own.rate_bytes_per_s for _, own in limits if own), default=0)
     if fastest > MAX_BANDWIDTH_BYTES:
         raise UserError(
@@ -325,18 +304,18 @@ def _draw_latencies(
     geography: Geography, places: Sequence[Place], seed: int
 ) -> dict[tuple[str, str], int]:
     latency_us = {}
+    deviation = sorted(geography.rtt_deviation.items())
     for i, a in enumerate(places):
         for b in places[i:]:
-            one_way_us = geography.rtt_ms[a.region, b.region] * 1000 / 2
+            one_way_us = geography.rtt_ms_between(a.region, b.region) * 1000 / 2
             # Draw with the names in sorted order, so that the order of places does not matter.
             low, high = sorted((a.name, b.name))
-            deviation = _deviation(geography, draw(seed, "latency", low, high))
-            latency_us[a.name, b.name] = max(1, round(one_way_us * deviation))
+            factor = _interpolate(deviation, draw(seed, "latency", low, high))
+            latency_us[a.name, b.name] = max(1, round(one_way_us * factor))
     return latency_us
 
 
-def _deviation(geography: Geography, quantile: float) -> float:
-    quantiles = [q for q, _ in geography.rtt_deviation]
-    above = min(bisect_right(quantiles, quantile), len(quantiles) - 1)
-    (q0, f0), (q1, f1) = geography.rtt_deviation[above - 1 : above + 1]
+def _interpolate(points: Sequence[tuple[float, float]], quantile: float) -> float:
+    above = min(bisect_right(points, quantile, key=lambda point: point[0]), len(points) - 1)
+    (q0, f0), (q1, f1) = points[above - 1 : above + 1]
     return f0 + (f1 - f0) * (quantile - q0) / (q1 - q0)

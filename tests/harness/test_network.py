@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from onionlab.errors import UserError
 from onionlab.network.draws import ByteStream, draw, draw_bytes, draw_integer, draw_order
 from onionlab.network.geography import (
-    Geography,
     SourceRelay,
     known_capacities,
     known_geographies,
@@ -129,40 +128,37 @@ def test_representative_networks_have_the_same_capacities(limited_by: str) -> No
         assert max(totals) - min(totals) < 10_000
 
 
-def test_bursts_are_within_the_range_of_tor() -> None:
-    # Three of the ten middle relays are taken from relays with Tor's default burst of 1 GiB.
-    counts = {"exitguard": 1, "guard": 1, "exit": 1, "middle": 10}
-    network = sample_network(
-        request_for(counts, factor=2.2, limited_by="both", representative=True), 1
-    )
-    bursts = [host.own_limit.burst_bytes for host in network.by_role("middle") if host.own_limit]
-    assert max(bursts) == 2**31 - 1
+def network_of(limited_by: str, total_bit_per_s: float, *relays: SourceRelay) -> Network:
+    """Return a network whose middle relays are drawn from as many relays."""
+    request = request_for()
+    group = RelayGroup(len(relays), relays, total_bit_per_s, limited_by)
+    request = replace(request, relays={**request.relays, "middle": group})
+    return sample_network(request, 1)
 
 
-def test_a_burst_is_at_least_the_rate() -> None:
-    relays = (SourceRelay(1_600_000, 800_000, 640_000),)
-    group = RelayGroup(1, relays, 800_000, "both")
-    network = sample_network(
-        replace(request_for(), relays={**request_for().relays, "middle": group}), 1
-    )
+@pytest.mark.parametrize(
+    ("burst_bit", "burst_bytes"),
+    [(640_000, 100_000), (None, 100_000), (1_600_000, 200_000), (2**40, 2**31 - 1)],
+)
+def test_a_burst_is_at_least_the_rate_and_at_most_what_tor_takes(
+    burst_bit: int | None, burst_bytes: int
+) -> None:
+    network = network_of("both", 800_000, SourceRelay(1_600_000, 800_000, burst_bit))
     (middle,) = network.by_role("middle")
-    assert middle.own_limit == OwnLimit(100_000, 100_000)
+    assert middle.own_limit == OwnLimit(100_000, burst_bytes)
 
 
 @pytest.mark.parametrize("limited_by", ["bandwidth-rate", "both"])
 def test_a_rate_that_tor_refuses_is_refused(limited_by: str) -> None:
     limit = 2**31 - 1
-    for rate in (limit, limit + 1000):
-        group = RelayGroup(1, (SourceRelay(80 * rate, 8 * rate),), 8 * rate, limited_by)
-        request = replace(request_for(), relays={**request_for().relays, "middle": group})
-        if rate == limit:
-            (middle,) = sample_network(request, 1).by_role("middle")
-            assert middle.own_limit is not None
-            own = middle.own_limit
-            assert limit - 1000 < own.rate_bytes_per_s <= own.burst_bytes <= limit
-        else:
-            with pytest.raises(UserError, match=r"^middle relays: the fastest .* 2,147,483,647"):
-                sample_network(request, 1)
+    network = network_of(limited_by, 8 * limit, SourceRelay(80 * limit, 8 * limit))
+    (middle,) = network.by_role("middle")
+    assert middle.own_limit is not None
+    own = middle.own_limit
+    assert limit - 1000 < own.rate_bytes_per_s <= own.burst_bytes <= limit
+    rate = limit + 1000
+    with pytest.raises(UserError, match=r"^middle relays: the fastest .* 2,147,483,647"):
+        network_of(limited_by, 8 * rate, SourceRelay(80 * rate, 8 * rate))
 
 
 def test_networks_of_one_seed_share_the_hosts_they_have_in_common() -> None:
@@ -181,7 +177,7 @@ def test_every_two_places_have_a_latency_near_their_regions() -> None:
     region = {place.name: place.region for place in network.places}
     assert set(network.latency_us) == {(a, b) for i, a in enumerate(names) for b in names[i:]}
     for (a, b), latency_us in network.latency_us.items():
-        rtt_ms = GEOGRAPHY.rtt_ms[region[a], region[b]]
+        rtt_ms = GEOGRAPHY.rtt_ms_between(region[a], region[b])
         assert 0.47 * rtt_ms <= 2 * latency_us / 1000 <= 2.14 * rtt_ms
 
 
@@ -207,16 +203,15 @@ geographies:
 
 
 def test_a_geography_is_read(tmp_path: Path) -> None:
+    assert known_geographies(tmp_path) is None
     (tmp_path / "configs").mkdir()
     (tmp_path / "configs" / "regions.yaml").write_text(GEOGRAPHIES)
     assert known_geographies(tmp_path) == frozenset({"lab"})
-    assert load_geography(tmp_path, "lab") == Geography(
-        regions=("a", "b"),
-        rtt_ms={("a", "a"): 1.0, ("a", "b"): 20.0, ("b", "a"): 20.0, ("b", "b"): 1.5},
-        rtt_deviation=((0.0, 1.0), (1.0, 1.5)),
-        client_bit_per_s={"a": (1_000_000, 10_000_000), "b": (2_000_000, 20_000_000)},
-        places={"client": {"a": 1, "b": 3}},
-    )
+    lab = load_geography(tmp_path, "lab")
+    assert lab.rtt_ms_between("a", "b") == lab.rtt_ms_between("b", "a") == 20.0
+    assert lab.rtt_ms_between("b", "b") == 1.5
+    assert lab.client_bit_per_s("b") == (2_000_000, 20_000_000)
+    assert lab.places == {"client": {"a": 1, "b": 3}}
 
 
 @pytest.mark.parametrize(
@@ -249,7 +244,8 @@ def test_a_broken_geography_is_named_with_its_line(
 
 def test_a_kind_of_host_without_places_is_named() -> None:
     places = {kind: weights for kind, weights in GEOGRAPHY.places.items() if kind != "middle"}
-    request = replace(request_for(), geography=replace(GEOGRAPHY, places=places))
+    geography = GEOGRAPHY.model_copy(update={"places": places})
+    request = replace(request_for(), geography=geography)
     with pytest.raises(UserError, match="the geography has no place for hosts of kind middle"):
         sample_network(request, 1)
 
@@ -293,9 +289,7 @@ def test_the_lower_of_two_limits_counts() -> None:
         SourceRelay(800_000, 640_000, 1_280_000),
         SourceRelay(1_600_000, 8_000_000, 8_000_000),
     )
-    request = request_for({"guard": 1, "exit": 1, "middle": 2})
-    group = RelayGroup(2, relays, 2 * 2_240_000, "both")
-    network = sample_network(replace(request, relays={**request.relays, "middle": group}), 1)
+    network = network_of("both", 2 * 2_240_000, *relays)
     slow, fast = network.by_role("middle")
     assert network.place_of(slow).up_bit_per_s == 1_600_000
     assert slow.own_limit == OwnLimit(160_000, 320_000)
@@ -320,25 +314,27 @@ def test_how_the_capacity_of_a_role_is_divided() -> None:
     assert 0.5 < shares["exit"][0] == shares["exit"][1] < 1
 
 
-def test_capacities_that_are_missing_or_broken(tmp_path: Path) -> None:
+def write_capacities(root: Path, relays: str) -> None:
+    (root / "configs").mkdir(exist_ok=True)
+    (root / "configs" / "relay-capacity.yaml").write_text(f"distributions:\n  middle: {relays}\n")
+
+
+def test_capacities_are_read(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"configs/relay-capacity\.yaml: cannot be read"):
         load_relays(tmp_path, "middle")
     assert known_capacities(tmp_path) is None
-    (tmp_path / "configs").mkdir()
-    file = tmp_path / "configs" / "relay-capacity.yaml"
-    file.write_text("distributions:\n  middle: [3, 1]\n")
-    assert load_relays(tmp_path, "middle") == (SourceRelay(8192), SourceRelay(3 * 8192))
+    write_capacities(tmp_path, "[[3, 2, 4], 1]")
+    k = 8192
+    assert load_relays(tmp_path, "middle") == (SourceRelay(k), SourceRelay(3 * k, 2 * k, 4 * k))
     assert known_capacities(tmp_path) == frozenset({"middle"})
     with pytest.raises(UserError, match='unknown name "middel"; did you mean "middle"') as caught:
         load_relays(tmp_path, "middel")
     assert caught.value.hint == "choose one of: middle"
-    file.write_text("distributions:\n  middle: [3, -1]\n")
-    with pytest.raises(UserError, match=r"yaml:2: distributions\.middle\[2\]: expected a number"):
+
+
+@pytest.mark.parametrize("wrong", ["-1", "[3, 2]", "[3, 4, 2]", "[3, 0, 2]", "[]", "[1, 2, 3, 4]"])
+def test_a_broken_capacity_is_named_with_its_line(tmp_path: Path, wrong: str) -> None:
+    write_capacities(tmp_path, f"[3, {wrong}]")
+    with pytest.raises(UserError, match=r"yaml:2: distributions\.middle\[2\]: .*BandwidthBurst"):
         load_relays(tmp_path, "middle")
-    file.write_text("distributions:\n  middle: [[3, 2, 4], 1]\n")
-    k = 8192
-    assert load_relays(tmp_path, "middle") == (SourceRelay(k), SourceRelay(3 * k, 2 * k, 4 * k))
-    for wrong in ("[3, 2]", "[3, 4, 2]", "[3, 0, 2]", "[]", "[1, 2, 3, 4]"):
-        file.write_text(f"distributions:\n  middle: [{wrong}, 1]\n")
-        with pytest.raises(UserError, match="link, BandwidthRate and BandwidthBurst"):
-            load_relays(tmp_path, "middle")
+    assert known_capacities(tmp_path) is None

@@ -203,10 +203,10 @@ def _nodes() -> str:
 
 
 def _edges(draw: random.Random) -> str:
-    rtt_ms = load_geography(code_root(), GEOGRAPHY).rtt_ms
+    geography = load_geography(code_root(), GEOGRAPHY)
     lines = []
     for (a, _, one), (b, _, other) in combinations_with_replacement(_places(), 2):
-        mean_us = rtt_ms[one, other] * 1000 / 2
+        mean_us = geography.rtt_ms_between(one, other) * 1000 / 2
         delay_us = round(mean_us * math.exp(draw.gauss(0, 0.2)))
         lines.append(
             f'  edge [\n    source {a}\n    target {b}\n    latency "{delay_us} us"\n'
