@@ -23,16 +23,11 @@ from onionlab.errors import UserError
 from onionlab.experiment.endpoints import classes_with_metrics
 from onionlab.experiment.experiment import Experiment
 from onionlab.experiment.header import EXPERIMENTS, SUFFIX
-from onionlab.experiment.load import AnySettings, experiment_names, load
+from onionlab.experiment.load import experiment_names, load
 from onionlab.experiment.network_settings import AnyClassName, LevelName, MetricName
-from onionlab.experiment.tornettools import TornetSettings
 from onionlab.paths import is_file
 from onionlab.yamlfile.field_types import PositiveFraction, PositiveNumber, Text, one_of
-from onionlab.yamlfile.model import (
-    Model,
-    display_name,
-    read_model,
-)
+from onionlab.yamlfile.model import Model, display_name, read_model
 from onionlab.yamlfile.tree import Location, Node, Problem
 from onionlab.yamlfile.units import nearest, show
 
@@ -80,8 +75,7 @@ class ClaimEntry(Model):
         "the experiments",
     )
     value: PositiveNumber | None = Field(
-        None,
-        description="the paper's value, in the metric's unit; only for below, above and about",
+        None, description="the paper's value, in the metric's unit; only for below, above and about"
     )
 
 
@@ -200,8 +194,11 @@ def _check_claim(entry: ClaimEntry, experiments: dict[str, Experiment]) -> Found
             if level in levels and name in variants and (level, name) not in runs:
                 yield ("variants", position), f"no experiment runs {name} at the level {level}"
     known_classes = [
-        _classes(level.settings) for one in experiments.values() for level in one.levels.values()
+        classes_with_metrics(level.settings)
+        for one in experiments.values()
+        for level in one.levels.values()
     ]
+    # Claims can be answered from the runs in a pack, without the networks of the runs.
     if None not in known_classes:
         known = {name for names in known_classes for name in names or ()}
         yield from _check_known("class", (entry.class_name,), known | {ALL})
@@ -219,17 +216,6 @@ def _check_claim(entry: ClaimEntry, experiments: dict[str, Experiment]) -> Found
     for key, least in (("levels", direction.min_levels), ("variants", direction.min_variants)):
         if len(getattr(entry, key)) < least:
             yield (key,), f"{entry.direction} takes at least {least}: {direction.meaning}"
-
-
-def _classes(settings: AnySettings) -> list[str] | None:
-    """Return the classes of clients and relays at a level, or None if they are not known.
-
-    The classes are not known if they depend on an imported network that is missing. This is not an
-    error, because claims can be answered from the runs in a pack, without the networks.
-    """
-    if isinstance(settings, TornetSettings) and settings.network.facts is None:
-        return None
-    return classes_with_metrics(settings)
 
 
 def _check_metrics(entry: ClaimEntry) -> Found:

@@ -33,14 +33,18 @@ def judging_problems(
 ) -> Iterator[Problem]:
     """Yield problems with the margins and the endpoints of an experiment.
 
-    settings: the settings of each level. It is a problem if no level has an endpoint's metric.
+    settings: the settings of each level. It is a problem if no level has an endpoint's metric,
+    unless classes are not known because imported networks are missing.
     """
     for metric in sorted(header.margins.keys() - OWN.judged.keys()):
         yield tree.locate(
             ("margins", metric),
             f"the metric is not judged, so it has no margin{nearest(metric, OWN.judged)}",
         )
-    classes = sorted({ALL, *(name for one in settings for name in classes_with_metrics(one))})
+    known = [classes_with_metrics(one) for one in settings]
+    if None in known:
+        return
+    classes = sorted({ALL, *(name for names in known for name in names or ())})
     for place, endpoint in enumerate(header.endpoints):
         where = ("endpoints", place)
         class_name, metric = endpoint.class_name, endpoint.metric
@@ -67,8 +71,13 @@ def judging_problems(
             yield tree.locate(where, f"{class_name} {metric} is named twice")
 
 
-def classes_with_metrics(settings: AnySettings) -> list[str]:
-    """Return all classes that have metrics: client classes, and the roles of traced relays."""
+def classes_with_metrics(settings: AnySettings) -> list[str] | None:
+    """Return all classes that have metrics: client classes, and the roles of traced relays.
+
+    Return None if they depend on an imported network that is missing.
+    """
+    if isinstance(settings, TornetSettings) and settings.network.facts is None:
+        return None
     traced = isinstance(settings, Settings) and settings.tor.trace.where != "none"
     return [*settings.classes, *(RELAY_ROLES if traced else ())]
 

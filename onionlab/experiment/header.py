@@ -34,27 +34,7 @@ MAX_SEEDS = 10_000
 MAX_REPEATS = 1_000
 
 
-def parse_file_names(value: object) -> tuple[str, ...]:
-    """Return one file name, or a list of file names, as a tuple.
-
-    Raises ValueError for any other value.
-    """
-    listed = value if isinstance(value, list) and value else [value]
-    for one in listed:
-        if not isinstance(one, str) or not one.strip() or "\0" in one:
-            raise ValueError(f"expected a file such as base/table1.yaml or a list, got {show(one)}")
-    return tuple(listed)
-
-
-_NAME = Annotated[str, Field(min_length=1)]
-FileNames = Annotated[
-    tuple[str, ...],
-    BeforeValidator(
-        parse_file_names,
-        json_schema_input_type=_NAME | Annotated[list[_NAME], Field(min_length=1)],
-    ),
-]
-"""One file name, or a list of them."""
+_FileName = Annotated[str, Field(min_length=1)]
 
 
 def parse_networks(value: object) -> tuple[int, ...]:
@@ -145,8 +125,9 @@ class Header(Model, Generic[SettingsT, FigureKindT]):
     default_figures: ClassVar[tuple[str, ...]]
     """The kinds of figures that each level has if the file lists no figures."""
 
-    extends: FileNames = key(
-        (),
+    # Only for the schema: the loader removes this key.
+    extends: _FileName | Annotated[list[_FileName], Field(min_length=1)] = key(
+        [],
         validate_default=False,
         description="a file or a list of files, relative to `experiments/` (with `./` or `../` to "
         "this file), whose keys this file adds to or replaces",

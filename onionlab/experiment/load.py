@@ -25,7 +25,6 @@ from onionlab.experiment.header import (
     Header,
     TorHeader,
     figures_without_streams,
-    parse_file_names,
     resolve_figures,
 )
 from onionlab.experiment.peers import PeersFile, PeersHeader, PeersSettings
@@ -48,7 +47,7 @@ from onionlab.yamlfile.model import (
     read_file,
     validate_tree,
 )
-from onionlab.yamlfile.tree import Node, Problem, merge, without_removed
+from onionlab.yamlfile.tree import Node, Problem, merge, plain, without_removed
 from onionlab.yamlfile.units import nearest, show
 
 NOT_EXPERIMENTS = ("nightly.yaml",)
@@ -110,18 +109,15 @@ def load(name_or_path: str, *, root: Path, any_tor: bool = False) -> Experiment:
     path = _find_experiment(name_or_path, root)
     reader = _Reader(root)
     tree = reader.read(path)
-    problems = reader.problems
     experiment = None
     if tree is not None:
-        known = replace(_known_names(root), any_tor=any_tor)
-        experiment, found = _resolve(tree, path.stem, reader.files, known)
-        problems += found
-    if problems or experiment is None:
-        file = reader.display(path)
-        inherited = any(one.file != file and one.path.startswith("tor.") for one in problems)
+        experiment = _resolve(tree, path.stem, reader, _known_names(root, any_tor))
+    if reader.problems or experiment is None:
+        file = reader.files[0]
+        inherited = any(one.file != file and one.path.startswith("tor.") for one in reader.problems)
         hint = f"{NULL_HINT} {REFERENCE_HINT}" if inherited else REFERENCE_HINT
-        raise as_user_error(file, in_order(problems, reader.files), hint)
-    return add_network_facts(root, experiment)
+        raise as_user_error(file, in_order(reader.problems, reader.files), hint)
+    return experiment
 
 
 def resolve_experiment(experiment: Experiment) -> dict[str, Any]:
@@ -179,21 +175,17 @@ def _find_experiment(name_or_path: str, root: Path) -> Path:
         if name_or_path not in names:
             message = f"no experiment called {show(name_or_path)}{nearest(name_or_path, names)}"
             raise UserError(message, LIST_HINT)
+    named = f"{path}: an experiment is named like its file, and"
     if NAME.fullmatch(path.stem) is None:
-        raise UserError(
-            f"{path}: an experiment is named like its file, and this name cannot be used: "
-            "expected lower-case letters, digits and hyphens"
-        )
+        expected = "expected lower-case letters, digits and hyphens"
+        raise UserError(f"{named} this name cannot be used: {expected}")
     if RESERVED_NAMES.fullmatch(path.stem) is not None:
-        raise UserError(
-            f"{path}: an experiment is named like its file, and results/{path.stem} is for what "
-            "another command makes",
-            "give the file another name",
-        )
+        message = f"{named} results/{path.stem} is for what another command makes"
+        raise UserError(message, "give the file another name")
     return path
 
 
-def _known_names(root: Path) -> KnownNames:
+def _known_names(root: Path, any_tor: bool) -> KnownNames:
     has_tor = (root / f"{TOR_FOLDER}/variants.yaml").is_file()
     has_peers = (root / f"{LIBTORRENT_FOLDER}/variants.yaml").is_file()
     return KnownNames(
@@ -203,19 +195,20 @@ def _known_names(root: Path) -> KnownNames:
         geographies=known_geographies(root),
         is_file=lambda path: is_file(root / path),
         tor_defaults=read_defaults(root),
+        any_tor=any_tor,
     )
 
 
 class _Reader:
-    """Reads a file and the files that it extends, and collects their names and problems."""
+    """Reads a file and the files that it extends, and collects their names and problems.
+
+    files: the names of the files for messages, in the order of reading.
+    """
 
     def __init__(self, root: Path) -> None:
-        self.root = root.resolve()
+        self.root = root
         self.files: list[str] = []
         self.problems: list[Problem] = []
-
-    def display(self, path: Path) -> str:
-        return display_name(path, self.root)
 
     def read(self, path: Path, chain: tuple[Path, ...] = ()) -> Node | None:
         """Return the tree of a file and of all files that it extends, without the key `extends`.
@@ -223,7 +216,7 @@ class _Reader:
         Return None if the file is not valid YAML. chain: the files that led to this one; each file
         in it extends the next.
         """
-        file = self.display(path)
+        file = display_name(path, self.root)
         if file not in self.files:
             self.files.append(file)
         tree, problems = read_file(path, file)
@@ -231,14 +224,8 @@ class _Reader:
         if tree is None:
             return None
         tree = self._rename_seeds(tree)
-        chain = (*chain, path.resolve())
-        bases = [
-            base
-            for node, parent in self._parents(tree, path)
-            if (base := self._read_parent(node, parent, chain)) is not None
-        ]
         merged = tree.without("extends")
-        for base in reversed(bases):
+        for base in reversed([*self._bases(tree, path, (*chain, path.resolve()))]):
             # Later files in the list override earlier ones, and the file itself overrides all.
             merged = merge(base, merged, replaced=REPLACED_AS_UNIT)
         return merged
@@ -253,43 +240,46 @@ class _Reader:
         named = {"networks" if key == "seeds" else key: node for key, node in tree.value.items()}
         return replace(tree, value=named)
 
-    def _parents(self, tree: Node, path: Path) -> Iterator[tuple[Node, Path]]:
+    def _bases(self, tree: Node, path: Path, chain: tuple[Path, ...]) -> Iterator[Node]:
         entry = tree.get("extends")
         if entry is None:
             return
         for node in [node for _, node in entry.children()] or [entry]:
-            try:
-                (parent,) = parse_file_names(node.value)
-            except ValueError as error:
-                self.problems.append(node.problem(str(error)))
+            parent = node.value
+            if not isinstance(parent, str) or not parent.strip() or "\0" in parent:
+                expected = "expected a file such as base/table1.yaml or a list"
+                self.problems.append(node.problem(f"{expected}, got {show(plain(node))}"))
                 continue
             is_relative = parent.startswith(("./", "../"))
-            yield node, (path.parent if is_relative else self.root / EXPERIMENTS) / parent
+            folder = path.parent if is_relative else self.root / EXPERIMENTS
+            if (base := self._read_base(node, folder / parent, chain)) is not None:
+                yield base
 
-    def _read_parent(self, node: Node, parent: Path, chain: tuple[Path, ...]) -> Node | None:
-        if parent.resolve() in chain:
-            circle = [*chain[chain.index(parent.resolve()) :], parent]
-            names = " -> ".join(self.display(one) for one in circle)
-            self.problems.append(node.problem(f"the files extend each other in a circle: {names}"))
-            return None
-        if not is_file(parent):
+    def _read_base(self, node: Node, base: Path, chain: tuple[Path, ...]) -> Node | None:
+        if base.resolve() in chain:
+            circle = [*chain[chain.index(base.resolve()) :], base]
+            names = " -> ".join(display_name(one, self.root) for one in circle)
+            message = f"the files extend each other in a circle: {names}"
+        elif is_file(base):
+            return self.read(base, chain)
+        else:
             folder = self.root / EXPERIMENTS
             known = [path.relative_to(folder).as_posix() for path in folder.rglob(f"*{SUFFIX}")]
-            hint = nearest(str(node.value), sorted(known))
-            self.problems.append(node.problem(f"no file {show(node.value)}{hint}"))
-            return None
-        return self.read(parent, chain)
+            message = f"no file {show(node.value)}{nearest(str(node.value), sorted(known))}"
+        self.problems.append(node.problem(message))
+        return None
 
 
-def _resolve(
-    tree: Node, name: str, files: list[str], known: KnownNames
-) -> tuple[Experiment | None, list[Problem]]:
-    """Return the experiment of a merged tree (None if there are problems), and all problems.
+def _resolve(tree: Node, name: str, reader: _Reader, known: KnownNames) -> Experiment | None:
+    """Return the experiment of a merged tree. Add its problems to those of the reader.
 
-    name: name of the experiment; files: all files of the tree, in the order of reading; known:
-    names that other files define.
+    Return None if there are problems with which it cannot be resolved.
+
+    name: name of the experiment; known: names that other files define.
     """
-    word, kind, problems = _kind(tree)
+    problems = reader.problems
+    word = _kind(tree, problems)
+    kind = FILE_KINDS[word]
     sections = kind.settings.model_fields
     base = tree.without(*(str(key) for key, _ in tree.children() if key not in sections))
     header, found = validate_tree(
@@ -317,20 +307,25 @@ def _resolve(
                 settings = scale_settings(settings, 1.0)
             levels[level_name] = Level(label, settings)
     if header is None or len(levels) < len(level_trees):
-        return None, problems
+        return None
     problems += _differing_variants(level_trees, levels)
     wrong_scope = scope_problem(header.scope, header.networks, header.repeats)
     if wrong_scope:
         problems.append(tree.locate(("scope",), wrong_scope))
+    figures, found = resolve_figures(header, tree, levels)
+    problems += found
+    if not problems:
+        levels = {
+            level_name: Level(level.label, add_network_facts(reader.root, name, level.settings))
+            for level_name, level in levels.items()
+        }
     if header.margins or header.endpoints:
         # The definitions of metrics take half a second to import.
         from onionlab.experiment.endpoints import judging_problems
 
         problems += judging_problems(tree, header, [one.settings for one in levels.values()])
-    figures, found = resolve_figures(header, tree, levels)
-    problems += found
     if problems:
-        return None, problems
+        return None
     if kind.settings is Settings:
         warnings += figures_without_streams(figures, tree, levels)
     compared = next(iter(levels.values())).settings.compared
@@ -343,27 +338,25 @@ def _resolve(
         repeats=header.repeats,
         levels=levels,
         figures=figures,
-        files=tuple(files),
-        warnings=tuple(str(warning) for warning in in_order(warnings, files)),
+        files=tuple(reader.files),
+        warnings=tuple(str(warning) for warning in in_order(warnings, reader.files)),
         kind=word,
         _full_size=levels,
         _known=known,
-    ), []
+    )
 
 
-def _kind(tree: Node) -> tuple[str | None, FileKind, list[Problem]]:
-    """Return the value of the key `kind`, the models of this kind, and problems with the key.
-
-    If the key is missing or wrong, the value is None, and the models are the models for Tor.
-    """
+def _kind(tree: Node, problems: list[Problem]) -> str | None:
+    """Return the value of the key `kind`. If it is wrong, return None and add a problem."""
     entry = tree.get("kind")
     if entry is None:
-        return None, FILE_KINDS[None], []
+        return None
     if isinstance(entry.value, str) and entry.value in FILE_KINDS:
-        return entry.value, FILE_KINDS[entry.value], []
+        return entry.value
     words = " or ".join(word for word in FILE_KINDS if word)
     message = f"expected {words}, or no key `kind` for an experiment with Tor"
-    return None, FILE_KINDS[None], [entry.problem(f"{message}, got {show(entry.value)}")]
+    problems.append(entry.problem(f"{message}, got {show(entry.value)}"))
+    return None
 
 
 def _without_settings(tree: Node, kind: FileKind) -> Node:

@@ -104,13 +104,9 @@ class TornetTime(Model):
 
     @property
     def stop_s(self) -> float:
-        """Return the end of the simulation, in seconds after its start.
-
-        Raises ValueError if the network is missing.
-        """
-        stop_s = self.network_stop_s if self.given_stop_s is None else self.given_stop_s
-        if stop_s is None:
-            raise ValueError("the network is missing")
+        """Return the end of the simulation, in seconds after its start."""
+        stop_s = self.given_stop_s or self.network_stop_s
+        assert stop_s is not None, "the network is missing"
         return stop_s
 
     @property
@@ -135,9 +131,8 @@ class TornetSettings(RunSettings):
 
     @property
     def facts(self) -> NetworkFacts:
-        """Return facts about the networks. Raises ValueError if the networks are missing."""
-        if self.network.facts is None:
-            raise ValueError(f"the network {self.network.name} is missing")
+        """Return facts about the networks, which must not be missing."""
+        assert self.network.facts is not None, "the networks are missing"
         return self.network.facts
 
     def with_facts(self, facts: NetworkFacts) -> TornetSettings:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -58,22 +57,15 @@ def describe_network(tornet: Tornet) -> NetworkFacts:
     )
 
 
-def add_network_facts(root: Path, experiment: Experiment) -> Experiment:
-    """Return the experiment with facts about the first network of each imported set.
+def add_network_facts(root: Path, name: str, settings: Any) -> Any:
+    """Return the settings of an experiment with facts about the first of its imported networks.
 
-    Settings of other kinds, and settings whose networks are missing, are not changed.
+    Settings of other kinds, and settings whose networks are missing, are not changed. `name`: the
+    experiment's name, for messages.
 
     Raises:
         UserError: a network has changed since its import, or contradicts the settings.
     """
-    levels = {
-        name: replace(level, settings=_add_facts(root, experiment.name, level.settings))
-        for name, level in experiment.levels.items()
-    }
-    return replace(experiment, levels=levels, _full_size=levels)
-
-
-def _add_facts(root: Path, name: str, settings: Any) -> Any:
     if not isinstance(settings, TornetSettings):
         return settings
     seeds = list_seeds(root, settings.network.name)
@@ -112,16 +104,8 @@ def write_first_experiment(root: Path, name: str, tornet: Tornet, networks: int)
     """Write `experiments/NAME.yaml` for imported networks, unless this file exists.
 
     The file has the usual keys, for users to change. Its measured span depends on the simulated
-    time of the networks.
-
-    Args:
-        root: The checkout.
-        name: Name of the networks, and of the experiment.
-        tornet: Any of the networks. They have the same simulated time and the same bootstrap.
-        networks: The number of networks.
-
-    Returns:
-        A message that describes what was done.
+    time of the networks. tornet: any of the networks, which have the same simulated time and the
+    same bootstrap. Return a message that describes what was done.
     """
     path = root / EXPERIMENTS / f"{name}{SUFFIX}"
     if NAME.fullmatch(name) is None or RESERVED_NAMES.fullmatch(name) is not None:

@@ -636,3 +636,12 @@ def test_levels_may_differ_in_keys_of_the_kind(loaded: Loaded, kept: KeptTornet)
     for name, level in experiment.levels.items():
         torrcs = [path for path in compose(level.settings, kept).files if path.endswith("/torrc")]
         assert (level.settings.hosts, level.settings.tors) == (hosts[name], len(torrcs))
+
+
+def test_endpoints_are_those_of_the_networks_clients(loaded: Loaded) -> None:
+    endpoints = [{"class": "perf-exit", "metric": "ttfb_p50_s"}]
+    assert loaded(endpoints=endpoints).header.endpoints[0].class_name == "perf-exit"
+    with pytest.raises(UserError, match=r"endpoints\[1\]\.class: expected one of all, markov-exit"):
+        loaded(endpoints=[{**endpoints[0], "class": "web"}])
+    # The classes of a network that is missing are not known.
+    assert loaded(endpoints=endpoints, network={"name": "elsewhere"}).header.endpoints
