@@ -16,12 +16,9 @@ from onionlab.experiment.peers import PeersSettings
 from onionlab.experiment.settings import FIRST_CONSENSUS_S, ONION_SERVICES_START_S, Settings
 from onionlab.experiment.tor_checks import (
     Finding,
-    check_tor_options,
-    check_variants,
     describe_unknown,
-    find_unknown_parameters,
-    find_unknown_to_tor,
-    has_changed_tor,
+    find_tor_errors,
+    find_tor_warnings,
 )
 from onionlab.experiment.tornettools import TornetSettings
 from onionlab.experiment.traffic_settings import MARKOV, MODEL_KEYS, TrafficClass
@@ -82,15 +79,13 @@ def find_warnings(settings: Any, known: KnownNames) -> Iterator[Finding]:
 def _(settings: Settings, known: KnownNames) -> Iterator[Finding]:
     yield from _check_network(settings.network, known)
     yield from _check_sizes(settings)
-    yield from check_variants(settings.tor, known.variants)
-    yield from check_tor_options(
+    yield from find_tor_errors(
         settings.tor,
         known.variants,
+        any_tor=known.any_tor,
         defaults=known.tor_defaults,
         own=_own_options(settings.network),
     )
-    if not _may_change_tor(settings, known):
-        yield from find_unknown_to_tor(settings.tor, known.variants, defaults=known.tor_defaults)
     least_s, why = FIRST_CONSENSUS_S, "clients' Tors do not start before"
     yield from _check_arti(settings, known)
     if any(one.to == "onion-services" for one in settings.traffic.values()):
@@ -105,10 +100,7 @@ def _(settings: Settings, known: KnownNames) -> Iterator[Finding]:
 
 @find_errors.register
 def _(settings: TornetSettings, known: KnownNames) -> Iterator[Finding]:
-    yield from check_variants(settings.tor, known.variants)
-    yield from check_tor_options(settings.tor, known.variants)
-    if not _may_change_tor(settings, known):
-        yield from find_unknown_to_tor(settings.tor, known.variants)
+    yield from find_tor_errors(settings.tor, known.variants, any_tor=known.any_tor)
     for name in _arti_variants(settings, known):
         message = f"{name} has clients of Arti, and imported networks configure those of C Tor"
         yield ("tor", "variants"), f"{message}; remove it"
@@ -132,9 +124,7 @@ def _(settings: PeersSettings, known: KnownNames) -> Iterator[Finding]:
 
 @find_warnings.register
 def _(settings: TornetSettings, known: KnownNames) -> Iterator[Finding]:
-    yield from find_unknown_parameters(settings.tor)
-    if _may_change_tor(settings, known):
-        yield from _only_changed(find_unknown_to_tor(settings.tor, known.variants))
+    yield from find_tor_warnings(settings.tor, known.variants, any_tor=known.any_tor)
 
 
 @find_warnings.register
@@ -162,20 +152,9 @@ def _(settings: Settings, known: KnownNames) -> Iterator[Finding]:
             "that start late are cut off by the end, in every class"
         )
         yield ("time", "drain"), message
-    yield from find_unknown_parameters(settings.tor)
-    if _may_change_tor(settings, known):
-        yield from _only_changed(
-            find_unknown_to_tor(settings.tor, known.variants, defaults=known.tor_defaults)
-        )
-
-
-def _may_change_tor(settings: Settings | TornetSettings, known: KnownNames) -> bool:
-    """Return whether a host may run a Tor that is built from a source of the user."""
-    return known.any_tor or has_changed_tor(settings.tor, known.variants)
-
-
-def _only_changed(findings: Iterator[Finding]) -> Iterator[Finding]:
-    return ((where, f"{said}; only a Tor that knows it accepts it") for where, said in findings)
+    yield from find_tor_warnings(
+        settings.tor, known.variants, any_tor=known.any_tor, defaults=known.tor_defaults
+    )
 
 
 def find_errors_in_networks(settings: TornetSettings) -> Iterator[Finding]:

@@ -13,7 +13,6 @@ from onionlab.errors import UserError
 from onionlab.experiment.checks import KnownNames, find_errors
 from onionlab.experiment.header import MAX_REPEATS, Figure, parse_networks
 from onionlab.experiment.settings import Settings
-from onionlab.experiment.tor_checks import Finding
 from onionlab.yamlfile.units import show
 
 MAX_SCALE = 100.0
@@ -88,18 +87,14 @@ class Experiment:
             name: changes(self._full_size[name].settings, level.settings)
             for name, level in self.levels.items()
         }
-        shared = [
-            line
-            for line in next(iter(by_level.values()))
-            if all(line in lines for lines in by_level.values())
-        ]
-        own = [
+        first, *others = by_level.values()
+        shared = [line for line in first if all(line in lines for lines in others)]
+        return shared + [
             f"{name}: {line}"
             for name, lines in by_level.items()
             for line in lines
             if line not in shared
         ]
-        return shared + own
 
     def with_overrides(
         self,
@@ -126,7 +121,10 @@ class Experiment:
         if seeds is not None:
             changed = replace(changed, seeds=checked_seeds(seeds))
         if repeats is not None:
-            changed = replace(changed, repeats=checked_repeats(repeats))
+            if not 1 <= repeats <= MAX_REPEATS:
+                expected = f"a whole number from 1 to {MAX_REPEATS}"
+                raise UserError(f"REPEATS: expected {expected}, got {show(repeats)}")
+            changed = replace(changed, repeats=repeats)
         wrong = scope_problem(self.header.scope, changed.seeds, changed.repeats)
         if wrong:
             raise UserError(f"{self.name}: scope: {wrong}", "set NETWORKS=1 and REPEATS")
@@ -134,16 +132,25 @@ class Experiment:
 
     def require_variants(self, names: Sequence[str]) -> None:
         """Raise UserError if the settings are impossible with these variants."""
-        found = [
-            finding
-            for level in self.levels.values()
-            for finding in find_errors(level.settings.with_variants(names), self._known)
-        ]
-        if found:
-            raise UserError(_lines(f"{self.name} with {', '.join(names)}", found))
+        settings = [level.settings.with_variants(names) for level in self.levels.values()]
+        self._require_possible(f"{self.name} with {', '.join(names)}", settings)
+
+    def _require_possible(self, what: str, settings: Iterable[Any]) -> None:
+        lines = {
+            f"{what}: {'.'.join(location)}: {message}": None
+            for one in settings
+            for location, message in find_errors(one, self._known)
+        }
+        if lines:
+            raise UserError("\n".join(lines))
 
     def _scaled(self, scale: float) -> Experiment:
-        scale = checked_scale(scale)
+        if not (math.isfinite(scale) and 0 < scale <= MAX_SCALE):
+            raise UserError(
+                f"SCALE: expected a number more than 0 and at most {MAX_SCALE:g}, such as 0.1, "
+                f"got {show(scale)}"
+            )
+        scale = float(scale)
         if self.kind is not None:
             if scale == 1:
                 return self
@@ -155,19 +162,9 @@ class Experiment:
             name: Level(level.label, scale_settings(level.settings, scale))
             for name, level in self._full_size.items()
         }
-        found = [
-            finding
-            for level in levels.values()
-            for finding in find_errors(level.settings, self._known)
-        ]
-        if found:
-            raise UserError(_lines(f"{self.name} at SCALE={scale:g}", found))
+        settings = [level.settings for level in levels.values()]
+        self._require_possible(f"{self.name} at SCALE={scale:g}", settings)
         return replace(self, scale=scale, levels=levels)
-
-
-def _lines(what: str, findings: Iterable[Finding]) -> str:
-    lines = [f"{what}: {'.'.join(location)}: {message}" for location, message in findings]
-    return "\n".join(dict.fromkeys(lines))
 
 
 def parse_seeds(text: str) -> int | list[int]:
@@ -198,14 +195,6 @@ def checked_seeds(seeds: object) -> tuple[int, ...]:
         raise UserError(f"NETWORKS: {error}") from None
 
 
-def checked_repeats(repeats: int) -> int:
-    """Return ``repeats`` unchanged. Raises UserError if it is out of range."""
-    if not 1 <= repeats <= MAX_REPEATS:
-        expected = f"a whole number from 1 to {MAX_REPEATS}"
-        raise UserError(f"REPEATS: expected {expected}, got {show(repeats)}")
-    return repeats
-
-
 def scope_problem(scope: str, seeds: tuple[int, ...], repeats: int) -> str | None:
     """Return why these networks and repeats do not allow verdicts of this scope, or None."""
     if scope == "networks" or (len(seeds) == 1 and repeats > 1):
@@ -214,16 +203,6 @@ def scope_problem(scope: str, seeds: tuple[int, ...], repeats: int) -> str | Non
         f"one-network needs exactly one network and at least two repeats, and there are "
         f"{len(seeds)} and {repeats}"
     )
-
-
-def checked_scale(scale: float) -> float:
-    """Return ``scale`` as a float. Raises UserError if it is out of range."""
-    if not (math.isfinite(scale) and 0 < scale <= MAX_SCALE):
-        raise UserError(
-            f"SCALE: expected a number more than 0 and at most {MAX_SCALE:g}, such as 0.1, "
-            f"got {show(scale)}"
-        )
-    return float(scale)
 
 
 def scale_settings(settings: Settings, scale: float) -> Settings:
@@ -258,26 +237,23 @@ def scale_settings(settings: Settings, scale: float) -> Settings:
 
 def changes(full: Settings, scaled: Settings) -> list[str]:
     """Return lines that say which counts and capacities SCALE changes, and which it keeps."""
-    scale = scaled.network.scale
-    lines = []
-
-    def counted(what: str, before: int, after: int, note: str = "") -> None:
-        if before != after:
-            lines.append(f"{what} {before} -> {after}{note}")
-
-    for name in sorted(full.traffic):
-        counted(f"{name} clients", full.traffic[name].count, scaled.traffic[name].count)
-    counted("perf clients", full.network.perf_clients, scaled.network.perf_clients)
-    counted("servers", full.network.servers.count, scaled.network.servers.count)
-    counted("onion services", full.network.onion_services, scaled.network.onion_services)
-    entries = dict(scaled.network.relays.items())
-    for role, entry in full.network.relays.items():
-        if entry.count:
-            each = scale * entry.count / entries[role].count
-            note = "" if math.isclose(each, 1.0) else f", each with {each:.3g} times the capacity"
-            note = f"{note} (in total {scale:g} of the full size)"
-            counted(f"{role} relays", entry.count, entries[role].count, note)
-            if entry.count == entries[role].count and note.startswith(","):
-                lines.append(f"{role} relays stay {entry.count}{note}")
-    lines.append(f"authorities stay {full.network.authorities}: they carry no load")
-    return lines
+    before, after = full.network, scaled.network
+    counts = {
+        **{f"{n} clients": (c.full_count, c.count) for n, c in sorted(scaled.traffic.items())},
+        "perf clients": (before.perf_clients, after.perf_clients),
+        "servers": (before.servers.count, after.servers.count),
+        "onion services": (before.onion_services, after.onion_services),
+    }
+    lines = [f"{what} {old} -> {new}" for what, (old, new) in counts.items() if old != new]
+    for role, entry in after.relays.items():
+        if not entry.count:
+            continue
+        each = after.scale * entry.full_count / entry.count
+        capacity = "" if math.isclose(each, 1.0) else f", each with {each:.3g} times the capacity"
+        is_kept = entry.count == entry.full_count
+        if capacity or not is_kept:
+            count = f"stay {entry.count}" if is_kept else f"{entry.full_count} -> {entry.count}"
+            lines.append(
+                f"{role} relays {count}{capacity} (in total {after.scale:g} of the full size)"
+            )
+    return [*lines, f"authorities stay {after.authorities}: they carry no load"]

@@ -12,12 +12,7 @@ from pydantic import BeforeValidator, Field
 from onionlab.experiment.header import MAX_REPEATS, NETWORKS_SCHEMA, parse_networks
 from onionlab.experiment.load import TWO_NAMES, experiment_names, is_path
 from onionlab.yamlfile.field_types import PositiveNumber, Text
-from onionlab.yamlfile.model import (
-    Model,
-    display_name,
-    key,
-    read_model,
-)
+from onionlab.yamlfile.model import Model, display_name, key, read_model
 from onionlab.yamlfile.tree import Node, Problem
 from onionlab.yamlfile.units import nearest, show
 

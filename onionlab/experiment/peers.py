@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from onionlab.experiment.header import Header
+from onionlab.experiment.network_settings import IDENTIFIER
 from onionlab.experiment.settings import RunSettings
 from onionlab.experiment.traffic_settings import Engines
 from onionlab.yamlfile.field_types import Fraction, PositiveTime, Rate, Size, Time
@@ -21,8 +22,6 @@ TRANSFER = "transfer"
 
 BLOCK_BYTES = 16_384
 MAX_PIECE_BYTES = 16 * 2**20
-
-_identifier = Field(pattern=r"^[a-z0-9][a-z0-9-]*$")
 
 
 class PeersNetwork(Model):
@@ -68,13 +67,13 @@ class Transfer(Model):
 class LibtorrentSettings(Model):
     """The variants of libtorrent to compare."""
 
-    variants: tuple[Annotated[str, _identifier], ...] = key(
+    variants: tuple[Annotated[str, IDENTIFIER], ...] = key(
         strict=False,
         min_length=1,
         description="names from `libtorrent-patches/variants.yaml`, in the order of figures; both "
         "peers run the variant",
     )
-    baseline: Annotated[str, _identifier] = key(
+    baseline: Annotated[str, IDENTIFIER] = key(
         description="the variant that the others are compared with"
     )
 
@@ -105,10 +104,7 @@ class PeersTime(Model):
         """Return the end of the measured span, which is the end of the simulation, in seconds."""
         return self.start_s + self.spread_s + self.measured_s
 
-    @property
-    def stop_s(self) -> float:
-        """Return the end of the simulation, in seconds after its start."""
-        return self.measured_end_s
+    stop_s = measured_end_s
 
 
 class PeersSettings(RunSettings):

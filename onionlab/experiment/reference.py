@@ -41,11 +41,8 @@ def _rows(
 ) -> Iterator[tuple[str, ...]]:
     """Yield a row for each key of a mapping and of nested mappings.
 
-    Args:
-        schema: The JSON Schema of the mapping.
-        models: Name of a model -> its JSON Schema.
-        prefix: The path of the mapping, to which the names of its keys are appended.
-        seen: Name of a model -> the path at which its keys are listed. The function adds entries.
+    models: name of a model -> its JSON Schema. prefix: the path of the mapping. seen: name of a
+    model -> the path at which its keys are listed. The function adds entries.
     """
     # Leave out versions of formats, which are not written to files, and options of Shadow, which
     # have no description.

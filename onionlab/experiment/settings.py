@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -54,20 +54,16 @@ class Traced:
     names: tuple[str, ...] = ()
 
 
-def _word_or_item(
+def _selection(
+    made: type[Deployment] | type[Traced],
     words: tuple[str, ...],
     types: Mapping[str, Any],
     examples: str,
-    make: Callable[[str, Any], object],
 ) -> BeforeValidator:
-    """Return a validator that accepts one of ``words``, or a mapping with one key of ``types``.
+    """Return a validator that makes an object of one of some words, or of a mapping with one key.
 
-    Args:
-        words: The words that can replace the mapping.
-        types: Key that the mapping can have -> type of its value.
-        examples: Examples of the mapping, for messages.
-        make: A function that returns the result. Its arguments are a word and None, or the
-            mapping's key and value.
+    types: key that the mapping can have -> type of its value. The key `fraction` means relays.
+    examples: examples of the mapping, for messages.
     """
     schema: Any = Literal[words]
     models: dict[str, type[Model]] = {}
@@ -78,9 +74,12 @@ def _word_or_item(
 
     def parse(value: object) -> object:
         if isinstance(value, dict) and len(value) == 1 and (key := next(iter(value))) in models:
-            return make(key, getattr(models[key].model_validate(value), key))
+            item = getattr(models[key].model_validate(value), key)
+            if isinstance(item, list):
+                return Traced(key, names=tuple(item))
+            return made("relays" if key == "fraction" else key, item)
         if isinstance(value, str) and value in words:
-            return make(value, None)
+            return made(value)
         hint = nearest(value, words) if isinstance(value, str) else ""
         expected = f"{', '.join(words)} or {examples}"
         raise ValueError(f"expected {expected}, got {show(value)}{hint}")
@@ -88,39 +87,29 @@ def _word_or_item(
     return parsed(parse, schema)
 
 
-def _make_deployment(where: str, share: float | None) -> Deployment:
-    where = "relays" if where == "fraction" else where
-    return Deployment(where) if share is None else Deployment(where, share)
-
-
-def _make_traced(where: str, value: Any) -> Traced:
-    return (
-        Traced("relays", value) if where == "fraction" else Traced(where, names=tuple(value or ()))
-    )
-
-
 _GROUPS = ("relays", "exits", "clients")
 DeployedRelays = Annotated[
     Deployment,
-    _word_or_item(
+    _selection(
+        Deployment,
         ("all", "relays", "clients"),
         {"fraction": Fraction, "clients": Fraction},
         '{fraction: "50 %"} (of the relays), {clients: "50 %"}',
-        _make_deployment,
     ),
 ]
 DeployedGroup = Annotated[
     Deployment,
-    _word_or_item(
+    _selection(
+        Deployment,
         ("all", *_GROUPS),
         dict.fromkeys(_GROUPS, Fraction),
         'a share of these such as {relays: "50 %"}',
-        _make_deployment,
     ),
 ]
 TracedRelays = Annotated[
     Traced,
-    _word_or_item(
+    _selection(
+        Traced,
         ("none", "relays"),
         {
             "fraction": Fraction,
@@ -128,7 +117,6 @@ TracedRelays = Annotated[
             "hosts": Annotated[list[str], Field(min_length=1)],
         },
         '{fraction: "50 %"} (of the relays), {roles: [guard, exit]}, {hosts: [relay2guard]}',
-        _make_traced,
     ),
 ]
 

@@ -27,6 +27,7 @@ from onionlab.experiment.tor_parameters import (
     CONSENSUS_PARAMETERS,
     LIMITS,
     PARAMETER_DEFAULTS,
+    PARAMETER_NAMES,
     SOCKS_FLAGS,
     conditions_of,
     overrides_of,
@@ -34,7 +35,7 @@ from onionlab.experiment.tor_parameters import (
 from onionlab.programs.tor.variants import TorVariant
 from onionlab.yamlfile.units import nearest, show
 
-CC_ALGORITHMS = (0, 2)  # fixed windows, Vegas; Tor 0.4.9 replaces other values by its default
+CC_ALGORITHMS = ("0", "2")  # fixed windows, Vegas; Tor 0.4.9 replaces other values by its default
 
 FIXED_OPTIONS = INDISPENSABLE | {"clientonly", "orport"}
 """Options, in lower case, whose values runs need. Messages do not propose other values."""
@@ -49,8 +50,56 @@ def describe_unknown(what: str, name: str, known: Collection[str]) -> str:
     return f"unknown {what} {show(name)}; known are {names}{nearest(name, sorted(known))}"
 
 
-def check_variants(tor: TorSettings, known: Mapping[str, TorVariant] | None) -> Iterator[Finding]:
-    """Yield errors in the variants of an experiment with Tor."""
+def find_tor_errors(
+    tor: TorSettings,
+    known: Mapping[str, TorVariant] | None,
+    *,
+    any_tor: bool,
+    defaults: Mapping[str, str] | None = None,
+    own: Mapping[str, str] | None = None,
+) -> Iterator[Finding]:
+    """Yield errors in the variants, and parameters and options that Tor would reject or ignore.
+
+    known: all variants by name; None if they are not known. any_tor: whether commits of Tor will
+    replace the variants. defaults: name of a file of configs/tor -> its text; None for imported
+    networks, which have their own files. own: option that relays' own torrc files contain, in lower
+    case -> the key of the experiment that puts it there.
+    """
+    yield from _check_variants(tor, known)
+    variants = _variants(tor, known)
+    hosts = _hosts(tor, variants, defaults)
+    yield from _check_options(tor, variants, hosts, own or {}, has_defaults=defaults is not None)
+    if not _may_change(any_tor, variants):
+        yield from _find_unknown(tor, hosts)
+
+
+def find_tor_warnings(
+    tor: TorSettings,
+    known: Mapping[str, TorVariant] | None,
+    *,
+    any_tor: bool,
+    defaults: Mapping[str, str] | None = None,
+) -> Iterator[Finding]:
+    """Yield names and values that only another Tor than 0.4.9 accepts.
+
+    The arguments are the same as in `find_tor_errors`.
+    """
+    known_names = {*CONSENSUS_PARAMETERS, *dict(_misspelt_parameters(tor.consensus_params))}
+    for parameter in sorted(tor.consensus_params.keys() - known_names):
+        message = "Tor 0.4.9 reads no parameter of this name; only another Tor may"
+        yield ("tor", "consensus_params", parameter), message
+    variants = _variants(tor, known)
+    if _may_change(any_tor, variants):
+        for where, said in _find_unknown(tor, _hosts(tor, variants, defaults)):
+            yield where, f"{said}; only a Tor that knows it accepts it"
+
+
+def _may_change(any_tor: bool, variants: Iterable[TorVariant]) -> bool:
+    """Return whether a variant is built from a commit or a tarball, which can have changes."""
+    return any_tor or any(variant.has_own_code for variant in variants)
+
+
+def _check_variants(tor: TorSettings, known: Mapping[str, TorVariant] | None) -> Iterator[Finding]:
     variants, baseline = tor.variants, tor.baseline
     for position, variant in enumerate(variants):
         if variant in variants[:position]:
@@ -63,27 +112,14 @@ def check_variants(tor: TorSettings, known: Mapping[str, TorVariant] | None) -> 
         yield ("tor", "baseline"), message + nearest(baseline, variants)
 
 
-def check_tor_options(
+def _check_options(
     tor: TorSettings,
-    known: Mapping[str, TorVariant] | None,
-    *,
-    defaults: Mapping[str, str] | None = None,
-    own: Mapping[str, str] | None = None,
+    variants: Sequence[TorVariant],
+    hosts: Sequence[HostOptions],
+    own: Mapping[str, str],
+    has_defaults: bool,
 ) -> Iterator[Finding]:
-    """Yield errors for parameters and options that Tor would reject or ignore.
-
-    Args:
-        tor: The settings to check.
-        known: All variants by name; None if they are not known.
-        defaults: Name of a file of configs/tor -> its text; None for imported networks, which have
-            their own files.
-        own: Option that relays' own torrc files contain, in lower case -> the key of the experiment
-            that puts it there.
-    """
-    variants = _variants(tor, known)
-    own = own or {}
-    hosts = _hosts(tor, variants, defaults)
-    voted = parameter_settings(tor.consensus_params, has_defaults=defaults is not None)
+    voted = parameter_settings(tor.consensus_params, has_defaults=has_defaults)
     for variant in variants:
         its = [one.resolved for one in hosts if one.variant is variant]
         for option in variant.torrc:
@@ -94,8 +130,8 @@ def check_tor_options(
             if ignored:
                 message = f"{option} of {variant.name}: {describe_ignored(ignored)}"
                 yield ("tor", "variants"), message
-    yield from _torrc(tor.torrc, variants, own, port=None if defaults is None else SOCKS_PORT)
-    if defaults is not None:
+    yield from _torrc(tor.torrc, variants, own, port=SOCKS_PORT if has_defaults else None)
+    if has_defaults:
         yield from find_without_service(hosts)
     misspelt = dict(_misspelt_parameters(tor.consensus_params))
     for place, ignored in find_ignored(tor, hosts, voted):
@@ -103,16 +139,8 @@ def check_tor_options(
             yield place, describe_ignored(ignored)
 
 
-def find_unknown_to_tor(
-    tor: TorSettings,
-    known: Mapping[str, TorVariant] | None,
-    *,
-    defaults: Mapping[str, str] | None = None,
-) -> Iterator[Finding]:
-    """Yield names and values that Tor 0.4.9 does not accept, but that a changed Tor may accept.
-
-    The arguments are the same as in `check_tor_options`.
-    """
+def _find_unknown(tor: TorSettings, hosts: Iterable[HostOptions]) -> Iterator[Finding]:
+    """Yield names and values that Tor 0.4.9 does not accept, but that a changed Tor may accept."""
     for parameter, meant in _misspelt_parameters(tor.consensus_params):
         message = f"Tor 0.4.9 reads no parameter of this name{meant}"
         yield ("tor", "consensus_params", parameter), message
@@ -124,12 +152,7 @@ def find_unknown_to_tor(
                 if not is_known and not flag.casefold().startswith("sessiongroup="):
                     message = f"Tor has no flag {flag} of SocksPort"
                     yield ("tor", "torrc", "client", option), message
-    yield from _limited_options(_hosts(tor, _variants(tor, known), defaults))
-
-
-def has_changed_tor(tor: TorSettings, known: Mapping[str, TorVariant] | None) -> bool:
-    """Return whether a variant is built from a commit or a tarball, which can have changes."""
-    return any(variant.has_own_code for variant in _variants(tor, known))
+    yield from _limited_options(hosts)
 
 
 def _variants(tor: TorSettings, known: Mapping[str, TorVariant] | None) -> list[TorVariant]:
@@ -179,12 +202,12 @@ def _torrc(
                 message = f"Tor ignores case, and {given[letters]} is set here too"
                 yield where, message
             given[letters] = option
-            yield from ((where, message) for message in _of_variants(option, variants))
+            if because := _defines_variants(option, variants):
+                yield where, f"cannot be set here: {because}"
 
 
 def _limited_options(hosts: Iterable[HostOptions]) -> Iterator[Finding]:
     """Yield options of the experiment with values that Tor would replace by a limit."""
-    found: dict[tuple[str, ...], str] = {}
     for host in hosts:
         for option, limits in LIMITS.items():
             setting = host.resolved.get(option)
@@ -192,10 +215,9 @@ def _limited_options(hosts: Iterable[HostOptions]) -> Iterator[Finding]:
                 continue
             is_concerned = limits.hosts == "all" or limits.hosts in groups_of(host.role)
             if is_concerned and not limits.accept(setting.values[-1]):
-                place = (*setting.source.split("."), setting.name)
                 which = "" if limits.hosts == "all" else f" of a {limits.hosts}"
-                found[place] = f"Tor 0.4.9{which} accepts {limits}"
-    yield from found.items()
+                place = (*setting.source.split("."), setting.name)
+                yield place, f"Tor 0.4.9{which} accepts {limits}"
 
 
 def find_without_service(hosts: Iterable[HostOptions]) -> Iterator[Finding]:
@@ -206,9 +228,7 @@ def find_without_service(hosts: Iterable[HostOptions]) -> Iterator[Finding]:
             continue
         for option, setting in host.resolved.items():
             if option in SERVICE_OPTIONS and setting.source.startswith(TORRC_SOURCE):
-                parameter = next(
-                    (one for one in CONSENSUS_PARAMETERS if one.casefold() == option), ""
-                )
+                parameter = PARAMETER_NAMES.get(option)
                 other = f", or set tor.consensus_params.{parameter}" if parameter else ""
                 found[*setting.source.split("."), setting.name] = (
                     f"Tor does not start with it on a {host.role}, which has no HiddenServiceDir; "
@@ -217,8 +237,8 @@ def find_without_service(hosts: Iterable[HostOptions]) -> Iterator[Finding]:
     yield from found.items()
 
 
-def _of_variants(option: str, variants: Sequence[TorVariant]) -> Iterator[str]:
-    """Yield at most one reason why an experiment with these variants must not set an option."""
+def _defines_variants(option: str, variants: Sequence[TorVariant]) -> str | None:
+    """Return why an experiment with these variants must not set an option; None if it can."""
     values = {
         variant.name: value
         for variant in variants
@@ -230,11 +250,9 @@ def _of_variants(option: str, variants: Sequence[TorVariant]) -> Iterator[str]:
         # The proof is a line of Tor's log that shows that the variant is active. If this line
         # contains the value of an option, the option defines the variant.
         if value and re.search(rf"(?<!\w){re.escape(value)}(?!\w)", variant.proof or ""):
-            yield f"cannot be set here: variant {variant.name} is {option} {value}"
-            return
-    if len(set(values.values())) > 1:
-        names = ", ".join(f"{name}: {value}" for name, value in values.items())
-        yield f"cannot be set here: the compared variants differ in it ({names})"
+            return f"variant {variant.name} is {option} {value}"
+    names = ", ".join(f"{name}: {value}" for name, value in values.items())
+    return f"the compared variants differ in it ({names})" if len({*values.values()}) > 1 else None
 
 
 def _misspelt_parameters(parameters: Iterable[str]) -> Iterator[tuple[str, str]]:
@@ -252,19 +270,11 @@ def _check_values(parameters: Mapping[str, int]) -> Iterator[Finding]:
     for parameter, value in sorted(parameters.items()):
         where = ("tor", "consensus_params", parameter)
         accepted = CONSENSUS_PARAMETERS.get(parameter)
-        if parameter == "cc_alg" and value not in CC_ALGORITHMS:
+        if parameter == "cc_alg" and str(value) not in CC_ALGORITHMS:
             yield where, f"expected 0 (fixed windows) or 2 (Vegas), got {value}"
         elif accepted and value not in accepted:
             message = f"Tor 0.4.9 accepts {accepted[0]} to {accepted[-1]}"
             yield where, f"{message}, and replaces other values by the nearest of these"
-
-
-def find_unknown_parameters(tor: TorSettings) -> Iterator[Finding]:
-    """Yield the consensus parameters that Tor 0.4.9 does not know, except for misspelt names."""
-    misspelt = {parameter for parameter, _ in _misspelt_parameters(tor.consensus_params)}
-    for parameter in sorted(tor.consensus_params.keys() - CONSENSUS_PARAMETERS.keys() - misspelt):
-        message = "Tor 0.4.9 reads no parameter of this name; only another Tor may"
-        yield ("tor", "consensus_params", parameter), message
 
 
 def find_ignored(
@@ -273,12 +283,8 @@ def find_ignored(
     """Yield the keys of options and parameters that Tor ignores, and a setting that causes this.
 
     An option or a parameter is ignored if no host that it applies to reads it. A parameter is also
-    ignored if an option overrides it on all hosts of one kind and variant.
-
-    Args:
-        tor: The experiment's settings.
-        hosts: The options of all hosts.
-        voted: The network's parameters, from `parameter_settings`.
+    ignored if an option overrides it on all hosts of one kind and variant. voted: the network's
+    parameters, from `parameter_settings`.
     """
     places: dict[tuple[str, ...], tuple[str, str]] = {
         ("tor", "torrc", group, option): (option, group)
@@ -319,12 +325,8 @@ def unread_because(
     """Return a setting that keeps the hosts from reading an option or a parameter.
 
     Return None if one of the hosts reads the option or parameter, or if there are no hosts. If the
-    hosts have different such settings, return the setting of the first host.
-
-    Args:
-        name: Name of the option or parameter.
-        hosts: Options of each host, from `resolve_options`.
-        parameters: The network's parameters, from `parameter_settings`.
+    hosts have different such settings, return the setting of the first host. hosts: options of each
+    host, from `resolve_options`. parameters: the network's, from `parameter_settings`.
     """
 
     def reason(host: Mapping[str, Setting]) -> Setting | None:
@@ -333,22 +335,15 @@ def unread_because(
             setting = host.get(key)
             if setting is None or setting.values[-1].casefold() == "auto":
                 setting = parameters.get(key)
-            if setting is None or _is_unknown_algorithm(setting):
+            if setting is None or not one.holds(value := setting.values[-1]):
                 continue
-            if one.holds(setting.values[-1]):
+            # It is not known which parameters a congestion control reads that Tor 0.4.9 lacks.
+            if setting.name != "cc_alg" or value in CC_ALGORITHMS:
                 return replace(setting, needed=one.remedies)
         return None
 
     found = [reason(host) for host in hosts]
     return found[0] if all(found) and found else None
-
-
-def _is_unknown_algorithm(setting: Setting) -> bool:
-    """Return whether a setting is a value of cc_alg that Tor 0.4.9 does not know.
-
-    It is not known which parameters such a congestion control reads.
-    """
-    return setting.name == "cc_alg" and setting.values[-1] not in map(str, CC_ALGORITHMS)
 
 
 def describe_ignored(setting: Setting) -> str:
@@ -360,7 +355,7 @@ def describe_ignored(setting: Setting) -> str:
     if name == "circuitpolicy":
         return f"{why}, or compare other tor.variants"
     place, key = "", OWN_KEYS.get(name, "")
-    parameter = next((one for one in CONSENSUS_PARAMETERS if one.casefold() == name), "")
+    parameter = PARAMETER_NAMES.get(name)
     if key and parameter:
         return f"{why}, and set {key}"
     if not key and parameter and setting.source in SOURCES_OF_PARAMETERS:
@@ -376,10 +371,8 @@ def parameter_settings(
 ) -> dict[str, Setting]:
     """Return the network's consensus parameters as settings, by name in lower case.
 
-    Args:
-        parameters: The parameters that authorities vote for.
-        has_defaults: Whether to include Tor's own defaults. They are excluded if files of an
-            imported network, which are not known yet, may set an option that overrides them.
+    parameters: those that authorities vote for. has_defaults: whether to include Tor's own. They
+    are excluded if files of an imported network, which are not known yet, may override them.
     """
     default, vote = SOURCES_OF_PARAMETERS
     layers = [(default, PARAMETER_DEFAULTS)] if has_defaults else []

@@ -51,20 +51,13 @@ OWN_KEYS = {
 }
 """Option of torrc in lower case -> the key of an experiment that sets it."""
 
-_OWN = "the harness gives every host its own"
-
 RESERVED_OPTIONS = {
-    option.casefold(): reason
-    for option, reason in {
-        **{option: f"it has its own key, {key}" for option, key in OWN_KEYS.items()},
-        "Address": _OWN,
-        "DataDirectory": _OWN,
-        "DirAuthority": _OWN,
-        "DirPort": _OWN,
-        "Nickname": _OWN,
-        "ORPort": _OWN,
-        "SocksPort": "only as SocksPort in tor.torrc.client",
-    }.items()
+    **{option: f"it has its own key, {key}" for option, key in OWN_KEYS.items()},
+    **dict.fromkeys(
+        ("address", "datadirectory", "dirauthority", "dirport", "nickname", "orport"),
+        "the harness gives every host its own",
+    ),
+    "socksport": "only as SocksPort in tor.torrc.client",
 }
 """Option of torrc in lower case (Tor ignores case) -> why tor.torrc cannot contain it."""
 
@@ -160,8 +153,8 @@ class HostOptions:
     @functools.cached_property
     def resolved(self) -> dict[str, Setting]:
         """Return the effective options of the host, by their names in lower case."""
-        below = [OPTION_DEFAULTS_LAYER] if self.has_defaults else []
-        return resolve_options([*below, *self.layers])
+        tors_own = Layer(SOURCES_OF_PARAMETERS[0], OPTION_DEFAULTS)
+        return resolve_options([*([tors_own] if self.has_defaults else []), *self.layers])
 
 
 def groups_of(role: str) -> tuple[str, ...]:
@@ -188,10 +181,10 @@ def resolve_options(layers: Iterable[Layer]) -> dict[str, Setting]:
             is_added = written.startswith("+") or files.get(key) == layer.file
             if key in REPLACED_LISTS and layer.is_replacing:
                 is_added = False
-            if key in ADDED_LISTS | REPLACED_LISTS:
-                values = (*(before if is_added else ()), *values)
-            else:
+            if key not in ADDED_LISTS | REPLACED_LISTS:
                 values = values[-1:]
+            elif is_added:
+                values = (*before, *values)
             found[key] = Setting(name, tuple(values), layer.source)
             files[key] = layer.file
     return found
@@ -240,10 +233,6 @@ def read_defaults(root: Path) -> dict[str, str]:
     return {name: path.read_text() for name, path in paths.items() if path.is_file()}
 
 
-OPTION_DEFAULTS_LAYER = Layer(SOURCES_OF_PARAMETERS[0], OPTION_DEFAULTS)
-"""Tor's own defaults, the lowest layer of the options of a host whose files are known."""
-
-
 def parameter_options(parameters: Mapping[str, int]) -> dict[str, tuple[str, ...]]:
     """Return the torrc option with which authorities vote for consensus parameters."""
     text = " ".join(f"{name}={value}" for name, value in sorted(parameters.items()))
@@ -277,14 +266,10 @@ def keep_options(
     parameters: Iterable[str],
     known_options: Collection[str] | None = None,
 ) -> dict[str, str]:
-    """Return the default files without options that a run must not set.
+    """Return the default files (name -> text) without options that a run must not set.
 
-    Args:
-        defaults: Name of a file -> its text.
-        parameters: Consensus parameters that the experiment sets. Options that override them are
-            removed.
-        known_options: The options that Tor knows, in lower case. Other options are removed. None
-            means that no option is unknown.
+    These are options that override `parameters`, which the experiment sets, and options that Tor
+    does not know. known_options: the ones that it knows, in lower case; None if all are known.
     """
     overriding_ones = {one.option.casefold() for name in parameters for one in overrides_of(name)}
     left_out = overriding_ones - INDISPENSABLE
@@ -315,23 +300,21 @@ def describe_settings(hosts: Iterable[HostOptions]) -> dict[str, dict[str, Torrc
         settings = resolve_options(host.layers)
         for name in NAMES_OF_HOSTS:
             settings.pop(name, None)
-        known = kinds.get(kind)
         mine = {
             one.name: TorrcSetting(value=", ".join(one.values), set_by=one.source)
             for one in settings.values()
         }
-        if known is not None:
-            for name in known.keys() | mine.keys():
-                if mine.get(name) != known.get(name):
-                    source = (mine.get(name) or known[name]).set_by
-                    mine[name] = TorrcSetting(value="differs by host", set_by=source)
+        known = kinds.get(kind, mine)
+        for name in known.keys() | mine.keys():
+            if mine.get(name) != known.get(name):
+                source = (mine.get(name) or known[name]).set_by
+                mine[name] = TorrcSetting(value="differs by host", set_by=source)
         kinds[kind] = mine
-    shared = [
-        name
-        for name, one in next(iter(kinds.values()), {}).items()
+    common = {
+        name: one
+        for name, one in sorted(next(iter(kinds.values()), {}).items())
         if all(other.get(name) == one for other in kinds.values())
-    ]
-    common = {name: next(iter(kinds.values()))[name] for name in sorted(shared)}
+    }
     return {"all": common} | {
         kind: {name: one for name, one in sorted(found.items()) if name not in common}
         for kind, found in sorted(kinds.items())

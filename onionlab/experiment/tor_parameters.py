@@ -34,6 +34,7 @@ CONSENSUS_PARAMETERS: Mapping[str, range] = {
     name: _range(limits) for limits, names in _TABLES["parameters"].items() for name in names
 }
 """Consensus parameter that Tor reads -> the values that Tor accepts."""
+PARAMETER_NAMES = {name.casefold(): name for name in CONSENSUS_PARAMETERS}
 OPTION_DEFAULTS: Mapping[str, tuple[str, ...]] = {
     name: (str(value),) for name, value in _TABLES["option_defaults"].items()
 }

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,7 +12,7 @@ from onionlab.experiment import load, parse_seeds
 from onionlab.network.sample import ADDRESSES_PER_ROLE
 from onionlab.runs.study_file import published_cell_times
 
-from .conftest import REPOSITORY, VALID, LoadText, Write
+from .conftest import VALID, LoadText, Write
 
 
 def test_values_are_in_base_units(load_text: LoadText) -> None:
@@ -49,16 +49,6 @@ def test_pauses(load_text: LoadText, written: str, times_s: tuple[float, ...]) -
     assert load_text(text).levels["foo"].settings.traffic["web"].pause.times_s == times_s
 
 
-def test_torrc_options_are_lines(load_text: LoadText) -> None:
-    text = VALID.replace(
-        "  baseline: ewma\n",
-        "  baseline: ewma\n  torrc: {relay: {NumCPUs: 1, Log: [notice stdout, info file x]}}\n",
-    )
-    torrc = load_text(text).levels["foo"].settings.tor.torrc
-    assert torrc.relay == {"NumCPUs": ("1",), "Log": ("notice stdout", "info file x")}
-    assert torrc.all == {}
-
-
 def test_options_of_shadow_are_kept_as_written(load_text: LoadText) -> None:
     text = VALID + (
         "engine:\n  shadow:\n    general: {heartbeat_interval: null, parallelism: 1}\n"
@@ -85,16 +75,6 @@ def test_a_null_removes_a_setting_of_tor(checkout: Path, write: Write) -> None:
         load("foo", root=checkout)
 
 
-def test_an_error_in_another_file_names_the_remedy(checkout: Path, write: Write) -> None:
-    write("base/a", VALID)
-    write("base/b", "tor: {consensus_params: {cc_alg: 2, cc_cwnd_min: 124}}\n")
-    write("foo", "extends: [base/a.yaml, base/b.yaml]\ntor: {consensus_params: {cc_alg: 0}}\n")
-    with pytest.raises(UserError) as caught:
-        load("foo", root=checkout)
-    assert "base/b.yaml:1: tor.consensus_params.cc_cwnd_min" in caught.value.message
-    assert (caught.value.hint or "").startswith("A null in your file removes a setting of `tor`")
-
-
 def test_a_chain_of_files(checkout: Path, write: Write) -> None:
     write("base/a", VALID)
     write("base/b", 'extends: base/a.yaml\ntime: {measured: "90 s"}\nseeds: 5\n')
@@ -112,9 +92,10 @@ def test_a_chain_of_files(checkout: Path, write: Write) -> None:
     )
 
 
-def test_an_error_names_its_file(checkout: Path, write: Write) -> None:
+def test_an_error_names_its_file_and_the_remedy(checkout: Path, write: Write) -> None:
     write("base/a", VALID.replace('"320 KiB"', '"320 kib"'))
-    write("foo", 'extends: base/a.yaml\ntime:\n  drain: "5"\n')
+    write("base/b", "tor: {consensus_params: {cc_algo: 2}}\n")
+    write("foo", 'extends: [base/a.yaml, base/b.yaml]\ntime:\n  drain: "5"\n')
     with pytest.raises(UserError) as caught:
         load("foo", root=checkout)
     assert caught.value.message.splitlines() == [
@@ -124,6 +105,13 @@ def test_an_error_names_its_file(checkout: Path, write: Write) -> None:
         '  experiments/base/a.yaml:17: traffic.web.request: expected a size such as "320 KiB", '
         'got "320 kib": the units are B, KB, KiB, MB, MiB, GB, GiB; did you mean "320 KiB"?',
     ]
+    write("base/a", VALID)
+    write("foo", "extends: [base/a.yaml, base/b.yaml]\n")
+    with pytest.raises(
+        UserError, match=r"base/b\.yaml:1: tor\.consensus_params\.cc_algo"
+    ) as caught:
+        load("foo", root=checkout)
+    assert (caught.value.hint or "").startswith("A null in your file removes a setting of `tor`")
 
 
 def test_levels(load_text: LoadText) -> None:
@@ -325,22 +313,28 @@ def test_scales_refused(load_text: LoadText, scale: float) -> None:
         load_text(VALID).with_overrides(scale=scale)
 
 
-def test_a_scale_that_makes_names_too_long(load_text: LoadText) -> None:
-    """Tor refuses a Nickname of more than 19 characters."""
-    experiment = load_text(VALID.replace("web:", "websitesfrom:").replace("count: 4", "count: 9"))
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        # Tor refuses a Nickname of more than 19 characters.
+        (
+            "web:\n    count: 4",
+            "websitesfrom:\n    count: 9",
+            "traffic.websitesfrom: one of its clients is called websitesfromclient18, and ",
+        ),
+        (
+            "count: 4",
+            "count: 60000",
+            f"traffic: more clients than addresses: 120000 of them, {ADDRESSES_PER_ROLE} addresses",
+        ),
+    ],
+)
+def test_an_impossible_scale(load_text: LoadText, old: str, new: str, message: str) -> None:
+    experiment = load_text(VALID.replace(old, new))
     assert experiment.with_overrides(scale=1) == experiment
-    with pytest.raises(UserError, match=r"foo at SCALE=2: .* is called websitesfromclient18, "):
-        experiment.with_overrides(scale=2)
-
-
-def test_a_scale_that_needs_too_many_addresses(load_text: LoadText) -> None:
-    experiment = load_text(VALID.replace("count: 4", "count: 60000"))
     with pytest.raises(UserError) as caught:
         experiment.with_overrides(scale=2)
-    assert caught.value.message == (
-        "foo at SCALE=2: traffic: more clients than addresses: 120000 of them, "
-        f"{ADDRESSES_PER_ROLE} addresses"
-    )
+    assert caught.value.message.startswith(f"foo at SCALE=2: {message}")
 
 
 def test_a_file_extends_files_in_other_folders(
@@ -361,7 +355,7 @@ def test_a_file_extends_files_in_other_folders(
 
 
 def test_names_are_checked_only_against_existing_files(checkout: Path, write: Write) -> None:
-    for name in ("configs/regions.yaml", "configs/relay-capacity.yaml", "tor-patches"):
+    for name in ("configs", "tor-patches"):
         (checkout / name).unlink()
     write("foo", VALID.replace("[rr, ewma]", "[new, ewma]").replace("internet-2019", "mars"))
     assert load("foo", root=checkout).variants == ("new", "ewma")
@@ -402,7 +396,6 @@ variants:
     color: "#888888"
     marker: s
     linestyle: "-"
-    source: {git: /nowhere/tor, ref: my-branch}
 """
 
 FOR_MY_TOR = """\
@@ -412,35 +405,43 @@ FOR_MY_TOR = """\
 """
 
 
-@pytest.mark.parametrize("source", ["commit", "tarball", "release", "none", "replaced"])
+@pytest.fixture
+def add_variant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Return a function that adds a variant `mine` with another key to the shipped variants."""
+
+    def add(key: str) -> None:
+        (tmp_path / "variants.yaml").write_text(f"{OWN_VARIANT}    {key}\n")
+        monkeypatch.setenv("VARIANTS_FILE", str(tmp_path / "variants.yaml"))
+
+    return add
+
+
+@pytest.mark.parametrize(
+    ("source", "is_changed"),
+    [
+        ("{git: /nowhere/tor, ref: my-branch}", True),
+        (f"{{tarball: tor.tar.gz, sha256: {'a' * 64}}}", True),
+        ("{debian: 0.4.9.11}", False),
+        ("null", False),
+    ],
+)
 def test_what_only_a_changed_tor_accepts_is_a_warning(
     load_text: LoadText,
     checkout: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    add_variant: Callable[[str], None],
     source: str,
+    is_changed: bool,
 ) -> None:
     """The parameters of a changed congestion control are unknown to Tor 0.4.9."""
-    own = tmp_path / "variants.yaml"
-    replaced = {
-        "tarball": f"{{tarball: tor.tar.gz, sha256: {'a' * 64}}}",
-        "release": "{debian: 0.4.9.11}",
-        "none": "null",
-    }.get(source, "{git: /nowhere/tor, ref: my-branch}")
-    own.write_text(OWN_VARIANT.replace("{git: /nowhere/tor, ref: my-branch}", replaced))
-    monkeypatch.setenv("VARIANTS_FILE", str(own))
+    add_variant(f"source: {source}")
     text = VALID.replace("  consensus_params:\n    cc_alg: 0\n", FOR_MY_TOR)
-    if source == "replaced":
+    text = text.replace("[rr, ewma]", "[mine, ewma]")
+    if is_changed:
+        experiment = load_text(text)
+    else:
         with pytest.raises(UserError, match="5 things are wrong"):
             load_text(text)
         experiment = load("foo", root=checkout, any_tor=True)
-    else:
-        text = text.replace("[rr, ewma]", "[mine, ewma]")
-        if source in ("release", "none"):
-            with pytest.raises(UserError, match="5 things are wrong"):
-                load_text(text)
-            return
-        experiment = load_text(text)
     assert experiment.with_overrides(scale=2).scale == 2
     only = "; only a Tor that knows it accepts it"
     limits = "and replaces other values by the nearest of these"
@@ -457,22 +458,15 @@ def test_what_only_a_changed_tor_accepts_is_a_warning(
 
 
 def test_options_of_variants_that_cannot_have_an_effect_are_refused(
-    checkout: Path, load_text: LoadText
+    load_text: LoadText, add_variant: Callable[[str], None]
 ) -> None:
-    (checkout / "tor-patches").unlink()
-    shutil.copytree(REPOSITORY / "tor-patches", checkout / "tor-patches")
-    registry = checkout / "tor-patches/variants.yaml"
-    text = registry.read_text()
-    entry = text[text.index("  stock:\n") : text.index("  ewma:\n")]
-    own = entry.replace("stock", "short").replace(": 30", ": 3").replace("#000000", "#888888")
-    own = own.replace("    proof:", "      KISTSockBufSizeFactor: 3\n    proof:")
-    registry.write_text(text + own.replace("marker: o", "marker: s"))
-    tor = "  variants: [stock, short]\n  baseline: stock\n"
+    add_variant("torrc: {CircuitPriorityHalflife: 3, KISTSockBufSizeFactor: 3}")
+    tor = "  variants: [stock, mine]\n  baseline: stock\n"
     two = VALID.replace("  variants: [rr, ewma]\n  baseline: ewma\n", tor)
-    assert load_text(two).variants == ("stock", "short")
-    with pytest.raises(UserError, match=r"variants differ in it \(stock: 30, short: 3\)"):
+    assert load_text(two).variants == ("stock", "mine")
+    with pytest.raises(UserError, match=r"variants differ in it \(stock: 30, mine: 3\)"):
         load_text(two.replace(tor, tor + "  torrc: {relay: {CircuitPriorityHalflife: 9}}\n"))
-    with pytest.raises(UserError, match="KISTSockBufSizeFactor of short: Tor ignores it, because"):
+    with pytest.raises(UserError, match="KISTSockBufSizeFactor of mine: Tor ignores it, because"):
         load_text(two.replace(tor, tor + "  scheduler: {name: Vanilla}\n"))
 
 

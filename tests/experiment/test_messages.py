@@ -34,7 +34,7 @@ LINES = {
     'mean "count"?',
     "6: guard: [count, 2]": "network.relays.guard: expected a mapping (key: value), got a list",
     "6: guard: {count: 2, capacity: guards}": "network.relays.guard.capacity: unknown capacity "
-    'distribution "guards"; known are exit, exitguard, guard, middle; did you mean "guard"?',
+    'distribution "guards"; known are ample, exit, exitguard, guard, middle; did you mean "guard"?',
     '6: guard: {count: 2, bandwidth_rate: "20 Gbit"}': "network.relays.guard.bandwidth_rate: Tor "
     "takes at most 2,147,483,647 bytes/s, got 20 Gbit; for more set a capacity, which limits the "
     "relay's link",
@@ -42,7 +42,7 @@ LINES = {
     "guard or exitguard",
     "11: count: 0": "network.servers.count: no server: the clients need at least one",
     "13: geography: internet-2018": 'network.geography: unknown geography "internet-2018"; known '
-    'are internet-2019; did you mean "internet-2019"?',
+    'are internet-2019, one-place; did you mean "internet-2019"?',
     "15: Web 2:": 'traffic.Web 2: expected text that matches ^[a-z]+$, got "Web 2"',
     "15: perf:": "traffic.perf: this name belongs to the clients of network.perf_clients",
     "15: websitesfromabc:": "traffic.websitesfromabc: one of its clients is called "

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 import re
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -13,7 +17,7 @@ from hypothesis import strategies as st
 from onionlab.errors import UserError
 from onionlab.experiment import load
 
-from .conftest import LEVELS_AND_FIGURE, VALID
+from .conftest import LEVELS_AND_FIGURE, VALID, LoadText
 
 FULL = (
     VALID
@@ -37,8 +41,12 @@ BREAKS = (
 SNIPPETS = st.sampled_from([*WORDS, *BREAKS]) | st.text(max_size=8)
 
 
-def check(text: str | bytes, checkout: Path) -> None:
-    content = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
+def test_the_whole_file_is_valid(load_text: LoadText) -> None:
+    assert load_text(FULL).warnings == ()
+
+
+def check(text: str, checkout: Path) -> None:
+    content = text.encode("utf-8", "surrogatepass")
     (checkout / "experiments" / "foo.yaml").write_bytes(content)
     try:
         experiment = load("foo", root=checkout)
@@ -46,48 +54,36 @@ def check(text: str | bytes, checkout: Path) -> None:
         lines = error.message.splitlines()
         if len(lines) > 1:
             assert re.fullmatch(r"experiments/foo\.yaml: [0-9]+ things are wrong", lines.pop(0))
-        last = content.count(b"\n") + content.count(b"\r") + content.count(b"\x85") + 1
-        last += content.count("\u2028".encode()) + content.count("\u2029".encode())
+        last = len(re.findall("[\n\r\x85\u2028\u2029]", text)) + 1
         for line in map(str.strip, lines):
             assert ANY_LINE.fullmatch(line), repr(line)
             assert line.isprintable(), repr(line)
             assert 1 <= int(line.split(":")[1]) <= last, line
-    else:
-        assert experiment.levels
-        try:
-            experiment.with_overrides(scale=0.1)
-        except UserError as error:
-            # At this scale, a small network may have too few relays.
-            if not error.message.startswith("foo at SCALE=0.1: "):
-                raise
-
-
-@pytest.fixture
-def valid_one(checkout: Path) -> Path:
-    check(FULL, checkout)
-    load("foo", root=checkout)
-    return checkout
+        return
+    try:
+        experiment.with_overrides(scale=0.1)
+    except UserError as error:
+        # At this scale, a small network may have too few relays.
+        if not error.message.startswith("foo at SCALE=0.1: "):
+            raise
 
 
 @RELAXED
 @given(st.integers(0, len(FULL)), st.integers(0, 12), SNIPPETS)
 @example(0, 0, "\ufeff")
 @example(len(FULL), 0, "\x00")
-def test_any_edit(valid_one: Path, start: int, length: int, snippet: str) -> None:
-    check(FULL[:start] + snippet + FULL[start + length :], valid_one)
+def test_any_edit(checkout: Path, start: int, length: int, snippet: str) -> None:
+    check(FULL[:start] + snippet + FULL[start + length :], checkout)
 
 
-def paths(value: object, prefix: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
-    found = [prefix] if prefix else []
-    children: list[tuple[str | int, object]] = []
-    if isinstance(value, dict):
-        children = list(value.items())
-    elif isinstance(value, list):
-        children = list(enumerate(value))
-    for key, child in children:
-        found += paths(child, (*prefix, key))
-    return found
+def paths(value: object, prefix: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    if isinstance(value, dict | list):
+        for key, child in value.items() if isinstance(value, dict) else enumerate(value):
+            yield (*prefix, key)
+            yield from paths(child, (*prefix, key))
 
+
+PATHS = list(paths(yaml.safe_load(FULL)))
 
 VALUES = st.recursive(
     st.none()
@@ -104,30 +100,27 @@ VALUES = st.recursive(
 )
 
 
-@RELAXED
-@given(st.sampled_from(paths(yaml.safe_load(FULL))), VALUES)
-def test_any_value_in_any_place(
-    valid_one: Path, path: tuple[str | int, ...], value: object
-) -> None:
-    content = yaml.safe_load(FULL)
-    place = content
-    for key in path[:-1]:
-        place = place[key]
-    place[path[-1]] = value
-    check(yaml.safe_dump(content, allow_unicode=True), valid_one)
+def place_of(content: Any, path: tuple[str | int, ...]) -> Any:
+    """Return the mapping or the list that has the value at a path."""
+    return functools.reduce(operator.getitem, path[:-1], content)
 
 
 @RELAXED
-@given(st.sampled_from([path for path in paths(yaml.safe_load(FULL)) if isinstance(path[-1], str)]))
-def test_a_misspelt_key_is_refused(valid_one: Path, path: tuple[str | int, ...]) -> None:
+@given(st.sampled_from(PATHS), VALUES)
+def test_any_value_in_any_place(checkout: Path, path: tuple[str | int, ...], value: object) -> None:
     content = yaml.safe_load(FULL)
-    place = content
-    for key in path[:-1]:
-        place = place[key]
+    place_of(content, path)[path[-1]] = value
+    check(yaml.safe_dump(content, allow_unicode=True), checkout)
+
+
+# The author of the file chooses the keys few, many and web, so any key is valid there.
+@pytest.mark.parametrize(
+    "path", [p for p in PATHS if isinstance(p[-1], str) and p[-1] not in ("few", "many", "web")]
+)
+def test_a_misspelt_key_is_refused(checkout: Path, path: tuple[str | int, ...]) -> None:
+    content = yaml.safe_load(FULL)
+    place = place_of(content, path)
     place[f"{path[-1]}_x"] = place.pop(path[-1])
-    text = yaml.safe_dump(content)
-    check(text, valid_one)
-    if path[-1] in ("few", "many", "web"):
-        return  # The author of the file chooses these keys, so any key is valid.
+    check(yaml.safe_dump(content), checkout)
     with pytest.raises(UserError, match="_x"):
-        load("foo", root=valid_one)
+        load("foo", root=checkout)
