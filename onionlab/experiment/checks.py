@@ -6,22 +6,23 @@ findings. A finding is a path of keys, with which the loader finds the line, and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from functools import singledispatch
 from typing import Any
 
-from onionlab.experiment.network_settings import RELAY_ROLES, NetworkSettings
+from onionlab.experiment.network_settings import NetworkSettings
 from onionlab.experiment.peers import PeersSettings
 from onionlab.experiment.settings import FIRST_CONSENSUS_S, ONION_SERVICES_START_S, Settings
 from onionlab.experiment.tor_checks import (
     Finding,
+    KnownNames,
     describe_unknown,
     find_tor_errors,
     find_tor_warnings,
 )
 from onionlab.experiment.tornettools import TornetSettings
 from onionlab.experiment.traffic_settings import MARKOV, MODEL_KEYS, TrafficClass
+from onionlab.network.layout import RELAY_ROLES
 from onionlab.network.sample import (
     ADDRESSES_PER_ROLE,
     MAX_BANDWIDTH_BYTES,
@@ -29,7 +30,6 @@ from onionlab.network.sample import (
     MIN_BANDWIDTH_RATE_BYTES_PER_S,
     client_name,
 )
-from onionlab.programs.tor.variants import TorVariant
 from onionlab.yamlfile.units import format_rate, format_time, nearest, show
 
 RESERVED_CLASSES = {
@@ -42,25 +42,6 @@ RESERVED_CLASSES = {
 }
 NOT_WITH_MARKOV = ("request", "pause", "streams", "stagger", "repeat", "circuit")
 """Keys that describe downloads of a fixed size. A class of Markov clients cannot have them."""
-
-
-@dataclass(frozen=True)
-class KnownNames:
-    """Names that other files define.
-
-    If the names are not known, an attribute is None, and checks that need these names are omitted.
-    """
-
-    variants: Mapping[str, TorVariant] | None = None
-    capacities: frozenset[str] | None = None
-    geographies: frozenset[str] | None = None
-    peers: frozenset[str] | None = None
-    is_file: Callable[[str], bool] | None = field(default=None, compare=False)
-    """A function that returns whether a path, relative to the checkout, is a file."""
-    tor_defaults: Mapping[str, str] = field(default_factory=dict)
-    """Name of a file in configs/tor, without its suffix -> the text of the file."""
-    any_tor: bool = False
-    """True if commits of Tor will replace the experiment's variants."""
 
 
 @singledispatch
@@ -79,13 +60,7 @@ def find_warnings(settings: Any, known: KnownNames) -> Iterator[Finding]:
 def _(settings: Settings, known: KnownNames) -> Iterator[Finding]:
     yield from _check_network(settings.network, known)
     yield from _check_sizes(settings)
-    yield from find_tor_errors(
-        settings.tor,
-        known.variants,
-        any_tor=known.any_tor,
-        defaults=known.tor_defaults,
-        own=_own_options(settings.network),
-    )
+    yield from find_tor_errors(settings.tor, known, _own_options(settings.network))
     least_s, why = FIRST_CONSENSUS_S, "clients' Tors do not start before"
     yield from _check_arti(settings, known)
     if any(one.to == "onion-services" for one in settings.traffic.values()):
@@ -100,7 +75,7 @@ def _(settings: Settings, known: KnownNames) -> Iterator[Finding]:
 
 @find_errors.register
 def _(settings: TornetSettings, known: KnownNames) -> Iterator[Finding]:
-    yield from find_tor_errors(settings.tor, known.variants, any_tor=known.any_tor)
+    yield from find_tor_errors(settings.tor, known, None)
     for name in _arti_variants(settings, known):
         message = f"{name} has clients of Arti, and imported networks configure those of C Tor"
         yield ("tor", "variants"), f"{message}; remove it"
@@ -124,7 +99,7 @@ def _(settings: PeersSettings, known: KnownNames) -> Iterator[Finding]:
 
 @find_warnings.register
 def _(settings: TornetSettings, known: KnownNames) -> Iterator[Finding]:
-    yield from find_tor_warnings(settings.tor, known.variants, any_tor=known.any_tor)
+    yield from find_tor_warnings(settings.tor, known, None)
 
 
 @find_warnings.register
@@ -152,9 +127,7 @@ def _(settings: Settings, known: KnownNames) -> Iterator[Finding]:
             "that start late are cut off by the end, in every class"
         )
         yield ("time", "drain"), message
-    yield from find_tor_warnings(
-        settings.tor, known.variants, any_tor=known.any_tor, defaults=known.tor_defaults
-    )
+    yield from find_tor_warnings(settings.tor, known, known.tor_defaults)
 
 
 def find_errors_in_networks(settings: TornetSettings) -> Iterator[Finding]:

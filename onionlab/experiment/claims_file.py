@@ -7,7 +7,6 @@ compares its variants), is found before anything runs.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +22,7 @@ from onionlab.errors import UserError
 from onionlab.experiment.endpoints import classes_with_metrics
 from onionlab.experiment.experiment import Experiment
 from onionlab.experiment.header import EXPERIMENTS, SUFFIX
-from onionlab.experiment.load import experiment_names, load
+from onionlab.experiment.load import experiment_names, is_path, load
 from onionlab.experiment.network_settings import AnyClassName, LevelName, MetricName
 from onionlab.paths import is_file
 from onionlab.yamlfile.field_types import PositiveFraction, PositiveNumber, Text, one_of
@@ -96,14 +95,7 @@ class ClaimsFile(Model):
 
 @dataclass(frozen=True)
 class ClaimSet:
-    """A paper's claims and the experiments that repeat it.
-
-    Attributes:
-        name: name of the file.
-        paper: reference of the paper.
-        experiments: experiments by name, in the file's order.
-        claims: claims in the file's order; at least one.
-    """
+    """A paper's claims and the experiments that repeat it, by name; both in the file's order."""
 
     name: str
     paper: str
@@ -128,14 +120,13 @@ def load_claims(name_or_path: str, *, root: Path) -> ClaimSet:
 
     def check(content: ClaimsFile, tree: Node) -> Iterator[Problem]:
         known = experiment_names(root)
-        missing = [
-            (("experiments", position), f"no experiment {show(name)}{nearest(name, known)}")
-            for position, name in enumerate(content.experiments)
-            if name not in known
-        ]
-        yield from (tree.locate(*one) for one in missing)
-        if not missing:
-            experiments.update({name: load(name, root=root) for name in content.experiments})
+        for position, name in enumerate(content.experiments):
+            if name in known:
+                experiments[name] = load(name, root=root)
+            else:
+                message = f"no experiment {show(name)}{nearest(name, known)}"
+                yield tree.locate(("experiments", position), message)
+        if len(experiments) == len({*content.experiments}):
             yield from (tree.locate(*one) for one in _find_problems(content, experiments))
 
     content, _ = read_model(path, display_name(path, root), ClaimsFile, HINT, check)
@@ -144,7 +135,7 @@ def load_claims(name_or_path: str, *, root: Path) -> ClaimSet:
 
 
 def _find(name_or_path: str, root: Path) -> Path:
-    if name_or_path.endswith(SUFFIX) or os.sep in name_or_path:
+    if is_path(name_or_path):
         path = Path(name_or_path)
         if not is_file(path):
             raise UserError(f"no file of claims {show(name_or_path)}")

@@ -20,10 +20,10 @@ from analysis.measures.families import (
 from analysis.measures.metric import Metric
 from onionlab.experiment.header import Header
 from onionlab.experiment.load import AnySettings
-from onionlab.experiment.network_settings import RELAY_ROLES
 from onionlab.experiment.peers import PeersSettings
 from onionlab.experiment.settings import Settings
 from onionlab.experiment.tornettools import TornetSettings
+from onionlab.network.layout import RELAY_ROLES
 from onionlab.yamlfile.tree import Node, Problem
 from onionlab.yamlfile.units import nearest, show
 
@@ -37,10 +37,8 @@ def judging_problems(
     unless classes are not known because imported networks are missing.
     """
     for metric in sorted(header.margins.keys() - OWN.judged.keys()):
-        yield tree.locate(
-            ("margins", metric),
-            f"the metric is not judged, so it has no margin{nearest(metric, OWN.judged)}",
-        )
+        message = f"the metric is not judged, so it has no margin{nearest(metric, OWN.judged)}"
+        yield tree.locate(("margins", metric), message)
     known = [classes_with_metrics(one) for one in settings]
     if None in known:
         return
@@ -49,24 +47,16 @@ def judging_problems(
         where = ("endpoints", place)
         class_name, metric = endpoint.class_name, endpoint.metric
         if class_name not in classes:
-            yield tree.locate(
-                (*where, "class"),
-                f"expected one of {', '.join(classes)}, got {show(class_name)}"
-                f"{nearest(class_name, classes)}",
-            )
+            message = f"expected one of {', '.join(classes)}, got {show(class_name)}"
+            yield tree.locate((*where, "class"), message + nearest(class_name, classes))
             continue
         having = {name: {n for one in settings for n in _metrics(one, name)} for name in classes}
         if metric not in having[class_name]:
-            others = [name for name in classes if metric in having[name]]
-            yield tree.locate(
-                (*where, "metric"),
-                f"the class {class_name} has no metric {show(metric)} that can be judged"
-                + (
-                    f"; these classes have it: {', '.join(others)}"
-                    if others
-                    else nearest(metric, having[class_name])
-                ),
-            )
+            message = f"the class {class_name} has no metric {show(metric)} that can be judged"
+            others = ", ".join(name for name in classes if metric in having[name])
+            hint = f"; these classes have it: {others}" if others else ""
+            hint = hint or nearest(metric, having[class_name])
+            yield tree.locate((*where, "metric"), message + hint)
         elif endpoint in header.endpoints[:place]:
             yield tree.locate(where, f"{class_name} {metric} is named twice")
 

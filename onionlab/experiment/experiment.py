@@ -10,9 +10,10 @@ from fractions import Fraction
 from typing import Any
 
 from onionlab.errors import UserError
-from onionlab.experiment.checks import KnownNames, find_errors
+from onionlab.experiment.checks import find_errors
 from onionlab.experiment.header import MAX_REPEATS, Figure, parse_networks
 from onionlab.experiment.settings import Settings
+from onionlab.experiment.tor_checks import KnownNames
 from onionlab.yamlfile.units import show
 
 MAX_SCALE = 100.0

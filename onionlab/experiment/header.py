@@ -13,13 +13,13 @@ from analysis.formats.study import Scope, find_main_class
 from onionlab.experiment.network_settings import (
     IDENTIFIER,
     POSITIVE_COUNT,
-    RELAY_ROLES,
     AnyClassName,
     LevelName,
     MetricName,
 )
 from onionlab.experiment.settings import Settings
 from onionlab.network.draws import MAX_SEED
+from onionlab.network.layout import RELAY_ROLES
 from onionlab.yamlfile.field_types import PositiveFraction, PositiveNumber, Text, one_of
 from onionlab.yamlfile.model import Model, key
 from onionlab.yamlfile.tree import Node, Problem
@@ -32,7 +32,6 @@ RESERVED_NAMES = re.compile(r"figures(?:-.*)?|bisect|compare|nightly|celltrace-l
 """Names that experiments cannot have, because other commands write to results/NAME."""
 MAX_SEEDS = 10_000
 MAX_REPEATS = 1_000
-
 
 _FileName = Annotated[str, Field(min_length=1)]
 
@@ -73,13 +72,11 @@ Networks = Annotated[
 ]
 """A number n (networks 1 to n) or a list of different networks. A network's number is its seed."""
 
-
 DefaultFigureKind = Literal["throughput-timeouts", *MARK_FIGURES, "quantile-ratios"]  # type: ignore[valid-type]
 FigureKind = Literal[DefaultFigureKind, "stream-progress", "starvation-map"]
 
 COMPARING_FIGURE_KINDS = ("quantile-ratios",)
 """Kinds of figures that need at least two variants."""
-
 
 SettingsT = TypeVar("SettingsT")
 FigureKindT = TypeVar("FigureKindT")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from onionlab.errors import UserError
-from onionlab.experiment.checks import KnownNames, find_errors, find_warnings
+from onionlab.experiment.checks import find_errors, find_warnings
 from onionlab.experiment.experiment import Experiment, Level, scale_settings, scope_problem
 from onionlab.experiment.header import (
     EXPERIMENTS,
@@ -29,6 +29,7 @@ from onionlab.experiment.header import (
 )
 from onionlab.experiment.peers import PeersFile, PeersHeader, PeersSettings
 from onionlab.experiment.settings import REPLACED_AS_UNIT, Settings
+from onionlab.experiment.tor_checks import KnownNames
 from onionlab.experiment.tor_options import read_defaults
 from onionlab.experiment.tornettools import TornetFile, TornetHeader, TornetSettings
 from onionlab.experiment.tornettools_networks import add_network_facts

@@ -7,6 +7,7 @@ from typing import Annotated, Literal, cast
 
 from pydantic import Field, model_validator
 
+from onionlab.network.layout import RELAY_ROLES
 from onionlab.yamlfile.field_types import (
     Derived,
     Fraction,
@@ -16,8 +17,6 @@ from onionlab.yamlfile.field_types import (
     RegionalRate,
 )
 from onionlab.yamlfile.model import Model, key
-
-RELAY_ROLES = ("exitguard", "guard", "exit", "middle")
 
 MAX_COUNT = 1_000_000
 COUNT = Field(ge=0, le=MAX_COUNT)

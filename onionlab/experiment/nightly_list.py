@@ -19,7 +19,6 @@ from onionlab.yamlfile.units import nearest, show
 MAX_NIGHTS = 100_000
 HINT = "a line of experiments is, for instance: {name: quick, variants: [ewma], networks: 10}"
 
-
 NetworksAsWritten = Annotated[
     int | list[int] | None,
     BeforeValidator(

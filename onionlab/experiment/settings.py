@@ -10,13 +10,13 @@ from pydantic import AfterValidator, BeforeValidator, Field, create_model
 
 from onionlab.experiment.network_settings import (
     IDENTIFIER,
-    RELAY_ROLES,
     ClassName,
     NetworkSettings,
     OptionName,
     ParameterName,
 )
 from onionlab.experiment.traffic_settings import EngineSettings, TrafficClass
+from onionlab.network.layout import RELAY_ROLES
 from onionlab.yamlfile.field_types import Fraction, PositiveTime, Time, TorrcLines, parsed
 from onionlab.yamlfile.model import Model, key
 from onionlab.yamlfile.units import milliseconds, nearest, show
@@ -121,7 +121,6 @@ TracedRelays = Annotated[
 ]
 
 TorrcOptions = dict[OptionName, TorrcLines]
-
 
 KIST_INTERVAL_MAX_MS = 100  # KIST_SCHED_RUN_INTERVAL_MAX in src/core/or/scheduler.h
 

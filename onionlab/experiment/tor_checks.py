@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from onionlab.experiment.settings import Torrc, TorSettings
 from onionlab.experiment.tor_options import (
@@ -44,6 +44,25 @@ Finding = tuple[tuple[str, ...], str]
 """Path of keys below the settings, and the problem there."""
 
 
+@dataclass(frozen=True)
+class KnownNames:
+    """Names that other files define.
+
+    If the names are not known, an attribute is None, and checks that need these names are omitted.
+    """
+
+    variants: Mapping[str, TorVariant] | None = None
+    capacities: frozenset[str] | None = None
+    geographies: frozenset[str] | None = None
+    peers: frozenset[str] | None = None
+    is_file: Callable[[str], bool] | None = field(default=None, compare=False)
+    """A function that returns whether a path, relative to the checkout, is a file."""
+    tor_defaults: Mapping[str, str] = field(default_factory=dict)
+    """Name of a file in configs/tor, without its suffix -> the text of the file."""
+    any_tor: bool = False
+    """True if commits of Tor will replace the experiment's variants."""
+
+
 def describe_unknown(what: str, name: str, known: Collection[str]) -> str:
     """Return a message about an unknown name, which lists the known names."""
     names = ", ".join(sorted(known))
@@ -51,52 +70,41 @@ def describe_unknown(what: str, name: str, known: Collection[str]) -> str:
 
 
 def find_tor_errors(
-    tor: TorSettings,
-    known: Mapping[str, TorVariant] | None,
-    *,
-    any_tor: bool,
-    defaults: Mapping[str, str] | None = None,
-    own: Mapping[str, str] | None = None,
+    tor: TorSettings, known: KnownNames, own: Mapping[str, str] | None
 ) -> Iterator[Finding]:
     """Yield errors in the variants, and parameters and options that Tor would reject or ignore.
 
-    known: all variants by name; None if they are not known. any_tor: whether commits of Tor will
-    replace the variants. defaults: name of a file of configs/tor -> its text; None for imported
-    networks, which have their own files. own: option that relays' own torrc files contain, in lower
-    case -> the key of the experiment that puts it there.
+    own: option that relays' own torrc files contain, in lower case -> the key of the experiment
+    that puts it there; None for imported networks, which have files of their own.
     """
-    yield from _check_variants(tor, known)
+    yield from _check_variants(tor, known.variants)
     variants = _variants(tor, known)
-    hosts = _hosts(tor, variants, defaults)
-    yield from _check_options(tor, variants, hosts, own or {}, has_defaults=defaults is not None)
-    if not _may_change(any_tor, variants):
+    hosts = _hosts(tor, variants, None if own is None else known.tor_defaults)
+    yield from _check_options(tor, variants, hosts, own or {}, has_defaults=own is not None)
+    if not _may_change(known, variants):
         yield from _find_unknown(tor, hosts)
 
 
 def find_tor_warnings(
-    tor: TorSettings,
-    known: Mapping[str, TorVariant] | None,
-    *,
-    any_tor: bool,
-    defaults: Mapping[str, str] | None = None,
+    tor: TorSettings, known: KnownNames, defaults: Mapping[str, str] | None
 ) -> Iterator[Finding]:
     """Yield names and values that only another Tor than 0.4.9 accepts.
 
-    The arguments are the same as in `find_tor_errors`.
+    defaults: name of a file of configs/tor -> its text; None for imported networks.
     """
-    known_names = {*CONSENSUS_PARAMETERS, *dict(_misspelt_parameters(tor.consensus_params))}
+    known_names = {*CONSENSUS_PARAMETERS, *_misspelt_parameters(tor.consensus_params)}
     for parameter in sorted(tor.consensus_params.keys() - known_names):
         message = "Tor 0.4.9 reads no parameter of this name; only another Tor may"
         yield ("tor", "consensus_params", parameter), message
     variants = _variants(tor, known)
-    if _may_change(any_tor, variants):
+    if _may_change(known, variants):
         for where, said in _find_unknown(tor, _hosts(tor, variants, defaults)):
             yield where, f"{said}; only a Tor that knows it accepts it"
 
 
-def _may_change(any_tor: bool, variants: Iterable[TorVariant]) -> bool:
+def _may_change(known: KnownNames, variants: Iterable[TorVariant]) -> bool:
     """Return whether a variant is built from a commit or a tarball, which can have changes."""
-    return any_tor or any(variant.has_own_code for variant in variants)
+    return known.any_tor or any(variant.has_own_code for variant in variants)
 
 
 def _check_variants(tor: TorSettings, known: Mapping[str, TorVariant] | None) -> Iterator[Finding]:
@@ -133,7 +141,7 @@ def _check_options(
     yield from _torrc(tor.torrc, variants, own, port=SOCKS_PORT if has_defaults else None)
     if has_defaults:
         yield from find_without_service(hosts)
-    misspelt = dict(_misspelt_parameters(tor.consensus_params))
+    misspelt = _misspelt_parameters(tor.consensus_params)
     for place, ignored in find_ignored(tor, hosts, voted):
         if place[1] != "consensus_params" or place[2] not in misspelt:
             yield place, describe_ignored(ignored)
@@ -141,10 +149,17 @@ def _check_options(
 
 def _find_unknown(tor: TorSettings, hosts: Iterable[HostOptions]) -> Iterator[Finding]:
     """Yield names and values that Tor 0.4.9 does not accept, but that a changed Tor may accept."""
-    for parameter, meant in _misspelt_parameters(tor.consensus_params):
-        message = f"Tor 0.4.9 reads no parameter of this name{meant}"
-        yield ("tor", "consensus_params", parameter), message
-    yield from _check_values(tor.consensus_params)
+    misspelt = _misspelt_parameters(tor.consensus_params)
+    for parameter, value in sorted(tor.consensus_params.items()):
+        where = ("tor", "consensus_params", parameter)
+        accepted = CONSENSUS_PARAMETERS.get(parameter)
+        if parameter in misspelt:
+            yield where, f"Tor 0.4.9 reads no parameter of this name{misspelt[parameter]}"
+        elif parameter == "cc_alg" and str(value) not in CC_ALGORITHMS:
+            yield where, f"expected 0 (fixed windows) or 2 (Vegas), got {value}"
+        elif accepted and value not in accepted:
+            message = f"Tor 0.4.9 accepts {accepted[0]} to {accepted[-1]}"
+            yield where, f"{message}, and replaces other values by the nearest of these"
     for option, lines in sorted(tor.torrc.client.items()):
         if option.casefold() == "socksport":
             for flag in lines[0].split()[1:]:
@@ -155,8 +170,9 @@ def _find_unknown(tor: TorSettings, hosts: Iterable[HostOptions]) -> Iterator[Fi
     yield from _limited_options(hosts)
 
 
-def _variants(tor: TorSettings, known: Mapping[str, TorVariant] | None) -> list[TorVariant]:
-    return [known[name] for name in tor.variants if known and name in known]
+def _variants(tor: TorSettings, known: KnownNames) -> list[TorVariant]:
+    variants = known.variants or {}
+    return [variants[name] for name in tor.variants if name in variants]
 
 
 def _hosts(
@@ -180,9 +196,9 @@ def _hosts(
 def _torrc(
     torrc: Torrc, variants: Sequence[TorVariant], own: Mapping[str, str], port: int | None
 ) -> Iterator[Finding]:
-    for who in ("all", "authority", "relay", "client"):
+    for who, options in torrc:
         given: dict[str, str] = {}
-        for option, lines in sorted(getattr(torrc, who).items()):
+        for option, lines in sorted(options.items()):
             where = ("tor", "torrc", who, option)
             letters = option.casefold()
             # Tor also accepts the beginning of an option's name, so an abbreviation of a reserved
@@ -255,26 +271,15 @@ def _defines_variants(option: str, variants: Sequence[TorVariant]) -> str | None
     return f"the compared variants differ in it ({names})" if len({*values.values()}) > 1 else None
 
 
-def _misspelt_parameters(parameters: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Yield parameters with misspelt names, and a message that suggests the right name.
+def _misspelt_parameters(parameters: Iterable[str]) -> dict[str, str]:
+    """Return the parameters with misspelt names -> a message that suggests the right name.
 
     Tor ignores unknown parameters, so a misspelling would go unnoticed.
     """
-    for parameter in sorted(parameters):
-        meant = nearest(parameter, CONSENSUS_PARAMETERS, cutoff=0.8)
-        if parameter not in CONSENSUS_PARAMETERS and meant:
-            yield parameter, meant
-
-
-def _check_values(parameters: Mapping[str, int]) -> Iterator[Finding]:
-    for parameter, value in sorted(parameters.items()):
-        where = ("tor", "consensus_params", parameter)
-        accepted = CONSENSUS_PARAMETERS.get(parameter)
-        if parameter == "cc_alg" and str(value) not in CC_ALGORITHMS:
-            yield where, f"expected 0 (fixed windows) or 2 (Vegas), got {value}"
-        elif accepted and value not in accepted:
-            message = f"Tor 0.4.9 accepts {accepted[0]} to {accepted[-1]}"
-            yield where, f"{message}, and replaces other values by the nearest of these"
+    unknown = [one for one in parameters if one not in CONSENSUS_PARAMETERS]
+    return {
+        one: meant for one in unknown if (meant := nearest(one, CONSENSUS_PARAMETERS, cutoff=0.8))
+    }
 
 
 def find_ignored(

@@ -74,7 +74,6 @@ prefix is followed by a kind of host, as in `tor.torrc.relay`."""
 SERVICE_OPTIONS = frozenset(one for one in ADDED_LISTS if one.startswith("hiddenservice"))
 """Options of an onion service, in lower case. Tor stops if no HiddenServiceDir precedes them."""
 
-
 NAMES_OF_HOSTS = (
     *("address", "dirauthority", "dirserver", "nickname", "serverdnstestaddresses"),
     *("testingdirauthvoteexit", "testingdirauthvoteguard"),

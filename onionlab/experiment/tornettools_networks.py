@@ -46,10 +46,11 @@ def client_class(host: TornetHost) -> str | None:
 def describe_network(tornet: Tornet) -> NetworkFacts:
     """Return facts about a network, on which the settings of an experiment depend."""
     classes = Counter(name for host in tornet.hosts.values() if (name := client_class(host)))
+    scale = tornet.origin.generate.get("network_scale")
     return NetworkFacts(
         stop_s=tornet.stop_ms / 1000,
         bootstrap_end_s=tornet.bootstrap_end_ms / 1000,
-        network_scale=_number(tornet.origin.generate.get("network_scale")),
+        network_scale=float(scale) if isinstance(scale, int | float) and scale > 0 else None,
         classes=dict(sorted(classes.items())),
         hosts=len(tornet.hosts),
         tors=tornet.programs.get("tor", 0),
@@ -129,7 +130,3 @@ def write_first_experiment(root: Path, name: str, tornet: Tornet, networks: int)
         text = f"# yaml-language-server: $schema={schema.name}\n{text}"
     write_whole(path, text)
     return f"{path} written: make experiment NAME={name}"
-
-
-def _number(value: object) -> float | None:
-    return float(value) if isinstance(value, int | float) and value > 0 else None

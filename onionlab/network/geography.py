@@ -40,9 +40,7 @@ weights of servers."""
 
 T = TypeVar("T")
 
-
 _NUMBER = TypeAdapter(PositiveNumber, config=ConfigDict(strict=True, allow_inf_nan=False))
-
 
 Quantile = Annotated[float, Field(ge=0, le=1, strict=False)]
 # Names of places contain a region's name. They are written to Shadow's GML, which allows neither

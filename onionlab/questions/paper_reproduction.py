@@ -17,7 +17,7 @@ from analysis.pages.claims import OtherStudy
 from onionlab import __version__
 from onionlab.errors import UserError
 from onionlab.experiment.claims_file import ClaimSet, load_claims
-from onionlab.experiment.network_settings import RELAY_ROLES
+from onionlab.network.layout import RELAY_ROLES
 from onionlab.programs.building import NotBuiltError, no_builds
 from onionlab.runs.packing import open_packs
 from onionlab.runs.plan import Plan, make_plan, read_plan

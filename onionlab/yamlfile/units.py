@@ -40,7 +40,6 @@ _UNIT_BY_SPELLING = {"bps": "bit", "kbps": "Kbit", "mbps": "Mbit", "gbps": "Gbit
 # The numbers of digits are enough for every allowed quantity, and arithmetic stays fast.
 _QUANTITY = re.compile(r"([+-]?)(\d{1,16}(?:\.\d{1,12})?)\s*([^\s\d.].*)?", re.ASCII | re.DOTALL)
 
-
 MAX_GUESS_LENGTH = 100
 """Maximum length of a word for which a similar word is suggested. difflib is slow for longer
 words."""

@@ -22,8 +22,6 @@ VARIANTS = ", ".join(sorted(load_variants(REPOSITORY)))
 # line number only if it names another line.
 LINES = {
     '1: title: ""': 'title: expected text, got ""',
-    "3: seeds: 0": "seeds: expected a number of networks (1 to 10000) or a list of different ones "
-    "such as [1, 2, 7], got 0",
     "3: seeds: [1, 2, 1]": "seeds: expected a number of networks (1 to 10000) or a list of "
     "different ones such as [1, 2, 7], got 1 twice",
     "3: networks: 2\nseeds: 2": "4: seeds: is another name of `networks`, which is here too; "
@@ -355,20 +353,13 @@ IGNORED = {
     ),
     "parameters that others switch off": (
         "consensus_params: {DoSConnectionConnectRate: 9, DoSConnectionEnabled: 0, cbtdisabled: 1, "
-        "cbtquantile: 60, DoSCircuitCreationRate: 3, HiddenServiceEnableIntroDoSRatePerSec: 9, "
-        "HiddenServiceEnableIntroDoSBurstPerSec: 9, HiddenServiceEnableIntroDoSDefense: 0}",
+        "cbtquantile: 60, DoSCircuitCreationRate: 3}",
         "consensus_params.DoSConnectionConnectRate: tor.consensus_params sets "
         "DoSConnectionEnabled 0; remove it, or set tor.consensus_params.DoSConnectionEnabled to 1",
         "consensus_params.cbtquantile: tor.consensus_params sets cbtdisabled 1; remove it, "
         "or set tor.consensus_params.cbtdisabled to 0",
         "consensus_params.DoSCircuitCreationRate: Tor's own default sets DoSCircuitCreationEnabled "
         "0; remove it, or set tor.consensus_params.DoSCircuitCreationEnabled to 1",
-        *(
-            f"consensus_params.HiddenServiceEnableIntroDoS{name}: tor.consensus_params sets "
-            "HiddenServiceEnableIntroDoSDefense 0; remove it, or set "
-            "tor.consensus_params.HiddenServiceEnableIntroDoSDefense to 1"
-            for name in ("RatePerSec", "BurstPerSec")
-        ),
     ),
     "what other switches keep Tor from reading": (
         "torrc: {client: {NumEntryGuards: 3, PathBiasNoticeRate: 0.5, UseEntryGuards: 0}}\n"
@@ -385,14 +376,6 @@ IGNORED = {
         "or set UseEntryGuards to 1 in tor.torrc",
         "torrc.client.PathBiasNoticeRate: configs/tor/common.torrc sets PathBiasCircThreshold "
         "10000; remove it, or set PathBiasCircThreshold to less than 10000 in tor.torrc",
-    ),
-    "clients' conflux and padding that are off": (
-        "torrc: {client: {ConfluxClientUX: latency, ReducedCircuitPadding: 1}}\n"
-        "  consensus_params: {cfx_enabled: 0, circpad_padding_disabled: 1}",
-        "torrc.client.ConfluxClientUX: tor.consensus_params sets cfx_enabled 0; remove it, "
-        "or set tor.consensus_params.cfx_enabled to 1",
-        "torrc.client.ReducedCircuitPadding: tor.consensus_params sets circpad_padding_disabled 1; "
-        "remove it, or set tor.consensus_params.circpad_padding_disabled to 0",
     ),
 }
 
