@@ -51,16 +51,16 @@ class Override:
     Attributes:
         names: Name or pattern of the ignored options or parameters, in lower case.
         option: The torrc option.
-        group: Hosts that would otherwise read `names`: authority, relay, client or all.
         harmless: Values of the option with which Tor still reads the other options or parameters.
             "<N" stands for all numbers below N. "!" precedes a value that does not suffice: another
             setting can still keep Tor from reading `names`, so messages do not propose this value.
+        group: Hosts that would otherwise read `names`: authority, relay, client or all.
     """
 
     names: str
     option: str
-    group: str
     harmless: tuple[str, ...]
+    group: str = "all"
 
     def concerns(self, name: str) -> bool:
         """Return whether `names` matches an option or a parameter."""
@@ -148,8 +148,8 @@ def _equals(word: str, expected: str) -> bool:
 
 def _read_rows(rows: Iterable[str]) -> tuple[Override, ...]:
     return tuple(
-        Override(names.casefold(), option, group, tuple(harmless.split(",")))
-        for names, option, group, harmless in map(str.split, rows)
+        Override(names.casefold(), option, tuple(harmless.split(",")), *group)
+        for names, option, *group, harmless in map(str.split, rows)
     )
 
 

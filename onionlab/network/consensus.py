@@ -38,7 +38,6 @@ _FLAVOUR = re.compile(r"network-status-version 3(?: (?:ns|microdesc))?")
 _BANDWIDTH = re.compile(r"[0-9]{1,10}", re.ASCII)
 _TIME = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", re.ASCII)
 _IDENTITY = re.compile(r"[A-Za-z0-9+/]{27}", re.ASCII)
-_MIN_PARTS_OF_R = {"ns": 9, "microdesc": 8}
 _RELAY_LINES = ("r", "s", "w")
 _Entry = dict[str, tuple[int, str]]
 """The lines of the header or of a relay: keyword -> the number of the first line with this keyword,
@@ -75,10 +74,11 @@ def read_consensus(content: bytes) -> Consensus:
         raise ConsensusError(f"line {number}: not text in UTF-8") from None
     # CollecTor's files begin with an additional annotation line.
     first = 1 if lines[0].startswith("@type ") else 0
-    if _FLAVOUR.fullmatch("".join(lines[first : first + 1])) is None:
-        found = show("".join(lines[first : first + 1]))
-        raise ConsensusError(f"line {first + 1}: expected network-status-version 3, got {found}")
-    min_parts = _MIN_PARTS_OF_R["microdesc" if lines[first].endswith("microdesc") else "ns"]
+    head = "".join(lines[first : first + 1])
+    if _FLAVOUR.fullmatch(head) is None:
+        expected = "expected network-status-version 3"
+        raise ConsensusError(f"line {first + 1}: {expected}, got {show(head)}")
+    min_parts = 8 if head.endswith("microdesc") else 9  # of a line `r`
     header: _Entry = {}
     relays: list[_Entry] = []
     for number, line in enumerate(lines[first:], start=first + 1):

@@ -89,6 +89,9 @@ ABOVE = {
     "figures:\n- {id: a, kind: ttfb}": "2: figures[1].kind: expected one of throughput-timeouts, "
     'ttfb-320kib, quantile-ratios, stream-progress, starvation-map, got "ttfb"; did you mean '
     '"ttfb-320kib"?',
+    "levels:\n  x: {label: x}\n  y:\n    label: y\n    overrides:\n      tor: {variants: [ewma]}": (
+        "6: levels.y.overrides.tor.variants: must be the same in all levels"
+    ),
     "levels: {x: {label: x}, y: {label: y}}\nfigures:\n- {id: a, kind: ttfb-320kib}": (
         "3: figures[1].level: expected one of the levels x, y, got nothing"
     ),
@@ -143,40 +146,23 @@ CASES = {
     ),
 }
 
-# id: (levels above the title, messages)
-LEVELS = {
-    "an option that a relay's own limit overrides": (
-        "levels:\n  x:\n    label: x\n    overrides:\n      network: {relays: {middle: "
-        '{bandwidth_rate: "200 KiB/s"}}}\n      tor: {torrc: {relay: {BandwidthRate: 75 KBytes}}}',
-        "6: levels.x.overrides.tor.torrc.relay.BandwidthRate: network.relays.middle.bandwidth_rate "
-        "overrides it in a relay's own torrc: remove one of them",
+# overrides of a level on line 1 -> the message, without the path of the overrides
+OVERRIDES = {
+    'network: {relays: {middle: {bandwidth_rate: "200 KiB/s"}}}, '
+    "tor: {torrc: {relay: {BandwidthRate: 75 KBytes}}}": (
+        "tor.torrc.relay.BandwidthRate: network.relays.middle.bandwidth_rate overrides it in a "
+        "relay's own torrc: remove one of them"
     ),
-    "an option that each relay's own capacity overrides": (
-        "levels:\n  x:\n    label: x\n    overrides:\n      network: {limited_by: bandwidth-rate}\n"
-        "      tor: {torrc: {all: {bandwidthburst: 75 KBytes}}}",
-        "6: levels.x.overrides.tor.torrc.all.bandwidthburst: network.limited_by: bandwidth-rate "
-        "overrides it in a relay's own torrc: remove one of them",
+    "network: {limited_by: bandwidth-rate}, tor: {torrc: {all: {bandwidthburst: 75 KBytes}}}": (
+        "tor.torrc.all.bandwidthburst: network.limited_by: bandwidth-rate overrides it in a "
+        "relay's own torrc: remove one of them"
     ),
-    "a level with a slip in what it overrides": (
-        "levels:\n  x:\n    label: x\n    overrides:\n      network:\n        relays: "
-        "{midle: {count: 1}}",
-        '6: levels.x.overrides.network.relays.midle: unknown key; did you mean "middle"?',
-    ),
-    "a level with an impossible network": (
-        "levels:\n  x:\n    label: x\n    overrides: {network: {relays: {exit: {count: 0}}}}",
-        "4: levels.x.overrides.network.relays: no exit: no stream could leave the network; "
-        "give exit or exitguard",
-    ),
-    "a level that overrides itself": (
-        "levels:\n  x:\n    label: x\n    overrides: {levels: {y: {label: y}}}",
-        "4: levels.x.overrides.levels: unknown key; the keys here are network, traffic, tor, time, "
-        "engine",
-    ),
-    "levels of different variants": (
-        "levels:\n  x: {label: x}\n  y:\n    label: y\n    overrides:\n      tor: "
-        "{variants: [ewma]}",
-        "6: levels.y.overrides.tor.variants: must be the same in all levels",
-    ),
+    "network: {relays: {midle: {count: 1}}}": "network.relays.midle: unknown key; did you mean "
+    '"middle"?',
+    "network: {relays: {exit: {count: 0}}}": "network.relays: no exit: no stream could leave the "
+    "network; give exit or exitguard",
+    "levels: {y: {label: y}}": "levels: unknown key; the keys here are network, traffic, tor, "
+    "time, engine",
 }
 
 OWN_PARAMETERS = VALID[VALID.index("  consensus_params:") : VALID.index("time:")]
@@ -262,7 +248,14 @@ TOR_CASES = {
 
 CASES |= {
     **{text: ("title:", f"{text}\ntitle:", message) for text, message in ABOVE.items()},
-    **{name: ("title:", f"{text}\ntitle:", *said) for name, (text, *said) in LEVELS.items()},
+    **{
+        text: (
+            "title:",
+            f"levels: {{x: {{label: x, overrides: {{{text}}}}}}}\ntitle:",
+            f"1: levels.x.overrides.{said}",
+        )
+        for text, said in OVERRIDES.items()
+    },
     **{tor: (OWN_PARAMETERS, f"  {tor}\n", f"25: tor.{said}") for tor, said in TOR.items()},
     **{
         name: (OWN_PARAMETERS, f"  {tor}\n", *messages)
