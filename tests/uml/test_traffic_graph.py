@@ -11,10 +11,10 @@ import pytest
 from onionlab.engines.uml.traffic.action_graph import (
     ActionGraph,
     Pause,
-    Seed,
     StreamOptions,
     load_graph,
 )
+from onionlab.engines.uml.traffic.draws import GlibRandom
 from onionlab.engines.uml.traffic.markov_model import INTERNAL_PACKET_MODEL
 from onionlab.engines.uml.traffic.options import LogLevel, Peer, parse_size, parse_time
 from onionlab.errors import UserError
@@ -126,7 +126,7 @@ REFUSED = {
     "attribute 'socksauthseed': '4294967296' is not a seed": graph_of_start(
         socksauthseed="4294967296"
     ),
-    "attribute 'packetmodelmode': 'pigeon' is neither": graph_of_start(packetmodelmode="pigeon"),
+    "attribute 'packetmodelmode': 'pigeon' is not a mode": graph_of_start(packetmodelmode="pigeon"),
     "vertex 'stream': attribute 'peers' is needed": graph_of(start={}),
     "vertex 'stream': attribute 'sendsize' is required and must not be 0": graph_of(
         {"sendsize": "0", "recvsize": "1"}
@@ -213,8 +213,9 @@ def test_a_markov_client_of_tornettools(tmp_path: Path) -> None:
     assert traffic.flow_model.name == "flow.graphml"
     assert traffic.stream_model.name == "stream.graphml"
     assert (traffic.send_bytes, traffic.recv_bytes) == (0, 0)
-    assert traffic.model_seed == Seed("traffic", 2)
-    assert traffic.auth_seed == Seed("traffic", 1)
+    for source, seed in ((traffic.model_seeds, 2), (traffic.logins, 1)):
+        assert source is not None
+        assert source.integer() == GlibRandom(seed).integer()
     assert (traffic.timeout_us, traffic.stallout_us) == (600_000_000, 30_000_000)
     assert traffic.packet_model_path == "../conf/packet.graphml"
     assert traffic.packet_model.name == "packet.graphml"
@@ -234,12 +235,9 @@ def test_vertices_without_a_seed_share_the_generator_of_start(tmp_path: Path) ->
             [("start", name) for name in ("flow_a", "flow_b", "stream")],
         ),
     )
-    seeds = {options.id: options.model_seed for options in graph.streams}
-    assert seeds == {
-        "flow_a": Seed("start", 7),
-        "flow_b": Seed("flow_b", 7),
-        "stream": Seed("start", 7),
-    }
+    flow_a, flow_b, stream = (options.model_seeds for options in graph.streams)
+    assert flow_a is stream is not None
+    assert flow_b not in (flow_a, None)
     assert graph.streams[0].packet_model is INTERNAL_PACKET_MODEL
 
 

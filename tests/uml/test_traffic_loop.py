@@ -8,13 +8,14 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from onionlab.engines.uml.traffic import loop as loop_module
 from onionlab.engines.uml.traffic import wire
 from onionlab.engines.uml.traffic.driver import Driver
-from onionlab.engines.uml.traffic.loop import EDGE_IN, LEVEL_IN, Clock, Loop
+from onionlab.engines.uml.traffic.loop import EDGE_IN, LEVEL_IN, Loop
 from onionlab.engines.uml.traffic.markov_model import INTERNAL_PACKET_MODEL
 from onionlab.engines.uml.traffic.traffic_file import read_traffic_file
 from onionlab.errors import UserError
@@ -104,12 +105,9 @@ def test_a_waiting_client_wakes_up_only_for_heartbeats(tmp_path: Path, proxied: 
 
 
 def test_time_that_does_not_advance_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    class StuckClock(Clock):
-        def read(self) -> int:
-            return self.now_us
-
     monkeypatch.setattr(loop_module, "MAX_TURNS_IN_AN_INSTANT", 100)
-    loop = Loop(StuckClock())
+    loop = Loop()
+    monkeypatch.setattr(loop_module, "time", SimpleNamespace(monotonic_ns=lambda: 10**9))
     reading, writing = socket.socketpair()
     with reading, writing:
         writing.send(b"x")
@@ -120,7 +118,7 @@ def test_time_that_does_not_advance_is_an_error(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_an_ended_stream_receives_no_more_events() -> None:
-    loop = Loop(Clock())
+    loop = Loop()
     pairs = [socket.socketpair() for _ in range(2)]
     calls: list[int] = []
 

@@ -328,13 +328,14 @@ def test_both_sides_expect_the_bytes_of_the_other(seed: int, rate: float, end: f
 
 
 class TimerHost:
-    """An event loop that is also its own clock and a log."""
+    """A host that is also its own event loop and log."""
 
     def __init__(self) -> None:
         self.now_us = 5_000_000
         self.timers: list[tuple[int, Callable[[], None]]] = []
         self.lines: list[str] = []
-        self.clock: Any = self
+        self.loop: Any = self
+        self.log: Any = self
 
     def at(self, time_us: int, callback: Callable[[], None]) -> None:
         self.timers.append((time_us, callback))
@@ -357,7 +358,7 @@ def test_a_flow_starts_streams_after_delays() -> None:
     walk: Any = Script(("+", 700), ("-", 0), ("+", 5), ("F", 99))
     over: list[str] = []
     generator = FlowGenerator(
-        *(host, host, walk),
+        *(host, walk),
         vertex="flow_a",
         kind="flow",
         begin_child=lambda generator: True,

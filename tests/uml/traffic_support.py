@@ -148,7 +148,9 @@ from pathlib import Path
 from onionlab.engines.uml.traffic import driver
 from onionlab.engines.uml.traffic.traffic_file import read_traffic_file
 driver.FLUSH_INTERVAL_US = 50_000
-driver.Driver(read_traffic_file(Path(sys.argv[1]))).run()
+played = driver.Driver(read_traffic_file(Path(sys.argv[1])))
+played.stop_at_signals()
+played.run()
 """
 
 

@@ -18,6 +18,8 @@ from onionlab.errors import UserError
 
 if __name__ == "__main__":
     try:
-        Driver(read_traffic_file(Path(sys.argv[1]))).run()
-    except UserError as error:
+        driver = Driver(read_traffic_file(Path(sys.argv[1])))
+        driver.stop_at_signals()
+        driver.run()
+    except (OSError, UserError) as error:
         sys.exit("error: " + " ".join(str(error).split("\n")))

@@ -25,7 +25,8 @@ from typing import Any, Literal
 
 from onionlab.errors import UserError
 
-from .graphml import Edge, Graphml, parse_graphml
+from .draws import GlibRandom
+from .graphml import Edge, Graphml, parse_graphml, reachable
 from .markov_model import (
     INTERNAL_FLOW_MODEL,
     INTERNAL_PACKET_MODEL,
@@ -60,17 +61,6 @@ class Start:
 
 
 @dataclass(frozen=True)
-class Seed:
-    """A seed in a graph. owner: the id of the vertex that sets it.
-
-    All vertices that use the seed of one owner share one random generator.
-    """
-
-    owner: str
-    seed: int
-
-
-@dataclass(frozen=True)
 class StreamOptions:
     """Options of a vertex that starts streams: a stream, flow or traffic vertex.
 
@@ -80,9 +70,10 @@ class StreamOptions:
     send_bytes, recv_bytes: payload sizes; both are 0 if the packet model determines when a stream
     ends. timeout_us, stallout_us: 0 means no limit. packet_model_path: the path by which a client
     requests the model from its server, or the name of TGen's default model; None if the client
-    sends the model's text. model_seed: the source of the seeds for all walks through this vertex's
-    models; None to derive them from the run's seed. auth_seed: the source of user names and
-    passwords for the proxy; None to use `username` and `password`.
+    sends the model's text. model_seeds: the source of the seeds for all walks through this vertex's
+    models; None to derive them from the run's seed. logins: the source of user names and passwords
+    for the proxy; None to use `username` and `password`. All vertices that have the seed of the
+    start vertex share one source.
     """
 
     id: str
@@ -97,8 +88,8 @@ class StreamOptions:
     stallout_us: int
     packet_model: MarkovModel = INTERNAL_PACKET_MODEL
     packet_model_path: str | None = None
-    model_seed: Seed | None = None
-    auth_seed: Seed | None = None
+    model_seeds: GlibRandom | None = None
+    logins: GlibRandom | None = None
     stream_model: MarkovModel = INTERNAL_STREAM_MODEL
     flow_model: MarkovModel = INTERNAL_FLOW_MODEL
 
@@ -191,21 +182,19 @@ def _checked(path: Path, graph: Graphml, load: Callable[[str], MarkovModel]) -> 
         if kind == "pause":
             actions[vertex] = Pause(vertex, parsed[vertex].get("time", ()), incoming[vertex])
         elif kind != "start":
-            options = {**defaults, **parsed[vertex]}
-            owners = {name: vertex if name in parsed[vertex] else start for name in options}
-            actions[vertex] = _stream_options(vertex, kind, options, owners, load)
+            actions[vertex] = _stream_options(vertex, kind, {**defaults, **parsed[vertex]}, load)
     _check_no_timeless_cycle(actions, targets)
     following: dict[str, tuple[str, ...]] = {}
     choices: dict[str, tuple[tuple[str, float], ...]] = {}
     for vertex, reached in targets.items():
-        weighted = [(t, w) for t in reached if (w := weights[vertex, t]) is not None]
+        weighted = tuple((t, w) for t in reached if (w := weights[vertex, t]) is not None)
         following[vertex] = tuple(t for t in reached if weights[vertex, t] is None)
         if weighted:
             if not 0 < sum(weight for _, weight in weighted) < math.inf:
                 raise ValueError(
                     f"vertex {vertex!r}: the sum of the weights of its edges is 0 or infinite"
                 )
-            choices[vertex] = tuple(weighted)
+            choices[vertex] = weighted
     return ActionGraph(
         path=str(path),
         start=Start(
@@ -243,34 +232,27 @@ def _weights(edges: Iterable[Edge]) -> dict[tuple[str, str], float | None]:
 
 
 def _stream_options(
-    vertex: str,
-    kind: Any,
-    options: dict[str, Any],
-    owners: Mapping[str, str],
-    load: Callable[[str], MarkovModel],
+    vertex: str, kind: Any, options: Mapping[str, Any], load: Callable[[str], MarkovModel]
 ) -> StreamOptions:
-    def seed(name: str) -> Seed | None:
-        return Seed(owners[name], options[name]) if name in options else None
-
     def model(option: str, internal: MarkovModel, *used_by: str) -> MarkovModel:
         return load(options[option]) if option in options and kind in used_by else internal
 
     packet_model = model("packetmodelpath", INTERNAL_PACKET_MODEL, "stream", "flow", "traffic")
-    if not options.get("peers"):
+    if "peers" not in options:
         raise ValueError(f"vertex {vertex!r}: attribute 'peers' is needed")
-    sizes = options.get("sendsize"), options.get("recvsize")
-    if sizes != (None, None):
-        for name in ("sendsize", "recvsize"):
-            if not options.get(name):
-                # In TGen, a stream with only one size waits for a closing line until it stalls. If
-                # both sizes are 0, each side waits for the other side's checksum before it sends
-                # its own checksum, so the stream stalls as well. If both sizes are given and one is
-                # 0, the stream succeeds in TGen, but this driver does not support it.
-                raise ValueError(
-                    f"vertex {vertex!r}: attribute {name!r} is required and must not be 0 if the "
-                    "other "
-                    "size is given; without both, the packet model determines the end of a stream"
-                )
+    sizes = ("sendsize", "recvsize")
+    for name in sizes if options.keys() & sizes else ():
+        if not options.get(name):
+            # In TGen, a stream with only one size waits for a closing line until it stalls. If both
+            # sizes are 0, each side waits for the other side's checksum before it sends its own
+            # checksum, so the stream stalls as well. If both sizes are given and one is 0, the
+            # stream succeeds in TGen, but this driver does not support it.
+            raise ValueError(
+                f"vertex {vertex!r}: attribute {name!r} is required and must not be 0 if the other "
+                "size is given; without both, the packet model determines the end of a stream"
+            )
+    by_path = options.get("packetmodelmode") == "path"
+    path = options.get("packetmodelpath", INTERNAL_PACKET_MODEL.name)
     return StreamOptions(
         id=vertex,
         kind=kind,
@@ -283,13 +265,9 @@ def _stream_options(
         timeout_us=options.get("timeout", 0),
         stallout_us=options.get("stallout", DEFAULT_STALLOUT_US),
         packet_model=packet_model,
-        packet_model_path=(
-            options.get("packetmodelpath", INTERNAL_PACKET_MODEL.name)
-            if options.get("packetmodelmode") == "path"
-            else None
-        ),
-        model_seed=seed("markovmodelseed"),
-        auth_seed=seed("socksauthseed"),
+        packet_model_path=path if by_path else None,
+        model_seeds=options.get("markovmodelseed"),
+        logins=options.get("socksauthseed"),
         stream_model=model("streammodelpath", INTERNAL_STREAM_MODEL, "flow", "traffic"),
         flow_model=model("flowmodelpath", INTERNAL_FLOW_MODEL, "traffic"),
     )
@@ -300,11 +278,7 @@ def _check_connected(graph: Graphml) -> None:
     for edge in graph.edges:
         neighbours[edge.source].add(edge.target)
         neighbours[edge.target].add(edge.source)
-    reached: set[str] = set()
-    border = set(list(neighbours)[:1])
-    while border:
-        reached |= border
-        border = {n for vertex in border for n in neighbours[vertex]} - reached
+    reached = reachable(next(iter(neighbours)), lambda vertex: neighbours[vertex])
     if apart := set(neighbours) - reached:
         raise ValueError(f"vertex {min(apart)!r} is not connected to the others")
 

@@ -20,10 +20,7 @@ MAX_DELAY_US = 600_000_000
 _TINY = 2.2250738585072014e-308
 
 _STATE_WORDS = 624
-_MULTIPLIER = 1812433253
-_MASK = 2**32 - 1
 _STEP = 2.0**-32
-_PYTHONS_STATE_VERSION = 3
 
 
 class GlibRandom:
@@ -35,12 +32,13 @@ class GlibRandom:
     """
 
     def __init__(self, seed: int) -> None:
-        words = [seed & _MASK]
+        word = seed % 2**32
+        words = [word]
         for index in range(1, _STATE_WORDS):
-            before = words[-1]
-            words.append((_MULTIPLIER * (before ^ (before >> 30)) + index) & _MASK)
+            word = (1812433253 * (word ^ (word >> 30)) + index) % 2**32
+            words.append(word)
         self._random = random.Random()
-        self._random.setstate((_PYTHONS_STATE_VERSION, (*words, _STATE_WORDS), None))
+        self._random.setstate((self._random.VERSION, (*words, _STATE_WORDS), None))
 
     def integer(self) -> int:
         """Return a uniform random integer from 0 to 2**32 - 1, as ``g_rand_int`` does."""
@@ -55,21 +53,6 @@ class GlibRandom:
             value = (draw(32) * _STEP + draw(32)) * _STEP
             if value < 1.0:
                 return value
-
-
-@dataclass(frozen=True)
-class Distribution:
-    """The distribution of a delay. name: a key of `PARAMETERS`, which lists the parameters.
-
-    parameters: the values of these parameters, in the same order.
-    """
-
-    name: str
-    parameters: tuple[float, ...]
-
-    def draw_us(self, numbers: GlibRandom) -> int:
-        """Draw a delay in whole microseconds, rounded to the nearest, from 0 to `MAX_DELAY_US`."""
-        return _whole_us(_DRAWS[self.name](numbers, *self.parameters))
 
 
 def _positive(numbers: GlibRandom) -> float:
@@ -105,21 +88,15 @@ def _uniform(numbers: GlibRandom, low: float, high: float) -> float:
     return low + (high - low) * _positive(numbers)
 
 
-_DRAWS: dict[str, Callable[..., float]] = {
-    "normal": _normal,
-    "lognormal": _lognormal,
-    "exponential": _exponential,
-    "pareto": _pareto,
-    "uniform": _uniform,
+_DRAWS: dict[str, tuple[Callable[..., float], tuple[str, ...]]] = {
+    "normal": (_normal, ("param_location", "param_scale")),
+    "lognormal": (_lognormal, ("param_location", "param_scale")),
+    "exponential": (_exponential, ("param_rate",)),
+    "pareto": (_pareto, ("param_scale", "param_shape")),
+    "uniform": (_uniform, ("param_low", "param_high")),
 }
 
-PARAMETERS = {
-    "normal": ("param_location", "param_scale"),
-    "lognormal": ("param_location", "param_scale"),
-    "exponential": ("param_rate",),
-    "pareto": ("param_scale", "param_shape"),
-    "uniform": ("param_low", "param_high"),
-}
+PARAMETERS = {name: parameters for name, (_, parameters) in _DRAWS.items()}
 """Names of distributions with the names of their parameters.
 
 The unit is microseconds, except for lognormal distributions (the logarithm of microseconds), rates
@@ -127,9 +104,21 @@ The unit is microseconds, except for lognormal distributions (the logarithm of m
 """
 
 
-def _whole_us(value: float) -> int:
-    # Round halves up, like C's round() in TGen. Python's round() rounds halves to even numbers.
-    if not 0 < value < MAX_DELAY_US:
-        return MAX_DELAY_US if value > 0 else 0
-    whole = math.floor(value)
-    return whole + (value - whole >= 0.5)
+@dataclass(frozen=True)
+class Distribution:
+    """The distribution of a delay. name: a key of `PARAMETERS`, which lists the parameters.
+
+    parameters: the values of these parameters, in the same order.
+    """
+
+    name: str
+    parameters: tuple[float, ...]
+
+    def draw_us(self, numbers: GlibRandom) -> int:
+        """Draw a delay in whole microseconds, rounded to the nearest, from 0 to `MAX_DELAY_US`."""
+        value = _DRAWS[self.name][0](numbers, *self.parameters)
+        if not 0 < value < MAX_DELAY_US:
+            return MAX_DELAY_US if value > 0 else 0
+        # Round halves up, like C's round() in TGen. Python's round() rounds halves to even numbers.
+        whole = math.floor(value)
+        return whole + (value - whole >= 0.5)

@@ -7,15 +7,14 @@ import gc
 import resource
 import signal
 import socket
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 from onionlab.errors import UserError
 
 from .action_graph import ActionGraph, load_graph
 from .host import Host
-from .log_writer import TgenLogWriter
-from .loop import LEVEL_IN, Clock, Loop
+from .loop import LEVEL_IN, Loop
 from .markov_model import INTERNAL_PACKET_MODEL, MarkovModel
 from .netns import Namespaces
 from .traffic_file import TrafficFile
@@ -28,40 +27,34 @@ STREAMS_PER_HOST = 16
 
 
 class Driver:
-    """The driver process. `run` returns on SIGTERM or SIGINT, or at the end of the simulation."""
+    """The driver process. `run` returns at the end of the simulation."""
 
     def __init__(self, traffic: TrafficFile) -> None:
         """Read all graphs and open all logs.
 
-        Raises UserError if a graph is not supported, if two graphs have different packet models at
-        the same path, or if a file cannot be opened.
+        Raises UserError if a graph is not supported, or if two graphs have different packet models
+        at the same path.
         """
-        clock = Clock()
-        self.loop = Loop(clock)
+        self.loop = Loop()
         self._traffic = traffic
-        self._namespaces = Namespaces()
         raise_file_limit(SPARE_FILES + len(traffic.hosts) * (3 + STREAMS_PER_HOST))
-        graphs = []
-        for host in traffic.hosts:
-            graphs.append(load_graph(Path(host.graph), Path(host.directory)))
-            if host.netns is not None:
-                self._namespaces.open(host.netns)
+        graphs = [load_graph(Path(host.graph), Path(host.directory)) for host in traffic.hosts]
+        namespaces = Namespaces(host.netns for host in traffic.hosts)
         packet_models = _packet_models(graphs)
-        host_names = {address: name for name, address in traffic.names.items()}
-        host_names["127.0.0.1"] = "localhost"
         self._hosts = [
-            Host(
-                host,
-                graph,
-                traffic=traffic,
-                host_names=host_names,
-                loop=self.loop,
-                log=TgenLogWriter(Path(host.log), graph.start.log_level, clock),
-                namespaces=self._namespaces,
-                packet_models=packet_models,
-            )
+            Host(host, graph, traffic, self.loop, namespaces, packet_models)
             for host, graph in zip(traffic.hosts, graphs, strict=True)
         ]
+
+    def stop_at_signals(self) -> None:
+        """From now on, let SIGTERM and SIGINT end `run`."""
+        # A signal that arrives just before the event loop waits must end this wait.
+        self._wakeup = reading, writing = socket.socketpair()
+        writing.setblocking(False)
+        signal.set_wakeup_fd(writing.fileno())
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: None)
+        self.loop.watch(reading.fileno(), LEVEL_IN, lambda events: self.loop.stop())
 
     def run(self) -> None:
         """Play all hosts until the end. Raises UserError if a host or the event loop fails.
@@ -69,46 +62,24 @@ class Driver:
         Even after an error, all lines that were logged before the error are in the log files.
         """
         loop, traffic = self.loop, self._traffic
-        loop.clock.start()
-        start_us = loop.clock.monotonic_from_unix(traffic.epoch_unix_s * 1_000_000)
+        loop.wait_for_start()
+        start_us = loop.monotonic_from_unix(traffic.epoch_unix_s * 1_000_000)
         for host, entry in zip(self._hosts, traffic.hosts, strict=True):
             loop.at(start_us + entry.start_ms * 1000, host.start)
         loop.at(start_us + traffic.stop_ms * 1000, loop.stop)
-        loop.at(loop.clock.now_us + FLUSH_INTERVAL_US, self._flush)
+        loop.at(loop.now_us + FLUSH_INTERVAL_US, self._flush)
         # All objects that exist now live until the end, so exclude them from garbage collection.
         gc.freeze()
         with contextlib.ExitStack() as at_end:
             at_end.callback(loop.close)
-            at_end.callback(self._namespaces.close)
             for host in self._hosts:
                 at_end.callback(host.close)
-            with self._stopped_by_signals():
-                loop.run()
+            loop.run()
 
     def _flush(self) -> None:
         for host in self._hosts:
             host.log.flush()
-        self.loop.at(self.loop.clock.now_us + FLUSH_INTERVAL_US, self._flush)
-
-    @contextlib.contextmanager
-    def _stopped_by_signals(self) -> Iterator[None]:
-        reading, writing = socket.socketpair()
-        with reading, writing:
-            reading.setblocking(False)
-            writing.setblocking(False)
-            self.loop.watch(reading.fileno(), LEVEL_IN, lambda events: self.loop.stop())
-            before = {
-                number: signal.signal(number, lambda *_: None)
-                for number in (signal.SIGTERM, signal.SIGINT)
-            }
-            wakeup = signal.set_wakeup_fd(writing.fileno())
-            try:
-                yield
-            finally:
-                signal.set_wakeup_fd(wakeup)
-                for number, handler in before.items():
-                    signal.signal(number, handler)
-                self.loop.forget(reading.fileno())
+        self.loop.at(self.loop.now_us + FLUSH_INTERVAL_US, self._flush)
 
 
 def _packet_models(graphs: Iterable[ActionGraph]) -> dict[str, MarkovModel]:
@@ -135,6 +106,6 @@ def _packet_models(graphs: Iterable[ActionGraph]) -> dict[str, MarkovModel]:
 def raise_file_limit(needed: int) -> None:
     """Raise this process's limit of open files to `needed` if it is lower and may be raised."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != resource.RLIM_INFINITY and needed > soft:
+    if needed > soft:
         with contextlib.suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (needed, max(needed, hard)))

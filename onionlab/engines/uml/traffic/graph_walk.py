@@ -9,14 +9,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from .action_graph import ActionGraph, Pause, Seed, StreamOptions
-from .draws import GlibRandom
-from .log_writer import TgenLogWriter
-from .loop import Loop
+from .action_graph import ActionGraph, Pause, StreamOptions
 from .markov_model import Event
 from .markov_walk import MarkovWalk
 from .options import Peer
-from .stream_state import StreamState
+from .stream_state import StreamHost, StreamState, WhenOver
 from .transport import Address
 
 INSTANT_US = 1000
@@ -27,14 +24,7 @@ ENDS_IN_AN_INSTANT = 1000
 _LOGIN_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789@#&?!"
 _LOGIN_LENGTH = 7
 
-WhenOver = Callable[[StreamState], None]
-
-
-OpenStream = Callable[[StreamOptions, Address, Address | None, int, WhenOver], bool]
-"""A function that starts a stream. Its arguments are the stream's options, the server, the proxy
-(or None), the seed for the packet model, and a function to call when the stream has ended. It
-returns False if the connection fails immediately.
-"""
+_COMPLETE = "[tgen-generator.c:287] [_tgengenerator_onCompleteHelper]"
 
 
 @dataclass(eq=False)
@@ -47,8 +37,7 @@ class FlowGenerator:
     all children have ended. begun, completed: the numbers of children that have started and ended.
     """
 
-    loop: Loop
-    log: TgenLogWriter
+    host: StreamHost
     walk: MarkovWalk
     vertex: str
     kind: Literal["flow", "traffic"]
@@ -57,18 +46,14 @@ class FlowGenerator:
     begun: int = 0
     completed: int = 0
 
-    @property
-    def child(self) -> str:
-        """The kind of the children: "stream" or "flow"."""
-        return "stream" if self.kind == "flow" else "flow"
-
     def start(self) -> None:
         """Start the next child, and a timer for the following child, unless the model ends."""
         step = self.walk.step()
-        kind, child, vertex, delay_us = self.kind, self.child, self.vertex, step.delay_us
+        kind, child, vertex, delay_us = self.kind, self._child, self.vertex, step.delay_us
+        loop, log = self.host.loop, self.host.log
         place = "[_tgengenerator_generateNext]"
         if step.event is Event.END:
-            self.log.info(
+            log.info(
                 f"[tgen-generator.c:533] {place}",
                 f"Found {child} end observation on {kind} '{vertex}' after generating "
                 f"{self.begun} {child}s.",
@@ -79,31 +64,31 @@ class FlowGenerator:
         # is refused immediately.
         self.begun += 1
         if self.begin_child(self):
-            self.log.info(
+            log.info(
                 f"[tgen-generator.c:509] {place}",
                 f"Generated new {child} successfully on {kind} action '{vertex}'",
             )
         else:
             self.begun -= 1
-            self.log.warning(
+            log.warning(
                 f"[tgen-generator.c:512] {place}",
                 f"Failed to create a {child} on {kind} action '{vertex}', delaying {delay_us} "
                 "microseconds before the next try",
             )
         # The timer must not expire in this instant, because TGen's timers run for at least 1 ns.
-        self.loop.at(self.loop.clock.now_us + max(1, delay_us), self._next)
-        self.log.info(
+        loop.at(loop.now_us + max(1, delay_us), self._next)
+        log.info(
             "[tgen-generator.c:471] [_tgengenerator_setTimer]",
             f"Set timer of {delay_us} microseconds for {kind} '{vertex}'",
         )
-        self.log.info(
+        log.info(
             f"[tgen-generator.c:519] {place}",
             f"Generator for {kind} action '{vertex}' will generate the next {child} in "
             f"{delay_us} microseconds",
         )
 
     def _next(self) -> None:
-        self.log.info(
+        self.host.log.info(
             "[tgen-generator.c:449] [_tgengenerator_onTimerExpired]",
             f"Inter-event delay timer expired on {self.kind} '{self.vertex}'",
         )
@@ -113,7 +98,7 @@ class FlowGenerator:
         """Count a child that has ended, successfully or not."""
         self.completed += 1
         if not self._end_if_complete():
-            self.log.info(
+            self.host.log.info(
                 "[tgen-generator.c:309] [_tgengenerator_onCompleteHelper]",
                 f"{self._status()} {self.kind} is still active",
             )
@@ -121,17 +106,18 @@ class FlowGenerator:
     def _end_if_complete(self) -> bool:
         if not self.walk.ended or self.completed < self.begun:
             return False
-        self.log.message(
-            "[tgen-generator.c:287] [_tgengenerator_onCompleteHelper]",
-            f"{self._status()} {self.kind} is complete",
-        )
+        self.host.log.message(_COMPLETE, f"{self._status()} {self.kind} is complete")
         self.when_over()
         return True
+
+    @property
+    def _child(self) -> str:
+        return "stream" if self.kind == "flow" else "flow"
 
     def _status(self) -> str:
         return (
             f"Generator status for action '{self.vertex}': completed {self.completed} of "
-            f"{self.begun} {self.child}s,"
+            f"{self.begun} {self._child}s,"
         )
 
 
@@ -144,20 +130,13 @@ class GraphWalk:
     same peer in every variant of Tor, independent of the durations of earlier streams. If the graph
     contains a seed, the random numbers from this seed are used as in TGen, in the order in which
     flows and streams start.
-    count: a function that counts an event of the given kind, such as "flows-created".
     """
 
+    host: StreamHost
     graph: ActionGraph
     seed: int
-    host: str
-    loop: Loop
-    log: TgenLogWriter
-    open_stream: OpenStream
-    count: Callable[[str], None]
     _visits: Counter[str] = field(default_factory=Counter)
     _pause_arrivals: Counter[str] = field(default_factory=Counter)
-    _model_seeds: dict[str, GlibRandom] = field(default_factory=dict)
-    _logins: dict[str, GlibRandom] = field(default_factory=dict)
     # Like TGen, look up each of a graph's peers only once.
     _peers: dict[Peer, Address] = field(default_factory=dict)
     _instant_us: int = -1
@@ -165,7 +144,7 @@ class GraphWalk:
 
     def start(self) -> None:
         """Start the walk."""
-        self.log.message(
+        self.host.log.message(
             "[tgen-driver.c:819] [_tgendriver_onStartClientTimerExpired]",
             f"starting client using action graph '{self.graph.path}'",
         )
@@ -173,7 +152,7 @@ class GraphWalk:
 
     @property
     def _now_us(self) -> int:
-        return self.loop.clock.now_us
+        return self.host.loop.now_us
 
     # --- vertices
 
@@ -184,10 +163,10 @@ class GraphWalk:
             draw = (self._draw(vertex, "edge") >> 11) / 2**53
             self._visits[vertex] += 1
         for following in self.graph.following(vertex, draw):
-            self.loop.soon(functools.partial(self._act, following))
+            self.host.loop.soon(functools.partial(self._act, following))
 
     def _continue_later(self, vertex: str, delay_us: int) -> None:
-        self.loop.at(self._now_us + delay_us, functools.partial(self._continue_from, vertex))
+        self.host.loop.at(self._now_us + delay_us, functools.partial(self._continue_from, vertex))
 
     def _act(self, vertex: str) -> None:
         action = self.graph.actions.get(vertex)
@@ -221,7 +200,7 @@ class GraphWalk:
 
         what: the purpose of the number, such as "peer".
         """
-        label = (str(self.seed), self.host, vertex, str(self._visits[vertex]), what)
+        label = (str(self.seed), self.host.name, vertex, str(self._visits[vertex]), what)
         digest = hashlib.shake_256("\x1f".join(label).encode()).digest(8)
         return int.from_bytes(digest, "big")
 
@@ -259,12 +238,12 @@ class GraphWalk:
         """Start a flow or a traffic, and count it. The parameters are those of FlowGenerator."""
 
         def end() -> None:
-            self.count(f"{kind}s-succeeded")
+            self.host.count(f"{kind}s-succeeded")
             when_over()
 
         self._visits[vertex] += 1
-        self.count(f"{kind}s-created")
-        FlowGenerator(self.loop, self.log, walk, vertex, kind, begin_child, end).start()
+        self.host.count(f"{kind}s-created")
+        FlowGenerator(self.host, walk, vertex, kind, begin_child, end).start()
 
     def _continue_after(self, vertex: str) -> None:
         """Continue the walk after a stream, flow or traffic vertex has ended.
@@ -285,10 +264,10 @@ class GraphWalk:
 
     def _start_stream(self, options: StreamOptions) -> None:
         """Start a stream vertex, which TGen treats as a flow of one stream."""
-        self.count("flows-created")
+        self.host.count("flows-created")
         options = self._with_login(options)
         if not self._open_stream(options, self._proxy(options), self._end_single_stream):
-            self.count("flows-failed")
+            self.host.count("flows-failed")
             self._log_single_stream(options.id, 0)
             self._continue_later(options.id, HOLD_US)
 
@@ -296,7 +275,7 @@ class GraphWalk:
         vertex, failed = stream.vertex, stream.fault != "NONE"
         self._log_single_stream(vertex, 1)
         # TGen counts the flow as successful even if its stream has failed.
-        self.count("flows-succeeded")
+        self.host.count("flows-succeeded")
         if failed and self._now_us - stream.started < INSTANT_US:
             # TGen would retry immediately, and simulated time would never advance.
             self._continue_later(vertex, HOLD_US)
@@ -304,8 +283,8 @@ class GraphWalk:
             self._continue_after(vertex)
 
     def _log_single_stream(self, vertex: str, streams: int) -> None:
-        self.log.message(
-            "[tgen-generator.c:287] [_tgengenerator_onCompleteHelper]",
+        self.host.log.message(
+            _COMPLETE,
             f"Generator status for action '{vertex}': completed {streams} of {streams} streams, "
             "flow is complete",
         )
@@ -318,11 +297,11 @@ class GraphWalk:
     def _with_login(self, options: StreamOptions) -> StreamOptions:
         """Return a copy of the options with a new login for the proxy.
 
-        Options without an auth_seed are returned unchanged.
+        Options without random logins are returned unchanged.
         """
-        if options.auth_seed is None:
+        if options.logins is None:
             return options
-        draw = _generator(self._logins, options.auth_seed).integer
+        draw = options.logins.integer
         letters = [_LOGIN_LETTERS[draw() % len(_LOGIN_LETTERS)] for _ in range(_LOGIN_LENGTH)]
         return replace(options, username="".join(letters), password="".join(letters))
 
@@ -331,9 +310,9 @@ class GraphWalk:
 
         what: the argument of `_draw` for this model, which is used if the graph contains no seed.
         """
-        if options.model_seed is None:
+        if options.model_seeds is None:
             return self._draw(options.id, what) % 2**32
-        return _generator(self._model_seeds, options.model_seed).integer()
+        return options.model_seeds.integer()
 
     def _open_stream(
         self, options: StreamOptions, proxy: Address | None, when_over: WhenOver
@@ -343,15 +322,9 @@ class GraphWalk:
         remote = self._peer(options.peers[self._draw(vertex, "peer") % len(options.peers)])
         model_seed = self._model_seed(options, "model")
         self._visits[vertex] += 1
-        return self.open_stream(options, remote, proxy, model_seed, when_over)
+        return self.host.open_stream(options, remote, proxy, model_seed, when_over)
 
     def _peer(self, peer: Peer) -> Address:
         if peer not in self._peers:
             self._peers[peer] = Address.from_peer(peer)
         return self._peers[peer]
-
-
-def _generator(generators: dict[str, GlibRandom], seed: Seed) -> GlibRandom:
-    if seed.owner not in generators:
-        generators[seed.owner] = GlibRandom(seed.seed)
-    return generators[seed.owner]

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import functools
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 from xml.sax.saxutils import escape
 
 NUMERIC_TYPES = ("double", "float", "int", "integer", "long")
 """GraphML's attribute types that igraph treats as numbers."""
 
-MAX_BYTES = 2**24
-"""The size limit of a file. The graphs and models of tornettools have about 25 KB."""
-
-_ID = ("node", "id")
+Vertex = TypeVar("Vertex")
 
 
 class Key(NamedTuple):
@@ -64,11 +61,22 @@ class Graphml:
         return leaving
 
 
+def reachable(start: Vertex, following: Callable[[Vertex], Iterable[Vertex]]) -> set[Vertex]:
+    """Return a vertex and all vertices that can be reached from it.
+
+    following: a function that returns the vertices to which the edges from a vertex lead.
+    """
+    reached: set[Vertex] = set()
+    border = {start}
+    while border:
+        reached |= border
+        border = {other for vertex in border for other in following(vertex)} - reached
+    return reached
+
+
 @functools.lru_cache(maxsize=64)
 def parse_graphml(data: bytes) -> Graphml:
     """Parse a file's bytes. Raises ValueError if they are not GraphML or are not supported."""
-    if len(data) > MAX_BYTES:
-        raise ValueError(f"larger than {MAX_BYTES // 2**20} MiB: it is not a graph of TGen")
     try:
         root = ElementTree.fromstring(data)
     # The parser raises LookupError or ValueError for an unknown or unsupported encoding.
@@ -112,7 +120,7 @@ def igraph_text(graph: Graphml) -> bytes:
     # igraph stores the vertices' ids as a node attribute with the name "id". TGen removes this
     # attribute before it sends the model.
     keys = {
-        owner: [key for key in graph.keys if key.owner == owner and (owner, key.name) != _ID]
+        owner: [key for key in graph.keys if key.owner == owner and key[:2] != ("node", "id")]
         for owner in ("node", "edge")
     }
     for owner, owner_keys in keys.items():
@@ -179,17 +187,16 @@ def _graph(graph: ElementTree.Element, keys: dict[tuple[str, str], Key]) -> Grap
 def _data(element: ElementTree.Element, keys: dict[tuple[str, str], Key]) -> dict[str, str]:
     data = {}
     for child in element:
-        if _tag(child) != "data":
-            if _tag(child) in ("node", "edge", "desc"):
-                continue
+        if _tag(child) == "data":
+            key = keys.get((_tag(element), child.get("key", "")))
+            if key is None:
+                raise ValueError(
+                    f"<data> of {element.get('id')!r} has an unknown key {child.get('key', '')!r}"
+                )
+            if child.text:
+                data[key.name] = child.text
+        elif _tag(child) not in ("node", "edge", "desc"):
             raise ValueError(f"<{_tag(child)}> in <{_tag(element)}> is not supported")
-        key = keys.get((_tag(element), child.get("key", "")))
-        if key is None:
-            raise ValueError(
-                f"<data> of {element.get('id')!r} has an unknown key {child.get('key', '')!r}"
-            )
-        if child.text:
-            data[key.name] = child.text
     return data
 
 

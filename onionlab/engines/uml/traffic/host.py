@@ -8,17 +8,18 @@ import platform
 import socket
 from collections import Counter
 from collections.abc import Mapping
+from pathlib import Path
 
 from onionlab.errors import UserError
 
 from .action_graph import ActionGraph, StreamOptions
-from .graph_walk import GraphWalk, WhenOver
+from .graph_walk import GraphWalk
 from .log_writer import TgenLogWriter
 from .loop import EDGE_IN, LEVEL_IN, Loop
 from .markov_model import MarkovModel
 from .netns import Namespaces
 from .stream import Stream
-from .stream_state import StreamState
+from .stream_state import StreamState, WhenOver
 from .traffic_file import TrafficFile, TrafficHost
 from .transport import Address, Transport
 
@@ -27,39 +28,36 @@ _OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 _MAIN = "[_tgenmain_run]"
 _KINDS = ("streams", "flows", "traffics")
+_COUNTED = ("created", "succeeded", "failed", "pending")
 
 
 class Host:
     """A client, a server, or both, according to its graph.
 
-    entry: the host's entry in the traffic file. host_names: each host's name by its IPv4 address.
-    packet_models: the models that clients may request from servers, by their paths in graphs.
+    entry: the host's entry in the traffic file. packet_models: the models that clients may request
+    from servers, by their paths in graphs.
     """
 
     def __init__(
         self,
         entry: TrafficHost,
         graph: ActionGraph,
-        *,
         traffic: TrafficFile,
-        host_names: Mapping[str, str],
         loop: Loop,
-        log: TgenLogWriter,
         namespaces: Namespaces,
         packet_models: Mapping[str, MarkovModel],
     ) -> None:
         self.name = entry.name
         self.loop = loop
-        self.log = log
+        self.log = TgenLogWriter(Path(entry.log), graph.start.log_level, loop)
         self.packet_models = packet_models
         # If status lines are logged, each arrival of payload needs a line. Small pieces must
         # therefore also wake up the process.
-        self.low_water_bytes = 1 if log.wants_info else traffic.receive_low_water_bytes
+        self.low_water_bytes = 1 if self.log.wants_info else traffic.receive_low_water_bytes
         self._entry = entry
         self._bind = entry.bind or "0.0.0.0"
         self._graph = graph
-        self._addresses = traffic.names
-        self._host_names = host_names
+        self._traffic = traffic
         self._namespaces = namespaces
         self._listener: socket.socket | None = None
         self._streams: dict[int, Stream] = {}
@@ -68,21 +66,11 @@ class Host:
         self._bytes_written = 0
         self._since_heartbeat: Counter[str] = Counter()
         self._total: Counter[str] = Counter()
-        # Number of a client's stream -> function to call when this stream ends.
-        self._when_over: dict[int, WhenOver] = {}
-        self._walk = GraphWalk(
-            graph,
-            seed=traffic.seed,
-            host=self.name,
-            loop=loop,
-            log=log,
-            open_stream=self._open_stream,
-            count=self._count,
-        )
+        self._walk = GraphWalk(self, graph, traffic.seed)
 
     @property
     def _now_us(self) -> int:
-        return self.loop.clock.now_us
+        return self.loop.now_us
 
     # --- start
 
@@ -99,7 +87,7 @@ class Host:
             "In TGen's place: the traffic driver of onionlab's engine uml, on Python "
             f"{platform.python_version()}",
         )
-        vertices, edges = len(self._graph.actions) + 1, self._graph.edges
+        vertices, edges = len(self._graph.next), self._graph.edges
         log.message(
             "[tgen-graph.c:1307] [tgengraph_new]",
             f"successfully loaded graphml file '{self._graph.path}' and validated actions: graph "
@@ -150,7 +138,7 @@ class Host:
 
     # --- streams
 
-    def _open_stream(
+    def open_stream(
         self,
         options: StreamOptions,
         remote: Address,
@@ -158,7 +146,6 @@ class Host:
         model_seed: int,
         when_over: WhenOver,
     ) -> bool:
-        """Start a stream. Return False if the connection fails immediately."""
         target = proxy or remote
         if target.address is None and target.name is not None:
             target.address = self.resolve(target.name)
@@ -167,8 +154,7 @@ class Host:
             return False
         login = options.username, options.password
         transport = Transport(sock, remote, self.resolve, proxy, *login)
-        self._when_over[self._stream_count] = when_over
-        self._add(Stream(self, transport, self._stream_count, options, model_seed))
+        self._add(Stream(self, transport, self._stream_count, options, model_seed, when_over))
         return True
 
     def _connect(self, target: Address, vertex: str) -> socket.socket | None:
@@ -205,13 +191,8 @@ class Host:
             return
         except OSError as error:
             self._raise_if_out_of_resources(error)
-            self.log.critical(
-                "[tgen-server.c:86] [tgenserver_onEvent]",
-                f"accept(): socket {self._listener.fileno()} returned -1 error {error.errno}: "
-                f"{error.strerror}",
-            )
-            return
-        client = Address(self._host_names.get(address, address), address, port)
+            raise
+        client = Address(self._traffic.names_by_address.get(address, address), address, port)
         transport = Transport(sock, client, self.resolve)
         self._add(Stream(self, transport, self._stream_count, self._graph.start))
 
@@ -219,7 +200,7 @@ class Host:
         self._stream_count += 1
         fd = stream.sock.fileno()
         self._streams[fd] = stream
-        self._count("streams-created")
+        self.count("streams-created")
         if self.log.wants_info:
             stream.log_created()
         self.loop.watch(fd, EDGE_IN, stream.on_event)
@@ -233,16 +214,15 @@ class Host:
                 "process's sockets.",
             ) from error
 
-    # --- the interface for streams
+    # --- the interface for streams and the walk
 
     def count_bytes(self, read: int, written: int) -> None:
-        """Add bytes to the counters of the next heartbeat."""
         self._bytes_read += read
         self._bytes_written += written
 
     def resolve(self, name: str) -> str | None:
         """Return the IPv4 address of a name, or None after a warning if the name is unknown."""
-        address = self._addresses.get(name) or self._addresses.get(name.lower())
+        address = self._traffic.names.get(name) or self._traffic.names.get(name.lower())
         if address is None:
             self.log.warning(
                 "[tgen-peer.c:59] [_tgenpeer_lookupIP]",
@@ -251,22 +231,20 @@ class Host:
         return address
 
     def stream_ended(self, stream: StreamState) -> None:
-        """Close a stream that has ended, and continue the walk."""
         fd = stream.sock.fileno()
         self.loop.forget(fd)
         del self._streams[fd]
         stream.sock.close()
         success = stream.fault == "NONE"
-        self._count("streams-succeeded" if success else "streams-failed")
-        when_over = self._when_over.pop(stream.id, None)
-        if when_over is not None:
-            when_over(stream)
+        self.count("streams-succeeded" if success else "streams-failed")
+        if stream.when_over is not None:
+            stream.when_over(stream)
 
-    # --- heartbeats
-
-    def _count(self, what: str) -> None:
+    def count(self, what: str) -> None:
         self._since_heartbeat[what] += 1
         self._total[what] += 1
+
+    # --- heartbeats
 
     def _heartbeat(self) -> None:
         self._next_heartbeat_us += self._graph.start.heartbeat_us
@@ -274,22 +252,13 @@ class Host:
         for stream in list(self._streams.values()):
             stream.on_heartbeat()
         recent, total = self._since_heartbeat, self._total
+        for kind in _KINDS:
+            ended = total[f"{kind}-succeeded"] + total[f"{kind}-failed"]
+            total[f"{kind}-pending"] = total[f"{kind}-created"] - ended
+        names = [f"{kind}-{what}" for kind in _KINDS for what in _COUNTED]
         fields = [f"bytes-read={self._bytes_read}", f"bytes-written={self._bytes_written}"]
-        for kind in _KINDS:
-            for what in ("created", "succeeded", "failed"):
-                if count := recent[f"{kind}-{what}"]:
-                    fields.append(f"{kind}-{what}={count}")
-        for kind in _KINDS:
-            created, succeeded, failed = (
-                total[f"{kind}-{what}"] for what in ("created", "succeeded", "failed")
-            )
-            counts = {
-                "created": created,
-                "succeeded": succeeded,
-                "failed": failed,
-                "pending": created - succeeded - failed,
-            }
-            fields += [f"total-{kind}-{what}={count}" for what, count in counts.items() if count]
+        fields += [f"{name}={recent[name]}" for name in names if recent[name]]
+        fields += [f"total-{name}={total[name]}" for name in names if total[name]]
         self.log.message(
             "[tgen-driver.c:254] [_tgendriver_onHeartbeat]",
             f"[driver-heartbeat] [{','.join(fields)}]",

@@ -1,4 +1,4 @@
-"""Write a log in TGen's format, buffered in large blocks.
+"""Write a log in TGen's format.
 
 A line starts with the local date and time, the Unix time of the same instant, the level, and the
 place in TGen's source at which TGen writes such a line. This place identifies the kind of the line.
@@ -6,71 +6,46 @@ place in TGen's source at which TGen writes such a line. This place identifies t
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 
-from onionlab.errors import UserError
-
-from .loop import Clock
+from .loop import Loop
 from .options import LogLevel
-
-BUFFER_BYTES = 1 << 16
 
 
 class TgenLogWriter:
     """The log file of one host. wants_info: whether lines of level info are written.
 
-    The argument `place` of its methods has the form "[FILE:LINE] [FUNCTION]". It is the place in
-    the source of TGen 1.1.2 at which TGen writes such a line.
+    critical, warning, message, info: functions that log a line of this level. Their arguments are
+    the line's text, and before it the place in the source of TGen 1.1.2 at which TGen writes such a
+    line, in the form "[FILE:LINE] [FUNCTION]".
     """
 
-    def __init__(self, path: Path, level: LogLevel, clock: Clock) -> None:
-        """Create the file, or truncate an existing one. Raises UserError if this fails."""
-        self.wants_info = level.value >= LogLevel.INFO.value
-        self._path = path
-        self._threshold = level.value
-        self._clock = clock
-        try:
-            self._file = path.open("w", BUFFER_BYTES, encoding="utf-8", errors="surrogateescape")
-        except OSError as error:
-            raise self._failure(error) from error
+    def __init__(self, path: Path, level: LogLevel, loop: Loop) -> None:
+        """Create the file, or truncate an existing one."""
+        self.wants_info = level >= LogLevel.INFO
+        self.critical, self.warning, self.message, self.info = (
+            functools.partial(self._add, level)
+            for level in (LogLevel.CRITICAL, LogLevel.WARNING, LogLevel.MESSAGE, LogLevel.INFO)
+        )
+        self._threshold = level
+        self._loop = loop
+        # Only `flush` writes to the file, so that an error of the file system is not taken for the
+        # error of a socket.
+        self._lines: list[str] = []
+        self._file = path.open("w", encoding="utf-8", errors="surrogateescape")
 
-    def critical(self, place: str, text: str) -> None:
-        """Write a line of level critical."""
-        self._write(LogLevel.CRITICAL, place, text)
-
-    def warning(self, place: str, text: str) -> None:
-        """Write a line of level warning."""
-        self._write(LogLevel.WARNING, place, text)
-
-    def message(self, place: str, text: str) -> None:
-        """Write a line of level message."""
-        self._write(LogLevel.MESSAGE, place, text)
-
-    def info(self, place: str, text: str) -> None:
-        """Write a line of level info."""
-        self._write(LogLevel.INFO, place, text)
-
-    def _write(self, level: LogLevel, place: str, text: str) -> None:
-        if level.value <= self._threshold:
-            line = f"{self._clock.stamp()} [{level.name.lower()}] {place} {text}\n"
-            try:
-                self._file.write(line)
-            except OSError as error:
-                raise self._failure(error) from error
+    def _add(self, level: LogLevel, place: str, text: str) -> None:
+        if level <= self._threshold:
+            self._lines.append(f"{self._loop.stamp()} [{level.name.lower()}] {place} {text}\n")
 
     def flush(self) -> None:
-        """Write the buffered lines to the file. Raises UserError if this fails."""
-        try:
-            self._file.flush()
-        except OSError as error:
-            raise self._failure(error) from error
+        """Write the lines to the file."""
+        self._file.write("".join(self._lines))
+        self._file.flush()
+        self._lines.clear()
 
     def close(self) -> None:
-        """Flush and close the file. Raises UserError if this fails."""
-        try:
-            self._file.close()
-        except OSError as error:
-            raise self._failure(error) from error
-
-    def _failure(self, error: OSError) -> UserError:
-        return UserError(f"cannot write the log {self._path}: {error.strerror}")
+        """Write the lines to the file and close it."""
+        with self._file:
+            self.flush()

@@ -28,22 +28,35 @@ _START_STEP_NS = 10_000_000
 _TIMER_ABSTIME = 1
 
 
-class Clock:
-    """The monotonic clock, read once per turn of the event loop.
+class Loop:
+    """An event loop, which invokes the callbacks of sockets and timers until `stop` is called.
 
-    One reading is enough, because the guest's virtual time stands still while a process computes.
-    The wall clock is read only at the start. Later its time is computed from the monotonic clock.
-    This is exact, because nothing adjusts the wall clock during a simulation.
+    now_us: the time of the monotonic clock in microseconds, read once per turn. One reading is
+    enough, because the guest's virtual time stands still while a process computes. The wall clock
+    is read only at the start. Later its time is computed from the monotonic clock. This is exact,
+    because nothing adjusts the wall clock during a simulation. turns: the number of turns so far.
+
+    Sockets of streams are watched edge-triggered: unhandled events are not reported again, so
+    half-closed or idle sockets cost nothing.
     """
 
     def __init__(self) -> None:
-        self._compare()
+        self.turns = 0
+        self._epoll = select.epoll()
+        self._callbacks: dict[int, Callable[[int], None]] = {}
+        self._timers: list[tuple[int, int, Callable[[], None]]] = []
+        self._timer_count = 0
+        self._soon: deque[Callable[[], None]] = deque()
+        self._stopped = False
+        self._compare_clocks()
         self._stamp = ""
         self._stamp_us = -1
         self._second = -1
         self._second_text = ""
 
-    def start(self) -> None:
+    # --- the clock
+
+    def wait_for_start(self) -> None:
         """Wait until the monotonic clock reaches the next multiple of 10 ms.
 
         All later waits end a whole number of milliseconds after this time. The rounding makes this
@@ -55,16 +68,11 @@ class Clock:
         # This call sleeps until a given time. time.sleep() would need a duration, and the clock
         # could advance between the computation of the duration and the call.
         ctypes.CDLL(None).clock_nanosleep(time.CLOCK_MONOTONIC, _TIMER_ABSTIME, moment, None)
-        self._compare()
+        self._compare_clocks()
 
-    def _compare(self) -> None:
+    def _compare_clocks(self) -> None:
         self.now_us = time.monotonic_ns() // 1000
         self._wall_ahead_us = time.time_ns() // 1000 - self.now_us
-
-    def read(self) -> int:
-        """Read the clock. Return its time in microseconds."""
-        self.now_us = time.monotonic_ns() // 1000
-        return self.now_us
 
     def monotonic_from_unix(self, unix_us: int) -> int:
         """Return the time of the monotonic clock at a Unix time."""
@@ -81,23 +89,7 @@ class Clock:
             self._stamp = f"{self._second_text} {second}.{micro:06d}"
         return self._stamp
 
-
-class Loop:
-    """An event loop, which invokes the callbacks of sockets and timers until `stop` is called.
-
-    Sockets of streams are watched edge-triggered: unhandled events are not reported again, so
-    half-closed or idle sockets cost nothing. turns: the number of turns so far.
-    """
-
-    def __init__(self, clock: Clock) -> None:
-        self.clock = clock
-        self.turns = 0
-        self._epoll = select.epoll()
-        self._callbacks: dict[int, Callable[[int], None]] = {}
-        self._timers: list[tuple[int, int, Callable[[], None]]] = []
-        self._timer_count = 0
-        self._soon: deque[Callable[[], None]] = deque()
-        self._stopped = False
+    # --- events
 
     def watch(self, fd: int, events: int, callback: Callable[[int], None]) -> None:
         """Invoke `callback` when a descriptor has one of `events`.
@@ -133,14 +125,14 @@ class Loop:
 
     def run(self) -> None:
         """Run the loop until `stop` is called. Raises UserError if time does not advance."""
-        clock, callbacks, timers, soon = self.clock, self._callbacks, self._timers, self._soon
+        callbacks, timers, soon = self._callbacks, self._timers, self._soon
         instant_us, turns_in_instant = -1, 0
         while not self._stopped:
             # poll() rounds the timeout up to a whole millisecond, so a timer may expire late, but
             # by less than a millisecond.
-            timeout_s = max(0, timers[0][0] - clock.now_us) / 1_000_000 if timers else None
+            timeout_s = max(0, timers[0][0] - self.now_us) / 1_000_000 if timers else None
             events = self._epoll.poll(timeout_s)
-            now = clock.read()
+            now = self.now_us = time.monotonic_ns() // 1000
             self.turns += 1
             turns_in_instant = turns_in_instant + 1 if now == instant_us else 0
             instant_us = now

@@ -30,7 +30,7 @@ from typing import Generic, TypeVar
 from onionlab.errors import UserError
 
 from .draws import PARAMETERS, Distribution
-from .graphml import NUMERIC_TYPES, Edge, Graphml, Key, igraph_text, parse_graphml
+from .graphml import NUMERIC_TYPES, Edge, Graphml, Key, igraph_text, parse_graphml, reachable
 
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?", re.ASCII)
 
@@ -141,40 +141,55 @@ def load_model(path: Path, read: Callable[[Path], bytes] = Path.read_bytes) -> M
 @functools.lru_cache(maxsize=64)
 def parse_model(name: str, content: bytes) -> MarkovModel:
     """Parse a model from GraphML. Raises ValueError if the model is rejected."""
-    graph = parse_graphml(content)
+    return _model(name, parse_graphml(content))
+
+
+def _model(name: str, graph: Graphml) -> MarkovModel:
     _check_keys(graph)
-    names = {vertex: _vertex_name(vertex, data) for vertex, data in graph.vertices.items()}
-    observations = {
-        vertex: event
+    names = {}
+    for vertex, data in graph.vertices.items():
+        if "name" not in data:
+            raise ValueError(f"vertex {vertex!r} needs an attribute 'name'")
+        names[vertex] = data["name"]
+    events = {
+        vertex: _event(vertex, names[vertex], data.get("type", ""))
         for vertex, data in graph.vertices.items()
-        if (event := _observation(vertex, names[vertex], data)) is not None
     }
+    observations = {vertex: event for vertex, event in events.items() if event is not None}
     starts = [vertex for vertex, text in names.items() if _begins(text, _START)]
     if len(starts) != 1:
         raise ValueError(f"needs one state with the name {_START!r}, has {len(starts)}")
     for edge in graph.edges:
         _check_ends(edge, observations)
-    numbers = {
-        vertex: number
-        for number, vertex in enumerate(v for v in graph.vertices if v not in observations)
-    }
-    states = tuple(
-        _state(graph, vertex, names[vertex], numbers, observations) for vertex in numbers
-    )
-    model = MarkovModel(name, states, numbers[starts[0]], graph)
+    vertices = [vertex for vertex in graph.vertices if vertex not in observations]
+    numbers = {vertex: number for number, vertex in enumerate(vertices)}
+    states = []
+    for vertex in vertices:
+        edges = graph.out_edges[vertex]
+        transitions = [edge for edge in edges if edge.target in numbers]
+        emissions = [edge for edge in edges if edge.target in observations]
+        states.append(
+            State(
+                names[vertex],
+                _choice(transitions, lambda edge: numbers[edge.target]),
+                _choice(
+                    emissions, lambda edge: Emission(observations[edge.target], _distribution(edge))
+                ),
+            )
+        )
+    model = MarkovModel(name, tuple(states), numbers[starts[0]], graph)
     _check_exits(model)
     return model
 
 
 def _check_keys(graph: Graphml) -> None:
-    seen: set[tuple[str, str]] = set()
+    declared = [key[:2] for key in graph.keys]
     for key in graph.keys:
-        if (key.owner, key.name) in seen:
+        if declared.count(key[:2]) > 1:
             raise ValueError(
                 f"attribute {key.name!r} of {key.owner}s is declared twice; write all its values "
                 "as numbers of one type"
             )
-        seen.add((key.owner, key.name))
         if key.owner not in ("node", "edge"):
             raise ValueError(f"attribute {key.name!r}: only nodes and edges have attributes here")
         allowed: tuple[str, ...] = ("string", *NUMERIC_TYPES)
@@ -195,24 +210,18 @@ def _check_keys(graph: Graphml) -> None:
                 _number(owner, name, data[name])
 
 
-def _vertex_name(vertex: str, data: Mapping[str, str]) -> str:
-    if "name" not in data:
-        raise ValueError(f"vertex {vertex!r} needs an attribute 'name'")
-    return data["name"]
-
-
-def _observation(vertex: str, name: str, data: Mapping[str, str]) -> Event | None:
+def _event(vertex: str, name: str, kind: str) -> Event | None:
     """Return the event that a vertex represents, or None for a state."""
     event = next((event for event in Event if _begins(name, event.value)), None)
-    kind = data.get("type", "")
-    if _begins(kind, _OBSERVATION) and not _begins(name, _START):
+    start = _begins(name, _START)
+    if _begins(kind, _OBSERVATION) and not start:
         if event is None:
             raise ValueError(
                 f"vertex {vertex!r}: an observation's 'name' begins with '+', '-' or 'F', "
                 f"not {name!r}"
             )
         return event
-    if not _begins(name, _START) and not _begins(kind, _STATE):
+    if not start and not _begins(kind, _STATE):
         raise ValueError(
             f"vertex {vertex!r}: attribute 'type' is {kind!r}, must be {_STATE!r} or "
             f"{_OBSERVATION!r}"
@@ -234,43 +243,23 @@ def _check_ends(edge: Edge, observations: Mapping[str, Event]) -> None:
         )
     if edge.source in observations:
         raise ValueError(f"{edge}: an observation must not have outgoing edges")
-    if emission and edge.target not in observations:
-        raise ValueError(f"{edge}: an emission has to lead to an observation")
-    if not emission and edge.target in observations:
-        raise ValueError(f"{edge}: a transition has to lead to a state")
+    if emission != (edge.target in observations):
+        raise ValueError(
+            f"{edge}: an emission has to lead to an observation"
+            if emission
+            else f"{edge}: a transition has to lead to a state"
+        )
 
 
-def _state(
-    graph: Graphml,
-    vertex: str,
-    name: str,
-    numbers: Mapping[str, int],
-    observations: Mapping[str, Event],
-) -> State:
-    edges = graph.out_edges[vertex]
-    transitions = [edge for edge in edges if edge.target in numbers]
-    emissions = [edge for edge in edges if edge.target in observations]
-    return State(
-        name,
-        _choice([numbers[edge.target] for edge in transitions], transitions),
-        _choice(
-            [Emission(observations[edge.target], _distribution(edge)) for edge in emissions],
-            emissions,
-        ),
-    )
-
-
-def _choice(options: Sequence[Option], edges: Sequence[Edge]) -> Choice[Option]:
-    weights = []
-    for edge in edges:
-        weight = _parameter(edge, "weight")
+def _choice(edges: Sequence[Edge], option: Callable[[Edge], Option]) -> Choice[Option]:
+    weights = [_parameter(edge, "weight") for edge in edges]
+    for edge, weight in zip(edges, weights, strict=True):
         if weight < 0:
             raise ValueError(f"{edge}: attribute 'weight' must not be negative")
-        weights.append(weight)
     cumulative = tuple(itertools.accumulate(weights))
     if cumulative and not math.isfinite(cumulative[-1]):
         raise ValueError(f"{edges[0]}: the sum of this and other weights is not finite")
-    return Choice(tuple(options), cumulative)
+    return Choice(tuple(map(option, edges)), cumulative)
 
 
 def _distribution(edge: Edge) -> Distribution:
@@ -312,11 +301,7 @@ def _check_exits(model: MarkovModel) -> None:
     has no transition, unless the state emits only END. In such a state, TGen ends a flow but
     continues a stream forever. The start state needs a transition, but no emission.
     """
-    reached: set[int] = set()
-    border = {model.start}
-    while border:
-        reached |= border
-        border = {n for s in border for n in model.states[s].transitions.options} - reached
+    reached = reachable(model.start, lambda number: model.states[number].transitions.options)
     targets = {n for s in reached for n in model.states[s].transitions.options}
     for number in sorted(reached):
         state = model.states[number]
@@ -333,55 +318,41 @@ def _begins(text: str, word: str) -> bool:
     return text[: len(word)].lower() == word.lower()
 
 
-def _internal(
-    kind: str, distribution: Distribution, events: Sequence[Event], state: str
-) -> MarkovModel:
+def _internal(kind: str, state: str, events: str, distribution: str, *values: float) -> MarkovModel:
     """Return a model whose only state after the start state emits events forever.
 
-    All events have equal weights.
+    events: the names of the events, which have equal weights. values: the parameters of the
+    distribution of all delays.
     """
-    parameters = PARAMETERS[distribution.name]
+    parameters = PARAMETERS[distribution]
     # These keys are in the order in which TGen's source code lists them (tgen-config.c). igraph
     # keeps the order, so the order affects the bytes that are sent.
-    keys = [
-        *(Key("edge", name, "double") for name in parameters),
-        Key("edge", "distribution", "string"),
-        Key("edge", "weight", "double"),
-        Key("edge", "type", "string"),
-        Key("node", "name", "string"),
-        Key("node", "type", "string"),
-    ]
+    keys = [Key("edge", name, "double") for name in parameters]
+    keys += [Key("edge", "distribution", "string"), Key("edge", "weight", "double")]
+    keys += [Key(*key, "string") for key in (("edge", "type"), ("node", "name"), ("node", "type"))]
     vertices = {
         "s1": {"name": state, "type": _STATE},
         "s0": {"name": _START, "type": _STATE},
-        **{f"o{event.name}": {"name": event.value, "type": _OBSERVATION} for event in events},
+        **{event: {"name": event, "type": _OBSERVATION} for event in events},
     }
-    values = {n: str(v) for n, v in zip(parameters, distribution.parameters, strict=True)}
-    emission = {**values, "distribution": distribution.name, "type": _EMISSION}
+    emission = {
+        **{name: str(value) for name, value in zip(parameters, values, strict=True)},
+        **{"distribution": distribution, "weight": str(1 / len(events)), "type": _EMISSION},
+    }
     transition = {"weight": "1", "type": _TRANSITION}
     edges = [
         Edge("s1", "s1", transition),
-        *(
-            Edge("s1", f"o{event.name}", {**emission, "weight": str(1 / len(events))})
-            for event in events
-        ),
+        *(Edge("s1", event, emission) for event in events),
         Edge("s0", "s1", transition),
     ]
-    text = igraph_text(Graphml(tuple(keys), vertices, tuple(edges)))
-    return parse_model(f"internal-{kind}-model", text)
+    return _model(f"internal-{kind}-model", Graphml(tuple(keys), vertices, tuple(edges)))
 
 
-INTERNAL_PACKET_MODEL = _internal(
-    "packet", Distribution("exponential", (100.0,)), (Event.TO_ORIGIN, Event.TO_SERVER), "nonstop"
-)
+INTERNAL_PACKET_MODEL = _internal("packet", "nonstop", "-+", "exponential", 100.0)
 """TGen's default packet model: both sides send immediately and never end."""
 
-INTERNAL_STREAM_MODEL = _internal(
-    "stream", Distribution("normal", (10e6, 4e6)), (Event.TO_SERVER,), "default"
-)
+INTERNAL_STREAM_MODEL = _internal("stream", "default", "+", "normal", 10e6, 4e6)
 """TGen's default stream model: a stream about every 10 s, forever."""
 
-INTERNAL_FLOW_MODEL = _internal(
-    "flow", Distribution("normal", (60e6, 15e6)), (Event.TO_SERVER,), "default"
-)
+INTERNAL_FLOW_MODEL = _internal("flow", "default", "+", "normal", 60e6, 15e6)
 """TGen's default flow model: a flow about every minute, forever."""

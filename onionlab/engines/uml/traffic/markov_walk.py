@@ -41,7 +41,6 @@ class MarkovWalk:
 
     def __init__(self, model: MarkovModel, seed: int) -> None:
         self.model = model
-        self.seed = seed
         self.ended = False
         self._random = GlibRandom(seed)
         self._state = model.start

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
-from enum import Enum
+from enum import IntEnum
 from typing import Any, NamedTuple
+
+from .draws import GlibRandom
 
 _SIZE_FACTORS = {
     **dict.fromkeys(("b", "byte", "bytes"), 1),
@@ -34,7 +37,7 @@ _LIMIT = 2**63
 _KINDS = ("start", "end", "pause", "stream", "flow", "traffic")
 
 
-class LogLevel(Enum):
+class LogLevel(IntEnum):
     """The levels of TGen's log. Each level includes the preceding ones."""
 
     ERROR = 1
@@ -54,10 +57,7 @@ class Peer(NamedTuple):
 
 def parse_size(text: str) -> int:
     """Convert a size such as "5 KiB" or "1000" to bytes. Raises ValueError if it is invalid."""
-    value = _scaled(text, _SIZE_FACTORS, default="bytes", what="size")
-    if value == 0 and _SIZE_FACTORS[_split(text)[1].lower() or "bytes"] != 1:
-        raise ValueError(f"{text!r}: TGen accepts a size of 0 only in bytes")
-    return value
+    return _scaled(text, _SIZE_FACTORS, default="bytes", what="size")
 
 
 def parse_time(text: str) -> int:
@@ -65,54 +65,11 @@ def parse_time(text: str) -> int:
     return _scaled(text, _TIME_FACTORS_NS, default="s", what="time") // 1000
 
 
-def parse_times(text: str) -> tuple[int, ...]:
-    """Convert a comma-separated list of times to microseconds. Raises ValueError if invalid."""
-    return tuple(parse_time(part) for part in text.split(","))
-
-
-def parse_port(text: str) -> int:
-    """Return a TCP port. Raises ValueError if it is invalid."""
-    return _parse_whole(text, "a port", 1, 2**16 - 1)
-
-
-def parse_seed(text: str) -> int:
-    """Return a seed of a random generator. Raises ValueError if it is invalid."""
-    return _parse_whole(text, "a seed", 0, 2**32 - 1)
-
-
-def parse_peers(text: str) -> tuple[Peer, ...]:
-    """Return the peers in a list such as "server1:80,server2:80".
-
-    Raises ValueError if the list is invalid.
-    """
-    peers = []
-    for part in text.split(","):
-        if part:
-            name, colon, port = part.partition(":")
-            if not (name and colon):
-                raise ValueError(f"{part!r} is not a peer as in 'server1:80'")
-            peers.append(Peer(name, parse_port(port)))
-    if not peers:
-        raise ValueError("the list of peers is empty")
-    return tuple(peers)
-
-
-def _parse_whole(text: str, what: str, minimum: int, maximum: int) -> int:
-    if not (text.isascii() and text.isdigit()) or not minimum <= int(text) <= maximum:
-        raise ValueError(f"{text!r} is not {what} from {minimum} to {maximum}")
-    return int(text)
-
-
-def _split(text: str) -> tuple[str, str]:
-    number, _, unit = text.partition(" ")
-    return number, unit
-
-
 def _scaled(text: str, factors: dict[str, int], *, default: str, what: str) -> int:
-    number, unit = _split(text)
+    number, space, unit = text.partition(" ")
     if not (number.isascii() and number.isdigit()):
         raise ValueError(f"{text!r} is not a {what} as in '10 {default}'")
-    factor = factors.get(unit.lower() if " " in text else default)
+    factor = factors.get(unit.lower() if space else default)
     if factor is None:
         raise ValueError(f"{text!r} has an unknown unit; known are {', '.join(factors)}")
     value = int(number) * factor
@@ -121,24 +78,44 @@ def _scaled(text: str, factors: dict[str, int], *, default: str, what: str) -> i
     return value
 
 
-def _level(text: str) -> LogLevel:
-    try:
-        return LogLevel[text.upper()]
-    except KeyError:
-        levels = ", ".join(level.name.lower() for level in LogLevel)
-        raise ValueError(f"{text!r} is not a log level: {levels}") from None
+def _parse_times(text: str) -> tuple[int, ...]:
+    return tuple(parse_time(part) for part in text.split(","))
 
 
-def _mode(text: str) -> str:
-    mode = text.lower()
-    if mode not in ("path", "graphml"):
-        raise ValueError(f"{text!r} is neither 'path' nor 'graphml'")
-    return mode
+def _parse_whole(what: str, minimum: int, maximum: int, text: str) -> int:
+    if not (text.isascii() and text.isdigit()) or not minimum <= int(text) <= maximum:
+        raise ValueError(f"{text!r} is not {what} from {minimum} to {maximum}")
+    return int(text)
+
+
+_parse_port = functools.partial(_parse_whole, "a port", 1, 2**16 - 1)
+
+
+def _parse_seed(text: str) -> GlibRandom:
+    return GlibRandom(_parse_whole("a seed", 0, 2**32 - 1, text))
+
+
+def _parse_peers(text: str) -> tuple[Peer, ...]:
+    peers = []
+    for part in filter(None, text.split(",")):
+        name, colon, port = part.partition(":")
+        if not (name and colon):
+            raise ValueError(f"{part!r} is not a peer as in 'server1:80'")
+        peers.append(Peer(name, _parse_port(port)))
+    if not peers:
+        raise ValueError("the list of peers is empty")
+    return tuple(peers)
+
+
+def _parse_word(what: str, words: Mapping[str, Any], text: str) -> Any:
+    if text.lower() not in words:
+        raise ValueError(f"{text!r} is not {what}: {', '.join(words)}")
+    return words[text.lower()]
 
 
 _STREAM_OPTIONS: dict[str, Callable[[str], Any]] = {
-    "peers": parse_peers,
-    "socksproxy": parse_peers,
+    "peers": _parse_peers,
+    "socksproxy": _parse_peers,
     "socksusername": str,
     "sockspassword": str,
     "sendsize": parse_size,
@@ -146,21 +123,25 @@ _STREAM_OPTIONS: dict[str, Callable[[str], Any]] = {
     "timeout": parse_time,
     "stallout": parse_time,
     "packetmodelpath": str,
-    "packetmodelmode": _mode,
-    "markovmodelseed": parse_seed,
-    "socksauthseed": parse_seed,
+    "packetmodelmode": functools.partial(
+        _parse_word, "a mode", {"path": "path", "graphml": "graphml"}
+    ),
+    "markovmodelseed": _parse_seed,
+    "socksauthseed": _parse_seed,
 }
 _FLOW_OPTIONS: dict[str, Callable[[str], Any]] = {**_STREAM_OPTIONS, "streammodelpath": str}
 _TRAFFIC_OPTIONS: dict[str, Callable[[str], Any]] = {**_FLOW_OPTIONS, "flowmodelpath": str}
 _OPTIONS: dict[str, dict[str, Callable[[str], Any]]] = {
     "start": {
-        "serverport": parse_port,
+        "serverport": _parse_port,
         "time": parse_time,
         "heartbeat": parse_time,
-        "loglevel": _level,
+        "loglevel": functools.partial(
+            _parse_word, "a log level", {level.name.lower(): level for level in LogLevel}
+        ),
         **_TRAFFIC_OPTIONS,
     },
-    "pause": {"time": parse_times},
+    "pause": {"time": _parse_times},
     "stream": _STREAM_OPTIONS,
     "flow": _FLOW_OPTIONS,
     "traffic": _TRAFFIC_OPTIONS,
@@ -179,7 +160,7 @@ def vertex_kind(vertex: str) -> str:
 def parse_options(vertex: str, kind: str, data: Mapping[str, str]) -> dict[str, Any]:
     """Return the parsed options of a vertex by their names in lower case.
 
-    Raises ValueError if an option is invalid or not supported.
+    A seed becomes a random generator. Raises ValueError if an option is invalid or not supported.
     """
     options = {}
     for name, text in data.items():

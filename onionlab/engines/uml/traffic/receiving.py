@@ -52,8 +52,8 @@ class Receiver(Direction[ReceiveState]):
         continue until the end of file or the error is read as well.
         """
         stream = self._stream
-        while not stream.over and not (self.wanted_bytes == 0 and self.state == "RECV_SUCCESS"):
-            discard = self.state == "RECV_PAYLOAD" and not self.buffer
+        while not stream.over and not (self.wanted_bytes == 0 and self.state == "SUCCESS"):
+            discard = self.state == "PAYLOAD" and not self.buffer
             try:
                 if discard:
                     at_most = READ_BYTES if stream.host.log.wants_info else DISCARD_BYTES
@@ -71,8 +71,8 @@ class Receiver(Direction[ReceiveState]):
                 stream.read_failed(error)
                 return
             if got == 0:
-                if self.wanted_bytes == 0 and self.state == "RECV_PAYLOAD":
-                    self.state = "RECV_SUCCESS"
+                if self.wanted_bytes == 0 and self.state == "PAYLOAD":
+                    self.state = "SUCCESS"
                     stream.end_if_complete()
                 else:
                     stream.end_of_file()
@@ -109,7 +109,7 @@ class Receiver(Direction[ReceiveState]):
             return
         left = self.wanted_bytes - self.payload_bytes
         if left == 0:
-            self.state = "RECV_CHECKSUM"
+            self.state = "CHECKSUM"
         elif wants_info:
             stream.log_status()
         # Wake up the process when the rest of the payload or a large piece of it has arrived.
@@ -120,11 +120,11 @@ class Receiver(Direction[ReceiveState]):
 
     def drain(self) -> None:
         """Read and count payload that has arrived without a wake-up."""
-        if self._low_water > 1 and self.state == "RECV_PAYLOAD":
+        if self._low_water > 1 and self.state == "PAYLOAD":
             before = self._before_drain or (self.last_at, self._stream.progress)
             bytes_before = self.payload_bytes
             self.read(to_the_end=False)
-            if self.payload_bytes > bytes_before and self.state == "RECV_PAYLOAD":
+            if self.payload_bytes > bytes_before and self.state == "PAYLOAD":
                 self._before_drain = before
 
     def last_wake_up(self) -> int | None:

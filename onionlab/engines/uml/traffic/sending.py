@@ -44,15 +44,15 @@ class Sender(Direction[SendState]):
                 if self._message is not None:
                     if not self.count_message(self._sock.send(self._message, _DONTWAIT)):
                         return
-                elif self.state == "SEND_PAYLOAD":
+                elif self.state == "PAYLOAD":
                     if stream.schedule is not None:
                         if not self._send_burst(stream.schedule):
                             return
                     elif not self._send_payload():
                         return
-                elif self.state == "SEND_FOOTER":
+                elif self.state == "FOOTER":
                     # The footer is the answer to the other side's checksum.
-                    if stream.receive.state not in ("RECV_FOOTER", "RECV_SUCCESS"):
+                    if stream.receive.state not in ("FOOTER", "SUCCESS"):
                         return
                     self.next(wire.FOOTER)
                 else:
@@ -89,17 +89,17 @@ class Sender(Direction[SendState]):
         stream, now = self._stream, self._stream.now_us
         if stream.transport.state != "SUCCESS_OPEN" and stream.transport.message_sent(now):
             return
-        if self.state == "SEND_COMMAND":
+        if self.state == "COMMAND":
             stream.command_at = now
-            self.state, stream.receive.state = "SEND_PAYLOAD", "RECV_AUTHENTICATE"
-        elif self.state == "SEND_RESPONSE":
+            self.state, stream.receive.state = "PAYLOAD", "AUTHENTICATE"
+        elif self.state == "RESPONSE":
             stream.response_at = now
-            self.state = "SEND_PAYLOAD"
-        elif self.state == "SEND_CHECKSUM":
+            self.state = "PAYLOAD"
+        elif self.state == "CHECKSUM":
             self.checksum_at = now
-            self.state = "SEND_FOOTER"
-        elif self.state == "SEND_FOOTER":
-            self.state = "SEND_SUCCESS"
+            self.state = "FOOTER"
+        elif self.state == "FOOTER":
+            self.state = "SUCCESS"
             stream.end_if_complete()
 
     def _send_payload(self) -> bool:
@@ -136,7 +136,7 @@ class Sender(Direction[SendState]):
                 # If the model determines the size, neither a checksum nor a closing line is sent.
                 # Like TGen, do not shut down this half of the connection, because Tor would then
                 # also close the other half.
-                self.state = "SEND_SUCCESS"
+                self.state = "SUCCESS"
                 stream.end_if_complete()
                 return True
             self._burst_bytes, pause_us = schedule.next_burst(left)
@@ -155,7 +155,7 @@ class Sender(Direction[SendState]):
         return not self._pauses
 
     def _send_checksum(self) -> None:
-        self.state = "SEND_CHECKSUM"
+        self.state = "CHECKSUM"
         self.next(wire.checksum_line(self.wanted_bytes))
 
     def _resume(self) -> None:

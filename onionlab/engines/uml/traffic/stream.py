@@ -10,6 +10,7 @@ from __future__ import annotations
 import select
 import socket
 from collections.abc import Callable
+from typing import Literal
 
 from . import wire
 from .action_graph import Start, StreamOptions
@@ -17,11 +18,10 @@ from .markov_model import INTERNAL_PACKET_MODEL, Event, MarkovModel, parse_model
 from .markov_walk import MarkovWalk, PacketSchedule
 from .receiving import Receiver
 from .sending import Sender
-from .stream_state import ReceiveState, StreamHost, StreamState
+from .stream_state import ReceiveState, StreamHost, StreamState, WhenOver
 from .transport import HandshakeError, Transport
 
 MAX_LINE_BYTES = 1 << 16
-
 
 _DONTWAIT = int(socket.MSG_DONTWAIT)
 _HANGUP = select.EPOLLHUP | select.EPOLLERR
@@ -46,20 +46,21 @@ class Stream(StreamState):
         stream_id: int,
         options: StreamOptions | Start,
         model_seed: int = 0,
+        when_over: WhenOver | None = None,
     ) -> None:
         self.options = options if isinstance(options, StreamOptions) else None
         vertex = "passive-stream" if self.options is None else self.options.id
-        super().__init__(host, transport, stream_id, vertex)
+        super().__init__(host, transport, stream_id, vertex, when_over)
         self._model_seed = model_seed
         self._timeout_us = options.timeout_us
         self._stallout_us = options.stallout_us
         self._command: wire.Command | None = None
         if self.options is None:
-            self.send = Sender(self, "SEND_NONE", 0)
-            self.receive = Receiver(self, "RECV_AUTHENTICATE", 0)
+            self.send = Sender(self, "NONE", 0)
+            self.receive = Receiver(self, "AUTHENTICATE", 0)
         else:
-            self.send = Sender(self, "SEND_COMMAND", self.options.send_bytes)
-            self.receive = Receiver(self, "RECV_NONE", self.options.recv_bytes)
+            self.send = Sender(self, "COMMAND", self.options.send_bytes)
+            self.receive = Receiver(self, "NONE", self.options.recv_bytes)
             self._use_model(self.options.packet_model, Event.TO_SERVER)
 
     def _use_model(self, model: MarkovModel, mine: Event) -> None:
@@ -103,8 +104,8 @@ class Stream(StreamState):
             # it is already in the buffer and no event will report it.
             self.process()
         if not self.over and events & _HANGUP:
-            if self.receive.state not in ("RECV_NONE", "RECV_SUCCESS"):
-                self.receive.state = "RECV_ERROR"
+            if self.receive.state not in ("NONE", "SUCCESS"):
+                self.receive.state = "ERROR"
             self.fail("MISC")
 
     def on_heartbeat(self) -> None:
@@ -112,28 +113,22 @@ class Stream(StreamState):
         self.receive.drain()
         if self.over:
             return
-        now = self.now_us
-        age_us = now - self.started
-        too_old = 0 < self._timeout_us <= age_us
-        if self.transport.state == "CONNECT":
-            if 0 < self._stallout_us <= age_us:
-                self.transport.fault = "STALLOUT"
-            elif too_old:
-                self.transport.fault = "TIMEOUT"
-            else:
-                return
-            self.fail("PROXY")
-        elif self._has_stalled(now):
-            self.fail("STALLOUT")
-        elif too_old:
-            self.fail("TIMEOUT")
+        age_us = self.now_us - self.started
+        connecting = self.transport.state == "CONNECT"
+        stalled = 0 < self._stallout_us <= age_us if connecting else self._has_stalled()
+        if not stalled and not 0 < self._timeout_us <= age_us:
+            return
+        fault: Literal["STALLOUT", "TIMEOUT"] = "STALLOUT" if stalled else "TIMEOUT"
+        if connecting:
+            self.transport.fault = fault
+        self.fail("PROXY" if connecting else fault)
 
-    def _has_stalled(self, now_us: int) -> bool:
+    def _has_stalled(self) -> bool:
         since = self.receive.last_wake_up()
-        if self._stallout_us == 0 or since is None or now_us - since < self._stallout_us:
+        if since is None or not 0 < self._stallout_us <= self.now_us - since:
             return False
         self.receive.correct_drained_times()
-        return self.progress is not None and now_us - self.progress >= self._stallout_us
+        return self.progress is not None and self.now_us - self.progress >= self._stallout_us
 
     def finish(self) -> None:
         """End the stream and log its results.
@@ -172,8 +167,8 @@ class Stream(StreamState):
         try:
             message = self.transport.received(self.receive.buffer, self.now_us)
         except HandshakeError as error:
-            if error.line is not None:
-                self.host.log.warning(*error.line)
+            if error.warning:
+                self.host.log.warning(*error.warning)
             self.fail_transport(error.fault)
             return
         if message:
@@ -209,7 +204,7 @@ class Stream(StreamState):
         super().read_failed(error)
         # A server is usually writing when a connection breaks. TGen then writes again, and logs the
         # error of this write.
-        if self.send.state in ("SEND_RESPONSE", "SEND_PAYLOAD", "SEND_CHECKSUM"):
+        if self.send.state in ("RESPONSE", "PAYLOAD", "CHECKSUM"):
             self.send.end_pause()
             self.send.flush()
         if not self.over:
@@ -251,7 +246,7 @@ class Stream(StreamState):
             self.fail_to_receive("AUTH")
         elif len(available) == len(wire.AUTH_BYTES):
             del buffer[: len(available)]
-            self.receive.state = "RECV_HEADER"
+            self.receive.state = "HEADER"
 
     def _process_header(self) -> None:
         line = self._take_line()
@@ -259,73 +254,66 @@ class Stream(StreamState):
             return
         try:
             if self.options is None:
-                self._take_command(wire.parse_command(line))
+                command = self._command = wire.parse_command(line)
+                self.peer_name = command.hostname
             else:
                 self.peer_name = wire.parse_response(line)
                 self.response_at = self.now_us
-                self.receive.state = "RECV_PAYLOAD"
-        except wire.HeaderError:
+                self.receive.state = "PAYLOAD"
+                return
+        except (KeyError, ValueError):
             self.fail_to_receive("HEADER")
-
-    def _take_command(self, command: wire.Command) -> None:
-        """As a server, handle the client's command."""
-        self._command = command
-        self.peer_name = command.hostname
+            return
         self.vertex = f"{self.vertex}:{command.transfer_id}"
         self.receive.wanted_bytes = command.receive_bytes
         self.send.wanted_bytes = command.send_bytes
         self._model_seed = command.model_seed
-        self.receive.state = "RECV_MODEL"
+        self.receive.state = "MODEL"
         self._process_model()
 
     def _process_model(self) -> None:
         """As a server, select the packet model and answer."""
         command, buffer = self._command, self.receive.buffer
         assert command is not None
-        model: MarkovModel | None = INTERNAL_PACKET_MODEL
-        if command.model_path is not None:
-            model = self.host.packet_models.get(command.model_path)
-        else:
-            if len(buffer) < command.model_bytes:
+        model = INTERNAL_PACKET_MODEL
+        try:
+            if command.model_path is not None:
+                model = self.host.packet_models[command.model_path]
+            elif len(buffer) < command.model_bytes:
                 return
-            text = bytes(buffer[: command.model_bytes])
-            del buffer[: command.model_bytes]
-            self.command_at = self.now_us
-            if command.model_name != INTERNAL_PACKET_MODEL.name:
-                try:
+            else:
+                text = bytes(buffer[: command.model_bytes])
+                del buffer[: command.model_bytes]
+                self.command_at = self.now_us
+                if command.model_name != INTERNAL_PACKET_MODEL.name:
                     model = parse_model(command.model_name, text)
-                except ValueError:
-                    model = None
-        if model is None:
+        except (KeyError, ValueError):
             self.fail_to_receive("HEADER")
             return
         self._use_model(model, Event.TO_ORIGIN)
-        self.send.state = "SEND_RESPONSE"
+        self.send.state = "RESPONSE"
         self.send.next(wire.response(self.host.name))
-        self.receive.state = "RECV_PAYLOAD"
+        self.receive.state = "PAYLOAD"
         self.send.flush()
 
     def _process_checksum(self) -> None:
         if self._take_line() is not None:
             self.receive.checksum_at = self.now_us
-            self.receive.state = "RECV_FOOTER"
+            self.receive.state = "FOOTER"
             self.send.flush()
 
     def _process_footer(self) -> None:
         if self._take_line() is not None:
-            self.receive.state = "RECV_SUCCESS"
+            self.receive.state = "SUCCESS"
             self.send.flush()
             self.end_if_complete()
 
-    def _process_payload(self) -> None:
-        self.receive.take_payload()
-
 
 _STEPS: dict[ReceiveState, Callable[[Stream], None]] = {
-    "RECV_AUTHENTICATE": Stream._process_password,
-    "RECV_HEADER": Stream._process_header,
-    "RECV_MODEL": Stream._process_model,
-    "RECV_PAYLOAD": Stream._process_payload,
-    "RECV_CHECKSUM": Stream._process_checksum,
-    "RECV_FOOTER": Stream._process_footer,
+    "AUTHENTICATE": Stream._process_password,
+    "HEADER": Stream._process_header,
+    "MODEL": Stream._process_model,
+    "PAYLOAD": lambda stream: stream.receive.take_payload(),
+    "CHECKSUM": Stream._process_checksum,
+    "FOOTER": Stream._process_footer,
 }

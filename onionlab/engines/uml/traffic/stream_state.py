@@ -5,38 +5,24 @@ from __future__ import annotations
 import abc
 import errno
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Generic, Literal, Protocol, TypeVar
 
+from .action_graph import StreamOptions
 from .log_writer import TgenLogWriter
 from .loop import Loop
 from .markov_model import MarkovModel
 from .markov_walk import PacketSchedule
-from .transport import Transport, TransportFault
+from .transport import Address, Transport, TransportFault
 
 SendState = Literal[
-    "SEND_NONE",
-    "SEND_COMMAND",
-    "SEND_RESPONSE",
-    "SEND_PAYLOAD",
-    "SEND_CHECKSUM",
-    "SEND_FOOTER",
-    "SEND_SUCCESS",
-    "SEND_ERROR",
+    "NONE", "COMMAND", "RESPONSE", "PAYLOAD", "CHECKSUM", "FOOTER", "SUCCESS", "ERROR"
 ]
-"""The message that a stream sends next. In SEND_FOOTER, it waits for the other side's checksum."""
+"""The message that a stream sends next. In FOOTER, it waits for the other side's checksum."""
 
 
 ReceiveState = Literal[
-    "RECV_NONE",
-    "RECV_AUTHENTICATE",
-    "RECV_HEADER",
-    "RECV_MODEL",
-    "RECV_PAYLOAD",
-    "RECV_CHECKSUM",
-    "RECV_FOOTER",
-    "RECV_SUCCESS",
-    "RECV_ERROR",
+    "NONE", "AUTHENTICATE", "HEADER", "MODEL", "PAYLOAD", "CHECKSUM", "FOOTER", "SUCCESS", "ERROR"
 ]
 """The message that a stream expects next."""
 
@@ -52,6 +38,7 @@ socket, but neither a read nor a write has failed.
 
 
 State = TypeVar("State", SendState, ReceiveState)
+WhenOver = Callable[["StreamState"], None]
 
 
 class Direction(Generic[State]):
@@ -81,7 +68,7 @@ class Direction(Generic[State]):
 
 
 class StreamHost(Protocol):
-    """The interface of the host that a stream belongs to.
+    """The interface of the host that streams and a walk belong to.
 
     low_water_bytes: the number of payload bytes that must have arrived before a stream wakes up the
     process. packet_models: the packet models that clients may request, by their paths.
@@ -93,11 +80,28 @@ class StreamHost(Protocol):
     low_water_bytes: int
     packet_models: Mapping[str, MarkovModel]
 
+    def open_stream(
+        self,
+        options: StreamOptions,
+        remote: Address,
+        proxy: Address | None,
+        model_seed: int,
+        when_over: WhenOver,
+    ) -> bool:
+        """Start a stream. Return False if the connection fails immediately.
+
+        proxy: None for a direct connection. model_seed: the seed for the packet model. when_over: a
+        function to call when the stream has ended.
+        """
+
+    def count(self, what: str) -> None:
+        """Count an event of the given kind, such as "flows-created"."""
+
     def count_bytes(self, read: int, written: int) -> None:
         """Add bytes to the counters of the next heartbeat."""
 
     def stream_ended(self, stream: StreamState) -> None:
-        """Handle the end of a stream, which no longer needs its socket."""
+        """Close the socket of a stream that has ended, and continue the walk."""
 
 
 class StreamState(abc.ABC):
@@ -105,19 +109,28 @@ class StreamState(abc.ABC):
 
     progress: the time of the last byte in either direction. Before the first byte, it is the time
     at which the connection was established. sent_at: the time of the last sent byte. schedule: the
-    bursts to send; None to send the whole payload without pauses. command_at, response_at: the
+    bursts to send; None to send the whole payload without pauses. when_over: a function to call at
+    the end, or None. command_at, response_at: the
     times of the client's command and of the server's response; None if not yet sent or received.
     """
 
     send: Direction[SendState]
     receive: Direction[ReceiveState]
 
-    def __init__(self, host: StreamHost, transport: Transport, stream_id: int, vertex: str) -> None:
+    def __init__(
+        self,
+        host: StreamHost,
+        transport: Transport,
+        stream_id: int,
+        vertex: str,
+        when_over: WhenOver | None,
+    ) -> None:
         self.host = host
         self.transport = transport
         self.sock = transport.sock
         self.id = stream_id
         self.vertex = vertex
+        self.when_over = when_over
         self.schedule: PacketSchedule | None = None
         self.peer_name = "(null)"
         self.over = False
@@ -131,7 +144,7 @@ class StreamState(abc.ABC):
     @property
     def now_us(self) -> int:
         """The current time of the monotonic clock."""
-        return self.host.loop.clock.now_us
+        return self.host.loop.now_us
 
     def want_writable(self) -> None:
         """Ask the event loop to report when the socket is writable again."""
@@ -151,13 +164,13 @@ class StreamState(abc.ABC):
         # number is 0, this side does not even wait for the response.
         if (
             receive.wanted_bytes == 0
-            and receive.state != "RECV_ERROR"
-            and self.send.state == "SEND_SUCCESS"
+            and receive.state != "ERROR"
+            and self.send.state == "SUCCESS"
             and schedule is not None
             and receive.payload_bytes >= schedule.expected_bytes
         ):
-            receive.state = "RECV_SUCCESS"
-        if receive.state == "RECV_SUCCESS" and self.send.state == "SEND_SUCCESS":
+            receive.state = "SUCCESS"
+        if receive.state == "SUCCESS" and self.send.state == "SUCCESS":
             self.finish()
 
     def end_of_file(self) -> None:
@@ -175,7 +188,7 @@ class StreamState(abc.ABC):
     def read_failed(self, error: OSError) -> None:
         """Record and log a read error. The subclass also ends the stream."""
         self.transport.fail("READ")
-        self.receive.state, self.fault = "RECV_ERROR", "READ"
+        self.receive.state, self.fault = "ERROR", "READ"
         self.host.log.critical(
             "[tgen-stream.c:483] [_tgenstream_read]",
             f"read(): transport {self.transport} stream {self} {_describe(error)}",
@@ -187,7 +200,7 @@ class StreamState(abc.ABC):
             self.fail_transport("WRITE")
             return
         self.transport.fail("WRITE")
-        self.send.state, self.fault = "SEND_ERROR", "WRITE"
+        self.send.state, self.fault = "ERROR", "WRITE"
         self.host.log.critical(
             "[tgen-stream.c:1186] [_tgenstream_flushOut]",
             f"write(): transport {self.transport} stream {self} {_describe(error)}",
@@ -205,7 +218,7 @@ class StreamState(abc.ABC):
 
     def fail_to_receive(self, fault: StreamFault) -> None:
         """End the stream because of an error in the bytes that arrived."""
-        self.receive.state = "RECV_ERROR"
+        self.receive.state = "ERROR"
         self.fail(fault)
 
     def fail(self, fault: StreamFault) -> None:
@@ -247,8 +260,8 @@ class StreamState(abc.ABC):
         return (
             f"[id={self.id},vertexid={self.vertex},name={self.host.name},"
             f"peername={self.peer_name},sendsize={self.send.wanted_bytes},"
-            f"recvsize={self.receive.wanted_bytes},sendstate={self.send.state},"
-            f"recvstate={self.receive.state},error={self.fault}]"
+            f"recvsize={self.receive.wanted_bytes},sendstate=SEND_{self.send.state},"
+            f"recvstate=RECV_{self.receive.state},error={self.fault}]"
         )
 
     def _bytes(self) -> str:
@@ -256,8 +269,7 @@ class StreamState(abc.ABC):
         return (
             f"[total-bytes-recv={receive.total_bytes},total-bytes-send={send.total_bytes},"
             f"payload-bytes-recv={receive.payload_bytes},payload-bytes-send={send.payload_bytes},"
-            f"payload-progress-recv={_progress(receive, receive.state == 'RECV_SUCCESS')},"
-            f"payload-progress-send={_progress(send, send.state == 'SEND_SUCCESS')}]"
+            f"payload-progress-recv={_progress(receive)},payload-progress-send={_progress(send)}]"
         )
 
     def _times(self) -> str:
@@ -283,10 +295,10 @@ class StreamState(abc.ABC):
         )
 
 
-def _progress(direction: Direction[State], succeeded: bool) -> str:
+def _progress(direction: Direction[State]) -> str:
     if direction.wanted_bytes:
         return f"{direction.payload_bytes / direction.wanted_bytes * 100:.2f}%"
-    return "100.00%" if succeeded else "?"
+    return "100.00%" if direction.state == "SUCCESS" else "?"
 
 
 def _describe(error: OSError) -> str:

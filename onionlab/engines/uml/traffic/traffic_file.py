@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
-
-from onionlab.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -53,12 +51,14 @@ class TrafficFile:
         """Write the file that `read_traffic_file` reads."""
         path.write_text(json.dumps(asdict(self)))
 
+    @functools.cached_property
+    def names_by_address(self) -> Mapping[str, str]:
+        """Each host's name by its IPv4 address."""
+        return {**{address: name for name, address in self.names.items()}, "127.0.0.1": "localhost"}
+
 
 def read_traffic_file(path: Path) -> TrafficFile:
-    """Read a traffic file. Raises UserError if it cannot be read or is invalid."""
-    try:
-        data: dict[str, Any] = json.loads(path.read_bytes())
-        hosts = tuple(TrafficHost(**host) for host in data.pop("hosts"))
-        return TrafficFile(**data, hosts=hosts)
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{path}: cannot read the traffic file: {error}") from error
+    """Read a traffic file."""
+    data = json.loads(path.read_bytes())
+    hosts = tuple(TrafficHost(**host) for host in data.pop("hosts"))
+    return TrafficFile(**data, hosts=hosts)

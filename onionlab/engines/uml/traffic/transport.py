@@ -14,10 +14,6 @@ from typing import Literal
 
 from .options import Peer
 
-Line = tuple[str, str]
-"""A line of TGen's log: the place in TGen's source, "[FILE:LINE] [FUNCTION]", and the text."""
-
-
 TransportState = Literal[
     "CONNECT",
     "INIT",
@@ -74,12 +70,15 @@ class Address:
 
 
 class HandshakeError(Exception):
-    """A proxy's answer makes the handshake fail. line: the warning that TGen logs, or None."""
+    """A proxy's answer makes the handshake fail.
 
-    def __init__(self, fault: TransportFault, line: Line | None = None) -> None:
-        super().__init__(str(fault))
+    warning: empty, or a line of TGen's log: the place in TGen's source and the text.
+    """
+
+    def __init__(self, fault: TransportFault, *warning: str) -> None:
+        super().__init__(fault)
         self.fault = fault
-        self.line = line
+        self.warning = warning
 
 
 _VERSION, _LOGIN_VERSION = 5, 1
@@ -87,8 +86,7 @@ _NO_LOGIN, _LOGIN = 0, 2
 _CONNECT, _RESERVED = 1, 0
 _IPV4, _NAME = 1, 3
 _GRANTED = 0
-_IPV4_AND_PORT_BYTES, _PORT_BYTES = 4 + 2, 2
-_MAX_NAME_BYTES = 255
+_PORT_BYTES = 2
 
 _STATUS = {
     0x01: "general failure",
@@ -192,25 +190,54 @@ class Transport:
         return True
 
     def received(self, buffer: bytearray, now_us: int) -> bytes:
-        """Remove a complete answer of the proxy from the buffer. Return the next message to send.
+        """Remove a complete part of the proxy's answer from the buffer. Return the next message.
 
         Return b"" if there is nothing to send. Raises HandshakeError if the proxy refuses.
         """
-        state = self.state
-        if state == "RESPONSE_IPV4":
-            self._receive_bound_address(buffer, _IPV4_AND_PORT_BYTES, now_us)
-        elif state == "RESPONSE_NAMELEN" and buffer:
-            self._receive_bound_address(buffer, 1 + buffer[0] + _PORT_BYTES, now_us)
-        elif (receive := _ANSWERS.get(state)) is not None and (answer := _take(buffer, 2)):
-            return receive(self, answer[0], answer[1], now_us)
+        if self.state in ("INIT", "AUTH_REQUEST", "REQUEST"):
+            return b""
+        size = 2
+        if self.state == "RESPONSE_IPV4":
+            size = 4 + _PORT_BYTES
+        elif self.state == "RESPONSE_NAMELEN":
+            size = (1 + buffer[0] + _PORT_BYTES) if buffer else 1
+        if len(buffer) < size:
+            return b""
+        first, second = buffer[:2]
+        del buffer[:size]
+        if self.state == "CHOICE":
+            self.proxy_choice = now_us
+            if (first, second) != (_VERSION, self._method):
+                raise HandshakeError("CHOICE")
+            return self._request() if second == _NO_LOGIN else self._login()
+        if self.state == "AUTH_RESPONSE":
+            if second != _GRANTED:
+                raise HandshakeError(
+                    "AUTH",
+                    "[tgen-transport.c:777] [_tgentransport_receiveSocksAuth]",
+                    f"socks server {self.proxy} authentication failed with "
+                    f"username='{self.username or ''}' and password='{self.password or ''}'",
+                )
+            return self._request()
+        if self.state == "RESPONSE_STATUS":
+            if second != _GRANTED:
+                raise HandshakeError(
+                    "STATUS",
+                    "[tgen-transport.c:1160] [_tgentransport_receiveSocksResponseStatus]",
+                    f"connection from {self.local} through socks proxy {self.proxy} to "
+                    f"{self.remote} failed: our request was not granted by the SOCKS server: "
+                    f"error status {second:X}: {_STATUS.get(second, 'unknown error')}",
+                )
+            self.state = "RESPONSE_TYPE"
+        elif self.state == "RESPONSE_TYPE":
+            if second not in (_IPV4, _NAME):
+                raise HandshakeError("ADDR")
+            self.state = "RESPONSE_NAMELEN" if second == _NAME else "RESPONSE_IPV4"
+        else:
+            self.state, self.proxy_response = "SUCCESS_OPEN", now_us
         return b""
 
-    def _receive_choice(self, version: int, method: int, now_us: int) -> bytes:
-        self.proxy_choice = now_us
-        if (version, method) != (_VERSION, self._method):
-            raise HandshakeError("CHOICE")
-        if method == _NO_LOGIN:
-            return self._request()
+    def _login(self) -> bytes:
         self.state = "AUTH_REQUEST"
         # If either the user name or the password is missing, TGen sends a NUL byte in its place.
         user, password = (
@@ -218,16 +245,6 @@ class Transport:
             for text in (self.username, self.password)
         )
         return bytes([_LOGIN_VERSION, len(user)]) + user + bytes([len(password)]) + password
-
-    def _receive_login_answer(self, version: int, status: int, now_us: int) -> bytes:
-        if status != _GRANTED:
-            line = (
-                "[tgen-transport.c:777] [_tgentransport_receiveSocksAuth]",
-                f"socks server {self.proxy} authentication failed with "
-                f"username='{self.username or ''}' and password='{self.password or ''}'",
-            )
-            raise HandshakeError("AUTH", line)
-        return self._request()
 
     def _request(self) -> bytes:
         self.state = "REQUEST"
@@ -243,47 +260,6 @@ class Transport:
         port = struct.pack("!H", self.remote.port)
         return bytes([_VERSION, _CONNECT, _RESERVED]) + target + port
 
-    def _receive_status(self, version: int, status: int, now_us: int) -> bytes:
-        if status != _GRANTED:
-            line = (
-                "[tgen-transport.c:1160] [_tgentransport_receiveSocksResponseStatus]",
-                f"connection from {self.local} through socks proxy {self.proxy} to {self.remote} "
-                f"failed: our request was not granted by the SOCKS server: error status "
-                f"{status:X}: {_STATUS.get(status, 'unknown error')}",
-            )
-            raise HandshakeError("STATUS", line)
-        self.state = "RESPONSE_TYPE"
-        return b""
-
-    def _receive_type(self, reserved: int, kind: int, now_us: int) -> bytes:
-        if kind not in (_IPV4, _NAME):
-            raise HandshakeError("ADDR")
-        self.state = "RESPONSE_NAMELEN" if kind == _NAME else "RESPONSE_IPV4"
-        return b""
-
-    def _receive_bound_address(self, buffer: bytearray, size: int, now_us: int) -> None:
-        if _take(buffer, size):
-            self.state, self.proxy_response = "SUCCESS_OPEN", now_us
-
-
-# The proxy's answers consist of parts. For each state that expects a part of two bytes: the method
-# that handles this part.
-_ANSWERS: dict[str, Callable[[Transport, int, int, int], bytes]] = {
-    "CHOICE": Transport._receive_choice,
-    "AUTH_RESPONSE": Transport._receive_login_answer,
-    "RESPONSE_STATUS": Transport._receive_status,
-    "RESPONSE_TYPE": Transport._receive_type,
-}
-
-
-def _take(buffer: bytearray, count: int) -> bytes:
-    """Remove the first `count` bytes and return them. If there are fewer, return b""."""
-    if len(buffer) < count:
-        return b""
-    taken = bytes(buffer[:count])
-    del buffer[:count]
-    return taken
-
 
 def _at_most_255(text: str) -> bytes:
-    return text.encode()[:_MAX_NAME_BYTES]
+    return text.encode()[:255]

@@ -44,10 +44,6 @@ class Command:
     model_path: str | None = None
 
 
-class HeaderError(Exception):
-    """A command or response that is not supported."""
-
-
 def command(
     *,
     hostname: str,
@@ -90,39 +86,36 @@ def checksum_line(size: int) -> bytes:
 def parse_response(line: bytes) -> str:
     """Return the server's host name from its response line.
 
-    line: the line after its password. Raises HeaderError if the line is not supported.
+    line: the line after its password. Raises KeyError or ValueError if it is not supported.
     """
     pairs = _pairs(line)
-    if "HOSTNAME" not in pairs or pairs.get("CODE") != "NONE":
-        raise HeaderError(line)
+    if pairs["CODE"] != "NONE":
+        raise ValueError(line)
     return pairs["HOSTNAME"]
 
 
 def parse_command(line: bytes) -> Command:
     """Parse a client's command line.
 
-    line: the line after its password. Raises HeaderError if the line is not supported.
+    line: the line after its password. Raises KeyError or ValueError if it is not supported.
     """
     pairs = _pairs(line)
-    try:
-        by_path = pairs["MODEL_MODE"] == "path"
-        return Command(
-            hostname=pairs["HOSTNAME"],
-            transfer_id=pairs["TRANSFER_ID"],
-            receive_bytes=int(pairs["SEND_SIZE"]),
-            send_bytes=int(pairs["RECV_SIZE"]),
-            model_name=pairs["MODEL_NAME"],
-            model_bytes=0 if by_path else int(pairs["MODEL_SIZE"]),
-            model_seed=int(pairs["MODEL_SEED"]),
-            model_path=pairs["MODEL_PATH"] if by_path else None,
-        )
-    except (KeyError, ValueError) as error:
-        raise HeaderError(line) from error
+    by_path = pairs["MODEL_MODE"] == "path"
+    return Command(
+        hostname=pairs["HOSTNAME"],
+        transfer_id=pairs["TRANSFER_ID"],
+        receive_bytes=int(pairs["SEND_SIZE"]),
+        send_bytes=int(pairs["RECV_SIZE"]),
+        model_name=pairs["MODEL_NAME"],
+        model_bytes=0 if by_path else int(pairs["MODEL_SIZE"]),
+        model_seed=int(pairs["MODEL_SEED"]),
+        model_path=pairs["MODEL_PATH"] if by_path else None,
+    )
 
 
 def _pairs(line: bytes) -> dict[str, str]:
     parts = line.decode("ascii", "replace").split(" ")
     pairs = {key: value for key, equals, value in (p.partition("=") for p in parts) if equals}
-    if pairs.get("PROTOCOL_VERSION") != _PROTOCOL_VERSION:
-        raise HeaderError(line)
+    if pairs["PROTOCOL_VERSION"] != _PROTOCOL_VERSION:
+        raise ValueError(line)
     return pairs
