@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 from pathlib import Path
 
-from uml.markov_support import emits, model_graphml, to
+from uml.markov_support import drawn_payload, emits, logged_payloads, model_graphml, to
 
 from onionlab.engines.uml.traffic.draws import GlibRandom
-from onionlab.engines.uml.traffic.markov_model import Event, parse_model
-from onionlab.engines.uml.traffic.markov_walk import PACKET_BYTES, MarkovWalk
+from onionlab.engines.uml.traffic.markov_model import parse_model
 
 # A flow starts every one to three seconds, and its only stream starts 1 to 2 ms after it. So no two
 # streams start at the same time, and streams get their seeds in a fixed order.
@@ -60,17 +58,13 @@ def drawn_streams(model_seed: int, count: int) -> list[tuple[int, int]]:
 
     model_seed: the seed in the client's graph. count: the number of streams.
     """
-    packets = parse_model("packet.graphml", PACKET.encode())
+    model = parse_model("packet.graphml", PACKET.encode())
     seeds = GlibRandom(model_seed)
     seeds.integer()  # seed of the flow model
     found = []
     for _ in range(count):
         seeds.integer()  # seed of the stream model
-        walk = MarkovWalk(packets, seeds.integer())
-        sent = dict.fromkeys(Event, 0)
-        while not walk.ended:
-            sent[walk.step().event] += PACKET_BYTES
-        found.append((sent[Event.TO_SERVER], sent[Event.TO_ORIGIN]))
+        found.append(drawn_payload(model, seeds.integer()))
     return found
 
 
@@ -79,8 +73,6 @@ def logged_streams(log: str, count: int) -> list[tuple[int, int] | None]:
 
     None stands for a stream that failed. log: the log of TGen or of the traffic driver.
     """
-    counts = r"payload-bytes-recv=(\d+),payload-bytes-send=(\d+)"
-    lines = re.findall(rf"\[stream-success\].*stream \[id=(\d+),.*{counts}", log)
-    by_id = {int(number): (int(sent), int(got)) for number, got, sent in lines}
+    payloads = logged_payloads(log)
     ids = sorted({int(number) for number in re.findall(r"stream \[id=(\d+),", log)})
-    return [by_id.get(number) for number in itertools.islice(ids, count)]
+    return [payloads.get(number) for number in ids[:count]]

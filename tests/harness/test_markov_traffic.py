@@ -33,15 +33,19 @@ FIRST_STREAMS = 4
 
 
 def write_experiment(folder: Path, **traffic: Any) -> Path:
+    """Write an experiment with further classes of clients, without the keys that are None."""
     path = folder / "one.yaml"
+    classes = {
+        name: {key: value for key, value in entry.items() if value is not None}
+        for name, entry in traffic.items()
+    }
     # The experiment has TINY's bulk client and four web clients, too.
-    path.write_text(yaml.safe_dump({"extends": str(TINY), "traffic": traffic}))
+    path.write_text(yaml.safe_dump({"extends": str(TINY), "traffic": classes}))
     return path
 
 
 def loaded(folder: Path, **changes: Any) -> Experiment:
     users = {**CLASS, **write_models(folder / "models"), **changes}
-    users = {name: value for name, value in users.items() if value is not None}
     return load(str(write_experiment(folder, users=users)), root=REPOSITORY)
 
 
@@ -94,14 +98,12 @@ def test_seeds_depend_only_on_the_runs_seed_and_the_host(
 ) -> None:
     def seeds(seed: int, count: int) -> list[int]:
         files = composed(loaded(tmp_path, count=count), shadow_engine, seed).files
-        return [
-            seed_of(content)
-            for path, content in sorted(files.items())
-            if "/usersclient" in path and path.endswith("tgen.graphml")
-        ]
+        numbers = range(1, count + 1)
+        return [seed_of(files[f"{HOSTS}/usersclient{n}/tgen.graphml"]) for n in numbers]
 
-    assert seeds(1, 3)[:2] == seeds(1, 2)
-    assert not set(seeds(1, 3)) & set(seeds(2, 3))
+    three = seeds(1, 3)
+    assert seeds(1, 2) == three[:2]
+    assert not set(three) & set(seeds(2, 3))
 
 
 def test_the_class_is_load(tmp_path: Path) -> None:
@@ -163,15 +165,14 @@ def test_unsuitable_keys_are_refused_by_name(
 
 
 @pytest.mark.parametrize(
-    ("traffic", "problem"),
+    ("changes", "problem"),
     [
         ({"packet_model": "README.md"}, "extra.packet_model: only read with kind: markov"),
         ({"request": None}, "extra.request: missing: size of each download"),
     ],
 )
-def test_other_kinds_are_as_before(tmp_path: Path, traffic: dict[str, Any], problem: str) -> None:
-    entry = {"count": 1, "request": "1 MiB", "timeout": "none", "stallout": "none", **traffic}
-    entry = {name: value for name, value in entry.items() if value is not None}
+def test_other_kinds_are_as_before(tmp_path: Path, changes: dict[str, Any], problem: str) -> None:
+    entry = {"count": 1, "request": "1 MiB", "timeout": "none", "stallout": "none", **changes}
     with pytest.raises(UserError, match=re.escape(problem)):
         load(str(write_experiment(tmp_path, extra=entry)), root=REPOSITORY)
 

@@ -314,7 +314,7 @@ FAULTS: dict[str, Change] = {
         PERF, graphml({"start": {}, "transfer": {"protocol": "tcp"}})
     ),
     r"host probe: conf/perf\.graphml: vertex 'transfer' is not an action of TGen": text(
-        PERF, "'stream'", "'transfer'"
+        PERF, '"stream"', '"transfer"'
     ),
     r"probe: conf/perf\.graphml: vertex 'stream': attribute 'recvsize' is '0': only down": text(
         PERF, "50 KiB", "0"

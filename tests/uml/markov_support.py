@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from xml.sax.saxutils import escape
 
-from onionlab.engines.uml.traffic.markov_model import Event
-from onionlab.engines.uml.traffic.markov_walk import Step
+import networkx as nx
+
+from onionlab.engines.uml.traffic.markov_model import Event, MarkovModel
+from onionlab.engines.uml.traffic.markov_walk import PACKET_BYTES, MarkovWalk, Step
 
 Values = Mapping[str, float | str]
 ModelEdge = tuple[str, str, Values]
 
 OBSERVATIONS = {"+": "o1", "-": "o2", "F": "o3"}
 
-NUMBERS = ("weight", "location", "scale", "rate", "shape", "low", "high")
-
 
 def to(source: str, target: str, weight: float = 1.0) -> ModelEdge:
     """Return a transition between two states."""
-    return source, target, {"type": "transition", "weight": weight}
+    return source, target, {"type": "transition", "weight": float(weight)}
 
 
 def emits(
@@ -28,34 +28,21 @@ def emits(
 
     distribution, parameters: the distribution of the delay after the event.
     """
-    named = {f"param_{name}": value for name, value in parameters.items()}
-    values: dict[str, float | str] = {"type": "emission", "distribution": distribution}
-    return source, OBSERVATIONS[event], {**values, "weight": weight, **named}
+    numbers = {"weight": weight, **{f"param_{name}": at for name, at in parameters.items()}}
+    values: dict[str, float | str] = {name: float(number) for name, number in numbers.items()}
+    return source, OBSERVATIONS[event], {"type": "emission", "distribution": distribution, **values}
 
 
 def model_graphml(states: Sequence[str], edges: Sequence[ModelEdge]) -> str:
     """Return a model with these states and edges. The first state is the start."""
-    lines = ["<graphml xmlns='http://graphml.graphdrawing.org/xmlns'>"]
-    for name in ("name", "type"):
-        lines.append(f"<key id='n{name}' for='node' attr.name='{name}' attr.type='string'/>")
-    for name in ("type", "distribution"):
-        lines.append(f"<key id='e{name}' for='edge' attr.name='{name}' attr.type='string'/>")
-    for name in NUMBERS:
-        name = name if name == "weight" else f"param_{name}"
-        lines.append(f"<key id='e{name}' for='edge' attr.name='{name}' attr.type='double'/>")
-    lines.append("<graph edgedefault='directed'>")
-    vertices = [(state, state, "state") for state in states]
-    vertices[0] = (states[0], "start", "state")
-    vertices += [(vertex, name, "observation") for name, vertex in OBSERVATIONS.items()]
-    for vertex, name, kind in vertices:
-        data = f"<data key='nname'>{escape(name)}</data><data key='ntype'>{kind}</data>"
-        lines.append(f"<node id='{escape(vertex)}'>{data}</node>")
+    graph: nx.MultiDiGraph[str] = nx.MultiDiGraph()
+    for state in states:
+        graph.add_node(state, name="start" if state == states[0] else state, type="state")
+    for name, vertex in OBSERVATIONS.items():
+        graph.add_node(vertex, name=name, type="observation")
     for source, target, values in edges:
-        data = "".join(
-            f"<data key='e{name}'>{escape(str(value))}</data>" for name, value in values.items()
-        )
-        lines.append(f"<edge source='{source}' target='{target}'>{data}</edge>")
-    return "\n".join([*lines, "</graph>", "</graphml>"])
+        graph.add_edge(source, target, **values)
+    return "\n".join(nx.generate_graphml(graph))
 
 
 class Script:
@@ -81,3 +68,19 @@ class Script:
 SIMPLE_STATES = ("s0", "s1")
 SIMPLE_EDGES = (to("s0", "s1"), to("s1", "s1"), emits("s1", "+", "exponential", rate=0.001))
 """A model that emits "+" endlessly, at random intervals of a millisecond on average."""
+
+
+def drawn_payload(model: MarkovModel, seed: int) -> tuple[int, int]:
+    """Return the bytes that a client sends and receives with a packet model."""
+    walk = MarkovWalk(model, seed)
+    packets = dict.fromkeys(Event, 0)
+    while not walk.ended:
+        packets[walk.step().event] += PACKET_BYTES
+    return packets[Event.TO_SERVER], packets[Event.TO_ORIGIN]
+
+
+def logged_payloads(log: str) -> dict[int, tuple[int, int]]:
+    """Return (sent, received) payload bytes of each successful stream by its ID, in this order."""
+    counts = r"payload-bytes-recv=(\d+),payload-bytes-send=(\d+)"
+    found = re.findall(rf"\[stream-success\].*stream \[id=(\d+),.*{counts}", log)
+    return dict(sorted((int(number), (int(sent), int(got))) for number, got, sent in found))

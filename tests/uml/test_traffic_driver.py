@@ -49,27 +49,29 @@ def play_until(
     """
     with run_driver(directory, graphs, **traffic_file) as driver:
         for host, (text, count) in awaited.items():
-            driver.wait_for(host, text, count)
+            driver[host].wait_for(text, count)
     assert (driver.status, driver.errors) == (0, "")
     return driver
 
 
 def completes(driver: DriverRun, host: str) -> list[Complete]:
-    found = driver.log(host).completes
-    assert found, driver.text(host)
+    found = driver[host].parsed.completes
+    assert found, driver[host].text
     return found
 
 
 def test_client_and_server(tmp_path: Path) -> None:
     port = free_port()
     with Proxy() as proxy:
+        client = client_graphml(port, proxy=proxy.port, start={"loglevel": "info"})
         driver = play_until(
             tmp_path,
-            {"server1": server_graphml(port), "client1": client_graphml(port, proxy=proxy.port)},
-            {"client1": ("[stream-", 3), "server1": ("[driver-heartbeat]", 1)},
+            {"server1": server_graphml(port), "client1": client},
+            {"client1": ("[stream-success]", 3), "server1": ("[driver-heartbeat]", 1)},
+            receive_low_water_bytes=16384,
         )
-    streams = completes(driver, "client1")
-    for stream in streams:
+    log = driver["client1"].parsed
+    for stream in log.completes:
         assert stream.success
         assert stream.payload_bytes == stream.requested_bytes == 327680
         assert stream.total_bytes == 327680 + 69 + 37 + 4
@@ -77,10 +79,15 @@ def test_client_and_server(tmp_path: Path) -> None:
         times_us = [0, *until_data_us, stream.last_byte_us, stream.duration_us]
         known_us = [time_us for time_us in times_us if time_us is not None]
         assert times_us == sorted(known_us)
-    assert [stream.stream_id for stream in streams] == list(range(len(streams)))
+    ids = [stream.stream_id for stream in log.completes]
+    assert ids == list(range(len(ids)))
+    assert log.created_us.keys() >= set(ids)
+    assert 1 in log.progress[0].marks_us
+    # TGen reads at most 64 KiB at once and logs each read except the last: four for 320 KiB.
+    assert log.status_lines >= 4 * len(ids)
     # The driver may be stopped when only one side of a stream has ended.
-    assert abs(len(completes(driver, "server1")) - len(streams)) <= 1
-    assert "vertexid=passive-stream:stream,name=server1,peername=client1" in driver.text("server1")
+    assert abs(len(completes(driver, "server1")) - len(ids)) <= 1
+    assert "vertexid=passive-stream:stream,name=server1,peername=client1" in driver["server1"].text
 
 
 @pytest.mark.parametrize("low_water", [1, 16384])
@@ -95,7 +102,7 @@ def test_heartbeats_count_every_byte_once(tmp_path: Path, low_water: int) -> Non
         }
         awaited = {"client1": ("total-streams-succeeded=1", 1)}
         driver = play_until(tmp_path, graphs, awaited, receive_low_water_bytes=low_water)
-    counts = [beat.bytes_read for beat in driver.log("client1").heartbeats]
+    counts = [beat.bytes_read for beat in driver["client1"].parsed.heartbeats]
     # Heartbeats count the 12 bytes of SOCKS answers, too, which streams do not.
     assert sum(counts) == 12 + 69 + 327680 + 37 + 4
     # The proxy forwards at most 1000 bytes per millisecond, so 327 KB take at least a third of a
@@ -130,7 +137,7 @@ def test_lines_have_the_shape_of_tgens(tmp_path: Path) -> None:
     awaited = {"direct": ("[driver-heartbeat]", 2), "refused": ("[driver-heartbeat]", 2)}
     driver = play_until(tmp_path, graphs, awaited)
     ours = {
-        shape(line) for host in ("direct", "refused") for line in driver.text(host).splitlines()
+        shape(line) for host in ("direct", "refused") for line in driver[host].text.splitlines()
     }
     heartbeats = {line for line in ours if "[driver-heartbeat]" in line}
     own = {line for line in ours if "In TGen's place: the traffic driver" in line}
@@ -151,30 +158,12 @@ def test_lines_have_the_shape_of_tgens(tmp_path: Path) -> None:
     }
 
 
-def test_status_lines_at_level_info(tmp_path: Path) -> None:
-    port = free_port()
-    graphs = {
-        "server1": server_graphml(port),
-        "client1": client_graphml(port, start={"loglevel": "info"}),
-    }
-    driver = play_until(
-        tmp_path, graphs, {"client1": ("[stream-success]", 3)}, receive_low_water_bytes=16384
-    )
-    log = driver.log("client1")
-    first = log.completes[0]
-    assert log.created_us.keys() >= {stream.stream_id for stream in log.completes}
-    progress = log.progress[first.stream_id]
-    assert 1 in progress.marks_us
-    # TGen reads at most 64 KiB at once and logs each read except the last: four for 320 KiB.
-    assert log.status_lines >= 4 * len(log.completes)
-
-
 @pytest.mark.parametrize("low_water", [1, 16384])
 def test_a_silent_server_times_out_at_a_heartbeat(tmp_path: Path, low_water: int) -> None:
     port = free_port()
     # With the higher low-water mark, the last bytes before the silence do not wake up the driver.
     # So the heartbeats have to find these bytes.
-    with Proxy(silent_after=69 + 100_000, piece_bytes=1000) as proxy:
+    with Proxy(limit=69 + 100_000, piece_bytes=1000) as proxy:
         limits = {"client1": {"timeout": "1500 ms"}, "client2": {"stallout": "1 s"}}
         often = {"heartbeat": "500 ms"}
         graphs = {
@@ -198,10 +187,10 @@ def test_a_silent_client_stalls_a_server(tmp_path: Path) -> None:
     port = free_port()
     graphs = {"server1": server_graphml(port, stallout="500 ms")}
     with run_driver(tmp_path, graphs) as driver:
-        driver.wait_for("server1", "server listening")
+        driver["server1"].wait_for("server listening")
         with socket.create_connection(("127.0.0.1", port)):
-            driver.wait_for("server1", "[stream-error]")
-    assert ",error=STALLOUT]" in driver.text("server1")
+            driver["server1"].wait_for("[stream-error]")
+    assert ",error=STALLOUT]" in driver["server1"].text
 
 
 def test_draws_depend_only_on_seed_and_position(tmp_path: Path) -> None:
@@ -214,7 +203,7 @@ def test_draws_depend_only_on_seed_and_position(tmp_path: Path) -> None:
         directory = tmp_path / name
         directory.mkdir()
         driver = play_until(directory, {**graphs, host: graph}, {host: ("[stream-", 10)}, seed=seed)
-        lines = re.findall(r"\[stream-\w+\].*remote=localhost:[\d.]+:(\d+)", driver.text(host))
+        lines = re.findall(r"\[stream-\w+\].*remote=localhost:[\d.]+:(\d+)", driver[host].text)
         assert len(lines) >= 10
         return lines[:10]
 
@@ -227,49 +216,43 @@ def test_draws_depend_only_on_seed_and_position(tmp_path: Path) -> None:
 
 def test_parallel_branches_and_a_pause_that_waits_for_all(tmp_path: Path) -> None:
     port = free_port()
+    streams = {f"stream{n}": {"sendsize": "10", "recvsize": f"{n}00"} for n in (1, 2, 3)}
+    both = ("stream1", "stream2")
     graph = graphml(
-        {
-            "start": {"peers": f"127.0.0.1:{port}", "time": "100 ms"},
-            "stream1": {"sendsize": "10", "recvsize": "100"},
-            "stream2": {"sendsize": "10", "recvsize": "200"},
-            "pause": {},
-            "stream3": {"sendsize": "10", "recvsize": "300"},
-        },
+        {"start": {"peers": f"127.0.0.1:{port}", "time": "100 ms"}, **streams, "pause": {}},
         [
-            ("start", "stream1"),
-            ("start", "stream2"),
-            ("stream1", "pause"),
-            ("stream2", "pause"),
+            *(("start", name) for name in both),
+            *((name, "pause") for name in both),
             ("pause", "stream3"),
         ],
     )
-    driver = play_until(
-        tmp_path, {"server1": server_graphml(port), "c": graph}, {"c": ("[driver-heartbeat]", 2)}
-    )
+    graphs = {"server1": server_graphml(port), "c": graph}
+    driver = play_until(tmp_path, graphs, {"c": ("[driver-heartbeat]", 2)})
     vertices = [stream.vertex for stream in completes(driver, "c")]
-    assert sorted(vertices[:2]) == ["stream1", "stream2"]
-    assert vertices[2:] == ["stream3"]
+    assert [*sorted(vertices[:2]), *vertices[2:]] == list(streams)
 
 
 def test_a_walk_follows_one_of_several_weighted_edges(tmp_path: Path) -> None:
     """Perf clients of tornettools start one stream after each pause, usually a small one."""
     port = free_port()
-    sizes = {"stream_50k": "50", "stream_1m": "100", "stream_5m": "500"}
-    streams = {name: {"sendsize": "10", "recvsize": size} for name, size in sizes.items()}
-    weights = zip(streams, ("12.0", "2.0", "1.0"), strict=True)
-    choices = [("pause", name, weight) for name, weight in weights]
+    weights = {"stream_50k": "12.0", "stream_1m": "2.0", "stream_5m": "1.0"}
     text = graphml(
-        {"start": {"peers": f"127.0.0.1:{port}"}, "pause": {"time": "10 ms"}, **streams},
-        [("start", "pause"), ("pause", "pause"), *choices],
+        {"start": {"peers": f"127.0.0.1:{port}"}, "pause": {"time": "10 ms"}}
+        | {name: {"sendsize": "10", "recvsize": "50"} for name in weights},
+        [
+            ("start", "pause"),
+            ("pause", "pause"),
+            *(("pause", name, weight) for name, weight in weights.items()),
+        ],
     )
     graphs = {"server1": server_graphml(port), "a": text, "b": text}
     driver = play_until(tmp_path, graphs, {"a": ("[stream-success]", 90), "b": ("[stream-", 90)})
-    for host in ("a", "b"):
-        vertices = Counter(stream.vertex for stream in completes(driver, host)[:90])
-        assert vertices.keys() == sizes.keys()
-        assert vertices["stream_50k"] > 50
-    first = [[stream.vertex for stream in completes(driver, host)[:90]] for host in ("a", "b")]
-    assert first[0] != first[1]
+    first, second = (
+        [stream.vertex for stream in completes(driver, host)[:90]] for host in ("a", "b")
+    )
+    assert first != second
+    assert Counter(first).keys() == weights.keys()
+    assert first.count("stream_50k") > 50
 
 
 @pytest.mark.parametrize("mode", ["path", "graphml"])
@@ -304,8 +287,8 @@ def test_traffic_by_models(tmp_path: Path, mode: str) -> None:
     found = completes(driver, "c")
     assert all(stream.success for stream in found)
     assert len({stream.payload_bytes for stream in found}) > 3
-    assert driver.text("c").count("flow is complete") > 3
-    assert "[stream-error]" not in driver.text("server1")
+    assert driver["c"].text.count("flow is complete") > 3
+    assert "[stream-error]" not in driver["server1"].text
 
 
 def test_a_path_is_one_packet_model_for_all_clients(tmp_path: Path) -> None:
@@ -397,12 +380,12 @@ def test_the_file_limit_is_raised_if_necessary(monkeypatch: pytest.MonkeyPatch) 
 def test_a_signal_ends_it_with_complete_logs(tmp_path: Path, number: signal.Signals) -> None:
     graphs = {f"c{i}": graphml({"start": {"heartbeat": "50 ms"}}) for i in range(3)}
     with run_driver(tmp_path, graphs) as driver:
-        driver.wait_for("c2", "[driver-heartbeat]")
+        driver["c2"].wait_for("[driver-heartbeat]")
         driver.process.send_signal(number)
         driver.wait()
     assert (driver.status, driver.errors) == (0, "")
     for host in graphs:
-        assert driver.text(host).endswith("]\n")
+        assert driver[host].text.endswith("]\n")
 
 
 def test_sockets_of_a_host_have_the_address_that_it_is_given(tmp_path: Path) -> None:
@@ -410,5 +393,5 @@ def test_sockets_of_a_host_have_the_address_that_it_is_given(tmp_path: Path) -> 
     graphs = {"server": server_graphml(port), "client": client_graphml(port, host="127.0.0.2")}
     hosts = {"server": {"bind": "127.0.0.2"}, "client": {"bind": "127.0.0.3"}}
     result = play_until(tmp_path, graphs, {"client": ("stream-success", 1)}, hosts=hosts)
-    assert f"server listening at 127.0.0.2:{port}" in result.text("server")
-    assert "127.0.0.3" in result.text("server")
+    assert f"server listening at 127.0.0.2:{port}" in result["server"].text
+    assert "127.0.0.3" in result["server"].text

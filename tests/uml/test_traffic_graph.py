@@ -73,17 +73,7 @@ def test_a_generated_server(tmp_path: Path) -> None:
     assert graph.edges == 0
 
 
-def test_defaults_are_tgens(tmp_path: Path) -> None:
-    graph = load(tmp_path, graph_of())
-    assert graph.start.heartbeat_us == 1_000_000
-    assert graph.start.delay_us == 0
-    assert graph.start.log_level is LogLevel.MESSAGE
-    (stream,) = graph.streams
-    assert (stream.timeout_us, stream.stallout_us) == (0, 30_000_000)
-    assert stream.proxies == ()
-
-
-def test_streams_override_the_defaults_of_start(tmp_path: Path) -> None:
+def test_streams_override_the_defaults_of_start_and_of_tgen(tmp_path: Path) -> None:
     graph = load(
         tmp_path,
         graphml(
@@ -95,9 +85,12 @@ def test_streams_override_the_defaults_of_start(tmp_path: Path) -> None:
             [("start", "b_stream"), ("start", "stream_a")],
         ),
     )
-    first, second = graph.actions["stream_a"], graph.actions["b_stream"]
-    assert isinstance(first, StreamOptions)
-    assert isinstance(second, StreamOptions)
+    start = graph.start
+    assert (start.heartbeat_us, start.delay_us) == (1_000_000, 0)
+    assert start.log_level is LogLevel.MESSAGE
+    first, second = graph.streams
+    assert first.proxies == ()
+    assert first.stallout_us == second.stallout_us == 30_000_000
     assert (first.timeout_us, second.timeout_us) == (0, 5_000_000)
     assert (first.recv_bytes, second.recv_bytes) == (327680, 7000)
     assert first.username == second.username == "one"
@@ -140,18 +133,20 @@ REFUSED = {
     "needs one start vertex, has 2": graphml({"start": {}, "start2": {}}, [("start", "start2")]),
     "vertex 'start' has an edge to itself": graphml({"start": START}, [("start", "start")]),
     "vertex 'pause' is not connected": graphml({"start": START, "pause": {}}),
-    "the edge precedes one of its vertices": graphml({"start": START}, [("start", "stream")]),
+    "the edge precedes one of its vertices": graph_of().replace(
+        '<node id="stream">', "<node id='x'>"
+    ),
     "vertex 'pause' is on a loop on which no time passes": graphml(
         {"start": START, "pause": {"time": "1 s,0 s"}}, [("start", "pause"), ("pause", "pause")]
     ),
-    "edge start -> stream: duplicate edge": graphml(
-        {"start": START, "stream": STREAM}, [("start", "stream")] * 2
+    "edge start -> stream: duplicate edge": graph_of().replace(
+        "</graph>", '<edge source="start" target="stream"/></graph>'
     ),
     "default value for 'peers'": graph_of_start().replace(
-        "attr.type='string'/>", "attr.type='string'><default>x:1</default></key>"
+        ' attr.type="string" />', ' attr.type="string"><default>x:1</default></key>'
     ),
     "edge start -> stream: attribute 'colour' is not supported": graph_with_weight("1").replace(
-        "attr.name='weight'", "attr.name='colour'"
+        'attr.name="weight"', 'attr.name="colour"'
     ),
     "edge start -> stream: attribute 'weight' is '-1'": graph_with_weight("-1"),
     "edge start -> stream: attribute 'weight' is '1e999'": graph_with_weight("1e999"),

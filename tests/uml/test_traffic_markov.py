@@ -6,8 +6,7 @@ import contextlib
 import hashlib
 import math
 import re
-import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -47,23 +46,30 @@ from .markov_support import (
     model_graphml,
     to,
 )
+from .traffic_support import FakeHost
 
-# SHA-256 of 100,000 delays, one per line, in TGen 1.1.2's test/expected-results/
-# <distribution>-123.
-DELAYS_OF_TGEN = {
-    "normal": "bb41a752f4c1e23c31022a10f5fc69d09195c0c58f3344ed7edb4899185187ce",
-    "lognormal": "afbf2d8263a1f59855f202854070fa35490d56f01a96cb25ebf22e9b55d135a8",
-    "exponential": "86db99049b82c4ead7d54cc0da2e4ac56101bcef6f673f7f1bb8602e1c8dcf64",
-    "pareto": "6dbc09ae39c240e0e1916eee98430e6f027d1218d04e06ea7345ec998b355555",
+# Distribution -> its parameters, and the SHA-256 of 100,000 delays, one per line, in TGen 1.1.2's
+# test/expected-results/<distribution>-123.
+DELAYS_OF_TGEN: dict[str, tuple[dict[str, float], str]] = {
+    "normal": (
+        {"location": 25, "scale": 10},
+        "bb41a752f4c1e23c31022a10f5fc69d09195c0c58f3344ed7edb4899185187ce",
+    ),
+    "lognormal": (
+        {"location": 0, "scale": 1},
+        "afbf2d8263a1f59855f202854070fa35490d56f01a96cb25ebf22e9b55d135a8",
+    ),
+    "exponential": (
+        {"rate": 1},
+        "86db99049b82c4ead7d54cc0da2e4ac56101bcef6f673f7f1bb8602e1c8dcf64",
+    ),
+    "pareto": (
+        {"scale": 1, "shape": 1},
+        "6dbc09ae39c240e0e1916eee98430e6f027d1218d04e06ea7345ec998b355555",
+    ),
 }
 ENDLESS = (to("s0", "s1"), to("s1", "s1"))
 NO_DELAY: Mapping[str, float] = {"low": 0, "high": 0}
-ITS_PARAMETERS = {
-    "normal": {"location": 25, "scale": 10},
-    "lognormal": {"location": 0, "scale": 1},
-    "exponential": {"rate": 1},
-    "pareto": {"scale": 1, "shape": 1},
-}
 
 
 def model(*edges: ModelEdge, states: tuple[str, ...] = SIMPLE_STATES) -> MarkovModel:
@@ -75,12 +81,10 @@ def model(*edges: ModelEdge, states: tuple[str, ...] = SIMPLE_STATES) -> MarkovM
 
 @pytest.mark.parametrize("distribution", DELAYS_OF_TGEN)
 def test_delays_equal_those_of_tgen(distribution: str) -> None:
-    emission = emits("s1", "+", distribution, **ITS_PARAMETERS[distribution])
-    walk = MarkovWalk(model(*ENDLESS, emission), 123)
-    digest = hashlib.sha256()
-    for _ in range(100_000):
-        digest.update(b"%d\n" % walk.step().delay_us)
-    assert digest.hexdigest() == DELAYS_OF_TGEN[distribution]
+    parameters, sha256 = DELAYS_OF_TGEN[distribution]
+    walk = MarkovWalk(model(*ENDLESS, emits("s1", "+", distribution, **parameters)), 123)
+    delays = b"".join(b"%d\n" % walk.step().delay_us for _ in range(100_000))
+    assert hashlib.sha256(delays).hexdigest() == sha256
 
 
 @given(
@@ -128,12 +132,8 @@ def test_internal_models_equal_those_of_tgen() -> None:
     assert len(INTERNAL_PACKET_MODEL.text) == 1970
     digest = hashlib.md5(INTERNAL_PACKET_MODEL.text).hexdigest()
     assert digest == "e64a68a112f324d71f0dc044d9acda2c"
-    assert INTERNAL_STREAM_MODEL.states[0].emissions.options[0].delay == Distribution(
-        "normal", (10e6, 4e6)
-    )
-    assert INTERNAL_FLOW_MODEL.states[0].emissions.options[0].delay == Distribution(
-        "normal", (60e6, 15e6)
-    )
+    for some, values in ((INTERNAL_STREAM_MODEL, (10e6, 4e6)), (INTERNAL_FLOW_MODEL, (60e6, 15e6))):
+        assert some.states[0].emissions.options[0].delay == Distribution("normal", values)
     assert INTERNAL_FLOW_MODEL.name == "internal-flow-model"
 
 
@@ -189,20 +189,19 @@ def test_invalid_models_are_rejected(reason: str) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
     [
-        ("<data key='nname'>start</data>", "<data key='nname'>begin</data>", "has 0"),
-        ("<data key='nname'>s1</data>", "<data key='nname'>Start2</data>", "has 2"),
-        ("<data key='nname'>s1</data>", "<data key='nname'>first</data>", "'first' does"),
-        ("<data key='nname'>s1</data>", "", "vertex 's1' needs an attribute 'name'"),
-        ("<data key='ntype'>state</data></node>\n<node id='o1", "</node>\n<node id='o1", "'type'"),
-        ("<data key='nname'>+</data>", "<data key='nname'>*</data>", "begins with '+', '-' or 'F'"),
-        ("'weight' attr.type='double'", "'weight' attr.type='string'", "must be a double"),
-        ("attr.name='type' attr.type='string'", "attr.name='type' attr.type='int'", "'string'"),
-        ("<key id='eparam_low'", "<key id='more' for='edge' attr.name='weight' attr.type='int'/>"
-         "<key id='eparam_low'", "declared twice"),
-        ("<data key='eweight'>1.0</data>", "<data key='eweight'>1_0</data>", "'1_0', not a finite"),
+        (">start<", ">begin<", "has 0"),
+        (">s1<", ">Start2<", "has 2"),
+        (">s1<", ">first<", "'first' does"),
+        ('<data key="d0">s1</data>', "", "vertex 's1' needs an attribute 'name'"),
+        ('<data key="d1">state</data>', "", "'type'"),
+        (">+<", ">*<", "begins with '+', '-' or 'F'"),
+        ('"weight" attr.type="double"', '"weight" attr.type="string"', "must be a double"),
+        ('attr.name="type" attr.type="string"', 'attr.name="type" attr.type="int"', "'string'"),
+        ("<graph ", '<key id="x" for="edge" attr.name="weight" attr.type="int"/><graph ', "twice"),
+        (">1.0<", ">1_0<", "'1_0', not a finite"),
         ("directed", "undirected", "directed edges"),
     ],
-)  # fmt: skip
+)
 def test_invalid_files_are_rejected(tmp_path: Path, old: str, new: str, reason: str) -> None:
     text = model_graphml(SIMPLE_STATES, SIMPLE_EDGES)
     assert old in text
@@ -224,20 +223,14 @@ PIECES = st.sampled_from(
     | st.text(alphabet="<>/='\" abgnopdehrmlk", max_size=100).map(str.encode)
 )
 def test_random_files_are_rejected(content: bytes) -> None:
-    with tempfile.TemporaryDirectory() as directory:
-        path = Path(directory) / "model.graphml"
-        path.write_bytes(content)
-        with pytest.raises(UserError):
-            load_model(path)
     with pytest.raises(ValueError, match=r"."):
-        parse_graphml(content)
+        parse_model("some", content)
 
 
 @pytest.mark.parametrize("encoding", ["nonsense", "utf-7", "utf-32", "idna"])
 def test_unsupported_encodings_are_rejected(encoding: str) -> None:
-    text = f"<?xml version='1.0' encoding='{encoding}'?><graphml/>"
     with pytest.raises(ValueError, match="not GraphML"):
-        parse_graphml(text.encode())
+        parse_graphml(f"<?xml version='1.0' encoding='{encoding}'?><graphml/>".encode())
 
 
 @given(st.data())
@@ -327,34 +320,8 @@ def test_both_sides_expect_the_bytes_of_the_other(seed: int, rate: float, end: f
 # --- flows
 
 
-class TimerHost:
-    """A host that is also its own event loop and log."""
-
-    def __init__(self) -> None:
-        self.now_us = 5_000_000
-        self.timers: list[tuple[int, Callable[[], None]]] = []
-        self.lines: list[str] = []
-        self.loop: Any = self
-        self.log: Any = self
-
-    def at(self, time_us: int, callback: Callable[[], None]) -> None:
-        self.timers.append((time_us, callback))
-
-    def message(self, place: str, text: str) -> None:
-        self.lines.append(text)
-
-    info = message
-
-    def wait(self) -> int:
-        """Let the next timer expire. Return how long it had to run, in microseconds."""
-        before = self.now_us
-        self.now_us, callback = self.timers.pop(0)
-        callback()
-        return self.now_us - before
-
-
 def test_a_flow_starts_streams_after_delays() -> None:
-    host: Any = TimerHost()
+    host: Any = FakeHost()
     walk: Any = Script(("+", 700), ("-", 0), ("+", 5), ("F", 99))
     over: list[str] = []
     generator = FlowGenerator(

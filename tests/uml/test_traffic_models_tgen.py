@@ -14,13 +14,12 @@ from onionlab.engines.uml.traffic import wire
 from onionlab.engines.uml.traffic.markov_model import Event, MarkovModel, parse_model
 from onionlab.engines.uml.traffic.markov_walk import (
     AT_ONCE_US,
-    PACKET_BYTES,
     Burst,
     MarkovWalk,
     PacketSchedule,
 )
 
-from .markov_support import emits, model_graphml, to
+from .markov_support import drawn_payload, emits, logged_payloads, model_graphml, to
 from .traffic_support import (
     LIMIT_S,
     Proxy,
@@ -129,9 +128,7 @@ def generator_lines(log: str) -> list[str]:
 
 def streams(log: str) -> list[tuple[int, int]]:
     """Return (sent, received) payload bytes of each successful stream, ordered by stream ID."""
-    counts = r"payload-bytes-recv=(\d+),payload-bytes-send=(\d+)"
-    found = re.findall(rf"\[stream-success\].*stream \[id=(\d+),.*{counts}", log)
-    return [(int(sent), int(got)) for _, got, sent in sorted(found, key=lambda x: int(x[0]))]
+    return list(logged_payloads(log).values())
 
 
 def packet_seeds(log: str) -> list[int]:
@@ -142,18 +139,6 @@ def packet_seeds(log: str) -> list[int]:
     _, _, walks = log.partition("entering main loop")
     wanted = r"Validating graph for markov model name 'packet\.graphml' seed (\d+)"
     return [int(seed) for seed in re.findall(wanted, walks)]
-
-
-def expected_streams(model: MarkovModel, seeds: list[int]) -> list[tuple[int, int]]:
-    """Return the bytes that a client sends and receives with a packet model, for each seed."""
-    result = []
-    for seed in seeds:
-        walk = MarkovWalk(model, seed)
-        packets = dict.fromkeys(Event, 0)
-        while not walk.ended:
-            packets[walk.step().event] += PACKET_BYTES
-        result.append((packets[Event.TO_SERVER], packets[Event.TO_ORIGIN]))
-    return result
 
 
 @pytest.mark.parametrize("mode", ["path", "graphml"])
@@ -167,16 +152,16 @@ def test_the_same_flows_streams_and_bytes(tgen: Path, conf: Path, vertex: str, m
         with run_tgen(tgen, conf, "client1", graph) as theirs:
             theirs.wait_for(over)
         with run_driver(conf, {"client2": graph}) as ours:
-            ours.wait_for("client2", over)
-    lines = generator_lines(theirs.text())
+            ours["client2"].wait_for(over)
+    lines = generator_lines(theirs.text)
     assert len(lines) > 5
-    assert generator_lines(ours.text("client2")) == lines
-    sent = streams(theirs.text())
+    assert generator_lines(ours["client2"].text) == lines
+    sent = streams(theirs.text)
     assert len(sent) > 2
-    assert streams(ours.text("client2")) == sent
-    assert "[stream-error]" not in theirs.text() + ours.text("client2")
-    seeds = packet_seeds(theirs.text())
-    assert expected_streams(parse_model("packet.graphml", PACKET_MODEL.encode()), seeds) == sent
+    assert streams(ours["client2"].text) == sent
+    assert "[stream-error]" not in theirs.text + ours["client2"].text
+    model = parse_model("packet.graphml", PACKET_MODEL.encode())
+    assert [drawn_payload(model, seed) for seed in packet_seeds(theirs.text)] == sent
 
 
 def test_the_real_client_and_our_server(tgen: Path, conf: Path) -> None:
@@ -185,11 +170,11 @@ def test_the_real_client_and_our_server(tgen: Path, conf: Path) -> None:
         wait_for_server(port)
         with run_tgen(tgen, conf, "client1", client("flow", port)) as theirs:
             theirs.wait_for("flow is complete")
-        sent = streams(theirs.text())
-        wait_until(lambda: len(streams(ours.text("server2"))) >= len(sent), "our server's lines")
+        sent = streams(theirs.text)
+        wait_until(lambda: len(streams(ours["server2"].text)) >= len(sent), "our server's lines")
     assert len(sent) > 2
-    assert "[stream-error]" not in theirs.text()
-    assert sorted((got, out) for out, got in streams(ours.text("server2"))) == sorted(sent)
+    assert "[stream-error]" not in theirs.text
+    assert sorted((got, out) for out, got in streams(ours["server2"].text)) == sorted(sent)
 
 
 @pytest.mark.parametrize("model", ["slow", "packet"])
@@ -206,13 +191,13 @@ def test_sizes_are_cut_out_of_repeated_models(tgen: Path, conf: Path, model: str
     with run_tgen(tgen, conf, "server1", server_graphml(port)):
         wait_for_server(port)
         with run_driver(conf, {"client2": graph(port)}) as ours:
-            ours.wait_for("client2", "[stream-")
+            ours["client2"].wait_for("[stream-")
     port = free_port()
     with run_driver(conf, {"server2": server_graphml(port)}):
         wait_for_server(port)
         with run_tgen(tgen, conf, "client1", graph(port)) as theirs:
             theirs.wait_for("[stream-")
-    assert streams(ours.text("client2")) == streams(theirs.text()) == [(20000, 100000)]
+    assert streams(ours["client2"].text) == streams(theirs.text) == [(20000, 100000)]
 
 
 def test_the_same_logins(tgen: Path, conf: Path) -> None:
@@ -224,7 +209,7 @@ def test_the_same_logins(tgen: Path, conf: Path) -> None:
             theirs.wait_for("traffic is complete")
         of_tgen = list(proxy.logins)
         with run_driver(conf, {"client2": graph}) as ours:
-            ours.wait_for("client2", "traffic is complete")
+            ours["client2"].wait_for("traffic is complete")
     assert len(set(of_tgen)) == 2 < len(of_tgen)
     assert proxy.logins[len(of_tgen) :] == of_tgen
 
@@ -287,12 +272,9 @@ def test_a_servers_bursts(tgen: Path, tmp_path: Path, who: str) -> None:
     command = wire.command(
         hostname="test", transfer_id="x", send_bytes=0, recv_bytes=0, model_seed=SEED, model=model
     )
-    server = server_graphml(port)
-    with (
-        run_tgen(tgen, tmp_path, "s", server)
-        if who == "TGen"
-        else run_driver(tmp_path, {"s": server})
-    ):
+    graph = server_graphml(port)
+    ours = run_driver(tmp_path, {"s": graph})
+    with run_tgen(tgen, tmp_path, "s", graph) if who == "TGen" else ours:
         wait_for_server(port)
         with socket.create_connection(("127.0.0.1", port)) as sock:
             sock.sendall(command)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from .traffic_support import client_graphml, parse_log, run_driver, server_graphml
+from .traffic_support import client_graphml, run_driver, server_graphml
 
 HOLD = """
 import fcntl, socket, struct, sys
@@ -63,10 +63,10 @@ def test_two_hosts_with_the_same_port_in_two_namespaces(tmp_path: Path) -> None:
         hosts = {name: {"netns": path} for name, path in places.items()}
         with run_driver(tmp_path, graphs, hosts=hosts) as driver:
             for host in ("client1", "client2"):
-                driver.wait_for(host, "[stream-success]", 3)
-            driver.wait_for("outside", "[stream-error]")
+                driver[host].wait_for("[stream-success]", 3)
+            driver["outside"].wait_for("[stream-error]")
     assert (driver.status, driver.errors) == (0, "")
     for number in (1, 2):
-        peers = {c.server for c in parse_log(tmp_path / f"client{number}.log").completes}
-        assert peers == {"localhost"}
-        assert f"peername=server{number}," in driver.text(f"client{number}")
+        log = driver[f"client{number}"]
+        assert {stream.server for stream in log.parsed.completes} == {"localhost"}
+        assert f"peername=server{number}," in log.text

@@ -7,7 +7,7 @@ import itertools
 import re
 import select
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -17,13 +17,14 @@ from hypothesis import strategies as st
 
 from onionlab.engines.uml.traffic import wire
 from onionlab.engines.uml.traffic.action_graph import Start, StreamOptions
-from onionlab.engines.uml.traffic.markov_model import INTERNAL_PACKET_MODEL, Event, MarkovModel
+from onionlab.engines.uml.traffic.markov_model import INTERNAL_PACKET_MODEL, Event
 from onionlab.engines.uml.traffic.markov_walk import PACKET_BYTES, PacketSchedule
 from onionlab.engines.uml.traffic.options import LogLevel, Peer
 from onionlab.engines.uml.traffic.stream import Stream
 from onionlab.engines.uml.traffic.transport import Address, Transport
 
 from .markov_support import Script
+from .traffic_support import FakeHost
 
 PAYLOAD = 3000
 REQUEST = 200
@@ -133,56 +134,15 @@ class FakeSocket:
         return ("127.0.0.1", 4000)
 
 
-class FakeHost:
-    """A host that is also its own log, event loop."""
-
-    name = "client1"
-    packet_models: Mapping[str, MarkovModel] = {}
-
-    def __init__(self, *, low_water: int = 1, info: bool = False) -> None:
-        self.low_water_bytes = low_water
-        self.wants_info = info
-        self.now_us = 1_000_000
-        self.read = self.written = 0
-        self.lines: list[str] = []
-        self.ended: list[object] = []
-        self.writable_wanted = False
-        self.log: Any = self
-        self.loop: Any = self
-
-    def count_bytes(self, read: int, written: int) -> None:
-        self.read += read
-        self.written += written
-
-    def want_writable(self, fd: int) -> None:
-        self.writable_wanted = True
-
-    def resolve(self, name: str) -> str | None:
-        return {"server9": "11.0.0.9"}.get(name)
-
-    def stream_ended(self, stream: object) -> None:
-        self.ended.append(stream)
-
-    open_stream = count = None
-
-    def message(self, place: str, text: str) -> None:
-        self.lines.append(text)
-
-    critical = warning = info = message
-
-    @property
-    def last(self) -> str:
-        return self.lines[-1]
-
-
-Played = tuple[FakeHost, FakeSocket, Stream]
+Played = tuple[Any, FakeSocket, Stream]
 
 
 def client(
     *, low_water: int = 1, info: bool = False, room: int | None = None, **changes: Any
 ) -> Played:
     """Return a client's stream through a proxy. changes: options that differ from OPTIONS."""
-    host, sock = FakeHost(low_water=low_water, info=info), FakeSocket(room)
+    host: Any = FakeHost(low_water=low_water, info=info)
+    sock = FakeSocket(room)
     options = replace(OPTIONS, **changes)
     transport = Transport(
         cast(socket.socket, sock),
@@ -196,7 +156,8 @@ def client(
 
 
 def server(*, room: int | None = None) -> Played:
-    host, sock = FakeHost(), FakeSocket(room)
+    host: Any = FakeHost()
+    sock = FakeSocket(room)
     host.name = "server1"
     client_address = Address("exit", "11.0.0.3", 999)
     transport = Transport(cast(socket.socket, sock), client_address, host.resolve)
@@ -209,7 +170,7 @@ def pieces(data: bytes, cuts: Sequence[int]) -> list[bytes]:
 
 
 def play(
-    host: FakeHost,
+    host: Any,
     sock: FakeSocket,
     stream: Stream,
     arriving: Sequence[bytes],
@@ -269,7 +230,7 @@ def test_a_client_handles_bytes_in_any_pieces(
     host, sock, stream = client(low_water=low_water, info=info, room=0 if room else None)
     play(host, sock, stream, pieces(TO_CLIENT, at), room)
     assert len(host.ended) == 1
-    assert outcome(host.last) == SUCCESS
+    assert outcome(host.lines[-1]) == SUCCESS
     assert bytes(sock.sent) == SOCKS + CLIENT_SENDS
     assert (host.read, host.written) == (len(TO_CLIENT), len(SOCKS + CLIENT_SENDS))
 
@@ -280,7 +241,7 @@ def test_a_server_handles_bytes_in_any_pieces(at: list[int], room: list[int]) ->
     play(host, sock, stream, pieces(CLIENT_SENDS, at), room)
     assert len(host.ended) == 1
     assert stream.fault == "NONE"
-    assert "vertexid=passive-stream:stream,name=server1,peername=client1" in host.last
+    assert "vertexid=passive-stream:stream,name=server1,peername=client1" in host.lines[-1]
     assert bytes(sock.sent) == SERVER_SAYS
 
 
@@ -301,7 +262,7 @@ def test_a_connection_that_ends_anywhere_has_the_error_of_tgen(
             select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR | select.EPOLLOUT
         )
     assert host.ended == [stream]
-    fields = dict(re.findall(r"(\w+)=(\w+)", outcome(host.last).partition(" stream ")[2]))
+    fields = dict(re.findall(r"(\w+)=(\w+)", outcome(host.lines[-1]).partition(" stream ")[2]))
     if length < len(CHOICE + GRANTED):
         assert fields["error"] == "PROXY"
         assert stream.transport.fault == "READ"
@@ -310,15 +271,15 @@ def test_a_connection_that_ends_anywhere_has_the_error_of_tgen(
         assert fields["recvstate"] == "RECV_ERROR"
         assert stream.transport.state == ("SUCCESS_EOF" if how == "end" else "ERROR")
     received = max(0, length - len(CHOICE + GRANTED))
-    assert f"total-bytes-recv={received}," in host.last
+    assert f"total-bytes-recv={received}," in host.lines[-1]
 
 
-def test_times_equal_those_of_tgen() -> None:
+def test_times_and_pieces_equal_those_of_tgen() -> None:
     host, sock, stream = client()
     header = SERVER_SAYS.index(b"\n") + 1
     cut = [2, 12, 12 + header, 12 + header + 1, 12 + header + PAYLOAD, 12 + header + PAYLOAD + 37]
     play(host, sock, stream, pieces(TO_CLIENT, cut), [])
-    times = dict(re.findall(r"usecs-to-([a-z-]+)=(-?\d+)", host.last))
+    times = dict(re.findall(r"usecs-to-([a-z-]+)=(-?\d+)", host.lines[-1]))
     assert times == {
         "socket-create": "0",
         "socket-connect": "0",
@@ -335,13 +296,8 @@ def test_times_equal_those_of_tgen() -> None:
         "last-byte-recv": "50",
         "checksum-recv": "60",
     }
-    assert "created-ts=1000000," in host.last
-    assert "now-ts=1000070]" in host.last
-
-
-def test_messages_are_sent_in_the_pieces_of_tgen() -> None:
-    host, sock, stream = client()
-    play(host, sock, stream, [TO_CLIENT], [])
+    assert "created-ts=1000000," in host.lines[-1]
+    assert "now-ts=1000070]" in host.lines[-1]
     assert sock.sizes == [3, 10, len(COMMAND), REQUEST, 37, 4]
 
 
@@ -373,11 +329,8 @@ def test_login_at_the_proxy(username: str | None, password: str | None, login: b
 def test_a_proxy_that_rejects_a_client(answers: bytes, error: str, warning: str) -> None:
     host, sock, stream = client()
     play(host, sock, stream, [answers], [])
-    assert (stream.transport.state, stream.transport.fault, stream.fault) == (
-        "ERROR",
-        error,
-        "PROXY",
-    )
+    transport = stream.transport
+    assert (transport.state, transport.fault, stream.fault) == ("ERROR", error, "PROXY")
     assert warning in "\n".join(host.lines)
     assert "transport connection or proxy handshake failed" in host.lines[-2]
 
@@ -423,8 +376,8 @@ def test_a_client_that_expects_nothing_does_not_wait_for_the_response() -> None:
     play(host, sock, stream, [CHOICE + GRANTED], [])
     assert host.ended == [stream]
     assert stream.send.payload_bytes == PACKET_BYTES
-    assert "sendstate=SEND_SUCCESS,recvstate=RECV_SUCCESS,error=NONE]" in host.last
-    assert "usecs-to-response=-1," in host.last
+    assert "sendstate=SEND_SUCCESS,recvstate=RECV_SUCCESS,error=NONE]" in host.lines[-1]
+    assert "usecs-to-response=-1," in host.lines[-1]
 
 
 def test_a_server_fails_to_write_after_a_reset() -> None:
@@ -452,7 +405,7 @@ def test_a_timeout_counts_from_the_start() -> None:
     host.now_us += 1
     stream.on_heartbeat()
     assert (stream.transport.state, stream.transport.fault) == ("RESPONSE_STATUS", "NONE")
-    assert "sendstate=SEND_COMMAND,recvstate=RECV_NONE,error=TIMEOUT]" in host.last
+    assert "sendstate=SEND_COMMAND,recvstate=RECV_NONE,error=TIMEOUT]" in host.lines[-1]
 
 
 @pytest.mark.parametrize("limit", ["timeout", "stallout"])
@@ -476,7 +429,7 @@ def test_a_stallout_counts_from_the_last_progress() -> None:
     host.now_us += 1
     stream.on_heartbeat()
     assert stream.fault == "STALLOUT"
-    assert "sendstate=SEND_FOOTER,recvstate=RECV_PAYLOAD,error=STALLOUT]" in host.last
+    assert "sendstate=SEND_FOOTER,recvstate=RECV_PAYLOAD,error=STALLOUT]" in host.lines[-1]
 
 
 def test_bytes_found_by_a_heartbeat_have_their_arrival_time() -> None:

@@ -29,12 +29,12 @@ def test_our_client_and_the_real_server(tgen: Path, tmp_path: Path, sizes: tuple
         with Proxy() as proxy:
             graphs = {"client1": client_graphml(port, proxy=proxy.port, stream=stream)}
             with run_driver(tmp_path, graphs) as driver:
-                driver.wait_for("client1", "[stream-", 3)
+                driver["client1"].wait_for("[stream-", 3)
         # The probe of the port is logged as a failed stream, so only successful ones are counted.
         server.wait_for("[stream-success]", 3)
-    assert all(stream.success for stream in driver.log("client1").completes)
-    assert "error=MD5" not in server.text()
-    assert server.text().count("MD5 checksums failed") == 0
+    assert all(stream.success for stream in driver["client1"].parsed.completes)
+    assert "error=MD5" not in server.text
+    assert server.text.count("MD5 checksums failed") == 0
 
 
 @pytest.mark.parametrize("sizes", [("1000 bytes", "320 KiB"), ("1", "1"), ("3 MiB", "5 MiB")])
@@ -45,8 +45,8 @@ def test_the_real_client_and_our_server(tgen: Path, tmp_path: Path, sizes: tuple
         wait_for_server(port)
         with run_tgen(tgen, tmp_path, "client1", client_graphml(port, stream=stream)) as client:
             client.wait_for("[stream-", 3)
-    assert all(stream.success for stream in client.log().completes)
-    assert driver.text("server1").count("[stream-success]") >= 3
+    assert all(stream.success for stream in client.parsed.completes)
+    assert driver["server1"].text.count("[stream-success]") >= 3
 
 
 def test_the_same_bytes_on_the_wire(tgen: Path, tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ def test_the_same_bytes_on_the_wire(tgen: Path, tmp_path: Path) -> None:
         directory = tmp_path / "ours"
         directory.mkdir()
         with run_driver(directory, {"client1": graph}) as ours:
-            ours.wait_for("client1", "[stream-success]")
+            ours["client1"].wait_for("[stream-success]")
             sent.append(proxy.client_bytes)
         assert proxy.requests[0] == proxy.requests[1]
 
@@ -80,14 +80,14 @@ BEHAVIOURS = {
     "no method": {"methods": b"\x05\xff"},
     "hangs up at once": {"hang_up_at": "greeting"},
     "hangs up when asked": {"hang_up_at": "request"},
-    "cut in the response": {"cut_after": 30},
-    "cut in the payload": {"cut_after": 100_000},
-    "reset in the payload": {"reset_after": 100_000},
+    "cut in the response": {"limit": 30, "then": "cut"},
+    "cut in the payload": {"limit": 100_000, "then": "cut"},
+    "reset in the payload": {"limit": 100_000, "then": "reset"},
     "never answers": {"swallow": True},
-    "falls silent in the response": {"silent_after": 30},
-    "falls silent in the payload": {"silent_after": 100_000},
-    "falls silent before the checksum": {"silent_after": 69 + 327680},
-    "falls silent before the end": {"silent_after": 69 + 327680 + 37},
+    "falls silent in the response": {"limit": 30},
+    "falls silent in the payload": {"limit": 100_000},
+    "falls silent before the checksum": {"limit": 69 + 327680},
+    "falls silent before the end": {"limit": 69 + 327680 + 37},
 }
 
 
@@ -118,8 +118,8 @@ def test_errors_are_logged_like_in_tgen(
                 ) as ours,
             ):
                 client.wait_for("Generator status")
-                ours.wait_for("client1", "Generator status")
-    assert without_numbers(ours.text("client1")) == without_numbers(client.text())
+                ours["client1"].wait_for("Generator status")
+    assert without_numbers(ours["client1"].text) == without_numbers(client.text)
 
 
 def without_numbers(log: str) -> list[str]:

@@ -6,6 +6,7 @@ import contextlib
 import os
 import select
 import socket
+import socketserver
 import struct
 import subprocess
 import sys
@@ -16,8 +17,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import networkx as nx
+
 from analysis.records.tgenlog import TgenLog
 from onionlab.engines.uml.traffic import __file__ as traffic_init
+from onionlab.engines.uml.traffic.markov_model import MarkovModel
 from onionlab.engines.uml.traffic.traffic_file import TrafficFile, TrafficHost
 
 TRAFFIC = Path(traffic_init).parent
@@ -29,22 +33,12 @@ Attributes = Mapping[str, str]
 
 def graphml(vertices: Mapping[str, Attributes], edges: Sequence[tuple[str, ...]] = ()) -> str:
     """Return a TGen configuration. edges: source, target and, for weighted edges, the weight."""
-    names = sorted({name for attributes in vertices.values() for name in attributes})
-    lines = ["<graphml xmlns='http://graphml.graphdrawing.org/xmlns'>"]
-    lines += [
-        f"<key id='{name}' for='node' attr.name='{name}' attr.type='string'/>" for name in names
-    ]
-    if any(len(edge) == 3 for edge in edges):
-        # Weights are strings, as networkx writes them for tornettools.
-        lines.append("<key id='w' for='edge' attr.name='weight' attr.type='string'/>")
-    lines.append("<graph edgedefault='directed'>")
+    graph: nx.DiGraph[str] = nx.DiGraph()
     for vertex, attributes in vertices.items():
-        data = "".join(f"<data key='{key}'>{value}</data>" for key, value in attributes.items())
-        lines.append(f"<node id='{vertex}'>{data}</node>")
+        graph.add_node(vertex, **attributes)
     for source, target, *weight in edges:
-        data = f"<data key='w'>{weight[0]}</data>" if weight else ""
-        lines.append(f"<edge source='{source}' target='{target}'>{data}</edge>")
-    return "\n".join([*lines, "</graph>", "</graphml>"])
+        graph.add_edge(source, target, **({"weight": weight[0]} if weight else {}))
+    return "\n".join(nx.generate_graphml(graph))
 
 
 def server_graphml(port: int, **start: str) -> str:
@@ -81,6 +75,28 @@ def free_port() -> int:
 
 
 @dataclass
+class HostLog:
+    """The log of a host, which the driver or TGen writes."""
+
+    path: Path
+
+    @property
+    def text(self) -> str:
+        return self.path.read_text() if self.path.exists() else ""
+
+    @property
+    def parsed(self) -> TgenLog:
+        log = TgenLog()
+        log.feed(self.path.read_bytes().split(b"\n")[:-1])
+        assert log.malformed == 0, log.examples
+        return log
+
+    def wait_for(self, text: str, count: int = 1) -> None:
+        """Wait until the log contains ``text`` at least ``count`` times."""
+        wait_until(lambda: self.text.count(text) >= count, f"{text} in {self.path}")
+
+
+@dataclass
 class DriverRun:
     """A driver process and its files."""
 
@@ -89,33 +105,13 @@ class DriverRun:
     status: int | None = None
     errors: str = ""
 
-    def path(self, host: str) -> Path:
-        return self.directory / f"{host}.log"
-
-    def text(self, host: str) -> str:
-        try:
-            return self.path(host).read_text()
-        except FileNotFoundError:
-            return ""
-
-    def log(self, host: str) -> TgenLog:
-        return parse_log(self.path(host))
-
-    def wait_for(self, host: str, text: str, count: int = 1) -> None:
-        """Wait until a host's log contains ``text`` at least ``count`` times."""
-        wait_until(lambda: self.text(host).count(text) >= count, f"{text} in the log of {host}")
+    def __getitem__(self, host: str) -> HostLog:
+        return HostLog(self.directory / f"{host}.log")
 
     def wait(self) -> None:
         """Wait until the process ends."""
         _, self.errors = self.process.communicate(timeout=LIMIT_S)
         self.status = self.process.returncode
-
-
-def parse_log(path: Path) -> TgenLog:
-    log = TgenLog()
-    log.feed(path.read_bytes().split(b"\n")[:-1])
-    assert log.malformed == 0, log.examples
-    return log
 
 
 def write_traffic_file(
@@ -146,6 +142,7 @@ DRIVER = """
 import sys
 from pathlib import Path
 from onionlab.engines.uml.traffic import driver
+from onionlab.engines.uml.traffic.markov_model import MarkovModel
 from onionlab.engines.uml.traffic.traffic_file import read_traffic_file
 driver.FLUSH_INTERVAL_US = 50_000
 played = driver.Driver(read_traffic_file(Path(sys.argv[1])))
@@ -176,25 +173,8 @@ def run_driver(directory: Path, graphs: Mapping[str, str], **changes: Any) -> It
         process.wait()
 
 
-@dataclass
-class TgenLogFile:
-    """The log of a TGen process."""
-
-    path: Path
-
-    def text(self) -> str:
-        return self.path.read_text()
-
-    def log(self) -> TgenLog:
-        return parse_log(self.path)
-
-    def wait_for(self, text: str, count: int = 1) -> None:
-        """Wait until the log contains ``text`` at least ``count`` times."""
-        wait_until(lambda: self.text().count(text) >= count, f"{text} in {self.path}")
-
-
 @contextlib.contextmanager
-def run_tgen(tgen: Path, directory: Path, name: str, graph: str) -> Iterator[TgenLogFile]:
+def run_tgen(tgen: Path, directory: Path, name: str, graph: str) -> Iterator[HostLog]:
     """Run TGen with this graph, and terminate it at the end."""
     (directory / f"{name}.graphml").write_text(graph)
     path = directory / f"{name}.log"
@@ -205,7 +185,7 @@ def run_tgen(tgen: Path, directory: Path, name: str, graph: str) -> Iterator[Tge
         subprocess.Popen(command, cwd=directory, stdout=log, env=environment) as process,
     ):
         try:
-            yield TgenLogFile(path)
+            yield HostLog(path)
         finally:
             process.terminate()
 
@@ -226,6 +206,52 @@ def wait_for_server(port: int) -> None:
     wait_until(accepts, f"a server on port {port}")
 
 
+class FakeHost:
+    """A host that is also its own log and event loop."""
+
+    name = "client1"
+    packet_models: Mapping[str, MarkovModel] = {}
+
+    def __init__(self, *, low_water: int = 1, info: bool = False) -> None:
+        self.low_water_bytes = low_water
+        self.wants_info = info
+        self.now_us = 1_000_000
+        self.read = self.written = 0
+        self.lines: list[str] = []
+        self.ended: list[object] = []
+        self.writable_wanted = False
+        self.timers: list[tuple[int, Callable[[], None]]] = []
+        self.log = self.loop = self
+
+    def count_bytes(self, read: int, written: int) -> None:
+        self.read += read
+        self.written += written
+
+    def want_writable(self, fd: int) -> None:
+        self.writable_wanted = True
+
+    def resolve(self, name: str) -> str | None:
+        return {"server9": "11.0.0.9"}.get(name)
+
+    def stream_ended(self, stream: object) -> None:
+        self.ended.append(stream)
+
+    def message(self, place: str, text: str) -> None:
+        self.lines.append(text)
+
+    critical = warning = info = message
+
+    def at(self, time_us: int, callback: Callable[[], None]) -> None:
+        self.timers.append((time_us, callback))
+
+    def wait(self) -> int:
+        """Let the next timer expire. Return how long it had to run, in microseconds."""
+        before = self.now_us
+        self.now_us, callback = self.timers.pop(0)
+        callback()
+        return self.now_us - before
+
+
 @dataclass
 class Proxy:
     """A SOCKS5 proxy on loopback with configurable errors.
@@ -233,8 +259,8 @@ class Proxy:
     Attributes:
         status: SOCKS status in the proxy's answers to requests.
         methods: The proxy's answer to greetings.
-        silent_after, cut_after, reset_after: Number of bytes from the server after which it stops
-            forwarding, closes the connection, or resets it.
+        limit: Number of bytes that it forwards from the server.
+        then: What it does with the connection after this number: "silence", "cut" or "reset".
         piece_bytes: Number of bytes that it forwards at once.
         swallow: Whether it never answers.
         hang_up_at: "greeting" or "request": message at which it hangs up instead of answering.
@@ -246,10 +272,9 @@ class Proxy:
 
     status: int = 0
     methods: bytes = b"\x05\x00"
-    silent_after: int | None = None
-    cut_after: int | None = None
+    limit: int | None = None
+    then: str = "silence"
     piece_bytes: int | None = None
-    reset_after: int | None = None
     swallow: bool = False
     hang_up_at: str = ""
     requests: list[bytes] = field(default_factory=list)
@@ -258,31 +283,27 @@ class Proxy:
     client_left: threading.Event = field(default_factory=threading.Event)
 
     def __enter__(self) -> Proxy:
-        self._socket = socket.socket()
-        self._socket.bind(("127.0.0.1", 0))
-        self._socket.listen(64)
-        self.port = int(self._socket.getsockname()[1])
+        handle = self._handle
+
+        class Handler(socketserver.BaseRequestHandler):
+            def handle(self) -> None:
+                # Close the connection here, because the server would shut it down first.
+                with contextlib.suppress(OSError), self.request:
+                    handle(self.request)
+
         self._over = threading.Event()
-        threading.Thread(target=self._serve, daemon=True).start()
+        self._server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        self.port = self._server.server_address[1]
+        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
         return self
 
     def __exit__(self, *exc: object) -> None:
         self._over.set()
-        self._socket.close()
+        self._server.shutdown()
+        self._server.server_close()
 
-    def _serve(self) -> None:
-        while not self._over.is_set():
-            try:
-                client, _ = self._socket.accept()
-            except OSError:
-                return
-            threading.Thread(target=self._client, args=(client,), daemon=True).start()
-
-    def _client(self, client: socket.socket) -> None:
-        with contextlib.suppress(OSError), client:
-            self._handshake(client)
-
-    def _handshake(self, client: socket.socket) -> None:
+    def _handle(self, client: socket.socket) -> None:
         if self.swallow:
             self._over.wait()
             return
@@ -336,10 +357,8 @@ class Proxy:
     def _downstream(self, client: socket.socket, server: socket.socket) -> None:
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         passed = 0
-        limits = [x for x in (self.silent_after, self.cut_after, self.reset_after) if x is not None]
-        limit = min(limits, default=None)
-        while True:
-            data = server.recv(65536 if limit is None else min(65536, limit - passed))
+        while passed != self.limit:
+            data = server.recv(65536 if self.limit is None else min(65536, self.limit - passed))
             if not data:
                 return
             for index in range(0, len(data), self.piece_bytes or len(data)):
@@ -347,16 +366,14 @@ class Proxy:
                 if self.piece_bytes is not None:
                     time.sleep(0.001)
             passed += len(data)
-            if passed == limit:
-                break
-        if self.silent_after is not None:
+        if self.then == "silence":
             self._over.wait()
-        elif self.cut_after is not None:
+        elif self.then == "cut":
             # Let the client close first, because closing with unread bytes causes a reset.
             client.shutdown(socket.SHUT_WR)
             self.client_left.wait(LIMIT_S)
             self.client_left.clear()
-        elif self.reset_after is not None:
+        else:
             time.sleep(0.2)
             client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
