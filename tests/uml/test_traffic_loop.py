@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import socket
-import threading
 import time
-from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,11 +14,10 @@ from onionlab.engines.uml.traffic import loop as loop_module
 from onionlab.engines.uml.traffic import wire
 from onionlab.engines.uml.traffic.driver import Driver
 from onionlab.engines.uml.traffic.loop import EDGE_IN, LEVEL_IN, Loop
-from onionlab.engines.uml.traffic.markov_model import INTERNAL_PACKET_MODEL
 from onionlab.engines.uml.traffic.traffic_file import read_traffic_file
 from onionlab.errors import UserError
 
-from .traffic_support import client_graphml, free_port, server_graphml, write_traffic_file
+from .traffic_support import OPTIONS, client_graphml, free_port, server_graphml, write_traffic_file
 
 IDLE_S = 3.0
 
@@ -30,47 +27,7 @@ def driver_until(tmp_path: Path, graphs: dict[str, str], seconds: float) -> Driv
     return Driver(read_traffic_file(write_traffic_file(tmp_path, graphs, stop_ms=stop_ms)))
 
 
-@contextlib.contextmanager
-def open_connections(port: int, openings: list[bytes | None], half_close: bool) -> Iterator[None]:
-    """Connect to a server. Each connection sends its bytes, if it has any, and stays open.
-
-    half_close: whether each connection closes its direction to the server.
-    """
-    opened: list[socket.socket] = []
-
-    def connect() -> None:
-        deadline = time.monotonic() + IDLE_S
-        while len(opened) < len(openings) and time.monotonic() < deadline:
-            with contextlib.suppress(ConnectionRefusedError):
-                sock = socket.create_connection(("127.0.0.1", port))
-                opened.append(sock)
-                says = openings[len(opened) - 1]
-                if says:
-                    sock.sendall(says)
-                if half_close:
-                    sock.shutdown(socket.SHUT_WR)
-                continue
-            time.sleep(0.01)
-
-    thread = threading.Thread(target=connect)
-    thread.start()
-    try:
-        yield
-    finally:
-        thread.join()
-        for sock in opened:
-            sock.close()
-    assert len(opened) == len(openings)
-
-
-COMMAND = wire.command(
-    hostname="c",
-    transfer_id="s",
-    send_bytes=1000,
-    recv_bytes=50_000_000,
-    model_seed=1,
-    model=INTERNAL_PACKET_MODEL,
-)
+COMMAND = wire.command("c", replace(OPTIONS, recv_bytes=50_000_000), model_seed=1)
 
 
 @pytest.mark.parametrize("half_close", [False, True])
@@ -81,9 +38,20 @@ def test_idle_and_half_closed_connections_cause_no_wake_ups(
     driver = driver_until(tmp_path, {"s": server_graphml(port, heartbeat="0 s")}, IDLE_S)
     # The clients send nothing, half a password, half a command, or a command whose answer they do
     # not read.
-    openings = [None, b"T8nN", COMMAND[:300], COMMAND + b"x" * 500] * 5
-    with open_connections(port, openings, half_close):
-        driver.run()
+    openings = [b"", b"T8nN", COMMAND[:300], COMMAND + b"x" * 100] * 5
+    opened = []
+
+    def connect() -> None:
+        for says in openings:
+            opened.append(socket.create_connection(("127.0.0.1", port)))
+            opened[-1].sendall(says)
+            if half_close:
+                opened[-1].shutdown(socket.SHUT_WR)
+
+    driver.loop.at(driver.loop.now_us, connect)
+    driver.run()
+    for sock in opened:
+        sock.close()
     # The event loop has one turn for the start and one for the stop. Each connection has turns for
     # its accept, its data and its end. It has another turn whenever the kernel's buffers grow,
     # because it is then writable.

@@ -6,6 +6,7 @@ import itertools
 import re
 import socket
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ from onionlab.engines.uml.traffic.markov_walk import (
 from .markov_support import drawn_payload, emits, logged_payloads, model_graphml, to
 from .traffic_support import (
     LIMIT_S,
+    OPTIONS,
     Proxy,
     free_port,
     graphml,
@@ -269,15 +271,13 @@ def check_bursts(found: list[tuple[float, int]], bursts: list[Burst]) -> None:
 def test_a_servers_bursts(tgen: Path, tmp_path: Path, who: str) -> None:
     port = free_port()
     model = parse_model("slow", SLOW_MODEL.encode())
-    command = wire.command(
-        hostname="test", transfer_id="x", send_bytes=0, recv_bytes=0, model_seed=SEED, model=model
-    )
+    options = replace(OPTIONS, send_bytes=0, recv_bytes=0, packet_model=model)
     graph = server_graphml(port)
     ours = run_driver(tmp_path, {"s": graph})
     with run_tgen(tgen, tmp_path, "s", graph) if who == "TGen" else ours:
         wait_for_server(port)
         with socket.create_connection(("127.0.0.1", port)) as sock:
-            sock.sendall(command)
+            sock.sendall(wire.command("test", options, SEED))
             answer = b""
             while not answer.endswith(b"\n"):
                 answer += sock.recv(1)

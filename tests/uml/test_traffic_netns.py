@@ -65,7 +65,6 @@ def test_two_hosts_with_the_same_port_in_two_namespaces(tmp_path: Path) -> None:
             for host in ("client1", "client2"):
                 driver[host].wait_for("[stream-success]", 3)
             driver["outside"].wait_for("[stream-error]")
-    assert (driver.status, driver.errors) == (0, "")
     for number in (1, 2):
         log = driver[f"client{number}"]
         assert {stream.server for stream in log.parsed.completes} == {"localhost"}

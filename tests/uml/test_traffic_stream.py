@@ -16,18 +16,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onionlab.engines.uml.traffic import wire
-from onionlab.engines.uml.traffic.action_graph import Start, StreamOptions
-from onionlab.engines.uml.traffic.markov_model import INTERNAL_PACKET_MODEL, Event
+from onionlab.engines.uml.traffic.action_graph import Start
+from onionlab.engines.uml.traffic.markov_model import Event
 from onionlab.engines.uml.traffic.markov_walk import PACKET_BYTES, PacketSchedule
-from onionlab.engines.uml.traffic.options import LogLevel, Peer
+from onionlab.engines.uml.traffic.options import LogLevel
 from onionlab.engines.uml.traffic.stream import Stream
 from onionlab.engines.uml.traffic.transport import Address, Transport
 
 from .markov_support import Script
-from .traffic_support import FakeHost
+from .traffic_support import OPTIONS, FakeHost
 
-PAYLOAD = 3000
-REQUEST = 200
+PAYLOAD, REQUEST = OPTIONS.recv_bytes, OPTIONS.send_bytes
 SERVER_SAYS = (
     wire.response("server1")
     + wire.PAYLOAD_LETTER * PAYLOAD
@@ -37,27 +36,8 @@ SERVER_SAYS = (
 CHOICE = b"\x05\x00"
 GRANTED = b"\x05\x00\x00\x01\x0b\x00\x00\x05\x00\x50"
 TO_CLIENT = CHOICE + GRANTED + SERVER_SAYS
-COMMAND = wire.command(
-    hostname="client1",
-    transfer_id="stream",
-    send_bytes=REQUEST,
-    recv_bytes=PAYLOAD,
-    model_seed=7,
-    model=INTERNAL_PACKET_MODEL,
-)
+COMMAND = wire.command("client1", OPTIONS, model_seed=7)
 CLIENT_SENDS = COMMAND + wire.PAYLOAD_LETTER * REQUEST + wire.checksum_line(REQUEST) + b"FIN\n"
-OPTIONS = StreamOptions(
-    id="stream",
-    kind="stream",
-    peers=(Peer("server9", 80),),
-    proxies=(),
-    username=None,
-    password=None,
-    send_bytes=REQUEST,
-    recv_bytes=PAYLOAD,
-    timeout_us=0,
-    stallout_us=0,
-)
 START = Start(
     id="start",
     server_port=80,

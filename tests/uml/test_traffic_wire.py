@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -11,6 +12,8 @@ from hypothesis import strategies as st
 
 from onionlab.engines.uml.traffic import wire
 from onionlab.engines.uml.traffic.markov_model import INTERNAL_PACKET_MODEL
+
+from .traffic_support import OPTIONS
 
 COMMAND = (
     b"PROTOCOL_VERSION=2.0 HOSTNAME=web1 TRANSFER_ID=stream SEND_SIZE=1000 RECV_SIZE=327680 "
@@ -20,15 +23,8 @@ COMMAND = (
 
 @pytest.mark.parametrize("path", [None, "../conf/packet.graphml"])
 def test_a_command_equals_that_of_tgen(path: str | None) -> None:
-    message = wire.command(
-        hostname="web1",
-        transfer_id="stream",
-        send_bytes=1000,
-        recv_bytes=327680,
-        model_seed=1963204280,
-        model=INTERNAL_PACKET_MODEL,
-        model_path=path,
-    )
+    options = replace(OPTIONS, send_bytes=1000, recv_bytes=327680, packet_model_path=path)
+    message = wire.command("web1", options, 1963204280)
     line, _, model = message.partition(b"\n")
     mode = b"graphml MODEL_SIZE=1970" if path is None else b"path MODEL_PATH=../conf/packet.graphml"
     assert line == wire.AUTH_BYTES + COMMAND + mode

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -21,7 +22,9 @@ import networkx as nx
 
 from analysis.records.tgenlog import TgenLog
 from onionlab.engines.uml.traffic import __file__ as traffic_init
+from onionlab.engines.uml.traffic.action_graph import StreamOptions
 from onionlab.engines.uml.traffic.markov_model import MarkovModel
+from onionlab.engines.uml.traffic.options import Peer
 from onionlab.engines.uml.traffic.traffic_file import TrafficFile, TrafficHost
 
 TRAFFIC = Path(traffic_init).parent
@@ -29,6 +32,19 @@ LIMIT_S = 120.0
 """A generous time limit in seconds, because tests are slow on a busy machine."""
 
 Attributes = Mapping[str, str]
+
+OPTIONS = StreamOptions(
+    id="stream",
+    kind="stream",
+    peers=(Peer("server9", 80),),
+    proxies=(),
+    username=None,
+    password=None,
+    send_bytes=200,
+    recv_bytes=3000,
+    timeout_us=0,
+    stallout_us=0,
+)
 
 
 def graphml(vertices: Mapping[str, Attributes], edges: Sequence[tuple[str, ...]] = ()) -> str:
@@ -102,16 +118,9 @@ class DriverRun:
 
     directory: Path
     process: subprocess.Popen[str]
-    status: int | None = None
-    errors: str = ""
 
     def __getitem__(self, host: str) -> HostLog:
         return HostLog(self.directory / f"{host}.log")
-
-    def wait(self) -> None:
-        """Wait until the process ends."""
-        _, self.errors = self.process.communicate(timeout=LIMIT_S)
-        self.status = self.process.returncode
 
 
 def write_traffic_file(
@@ -142,7 +151,9 @@ DRIVER = """
 import sys
 from pathlib import Path
 from onionlab.engines.uml.traffic import driver
+from onionlab.engines.uml.traffic.action_graph import StreamOptions
 from onionlab.engines.uml.traffic.markov_model import MarkovModel
+from onionlab.engines.uml.traffic.options import Peer
 from onionlab.engines.uml.traffic.traffic_file import read_traffic_file
 driver.FLUSH_INTERVAL_US = 50_000
 played = driver.Driver(read_traffic_file(Path(sys.argv[1])))
@@ -153,7 +164,10 @@ played.run()
 
 @contextlib.contextmanager
 def run_driver(directory: Path, graphs: Mapping[str, str], **changes: Any) -> Iterator[DriverRun]:
-    """Run the driver with these graphs. At the end, send SIGTERM to it, as the engine does."""
+    """Run the driver with these graphs. At the end, send SIGTERM to it, as the engine does.
+
+    Fail if the driver fails.
+    """
     traffic_file = write_traffic_file(directory, graphs, **changes)
     process = subprocess.Popen(
         [sys.executable, "-c", DRIVER, str(traffic_file)],
@@ -162,15 +176,14 @@ def run_driver(directory: Path, graphs: Mapping[str, str], **changes: Any) -> It
         cwd=TRAFFIC.parents[3],
         env={**os.environ, "TZ": "UTC"},
     )
-    result = DriverRun(directory, process)
-    try:
-        yield result
-        if result.status is None:
+    with process:
+        try:
+            yield DriverRun(directory, process)
             process.terminate()
-            result.wait()
-    finally:
-        process.kill()
-        process.wait()
+            _, errors = process.communicate(timeout=LIMIT_S)
+            assert (process.returncode, errors) == (0, "")
+        finally:
+            process.kill()
 
 
 @contextlib.contextmanager
@@ -218,6 +231,7 @@ class FakeHost:
         self.now_us = 1_000_000
         self.read = self.written = 0
         self.lines: list[str] = []
+        self.counts: Counter[str] = Counter()
         self.ended: list[object] = []
         self.writable_wanted = False
         self.timers: list[tuple[int, Callable[[], None]]] = []
@@ -240,6 +254,9 @@ class FakeHost:
         self.lines.append(text)
 
     critical = warning = info = message
+
+    def count(self, what: str) -> None:
+        self.counts[what] += 1
 
     def at(self, time_us: int, callback: Callable[[], None]) -> None:
         self.timers.append((time_us, callback))

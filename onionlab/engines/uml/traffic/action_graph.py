@@ -151,11 +151,10 @@ def load_graph(
     OSError. Raises UserError if a file cannot be read or its content is not supported.
     """
     try:
-        content = read(path)
+        graph = parse_graphml(read(path))
+        return _checked(path, graph, lambda one: load_model(directory / one, read))
     except OSError as error:
         raise UserError(f"{path}: cannot read this TGen graph: {error.strerror}") from error
-    try:
-        return _checked(path, parse_graphml(content), lambda one: load_model(directory / one, read))
     except ValueError as error:
         raise UserError(f"{path}: {error}") from error
 

@@ -104,8 +104,6 @@ def _packet_models(graphs: Iterable[ActionGraph]) -> dict[str, MarkovModel]:
 
 
 def raise_file_limit(needed: int) -> None:
-    """Raise this process's limit of open files to `needed` if it is lower and may be raised."""
+    """Raise this process's limit of open files to `needed` if it is lower."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if needed > soft:
-        with contextlib.suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (needed, max(needed, hard)))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, needed), max(hard, needed)))

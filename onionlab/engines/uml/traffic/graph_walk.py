@@ -107,6 +107,7 @@ class FlowGenerator:
         if not self.walk.ended or self.completed < self.begun:
             return False
         self.host.log.message(_COMPLETE, f"{self._status()} {self.kind} is complete")
+        self.host.count(f"{self.kind}s-succeeded")
         self.when_over()
         return True
 
@@ -138,7 +139,9 @@ class GraphWalk:
     _visits: Counter[str] = field(default_factory=Counter)
     _pause_arrivals: Counter[str] = field(default_factory=Counter)
     # Like TGen, look up each of a graph's peers only once.
-    _peers: dict[Peer, Address] = field(default_factory=dict)
+    _peer: Callable[[Peer], Address] = field(
+        default_factory=lambda: functools.cache(Address.from_peer)
+    )
     _instant_us: int = -1
     _ended_in_instant: int = 0
 
@@ -213,7 +216,7 @@ class GraphWalk:
 
         walk = MarkovWalk(options.flow_model, self._model_seed(options, "flow model"))
         when_over = functools.partial(self._continue_after, options.id)
-        self._generate("traffic", options.id, walk, begin_flow, when_over)
+        self._begin(FlowGenerator(self.host, walk, options.id, "traffic", begin_flow, when_over))
 
     def _start_flow(self, options: StreamOptions, when_over: Callable[[], None]) -> None:
         walk = MarkovWalk(options.stream_model, self._model_seed(options, "stream model"))
@@ -225,25 +228,12 @@ class GraphWalk:
         def begin_stream(flow: FlowGenerator) -> bool:
             return self._open_stream(options, proxy, lambda stream: flow.child_over())
 
-        self._generate("flow", options.id, walk, begin_stream, when_over)
+        self._begin(FlowGenerator(self.host, walk, options.id, "flow", begin_stream, when_over))
 
-    def _generate(
-        self,
-        kind: Literal["flow", "traffic"],
-        vertex: str,
-        walk: MarkovWalk,
-        begin_child: Callable[[FlowGenerator], bool],
-        when_over: Callable[[], None],
-    ) -> None:
-        """Start a flow or a traffic, and count it. The parameters are those of FlowGenerator."""
-
-        def end() -> None:
-            self.host.count(f"{kind}s-succeeded")
-            when_over()
-
-        self._visits[vertex] += 1
-        self.host.count(f"{kind}s-created")
-        FlowGenerator(self.host, walk, vertex, kind, begin_child, end).start()
+    def _begin(self, generator: FlowGenerator) -> None:
+        self._visits[generator.vertex] += 1
+        self.host.count(f"{generator.kind}s-created")
+        generator.start()
 
     def _continue_after(self, vertex: str) -> None:
         """Continue the walk after a stream, flow or traffic vertex has ended.
@@ -323,8 +313,3 @@ class GraphWalk:
         model_seed = self._model_seed(options, "model")
         self._visits[vertex] += 1
         return self.host.open_stream(options, remote, proxy, model_seed, when_over)
-
-    def _peer(self, peer: Peer) -> Address:
-        if peer not in self._peers:
-            self._peers[peer] = Address.from_peer(peer)
-        return self._peers[peer]

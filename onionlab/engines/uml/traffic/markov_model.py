@@ -121,16 +121,12 @@ class MarkovModel:
 def load_model(path: Path, read: Callable[[Path], bytes] = Path.read_bytes) -> MarkovModel:
     """Read a model's file. Raises UserError if it cannot be read or the model is rejected."""
     try:
-        content = read(path)
-    # A path that contains a null byte raises ValueError.
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else str(error)
+        return parse_model(path.name, read(path))
+    except OSError as error:
         raise UserError(
-            f"{path}: cannot read this Markov model of TGen: {reason}",
+            f"{path}: cannot read this Markov model of TGen: {error.strerror}",
             "Paths in a TGen graph are relative to the directory that TGen is started in.",
         ) from error
-    try:
-        return parse_model(path.name, content)
     except ValueError as error:
         raise UserError(
             f"{path}: {error}",

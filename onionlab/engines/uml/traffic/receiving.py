@@ -38,10 +38,8 @@ class Receiver(Direction[ReceiveState]):
     """
 
     def __init__(self, stream: StreamState, state: ReceiveState, wanted_bytes: int) -> None:
-        super().__init__(state, wanted_bytes)
+        super().__init__(stream, state, wanted_bytes)
         self.buffer = bytearray()
-        self._stream = stream
-        self._sock = stream.sock
         self._low_water = 1
         self._before_drain: tuple[int | None, int | None] | None = None
 
@@ -138,10 +136,6 @@ class Receiver(Direction[ReceiveState]):
         return self._stream.progress
 
     def correct_drained_times(self) -> None:
-        """If only heartbeats have read the last bytes, correct the recorded time of these bytes.
-
-        The correct time is the time at which the kernel received the bytes.
-        """
         if self._before_drain is None:
             return
         stream = self._stream

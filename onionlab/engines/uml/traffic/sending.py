@@ -25,9 +25,7 @@ class Sender(Direction[SendState]):
     """Sends a stream's messages and payload."""
 
     def __init__(self, stream: StreamState, state: SendState, wanted_bytes: int) -> None:
-        super().__init__(state, wanted_bytes)
-        self._stream = stream
-        self._sock = stream.sock
+        super().__init__(stream, state, wanted_bytes)
         self._message: memoryview | None = None
         self._burst_bytes = 0
         self._pauses = False

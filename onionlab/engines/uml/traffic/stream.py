@@ -130,16 +130,6 @@ class Stream(StreamState):
         self.receive.correct_drained_times()
         return self.progress is not None and self.now_us - self.progress >= self._stallout_us
 
-    def finish(self) -> None:
-        """End the stream and log its results.
-
-        If only a heartbeat has read the last bytes, their recorded time is the heartbeat's time. In
-        this case, if the stream has failed, first replace it by the earlier time of their arrival.
-        """
-        if not self.over and self.fault != "NONE":
-            self.receive.correct_drained_times()
-        super().finish()
-
     # --- the transport
 
     def _try_greeting(self) -> None:
@@ -181,19 +171,8 @@ class Stream(StreamState):
     def _open(self) -> None:
         """Start TGen's protocol on the established connection to the other TGen."""
         self.progress = self.now_us
-        options = self.options
-        if options is not None:
-            self.send.next(
-                wire.command(
-                    hostname=self.host.name,
-                    transfer_id=self.vertex,
-                    send_bytes=options.send_bytes,
-                    recv_bytes=options.recv_bytes,
-                    model_seed=self._model_seed,
-                    model=options.packet_model,
-                    model_path=options.packet_model_path,
-                )
-            )
+        if self.options is not None:
+            self.send.next(wire.command(self.host.name, self.options, self._model_seed))
             self.send.flush()
 
     def read_failed(self, error: OSError) -> None:

@@ -50,7 +50,9 @@ class Direction(Generic[State]):
     until its event has happened.
     """
 
-    def __init__(self, state: State, wanted_bytes: int) -> None:
+    def __init__(self, stream: StreamState, state: State, wanted_bytes: int) -> None:
+        self._stream: StreamState = stream
+        self._sock = stream.sock
         self.state: State = state
         self.wanted_bytes = wanted_bytes
         self.total_bytes = 0
@@ -65,6 +67,12 @@ class Direction(Generic[State]):
             self.first_at = now_us
         self.last_at = now_us
         self.payload_bytes += count
+
+    def correct_drained_times(self) -> None:
+        """If only heartbeats have read the last bytes, correct the recorded time of these bytes.
+
+        The correct time is the time at which the kernel received the bytes.
+        """
 
 
 class StreamHost(Protocol):
@@ -110,8 +118,8 @@ class StreamState(abc.ABC):
     progress: the time of the last byte in either direction. Before the first byte, it is the time
     at which the connection was established. sent_at: the time of the last sent byte. schedule: the
     bursts to send; None to send the whole payload without pauses. when_over: a function to call at
-    the end, or None. command_at, response_at: the
-    times of the client's command and of the server's response; None if not yet sent or received.
+    the end, or None. command_at, response_at: the times of the client's command and of the server's
+    response; None if not yet sent or received.
     """
 
     send: Direction[SendState]
@@ -222,12 +230,14 @@ class StreamState(abc.ABC):
         self.fail(fault)
 
     def fail(self, fault: StreamFault) -> None:
-        """End the stream with an error."""
-        self.fault = fault
-        self.finish()
+        """End the stream with an error, unless it is over."""
+        if not self.over:
+            self.fault = fault
+            self.receive.correct_drained_times()
+            self.finish()
 
     def finish(self) -> None:
-        """End the stream and log its results in one line."""
+        """End the stream and log its results in one line, unless it is over."""
         if self.over:
             return
         self.over = True

@@ -12,7 +12,7 @@ import functools
 import hashlib
 from dataclasses import dataclass
 
-from .markov_model import MarkovModel
+from .action_graph import StreamOptions
 
 _PASSWORD = b"T8nNx9L95LATtckJkR5n"
 AUTH_BYTES = _PASSWORD + b" "
@@ -44,26 +44,19 @@ class Command:
     model_path: str | None = None
 
 
-def command(
-    *,
-    hostname: str,
-    transfer_id: str,
-    send_bytes: int,
-    recv_bytes: int,
-    model_seed: int,
-    model: MarkovModel,
-    model_path: str | None = None,
-) -> bytes:
+def command(hostname: str, options: StreamOptions, model_seed: int) -> bytes:
     """Return a client's first message, with the text of its model or the model's path."""
+    model = options.packet_model
     line = (
-        f" PROTOCOL_VERSION={_PROTOCOL_VERSION} HOSTNAME={hostname} TRANSFER_ID={transfer_id}"
-        f" SEND_SIZE={send_bytes} RECV_SIZE={recv_bytes}"
+        f" PROTOCOL_VERSION={_PROTOCOL_VERSION} HOSTNAME={hostname} TRANSFER_ID={options.id}"
+        f" SEND_SIZE={options.send_bytes} RECV_SIZE={options.recv_bytes}"
         f" MODEL_NAME={model.name} MODEL_SEED={model_seed}"
     )
-    if model_path is not None:
-        return _PASSWORD + f"{line} MODEL_MODE=path MODEL_PATH={model_path}\n".encode()
-    mode = f" MODEL_MODE=graphml MODEL_SIZE={len(model.text)}\n"
-    return _PASSWORD + f"{line}{mode}".encode() + model.text
+    if options.packet_model_path is not None:
+        line += f" MODEL_MODE=path MODEL_PATH={options.packet_model_path}\n"
+        return _PASSWORD + line.encode()
+    line += f" MODEL_MODE=graphml MODEL_SIZE={len(model.text)}\n"
+    return _PASSWORD + line.encode() + model.text
 
 
 def response(hostname: str) -> bytes:
