@@ -1,8 +1,10 @@
-"""The state machine of a stream, on a socket that splits bytes at any position."""
+"""The messages of TGen's protocol, and a stream on a socket that splits bytes at any position."""
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import hashlib
 import itertools
 import re
 import select
@@ -17,7 +19,7 @@ from hypothesis import strategies as st
 
 from onionlab.engines.uml.traffic import wire
 from onionlab.engines.uml.traffic.action_graph import Start
-from onionlab.engines.uml.traffic.markov_model import Event
+from onionlab.engines.uml.traffic.markov_model import INTERNAL_PACKET_MODEL, Event
 from onionlab.engines.uml.traffic.markov_walk import PACKET_BYTES, PacketSchedule
 from onionlab.engines.uml.traffic.options import LogLevel
 from onionlab.engines.uml.traffic.stream import Stream
@@ -149,17 +151,13 @@ def pieces(data: bytes, cuts: Sequence[int]) -> list[bytes]:
     return [data[a:b] for a, b in itertools.pairwise(at)]
 
 
-def play(
-    host: Any,
-    sock: FakeSocket,
-    stream: Stream,
-    arriving: Sequence[bytes],
-    rooms: Sequence[int],
-) -> None:
+def play(stream: Stream, arriving: Sequence[bytes], rooms: Sequence[int] = ()) -> None:
     """Deliver pieces of bytes to a stream, one every 10 us.
 
     rooms: number of bytes that the socket accepts, for each time that the stream waits to send.
     """
+    host: Any = stream.host
+    sock: Any = stream.sock
     room = iter(rooms)
 
     def give_room() -> None:
@@ -208,7 +206,7 @@ def test_a_client_handles_bytes_in_any_pieces(
     # If the driver logs status lines (``info``), it sets no low-water mark.
     low_water = 1 if info else low_water
     host, sock, stream = client(low_water=low_water, info=info, room=0 if room else None)
-    play(host, sock, stream, pieces(TO_CLIENT, at), room)
+    play(stream, pieces(TO_CLIENT, at), room)
     assert len(host.ended) == 1
     assert outcome(host.lines[-1]) == SUCCESS
     assert bytes(sock.sent) == SOCKS + CLIENT_SENDS
@@ -218,7 +216,7 @@ def test_a_client_handles_bytes_in_any_pieces(
 @given(cuts, rooms)
 def test_a_server_handles_bytes_in_any_pieces(at: list[int], room: list[int]) -> None:
     host, sock, stream = server(room=0 if room else None)
-    play(host, sock, stream, pieces(CLIENT_SENDS, at), room)
+    play(stream, pieces(CLIENT_SENDS, at), room)
     assert len(host.ended) == 1
     assert stream.fault == "NONE"
     assert "vertexid=passive-stream:stream,name=server1,peername=client1" in host.lines[-1]
@@ -230,7 +228,7 @@ def test_a_connection_that_ends_anywhere_has_the_error_of_tgen(
     length: int, at: list[int], how: str
 ) -> None:
     host, sock, stream = client()
-    play(host, sock, stream, pieces(TO_CLIENT[:length], at), [])
+    play(stream, pieces(TO_CLIENT[:length], at))
     assert not host.ended
     if how == "end":
         sock.end = "end"
@@ -258,7 +256,7 @@ def test_times_and_pieces_equal_those_of_tgen() -> None:
     host, sock, stream = client()
     header = SERVER_SAYS.index(b"\n") + 1
     cut = [2, 12, 12 + header, 12 + header + 1, 12 + header + PAYLOAD, 12 + header + PAYLOAD + 37]
-    play(host, sock, stream, pieces(TO_CLIENT, cut), [])
+    play(stream, pieces(TO_CLIENT, cut))
     times = dict(re.findall(r"usecs-to-([a-z-]+)=(-?\d+)", host.lines[-1]))
     assert times == {
         "socket-create": "0",
@@ -290,8 +288,8 @@ def test_times_and_pieces_equal_those_of_tgen() -> None:
     ],
 )
 def test_login_at_the_proxy(username: str | None, password: str | None, login: bytes) -> None:
-    host, sock, stream = client(username=username, password=password)
-    play(host, sock, stream, [b"\x05\x02", b"\x01\x00", TO_CLIENT[2:]], [])
+    _host, sock, stream = client(username=username, password=password)
+    play(stream, [b"\x05\x02", b"\x01\x00", TO_CLIENT[2:]])
     assert bytes(sock.sent) == b"\x05\x01\x02" + login + SOCKS[3:] + CLIENT_SENDS
     assert stream.fault == "NONE"
 
@@ -307,8 +305,8 @@ def test_login_at_the_proxy(username: str | None, password: str | None, login: b
     ],
 )
 def test_a_proxy_that_rejects_a_client(answers: bytes, error: str, warning: str) -> None:
-    host, sock, stream = client()
-    play(host, sock, stream, [answers], [])
+    host, _sock, stream = client()
+    play(stream, [answers])
     transport = stream.transport
     assert (transport.state, transport.fault, stream.fault) == ("ERROR", error, "PROXY")
     assert warning in "\n".join(host.lines)
@@ -316,15 +314,15 @@ def test_a_proxy_that_rejects_a_client(answers: bytes, error: str, warning: str)
 
 
 def test_an_address_bound_by_name() -> None:
-    host, sock, stream = client()
-    play(host, sock, stream, [CHOICE + b"\x05\x00\x00\x03\x04host\x00\x50" + SERVER_SAYS], [])
+    _host, _sock, stream = client()
+    play(stream, [CHOICE + b"\x05\x00\x00\x03\x04host\x00\x50" + SERVER_SAYS])
     assert stream.fault == "NONE"
 
 
 def test_an_unknown_name_is_requested_as_0() -> None:
-    host, sock, stream = client()
+    _host, sock, stream = client()
     stream.transport.remote.name = "nobody"
-    play(host, sock, stream, [CHOICE], [])
+    play(stream, [CHOICE])
     assert bytes(sock.sent).endswith(b"\x05\x01\x00\x01\x00\x00\x00\x00\x00\x50")
 
 
@@ -342,18 +340,18 @@ def test_an_unknown_name_is_requested_as_0() -> None:
     ],
 )
 def test_invalid_messages(who: Callable[[], Played], says: bytes, error: str) -> None:
-    host, sock, stream = who()
-    play(host, sock, stream, [(CHOICE + GRANTED if who is client else b"") + says], [])
+    _host, sock, stream = who()
+    play(stream, [(CHOICE + GRANTED if who is client else b"") + says])
     assert (stream.fault, stream.receive.state) == (error, "ERROR")
     assert who is client or not sock.sent
 
 
 def test_a_client_that_expects_nothing_does_not_wait_for_the_response() -> None:
     """TGen ends such a stream before it receives anything (_tgenstream_computeWantedEvents)."""
-    host, sock, stream = client(send_bytes=0, recv_bytes=0)
+    host, _sock, stream = client(send_bytes=0, recv_bytes=0)
     walk = Script(("+", 0), ("F", 0))
     stream.schedule = PacketSchedule(walk, Event.TO_SERVER)  # type: ignore[arg-type]
-    play(host, sock, stream, [CHOICE + GRANTED], [])
+    play(stream, [CHOICE + GRANTED])
     assert host.ended == [stream]
     assert stream.send.payload_bytes == PACKET_BYTES
     assert "sendstate=SEND_SUCCESS,recvstate=RECV_SUCCESS,error=NONE]" in host.lines[-1]
@@ -377,8 +375,8 @@ def test_a_server_fails_to_write_after_a_reset() -> None:
 
 
 def test_a_timeout_counts_from_the_start() -> None:
-    host, sock, stream = client(timeout_us=5_000_000)
-    play(host, sock, stream, [CHOICE], [])
+    host, _sock, stream = client(timeout_us=5_000_000)
+    play(stream, [CHOICE])
     host.now_us = 1_000_000 + 4_999_999
     stream.on_heartbeat()
     assert not host.ended
@@ -400,8 +398,8 @@ def test_time_limits_while_connecting(limit: str) -> None:
 
 
 def test_a_stallout_counts_from_the_last_progress() -> None:
-    host, sock, stream = client(stallout_us=3_000_000)
-    play(host, sock, stream, [TO_CLIENT[:500]], [])
+    host, _sock, stream = client(stallout_us=3_000_000)
+    play(stream, [TO_CLIENT[:500]])
     progress = host.now_us
     host.now_us = progress + 2_999_999
     stream.on_heartbeat()
@@ -414,7 +412,7 @@ def test_a_stallout_counts_from_the_last_progress() -> None:
 
 def test_bytes_found_by_a_heartbeat_have_their_arrival_time() -> None:
     host, sock, stream = client(low_water=100_000, stallout_us=3_000_000)
-    play(host, sock, stream, [TO_CLIENT[:500]], [])
+    play(stream, [TO_CLIENT[:500]])
     first = host.now_us
     before = stream.receive.payload_bytes
     # These bytes cause no wake-up. The heartbeat finds them 0.4 s after their arrival.
@@ -460,12 +458,59 @@ def test_bytes_sent_after_a_heartbeat_found_bytes_are_progress() -> None:
 
 def test_the_last_byte_always_causes_a_wake_up() -> None:
     """The low-water mark does not exceed the payload that is still missing, but is at least 1."""
-    host, sock, stream = client(low_water=1000)
+    _host, sock, stream = client(low_water=1000)
     header = len(CHOICE + GRANTED) + SERVER_SAYS.index(b"\n") + 1
-    play(host, sock, stream, [TO_CLIENT[:header]], [])
+    play(stream, [TO_CLIENT[:header]])
     assert sock.low_water == 1
     for left in range(PAYLOAD - 1, -1, -1):
         sock.arrived += b"x"
         stream.on_event(select.EPOLLIN)
         assert sock.low_water == max(1, min(1000, left))
     assert stream.receive.state == "CHECKSUM"
+
+
+# --- messages, which equal those of TGen byte for byte
+
+TGENS_COMMAND = (
+    b"PROTOCOL_VERSION=2.0 HOSTNAME=web1 TRANSFER_ID=stream SEND_SIZE=1000 RECV_SIZE=327680 "
+    b"MODEL_NAME=internal-packet-model MODEL_SEED=1963204280 MODEL_MODE="
+)
+
+
+@pytest.mark.parametrize("path", [None, "../conf/packet.graphml"])
+def test_a_command_equals_that_of_tgen(path: str | None) -> None:
+    options = replace(OPTIONS, send_bytes=1000, recv_bytes=327680, packet_model_path=path)
+    message = wire.command("web1", options, 1963204280)
+    line, _, model = message.partition(b"\n")
+    mode = b"graphml MODEL_SIZE=1970" if path is None else b"path MODEL_PATH=../conf/packet.graphml"
+    assert line == wire.AUTH_BYTES + TGENS_COMMAND + mode
+    assert model == (INTERNAL_PACKET_MODEL.text if path is None else b"")
+    assert wire.parse_command(TGENS_COMMAND + mode) == wire.Command(
+        hostname="web1",
+        transfer_id="stream",
+        receive_bytes=1000,
+        send_bytes=327680,
+        model_name="internal-packet-model",
+        model_bytes=1970 if path is None else 0,
+        model_seed=1963204280,
+        model_path=path,
+    )
+
+
+def test_a_response_equals_that_of_tgen() -> None:
+    line = b"PROTOCOL_VERSION=2.0 HOSTNAME=server1 CODE=NONE"
+    assert wire.response("server1") == wire.AUTH_BYTES + line + b"\n"
+    assert wire.parse_response(line) == "server1"
+
+
+@given(st.binary(max_size=300))
+def test_any_line_is_parsed_or_rejected(line: bytes) -> None:
+    for parse in (wire.parse_command, wire.parse_response):
+        with contextlib.suppress(KeyError, ValueError):
+            parse(line)
+
+
+@pytest.mark.parametrize("size", [1, 65535, 65536, 65537, 327680])
+def test_the_checksum_is_that_of_the_payload(size: int) -> None:
+    digest = hashlib.md5(wire.PAYLOAD_LETTER * size).hexdigest()
+    assert wire.checksum_line(size) == b"MD5 " + digest.encode() + b"\n"
