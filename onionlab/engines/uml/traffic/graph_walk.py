@@ -153,10 +153,6 @@ class GraphWalk:
         )
         self._continue_from(self.graph.start.id)
 
-    @property
-    def _now_us(self) -> int:
-        return self.host.loop.now_us
-
     # --- vertices
 
     def _continue_from(self, vertex: str) -> None:
@@ -169,7 +165,9 @@ class GraphWalk:
             self.host.loop.soon(functools.partial(self._act, following))
 
     def _continue_later(self, vertex: str, delay_us: int) -> None:
-        self.host.loop.at(self._now_us + delay_us, functools.partial(self._continue_from, vertex))
+        self.host.loop.at(
+            self.host.loop.now_us + delay_us, functools.partial(self._continue_from, vertex)
+        )
 
     def _act(self, vertex: str) -> None:
         action = self.graph.actions.get(vertex)
@@ -241,8 +239,8 @@ class GraphWalk:
         If many have ended at the same simulated time, first pause for 1 s. Without this pause,
         they could start and end forever while simulated time does not advance.
         """
-        if self._instant_us != self._now_us:
-            self._instant_us = self._now_us
+        if self._instant_us != self.host.loop.now_us:
+            self._instant_us = self.host.loop.now_us
             self._ended_in_instant = 0
         self._ended_in_instant += 1
         if self._ended_in_instant > ENDS_IN_AN_INSTANT:
@@ -266,7 +264,7 @@ class GraphWalk:
         self._log_single_stream(vertex, 1)
         # TGen counts the flow as successful even if its stream has failed.
         self.host.count("flows-succeeded")
-        if failed and self._now_us - stream.started < INSTANT_US:
+        if failed and self.host.loop.now_us - stream.started < INSTANT_US:
             # TGen would retry immediately, and simulated time would never advance.
             self._continue_later(vertex, HOLD_US)
         else:

@@ -68,10 +68,6 @@ class Host:
         self._total: Counter[str] = Counter()
         self._walk = GraphWalk(self, graph, traffic.seed)
 
-    @property
-    def _now_us(self) -> int:
-        return self.loop.now_us
-
     # --- start
 
     def start(self) -> None:
@@ -100,7 +96,7 @@ class Host:
             f"Changed log level filter from 'default' to '{start.log_level.name.lower()}'",
         )
         if start.heartbeat_us:
-            self._next_heartbeat_us = self._now_us + start.heartbeat_us
+            self._next_heartbeat_us = self.loop.now_us + start.heartbeat_us
             self.loop.at(self._next_heartbeat_us, self._heartbeat)
         else:
             log.warning(
@@ -111,7 +107,7 @@ class Host:
             self._listen(start.server_port)
         log.message(f"[tgen-main.c:137] {_MAIN}", "entering main loop to watch descriptors")
         if self._graph.edges:
-            self.loop.at(self._now_us + start.delay_us, self._walk.start)
+            self.loop.at(self.loop.now_us + start.delay_us, self._walk.start)
 
     def _listen(self, port: int) -> None:
         try:
