@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -95,18 +95,17 @@ class RunDirectory:
                 for path, content in sorted(self.files.items())
             },
             "programs": {name: programs[name].sha256 for name in self.tor_programs},
-            "libraries": self._libraries(programs, engine),
+            "libraries": {
+                library: sha256
+                for path in (
+                    *(programs[name].path for name in self.tor_programs),
+                    *engine.programs.values(),
+                )
+                for library, sha256 in shared_libraries(path).items()
+            },
             "processor": {"aes": has_aes()},
             "engine": engine.identity,
         }
-
-    def _libraries(self, programs: Mapping[str, BuiltProgram], engine: Engine) -> dict[str, str]:
-        """Return the shared libraries of all programs: file name -> SHA-256."""
-        built = [programs[name].path for name in self.tor_programs]
-        libraries: dict[str, str] = {}
-        for path in [*built, *engine.programs.values()]:
-            libraries |= shared_libraries(path)
-        return libraries
 
     def run_id(self, programs: Mapping[str, BuiltProgram], engine: Engine) -> str:
         """Return the run's name in the store."""
@@ -166,7 +165,10 @@ def compose(
         for h in network.by_role("client")
         if (client := variants[h.name].client) is not None
     }
-    programs = tor_programs(variants, traced) | {n: one.program for n, one in arti.items()}
+    programs = {
+        name: arti[name].program if name in arti else variant_program(one, traced=name in traced)
+        for name, one in variants.items()
+    }
     own = {
         host.name: [*_own_options(settings, host), *trace_lines(host.name in traced)]
         for host in network.hosts
@@ -233,13 +235,9 @@ def compose(
         expectations={
             host.name: ARTI_CLIENT
             if host.name in arti
-            else Expectation(
-                proof=variants[host.name].proof,
-                is_client=host.role in ("client", "onion-service"),
-                requirement=proof_requirement(variants[host.name], host.role),
+            else replace(
+                expectation(variants[host.name], host.role, traced=host.name in traced),
                 circuit=_required_circuits(settings, network, keys, host),
-                traced=host.name in traced,
-                any_proof=may_log_any_proof(variants[host.name]),
             )
             for host in network.hosts
             if host.name in variants
@@ -268,14 +266,6 @@ def variant_program(variant: TorVariant, *, traced: bool = False) -> str:
     return "-".join(filter(None, ["tor", series or STOCK, variant.source_id]))
 
 
-def tor_programs(variants: Mapping[str, TorVariant], traced: Collection[str]) -> dict[str, str]:
-    """Return the base name of each host's Tor binary, by the host's name.
-
-    variants: host name -> the host's variant. traced: names of the hosts that write a cell trace.
-    """
-    return {host: variant_program(one, traced=host in traced) for host, one in variants.items()}
-
-
 def clock_and_clients(stop_s: float, clients: dict[str, str]) -> dict[str, bytes]:
     """Return the files that list the run's times and its clients.
 
@@ -287,32 +277,31 @@ def clock_and_clients(stop_s: float, clients: dict[str, str]) -> dict[str, bytes
     }
 
 
-def proof_requirement(variant: TorVariant, role: str) -> ProofRequirement:
-    """Return whether a host of a role has to log its variant's proof.
-
-    Some variants log their proof only when a stream has to wait, and streams wait only at exits.
-    """
-    if variant.proof_from != "an-exit":
-        return ProofRequirement.MUST
-    return ProofRequirement.ONE_OF if role in EXITS else ProofRequirement.MAY
-
-
-def may_log_any_proof(variant: TorVariant) -> bool:
-    """Return whether the hosts of a variant may log the proof of any series.
-
-    A commit or a tarball can contain the patches of a series, for example after `git am`. Which
-    program runs is known nevertheless: the manifest has its source and its hash.
-    """
-    return variant.has_own_code and variant.series is None
+def expectation(variant: TorVariant, role: str, *, traced: bool) -> Expectation:
+    """Return what the log of a variant's host must contain."""
+    is_relay = role in WATCHED_ROLES
+    if is_relay and variant.proof_from != "an-exit":
+        requirement = ProofRequirement.MUST
+    else:
+        # Such variants log their proof only when a stream has to wait, which happens only at exits.
+        requirement = ProofRequirement.ONE_OF if role in EXITS else ProofRequirement.MAY
+    return Expectation(
+        proof=variant.proof,
+        is_client=not is_relay,
+        requirement=requirement,
+        traced=traced,
+        # A commit or a tarball can contain the patches of a series, for example after `git am`.
+        # Which program runs is known nevertheless: the manifest has its source and its hash.
+        any_proof=variant.has_own_code and variant.series is None,
+    )
 
 
 def mean_capacity_bit_per_s(root: Path, network: NetworkSettings, role: RelayRole) -> float:
     """Return the mean capacity of a role's relays before the experiment's factors are applied."""
     relays = load_relays(root, role.capacity)
     both = network.limited_by == "both"
-    return sum(one.carries_bit_per_s if both else one.link_bit_per_s for one in relays) / len(
-        relays
-    )
+    capacities = [one.carries_bit_per_s if both else one.link_bit_per_s for one in relays]
+    return sum(capacities) / len(capacities)
 
 
 def network_request(root: Path, settings: Settings) -> NetworkRequest:

@@ -6,6 +6,7 @@ Such a run has two libtorrent peers, a seed and a downloader, and no Tor.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from onionlab.network.layout import Host, Network, Place
 from onionlab.programs.libtorrent.build import peer_program
 from onionlab.programs.libtorrent.variants import PeerVariant
 from onionlab.rundir.compose import RunDirectory, engine_options, resolved_text
-from onionlab.rundir.verify import RunRefusedError
+from onionlab.rundir.verify import LAST_LINES, RunRefusedError
 from onionlab.yamlfile.units import milliseconds
 
 PORT = 6881
@@ -127,8 +128,7 @@ def _process(
     )
 
 
-HEADER = re.compile(r"onionlab-peer \d+ role=(\w+) rule=([a-z-]+) ")
-PROOF_PREFIX = "request rule: "
+HEADER = re.compile(r"onionlab-peer \d+ role=\w+ rule=([a-z-]+) ")
 
 
 def verify_peer_logs(hosts: Path, rules: Mapping[str, str]) -> dict[str, int]:
@@ -138,7 +138,6 @@ def verify_peer_logs(hosts: Path, rules: Mapping[str, str]) -> dict[str, int]:
     Raises RunRefusedError with the host's name if a log is empty or lacks its first line, or if a
     peer used another rule or was never connected.
     """
-    proofs: dict[str, int] = {}
     for host, rule in rules.items():
         lines = [
             line
@@ -147,10 +146,8 @@ def verify_peer_logs(hosts: Path, rules: Mapping[str, str]) -> dict[str, int]:
         ]
         problem = _log_problem(lines, rule)
         if problem is not None:
-            raise RunRefusedError(f"{problem}: {host}", lines[-15:])
-        proof = f"{PROOF_PREFIX}{rule}"
-        proofs[proof] = proofs.get(proof, 0) + 1
-    return proofs
+            raise RunRefusedError(f"{problem}: {host}", lines[-LAST_LINES:])
+    return dict(Counter(f"request rule: {rule}" for rule in rules.values()))
 
 
 def _log_problem(lines: list[str], rule: str) -> str | None:
@@ -159,8 +156,8 @@ def _log_problem(lines: list[str], rule: str) -> str | None:
     header = HEADER.match(lines[0])
     if header is None:
         return "the peer's log has no first line"
-    if header[2] != rule:
-        return f"the peer follows the rule {header[2]} instead of {rule}"
+    if header[1] != rule:
+        return f"the peer follows the rule {header[1]} instead of {rule}"
     if not any(line.split(" ", 2)[1:2] == ["connected"] for line in lines[1:]):
         return "the peer was never connected"
     return None

@@ -11,6 +11,8 @@ from __future__ import annotations
 import ipaddress
 import posixpath
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from itertools import combinations_with_replacement
 
 from analysis.formats.files import HOST_ROLES, HOST_TEMPLATES
 from analysis.formats.run_files import HostRoles, RoleOfHost, TracedHost, written
@@ -20,28 +22,25 @@ from onionlab.experiment.tor_options import PARAMETERS_SOURCE, describe_settings
 from onionlab.experiment.tornettools import MARKOV, TornetSettings, TornetTor
 from onionlab.experiment.tornettools_networks import client_class
 from onionlab.network.draws import draw_order, run_seed
-from onionlab.network.layout import Host, Link, Network, Place
+from onionlab.network.layout import RELAY_ROLES, Host, Link, Network, Place
 from onionlab.programs.tor.variants import TorVariant
 from onionlab.rundir.compose import (
     WATCHED_ROLES,
     RunDirectory,
     clock_and_clients,
     engine_options,
-    may_log_any_proof,
-    proof_requirement,
+    expectation,
     resolved_text,
-    tor_programs,
+    variant_program,
 )
 from onionlab.rundir.tornet_options import host_options, require_effect
 from onionlab.rundir.torrc import as_file, replacing_lines
 from onionlab.rundir.trace import deployed_hosts, trace_files, trace_lines, traced_hosts
-from onionlab.rundir.verify import Expectation, ProofRequirement
 from onionlab.tornet.keeping import KeptTornet
-from onionlab.tornet.model import RELAY_ROLES, Tornet, TornetHost
+from onionlab.tornet.model import Tornet, TornetHost
 from onionlab.tornet.reading import GRAPH
 
 ONIONTRACE = "oniontrace"
-TRACED_ROLES = tuple(role for role in RELAY_ROLES if role != "authority")
 NS_PER_US = 1000
 _FIRST_ADDRESS = ipaddress.IPv4Address("11.0.0.0")
 
@@ -77,16 +76,27 @@ def compose_tornet(
         if any(process.program == "tor" for process in host.processes)
     }
     files = _files_of_network(kept, left_out=tornet.hosts.keys() - hosts.keys())
-    relays = {name: role for name, role in roles.items() if role in TRACED_ROLES}
+    relays = {name: role for name, role in roles.items() if role in RELAY_ROLES}
     traced = traced_hosts(settings.tor.trace, relays, kept.seed)
-    programs = tor_programs(variants_by_host, traced)
+    programs = {
+        name: variant_program(one, traced=name in traced) for name, one in variants_by_host.items()
+    }
     options = host_options(settings.tor, hosts, variants_by_host, files)
     require_effect(settings.tor, options)
     for name, host_variant in variants_by_host.items():
         own = _own_torrc(settings.tor, hosts[name].role, host_variant, name in traced)
         files |= own
         path = _defaults_path(name, hosts[name])
-        files[path] = _with_lines(files[path], [f"%include ../../../{one}\n" for one in own])
+        content = files[path]
+        if own and content and not content.endswith(b"\n"):
+            content += b"\n"
+        files[path] = content + as_file(f"%include ../../../{one}" for one in own)
+    processes = {
+        name: _processes(settings, host, programs.get(name)) for name, host in hosts.items()
+    }
+    with_oniontrace = {
+        name for name, own in processes.items() if any(one.program == ONIONTRACE for one in own)
+    }
     address_of = addresses(tornet)
     files |= {
         **clock_and_clients(
@@ -95,18 +105,20 @@ def compose_tornet(
         ),
         **trace_files(
             traced,
-            {
-                name: TracedHost(role=host.role, address=address_of[name])
-                for name, host in hosts.items()
-            },
+            {name: TracedHost(role=role, address=address_of[name]) for name, role in roles.items()},
         ),
-        HOST_ROLES: written(_roles(settings, hosts)),
+        HOST_ROLES: written(
+            HostRoles(
+                hosts={
+                    name: RoleOfHost(role=role, oniontrace=name in with_oniontrace)
+                    for name, role in roles.items()
+                }
+            )
+        ),
     }
     simulation = Simulation(
         network=_network(kept, hosts),
-        processes={
-            name: _processes(settings, host, programs.get(name)) for name, host in hosts.items()
-        },
+        processes=processes,
         seed=run_seed(kept.seed, repeat),
         stop_ms=round(settings.time.stop_s * 1000),
         options=engine_options(settings, engine.name),
@@ -117,14 +129,15 @@ def compose_tornet(
     _check_start_times(simulation)
     files |= engine.configuration(simulation)
     engine.check_files(simulation, files)
-    started = set(programs.values())
-    if any(p.program == ONIONTRACE for each in simulation.processes.values() for p in each):
-        started.add(ONIONTRACE)
+    started = {*programs.values(), *([ONIONTRACE] if with_oniontrace else [])}
     return RunDirectory(
         files=files,
         simulation=simulation,
         expectations={
-            name: _expectation(hosts[name], one, name in traced)
+            name: replace(
+                expectation(one, roles[name], traced=name in traced),
+                may_never_bootstrap=roles[name] not in WATCHED_ROLES,
+            )
             for name, one in variants_by_host.items()
         },
         tor_programs=tuple(sorted(started)),
@@ -222,34 +235,26 @@ def _defaults_path(name: str, host: TornetHost) -> str:
     return path
 
 
-def _with_lines(content: bytes, lines: Iterable[str]) -> bytes:
-    added = "".join(lines).encode()
-    gap = b"\n" if added and content and not content.endswith(b"\n") else b""
-    return content + gap + added
-
-
 def _network(kept: KeptTornet, hosts: Mapping[str, TornetHost]) -> Network:
     graph = kept.path_graph()
     ids = sorted({host.node for host in hosts.values()})
-    places = {number: _place(number) for number in ids}
+    # The bandwidth of a place has no effect, because all hosts have their own links.
+    places = {n: Place(f"node{n}", f"node{n}", 10**9, 10**9) for n in ids}
     address_of = addresses(kept.tornet)
     latency_us: dict[tuple[str, str], int] = {}
     loss: dict[tuple[str, str], float] = {}
-    for a in ids:
-        for b in ids:
-            if a > b:
-                continue
-            path = graph.paths[a, b]
-            pair = (places[a].name, places[b].name)
-            if path.latency_ns % NS_PER_US:
-                raise UserError(
-                    f"{kept.directory / GRAPH} has a latency of {path.latency_ns} ns, but paths "
-                    "must have whole microseconds",
-                    "generate the network with an atlas that has such latencies, for example "
-                    "tornettools' atlas",
-                )
-            latency_us[pair] = path.latency_ns // NS_PER_US
-            loss[pair] = path.packet_loss
+    for a, b in combinations_with_replacement(ids, 2):
+        path = graph.paths[a, b]
+        pair = (places[a].name, places[b].name)
+        if path.latency_ns % NS_PER_US:
+            raise UserError(
+                f"{kept.directory / GRAPH} has a latency of {path.latency_ns} ns, but paths must "
+                "have whole microseconds",
+                "generate the network with an atlas that has such latencies, for example "
+                "tornettools' atlas",
+            )
+        latency_us[pair] = path.latency_ns // NS_PER_US
+        loss[pair] = path.packet_loss
     return Network(
         hosts=tuple(
             Host(
@@ -269,66 +274,25 @@ def _network(kept: KeptTornet, hosts: Mapping[str, TornetHost]) -> Network:
     )
 
 
-def _place(number: int) -> Place:
-    """Return the place of a node of the graph.
-
-    The place's bandwidth has no effect, because all hosts have their own links.
-    """
-    return Place(f"node{number}", f"node{number}", 10**9, 10**9)
-
-
 def _processes(settings: TornetSettings, host: TornetHost, tor: str | None) -> tuple[Process, ...]:
     """Return the processes of a host. tor: the base name of its Tor binary."""
-    kept = [
-        process
-        for process in host.processes
-        if process.program != ONIONTRACE or settings.network.oniontrace != "none"
-    ]
-    own = {"tor": tor}
     return tuple(
-        Process(**(process.model_dump() | {"program": own.get(process.program, process.program)}))
-        for process in kept
-    )
-
-
-def _roles(settings: TornetSettings, hosts: Mapping[str, TornetHost]) -> HostRoles:
-    """Return the content of the file from which the analysis reads the roles of all hosts."""
-    wanted = settings.network.oniontrace != "none"
-    return HostRoles(
-        hosts={
-            name: RoleOfHost(
-                role=host.role,
-                oniontrace=wanted and any(one.program == ONIONTRACE for one in host.processes),
-            )
-            for name, host in hosts.items()
-        }
+        Process(**one.model_dump() | ({"program": tor} if one.program == "tor" else {}))
+        for one in host.processes
+        if one.program != ONIONTRACE or settings.network.oniontrace != "none"
     )
 
 
 def _check_start_times(simulation: Simulation) -> None:
     """Raise UserError if a program would start after the simulation has ended."""
-    for name, processes in simulation.processes.items():
-        for process in processes:
-            if process.start_ms >= simulation.stop_ms:
-                raise UserError(
-                    f"{name} starts {process.program} after {process.start_ms / 1000:g} s, but the "
-                    f"simulation ends after {simulation.stop_ms / 1000:g} s",
-                    "set a later `time: stop`",
-                )
-
-
-def _expectation(host: TornetHost, variant: TorVariant, is_traced: bool) -> Expectation:
-    is_relay = host.role in RELAY_ROLES
-    # A client or an onion service need not log a proof, because its circuits may carry no traffic.
-    requirement = proof_requirement(variant, host.role) if is_relay else ProofRequirement.MAY
-    return Expectation(
-        proof=variant.proof,
-        is_client=not is_relay,
-        requirement=requirement,
-        traced=is_traced,
-        may_never_bootstrap=not is_relay,
-        any_proof=may_log_any_proof(variant),
-    )
+    started = ((name, one) for name, own in simulation.processes.items() for one in own)
+    for name, process in started:
+        if process.start_ms >= simulation.stop_ms:
+            raise UserError(
+                f"{name} starts {process.program} after {process.start_ms / 1000:g} s, but the "
+                f"simulation ends after {simulation.stop_ms / 1000:g} s",
+                "set a later `time: stop`",
+            )
 
 
 def _private_folders(files: Iterable[str], hosts: Mapping[str, TornetHost]) -> tuple[str, ...]:

@@ -164,8 +164,7 @@ def server_processes(settings: Settings, host: Host, seed: int) -> tuple[Process
 
 def onion_service_process() -> Process:
     """Return the web server of an onion service. Only the service's own Tor connects to it."""
-    loopback = {**TGEN_ENVIRONMENT, "TGENIP": "127.0.0.1"}
-    return Process("tgen", _tgen_arguments("server"), SERVER_START_MS, loopback)
+    return _tgen_process("server", SERVER_START_MS, TGENIP="127.0.0.1")
 
 
 def client_process(settings: Settings, network: Network, host: Host, seed: int) -> Process:
@@ -255,9 +254,6 @@ def _pauses_ms(entry: TrafficClass) -> list[int]:
     return [milliseconds(time_s) for time_s in entry.pause.times_s]
 
 
-def _tgen_arguments(graph: str) -> tuple[str]:
-    return (f"../../../conf/tgen.{graph}.graphml",)
-
-
-def _tgen_process(graph: str, start_ms: int) -> Process:
-    return Process("tgen", _tgen_arguments(graph), start_ms, TGEN_ENVIRONMENT)
+def _tgen_process(graph: str, start_ms: int, **environment: str) -> Process:
+    arguments = (f"../../../conf/tgen.{graph}.graphml",)
+    return Process("tgen", arguments, start_ms, TGEN_ENVIRONMENT | environment)
