@@ -7,7 +7,6 @@ of traffic.
 from __future__ import annotations
 
 import functools
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
@@ -16,15 +15,13 @@ from typing import Any
 from pydantic import ValidationError
 
 from analysis.formats.plan_file import MAKE_ANEW, Request
-from analysis.formats.study import RoleCapacity
 from onionlab.engines import open_engine
 from onionlab.engines.base import Engine
 from onionlab.errors import UserError
-from onionlab.experiment import Experiment, Settings, load
+from onionlab.experiment import Experiment, load
 from onionlab.experiment.load import load_resolved_experiment
 from onionlab.experiment.tor_checks import parse_parameters
 from onionlab.experiment.tornettools_networks import require_networks
-from onionlab.network.sample import capacity_shares
 from onionlab.programs.arti import ensure_arti, obtain_arti
 from onionlab.programs.building import BuiltProgram, run_concurrently
 from onionlab.programs.installed import ONIONTRACE, find_tool
@@ -40,7 +37,7 @@ from onionlab.programs.tor.variants import (
     load_variants,
 )
 from onionlab.rundir import RunDirectory, compose
-from onionlab.rundir.compose import mean_capacity_bit_per_s, network_request, variant_program
+from onionlab.rundir.compose import variant_program
 from onionlab.rundir.keys import has_keys
 from onionlab.rundir.peers import compose_peers, verify_peer_logs
 from onionlab.rundir.tornet import compose_tornet
@@ -48,9 +45,6 @@ from onionlab.rundir.trace import traced_series
 from onionlab.rundir.verify import ProofWatch, verify_tor_logs
 from onionlab.tornet.keeping import load_tornet
 from onionlab.yamlfile.units import nearest, show
-
-DEFAULT_CC_ALG = 2
-"""Tor Vegas, the congestion control of Tor 0.4.9 if the consensus does not set cc_alg."""
 
 
 def _describe_tor(tor: BuiltTor) -> str:
@@ -177,26 +171,8 @@ class RunBuilder(ABC):
         """Return the settings of a level of the experiment."""
         return self.experiment.levels[level].settings
 
-    def coordinates(self, level: str) -> Mapping[str, float]:
-        """Return a level's coordinates in figures of several levels, by the name of the axis."""
-        return {}
-
-    def capacities_bytes_per_s(self, level: str) -> Mapping[str, float]:
-        """Return the total capacity of each role's relays at a level; {} if it is unknown."""
-        return {}
-
-    def network_facts(self, level: str, seed: int) -> dict[str, RoleCapacity]:
-        """Return how each role's capacity is distributed over its relays in a network, by role.
-
-        The mapping is empty if the distribution is unknown.
-        """
-        return {}
-
     def is_drawn(self, seed: int) -> bool:
-        """Return whether the keys of a network's relays exist. Generating keys takes seconds.
-
-        The base class returns True, for experiments that need no generated keys.
-        """
+        """Return whether the run directories of a network need no new keys, which takes seconds."""
         return True
 
     @abstractmethod
@@ -211,10 +187,8 @@ class RunBuilder(ABC):
     def verify(self, hosts: Path, run: RunDirectory) -> dict[str, int]:
         """Check the logs below `hosts`. Return for each proof how many hosts logged it.
 
-        A proof is a log line which shows that a variant's code is active.
-
-        Raises:
-            RunRefusedError: The run is not valid.
+        A proof is a log line which shows that a variant's code is active. Raises RunRefusedError if
+        the run is not valid.
         """
 
     def watch(self, hosts: Path, level: str, run: RunDirectory) -> Callable[[float], None]:
@@ -238,20 +212,17 @@ class TorRunBuilder(RunBuilder):
                 for build, names in wanted.items()
             }
         builds = ensure_builds(self.root, wanted)
-        self.variants = {
-            **self.variants,
-            **{
-                one.name: one.model_copy(update={"source_id": builds[one.build].source_id})
-                for one in needed
-                if one.source is not None
-            },
+        self.variants = dict(self.variants) | {
+            one.name: one.model_copy(update={"source_id": builds[one.build].source_id})
+            for one in needed
+            if one.source is not None
         }
         return {built.path.name: built for built in builds.values()}
 
     @property
     def notes(self) -> list[str]:
         """Notes on uncommitted changes, unread consensus parameters, and identical variants."""
-        changed: list[str] = []
+        changed = []
         ignoring: dict[str, list[str]] = {}
         alike: dict[tuple[object, ...], list[str]] = {}
         voted = self._voted_names
@@ -259,14 +230,17 @@ class TorRunBuilder(RunBuilder):
             variant = self.variants[name]
             built = self.programs[variant_program(variant)]
             if "changed" in built.source["tor"]:
-                changed.append(name)
-            unread = built.unread_parameters(voted) if voted and isinstance(built, BuiltTor) else ()
-            if unread:
-                ignoring.setdefault(", ".join(unread), []).append(name)
+                changed.append(f"{name} is built with uncommitted changes of its work tree")
+            if (
+                voted
+                and isinstance(built, BuiltTor)
+                and (ignored := built.unread_parameters(voted))
+            ):
+                ignoring.setdefault(", ".join(ignored), []).append(name)
             what = (built.sha256, variant.client, *sorted(variant.torrc.items()))
             alike.setdefault(what, []).append(name)
         return [
-            *(f"{name} is built with uncommitted changes of its work tree" for name in changed),
+            *changed,
             *(
                 f"{names[0]} does not read {which}: it runs with its own values"
                 if len(names) == 1
@@ -284,21 +258,13 @@ class TorRunBuilder(RunBuilder):
         return super().executables() | self.engine.programs
 
     def verify(self, hosts: Path, run: RunDirectory) -> dict[str, int]:
-        """Check that every Tor ran the code of its variant."""
         return verify_tor_logs(hosts, run.expectations, load_registry(self.root).proof_prefixes)
 
     def watch(self, hosts: Path, level: str, run: RunDirectory) -> Callable[[float], None]:
-        """Return a function that checks, during a run, the proofs in the relays' logs.
-
-        A proof is a log line which shows that a variant's code is active. The function raises
-        RunRefusedError if a relay logs the proof of another variant, or if no relay has logged a
-        required proof in time.
-        """
-        prefixes = load_registry(self.root).proof_prefixes
         return ProofWatch(
             hosts,
             run.expectations,
-            prefixes,
+            load_registry(self.root).proof_prefixes,
             every_relay_s=self.bootstrap_end_s(level),
             an_exit_s=self.settings(level).time.stop_s,
         ).look
@@ -347,46 +313,6 @@ class DrawnRunBuilder(TorRunBuilder):
             known_options=self.known_options,
         )
 
-    def coordinates(self, level: str) -> Mapping[str, float]:
-        """Return a level's bottleneck rate, number of parallel streams and congestion control.
-
-        The bottleneck is the role whose relays have the least capacity on average.
-        """
-        settings = self.settings(level)
-        return {
-            "bottleneck_kib_per_s": round(min(self._limits_bit_per_s(settings).values()) / 8192, 3),
-            "streams": max(entry.streams for entry in settings.traffic.values()),
-            "cc_alg": settings.tor.consensus_params.get("cc_alg", DEFAULT_CC_ALG),
-        }
-
-    def capacities_bytes_per_s(self, level: str) -> Mapping[str, float]:
-        settings = self.settings(level)
-        limits_bit_per_s = self._limits_bit_per_s(settings)
-        return {
-            role: entry.count * limits_bit_per_s[role] / 8
-            for role, entry in settings.network.relays.items()
-            if entry.count
-        }
-
-    def _limits_bit_per_s(self, settings: Settings) -> dict[str, float]:
-        """Return the mean capacity of one relay of each role, limited by link and BandwidthRate."""
-        return {
-            role: min(
-                entry.bandwidth_rate_bit_per_s or math.inf,
-                mean_capacity_bit_per_s(self.root, settings.network, entry)
-                * settings.network.capacity_total_factor(role),
-            )
-            for role, entry in settings.network.relays.items()
-            if entry.count
-        }
-
-    def network_facts(self, level: str, seed: int) -> dict[str, RoleCapacity]:
-        shares = capacity_shares(network_request(self.root, self.settings(level)), seed)
-        return {
-            role: RoleCapacity(limited=limited, largest=largest)
-            for role, (limited, largest) in shares.items()
-        }
-
     def bootstrap_end_s(self, level: str) -> float:
         return float(self.settings(level).time.bootstrap_s)
 
@@ -395,11 +321,6 @@ class TornetRunBuilder(TorRunBuilder):
     """Composes the runs of an experiment with imported networks of tornettools."""
 
     def __init__(self, root: Path, experiment: Experiment, variants: Sequence[str]) -> None:
-        """Select variants by name.
-
-        Raises UserError if a variant is unknown, or if a seed of the experiment has no imported
-        network.
-        """
         super().__init__(root, experiment, variants)
         require_networks(root, experiment)
         # Cache the network that was loaded last, because the next variant's run needs it again.
@@ -421,11 +342,6 @@ class TornetRunBuilder(TorRunBuilder):
         return programs | self._build_tor()
 
     def compose(self, level: str, variant: str, seed: int, repeat: int = 1) -> RunDirectory:
-        """Compose one run.
-
-        Raises UserError if the network sets a consensus parameter that none of the built Tors
-        reads.
-        """
         settings = self.settings(level)
         run = compose_tornet(
             settings,
@@ -469,7 +385,6 @@ class PeersRunBuilder(RunBuilder):
         )
 
     def verify(self, hosts: Path, run: RunDirectory) -> dict[str, int]:
-        """Check that every peer was connected and followed the request rule of its variant."""
         return verify_peer_logs(hosts, run.expectations)
 
 
@@ -478,12 +393,6 @@ _BUILDERS: Mapping[str | None, type[RunBuilder]] = {
     "peers": PeersRunBuilder,
     "tornettools": TornetRunBuilder,
 }
-
-
-_NOT_RESOLVED = (ValidationError, LookupError, TypeError, AttributeError, StopIteration)
-"""Errors that `load_resolved_experiment` raises for data that this version's `resolve_experiment`
-did not return.
-"""
 
 
 def known_variants(root: Path, experiment: Experiment) -> Mapping[str, TorVariant | PeerVariant]:
@@ -513,10 +422,7 @@ def select_variants(root: Path, experiment: Experiment, requested: Sequence[str]
 
 
 def load_experiment(root: Path, request: Request) -> Experiment:
-    """Return the experiment of a request with its overrides.
-
-    Raises UserError if the experiment or an override is invalid.
-    """
+    """Return the experiment of a request with its overrides. Raises UserError if it is invalid."""
     return load(request.experiment, root=root).with_overrides(
         scale=request.scale, seeds=request.seeds, repeats=request.repeats
     )
@@ -533,7 +439,8 @@ def run_builder(
     if resolved:
         try:
             experiment = load_resolved_experiment(resolved)
-        except _NOT_RESOLVED as error:
+        except (ValidationError, LookupError, TypeError, AttributeError, StopIteration) as error:
+            # This version's `resolve_experiment` did not return this data.
             raise UserError(
                 "the plan is damaged, or another version of onionlab made it", MAKE_ANEW
             ) from error

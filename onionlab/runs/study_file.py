@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -26,7 +27,9 @@ from analysis.formats.study import (
 )
 from onionlab.experiment import AnySettings, Experiment, Settings
 from onionlab.experiment.tornettools import TornetSettings
+from onionlab.network.sample import capacity_shares
 from onionlab.programs.registry import VariantDisplay
+from onionlab.rundir.compose import mean_capacity_bit_per_s, network_request
 from onionlab.runs.provenance import host_facts
 from onionlab.runs.run_builder import RunBuilder
 from onionlab.runs.store import Store
@@ -34,6 +37,8 @@ from onionlab.runs.store import Store
 RUN_FIELDS = ("run_id", "level", "variant", "seed", "repeat")
 MANIFEST_FIELDS = ("wall_s", "cpu_s", "peak_memory_bytes", "proofs", "host")
 DISPLAY_FIELDS = ("name", *VariantDisplay.model_fields)
+DEFAULT_CC_ALG = 2
+"""Tor Vegas, the congestion control of Tor 0.4.9 if the consensus does not set cc_alg."""
 
 
 def build_study(builder: RunBuilder, runs: Sequence[PlannedRun], looks: Looks | None) -> Study:
@@ -55,7 +60,7 @@ def build_study(builder: RunBuilder, runs: Sequence[PlannedRun], looks: Looks | 
             for name in builder.selected
         ),
         levels=tuple(
-            _level(name, level.label, level.settings, builder)
+            describe_level(builder.root, name, level.label, level.settings)
             for name, level in experiment.levels.items()
         ),
         figures=tuple(
@@ -94,13 +99,9 @@ def build_study(builder: RunBuilder, runs: Sequence[PlannedRun], looks: Looks | 
 def update_provenance(path: Path, store_folder: Path) -> None:
     """Copy each run's times, memory, proofs and machine from its manifest into study.json.
 
-    A proof is a log line which shows that a variant's code is active.
-
-    Raises:
-        AnalysisError: A manifest is missing or damaged.
+    Raises AnalysisError if a manifest is missing or damaged.
     """
-    study, store = load_study(path), Store(store_folder)
-    used = []
+    study, store, used = load_study(path), Store(store_folder), []
     for run in study.runs:
         with study.naming(run):
             manifest = read_manifest(store.manifest(run.run_id))
@@ -111,10 +112,7 @@ def update_provenance(path: Path, store_folder: Path) -> None:
 
 
 def published_cell_times(experiment: Experiment) -> PublishedCellTimes | None:
-    """Return the cell times that a paper published for the levels of the experiment.
-
-    Return None if the experiment's file has no published cell times.
-    """
+    """Return the cell times that a paper published for the levels of the experiment, if any."""
     published = getattr(experiment.header, "published_cell_times", None)
     if published is None:
         return None
@@ -131,34 +129,64 @@ def published_cell_times(experiment: Experiment) -> PublishedCellTimes | None:
     )
 
 
-def _level(name: str, label: str, settings: AnySettings, builder: RunBuilder) -> Level:
+def describe_level(root: Path, name: str, label: str, settings: AnySettings) -> Level:
+    """Return the entry of a level in the study."""
+    relays = _relays(settings)
+    limits_bit_per_s: Mapping[str, float] = {}
+    coordinates: Mapping[str, float] = {}
+    if isinstance(settings, Settings):
+        limits_bit_per_s = _limits_bit_per_s(root, settings)
+        coordinates = {
+            # The bottleneck is the role whose relays have the least capacity on average.
+            "bottleneck_kib_per_s": round(min(limits_bit_per_s.values()) / 8192, 3),
+            "streams": max(entry.streams for entry in settings.traffic.values()),
+            "cc_alg": settings.tor.consensus_params.get("cc_alg", DEFAULT_CC_ALG),
+        }
     return Level(
         name=name,
         label=label,
         measured_start_s=settings.time.measured_start_s,
         measured_end_s=settings.time.measured_end_s,
         stop_s=settings.time.stop_s,
-        coordinates=dict(builder.coordinates(name)),
-        capacities_bytes_per_s=dict(builder.capacities_bytes_per_s(name)),
+        coordinates=dict(coordinates),
+        capacities_bytes_per_s={
+            role: relays[role] * limit / 8 for role, limit in limits_bit_per_s.items()
+        },
         classes={name: ClassLoad(**load) for name, load in settings.classes.items()},
-        relays=_relays(settings),
+        relays=relays,
     )
+
+
+def _limits_bit_per_s(root: Path, settings: Settings) -> dict[str, float]:
+    """Return the mean capacity of one relay of each role, limited by link and BandwidthRate."""
+    return {
+        role: min(
+            entry.bandwidth_rate_bit_per_s or math.inf,
+            mean_capacity_bit_per_s(root, settings.network, entry)
+            * settings.network.capacity_total_factor(role),
+        )
+        for role, entry in settings.network.relays.items()
+        if entry.count
+    }
 
 
 def _networks(builder: RunBuilder) -> dict[str, dict[int, dict[str, RoleCapacity]]]:
     """Return how each role's capacity is distributed over its relays, by level and network.
 
-    Networks whose distribution is not known are omitted.
+    Only networks that onionlab generates are included.
     """
-    found = {
-        level: {
-            seed: facts
+    return {
+        name: {
+            seed: {
+                role: RoleCapacity(limited=limited, largest=largest)
+                for role, (limited, largest) in capacity_shares(request, seed).items()
+            }
             for seed in builder.experiment.seeds
-            if (facts := builder.network_facts(level, seed))
         }
-        for level in builder.experiment.levels
+        for name, level in builder.experiment.levels.items()
+        if isinstance(level.settings, Settings)
+        for request in [network_request(builder.root, level.settings)]
     }
-    return {level: of_seed for level, of_seed in found.items() if of_seed}
 
 
 def _relays(settings: AnySettings) -> dict[str, int]:
@@ -172,9 +200,9 @@ def _relays(settings: AnySettings) -> dict[str, int]:
 
 
 def _public_tor(root: Path, experiment: Experiment) -> PublicTor | None:
-    """Return the measurements of the public Tor network in the file that the experiment names.
+    """Return the measurements of the public Tor in the file that the experiment names, if any.
 
-    Return None if it names no file. Raises AnalysisError if the measurements cannot be read.
+    Raises AnalysisError if the measurements cannot be read.
     """
     path = getattr(experiment.header, "public_tor", None)
     if path is None:

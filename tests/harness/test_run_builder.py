@@ -28,6 +28,7 @@ from onionlab.runs.run_builder import (
     open_run_builder,
     run_builder,
 )
+from onionlab.runs.study_file import describe_level
 
 from .checkout import REPOSITORY, extended
 
@@ -266,13 +267,12 @@ def test_a_variant_that_is_nowhere_is_named() -> None:
 
 
 def test_the_total_capacity_of_relays_comes_from_the_drawn_network() -> None:
-    builder = make_builder(name="configs/costs/links.yaml")
-    level = "5mid"
-    carried = builder.capacities_bytes_per_s(level)
+    settings = make_builder(name="configs/costs/links.yaml").settings("5mid")
+    carried = describe_level(REPOSITORY, "5mid", "", settings).capacities_bytes_per_s
     # The level has five middle relays. Their mean capacity of 928.939 KiB/s is doubled
     # (docs/explanation/calibration.md).
     assert carried["middle"] == pytest.approx(5 * 2 * 928.939 * 1024, rel=1e-6)
-    drawn = sample_network(network_request(REPOSITORY, builder.settings(level)), 1)
+    drawn = sample_network(network_request(REPOSITORY, settings), 1)
     for role, bytes_per_s in carried.items():
         links = [drawn.place_of(host).up_bit_per_s for host in drawn.by_role(role)]
         assert sum(links) / 8 == pytest.approx(bytes_per_s, rel=1e-3)
