@@ -8,8 +8,7 @@ from pathlib import Path
 
 from analysis.formats.files import ANSWER
 from analysis.formats.plan_file import Request
-from onionlab.runs.costs.estimate import Estimator
-from onionlab.runs.costs.estimate_text import cost_text
+from onionlab.runs.costs.estimate import Estimator, cost_text
 from onionlab.runs.workflow.executor import Executor, Where
 
 WIDTH = 100

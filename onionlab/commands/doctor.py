@@ -71,8 +71,7 @@ def experiment_need(
     # These imports are here so that `doctor` also starts if most packages are missing.
     from onionlab.commands._request import parse_request
     from onionlab.experiment.tornettools_networks import require_networks
-    from onionlab.runs.costs.estimate import Estimator, estimate_resources
-    from onionlab.runs.costs.estimate_text import cost_text
+    from onionlab.runs.costs.estimate import Estimator, cost_text, estimate_resources
     from onionlab.runs.costs.requested_runs import resolve_request
     from onionlab.runs.run_builder import load_experiment
 

@@ -12,8 +12,7 @@ from onionlab.commands._arguments import (
 from onionlab.commands._output import print_table
 from onionlab.commands._request import look_requests
 from onionlab.paths import working_root
-from onionlab.runs.costs.estimate import Estimator
-from onionlab.runs.costs.estimate_text import table_rows
+from onionlab.runs.costs.estimate import Estimator, table_rows
 
 HELP = "estimate time, memory and disk of an experiment's runs; nothing is built or simulated"
 

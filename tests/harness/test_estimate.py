@@ -21,9 +21,8 @@ from onionlab.programs.building import NotBuiltError
 from onionlab.rundir.arti import BOOTSTRAPPED
 from onionlab.runs.costs import estimate as estimate_module
 from onionlab.runs.costs import finished_runs
-from onionlab.runs.costs.estimate import Estimate, Estimator
-from onionlab.runs.costs.estimate_text import cost_text
-from onionlab.runs.costs.requested_runs import RunKind, resolve_request
+from onionlab.runs.costs.estimate import Estimate, Estimator, cost_text
+from onionlab.runs.costs.requested_runs import resolve_request
 from onionlab.runs.costs.run_cost import CONSTANTS, OTHER_LEVELS, SAME_LEVEL, RunCost
 from onionlab.runs.provenance import host_facts
 
@@ -52,11 +51,9 @@ def estimate(root: Path, *requests: Request, jobs: int | None = 1) -> Estimate:
     return Estimator(root).estimate(requests, jobs)
 
 
-def run_cost(root: Path, asked: Request, kind: RunKind) -> RunCost:
-    return Estimator(root).run_costs(resolve_request(root, asked))[kind]
-
-
-RR = RunKind("quick", "rr")
+def run_cost(root: Path, asked: Request, level: str = "quick") -> RunCost:
+    requested = resolve_request(root, asked)
+    return Estimator(root).level_costs(requested.experiment, requested.engine)[level]
 
 
 # Totals
@@ -65,7 +62,7 @@ RR = RunKind("quick", "rr")
 def test_every_run_is_counted(root: Path) -> None:
     found = estimate(root, request())
     assert (found.runs, found.missing, found.sources) == (RUNS, RUNS, (CONSTANTS,))
-    one = run_cost(root, request(), RR).expected
+    one = run_cost(root, request()).expected
     assert found.cpu_s == pytest.approx(RUNS * one.cpu_s)
     assert found.wall_s == pytest.approx(RUNS * one.wall_s)
     assert found.disk_bytes == pytest.approx(RUNS * one.disk_bytes)
@@ -114,7 +111,7 @@ def test_no_more_runs_go_side_by_side_than_fit_into_memory(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(8)))
-    one = run_cost(root, request(), RR).memory_bytes
+    one = run_cost(root, request()).memory_bytes
     for available, runs in ((8.5 * one, 8), (3.5 * one, 3), (0.5 * one, 1)):
         monkeypatch.setattr(
             estimate_module, "available_memory_bytes", lambda available=available: int(available)
@@ -239,7 +236,7 @@ def test_runs_are_unknown_before_programs_are_built(
 def test_finished_runs_of_a_level_give_its_cost(root: Path, bench: FakeRunBuilder) -> None:
     finish(root, "rr", 1, cpu_s=50)
     finish(root, "ewma", 2, cpu_s=200)
-    cost = run_cost(root, request(), RR)
+    cost = run_cost(root, request())
     assert cost.source == SAME_LEVEL
     assert cost.expected.cpu_s == pytest.approx(100)  # the geometric mean
     assert cost.expected.wall_s == pytest.approx(200)
@@ -248,27 +245,26 @@ def test_finished_runs_of_a_level_give_its_cost(root: Path, bench: FakeRunBuilde
     assert cost.memory_bytes > 1.4 * 2**28
     # Clients of Arti have no torrc, but count like clients of Tor.
     finish(root, "rr", 3, cpu_s=100, tors=TORS - 12, artis=12)
-    assert run_cost(root, request(), RR).expected.cpu_s == pytest.approx(100)
+    assert run_cost(root, request()).expected.cpu_s == pytest.approx(100)
     # For a larger network of the same level, the cost of these runs is scaled up.
-    double = run_cost(root, request(scale=2.0), RR)
+    double = run_cost(root, request(scale=2.0))
     assert double.expected.cpu_s == pytest.approx(100 * 33 / TORS, rel=0.1)
 
 
 def test_finished_runs_of_other_levels_correct_the_constants(root: Path) -> None:
-    kind = RunKind("5mid", "rr")
     asked = request("swrr-5mid", scale=0.1, seeds=1)
-    alone = run_cost(root, asked, kind)
-    quick = run_cost(root, request(), RR).expected.cpu_s
+    alone = run_cost(root, asked, "5mid")
+    quick = run_cost(root, request()).expected.cpu_s
     for seed in range(1, 4):
         finish(root, "rr", seed, cpu_s=3 * quick)
     finish(root, "rr", 4, cpu_s=12 * quick, level="other")
-    corrected = run_cost(root, asked, kind)
+    corrected = run_cost(root, asked, "5mid")
     assert (alone.source, corrected.source) == (CONSTANTS, OTHER_LEVELS)
     # The runs of two levels cost 3 and 12 times the estimate. The correction is the geometric mean
     # of the two factors, 6. The levels' numbers of runs do not matter.
     assert corrected.expected.cpu_s == pytest.approx(6 * alone.expected.cpu_s)
-    assert corrected.error == alone.error > run_cost(root, request(), RR).error
-    assert run_cost(root, request(engine="shadow"), RR).source == CONSTANTS
+    assert corrected.error == alone.error > run_cost(root, request()).error
+    assert run_cost(root, request(engine="shadow")).source == CONSTANTS
 
 
 def test_runs_of_another_machine_and_damaged_ones_are_ignored(root: Path) -> None:
@@ -279,7 +275,7 @@ def test_runs_of_another_machine_and_damaged_ones_are_ignored(root: Path) -> Non
                               if "abacus" not in (path / "manifest.json").read_text())  # fmt: skip
     (damaged / "manifest.json").write_text("[]")
     (without_clock / "run.json").unlink()
-    assert run_cost(root, request(), RR).source == CONSTANTS
+    assert run_cost(root, request()).source == CONSTANTS
 
 
 # Texts and commands

@@ -15,8 +15,7 @@ from onionlab.runs.costs.estimate import Estimator
 from onionlab.runs.costs.requested_runs import resolve_request
 from onionlab.runs.plan import Plan
 from onionlab.runs.workflow import executor
-from onionlab.runs.workflow.executor import Executor, JobSize
-from onionlab.runs.workflow.job_sizes import job_sizes, largest
+from onionlab.runs.workflow.executor import Executor, JobSize, job_sizes, largest
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SIZE = JobSize(cpus=1, memory_mb=1500, runtime_min=20, disk_mb=1)
@@ -131,9 +130,9 @@ def test_slurm_is_asked_before_anything_is_submitted(
 
 def test_a_job_requests_more_than_its_run_is_estimated_to_need(tmp_path: Path) -> None:
     request = Request("quick", seeds=[1], engine="uml")
-    costs = Estimator(REPOSITORY).run_costs(resolve_request(REPOSITORY, request))
-    kind, cost = next(iter(costs.items()))
-    run = PlannedRun("0a", kind.level, kind.variant, 1)
+    requested = resolve_request(REPOSITORY, request)
+    cost = Estimator(REPOSITORY).level_costs(requested.experiment, "uml")["quick"]
+    run = PlannedRun("0a", "quick", "rr", 1)
     plan = Plan(request, (run,), tmp_path, tmp_path, 1, Resources(1, 1, 1))
     size = job_sizes(REPOSITORY, [plan])["0a"]
     assert size.memory_mb > cost.memory_bytes / 2**20 + 1000

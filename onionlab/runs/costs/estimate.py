@@ -1,4 +1,7 @@
-"""Estimate what the runs of requests cost together, without building or simulating anything."""
+"""Estimate what the runs of requests cost together, without building or simulating anything.
+
+The costs are numbers, and texts for people.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +15,11 @@ from pathlib import Path
 import psutil
 
 from analysis.formats.plan_file import Request, Resources
-from onionlab.engines.examination import cgroup_limit
+from onionlab.engines.examination import cgroup_limit, format_bytes
 from onionlab.experiment import AnySettings, Experiment, Settings
 from onionlab.experiment.tornettools import TornetSettings
 from onionlab.runs.costs.finished_runs import FinishedRun, find_existing_runs, find_finished_runs
-from onionlab.runs.costs.requested_runs import RequestedRuns, RunKind, resolve_request
+from onionlab.runs.costs.requested_runs import resolve_request
 from onionlab.runs.costs.run_cost import PEERS_PROCESSES, RunCost, estimate_level_cost
 from onionlab.runs.store import Store
 
@@ -84,37 +87,33 @@ class Estimator:
         for i, requested in enumerate(resolve_request(self.root, one) for one in requests):
             existing, uncertain = find_existing_runs(self.root, requested, self._finished)
             unknown += uncertain
-            for kind, cost in self.run_costs(requested).items():
+            costs = self.level_costs(requested.experiment, requested.engine)
+            for kind in requested.kinds:
                 for replicate in requested.experiment.replicates:
                     run = replicate, requested.identify(kind)
                     if run not in seen and (kind, replicate) not in existing:
-                        missing.append((replicate, i, requested.engine, cost))
+                        missing.append((replicate, i, requested.engine, costs[kind.level]))
                     seen.add(run)
         missing.sort(key=lambda run: run[:2])
-        costs = [cost for *_, cost in missing]
-        concurrent = self._count_concurrent(costs, jobs)
+        each = [cost for *_, cost in missing]
+        concurrent = self._count_concurrent(each, jobs)
         return Estimate(
             runs=len(seen),
-            missing=len(costs),
+            missing=len(each),
             unknown=unknown,
             concurrent=concurrent,
-            cpu_s=sum(cost.expected.cpu_s for cost in costs),
-            wall_s=makespan([cost.expected.wall_s for cost in costs], concurrent),
-            memory_bytes=max((cost.expected.memory_bytes for cost in costs), default=0.0),
-            disk_bytes=sum(cost.expected.disk_bytes for cost in costs),
-            reserved_disk_bytes=sum(cost.disk_bytes for cost in costs),
-            error=max((cost.error for cost in costs), default=1.0),
-            sources=tuple(dict.fromkeys(cost.source for cost in costs)),
+            cpu_s=sum(cost.expected.cpu_s for cost in each),
+            wall_s=makespan([cost.expected.wall_s for cost in each], concurrent),
+            memory_bytes=max((cost.expected.memory_bytes for cost in each), default=0.0),
+            disk_bytes=sum(cost.expected.disk_bytes for cost in each),
+            reserved_disk_bytes=sum(cost.disk_bytes for cost in each),
+            error=max((cost.error for cost in each), default=1.0),
+            sources=tuple(dict.fromkeys(cost.source for cost in each)),
             engines=tuple(dict.fromkeys(engine for _, _, engine, _ in missing)),
         )
 
-    def run_costs(self, requested: RequestedRuns) -> Mapping[RunKind, RunCost]:
-        """Return the estimated cost of one run of each kind, even of a kind that is finished."""
-        costs = self.level_costs(requested.experiment, requested.engine)
-        return {kind: costs[kind.level] for kind in requested.kinds}
-
     def level_costs(self, experiment: Experiment, engine: str) -> Mapping[str, RunCost]:
-        """Return the estimated cost of one run of each level."""
+        """Return the estimated cost of one run of each level, even if its runs are finished."""
         here = [run.cost for run in self._finished if run.cost is not None]
         return {
             name: estimate_level_cost(self.root, name, level.settings, engine, here)
@@ -122,10 +121,7 @@ class Estimator:
         }
 
     def _count_concurrent(self, costs: Sequence[RunCost], jobs: int | None) -> int:
-        """Return the number of concurrent runs, at least 1.
-
-        On this machine, CPUs, memory and ``jobs`` limit the number. On a cluster, `max_jobs` does.
-        """
+        """Return the number of concurrent runs, which only `max_jobs` limits on a cluster."""
         count = max(1, len(costs))
         if self.max_jobs is not None or not costs:
             return min(self.max_jobs or 1, count)
@@ -173,3 +169,58 @@ def makespan(times_s: Iterable[float], slots: int) -> float:
     for time_s in times_s:
         heapq.heapreplace(ends, ends[0] + time_s)
     return max(ends)
+
+
+def cost_text(estimate: Estimate) -> str:
+    """Return an estimate as one line of text."""
+    if not estimate.missing:
+        runs = "the run is" if estimate.runs == 1 else f"all {estimate.runs} runs are"
+        return f"none: {runs} finished"
+    existing = f"{estimate.runs - estimate.missing} of {estimate.runs} exist"
+    if estimate.unknown:
+        existing += f", perhaps {estimate.unknown} more"
+    return (
+        f"{estimate.missing} {'run' if estimate.missing == 1 else 'runs'} to make ({existing}), "
+        f"about {_with_range(estimate.wall_s, estimate.error)} "
+        f"with {estimate.concurrent} at a time on {' and '.join(estimate.engines)}; "
+        f"{format_time(estimate.cpu_s)} of CPU time, "
+        f"{format_bytes(estimate.memory_bytes * estimate.concurrent)} of memory, "
+        f"{format_bytes(estimate.disk_bytes)} of disk"
+    )
+
+
+def table_rows(estimate: Estimate) -> list[tuple[str, str]]:
+    """Return the estimate as a table of two columns."""
+    existing = estimate.runs - estimate.missing
+    rows = [("runs", f"{estimate.runs}, of which {existing} exist")]
+    if estimate.unknown:
+        text = f"perhaps {estimate.unknown} more, which is known when their programs are built"
+        rows.append(("", text))
+    if not estimate.missing:
+        return rows
+    error, jobs = estimate.error, estimate.concurrent
+    memory = estimate.memory_bytes
+    return [
+        *rows,
+        ("to make", f"{estimate.missing} on {' and '.join(estimate.engines)}"),
+        ("CPU time", _with_range(estimate.cpu_s, error)),
+        ("wall time", f"{_with_range(estimate.wall_s, error)}, {jobs} at a time"),
+        ("memory", f"{format_bytes(memory)} a run, {format_bytes(memory * jobs)} together"),
+        ("disk", format_bytes(estimate.disk_bytes)),
+        ("from", " and ".join(estimate.sources)),
+        ("error", f"CPU time within a factor of {error:.2g} in nine of ten experiments"),
+    ]
+
+
+def _with_range(seconds: float, error: float) -> str:
+    low, high = format_time(seconds / error), format_time(seconds * error)
+    return f"{format_time(seconds)} ({low} to {high})"
+
+
+def format_time(seconds: float) -> str:
+    """Format a time in the largest unit in which it is at least 2."""
+    for unit, factor in (("days", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * factor:
+            amount = seconds / factor
+            return f"{amount:.0f} {unit}" if amount >= 10 else f"{amount:.1f} {unit}"
+    return f"{max(seconds, 1):.0f} s"

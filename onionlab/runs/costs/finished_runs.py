@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import functools
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from analysis.errors import AnalysisError
 from analysis.formats import files
@@ -95,9 +94,7 @@ def _read_cost(manifest: Manifest, level: str, engine: str, stop_s: float) -> Me
     )
 
 
-@functools.cache
-def _this_machine() -> Mapping[str, Any]:
-    return host_facts()
+_this_machine = functools.cache(host_facts)
 
 
 def find_existing_runs(
@@ -105,12 +102,10 @@ def find_existing_runs(
 ) -> tuple[set[tuple[RunKind, Replicate]], int]:
     """Return the requested runs that are in the store, and the number of uncertain stored runs.
 
-    No program is built and no key is generated. A stored run is uncertain if only building programs
-    or generating keys would show whether it is a requested run.
-
-    One run of each kind is composed. If the store has a run of the same name, all stored runs of
-    the kind with the same programs and engine are assumed to be requested. They are not composed,
-    because drawing a large network takes seconds.
+    A stored run is uncertain if only building programs or generating keys, which this function does
+    not do, would show whether it is a requested run. One run of each kind is composed. If the store
+    has a run of the same name, all stored runs of the kind with the same programs and engine are
+    assumed to be requested, because drawing a large network takes seconds.
     """
     kinds, replicates = set(requested.kinds), set(requested.experiment.replicates)
     candidates: dict[RunKind, dict[Replicate, list[FinishedRun]]] = defaultdict(dict)
@@ -140,15 +135,10 @@ def find_existing_runs(
             found |= {
                 (kind, replicate)
                 for replicate, same_place in runs.items()
-                if any(_same_programs(run.manifest.identity, identity) for run in same_place)
+                # All of the identities is equal except the hashes of the runs' initial files.
+                if any(
+                    run.manifest.identity | {"files": None} == identity | {"files": None}
+                    for run in same_place
+                )
             }
     return found, unknown
-
-
-def _same_programs(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Return whether two runs have the same programs, libraries, processor features and engine.
-
-    one, other: the identities of the runs, which contain everything that determines their results.
-    Only the hashes of the files from which the runs start are not compared.
-    """
-    return {**one, "files": None} == {**other, "files": None}

@@ -1,7 +1,4 @@
-"""Resolve a request (an experiment and its overrides) into its runs, without building anything.
-
-A level is one of the conditions under which an experiment compares its variants.
-"""
+"""Resolve a request (an experiment and its overrides) into its runs, without building anything."""
 
 from __future__ import annotations
 

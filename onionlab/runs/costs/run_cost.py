@@ -2,10 +2,8 @@
 
 Time and disk space are proportional to the number of processes times the simulated seconds. Memory
 grows with the number of processes. Finished runs on this machine correct the shipped constants by
-the mean ratio of measured to predicted cost. docs/reference/cost.md has the measured error.
-
-A level is one of the conditions under which an experiment compares its variants. Runs of one level
-are similar, so finished runs of the same level give the best correction.
+the mean ratio of measured to predicted cost, preferably runs of the same level, which are similar.
+docs/reference/cost.md has the measured error.
 """
 
 from __future__ import annotations

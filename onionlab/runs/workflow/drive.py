@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import itertools
 import logging
+import operator
 import os
 import shlex
 import shutil
@@ -35,8 +36,15 @@ from onionlab.runs.places import DISK_MARGIN, require_room
 from onionlab.runs.plan import Plan, read_plan
 from onionlab.runs.results_lock import results_lock
 from onionlab.runs.store import Store
-from onionlab.runs.workflow.executor import SLURM, Executor, JobSize, Where, cancel_jobs
-from onionlab.runs.workflow.job_sizes import job_sizes, largest
+from onionlab.runs.workflow.executor import (
+    SLURM,
+    Executor,
+    JobSize,
+    Where,
+    cancel_jobs,
+    job_sizes,
+    largest,
+)
 from onionlab.runs.workflow.progress import ProgressView
 
 LOG = logging.getLogger(__name__)
@@ -69,8 +77,7 @@ Snakemake itself."""
 def make_report(root: Path, plan: Plan, where: Where) -> Path:
     """Perform the runs of a plan as `make_runs` does, build the report and return its path.
 
-    Raises:
-        UserError: `make_runs` or the report fails. An earlier report is kept.
+    Raises UserError if `make_runs` or the report fails. An earlier report is kept.
     """
     report = plan.out / files.REPORT
     try:
@@ -88,16 +95,9 @@ def make_report(root: Path, plan: Plan, where: Where) -> Path:
 def make_runs(root: Path, plans: Sequence[Plan], where: Where) -> None:
     """Perform all missing runs of some plans, network by network, and extract their records.
 
-    The plans share one queue, so that no CPU is idle while the last run of a plan continues.
-
-    Args:
-        root: The checkout.
-        plans: The plans to run, with the same store.
-        where: Where the simulations run.
-
-    Raises:
-        UserError: The machine is too small, the cluster rejects the jobs, or a run fails. Finished
-            runs are kept.
+    The plans have the same store. They share one queue, so that no CPU is idle while the last run
+    of a plan continues. Raises UserError if the machine is too small, the cluster rejects the jobs,
+    or a run fails. Finished runs are kept.
     """
     _Workflow(root, plans, where).make(RUNS)
 
@@ -170,9 +170,8 @@ class _Workflow:
         return self.runs.keys() - self.store.extracted_among(self.runs)
 
     def _left(self) -> set[str]:
-        """Return the runs that are unfinished or lack records after Snakemake has succeeded.
+        """Return the unmade runs after Snakemake has succeeded, which a profile's dry run leaves.
 
-        Snakemake can succeed without performing them, for example if a profile requests a dry run.
         If the runs' jobs on a cluster succeeded, first wait until the files of other nodes appear.
         """
         unmade = self._unmade()
@@ -203,8 +202,8 @@ class _Workflow:
 
     def _report_missing(self, missing: Sequence[str], at_a_time: int) -> None:
         count = len(self.runs)
-        runs = f"{count} run" if count == 1 else f"{count} runs"
-        text = f"{runs}: {count - len(missing)} finished, {len(missing)} to make"
+        text = f"{count} run{'' if count == 1 else 's'}: {count - len(missing)} finished, "
+        text += f"{len(missing)} to make"
         if missing and self.executor:
             text += f", at most {at_a_time} in the queue at a time, through {self.executor.name}"
         elif missing:
@@ -317,8 +316,8 @@ def _local_size(plan: Plan) -> JobSize:
 def _environment() -> dict[str, str]:
     """Return the environment for jobs, so that jobs run the same code as this command.
 
-    Jobs start in another folder. Without PYTHONPATH, they would import the installed package. This
-    package may belong to another checkout, or be missing if this checkout was copied or moved.
+    Jobs start in another folder. Without PYTHONPATH, they would import the installed package, which
+    may belong to another checkout, or be missing.
     """
     paths = [str(code_root()), os.environ.get("PYTHONPATH", "")]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in paths if path)}
@@ -330,14 +329,12 @@ def _require_not_replaced(plan: Plan) -> None:
     Planning several experiments takes minutes, during which the folder is not locked. Files that
     cannot be read are ignored here: the code that needs such a file reports the error.
     """
-    found: list[set[PlannedRun]] = []
+    place = operator.attrgetter("run_id", "level", "variant", "seed", "repeat")
+    found = []
     with contextlib.suppress(AnalysisError, UserError):
-        found.append(set(read_plan(plan.file).runs))
-        study = load_study(plan.study)
-        found.append(
-            {PlannedRun(r.run_id, r.level, r.variant, r.seed, r.repeat) for r in study.runs}
-        )
-    if any(runs != set(plan.runs) for runs in found):
+        found.append(set(map(place, read_plan(plan.file).runs)))
+        found.append(set(map(place, load_study(plan.study).runs)))
+    if any(runs != set(map(place, plan.runs)) for runs in found):
         raise UserError(
             f"{plan.out}: another command has planned other runs there meanwhile",
             "start this one again; runs that are finished stay",
@@ -439,10 +436,7 @@ def failure(runs: Mapping[str, PlannedRun], store: Store, log: Path) -> UserErro
 
 
 def _first_error(lines: Sequence[str]) -> list[str]:
-    """Return the first error that a job printed, and the lines of its hint.
-
-    Return an empty list if there is no error.
-    """
+    """Return the first error that a job printed, if any, and the lines of its hint."""
     start = next((i for i, line in enumerate(lines) if line.startswith(ERROR_PREFIX)), None)
     if start is None:
         return []

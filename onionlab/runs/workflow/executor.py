@@ -1,4 +1,4 @@
-"""Configure Snakemake's executors for clusters, and check which jobs they accept.
+"""Configure Snakemake's executors for clusters: their jobs' sizes, and which jobs they accept.
 
 A Snakemake profile configures an executor. The profile is passed to Snakemake unchanged.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import getpass
+import math
 import re
 import shutil
 import subprocess
@@ -18,6 +19,9 @@ from typing import Any, NamedTuple
 import yaml
 
 from onionlab.errors import UserError
+from onionlab.runs.costs.estimate import Estimator
+from onionlab.runs.costs.requested_runs import resolve_request
+from onionlab.runs.plan import Plan
 
 SLURM, GENERIC = "slurm", "generic"
 PLUGINS = {SLURM: "slurm", GENERIC: "cluster-generic"}
@@ -33,6 +37,17 @@ The plugin's default is 5."""
 SLURM_TIMEOUT_S = 60.0
 PROFILE_FILE = re.compile(r"(profile|config)(\.v(?P<version>\d+)\+)?\.yaml")
 SUBMIT = "cluster-generic-submit-cmd"
+
+# A cluster kills jobs that exceed their limits, so the limits include a margin for costs that the
+# estimate omits.
+MEMORY_FACTOR = 1.3
+"""Factor for memory, because control groups also count shared memory and cached files."""
+EXTRA_MEMORY_MB = 1200
+"""Memory of the job's own Python, of Snakemake, and of the tables while records are extracted."""
+TIME_FACTOR = 3.0
+"""Factor for time, because a node may be slower than this machine, or busy."""
+EXTRA_TIME_MIN = 10
+"""Time to start the job, to extract the records, and to wait for files of other nodes."""
 
 
 class JobSize(NamedTuple):
@@ -77,9 +92,7 @@ class Executor:
     def arguments(self, job_name: str, logs: Path) -> list[str]:
         """Return the options for Snakemake. Raises UserError if Slurm does not answer.
 
-        Args:
-            job_name: Prefix of the names of Slurm's jobs.
-            logs: Folder for the logs of Slurm's jobs.
+        job_name: prefix of the names of Slurm's jobs. logs: folder for the logs of these jobs.
         """
         arguments = ["--executor", PLUGINS[self.name], "--jobs", str(self.max_jobs)]
         arguments += ["--profile", str(self.profile), "--local-cores", "1"]
@@ -112,6 +125,34 @@ class Executor:
             raise UserError(f"a job needs {size}. {error.message}", error.hint) from error
 
 
+def job_sizes(root: Path, plans: Sequence[Plan]) -> Mapping[str, JobSize]:
+    """Return the resources that the job of each run requests, by the run's name.
+
+    Raises UserError if an experiment is invalid.
+    """
+    estimator = Estimator(root)
+    sizes: dict[str, JobSize] = {}
+    for plan in plans:
+        requested = resolve_request(root, plan.request)
+        costs = estimator.level_costs(requested.experiment, requested.engine)
+        for run in plan.runs:
+            cost = costs[run.level]
+            memory_mb = cost.memory_bytes / 2**20
+            runtime_min = cost.expected.wall_s * cost.error / 60
+            sizes[run.run_id] = JobSize(
+                cpus=plan.cpus_per_run,
+                memory_mb=math.ceil(memory_mb * MEMORY_FACTOR) + EXTRA_MEMORY_MB,
+                runtime_min=math.ceil(runtime_min * TIME_FACTOR) + EXTRA_TIME_MIN,
+                disk_mb=math.ceil(cost.disk_bytes / 2**20),
+            )
+    return sizes
+
+
+def largest(sizes: Sequence[JobSize]) -> JobSize:
+    """Return a size with the maximum of each resource over all given sizes."""
+    return JobSize(*map(max, zip(*sizes, strict=True)))
+
+
 Where = Executor | int | None
 """The executor of a cluster, or the number of concurrent runs on this machine. None means this
 machine, with as many concurrent runs as the CPUs allow."""
@@ -122,9 +163,8 @@ def open_executor(
 ) -> Executor:
     """Return the executor ``name`` with the profile in the folder ``profile``.
 
-    Raises:
-        UserError: The folder contains no valid profile; the command or the option that submits jobs
-            is missing; or ``resources`` are given for another executor than Slurm.
+    Raises UserError if the folder contains no valid profile, if the command or the option that
+    submits jobs is missing, or if ``resources`` are given for another executor than Slurm.
     """
     file = _find_profile(profile)
     try:
@@ -156,8 +196,7 @@ def open_executor(
 def cancel_jobs(job_name: str) -> int:
     """Cancel this user's Slurm jobs whose names begin with ``job_name``. Return their number.
 
-    Raises:
-        UserError: Slurm does not answer.
+    Raises UserError if Slurm does not answer.
     """
     lines = _ask_slurm("squeue", "--noheader", "--user", getpass.getuser(), "--format=%i %j")
     # Split at the first space only: the name of another job may contain spaces, or be empty.
