@@ -35,8 +35,6 @@ locks, such as a Shadow that was started by hand."""
 MAX_PURPOSE_LENGTH = 200
 PROC_STAT = Path("/proc/stat")
 
-_CPU_LINE = re.compile(r"^cpu(\d+) ", re.MULTILINE)
-
 
 @dataclass(frozen=True)
 class LockOwner:
@@ -82,15 +80,11 @@ def reserve_cpus(
 ) -> Iterator[list[int]]:
     """Lock CPUs, bind this process and its future children to them, and yield their numbers.
 
-    Args:
-        count: Number of CPUs. If this process may use fewer CPUs, it gets all CPUs it may use.
-        purpose: Text that other processes show while they wait for these CPUs.
-        on_wait: A function to call once if too few CPUs are free.
-        allocated: Whether a cluster has allocated the CPUs that this process may use. If so, and if
-            this process gets all these CPUs, they are not locked.
-
-    Raises:
-        UserError: A lock file cannot be opened.
+    If this process may use fewer CPUs than `count`, it gets all CPUs it may use. purpose: text that
+    other processes show while they wait for these CPUs. on_wait: called once if too few CPUs are
+    free. allocated: whether a cluster has allocated the CPUs that this process may use. If so, and
+    if this process gets all these CPUs, they are not locked. Raises UserError if a lock file cannot
+    be opened.
     """
     allowed = sorted(os.sched_getaffinity(0))
     count = min(count, len(allowed))
@@ -159,21 +153,16 @@ def _try_reserve(
 def _idle_first(allowed: list[int]) -> list[int]:
     """Return `allowed` with busy CPUs at the end. A busy CPU may run a program without locks."""
     loads = psutil.cpu_percent(CPU_SAMPLE_S, percpu=True)
-    # psutil returns the loads of the CPUs that are online, in the order of PROC_STAT.
-    busy = {cpu for cpu, load in zip(_online_cpus(), loads, strict=False) if load > BUSY_PERCENT}
+    # psutil returns the loads of the CPUs that are online, which PROC_STAT lists in this order.
+    online = map(int, re.findall(r"^cpu(\d+) ", PROC_STAT.read_text(), re.MULTILINE))
+    busy = {cpu for cpu, load in zip(online, loads, strict=False) if load > BUSY_PERCENT}
     return sorted(allowed, key=lambda cpu: (cpu in busy, cpu))
-
-
-def _online_cpus() -> list[int]:
-    """Return the numbers of the CPUs in PROC_STAT, which does not list offline CPUs."""
-    return [int(number) for number in _CPU_LINE.findall(PROC_STAT.read_text(encoding="utf-8"))]
 
 
 def _open_shared(path: Path) -> int:
     """Return a descriptor of a lock file that all users can lock.
 
-    Raises:
-        UserError: The file cannot be opened, or it is not an ordinary file.
+    Raises UserError if the file cannot be opened, or is not an ordinary file.
     """
     deadline_s = time.monotonic() + CREATION_TIMEOUT_S
     while True:
@@ -212,10 +201,7 @@ def _unusable(path: Path, reason: str) -> UserError:
 
 
 def _write_owner(descriptor: int, purpose: str) -> None:
-    """Write this process and its purpose into a lock file.
-
-    If the purpose is empty, the file becomes empty instead.
-    """
+    """Write this process and its purpose into a lock file, or empty the file without a purpose."""
     text = json.dumps({"pid": os.getpid(), "what": purpose[:MAX_PURPOSE_LENGTH]}) if purpose else ""
     with contextlib.suppress(OSError):
         os.ftruncate(descriptor, 0)
@@ -223,10 +209,9 @@ def _write_owner(descriptor: int, purpose: str) -> None:
 
 
 def _read_owner(cpu: int, path: Path) -> LockOwner | None:
-    """Return the owner that a lock file names.
+    """Return the owner that a lock file names; None if there is no such owner.
 
-    Any user may write the file. Return None if it cannot be read, is malformed, or names a process
-    that does not exist.
+    Any user may write the file, so it may have any content.
     """
     try:
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:

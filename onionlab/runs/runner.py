@@ -48,10 +48,9 @@ FULL_DISK = ": the disk was full while it ran"
 def execute_on_cluster(root: Path, plan: Plan, run_id: str) -> None:
     """Perform a run and extract its records, in a job of a cluster, unless the store has both.
 
-    Raises:
-        UserError: The run fails, or it failed in an earlier job of the same command. (Snakemake
-            submits failed jobs again, but the run would also fail again. A new command removes
-            earlier failures.)
+    Raises UserError if the run fails, or if it failed in an earlier job of the same command.
+    (Snakemake submits failed jobs again, but the run would also fail again. A new command removes
+    earlier failures.)
     """
     planned, store = plan.run(run_id), Store(plan.store)
     reason = store.failed(run_id) / files.ERROR
@@ -68,10 +67,8 @@ def _reason_kept(store: Store, planned: PlannedRun) -> Iterator[None]:
     """Store the reason if the block fails and has not stored a reason itself.
 
     Such a reason concerns the node: the node may lack a program, or its disk may be full. Later
-    jobs of the same command find the stored reason and do not perform the run again.
-
-    Raises:
-        UserError: The block raises UserError or OSError.
+    jobs of the same command find the stored reason and do not perform the run again. Raises
+    UserError if the block raises UserError or OSError.
     """
     try:
         yield
@@ -90,10 +87,8 @@ def _reason_kept(store: Store, planned: PlannedRun) -> Iterator[None]:
 def execute(root: Path, plan: Plan, run_id: str, *, on_cluster: bool = False) -> None:
     """Perform a run unless it is in the store.
 
-    This process ends if the command that started it ends, except on a cluster.
-
-    Raises:
-        UserError: The run fails. The files of a failed simulation are kept in the store.
+    This process ends if the command that started it ends, except on a cluster. Raises UserError if
+    the run fails. The files of a failed simulation are kept in the store.
     """
     store, planned = Store(plan.store), plan.run(run_id)
     waits = f"{planned.title}: another command is making this run; waiting for it"
@@ -148,26 +143,19 @@ def _attempt_folder(store: Store, plan: Plan, run_id: str, *, on_cluster: bool) 
         end_processes_below(partial)
         shutil.rmtree(partial)
     store.remove_unfinished(run_id)
+    node_disk = os.environ.get("TMPDIR") if on_cluster else None
     with contextlib.ExitStack() as stack:
-        need_bytes = plan.resources.disk_bytes * DISK_MARGIN
-        folder = _open_node_folder(need_bytes, stack) if on_cluster else None
+        folder = None
+        # TMPDIR may name a folder of the machine that submitted the job, which is missing here.
+        with contextlib.suppress(OSError):
+            need_bytes = plan.resources.disk_bytes * DISK_MARGIN
+            if node_disk and shutil.disk_usage(node_disk).free > need_bytes:
+                folder = stack.enter_context(scratch_folder(Path(node_disk), "onionlab-attempt-"))
         if folder is None:
             yield partial
         else:
             partial.mkdir(parents=True)
             yield folder / run_id
-
-
-def _open_node_folder(need_bytes: float, stack: contextlib.ExitStack) -> Path | None:
-    """Return a folder in TMPDIR; None if TMPDIR is not set, is not writable or has too little room.
-
-    TMPDIR may name a folder of the machine that submitted the job, which is missing on this node.
-    """
-    node_disk = os.environ.get("TMPDIR")
-    with contextlib.suppress(OSError):
-        if node_disk and shutil.disk_usage(node_disk).free > need_bytes:
-            return stack.enter_context(scratch_folder(Path(node_disk), "onionlab-attempt-"))
-    return None
 
 
 def _report_waiting(store: Store, planned: PlannedRun) -> None:

@@ -117,19 +117,25 @@ class Store:
     def remove_unfinished(self, run_id: str) -> None:
         """Remove incomplete copies of a run, and the run itself unless it is finished.
 
-        Raises:
-            UserError: The run cannot be removed, for example because a container made it as root.
+        Raises UserError if the run cannot be removed, such as one that a container made as root.
         """
         for copy in (self.directory / ".partial").glob(f"{run_id}-*"):
             shutil.rmtree(copy, ignore_errors=True)
-        if not self.is_finished(run_id):
-            _remove_leftover(self.run(run_id))
+        folder = self.run(run_id)
+        if self.is_finished(run_id) or not folder.exists():
+            return
+        try:
+            shutil.rmtree(folder)
+        except OSError as error:
+            raise UserError(
+                f"{folder} is incomplete and cannot be removed: {error.strerror}",
+                f"remove it as the owner of its files: sudo rm -r {shlex.quote(str(folder))}",
+            ) from error
 
     def remove_damaged(self, run_ids: Collection[str]) -> None:
         """Remove incomplete runs and truncated records, for example after a power failure.
 
-        Raises:
-            UserError: `remove_unfinished` fails.
+        Raises UserError if `remove_unfinished` fails.
         """
         for run_id in sorted(_listed(self.directory, run_ids)):
             records = self.run(run_id) / files.RECORDS
@@ -155,7 +161,6 @@ class Store:
         write_manifest(made / files.MANIFEST, manifest)
         self.remove_unfinished(run_id)
         self._move(made, self.run(run_id))
-        shutil.rmtree(self.partial(run_id), ignore_errors=True)
         shutil.rmtree(self.failed(run_id), ignore_errors=True)
 
     def fail(self, run_id: str, error: RunFailure, made: Path | None = None) -> None:
@@ -175,7 +180,6 @@ class Store:
         shutil.rmtree(failed, ignore_errors=True)
         failed.parent.mkdir(parents=True, exist_ok=True)
         self._move(made, failed)
-        shutil.rmtree(self.partial(run_id), ignore_errors=True)
 
     def describe_failed(self, run_id: str, log: Iterable[str]) -> str:
         """Return a hint: the folder of the failed attempt and the last lines of its log."""
@@ -188,21 +192,9 @@ class Store:
         )
 
     def _move(self, made: Path, target: Path) -> None:
-        """Rename a directory durably, even if it is on another file system."""
-        copy = self.directory / ".partial" / f"{target.name}-{uuid.uuid4().hex}"
-        put_in_place(made, target, copy)
-
-
-def _remove_leftover(folder: Path) -> None:
-    try:
-        shutil.rmtree(folder)
-    except FileNotFoundError:
-        pass
-    except OSError as error:
-        raise UserError(
-            f"{folder} is incomplete and cannot be removed: {error.strerror}",
-            f"remove it as the owner of its files: sudo rm -r {shlex.quote(str(folder))}",
-        ) from error
+        """Rename the folder of an attempt durably, even if it is on another file system."""
+        put_in_place(made, target, self.partial(f"{target.name}-{uuid.uuid4().hex}"))
+        shutil.rmtree(self.partial(target.name), ignore_errors=True)
 
 
 def _listed(folder: Path, names: Collection[str]) -> set[str]:
