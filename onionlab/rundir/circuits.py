@@ -95,10 +95,7 @@ class Rendezvous:
     relays: frozenset[str]
 
     def find_problem(self, lines: Iterable[str]) -> str | None:
-        """Return why a log does not prove that all streams used circuits of these relays.
-
-        Return None if the log proves it.
-        """
+        """Return why a log does not prove that all streams used these relays; None if it does."""
         by_service: set[str] = set()
         paths: dict[str, tuple[str, ...]] = {}
         streams: list[str] = []

@@ -26,17 +26,13 @@ def draw_seeded_keys(directory: Path, seed: int) -> None:
 
     A host's keys are a function of the seed, the host's name and the directory's other content, so
     different networks have different keys. Tor generates medium-term keys at the start of each run,
-    as in other networks of this project.
-
-    Args:
-        directory: The unmodified output of `tornettools generate`.
-        seed: A whole number.
+    as in other networks of this project. directory: the unmodified output of `tornettools
+    generate`.
     """
     hosts = _Hosts(directory)
     texts = dict(_texts(directory))
     templates = {path: hosts.replace_identities(content) for path, content in texts.items()}
-    network_digest = _digest(directory, templates)
-    identities = hosts.draw(seed, network_digest)
+    identities = hosts.draw(seed, _digest(directory, templates))
     for path, content in templates.items():
         changed = _PLACEHOLDER.sub(lambda found: identities[found[0]], content)
         if changed != texts[path]:

@@ -296,10 +296,10 @@ def _check_start_times(simulation: Simulation) -> None:
 
 
 def _private_folders(files: Iterable[str], hosts: Mapping[str, TornetHost]) -> tuple[str, ...]:
-    """Return the folders that only their owner may read.
+    """Return the folders that only their owner may read, as when tornettools generated the keys.
 
-    Tor created these folders when tornettools generated keys. All other folders remain readable by
-    everyone until Tor uses them in a run: it restricts their permissions and logs this.
+    All other folders remain readable by everyone until Tor uses them in a run: it restricts their
+    permissions and logs this.
     """
     found = {f"{HOST_TEMPLATES}/{name}" for name, host in hosts.items() if host.fingerprint}
     found |= {

@@ -93,8 +93,7 @@ def verify_tor_logs(
 
     The key "" counts hosts that logged no proof. The key NEVER_BOOTSTRAPPED counts hosts that never
     bootstrapped, if so few hosts may fail. proof_prefixes: the strings with which proofs begin.
-    Raises RunRefusedError with the names of hosts that failed the check and the last lines of the
-    first such host's log.
+    Raises RunRefusedError with the failed hosts' names and the last lines of the first one's log.
     """
     problems: dict[str, list[str]] = {}
     proofs: Counter[str] = Counter()
@@ -123,13 +122,12 @@ def verify_tor_logs(
         if not any(logged.values())
     }
     may = sum(expectation.may_never_bootstrap for expectation in expectations.values())
-    if len(not_bootstrapped) > MAX_NEVER_BOOTSTRAPPED_SHARE * may:
-        share = (
-            f"{len(not_bootstrapped)} of {may}, at most {MAX_NEVER_BOOTSTRAPPED_SHARE:.0%} allowed"
-        )
-        problems[f"{NEVER_BOOTSTRAPPED} ({share})"] = not_bootstrapped
-    elif not_bootstrapped:
-        proofs[NEVER_BOOTSTRAPPED] = len(not_bootstrapped)
+    count, most = len(not_bootstrapped), MAX_NEVER_BOOTSTRAPPED_SHARE
+    if count > most * may:
+        told = f"{NEVER_BOOTSTRAPPED} ({count} of {may}, at most {most:.0%} allowed)"
+        problems[told] = not_bootstrapped
+    elif count:
+        proofs[NEVER_BOOTSTRAPPED] = count
     _require_none(problems, hosts)
     return dict(proofs)
 
@@ -147,13 +145,11 @@ def _problem(lines: list[str], expectation: Expectation, shown: list[str]) -> st
         return f"{expectation.program} logged nothing"
     if expectation.is_client and not any(expectation.bootstrapped in line for line in lines):
         return f"{expectation.program} never bootstrapped"
-    problem = contradiction(expectation, shown)
-    if problem is not None:
+    if problem := contradiction(expectation, shown):
         return problem
-    wanted = expectation.proof
     must = not expectation.is_client and expectation.requirement is ProofRequirement.MUST
-    if wanted is not None and not shown and must:
-        return f'Tor did not log "{wanted}"'
+    if must and expectation.proof is not None and not shown:
+        return f'Tor did not log "{expectation.proof}"'
     return expectation.circuit.find_problem(lines) if expectation.circuit else None
 
 
@@ -217,8 +213,7 @@ they contain several heartbeats, the lines that TGen writes at regular intervals
 def verify_log_ends(run_directory: Path) -> None:
     """Check that each client's TGen logs are complete to the end of the run or to TGen's exit.
 
-    Raises RunRefusedError with the names of clients that failed the check and the last lines of the
-    first such client's log.
+    Raises RunRefusedError with the failed clients' names and the last lines of the first one's log.
     """
     clock = read_clock(run_directory)
     problems: dict[str, str] = {}
@@ -243,10 +238,7 @@ def verify_log_ends(run_directory: Path) -> None:
 
 
 def _last_lines(path: Path) -> list[bytes]:
-    """Return the last complete lines of a log.
-
-    If the log has two or more heartbeats, the result contains at least two.
-    """
+    """Return the last complete lines of a log, with at least two heartbeats if it has so many."""
     with path.open("rb") as file:
         begin = max(0, file.seek(0, os.SEEK_END) - TAIL_BYTES)
         file.seek(begin)

@@ -1,9 +1,8 @@
 """Record interim analyses (looks) of the same runs under earlier plans.
 
-An earlier plan may have had fewer networks or a smaller budget (maximum number of networks). A user
-who adds networks until a verdict appears looks at the same data repeatedly, which raises the error
-rate unless the tests take all looks into account. study.json therefore lists all looks, and the
-next plan of the same runs continues the list.
+An earlier plan may have had fewer networks or a smaller budget (maximum number of networks). Who
+adds networks until a verdict appears looks at the same data repeatedly. This raises the error rate
+unless the tests take all looks into account, so study.json lists all looks.
 """
 
 from __future__ import annotations
@@ -22,14 +21,9 @@ def with_earlier_looks(
 ) -> Looks | None:
     """Return the looks (interim analyses) of a plan, including earlier looks at its runs.
 
-    Args:
-        study: The path of the earlier plan's study.json, which may be missing.
-        store: The store of the runs.
-        runs: Runs of the new plan.
-        looks: Looks of the new plan only. None means one look at all runs.
-
-    Returns:
-        The looks, or None if ``looks`` is None and no look under another plan is known.
+    study: the path of the earlier plan's study.json, which may be missing. looks: the looks of the
+    new plan only; None means one look at all runs. Return None if ``looks`` is None and no look
+    under another plan is known.
     """
     try:
         before = load_study(study)
@@ -47,7 +41,9 @@ def with_earlier_looks(
         for past in _list_looks(before, store)
         if past.judges
         and past.sizes[0] <= own.sizes[-1]
-        and not _continues(past, own, growing=looks is not None)
+        # The looks of a past plan that this plan repeats or extends are also looks of this plan,
+        # so they are not counted again. A plan with `looks` grows network by network.
+        and not (past.budget == own.budget and (looks is not None or past.sizes == own.sizes))
     ]
     if looks is None and not earlier:
         return None
@@ -61,9 +57,8 @@ def looks_together(parts: Sequence[Looks | None], replicates: int) -> Looks | No
     Earlier looks of the merged study are the earlier looks of each part and, if the plan of a part
     has several looks, these looks. The result is None if there are no earlier looks.
 
-    Args:
-        parts: The looks of each part. None means one look at the whole part.
-        replicates: Number of networks of all parts, or of repeats of the only network.
+    parts: the looks of each part; None means one look at the whole part. replicates: the number of
+    networks of all parts, or of repeats of the only network.
     """
     known = [looks for looks in parts if looks is not None]
     before = {past for looks in known for past in looks.earlier}
@@ -72,20 +67,8 @@ def looks_together(parts: Sequence[Looks | None], replicates: int) -> Looks | No
     return Looks((replicates,), replicates, tuple(earlier)) if earlier else None
 
 
-def _continues(past: PlannedLooks, own: PlannedLooks, growing: bool) -> bool:
-    """Return whether the plan ``own`` repeats or extends a past plan.
-
-    In this case, the past plan's looks are also looks of ``own``, so they are not counted again.
-    growing: whether networks are added to the plan ``own`` step by step.
-    """
-    return past.budget == own.budget and (growing or past.sizes == own.sizes)
-
-
 def _list_looks(study: Study, store: Store) -> list[PlannedLooks]:
-    """Return the looks of a study's earlier plans.
-
-    If all runs are finished, the looks of the study's own plan are added at the end.
-    """
+    """Return the looks of a study's earlier plans, and of its own plan if its runs are finished."""
     found = [] if study.looks is None else list(study.looks.earlier)
     if all(store.is_finished(run.run_id) for run in study.runs):
         if study.looks is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -44,16 +45,11 @@ def explain_outdated_runs(
     return "; ".join(f"{n} finished runs are repeated: {reason}" for reason, n in counts.items())
 
 
-def _place(run: PlannedRun) -> tuple[str, str, int, int]:
-    """Return a run's level, variant, network and repeat."""
-    return run.level, run.variant, run.seed, run.repeat
+_place = operator.attrgetter("level", "variant", "seed", "repeat")
 
 
 def _changed_part(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """Return why a run's identity differs from an earlier identity; "" if the run's files differ.
-
-    before, now: the two identities; "files" are the hashes of the files from which a run starts.
-    """
+    """Return why a run's identity differs from an earlier one; "" if the run's files differ."""
     if before.get("files") != now["files"]:
         return ""
     programs = [

@@ -38,15 +38,11 @@ def part_of_study(study: Study, seeds: Iterable[int]) -> Study:
 
 
 def add_study(target: Path, source: Path, pack: Path) -> None:
-    """Add the networks and runs of one study.json to another study.json.
+    """Add the networks and runs of the study.json ``source`` to the study.json ``target``.
 
-    Args:
-        target: The file to change. If it is missing, ``source`` is moved to this path.
-        source: The study.json to add.
-        pack: The pack that contains the study to add, for messages.
-
-    Raises:
-        UserError: The two studies differ in other facts than their networks and the machine.
+    If ``target`` is missing, ``source`` is moved to this path. pack: the pack with ``source``, for
+    messages. Raises UserError if the two studies differ in other facts than their networks and the
+    machine.
     """
     if not target.exists():
         target.parent.mkdir(exist_ok=True)

@@ -46,11 +46,9 @@ SCRATCH = ".unpacking-"
 _NAME = re.compile(r"[0-9a-f]{16}(/[^/]+){1,15}|studies/[A-Za-z0-9][A-Za-z0-9._-]*\.json")
 """Name of a file of a run or of a study. The name of a run's file has up to seven parts; this
 pattern allows 16 parts."""
-
 MAX_NAME_BYTES = 1024
 MAX_PART_BYTES = 255
 """Maximum size of one part of a path on Linux."""
-
 MAX_INDEX_BYTES = 2**27
 """Maximum size of index.json, which has about 100 bytes per member. For a small pack, the maximum
 is a quarter of `max_content_bytes`, which depends on the size of the pack. Reading a JSON file
@@ -90,22 +88,14 @@ def pack(
 ) -> int:
     """Write finished runs into one file, which replaces ``out`` once it is complete.
 
-    Args:
-        store: The store of the runs.
-        run_ids: The runs. Unfinished runs are left out.
-        out: The file to write.
-        studies: The studies of these runs, which become members of the pack.
-        logs: Whether to include all files of each run. Otherwise a pack has only the records, the
-            manifest and the other JSON files. They suffice for reports, figures and comparisons.
-        published: Whether to include only the data for figures and claims. Cannot be combined with
-            ``logs``.
+    Unfinished runs are left out. Return the number of runs in the file.
 
-    Returns:
-        The number of runs in the file.
-
-    Raises:
-        UserError: None of the runs is finished; or ``published`` is set, and a run belongs to none
-            of the studies or has no records that can be published.
+    studies: the studies of these runs, which become members of the pack. logs: whether to include
+    all files of each run. Otherwise a pack has only the records, the manifest and the other JSON
+    files, which suffice for reports, figures and comparisons. published: whether to include only
+    the data for figures and claims, without ``logs``. Raises UserError if none of the runs is
+    finished, or if a run cannot be published because it belongs to none of the studies or lacks
+    records.
     """
     finished = sorted({run_id for run_id in run_ids if store.is_finished(run_id)})
     if not finished:
@@ -194,17 +184,13 @@ def _add(archive: tarfile.TarFile, name: str, size_bytes: int, content: BinaryIO
 
 
 def unpack(store: Store, file: Path) -> list[tuple[str, Outcome]]:
-    """Add the runs of a pack to the store, each completely or not at all.
+    """Add the runs of a pack to the store, each completely or not at all; return their outcomes.
 
     A run's name is the hash of everything that determines it, so a run from a pack is equivalent to
     the run of that name in this checkout. If a run in the pack is incomplete (`require_whole`),
     nothing is added. An incomplete run in the store is replaced.
 
-    Returns:
-        Pairs of a run's name and its outcome.
-
-    Raises:
-        UserError: `open_pack` fails, or the file is a published pack.
+    Raises UserError if `open_pack` fails, or if the file is a published pack.
     """
     with open_pack(file, store.directory) as folder:
         runs = _runs(folder)
@@ -260,11 +246,9 @@ def open_packs(files: Sequence[Path], parent: Path) -> Iterator[Path]:
     """Unpack several packs into one temporary folder in ``parent``, and yield this folder.
 
     A run that several packs contain is unpacked once. Studies of the same experiment with different
-    networks are merged into one.
-
-    Raises:
-        UserError: `open_pack` fails; or a run has different records in two packs; or two studies of
-            one experiment differ in more than their networks and the machine.
+    networks are merged into one. Raises UserError if `open_pack` fails, if a run has different
+    records in two packs, or if two studies of one experiment differ in more than their networks and
+    the machine.
     """
     with contextlib.ExitStack() as stack:
         merged, *others = (stack.enter_context(open_pack(file, parent)) for file in files)
@@ -281,13 +265,10 @@ def open_packs(files: Sequence[Path], parent: Path) -> Iterator[Path]:
 
 
 def _merge(merged: Path, folder: Path, file: Path, sources: dict[Path, Path]) -> None:
-    """Move the runs and studies of an unpacked pack into the folder of the first pack.
+    """Move the runs and studies of the pack ``file``, unpacked in ``folder``, into ``merged``.
 
-    Args:
-        merged: the folder of the first pack, into which all earlier packs have been merged.
-        folder: the folder in which this pack is unpacked.
-        file: the file of this pack, for messages.
-        sources: path of a moved run or study -> its pack; this function adds entries.
+    merged: the folder of the first pack, into which all earlier packs have been merged. sources:
+    path of a moved run or study -> its pack; this function adds entries.
     """
     for run in _runs(folder):
         target = merged / run.name
@@ -325,11 +306,7 @@ class _Member(tarfile.TarInfo):
 
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> _Member:
-        """Read a header.
-
-        Raises ValueError if the header is neither the header of a regular file nor an extended
-        header, or if an extended header is too large.
-        """
+        """Read a header. Raises ValueError if it is of another type, or too large."""
         member = super().frombuf(buf, encoding, errors)
         if member.type == tarfile.XHDTYPE:
             require_size(member.size, MAX_HEADER_BYTES)
@@ -358,10 +335,7 @@ class _Content:
 
 
 def _extract(file: Path, folder: Path) -> None:
-    """Write all files of a pack into a folder, and check them.
-
-    Raises one of the errors in _DAMAGE if the pack is damaged.
-    """
+    """Write all files of a pack into a folder. Raises one of _DAMAGE if the pack is damaged."""
     max_bytes = max_content_bytes(file.stat().st_size)
     total_bytes = 0
     index: PackIndex | None = None
@@ -450,11 +424,8 @@ def _add_to_store(store: Store, unpacked: Path) -> Outcome:
             shutil.rmtree(target, ignore_errors=True)
             put_in_place(unpacked, target)
             return "new"
-        return (
-            "same"
-            if record_hashes(unpacked / RECORDS) == record_hashes(target / RECORDS)
-            else "different"
-        )
+        is_same = record_hashes(unpacked / RECORDS) == record_hashes(target / RECORDS)
+        return "same" if is_same else "different"
 
 
 def _is_readable(run: Path) -> bool:
@@ -467,9 +438,5 @@ def _is_readable(run: Path) -> bool:
 
 
 def record_hashes(records: Path) -> dict[str, str]:
-    """Return the SHA-256 of each record table.
-
-    A published run has reduced tables, but lists the hashes of the original tables. These hashes
-    are returned.
-    """
+    """Return the SHA-256 of each record table, before it was reduced for a published pack."""
     return read_published(records).records if is_published(records) else table_hashes(records)

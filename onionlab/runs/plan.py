@@ -122,15 +122,9 @@ def make_plan(
 ) -> Plan:
     """Build missing programs, name all runs and write plan.json and study.json.
 
-    Args:
-        root: The checkout.
-        request: The experiment and its overrides.
-        out: The folder for the files. By default `results/<name>`.
-        looks: The interim analyses (looks) under this plan if networks are added step by step;
-            otherwise None. study.json also lists looks of earlier plans of the same runs.
-
-    Raises:
-        UserError: An error that can be found before a run starts.
+    out: the folder for the files; by default `results/<name>`. looks: the interim analyses (looks)
+    under this plan if networks are added step by step; otherwise None. study.json also lists looks
+    of earlier plans of the same runs. Raises UserError for errors that can be found before a run.
     """
     for place in (root / "runs", out or root / "results"):
         # Check this before programs are built, because building may take minutes.
@@ -161,8 +155,7 @@ def make_plan(
         resources=estimate_resources(root, experiment, builder.engine.name),
         resolved=resolve_experiment(experiment),
     )
-    store = Store(plan.store)
-    earlier: Sequence[PlannedRun] = ()
+    store, earlier = Store(plan.store), tuple[PlannedRun, ...]()
     with contextlib.suppress(UserError):
         earlier = read_plan(plan.file).runs
     if reasons := explain_outdated_runs(earlier, plan.runs, store, builder):
@@ -220,12 +213,9 @@ def _name_runs_of_seed(builder: RunBuilder, seed: int) -> list[PlannedRun]:
 def _name_concurrently(
     root: Path, request: Request, seeds: Sequence[int], processes: int
 ) -> list[list[PlannedRun]]:
-    """Return the runs of each seed. Child processes determine the names of the runs.
+    """Return the runs of each seed, which child processes name.
 
-    The child processes end if this process ends.
-
-    Raises:
-        UserError: One of these processes was killed.
+    The child processes end if this process ends. Raises UserError if one of them was killed.
     """
     # In Python 3.11, starting the resource tracker unblocks SIGINT, so start it before SIGINT is
     # blocked.

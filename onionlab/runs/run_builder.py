@@ -1,8 +1,4 @@
-"""Compose the runs of an experiment from its settings, variants, programs and engine.
-
-A level is one of the conditions under which an experiment compares its variants, such as one amount
-of traffic.
-"""
+"""Compose the runs of an experiment from its settings, variants, programs and engine."""
 
 from __future__ import annotations
 
@@ -187,15 +183,13 @@ class RunBuilder(ABC):
     def verify(self, hosts: Path, run: RunDirectory) -> dict[str, int]:
         """Check the logs below `hosts`. Return for each proof how many hosts logged it.
 
-        A proof is a log line which shows that a variant's code is active. Raises RunRefusedError if
-        the run is not valid.
+        Raises RunRefusedError if the run is not valid.
         """
 
     def watch(self, hosts: Path, level: str, run: RunDirectory) -> Callable[[float], None]:
-        """Return a function that checks the logs below `hosts` during a run.
+        """Return a function that checks the logs below `hosts` at a simulated second of a run.
 
-        The argument of this function is the current simulated second. The function raises
-        RunRefusedError as soon as the run can no longer be valid.
+        It raises RunRefusedError as soon as the run can no longer be valid.
         """
         return lambda simulated_s: None
 
@@ -458,10 +452,9 @@ def run_builder(
 def open_run_builder(
     root: Path, request: Request, resolved: Mapping[str, Any] | None = None
 ) -> RunBuilder:
-    """Return the run builder of a request, with all programs built.
+    """Return the run builder of a request, with all programs built (see `run_builder`).
 
-    resolved: see `run_builder`. Raises UserError if the experiment is invalid, or if a tool or a
-    source is missing.
+    Raises UserError if the experiment is invalid, or if a tool or a source is missing.
     """
     builder = run_builder(root, request, resolved)
     builder.open(request)

@@ -5,10 +5,9 @@
         shadow.log free.log ...
         tornettools.generate.log        if the network still exists and was imported with this log
 
-A level is one of the conditions under which an experiment compares its variants. If all runs have
-the same level, the folders are called <variant>. The folders of repeats after the first end in
--repeat-<n>. `tornettools plot` accepts the folder of one level and variant as a collection of runs.
-tornettools changes only the copies, and not the store.
+If all runs have the same level, the folders are called <variant>. The folders of repeats after the
+first end in -repeat-<n>. `tornettools plot` accepts the folder of one level and variant as a
+collection of runs. tornettools changes only the copies, and not the store.
 """
 
 from __future__ import annotations
@@ -50,16 +49,10 @@ def lay_out(
 ) -> list[Path]:
     """Copy each finished run to a folder below ``out``, and return these folders.
 
-    Args:
-        root: The checkout, which has the networks.
-        store: The store of the runs.
-        runs: Runs on imported networks of tornettools.
-        out: The folder to write. If it already has the folder of a run, this run is not copied.
-        with_plot_data: Also write the output of `tornettools parse`, from the runs' records.
-
-    Raises:
-        UserError: A run is not finished, has no logs, or is not on an imported network.
-        AnalysisError: The records of a run cannot be read.
+    If ``out`` already has the folder of a run, this run is not copied. root: the checkout, which
+    has the networks. with_plot_data: also write the output of `tornettools parse`, from the runs'
+    records. Raises UserError if a run is not finished, has no logs, or is not on an imported
+    network. Raises AnalysisError if the records of a run cannot be read.
     """
     levels = {run.level for run in runs}
     folders = []
@@ -120,8 +113,7 @@ def _copy_folder(source: Path, target: Path) -> None:
 
 
 def _copy_file(path: Path, folder: Path) -> None:
-    match = LOG_NAME.fullmatch(path.name)
-    name = path.name
+    match, name = LOG_NAME.fullmatch(path.name), path.name
     if match is not None:
         name = f"{match['program']}.{match['process'] or USUAL_PROCESS}.stdout"
     if (folder / name).exists():

@@ -55,13 +55,10 @@ class ProgressView:
         """Show the current state.
 
         Without a terminal, this prints a line every 30 s, and when a run is finished or begins to
-        wait. Errors of the output, such as a full disk, are ignored.
-
-        Args:
-            finished: Number of finished runs.
-            states: States of the runs in progress, by the runs' names. The titles of runs are not
-                unique: the runs of several engines may have the same title.
-            owners: Processes that hold the CPUs for which runs wait.
+        wait. Errors of the output, such as a full disk, are ignored. finished: the number of
+        finished runs. states: the states of the runs in progress, by the runs' names, because runs
+        of several engines may have the same title. owners: the processes that hold the CPUs for
+        which runs wait.
         """
         now = time.monotonic()
         waiting = {run_id for run_id, state in states.items() if state.waiting}
