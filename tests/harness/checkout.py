@@ -15,6 +15,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import yaml
 from suite_roots import FINISHED_BUILDS
 
@@ -142,13 +143,10 @@ def extended(folder: Path, name: str, **changes: object) -> Path:
     return path
 
 
-def processes_below(directory: Path) -> list[str]:
+def processes_below(directory: Path) -> list[int]:
     """Return the IDs of processes whose working directory is in or below a directory."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        try:
-            if entry.name.isdigit() and str((entry / "cwd").readlink()).startswith(str(directory)):
-                found.append(entry.name)
-        except OSError:
-            continue
-    return found
+    return [
+        process.pid
+        for process in psutil.process_iter(["cwd"])
+        if (process.info["cwd"] or "").startswith(str(directory))
+    ]

@@ -37,19 +37,20 @@ def make_builder(*variants: str, name: str = "quick") -> RunBuilder:
     return run_builder(REPOSITORY, Request(name, variants=variants))
 
 
-def test_requested_variants_have_the_experiments_order() -> None:
+def test_requested_variants_have_the_experiments_order_and_others_follow() -> None:
     own = list(load("quick", root=REPOSITORY).variants)
-    assert make_builder().selected == own
-    builder = make_builder("ewma", "rr", "rr")
-    assert builder.selected == [one for one in own if one in ("ewma", "rr")]
-    assert builder.added_variants == []
+    for asked, selected, added in (
+        ((), own, []),
+        (("ewma", "rr", "rr"), [one for one in own if one in ("ewma", "rr")], []),
+        (
+            ("swrr-logarithmic", "stream-list", "ewma"),
+            ["ewma"],
+            ["swrr-logarithmic", "stream-list"],
+        ),
+    ):
+        builder = make_builder(*asked)
+        assert (builder.selected, builder.added_variants) == ([*selected, *added], added)
     assert make_builder("rr").needed == ["ewma", "rr"]
-
-
-def test_any_variant_can_be_added_to_an_experiment() -> None:
-    builder = make_builder("swrr-logarithmic", "stream-list", "ewma")
-    assert builder.selected == ["ewma", "swrr-logarithmic", "stream-list"]
-    assert builder.added_variants == ["swrr-logarithmic", "stream-list"]
 
 
 def test_a_job_uses_the_settings_of_its_plan_and_reads_no_experiment(
@@ -131,17 +132,6 @@ def test_a_default_that_tor_does_not_know_is_left_out(with_old_tor: Any) -> None
     common = builder.compose(level, "stock", 1).files["conf/tor.common.torrc"].decode()
     assert "DataDirectory ." in common
     assert "OverloadStatistics" not in common
-
-
-def test_hosts_with_a_commit_may_log_the_proof_of_a_series(with_old_tor: Any) -> None:
-    builder = with_old_tor({})
-    level, _ = builder.experiment.levels
-    stock = builder.variants["stock"]
-    own = stock.model_copy(update={"source": TorSource(git="/tor", ref="main")})
-    for variant, any_proof in ((stock, False), (own, True)):
-        builder.variants = {"stock": variant}
-        expectations = builder.compose(level, "stock", 1).expectations
-        assert {one.any_proof for one in expectations.values()} == {any_proof}
 
 
 def test_an_option_that_tor_does_not_know_is_refused_before_a_run(with_old_tor: Any) -> None:
@@ -261,7 +251,7 @@ def test_a_variant_can_be_added_to_an_experiment_with_peers(tmp_path: Path) -> N
 def test_a_variant_that_is_nowhere_is_named() -> None:
     with pytest.raises(UserError) as refused:
         make_builder("ewma", "swr-linear")
-    assert refused.value.message == ('unknown variant "swr-linear"; did you mean "swrr-linear"?')
+    assert refused.value.message == 'unknown variant "swr-linear"; did you mean "swrr-linear"?'
     assert "Variants of quick: " in str(refused.value.hint)
     assert "stream-lrs" in str(refused.value.hint)
 

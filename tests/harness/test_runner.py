@@ -87,15 +87,24 @@ def test_progress_that_cannot_be_written_ends_no_run(
     assert one_run.make() == {"it": 1}
 
 
+@pytest.mark.parametrize("error", [None, EngineFailureError("Shadow ended", ["last words"])])
 def test_a_run_on_a_full_disk_comes_to_its_end_and_does_not_count(
-    one_run: OneRun, monkeypatch: pytest.MonkeyPatch
+    one_run: OneRun, monkeypatch: pytest.MonkeyPatch, error: EngineFailureError | None
 ) -> None:
     """Programs do not report lines that they could not log, so lines may be missing in the logs."""
     ended: list[bool] = []
-    one_run.end = lambda: ended.append(True)
+
+    def end() -> None:
+        ended.append(True)
+        if error:
+            raise error
+
+    one_run.end = end
     refuse_to_write(monkeypatch, errno.ENOSPC)
-    with pytest.raises(RunRefusedError, match="may lack lines: the disk was full while it ran"):
+    told = f"{error or 'its logs may lack lines'}: the disk was full while it ran"
+    with pytest.raises(EngineFailureError if error else RunRefusedError, match=told) as caught:
         one_run.make()
+    assert vars(caught.value)["log_tail"] == (error.log_tail if error else [])
     assert ended == [True]
 
 
@@ -178,21 +187,6 @@ def test_a_job_of_a_cluster_stores_why_it_cannot_make_its_run(
     with pytest.raises(UserError, match=f"run tiny rr seed 1 failed: on node .*: {message}"):
         runner.execute_on_cluster(tmp_path, plan, "ab")
     assert len(calls) == 1
-
-
-def test_an_engine_that_fails_on_a_full_disk_reports_it(
-    one_run: OneRun, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def end() -> None:
-        raise EngineFailureError("Shadow ended with status 101", ["its last words"])
-
-    one_run.end = end
-    refuse_to_write(monkeypatch, errno.ENOSPC)
-    with pytest.raises(
-        EngineFailureError, match="status 101: the disk was full while it ran"
-    ) as it:
-        one_run.make()
-    assert it.value.log_tail == ["its last words"]
 
 
 def test_a_run_that_the_watch_refuses_ends(one_run: OneRun) -> None:

@@ -1,18 +1,13 @@
-"""A run as a cluster job: where it is written, and the files that a failure leaves."""
+"""A run as a cluster job: its parts, and where it is written."""
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 
-from analysis.formats import files
-from analysis.formats.attempt import RunFailure
-from analysis.formats.json_files import read_as
 from analysis.formats.manifest import Manifest
 from analysis.formats.plan_file import PlannedRun, Request, Resources
-from onionlab.errors import UserError
 from onionlab.runs import runner
 from onionlab.runs.plan import Plan
 from onionlab.runs.runner import _attempt_folder, execute_on_cluster
@@ -53,26 +48,6 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
 def test_a_job_makes_a_run_and_its_records(job: Job) -> None:
     job.execute()
     assert job.made == ["run", "records"]
-
-
-def test_a_failure_is_left_with_the_name_of_the_node_and_not_repeated(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    begun: list[str] = []
-
-    def refuse(*_: object) -> None:
-        begun.append("run")
-        raise UserError("Shadow is not installed", "install it")
-
-    monkeypatch.setattr(runner, "open_run_builder", refuse)
-    made = plan(tmp_path)
-    for _ in range(2):
-        with pytest.raises(UserError, match="Shadow is not installed"):
-            execute_on_cluster(Path(), made, RUN)
-    assert begun == ["run"]
-    failure = read_as(RunFailure, Store(made.store).failed(RUN) / files.ERROR, "reason")
-    assert failure.message == f"on node {os.uname().nodename}: Shadow is not installed"
-    assert failure.log == ("install it",)
 
 
 def test_a_job_writes_to_the_disk_of_its_node(
