@@ -164,16 +164,10 @@ def bandwidth_file(
         factor = max(1.0, 3 * others / sum(weight_kib_per_s[name] for name in middles))
         for name in middles:
             weight_kib_per_s[name] = max(1, round(weight_kib_per_s[name] * factor))
-    lines = [str(_BANDWIDTH_FILE_TIME)]
-    for host in network.by_role("authority"):
-        lines.append(_weight_line(keys[host.name].fingerprint, _AUTHORITY_WEIGHT, host))
-    for host in network.relays:
-        lines.append(_weight_line(keys[host.name].fingerprint, weight_kib_per_s[host.name], host))
-    return ("\n".join(lines) + "\n").encode()
-
-
-def _weight_line(fingerprint: str, weight: int, host: Host) -> str:
-    return f"node_id=${fingerprint}\tbw={weight}\tnick={host.name}"
+    authorities = {host.name: _AUTHORITY_WEIGHT for host in network.by_role("authority")}
+    weights = authorities | weight_kib_per_s
+    lines = (f"node_id=${keys[n].fingerprint}\tbw={w}\tnick={n}" for n, w in weights.items())
+    return as_file([str(_BANDWIDTH_FILE_TIME), *lines])
 
 
 def _authority_line(host: Host, keys: RelayKeys) -> str:

@@ -88,7 +88,7 @@ def _lay_out_one(root: Path, run: Path, target: Path, planned: PlannedRun) -> No
         if path.name in OWN_FILES or path.match(files.ANY_RECORDS):
             continue
         if path.is_dir():
-            _copy_folder(path, partial / path.name)
+            shutil.copytree(path, partial / path.name, symlinks=True, copy_function=_copy_file)
         else:
             # Copy these files instead of linking them. `archive` compresses them in place, and xz
             # rejects files with several hard links.
@@ -99,34 +99,23 @@ def _lay_out_one(root: Path, run: Path, target: Path, planned: PlannedRun) -> No
     put_in_place(partial, target)
 
 
-def _copy_folder(source: Path, target: Path) -> None:
-    """Copy a folder and its subfolders. Link or copy files, and decompress compressed logs."""
-    target.mkdir()
-    for path in sorted(source.iterdir()):
-        if path.is_symlink():
-            (target / path.name).symlink_to(path.readlink())
-        elif path.is_dir():
-            _copy_folder(path, target / path.name)
-        elif path.is_file():
-            _copy_file(path, target)
-    shutil.copystat(source, target)
-
-
-def _copy_file(path: Path, folder: Path) -> None:
-    match, name = LOG_NAME.fullmatch(path.name), path.name
+def _copy_file(source: str, target: str) -> None:
+    """Link or copy a file, or decompress it if it is a compressed log."""
+    path, copy = Path(source), Path(target)
+    match = LOG_NAME.fullmatch(path.name)
     if match is not None:
-        name = f"{match['program']}.{match['process'] or USUAL_PROCESS}.stdout"
-    if (folder / name).exists():
-        raise UserError(f"{path.parent} has {name} twice", "remove the compressed copy")
+        copy = copy.with_name(f"{match['program']}.{match['process'] or USUAL_PROCESS}.stdout")
+    if copy.exists():
+        raise UserError(f"{path.parent} has {copy.name} twice", "remove the compressed copy")
     if path.suffix in (".gz", ".xz", ".zst") and match is not None:
         try:
-            with path.open("rb") as packed, (folder / name).open("wb") as plain:
+            with path.open("rb") as packed, copy.open("wb") as plain:
                 for piece in pieces(packed, path.suffix):
                     plain.write(piece)
         except (DamagedError, TooLargeError) as error:
             raise UserError(f"{path}: {error}", "repeat the run") from None
         return
     try:
-        os.link(path, folder / name)
+        os.link(path, copy)
     except OSError:  # the folder is on another file system, or the file system has no hard links
-        shutil.copy2(path, folder / name)
+        shutil.copy2(path, copy)
