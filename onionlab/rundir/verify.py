@@ -216,24 +216,20 @@ def verify_log_ends(run_directory: Path) -> None:
     Raises RunRefusedError with the failed clients' names and the last lines of the first one's log.
     """
     clock = read_clock(run_directory)
-    problems: dict[str, str] = {}
-    last_lines: list[bytes] = []
+    problems: dict[str, tuple[str, list[bytes]]] = {}
     for host in sorted(read_clients(run_directory)):
         for path in sorted((run_directory / files.HOSTS / host).glob("tgen*.stdout")):
             lines = _last_lines(path)
             log = TgenLog()
             log.feed(lines)
-            problem = log.early_end(clock)
-            if problem is not None:
-                last_lines = last_lines or lines
-                problems.setdefault(host, problem)
+            if (problem := log.early_end(clock)) is not None:
+                problems.setdefault(host, (problem, lines))
     if problems:
-        first = next(iter(problems))
-        names = format_first_hosts(list(problems))
+        first, (problem, lines) = next(iter(problems.items()))
         raise RunRefusedError(
-            f"{len(problems)} clients have an incomplete log ({names}). "
-            f"The log of {first}: {problems[first]}",
-            [line.decode(errors="replace")[:200] for line in last_lines[-LAST_LINES:]],
+            f"{len(problems)} clients have an incomplete log "
+            f"({format_first_hosts(list(problems))}). The log of {first}: {problem}",
+            [line.decode(errors="replace")[:200] for line in lines[-LAST_LINES:]],
         )
 
 

@@ -27,7 +27,6 @@ from onionlab.locks import file_lock, try_lock
 FOLDER_VARIABLE = "ONIONLAB_CPU_LOCKS"
 SHARED_FOLDERS = (Path("/run/lock"), Path("/tmp"))
 RETRY_INTERVAL_S = 1.0
-CREATION_TIMEOUT_S = 1.0
 CPU_SAMPLE_S = 0.25
 BUSY_PERCENT = 50.0
 """If the load of a CPU is higher, the CPU counts as busy with a program that does not use these
@@ -164,27 +163,18 @@ def _open_shared(path: Path) -> int:
 
     Raises UserError if the file cannot be opened, or is not an ordinary file.
     """
-    deadline_s = time.monotonic() + CREATION_TIMEOUT_S
-    while True:
-        try:
-            return _open_or_create(path)
-        except OSError as error:
-            # Try again: another user may have just created the file, and not yet changed its
-            # permissions.
-            if time.monotonic() > deadline_s:
-                raise _unusable(path, str(error.strerror)) from error
-            time.sleep(0.05)
-
-
-def _open_or_create(path: Path) -> int:
     flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK
+    umask = os.umask(0)  # All users may open the file as soon as it exists.
     try:
-        # Open without O_CREAT first: with fs.protected_regular, Linux rejects O_CREAT for another
+        # Use O_CREAT only with O_EXCL: with fs.protected_regular, Linux rejects O_CREAT for another
         # user's existing file in a sticky folder, even for root.
+        with contextlib.suppress(FileExistsError):
+            os.close(os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o666))
         descriptor = os.open(path, flags)
-    except FileNotFoundError:
-        descriptor = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o666)
-        os.fchmod(descriptor, 0o666)  # The umask may have removed permissions.
+    except OSError as error:
+        raise _unusable(path, str(error.strerror)) from error
+    finally:
+        os.umask(umask)
     facts = os.fstat(descriptor)
     # The file is written to, so it must not be a hard link to a user's file.
     if not stat.S_ISREG(facts.st_mode) or facts.st_nlink > 1:

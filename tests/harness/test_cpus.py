@@ -181,9 +181,8 @@ def test_two_users_never_share_a_cpu(
 
 @pytest.mark.parametrize("trap", ["symlink", "hard link", "folder"])
 def test_another_file_is_not_overwritten_through_a_lock(
-    lock_folder_of_test: Path, monkeypatch: pytest.MonkeyPatch, trap: str
+    lock_folder_of_test: Path, trap: str
 ) -> None:
-    monkeypatch.setattr(cpus, "CREATION_TIMEOUT_S", 0.1)
     mine = lock_folder_of_test / "mine"
     mine.write_text("precious")
     for cpu in os.sched_getaffinity(0):
