@@ -95,7 +95,7 @@ def cached(root: Path) -> RelayKeys:
     return load_keys(root, 1, "authority1", is_authority=True)
 
 
-def test_drawn_once_and_read_back(
+def test_keys_are_drawn_once_and_again_if_the_file_is_damaged(
     tmp_path: Path, authority: RelayKeys, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drawn: list[str] = []
@@ -109,13 +109,6 @@ def test_drawn_once_and_read_back(
     assert [cached(tmp_path), cached(tmp_path)] == [authority, authority]
     assert drawn == ["1 authority1"]
     assert [has_keys(tmp_path, seed) for seed in (1, 2, 11)] == [True, False, False]
-
-
-def test_a_damaged_cache_is_drawn_again(
-    tmp_path: Path, authority: RelayKeys, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("onionlab.rundir.keys.make_authority_keys", lambda _seed, _name: authority)
-    cached(tmp_path)
     (file,) = tmp_path.rglob("1-authority1.json")
     text, fingerprint = file.read_text(), authority.fingerprint
     changed = text.replace(fingerprint, fingerprint[::-1])
@@ -123,6 +116,7 @@ def test_a_damaged_cache_is_drawn_again(
         file.write_text(damaged)
         assert cached(tmp_path) == authority
         assert file.read_text() == text
+    assert drawn == ["1 authority1"] * 5
 
 
 def public_key(secret: bytes) -> bytes:

@@ -15,7 +15,6 @@ import yaml
 
 from onionlab.engines.base import Process, Simulation
 from onionlab.engines.shadow.engine import ShadowEngine
-from onionlab.errors import UserError
 from onionlab.experiment import load
 from onionlab.experiment.settings import Deployment
 from onionlab.network.layout import Host, Link, Network, Place
@@ -150,12 +149,6 @@ def test_a_fraction_of_the_relays_runs_the_variant(
         included = run.files[f"shadow.data.template/hosts/{name}/torrc-defaults"]
         assert f"conf/tor.variant.{variant}.torrc".encode() in included
     assert run.expectations["webclient1"].proof == VARIANTS["ewma"].proof
-
-
-def test_a_deployment_of_less_than_one_relay_is_refused(shadow_engine: ShadowEngine) -> None:
-    """With less than one relay, no relay runs the variant, and its runs equal the baseline's."""
-    with pytest.raises(UserError, match=r"tor\.deployment: 0\.1 of 4 relays is less than one"):
-        composed(shadow_engine, deployment=Deployment("relays", 0.1))
 
 
 def test_dedicated_middles_make_guards_and_exits_scarce(shadow_engine: ShadowEngine) -> None:

@@ -12,7 +12,6 @@ from pydantic import TypeAdapter, ValidationError
 
 from analysis.formats.files import TRACE_PLAN
 from onionlab.engines.shadow.engine import ShadowEngine
-from onionlab.errors import UserError
 from onionlab.experiment.settings import Traced, TracedRelays
 from onionlab.programs.tor.variants import tor_series
 from onionlab.rundir.trace import TRACE_FILE, traced_series
@@ -75,11 +74,6 @@ def test_traced_relays_log_it_and_run_the_traced_build(
             plain = "tor-circuit-policy"
             assert tor.program == (f"{plain}+cell-trace" if host in found else plain)
     assert run.tor_programs == ("tor-circuit-policy", "tor-circuit-policy+cell-trace")
-
-
-def test_a_host_that_is_not_a_relay(shadow_engine: ShadowEngine) -> None:
-    with pytest.raises(UserError, match="unknown relay 'guard99'"):
-        composed(shadow_engine, trace=Traced("hosts", names=("guard99",)))
 
 
 def test_series_on_top_of_each_other() -> None:
