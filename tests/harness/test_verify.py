@@ -206,6 +206,18 @@ def test_only_commits_and_tarballs_may_contain_a_series(
     assert expectation(variant, "guard", traced=False).any_proof is any_proof
 
 
+@pytest.mark.parametrize(
+    ("variant", "required"),
+    [("rr", ["MUST", "MUST", "MAY"]), ("stream-list", ["MAY", "ONE_OF", "MAY"])],
+)
+def test_a_proof_of_waiting_streams_is_required_of_one_exit(
+    variant: str, required: list[str]
+) -> None:
+    made = load_variants(REPOSITORY)[variant]
+    found = [expectation(made, role, traced=False) for role in ("guard", "exit", "client")]
+    assert [one.requirement.name for one in found] == required
+
+
 def test_of_clients_of_an_imported_network_a_few_may_never_bootstrap(tmp_path: Path) -> None:
     expectations = {
         f"client{number}": Expectation(RR, True, may_never_bootstrap=True) for number in range(40)
