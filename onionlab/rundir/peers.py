@@ -19,7 +19,7 @@ from onionlab.network.layout import Host, Network, Place
 from onionlab.programs.libtorrent.build import peer_program
 from onionlab.programs.libtorrent.variants import PeerVariant
 from onionlab.rundir.compose import RunDirectory, engine_options, resolved_text
-from onionlab.rundir.verify import LAST_LINES, RunRefusedError
+from onionlab.rundir.verify import LAST_LINES, RunRefusedError, read_logs
 from onionlab.yamlfile.units import milliseconds
 
 PORT = 6881
@@ -139,13 +139,8 @@ def verify_peer_logs(hosts: Path, rules: Mapping[str, str]) -> dict[str, int]:
     peer used another rule or was never connected.
     """
     for host, rule in rules.items():
-        lines = [
-            line
-            for path in sorted((hosts / host).glob("libtorrent-peer-*.stdout"))
-            for line in path.read_text(errors="replace").splitlines()
-        ]
-        problem = _log_problem(lines, rule)
-        if problem is not None:
+        lines = read_logs(sorted((hosts / host).glob("libtorrent-peer-*.stdout")))
+        if problem := _log_problem(lines, rule):
             raise RunRefusedError(f"{problem}: {host}", lines[-LAST_LINES:])
     return dict(Counter(f"request rule: {rule}" for rule in rules.values()))
 

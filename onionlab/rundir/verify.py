@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -100,7 +100,7 @@ def verify_tor_logs(
     one_of: dict[str, dict[str, bool]] = {}
     not_bootstrapped: list[str] = []
     for host, expectation in expectations.items():
-        lines = _tor_log(hosts / host)
+        lines = read_logs(find_tor_logs(hosts / host))
         shown = shown_proofs(lines, [*proof_prefixes, arti.BOOTSTRAPPED])
         problem = _problem(lines, expectation, shown) or _trace_problem(
             lines, hosts / host / TRACE_FILE, expectation
@@ -137,7 +137,7 @@ def _require_none(problems: Mapping[str, list[str]], hosts: Path, note: str = ""
     if problems:
         text = "; ".join(f"{what}: {format_first_hosts(who)}" for what, who in problems.items())
         first = next(iter(problems.values()))[0]
-        raise RunRefusedError(text + note, _tor_log(hosts / first)[-LAST_LINES:])
+        raise RunRefusedError(text + note, read_logs(find_tor_logs(hosts / first))[-LAST_LINES:])
 
 
 def _problem(lines: list[str], expectation: Expectation, shown: list[str]) -> str | None:
@@ -187,11 +187,9 @@ def _trace_problem(lines: list[str], trace: Path, expectation: Expectation) -> s
     return None
 
 
-def _tor_log(folder: Path) -> list[str]:
-    lines: list[str] = []
-    for path in find_tor_logs(folder):
-        lines += path.read_text(errors="replace").splitlines()
-    return lines
+def read_logs(paths: Iterable[Path]) -> list[str]:
+    """Return the lines of some logs, one log after the other."""
+    return [line for path in paths for line in path.read_text(errors="replace").splitlines()]
 
 
 def find_tor_logs(folder: Path) -> list[Path]:

@@ -69,13 +69,10 @@ def looks_together(parts: Sequence[Looks | None], replicates: int) -> Looks | No
 
 def _list_looks(study: Study, store: Store) -> list[PlannedLooks]:
     """Return the looks of a study's earlier plans, and of its own plan if its runs are finished."""
-    found = [] if study.looks is None else list(study.looks.earlier)
-    if all(store.is_finished(run.run_id) for run in study.runs):
-        if study.looks is not None:
-            found.append(PlannedLooks(study.looks.sizes, study.looks.budget))
-        elif seeds := replicates_in(study.runs):
-            found.append(PlannedLooks((seeds,), seeds))
-    return found
+    seeds = replicates_in(study.runs)
+    own = study.looks or Looks((seeds,), seeds)
+    is_finished = all(store.is_finished(run.run_id) for run in study.runs)
+    return [*own.earlier, *([PlannedLooks(own.sizes, own.budget)] if is_finished else [])]
 
 
 def replicates_in(runs: Sequence[PlannedRun] | Sequence[Run]) -> int:
