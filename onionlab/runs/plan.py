@@ -155,7 +155,8 @@ def make_plan(
         resources=estimate_resources(root, experiment, builder.engine.name),
         resolved=resolve_experiment(experiment),
     )
-    store, earlier = Store(plan.store), tuple[PlannedRun, ...]()
+    store = Store(plan.store)
+    earlier: Sequence[PlannedRun] = ()
     with contextlib.suppress(UserError):
         earlier = read_plan(plan.file).runs
     if reasons := explain_outdated_runs(earlier, plan.runs, store, builder):

@@ -225,12 +225,9 @@ class TorRunBuilder(RunBuilder):
             built = self.programs[variant_program(variant)]
             if "changed" in built.source["tor"]:
                 changed.append(f"{name} is built with uncommitted changes of its work tree")
-            if (
-                voted
-                and isinstance(built, BuiltTor)
-                and (ignored := built.unread_parameters(voted))
-            ):
-                ignoring.setdefault(", ".join(ignored), []).append(name)
+            unread = built.unread_parameters(voted) if voted and isinstance(built, BuiltTor) else ()
+            if unread:
+                ignoring.setdefault(", ".join(unread), []).append(name)
             what = (built.sha256, variant.client, *sorted(variant.torrc.items()))
             alike.setdefault(what, []).append(name)
         return [

@@ -135,7 +135,7 @@ def find_existing_runs(
             found |= {
                 (kind, replicate)
                 for replicate, same_place in runs.items()
-                # All of the identities is equal except the hashes of the runs' initial files.
+                # Everything but the hashes of the runs' initial files has to be equal.
                 if any(
                     run.manifest.identity | {"files": None} == identity | {"files": None}
                     for run in same_place

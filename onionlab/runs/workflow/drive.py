@@ -170,7 +170,7 @@ class _Workflow:
         return self.runs.keys() - self.store.extracted_among(self.runs)
 
     def _left(self) -> set[str]:
-        """Return the unmade runs after Snakemake has succeeded, which a profile's dry run leaves.
+        """Return the runs that Snakemake left unmade although it succeeded, as in a dry run.
 
         If the runs' jobs on a cluster succeeded, first wait until the files of other nodes appear.
         """
