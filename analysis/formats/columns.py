@@ -8,8 +8,10 @@ simulation.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import groupby
 
 import pyarrow as pa  # type: ignore[import-untyped]
 
@@ -41,16 +43,9 @@ class Outcome(StrEnum):
     """TGen's counters include the stream, but its line is missing or malformed."""
 
 
-FAILURES = (
-    Outcome.TIMEOUT,
-    Outcome.STALL,
-    Outcome.PROXY_ERROR,
-    Outcome.CLOSED,
-    Outcome.CONNECTION_ERROR,
-    Outcome.PROTOCOL_ERROR,
-    Outcome.OTHER_ERROR,
+FAILURES = tuple(
+    one for one in Outcome if one not in (Outcome.SUCCESS, Outcome.OPEN, Outcome.UNKNOWN)
 )
-
 
 MAX_BYTES = 2**53
 """Maximum number of bytes. Doubles represent every integer up to this one exactly."""
@@ -61,8 +56,6 @@ class Column:
     """One column: its type, its meaning, and its possible values.
 
     Attributes:
-        name: name of the column, with its unit.
-        type: Arrow's type.
         description: text that is stored in the Parquet file. It never changes, even if it names a
             module that is renamed, so that the same values always give the same bytes.
         meaning: replaces the description in the reference documentation; empty unless the
@@ -112,30 +105,26 @@ _TYPES = {
 """Type in columns.csv -> Arrow's type, for the types that have no alias in PyArrow."""
 
 
-def _read_columns() -> dict[str, tuple[Column, ...]]:
-    """Return the columns of each table, from columns.csv.
-
-    The flag ``outcome`` in columns.csv means that each value is one of `Outcome`.
-    """
-    tables: dict[str, tuple[Column, ...]] = {}
-    for row in COLUMN_ROWS:
-        flags = row["flags"].split()
-        one = Column(
-            row["name"],
-            _TYPES.get(row["type"]) or pa.type_for_alias(row["type"]),
-            row["description"],
-            row["meaning"],
-            optional="optional" in flags,
-            signed="signed" in flags,
-            not_before=row["not_before"],
-            choices=tuple(Outcome) if "outcome" in flags else (),
-            is_key="key" in flags,
-        )
-        tables[row["table"]] = (*tables.get(row["table"], ()), one)
-    return tables
+def _read_column(row: Mapping[str, str]) -> Column:
+    """Return a column from its row in columns.csv."""
+    flags = row["flags"].split()
+    return Column(
+        row["name"],
+        _TYPES.get(row["type"]) or pa.type_for_alias(row["type"]),
+        row["description"],
+        row["meaning"],
+        optional="optional" in flags,
+        signed="signed" in flags,
+        not_before=row["not_before"],
+        choices=tuple(Outcome) if "outcome" in flags else (),
+        is_key="key" in flags,
+    )
 
 
-TABLES = _read_columns()
+TABLES = {
+    table: tuple(map(_read_column, rows))
+    for table, rows in groupby(COLUMN_ROWS, key=lambda row: row["table"])
+}
 """Name of a table -> its columns. The table NAME of a run's records is in the file NAME.parquet."""
 
 STREAMS = TABLES["streams"]

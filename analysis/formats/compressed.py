@@ -57,10 +57,7 @@ class TooLargeError(ValueError):
 
 
 def max_content_bytes(file_bytes: int) -> int:
-    """Return the maximum size of a compressed file's content.
-
-    This is 300 times the size of the file, but at least 64 MiB.
-    """
+    """Return the maximum size of a compressed file's content."""
     return max(MIN_LIMIT_BYTES, MAX_RATIO * file_bytes)
 
 
@@ -134,18 +131,17 @@ def _decompress(file: BinaryIO, make: Callable[[], Any], step_bytes: int) -> Ite
 
     The file has several compressed streams if content was appended to it.
     """
-    stream, is_empty = make(), True
+    stream = None
     while data := file.read(step_bytes):
-        is_empty = False
         while data:
-            if stream.eof:
+            if stream is None or stream.eof:
                 stream = make()
             try:
                 yield from _feed(stream, data)
             except _ERRORS as error:
                 raise DamagedError(f"compressed data is damaged ({error})") from None
             data = stream.unused_data if stream.eof else b""
-    if not is_empty and not stream.eof:
+    if stream is not None and not stream.eof:
         raise DamagedError("compressed data ends early")
 
 

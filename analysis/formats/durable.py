@@ -97,18 +97,13 @@ def make_folder(path: Path) -> None:
 
 def sync_tree(path: Path) -> None:
     """Sync a file, or a folder with everything below it."""
-    # Opening a named pipe would block until another process opens its other end, so sync only files
-    # and folders.
-    paths = [
-        one
-        for one in (path, *path.rglob("*"))
-        if not one.is_symlink() and (one.is_file() or one.is_dir())
-    ]
+    # Opening a named pipe would block until another process opens its other end.
+    some = (path, *path.rglob("*"))
+    paths = [one for one in some if not one.is_symlink() and (one.is_file() or one.is_dir())]
     # File systems combine syncs that are requested at the same time. For the folder of a run, this
     # reduces the time to a fifth.
-    with ThreadPoolExecutor(min(len(paths), SYNC_THREADS) or 1) as pool:
-        for _ in pool.map(sync, paths):
-            pass
+    with ThreadPoolExecutor(SYNC_THREADS) as pool:
+        list(pool.map(sync, paths))
 
 
 def sync(path: Path) -> None:
@@ -127,17 +122,12 @@ def _lock(part: Path) -> int:
     """Create a temporary file if it is missing. Return a descriptor that holds its lock."""
     while True:
         descriptor = os.open(part, os.O_WRONLY | os.O_CREAT, 0o666)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            # If the previous writer renamed the file while this one waited, the lock does not
-            # belong to the temporary file, so try again.
-            if part.exists() and os.path.samestat(os.fstat(descriptor), part.stat()):
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        # If the previous writer renamed the file while this one waited, the lock does not belong to
+        # the temporary file, so try again.
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(descriptor), part.stat()):
                 return descriptor
-        except FileNotFoundError:
-            pass
-        except BaseException:
-            os.close(descriptor)
-            raise
         os.close(descriptor)
 
 

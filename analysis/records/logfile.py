@@ -48,7 +48,7 @@ class LogFile:
     path: Path
     bytes_read: int = 0
     tail: bytes = b""
-    damage: str | None = field(default=None)
+    damage: str | None = None
 
     def batches(self) -> Iterator[list[bytes]]:
         """Yield lists of complete lines without LF or CRLF.
@@ -70,7 +70,7 @@ class LogFile:
             lines = others.split(b"\n")
             lines.insert(0, rest)
             rest = lines.pop()
-            if _any_long(lines):
+            if max(map(len, lines)) > MAX_LINE_BYTES:
                 lines = [_cut(line) for line in lines]
             if lines[0].endswith(b"\r"):
                 lines = [line.removesuffix(b"\r") for line in lines]
@@ -91,10 +91,6 @@ class LogFile:
                 ) from None
 
 
-def _any_long(lines: list[bytes]) -> bool:
-    return max(map(len, lines)) > MAX_LINE_BYTES
-
-
 def _cut(line: bytes) -> bytes:
     return line if len(line) <= MAX_LINE_BYTES else line[:MAX_LINE_BYTES] + CUT
 
@@ -109,7 +105,6 @@ class Log(ABC):
 
     Attributes:
         epoch_us: start of the run, as Unix time in microseconds.
-        lines: number of lines.
         malformed: number of lines that were not understood.
         examples: the first few of these lines.
         hosts: the names that the log states for its host, usually one.
@@ -187,6 +182,10 @@ def read_log(run_directory: Path, path: Path, log: Log) -> tuple[LogFile, FilePr
     """Feed the lines of a file to ``log``, and return the file and its problems.
 
     Reading stops early if the file turns out to be from another program.
+
+    Raises:
+        AnalysisError: the log states the name of another host of the run than that of its folder. A
+            name that no host of the run has is accepted, as it may come from TGen's environment.
     """
     file = LogFile(path)
     problems = FileProblems(path.relative_to(run_directory).as_posix())
@@ -200,6 +199,13 @@ def read_log(run_directory: Path, path: Path, log: Log) -> tuple[LogFile, FilePr
     problems.damage = file.damage
     problems.malformed_lines = log.malformed
     problems.examples = log.examples
+    host = path.parent.name
+    for name in () if log.is_foreign else sorted(log.hosts - {host}):
+        if (run_directory / files.HOSTS / Path(name).name).is_dir():
+            raise AnalysisError(
+                f"host {host}: {path} is the log of host {name}",
+                "restore the log from a backup, or remove the run and repeat it",
+            )
     return file, problems
 
 
@@ -214,16 +220,3 @@ def count_log(
     report.bytes += file.bytes_read
     report.lines += log.lines
     report.add(problems)
-
-
-def require_own_log(run_directory: Path, host: str, path: Path, log: Log) -> None:
-    """Raise AnalysisError if the log in the folder of ``host`` states the name of another host.
-
-    A name that no host of the run has is accepted, as it may come from TGen's environment.
-    """
-    for name in sorted(log.hosts - {host}):
-        if (run_directory / files.HOSTS / Path(name).name).is_dir():
-            raise AnalysisError(
-                f"host {host}: {path} is the log of host {name}",
-                "restore the log from a backup, or remove the run and repeat it",
-            )

@@ -30,14 +30,7 @@ from analysis.formats.columns import CIRCUITS, RELAY_BYTES, arrow_schema
 from analysis.formats.record_files import ParseReport
 from analysis.formats.run_files import RoleOfHost, RunClock
 from analysis.formats.tables import TableWriter, build_table
-from analysis.records.logfile import (
-    Log,
-    MalformedError,
-    count_log,
-    read_log,
-    require_bytes,
-    require_own_log,
-)
+from analysis.records.logfile import Log, MalformedError, count_log, read_log, require_bytes
 
 LOG_NAME = re.compile(r"oniontrace(\.\d+)?\.stdout(\.gz|\.xz|\.zst)?\Z")
 
@@ -158,9 +151,7 @@ class OnionTraceLog(Log):
         self.require_in_run(created_us)
         if created_us > time_us:
             raise MalformedError("TIME_CREATED is later than the line")
-        circuit = self.circuits.get(number)
-        if circuit is None:
-            circuit = self.circuits[number] = Circuit(number)
+        circuit = self.circuits.setdefault(number, Circuit(number))
         if status == b"LAUNCHED" and circuit.launched_us is None:
             circuit.launched_us = time_us
         has_result = circuit.result in (BUILT, FAILED)
@@ -203,15 +194,8 @@ def extract(
 ) -> None:
     """Read the logs of all hosts with OnionTrace; write circuits.parquet and relay_bytes.parquet.
 
-    Without such hosts, nothing is written.
-
-    Args:
-        run_directory: directory of the run.
-        roles: content of hosts.json.
-        classes: content of clients.json.
-        clock: the start and end of simulated time.
-        directory: directory for the tables.
-        report: updated with the counts of the logs' lines and their problems.
+    Without such hosts, nothing is written. The lines of the logs and their problems are counted in
+    ``report``.
 
     Raises:
         AnalysisError: a host has no log or several, or its log is not from OnionTrace, not
@@ -251,7 +235,6 @@ def _read(
         raise AnalysisError(
             f"host {host}: {path} is not a log of OnionTrace", file.damage or log.first_problem
         )
-    require_own_log(run_directory, host, path, log)
     report.heartbeat_lines += log.bytes_lines
     report.other_lines += log.other_lines + log.circuit_lines
     count_log(report, file, log, problems, clock)
@@ -266,20 +249,17 @@ def _circuits(
 
     rows = [
         {
+            **vars(one),
             "host": host,
             "role": role,
             "class": class_name,
             "circuit_id": one.number,
             "purpose": one.purpose or None,
-            "hops": one.hops,
             "launched_s": seconds(one.launched_us),
             "created_s": seconds(one.created_us),
             "end_s": seconds(one.end_us),
             "duration_s": seconds(one.end_us, one.created_us),
-            "result": one.result,
             "reason": one.reason or None,
-            "built_again": one.built_again,
-            "failed_again": one.failed_again,
         }
         for _, one in sorted(log.circuits.items())
     ]

@@ -10,7 +10,8 @@ start of such a stream.
 from __future__ import annotations
 
 import bisect
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from analysis.errors import AnalysisError
@@ -51,7 +52,7 @@ def stream_rows(log: TgenLog) -> list[Row]:
     client, its class and the stream's index in the table.
 
     Raises:
-        AnalysisError: ``find_missing`` raises it.
+        AnalysisError: there are more streams without a final line than a host can have open.
     """
     rows = [
         _complete_row(one, log.progress.get(one.stream_id), log.epoch_us)
@@ -59,11 +60,7 @@ def stream_rows(log: TgenLog) -> list[Row]:
     ]
     sizes = {one.requested_bytes for one in log.active_streams}
     requested = sizes.pop() if len(sizes) == 1 else None
-    for missing in find_missing(log):
-        assert log.last_us is not None
-        progress = log.progress.get(missing.stream_id)
-        rows.append(_missing_row(missing, progress, requested or None, log.last_us, log.epoch_us))
-    return rows
+    return rows + _missing_rows(log, requested or None)
 
 
 def classify(success: bool, error: str, transport_error: str) -> tuple[Outcome, str]:
@@ -129,57 +126,10 @@ def _complete_row(c: Complete, progress: Progress | None, epoch_us: int) -> Row:
     }
 
 
-def _missing_row(
-    missing: Missing, progress: Progress | None, requested: int | None, last_us: int, epoch_us: int
-) -> Row:
-    start_us = (missing.start_early_us + missing.start_late_us) / 2
-    ttfb = resolution = None
-    if missing.first_byte_late_us is not None and missing.first_byte_early_us is not None:
-        early = max(missing.first_byte_early_us, start_us)
-        late = max(missing.first_byte_late_us, early)
-        ttfb = ((early + late) / 2 - start_us) / 1e6
-        resolution = (late - early) / 1e6
-    received = missing.received_bytes
-    if received is not None and requested is not None:
-        received = min(received, requested)
-    return {
-        "stream_id": missing.stream_id,
-        "start_s": (start_us - epoch_us) / 1e6,
-        "start_resolution_s": (missing.start_late_us - missing.start_early_us) / 1e6,
-        "ttfb_from_start_s": ttfb,
-        "ttfb_resolution_s": resolution,
-        **{
-            name: max(0.0, (progress.marks_us[amount] - start_us) / 1e6)
-            for name, amount in BYTE_MARKS.items()
-            if progress is not None and amount in progress.marks_us
-        },
-        "bytes_requested": requested,
-        "bytes_received": received,
-        "outcome": (Outcome.UNKNOWN if missing.lost else Outcome.OPEN).value,
-        "end_s": (last_us - epoch_us) / 1e6,
-    }
+def _missing_rows(log: TgenLog, requested: int | None) -> list[Row]:
+    """Return rows for the created streams without a stream-success or stream-error line, in order.
 
-
-@dataclass(frozen=True)
-class Missing:
-    """A stream without a stream-success or stream-error line. Times are wall-clock microseconds.
-
-    The stream started between ``start_early_us`` and ``start_late_us``. Its first byte arrived
-    between ``first_byte_early_us`` and ``first_byte_late_us``; both are None if no arrival is
-    known. ``lost`` is True if the line was lost, and False if the stream was still open.
-    """
-
-    stream_id: int
-    lost: bool
-    start_early_us: int
-    start_late_us: int
-    first_byte_early_us: int | None
-    first_byte_late_us: int | None
-    received_bytes: int | None
-
-
-def find_missing(log: TgenLog) -> list[Missing]:
-    """Return the created streams without a stream-success or stream-error line, in order.
+    requested: the payload in bytes that each stream requests; None if unknown.
 
     Raises:
         AnalysisError: there are more such streams than a host can have open.
@@ -190,9 +140,7 @@ def find_missing(log: TgenLog) -> list[Missing]:
     beats = log.heartbeats
     count = max(
         beats[-1].total_created if beats else 0,
-        max(ended, default=-1) + 1,
-        max(log.progress, default=-1) + 1,
-        max(log.created_us, default=-1) + 1,
+        *(max(numbers, default=-1) + 1 for numbers in (ended, log.progress, log.created_us)),
     )
     if count - len(ended) > MAX_OPEN_STREAMS:
         raise AnalysisError(
@@ -200,106 +148,112 @@ def find_missing(log: TgenLog) -> list[Missing]:
             "the log is damaged, or most of it is missing",
         )
     missing = [number for number in range(count) if number not in ended]
-    if not missing:
-        return []
     # A stream that ended is counted by the last heartbeat, or has a line after this heartbeat. All
     # other streams are open. If more streams lack a line than are open, lines were lost. Assume
     # that the lost lines are those of the streams with the lowest numbers, because later streams
     # are more likely to be open.
+    lost_count = len(missing)
     if beats:
         ended_count = beats[-1].total_succeeded + beats[-1].total_failed
         ended_count += sum(c.heartbeats_before == len(beats) for c in log.completes)
-        open_count = max(0, min(len(missing), count - ended_count))
-    else:
-        open_count = 0
-    lost = set(missing[: len(missing) - open_count])
-    starts = _StartBounds(log)
-    open_bytes = _single_open_bytes(log, missing) if not lost else None
-    found = []
-    for number in missing:
-        early, late = starts.bounds(number)
-        progress = log.progress.get(number)
-        first_early: int | None = None
-        first_late: int | None = None
+        lost_count = max(0, len(missing) - max(0, count - ended_count))
+    starts_us = {c.stream_id: c.end_us - c.duration_us for c in log.completes} | log.created_us
+    numbers = sorted(starts_us)
+    alone = len(missing) == 1 and lost_count == 0
+    open_bytes = _single_open_bytes(log, missing[0]) if alone else None
+    rows = []
+    for place, number in enumerate(missing):
+        early_us, late_us = _start_bounds(log, number, starts_us, numbers)
+        start_us = (early_us + late_us) / 2
         received: int | None = None
-        if progress is not None:
-            first_early = first_late = progress.marks_us.get(1)
-            received = progress.payload_bytes
+        first_us: tuple[int, int] | None = None
+        marks_us: dict[int, int] = {}
+        if number in log.progress:
+            marks_us = log.progress[number].marks_us
+            received = log.progress[number].payload_bytes
+            first_us = (marks_us[1], marks_us[1]) if 1 in marks_us else None
         elif open_bytes is not None:
-            received, first_early, first_late = open_bytes
-        found.append(
-            Missing(number, number in lost, early, late, first_early, first_late, received)
-        )
-    return found
+            received, first_us = open_bytes
+        if received is not None and requested is not None:
+            received = min(received, requested)
+        row = {
+            "stream_id": number,
+            "start_s": (start_us - log.epoch_us) / 1e6,
+            "start_resolution_s": (late_us - early_us) / 1e6,
+            **{
+                name: max(0.0, (marks_us[amount] - start_us) / 1e6)
+                for name, amount in BYTE_MARKS.items()
+                if amount in marks_us
+            },
+            "bytes_requested": requested,
+            "bytes_received": received,
+            "outcome": (Outcome.UNKNOWN if place < lost_count else Outcome.OPEN).value,
+            "end_s": (log.last_us - log.epoch_us) / 1e6,
+        }
+        if first_us is not None:
+            early = max(first_us[0], start_us)
+            late = max(first_us[1], early)
+            row["ttfb_from_start_s"] = ((early + late) / 2 - start_us) / 1e6
+            row["ttfb_resolution_s"] = (late - early) / 1e6
+        rows.append(row)
+    return rows
 
 
-class _StartBounds:
-    """Computes bounds of the creation time of a stream from its number."""
+def _start_bounds(
+    log: TgenLog, number: int, starts_us: Mapping[int, int], numbers: Sequence[int]
+) -> tuple[int, int]:
+    """Return bounds of the time at which a stream was created, as Unix times in microseconds.
 
-    def __init__(self, log: TgenLog) -> None:
-        assert log.first_us is not None
-        assert log.last_us is not None
-        known = {c.stream_id: c.end_us - c.duration_us for c in log.completes}
-        known.update(log.created_us)
-        self.known = known
-        self.numbers = sorted(known)
-        self.beat_totals = [beat.total_created for beat in log.heartbeats]
-        self.beat_times = [beat.time_us for beat in log.heartbeats]
-        self.first_us = log.first_us
-        self.last_us = log.last_us
-
-    def bounds(self, number: int) -> tuple[int, int]:
-        if number in self.known:
-            return self.known[number], self.known[number]
-        early, late = self.first_us, self.last_us
-        beat = bisect.bisect_right(self.beat_totals, number)
-        if beat > 0:
-            early = self.beat_times[beat - 1]
-        if beat < len(self.beat_times):
-            late = self.beat_times[beat]
-        place = bisect.bisect_left(self.numbers, number)
-        if place > 0:
-            early = max(early, self.known[self.numbers[place - 1]])
-        if place < len(self.numbers):
-            late = min(late, self.known[self.numbers[place]])
-        # A heartbeat and a stream that is created at the same moment may have time stamps that
-        # differ by microseconds, so early may be larger than late.
-        return min(early, late), late
+    starts_us: number of a stream -> its time of creation, if it is known. numbers: its sorted keys.
+    """
+    if number in starts_us:
+        return starts_us[number], starts_us[number]
+    assert log.first_us is not None
+    assert log.last_us is not None
+    beat = bisect.bisect_right(log.heartbeats, number, key=lambda beat: beat.total_created)
+    early = log.heartbeats[beat - 1].time_us if beat > 0 else log.first_us
+    late = log.heartbeats[beat].time_us if beat < len(log.heartbeats) else log.last_us
+    place = bisect.bisect_left(numbers, number)
+    if place > 0:
+        early = max(early, starts_us[numbers[place - 1]])
+    if place < len(numbers):
+        late = min(late, starts_us[numbers[place]])
+    # A heartbeat and a stream that is created at the same moment may have time stamps that differ
+    # by microseconds, so early may be larger than late.
+    return min(early, late), late
 
 
-def _single_open_bytes(
-    log: TgenLog, missing: list[int]
-) -> tuple[int, int | None, int | None] | None:
+def _single_open_bytes(log: TgenLog, number: int) -> tuple[int, tuple[int, int] | None] | None:
     """Return the bytes of the only open stream, and bounds of the arrival of its first byte.
 
     After the last heartbeat without an open stream, all bytes read by the client belong to the open
-    stream, or to streams that have ended since and whose sizes are known. Returns None if several
-    streams are in ``missing``, or if no heartbeat counts the stream.
+    stream, or to streams that have ended since and whose sizes are known. Returns None if no
+    heartbeat counts the stream.
     """
     beats = log.heartbeats
-    if len(missing) != 1 or not beats or beats[-1].total_created <= missing[0]:
+    if not beats or beats[-1].total_created <= number:
         return None
     quiet = -1
     for index, beat in enumerate(beats):
         if beat.total_created == beat.total_succeeded + beat.total_failed:
             quiet = index
-    others_by_beat: dict[int, int] = {}
+    others_by_beat: Counter[int] = Counter()
     for complete in log.completes:
-        before = complete.heartbeats_before
-        if quiet < before < len(beats):
-            others_by_beat[before] = others_by_beat.get(before, 0) + complete.total_bytes
+        if quiet < complete.heartbeats_before < len(beats):
+            others_by_beat[complete.heartbeats_before] += complete.total_bytes
     # A stream's bytes may be read in several heartbeat intervals. So the bytes of the open stream
     # are known only at heartbeats before which all other streams have ended.
     last_other = max(others_by_beat, default=quiet)
-    received = 0
-    early: int | None = None
-    late: int | None = None
-    others = sum(others_by_beat.values())
+    received = -others_by_beat.total()
+    first_us: tuple[int, int] | None = None
     for index in range(quiet + 1, len(beats)):
         received += beats[index].bytes_read
-        if index < last_other or beats[index].total_created <= missing[0]:
-            continue
-        if late is None and received - others >= FIRST_BYTE_THRESHOLD_BYTES:
-            early = beats[index - 1].time_us if index > 0 else log.first_us
-            late = beats[index].time_us
-    return max(0, received - others), early, late
+        if (
+            first_us is None
+            and index >= last_other
+            and beats[index].total_created > number
+            and received >= FIRST_BYTE_THRESHOLD_BYTES
+        ):
+            early_us = beats[index - 1].time_us if index > 0 else log.first_us
+            first_us = (early_us or 0, beats[index].time_us)
+    return max(0, received), first_us

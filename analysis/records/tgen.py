@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -14,12 +15,12 @@ import pyarrow as pa  # type: ignore[import-untyped]
 
 from analysis.errors import AnalysisError
 from analysis.formats import files
-from analysis.formats.columns import GOODPUT, PROGRESS, STREAMS, Outcome, arrow_schema
+from analysis.formats.byte_marks import PERF_MARKS
+from analysis.formats.columns import GOODPUT, PERF, PROGRESS, STREAMS, Outcome, arrow_schema
 from analysis.formats.record_files import ParseReport
 from analysis.formats.run_files import RunClock
 from analysis.formats.tables import TableWriter, build_table
-from analysis.records.logfile import count_log, read_log, require_own_log
-from analysis.records.perf import perf_table
+from analysis.records.logfile import count_log, read_log
 from analysis.records.stream_rows import Row, stream_rows
 from analysis.records.tgenlog import DAY_S, Complete, Heartbeat, Progress, TgenLog
 
@@ -54,14 +55,8 @@ def read_client(
 ) -> tuple[pa.Table, pa.Table, pa.Table]:
     """Return one client's tables of streams, goodput and progress.
 
-    Args:
-        run_directory: directory of the run.
-        host: name of the client.
-        class_name: traffic class of the client.
-        clock: the start and end of simulated time.
-        report: updated with the counts of the logs' lines, streams and problems.
-        perf: for a perf client (a measuring client of a tornettools network), the writer of
-            perf.parquet, to which the client's rows are added.
+    The lines of the logs, the streams and the problems are counted in ``report``. ``perf`` is the
+    writer of perf.parquet for a perf client (a measuring client of a tornettools network).
 
     Raises:
         AnalysisError: a log is missing, duplicated, empty, not from TGen, not understood, or the
@@ -114,8 +109,6 @@ def _read(
             f"client {host}: no line of {path} is from tgen",
             file.damage or (log.examples[0].text if log.examples else None),
         )
-    if not log.is_foreign:
-        require_own_log(run_directory, host, path, log)
     # Unless heartbeats are disabled, every client logs heartbeats, so a log without any line with
     # data is from another program or version.
     if log.is_foreign or not (log.understood or log.heartbeats_disabled):
@@ -174,3 +167,55 @@ def _progress_table(
             "bytes_received": received,
         },
     )
+
+
+def perf_table(ended: Iterable[tuple[Row, Complete, Progress | None]], epoch_us: int) -> pa.Table:
+    """Return the rows of perf.parquet for one client.
+
+    The definitions follow tgentools' analysis.py (TGen 1.1.2); docs/reference/metrics.md describes
+    them.
+
+    ended: for each stream that ended, the row of streams.parquet, the line in the log, and the
+    progress from status lines.
+    """
+    rows = [_perf_row(row, complete, progress, epoch_us) for row, complete, progress in ended]
+    rows.sort(key=lambda row: int(row["stream_index"]))
+    return pa.Table.from_pylist(rows, schema=arrow_schema(PERF))
+
+
+def _perf_row(stream: Row, complete: Complete, progress: Progress | None, epoch_us: int) -> Row:
+    start_us = complete.end_us - complete.duration_us
+    marks_us = {} if progress is None else progress.marks_us | progress.end_marks_us
+    return {
+        "client": stream["client"],
+        "class": stream["class"],
+        "stream_index": stream["stream_index"],
+        "end_s": (complete.end_us - epoch_us) / 1e6,
+        "success": complete.success,
+        "error": None if complete.success else _error_name(complete),
+        "payload_bytes": complete.payload_bytes,
+        "response_s": _since_command(complete, complete.response_us),
+        "first_byte_s": _since_command(complete, complete.first_byte_us),
+        "last_byte_s": _since_command(complete, complete.last_byte_us),
+        # A damaged log may have lines from before the start of the stream. Ignore these lines.
+        **{
+            name: (marks_us[amount] - start_us) / 1e6
+            for name, amount in PERF_MARKS.items()
+            if marks_us.get(amount, -1) >= start_us
+        },
+    }
+
+
+def _since_command(complete: Complete, time_us: int | None) -> float | None:
+    if time_us is None or complete.command_us is None or time_us < complete.command_us:
+        return None
+    return (time_us - complete.command_us) / 1e6
+
+
+def _error_name(complete: Complete) -> str:
+    """Return tgentools' name of the error of a failed stream."""
+    if complete.error != "PROXY":
+        return complete.error
+    transport = complete.transport_error
+    timed_out = "STALLOUT" in transport or "TIMEOUT" in transport
+    return f"PROXY-{transport}" + (f"-{complete.transport_state}" if timed_out else "")

@@ -27,7 +27,7 @@ from analysis.measures.plot_data import CONVERGE_S, plot_data
 from analysis.measures.publishing import publish
 from analysis.measures.run_data import load_run
 from analysis.records.extract import extract
-from analysis.records.perf import perf_table
+from analysis.records.tgen import perf_table
 from analysis.records.tgenlog import TgenLog
 
 LOADS = {"perf-exit": {"timeout_s": 120.0}, "perf-onionservice": {"timeout_s": 120.0}}
