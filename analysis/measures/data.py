@@ -24,7 +24,7 @@ ALL = "all"
 
 @dataclass(frozen=True)
 class Streams(Rows):
-    """Streams of one class in one run; arrays of shape (n,). Times that do not exist are NaN.
+    """Streams of one class in one run; arrays of shape (n,). Unknown times and sizes are NaN.
 
     ``client`` contains indices into ``ClassData.clients``, which is the same for all classes of a
     run. ``start_s`` and ``end_s`` are simulated times. The other times count from the stream's
@@ -40,16 +40,10 @@ class Streams(Rows):
     ttfb_from_command_s: Floats | None
     marks_s: Mapping[str, Floats]
     time_to_last_byte_s: Floats
-    bytes_requested: Floats | None = None
+    bytes_requested: Floats
 
     def select_size(self, size_bytes: int) -> Streams:
-        """Return the streams with this requested payload, without streams of unknown size.
-
-        Raises:
-            ValueError: the sizes of all streams are unknown (``bytes_requested`` is None).
-        """
-        if self.bytes_requested is None:
-            raise ValueError("the sizes of these streams are unknown")
+        """Return the streams with this requested payload, without streams of unknown size."""
         return self.where(self.bytes_requested == size_bytes)
 
     def started_in(self, begin_s: float, end_s: float) -> Streams:
@@ -82,6 +76,7 @@ NO_STREAMS = Streams(
     ttfb_from_command_s=_NOTHING,
     marks_s={},
     time_to_last_byte_s=_NOTHING,
+    bytes_requested=_NOTHING,
 )
 NO_BEATS = Beats(_NO_CODES, _NOTHING, _NOTHING, _NOTHING)
 

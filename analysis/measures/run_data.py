@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
-from numpy.typing import NDArray
 
-from analysis.arrays import Floats
+from analysis.arrays import Bools, Floats, Ints
 from analysis.celltrace.arrivals import Arrivals
 from analysis.celltrace.cell_tables import load_arrivals, load_cells
 from analysis.celltrace.cells import Cells
@@ -28,7 +27,7 @@ from analysis.formats.record_files import ParseReport, read_parse_report, read_t
 from analysis.formats.study import Level
 from analysis.formats.tables import floats, read_table, texts
 from analysis.formats.whole_run import require_streams, require_tables
-from analysis.measures.data import ALL, NO_BEATS, NO_STREAMS, Beats, ClassData, Streams
+from analysis.measures.data import ALL, NO_BEATS, NO_STREAMS, Beats, BytesRead, ClassData, Streams
 from analysis.measures.downloads import Download
 from analysis.measures.peer_transfer import PeerTransfer
 from analysis.measures.perf import load_circuits, load_perf, load_relay_bytes
@@ -58,34 +57,37 @@ def load_run(records: Path, level: Level) -> dict[str, ClassData]:
         read_streams(records) if published else _read(records / files.STREAMS_TABLE, STREAMS)
     )
     require_streams(records, report, streams)
-    beats = sums = None
+    names = {*level.classes, *pc.unique(streams["class"]).to_pylist()}
+    clients = set(pc.unique(streams["client"]).to_pylist())
+    beats: pa.Table | None = None
+    sums: dict[str, BytesRead] = {}
     if published:
         sums, progress = load_sums(records), load_received(records)
-        others = set(sums) - {ALL}
+        names |= sums.keys() - {ALL}
     else:
         beats, progress = _read(records / files.GOODPUT_TABLE, GOODPUT), _progress(records)
-        others = set(pc.unique(beats["class"]).to_pylist())
-    tables = [streams] if beats is None else [streams, beats]
-    clients = sorted({name for table in tables for name in pc.unique(table["client"]).to_pylist()})
-    streams, *rest = (_with_codes(table, clients) for table in tables)
-    names = {*level.classes, *pc.unique(streams["class"]).to_pylist(), *others}
+        names |= set(pc.unique(beats["class"]).to_pylist())
+        clients |= set(pc.unique(beats["client"]).to_pylist())
+    by_code = tuple(sorted(clients))
     load = {name for name, one in level.classes.items() if one.load}
 
     def class_data(name: str) -> ClassData:
-        value_set = pa.array(sorted(load) if name == ALL else [name], pa.string())
-        chosen = [pc.is_in(table["class"], value_set=value_set) for table in (streams, *rest)]
-        data = _class_data(
-            streams.filter(pc.invert(chosen[0]) if name == ALL else chosen[0]),
-            _beats(rest[0] if name == ALL else rest[0].filter(chosen[1])) if rest else None,
-            level,
-            None if name == ALL else level.horizon_s(name),
-            clients,
-            {} if name == ALL else progress,
-        )
-        return replace(
-            data,
-            published_read=None if sums is None else sums.get(name),
-            unknown_bytes_reason=report.unknown_bytes_reason(None if name == ALL else name),
+        is_all = name == ALL
+        value_set = pa.array(sorted(load) if is_all else [name], pa.string())
+        chosen = pc.is_in(streams["class"], value_set=value_set)
+        own = streams.filter(pc.invert(chosen) if is_all else chosen)
+        groups = {} if is_all else dict(_groups(own, progress, level))
+        return ClassData(
+            streams=_streams(own, by_code, published),
+            beats=None if beats is None else _beats(beats, by_code, name),
+            begin_s=level.measured_start_s,
+            end_s=level.measured_end_s,
+            horizon_s=None if is_all else level.horizon_s(name),
+            side_by_side=tuple(tuple(group.values()) for group in groups.values() if group),
+            not_side_by_side=tuple(name for name, group in groups.items() if not group),
+            clients=by_code,
+            published_read=sums.get(name),
+            unknown_bytes_reason=report.unknown_bytes_reason(None if is_all else name),
         )
 
     classes = {name: class_data(name) for name in sorted(names)}
@@ -185,7 +187,7 @@ def load_transfer(records: Path) -> PeerTransfer:
     requests = (kind == Kind.REQUESTS) & (role == "downloader")
     received = (kind == Kind.RECEIVED) & (role == "downloader")
 
-    def column(name: str, rows: NDArray[np.bool_]) -> Floats:
+    def column(name: str, rows: Bools) -> Floats:
         return floats(table, name)[rows]
 
     return PeerTransfer(
@@ -216,50 +218,33 @@ def _with_texts(table: pa.Table) -> pa.Table:
     return table
 
 
-def _with_codes(table: pa.Table, clients: list[str]) -> pa.Table:
-    """Replace each client in a table by its index in ``clients``."""
-    place = table.schema.get_field_index("client")
-    return table.set_column(
-        place, "client", pc.index_in(table["client"], value_set=pa.array(clients, pa.string()))
+def _codes(table: pa.Table, clients: Sequence[str]) -> Ints:
+    """Return the index of each row's client in ``clients``."""
+    codes = pc.index_in(table["client"], value_set=pa.array(clients, pa.string()))
+    return np.asarray(codes.to_numpy(), dtype=np.int64)
+
+
+def _streams(table: pa.Table, clients: Sequence[str], published: bool) -> Streams:
+    return Streams(
+        client=_codes(table, clients),
+        start_s=floats(table, "start_s"),
+        end_s=floats(table, "end_s"),
+        outcome=texts(table, "outcome"),
+        ttfb_s=floats(table, "ttfb_from_start_s"),
+        ttfb_from_command_s=None if published else floats(table, "ttfb_from_command_s"),
+        marks_s={name: floats(table, name) for name in BYTE_MARKS},
+        time_to_last_byte_s=floats(table, "time_to_last_byte_s"),
+        bytes_requested=floats(table, "bytes_requested"),
     )
 
 
-def _class_data(
-    streams: pa.Table,
-    beats: Beats | None,
-    level: Level,
-    horizon_s: float | None,
-    clients: Sequence[str],
-    progress: Progress,
-) -> ClassData:
-    groups = dict(_groups(streams, clients, progress, level))
-    from_command = "ttfb_from_command_s"
-    return ClassData(
-        streams=Streams(
-            client=floats(streams, "client").astype(np.int64),
-            start_s=floats(streams, "start_s"),
-            end_s=floats(streams, "end_s"),
-            outcome=texts(streams, "outcome"),
-            ttfb_s=floats(streams, "ttfb_from_start_s"),
-            ttfb_from_command_s=None if beats is None else floats(streams, from_command),
-            marks_s={name: floats(streams, name) for name in BYTE_MARKS},
-            time_to_last_byte_s=floats(streams, "time_to_last_byte_s"),
-            bytes_requested=floats(streams, "bytes_requested"),
-        ),
-        beats=beats,
-        begin_s=level.measured_start_s,
-        end_s=level.measured_end_s,
-        horizon_s=horizon_s,
-        side_by_side=tuple(tuple(group.values()) for group in groups.values() if group),
-        not_side_by_side=tuple(name for name, group in groups.items() if not group),
-        clients=tuple(clients),
-    )
-
-
-def _beats(table: pa.Table) -> Beats:
+def _beats(table: pa.Table, clients: Sequence[str], name: str) -> Beats:
+    """Return the heartbeat intervals of a class, or of ``ALL``."""
+    if name != ALL:
+        table = table.filter(pc.equal(table["class"], name))
     end_s = floats(table, "time_s")
     return Beats(
-        client=floats(table, "client").astype(np.int64),
+        client=_codes(table, clients),
         begin_s=end_s - floats(table, "interval_s"),
         end_s=end_s,
         bytes_read=floats(table, "bytes_read"),
@@ -280,7 +265,7 @@ def _progress(records: Path) -> Progress:
 
 
 def _groups(
-    streams: pa.Table, clients: Sequence[str], progress: Progress, level: Level
+    streams: pa.Table, progress: Progress, level: Level
 ) -> Iterator[tuple[str, dict[int, Download]]]:
     """Yield each client with parallel downloads, and their dict: stream number -> download.
 
@@ -289,19 +274,17 @@ def _groups(
     """
     if not progress:
         return
-    rows_by_client: dict[int, list[dict[str, Any]]] = {}
+    rows_by_client: dict[str, list[dict[str, Any]]] = {}
     for row in streams.to_pylist():
         if level.measured_start_s <= row["start_s"] < level.measured_end_s:
             rows_by_client.setdefault(row["client"], []).append(row)
-    for code, rows in sorted(rows_by_client.items()):
+    for client, rows in sorted(rows_by_client.items()):
         rows.sort(key=lambda row: (row["start_s"], row["stream_index"]))
         ends = [row["end_s"] for row in rows]
         overlap = any(row["start_s"] < end for row, end in zip(rows[1:], ends, strict=False))
         known = all(row["bytes_requested"] and row["outcome"] != Outcome.UNKNOWN for row in rows)
         if overlap:
-            name = clients[code]
-            found = {row["stream_index"]: _download(row, name, progress) for row in rows if known}
-            yield name, found
+            yield client, {row["stream_index"]: _download(row, progress) for row in rows if known}
 
 
 def groups_side_by_side(records: Path, level: Level) -> Iterator[tuple[str, dict[int, Download]]]:
@@ -312,19 +295,15 @@ def groups_side_by_side(records: Path, level: Level) -> Iterator[tuple[str, dict
     Raises:
         AnalysisError: a table is missing or cannot be read.
     """
-    streams = _read(records / files.STREAMS_TABLE, STREAMS)
-    clients = sorted(pc.unique(streams["client"]).to_pylist())
-    streams, progress = _with_codes(streams, clients), _progress(records)
+    streams, progress = _read(records / files.STREAMS_TABLE, STREAMS), _progress(records)
     for name in sorted(pc.unique(streams["class"]).to_pylist()):
-        own = streams.filter(pc.equal(streams["class"], name))
-        yield from (
-            (name, group) for name, group in _groups(own, clients, progress, level) if group
-        )
+        groups = _groups(streams.filter(pc.equal(streams["class"], name)), progress, level)
+        yield from ((client, group) for client, group in groups if group)
 
 
-def _download(row: dict[str, Any], client: str, progress: Progress) -> Download:
+def _download(row: dict[str, Any], progress: Progress) -> Download:
     nothing = (np.empty(0), np.empty(0))
-    time_s, received = progress.get((client, row["stream_index"]), nothing)
+    time_s, received = progress.get((row["client"], row["stream_index"]), nothing)
     last_byte_s = row["time_to_last_byte_s"]
     done_s = None if last_byte_s is None else row["start_s"] + last_byte_s
     return Download.from_progress(

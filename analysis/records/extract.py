@@ -24,9 +24,7 @@ PERF_CLIENT = "perf-client"
 def extract(run_directory: Path, out: Path) -> ParseReport:
     """Read the logs of a run and write its record tables and parse.json into ``out``.
 
-    Args:
-        run_directory: contains run.json, either clients.json or peers.json, and the hosts' logs.
-        out: folder, created if missing. The files appear together at the end, or not at all.
+    The folder is created if it is missing. The files appear together at the end, or not at all.
 
     Raises:
         AnalysisError: the run has no logs, or `extract_clients` or `peers.extract_peers` raises it.
@@ -64,11 +62,8 @@ def extract_clients(run_directory: Path, out: Path) -> ParseReport:
     tornet = (run_directory / files.HOST_ROLES).is_file()
     roles = read_host_roles(run_directory) if tornet else {}
     measuring = {host for host, one in roles.items() if one.role == PERF_CLIENT}
-    clients = Counter(classes.values())
-    report = ParseReport(
-        clients={name: clients[name] for name in sorted(clients)},
-        streams={name: {} for name in sorted(clients)},
-    )
+    clients = dict(sorted(Counter(classes.values()).items()))
+    report = ParseReport(clients=clients, streams={name: {} for name in clients})
     with atomic(out) as directory:
         with (
             TableWriter(directory / files.STREAMS_TABLE, STREAMS) as streams,

@@ -71,14 +71,8 @@ _FIELDS: dict[Kind, tuple[bytes, tuple[str, ...]]] = {
 }
 """Kind -> the pattern of the kind's fields (N means a number), and the names of these fields."""
 _PATTERNS = {
-    kind.value.encode(): (
-        re.compile(
-            rb"(\d{1,18}) "
-            + kind.value.encode()
-            + b" "
-            + fields.replace(b"N", rb"(\d{1,15})")
-            + rb"\Z"
-        ),
+    kind.encode(): (
+        re.compile(rb"(\d{1,18}) %b %b\Z" % (kind.encode(), fields.replace(b"N", rb"(\d{1,15})"))),
         names,
     )
     for kind, (fields, names) in _FIELDS.items()
@@ -117,12 +111,9 @@ class PeerLog(Log):
 
     def parse(self, line: bytes) -> None:
         """Parse one line. The first line is the header."""
-        if self.lines == 1:
-            self._parse_header(line)
-        else:
+        if self.lines > 1:
             self._parse_entry(line)
-
-    def _parse_header(self, line: bytes) -> None:
+            return
         match = HEADER.match(line)
         if match is None:
             raise MalformedError("not the first line of a peer's log")

@@ -40,10 +40,8 @@ SIZE = re.compile("[0-9]{1,15}")
 def extract_peers(run_directory: Path, out: Path) -> ParseReport:
     """Read the logs of both peers of a run and write its records into ``out``.
 
-    Args:
-        run_directory: contains peers.json, run.json (``epoch_unix_s``) and the peers' logs
-            ``shadow.data/hosts/<host>/libtorrent-peer-*.stdout``, plain or compressed.
-        out: folder, created if missing. The files appear together at the end, or not at all.
+    The run has peers.json, run.json (``epoch_unix_s``) and the peers' logs
+    ``shadow.data/hosts/<host>/libtorrent-peer-*.stdout``, plain or compressed.
 
     Raises:
         AnalysisError: a peer has no log or several, or its log is empty or from another program or
@@ -66,12 +64,7 @@ def extract_peers(run_directory: Path, out: Path) -> ParseReport:
 def _read(
     run_directory: Path, host: str, clock: RunClock, report: ParseReport, role: str
 ) -> PeerLog:
-    """Read the log of one host's peer, and count its lines in ``report``.
-
-    Raises:
-        AnalysisError: there is no log or several, or the log is empty, or from another program or
-            role.
-    """
+    """Read the log of one host's peer, and count its lines in ``report``."""
     folder = run_directory / files.HOSTS / host
     paths = sorted(folder.glob(LOGS))
     if len(paths) != 1:
@@ -123,8 +116,7 @@ def _peer_table(log: PeerLog, host: str, role: str, epoch_us: int) -> pa.Table:
 
 def fetches_in_pieces(run_directory: Path, host: str) -> bool:
     """Return whether a client's log is the log of a libtorrent peer."""
-    folder = run_directory / files.HOSTS / host
-    return any(folder.glob(LOGS))
+    return any((run_directory / files.HOSTS / host).glob(LOGS))
 
 
 def read_client(

@@ -85,6 +85,10 @@ _COMPLETE = re.compile(
 _CREATED = re.compile(_PREFIX + rb"Created new stream \[([^\[\]]*)\] on transport \[[^\[\]]*\]\Z")
 _INTEGER = re.compile(rb"-?\d{1,18}\Z")
 
+_COUNTERS = (
+    *(b"bytes-read", b"bytes-written"),
+    *(b"total-streams-created", b"total-streams-succeeded", b"total-streams-failed"),
+)
 _EXIT = (b"returning 0 from main", b"Freeing TGen driver state")
 _STARTED = re.compile(rb"Initializing TGen .* on host ([A-Za-z0-9_.-]{1,128}) with process id ")
 _NO_HEARTBEATS = b"The heartbeat message was disabled"
@@ -200,10 +204,6 @@ class TgenLog(Log):
         """The ended streams that this process started, without streams that its server accepted."""
         return [one for one in self.completes if one.vertex != PASSIVE_VERTEX]
 
-    def damage(self, clock: RunClock) -> str | None:
-        """Return a message if the log ends before its run or lacks heartbeats, else None."""
-        return self.early_end(clock) or self._missing_heartbeats(clock)
-
     @property
     def _beat_times_us(self) -> list[int]:
         """The beginning of the first heartbeat interval, and the end of each interval."""
@@ -219,13 +219,15 @@ class TgenLog(Log):
         interval_us = statistics.median(np.diff(self._beat_times_us).tolist())
         return clock.early_end(self.last_us, MAX_SILENCE * interval_us / 1e6)
 
-    def _missing_heartbeats(self, clock: RunClock) -> str | None:
-        """Return a message if heartbeats before the last heartbeat in the log are missing.
+    def damage(self, clock: RunClock) -> str | None:
+        """Return a message if the log ends before its run or lacks heartbeats, else None.
 
         A heartbeat counts only the bytes since TGen's previous heartbeat, so the bytes of a lost
         heartbeat are unknown. TGen's first line contains the name of the host, so a log without a
         name has lost its beginning. The first heartbeat comes one interval after the first line.
         """
+        if early_end := self.early_end(clock):
+            return early_end
         if not self.heartbeats:
             return None
         if not self.hosts:
@@ -291,8 +293,7 @@ class TgenLog(Log):
         self.require_in_run(time_us)
         if self.first_us is None:
             self.first_us = time_us
-        if self.last_us is None or time_us > self.last_us:
-            self.last_us = time_us
+        self.last_us = max(self.last_us or time_us, time_us)
 
     def _add_heartbeat(self, beat: Heartbeat) -> None:
         if self.heartbeats:
@@ -356,7 +357,7 @@ class TgenLog(Log):
         self.require_in_run(end_us - duration_us)
         success = match[3] == b"success"
         error = _text(stream, b"error")
-        if success != (error == "NONE") and success:
+        if success and error != "NONE":
             raise MalformedError("stream-success line with an error")
         complete = Complete(
             end_us=end_us,
@@ -412,17 +413,18 @@ def _fields(body: bytes) -> dict[bytes, bytes]:
     return fields
 
 
+def _field(fields: dict[bytes, bytes], key: bytes) -> bytes:
+    if key not in fields:
+        raise MalformedError(f"no field {key.decode()}")
+    return fields[key]
+
+
 def _text(fields: dict[bytes, bytes], key: bytes) -> str:
-    try:
-        return fields[key].decode("ascii", "backslashreplace")
-    except KeyError:
-        raise MalformedError(f"no field {key.decode()}") from None
+    return _field(fields, key).decode("ascii", "backslashreplace")
 
 
 def _integer(fields: dict[bytes, bytes], key: bytes, minimum: int | None = None) -> int:
-    value = fields.get(key)
-    if value is None:
-        raise MalformedError(f"no field {key.decode()}")
+    value = _field(fields, key)
     if _INTEGER.match(value) is None:
         raise MalformedError(f"field {key.decode()} is not a number")
     number = int(value)
@@ -442,15 +444,10 @@ def _heartbeat_any_order(line: bytes) -> Heartbeat:
         if b"[driver-heartbeat] bytes-read=" in line:
             raise MalformedError("a heartbeat of TGen before 1.0, whose logs are not read")
         raise MalformedError("heartbeat line does not follow the grammar")
-    fields = _fields(match[3])
-    created, succeeded, failed = (
-        # A counter that is zero is omitted from the line.
-        _integer(fields, key, minimum=0) if key in fields else 0
-        for key in (b"total-streams-created", b"total-streams-succeeded", b"total-streams-failed")
-    )
-    read = _integer(fields, b"bytes-read", minimum=0)
-    written = _integer(fields, b"bytes-written", minimum=0)
-    return Heartbeat(_line_us(match), read, written, created, succeeded, failed)
+    # A counter of streams that is zero is omitted from the line.
+    zero = dict.fromkeys(_COUNTERS[2:], b"0")
+    fields = zero | _fields(match[3])
+    return Heartbeat(_line_us(match), *(_integer(fields, key, minimum=0) for key in _COUNTERS))
 
 
 def _status_any_order(line: bytes) -> tuple[int, int, int]:

@@ -123,6 +123,7 @@ def make_streams(
         ttfb_from_command_s=column(ttfb_s) - 0.25,
         marks_s={"time_to_320kib_s": column(done_s)},
         time_to_last_byte_s=column(done_s),
+        bytes_requested=column(None),
     )
 
 

@@ -107,6 +107,7 @@ def test_the_metric_is_computed(tmp_path: Path) -> None:
         ttfb_from_command_s=times,
         marks_s={"time_to_320kib_s": times},
         time_to_last_byte_s=times,
+        bytes_requested=np.full(4, 327_680.0),
     )
     beats = Beats(np.empty(0, dtype=np.int64), nothing, nothing, nothing)
     data = ClassData(streams, beats, begin_s=90.0, end_s=120.0, horizon_s=60.0)

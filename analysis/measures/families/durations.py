@@ -123,7 +123,7 @@ def _is_logged(data: ClassData, duration: Duration) -> bool:
     all other cases, and if the sizes of streams are unknown.
     """
     streams, measured, mark_bytes = data.streams, data.measured, duration.mark_bytes
-    if mark_bytes is None or streams.bytes_requested is None or measured.bytes_requested is None:
+    if mark_bytes is None:
         return True
     on_its_way = np.isfinite(measured.ttfb_s) & ~np.isfinite(duration.times(measured))
     on_its_way &= measured.outcome != Outcome.UNKNOWN
