@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from analysis.comparison.imported_metrics import NOTES
@@ -24,33 +23,27 @@ FINGERPRINT = "fingerprint"
 """Name of the files with the fingerprints of relays. Together, they identify a network."""
 
 
-@dataclass(frozen=True)
-class ImportOptions:
-    """Options of an import.
-
-    Attributes:
-        begin_s: for a tgen.analysis.json, the simulated time from which completions of downloads
-            are counted; None means the start.
-        end_s: the simulated time before which completions are counted; None means the end.
-        leave_out_empty: whether to exclude simulations without a completed download.
-        network: pattern for the part of a simulation's name that identifies its network. If it is
-            None, the keys of the relays identify the network or, without keys, the whole name.
-    """
-
-    begin_s: float | None = None
-    end_s: float | None = None
-    leave_out_empty: bool = False
-    network: re.Pattern[str] | None = None
-
-
-def import_runs(paths: Sequence[Path], name: str, options: ImportOptions) -> RunSet:
+def import_runs(
+    paths: Sequence[Path],
+    name: str,
+    *,
+    begin_s: float | None = None,
+    end_s: float | None = None,
+    leave_out_empty: bool = False,
+    network: re.Pattern[str] | None = None,
+) -> RunSet:
     """Import all simulations at or below some paths as one set.
 
     Args:
         paths: analysis files of tgentools or OnionPerf (``*.json[.xz]``), or folders that contain
             simulations at any depth.
         name: name of the set.
-        options: options of the import.
+        begin_s: for a tgen.analysis.json, the simulated time from which completions of downloads
+            are counted; None means the start.
+        end_s: the simulated time before which completions are counted; None means the end.
+        leave_out_empty: whether to exclude simulations without a completed download.
+        network: pattern for the part of a simulation's name that identifies its network. If it is
+            None, the keys of the relays identify the network or, without keys, the whole name.
 
     Raises:
         AnalysisError: there is nothing to import, or a file cannot be understood.
@@ -59,25 +52,21 @@ def import_runs(paths: Sequence[Path], name: str, options: ImportOptions) -> Run
     empty_folders = [name for path in paths for name in _without_results(path, sources)]
     simulations: list[ImportedSimulation] = []
     for source in dict.fromkeys(source.resolve() for source in sources):
-        if source.is_dir():
-            read = read_plot_data(source)
-        else:
-            read = read_analysis(source, begin_s=options.begin_s, end_s=options.end_s)
+        is_folder = source.is_dir()
+        read = read_plot_data(source) if is_folder else read_analysis(source, begin_s, end_s)
         read.content = content_hash(source)
-        read.network = _network(options.network, read.name) or network_hash(source)
+        read.network = _network(network, read.name) or network_hash(source)
         simulations.append(read)
     notes = [*NOTES]
     if empty_folders:
         notes.append(f"Folders without results: {', '.join(empty_folders)}.")
     simulations = _remove_copies(simulations, notes)
     analyses = any(not source.is_dir() for source in sources)
-    if analyses and (options.begin_s, options.end_s) != (None, None):
-        bounds = [
-            f"{b:g} s" if b is not None else "the end" for b in (options.begin_s, options.end_s)
-        ]
+    if analyses and (begin_s, end_s) != (None, None):
+        bounds = [f"{b:g} s" if b is not None else "the end" for b in (begin_s, end_s)]
         notes.append(f"Downloads completed from {bounds[0]} to {bounds[1]} of simulated time.")
     empty = [simulation.name for simulation in simulations if simulation.empty]
-    if empty and options.leave_out_empty:
+    if empty and leave_out_empty:
         simulations = [simulation for simulation in simulations if not simulation.empty]
         notes.append(
             f"Excluded as requested, because no download completed: {', '.join(empty)}. The "
@@ -152,11 +141,9 @@ def _remove_copies(
     """
     first: dict[str, ImportedSimulation] = {}
     copies = []
-    for simulation in simulations:
-        if simulation.content in first:
-            copies.append(f"{simulation.name} (as {first[simulation.content].name})")
-        else:
-            first[simulation.content] = simulation
+    for one in simulations:
+        if first.setdefault(one.content, one) is not one:
+            copies.append(f"{one.name} (as {first[one.content].name})")
     if copies:
         notes.append(
             "Counted once, because their files are identical to those of another simulation: "

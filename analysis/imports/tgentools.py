@@ -144,15 +144,11 @@ class _Analysis(BaseModel):
 
 
 def read_analysis(
-    path: Path, *, begin_s: float | None = None, end_s: float | None = None
+    path: Path, begin_s: float | None = None, end_s: float | None = None
 ) -> ImportedSimulation:
-    """Read the analysis of one simulation, or of an OnionPerf measurement.
+    """Read the analysis of one simulation, or of an OnionPerf measurement, plain or xz.
 
-    Args:
-        path: the file, plain or xz.
-        begin_s: simulated time from which completions of downloads are counted; None means the
-            start.
-        end_s: simulated time before which completions are counted; None means the end.
+    The downloads that completed in [begin, end) of simulated time are counted.
 
     Raises:
         AnalysisError: the file is damaged or of another kind (the message names the location), or

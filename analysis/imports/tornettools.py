@@ -23,14 +23,12 @@ from analysis.imports.simulation import (
     size_class,
 )
 from analysis.measures.data import ALL
+from analysis.measures.plot_data import MIBIT_BYTES
 
 FOLDER = "tornet.plot.data"
 
 LEGACY_CIRCUIT = "exit"
 """The kind of circuit if the name of a file does not contain one."""
-
-MIBIT_BYTES = 2**20 / 8
-"""tornettools reports client goodput in Mibit/s."""
 
 _NAME = re.compile(r"(?P<base>[A-Za-z_0-9]+?)(\.(?P<circuit>[a-z]+))?\.json(\.xz)?\Z")
 
@@ -49,10 +47,6 @@ def _last_bytes(simulation: ImportedSimulation, circuit: str, by_size: BySize) -
     for size, seconds in by_size.items():
         if isinstance(size, int):
             simulation.add(size_class(circuit, size), "download_ttlb", seconds)
-
-
-def _round_trips(simulation: ImportedSimulation, circuit: str, seconds: Numbers) -> None:
-    simulation.add(circuit, "round_trip_time", seconds)
 
 
 def _circuit_builds(
@@ -96,9 +90,9 @@ def _errors(simulation: ImportedSimulation, circuit: str, rates: _ErrorRates) ->
         simulation.count(circuit, failed, total)
 
 
-def _goodput(name: str) -> Callable[[ImportedSimulation, str, Numbers], None]:
-    def add(simulation: ImportedSimulation, circuit: str, speeds: Numbers) -> None:
-        simulation.add(circuit, name, (value * MIBIT_BYTES for value in speeds))
+def _numbers(name: str, unit: float = 1.0) -> Callable[[ImportedSimulation, str, Numbers], None]:
+    def add(simulation: ImportedSimulation, circuit: str, values: Numbers) -> None:
+        simulation.add(circuit, name, (value * unit for value in values))
 
     return add
 
@@ -110,10 +104,10 @@ def _relays(simulation: ImportedSimulation, circuit: str, speeds: dict[str, Meas
 FILES: dict[str, tuple[Any, Callable[[ImportedSimulation, str, Any], None]]] = {
     "time_to_first_byte_recv": (BySize, _first_bytes),
     "time_to_last_byte_recv": (BySize, _last_bytes),
-    "round_trip_time": (Numbers, _round_trips),
+    "round_trip_time": (Numbers, _numbers("round_trip_time")),
     "error_rate": (_ErrorRates, _errors),
-    "perfclient_goodput": (Numbers, _goodput("download_goodput_500kib_1mib")),
-    "perfclient_goodput_5MiB": (Numbers, _goodput("download_goodput_4mib_5mib")),
+    "perfclient_goodput": (Numbers, _numbers("download_goodput_500kib_1mib", MIBIT_BYTES)),
+    "perfclient_goodput_5MiB": (Numbers, _numbers("download_goodput_4mib_5mib", MIBIT_BYTES)),
     "perfclient_circuit_build_time": (Numbers | dict[str, Numbers], _circuit_builds),
     "oniontrace_perfclient_cbt": (Numbers | dict[str, Numbers], _circuit_builds),
     "relay_goodput": (dict[str, Measured], _relays),

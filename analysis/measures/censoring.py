@@ -52,7 +52,6 @@ class Bias:
     censored.
 
     Attributes:
-        streams: number of streams.
         failed: number of streams that failed before the event.
         censored: number of streams censored before the event.
         distance: largest difference between the naive distribution and the cumulative incidence.
@@ -69,15 +68,10 @@ class Bias:
 
 
 def bias(times_s: ArrayLike, kinds: ArrayLike, shares: Sequence[float]) -> Bias | None:
-    """Return the bias of the naive distribution.
+    """Return the bias of the naive distribution, or None if there is no EVENT.
 
-    Args:
-        times_s: shape (n,), as for ``cumulative_incidence``.
-        kinds: shape (n,), as for ``cumulative_incidence``.
-        shares: the quantiles to compute, in (0, 1].
-
-    Returns:
-        None if there is no EVENT.
+    ``times_s`` and ``kinds`` are as for ``cumulative_incidence``. Quantiles are computed for
+    ``shares``, each in (0, 1].
     """
     times, kind = np.asarray(times_s, dtype=np.float64), np.asarray(kinds, dtype=np.int64)
     seen = times[kind == EVENT]

@@ -14,7 +14,7 @@ import numpy as np
 
 from analysis.arrays import Floats, Ints
 from analysis.formats.study import Level
-from analysis.measures.data import ALL, BytesRead, ClassData
+from analysis.measures.data import ALL, ClassData
 
 WINDOW_S = 5.0
 """Length of the windows in which bytes of classes are compared.
@@ -105,12 +105,7 @@ def combine_repeats(runs: Sequence[Contention]) -> Contention:
 
 
 def measure_contention(data: Mapping[str, ClassData], level: Level) -> Contention:
-    """Return the contention in a run.
-
-    Args:
-        data: the classes of the run, including ``ALL``, as returned by ``load_run``.
-        level: the level of the run.
-    """
+    """Return the contention in a run. ``data`` has its classes, as returned by ``load_run``."""
     return Contention(
         {name: _fates(class_data) for name, class_data in data.items()},
         _crowding_out(data),
@@ -122,11 +117,11 @@ def _fates(data: ClassData) -> dict[str, tuple[str, ...]]:
     """Return client -> outcomes of its measured streams, ordered by start."""
     streams = data.measured
     order = np.lexsort((streams.start_s, streams.client))
-    fates: dict[str, list[str]] = {}
+    fates: dict[str, tuple[str, ...]] = {}
     for place in order:
         client = data.clients[streams.client[place]]
-        fates.setdefault(client, []).append(str(streams.outcome[place]))
-    return {client: tuple(outcomes) for client, outcomes in fates.items()}
+        fates[client] = (*fates.get(client, ()), str(streams.outcome[place]))
+    return fates
 
 
 def _crowding_out(data: Mapping[str, ClassData]) -> CrowdingOut | None:
@@ -144,16 +139,11 @@ def _crowding_out(data: Mapping[str, ClassData]) -> CrowdingOut | None:
     if len(reads) < 2 or not elastic:
         return None
     always = max(elastic, key=lambda name: _open_share(data[name]))
-    got = {name: _windows(data[name], read) for name, read in reads.items()}
+    edges = window_edges(data[always].begin_s, data[always].end_s)
+    got = {name: np.diff(read.by(edges)) for name, read in reads.items()}
     others = np.sum([got[name] for name in sorted(got) if name != always], axis=0)
     share = crowded_out_share(others, got[always])
     return None if share is None else CrowdingOut(always, share)
-
-
-def _windows(data: ClassData, read: BytesRead) -> Floats:
-    """Return the bytes of a class in each whole window of the measured span, shape (windows,)."""
-    windows: Floats = np.diff(read.by(window_edges(data.begin_s, data.end_s)))
-    return windows
 
 
 def window_edges(begin_s: float, end_s: float) -> Floats:
@@ -175,14 +165,9 @@ def _open_share(data: ClassData) -> float:
 def crowded_out_share(others: Floats, own: Floats) -> float | None:
     """Return the bytes that a class loses for each additional byte of the other classes.
 
-    This is the negated slope of the least-squares line of ``own`` against ``others``.
-
-    Args:
-        others: bytes of the other classes in each window, shape (windows,).
-        own: bytes of the class itself in each window, shape (windows,).
-
-    Returns:
-        None if there are fewer than three windows, or if ``others`` is constant.
+    This is the negated slope of the least-squares line of ``own`` against ``others``, the bytes in
+    each window, shape (windows,). It is None if there are fewer than three windows, or if
+    ``others`` is constant.
     """
     if others.size < MIN_WINDOWS or np.ptp(others) == 0:
         return None
@@ -192,14 +177,7 @@ def crowded_out_share(others: Floats, own: Floats) -> float | None:
 
 
 def open_s(start_s: Floats, end_s: Floats, begin_s: float, stop_s: float) -> float:
-    """Return how long at least one of the streams is open within [begin, stop].
-
-    Args:
-        start_s: start of each stream, shape (n,).
-        end_s: end of each stream, shape (n,).
-        begin_s: start of the span.
-        stop_s: end of the span.
-    """
+    """Return how long at least one of the streams, shape (n,), is open within [begin, stop]."""
     order: Ints = np.argsort(start_s, kind="stable")
     starts, ends = (np.clip(times[order], begin_s, stop_s) for times in (start_s, end_s))
     # Count only the part of each stream that no earlier stream covers.
@@ -208,10 +186,7 @@ def open_s(start_s: Floats, end_s: Floats, begin_s: float, stop_s: float) -> flo
 
 
 def _bottleneck(capacities_bytes_per_s: Mapping[str, float]) -> Bottleneck | None:
-    """Return the circuit position whose relays have the lowest total capacity.
-
-    Returns None if the capacity of any position is unknown.
-    """
+    """Return the bottleneck, or None if the capacity of any position is unknown."""
     positions = {
         "guard": ("guard", "exitguard"),
         "middle": ("middle",),
@@ -223,5 +198,4 @@ def _bottleneck(capacities_bytes_per_s: Mapping[str, float]) -> Bottleneck | Non
     }
     if not all(totals.values()):
         return None
-    least = min(totals, key=lambda position: totals[position])
-    return Bottleneck(least, totals[least])
+    return Bottleneck(*min(totals.items(), key=lambda one: one[1]))

@@ -115,8 +115,7 @@ def shares_at(downloads: Downloads, time_s: float) -> Floats:
 def starvation(shares: Floats) -> float:
     """Return the missing share of the slowest stream when the first stream completes.
 
-    Args:
-        shares: for each stream, the share of its size received by this time, shape (n,), n >= 2.
+    shares: for each stream, the share of its size received by this time, shape (n,), n >= 2.
     """
     return float(1.0 - shares.min())
 
@@ -124,12 +123,8 @@ def starvation(shares: Floats) -> float:
 def lead_of_last(shares: Floats) -> float | None:
     """Return the mean share of the newest ``LAST`` streams minus that of all other streams.
 
-    Args:
-        shares: for each stream, the share of its size received, shape (n,), oldest stream first.
-
-    Returns:
-        1 if the newest streams have everything and the others nothing, 0 if both means are equal,
-        None if there are no other streams.
+    It is 1 if the newest streams have everything and the others nothing, and None if there are no
+    other streams. shares: as in ``starvation``, oldest stream first.
     """
     if shares.size <= LAST:
         return None
@@ -137,10 +132,7 @@ def lead_of_last(shares: Floats) -> float | None:
 
 
 def served(shares: Floats) -> float | None:
-    """Return the effective number of served streams: n times Jain's index of the n shares.
-
-    The result is None if no stream has received a byte.
-    """
+    """Return n times Jain's index of the n shares; None if no stream has received a byte."""
     index = jain_index(shares)
     return None if index is None else index * shares.size
 
@@ -189,13 +181,11 @@ def jain_over_time(downloads: Downloads) -> tuple[Floats, Floats]:
     ends = [one.finish_s for one in downloads]
     edges = jain_edges(downloads)
     received = np.array([one.received_at(edges) for one in downloads])
-    middles, indices = [], []
-    for k, (low, high) in enumerate(pairwise(edges)):
+    found = []
+    for (low, high), got in zip(pairwise(edges), np.diff(received).T, strict=True):
         busy = np.array([end >= high for end in ends])
-        if busy.sum() < 2:
-            continue
-        index = jain_index(received[busy, k + 1] - received[busy, k])
+        index = jain_index(got[busy]) if busy.sum() > 1 else None
         if index is not None:
-            middles.append((low + high) / 2)
-            indices.append(index)
-    return np.array(middles), np.array(indices)
+            found.append(((low + high) / 2, index))
+    middles, indices = np.array(found).reshape(-1, 2).T
+    return middles, indices

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -25,13 +25,14 @@ from analysis.formats.tables import floats, read_table, texts
 SIZES_BYTES = {"50kib": 50 * 2**10, "1mib": 2**20, "5mib": 5 * 2**20}
 """Part of a metric's name -> size of the perf clients' downloads that the metric is about."""
 
-Mark = str
-"""An amount of payload: 500kib, 1mib, 4mib or 5mib."""
+MARK_BYTES = {"500kib": 500 * 2**10, "1mib": 2**20, "4mib": 2**22, "5mib": 5 << 20}
+"""Name of a mark, an amount of payload -> the amount in bytes."""
 
-MARK_BYTES: dict[Mark, int] = {"500kib": 500 * 2**10, "1mib": 2**20, "4mib": 2**22, "5mib": 5 << 20}
-
-GOODPUTS: tuple[tuple[Mark, Mark], ...] = (("500kib", "1mib"), ("4mib", "5mib"))
+GOODPUTS = (("500kib", "1mib"), ("4mib", "5mib"))
 """The amounts of payload between which the goodput of a download is measured."""
+
+
+T = TypeVar("T", bound="_TableRows")
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ class PerfStreams(_TableRows):
     at_4mib_s: Floats
     at_5mib_s: Floats
 
-    def at_s(self, mark: Mark) -> Floats:
+    def at_s(self, mark: str) -> Floats:
         """Return the times from the streams' starts until ``mark`` was received; NaN if never."""
         times: Floats = getattr(self, f"at_{mark}_s")
         return times
@@ -84,28 +85,26 @@ class PerfStreams(_TableRows):
         """Return the streams of one client."""
         return self.where(self.client == client)
 
-    def _times(self, time_s: Floats, rows: Bools) -> Floats:
-        return time_s[self.success & rows & np.isfinite(time_s)]
-
     def first_bytes_s(self) -> Floats:
         """Return the times to first byte of completed downloads of all sizes."""
-        return self._times(self.first_byte_s, self.payload_bytes > 0)
+        rows = self.success & (self.payload_bytes > 0) & np.isfinite(self.first_byte_s)
+        return self.first_byte_s[rows]
 
     def last_bytes_s(self, size_bytes: int | None = None) -> Floats:
         """Return the times to last byte of completed downloads of one size (None: of all sizes)."""
-        rows = self.payload_bytes > 0
+        rows = self.success & (self.payload_bytes > 0) & np.isfinite(self.last_byte_s)
         if size_bytes is not None:
             rows &= self.payload_bytes == size_bytes
-        return self._times(self.last_byte_s, rows)
+        return self.last_byte_s[rows]
 
     def round_trips_s(self) -> Floats:
         """Return the times from command to response of streams that succeeded.
 
         This is one round trip through the circuit.
         """
-        return self._times(self.response_s, np.full(self.success.shape, True))
+        return self.response_s[self.success & np.isfinite(self.response_s)]
 
-    def goodputs_bytes_per_s(self, low: Mark, high: Mark) -> Floats:
+    def goodputs_bytes_per_s(self, low: str, high: str) -> Floats:
         """Return the speed of each completed download between two amounts of payload.
 
         Downloads that reached both amounts in the same line of the log are omitted.
@@ -114,7 +113,7 @@ class PerfStreams(_TableRows):
         elapsed_s = elapsed_s[self.success & np.isfinite(elapsed_s) & (elapsed_s > 0)]
         return (MARK_BYTES[high] - MARK_BYTES[low]) / elapsed_s
 
-    def reached(self, mark: Mark) -> int:
+    def reached(self, mark: str) -> int:
         """Return how many completed downloads reached this amount of payload."""
         return int((self.success & np.isfinite(self.at_s(mark))).sum())
 
@@ -185,21 +184,19 @@ class RelayBytes:
         second = np.floor(self.time_s).astype(np.int64)
         rows = (second >= begin_s) & (second < end_s)
         seconds, place = np.unique(second[rows], return_inverse=True)
-        total = np.zeros(seconds.shape, dtype=np.int64)
-        np.add.at(total, place, self.bytes_written[rows])
+        # Sums of bytes per second are exact as floats.
+        total = np.bincount(place, weights=self.bytes_written[rows])
         return {int(second): int(sent) for second, sent in zip(seconds, total, strict=True)}
 
 
 def load_perf(records: Path) -> dict[str, PerfStreams]:
     """Return the streams of each class of perf clients; empty without such clients."""
-    tables = _by_class(records / files.PERF_TABLE, PERF)
-    return {name: PerfStreams.from_table(rows) for name, rows in tables.items()}
+    return _by_class(records / files.PERF_TABLE, PERF, PerfStreams)
 
 
 def load_circuits(records: Path) -> dict[str, Circuits]:
     """Return the circuits of each class of clients; empty without OnionTrace."""
-    tables = _by_class(records / files.CIRCUITS_TABLE, CIRCUITS)
-    return {name: Circuits.from_table(rows) for name, rows in tables.items()}
+    return _by_class(records / files.CIRCUITS_TABLE, CIRCUITS, Circuits)
 
 
 def load_relay_bytes(records: Path, damaged: Sequence[str]) -> RelayBytes | None:
@@ -225,7 +222,7 @@ def relay_bytes_from_table(table: pa.Table) -> RelayBytes:
     return RelayBytes(floats(table, "time_s"), written, min(ends, default=np.inf))
 
 
-def _by_class(path: Path, columns: tuple[Column, ...]) -> dict[str, pa.Table]:
+def _by_class(path: Path, columns: tuple[Column, ...], kind: type[T]) -> dict[str, T]:
     """Return class -> its rows of a table; empty if the table does not exist.
 
     Rows without a class are omitted.
@@ -235,4 +232,4 @@ def _by_class(path: Path, columns: tuple[Column, ...]) -> dict[str, pa.Table]:
     table = read_table(path, columns)
     classes = table["class"].cast(pa.string())
     names = sorted(pc.unique(classes.drop_null()).to_pylist())
-    return {name: table.filter(pc.equal(classes, name)) for name in names}
+    return {name: kind.from_table(table.filter(pc.equal(classes, name))) for name in names}

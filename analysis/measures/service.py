@@ -20,18 +20,9 @@ def jain_index(amounts: ArrayLike) -> float | None:
 
     The index is 1 if all amounts are equal, and 1/n if all but one are zero.
 
-    Args:
-        amounts: shape (n,), >= 0.
-
-    Returns:
-        None without amounts, or if all are zero.
-
-    Raises:
-        ValueError: an amount is negative or not finite.
+    amounts: shape (n,), >= 0. The index is None without amounts, or if all are zero.
     """
     x = np.asarray(amounts, dtype=np.float64)
-    if not np.all(np.isfinite(x)) or np.any(x < 0):
-        raise ValueError("amounts need to be finite and not negative")
     largest = float(x.max(initial=0.0))
     if largest == 0:
         return None
@@ -46,14 +37,11 @@ def cumulative_at(
     """Return the cumulative amount at each grid time, spreading amounts evenly over (begin, end].
 
     Args:
-        grid_s: shape (g,).
+        grid_s: shape (g,), like the result.
         begin_s: shape (n,), start of each counting interval.
         end_s: shape (n,), end of each counting interval. If it is not later than the start, the
             amount is added at this instant.
         amount: shape (n,), the amount of each counting interval.
-
-    Returns:
-        Shape (g,), in the amount's unit.
     """
     grid = np.asarray(grid_s, dtype=np.float64)
     begin = np.asarray(begin_s, dtype=np.float64)
@@ -84,20 +72,10 @@ def amount_by_client(
 ) -> Floats:
     """Return the amount of each client in [low, high], spreading amounts over their intervals.
 
-    Args:
-        client: shape (n,), code of the client of each counting interval.
-        begin_s: shape (n,), start of each counting interval.
-        end_s: shape (n,), end of each counting interval. If it is not later than the start, the
-            amount belongs to this instant.
-        amount: shape (n,), the amount of each counting interval.
-        low_s: start of the span.
-        high_s: end of the span.
-
-    Returns:
-        A value for each client with an interval, ordered by code.
+    ``client``, the code of each counting interval's client, ``begin_s``, ``end_s`` and ``amount``
+    have shape (n,). If an end is not later than the start, the amount belongs to this instant. The
+    result has a value for each client with an interval, ordered by code.
     """
-    if client.size == 0:
-        return np.empty(0)
     length = end_s - begin_s
     inside = np.clip(np.minimum(end_s, high_s) - np.maximum(begin_s, low_s), 0.0, None)
     instant = length <= 0

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from analysis.formats.durable import write_whole
 from analysis.formats.files import RUN_SET, STUDY
-from analysis.imports.importing import ImportOptions, import_runs
+from analysis.imports.importing import import_runs
 from onionlab.errors import UserError
 from onionlab.paths import working_root
 from onionlab.tornet.keeping import require_name
@@ -54,8 +54,14 @@ def run(args: argparse.Namespace) -> int:
     folder = working_root() / "results" / args.name
     if (folder / STUDY).exists():
         raise UserError(f"{folder} holds results of an experiment", "choose another name")
-    options = ImportOptions(args.begin_s, args.end_s, args.leave_out_empty, args.network)
-    made = import_runs(args.paths, args.name, options)
+    made = import_runs(
+        args.paths,
+        args.name,
+        begin_s=args.begin_s,
+        end_s=args.end_s,
+        leave_out_empty=args.leave_out_empty,
+        network=args.network,
+    )
     path = folder / RUN_SET
     write_whole(path, made.text())
     print(f"{len(made.runs)} simulations")

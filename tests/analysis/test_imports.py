@@ -20,7 +20,7 @@ from analysis.comparison.imported_metrics import NOTES
 from analysis.comparison.run_sets import RunSet, read_run_set
 from analysis.errors import AnalysisError
 from analysis.formats.files import RUN_SET
-from analysis.imports.importing import ImportOptions, find_simulations, import_runs
+from analysis.imports.importing import find_simulations, import_runs
 from analysis.imports.simulation import read_other, size_class
 from analysis.imports.tgentools import client_class, read_analysis
 from analysis.pages.comparison import html_text
@@ -28,7 +28,6 @@ from onionlab.cli import main
 from onionlab.commands import compare
 
 EPOCH = 946684800
-ALL_TIME = ImportOptions()
 
 
 def values(made: RunSet, seed: int = 1) -> dict[tuple[str, str], float | None]:
@@ -79,7 +78,7 @@ def test_analysis_of_tgentools(tmp_path: Path, layout: str, packed: bool) -> Non
     path = tmp_path / "sim" / ("tgen.analysis.json" + (".xz" if packed else ""))
     path.parent.mkdir()
     path.write_bytes(lzma.compress(text) if packed else text)
-    made = import_runs([tmp_path], "x", ALL_TIME)
+    made = import_runs([tmp_path], "x")
     got = values(made)
     assert got["exit", "download_ttfb_p50_s"] == 2.0
     assert got["exit 50 KiB", "download_ttlb_p50_s"] == 4.0
@@ -93,7 +92,7 @@ def test_analysis_of_tgentools(tmp_path: Path, layout: str, packed: bool) -> Non
 def test_a_span_selects_by_completion(tmp_path: Path) -> None:
     path = tmp_path / "tgen.analysis.json"
     path.write_text(json.dumps(analysis([1.0, 2.0, 4.0])))
-    made = import_runs([tmp_path], "x", ImportOptions(311, 312))
+    made = import_runs([tmp_path], "x", begin_s=311, end_s=312)
     assert values(made)["exit", "download_ttfb_p50_s"] == 2.0
     assert values(made)["exit", "download_error_rate"] == 0.0
     assert any("from 311 s to 312 s" in note for note in made.notes)
@@ -141,7 +140,7 @@ def test_onionperf_s_own_analysis(tmp_path: Path) -> None:
     """
     path = tmp_path / "2030-03-17.op-xx1.onionperf.analysis.json"
     path.write_text(json.dumps(onionperf()))
-    made = import_runs([tmp_path], "x", ALL_TIME)
+    made = import_runs([tmp_path], "x")
     assert [run.run_id for run in made.runs] == ["2030-03-17.op-xx1"]
     got = values(made)
     assert got["exit", "download_ttfb_p50_s"] == (1.0 + 0.25) / 2
@@ -158,10 +157,10 @@ def test_onionperf_s_own_analysis(tmp_path: Path) -> None:
         "Downloads of onionservice: 1 completed or failed, of which 1 failed.",
     }
     with pytest.raises(AnalysisError, match="OnionPerf, which has no simulated time"):
-        import_runs([path], "x", ImportOptions(begin_s=300.0))
+        import_runs([path], "x", begin_s=300.0)
     path.with_name(f"{path.name}.xz").write_bytes(lzma.compress(path.read_bytes()))
     with pytest.raises(AnalysisError, match=r"contains .*onionperf.analysis.json twice"):
-        import_runs([tmp_path], "x", ALL_TIME)
+        import_runs([tmp_path], "x")
 
 
 SHARES = {"payload_progress_recv": {"0.1": 1.0, "0.2": 2.0}}
@@ -232,7 +231,7 @@ def test_ignored_files_are_noted(tmp_path: Path) -> None:
     (tmp_path / "b").mkdir()
     (tmp_path / "b" / "tgen.analysis.json").write_text(json.dumps(content))
     (tmp_path / "c").mkdir()
-    notes = import_runs([tmp_path], "x", ALL_TIME).notes
+    notes = import_runs([tmp_path], "x").notes
     assert set(notes) >= {
         "Folders without results: c.",
         "Not counted of a: ignored files: stranger.json.",
@@ -241,7 +240,7 @@ def test_ignored_files_are_noted(tmp_path: Path) -> None:
         "Not counted of old: error rates of exit circuits without numbers of downloads.",
         "Downloads of exit: 32 completed or failed, of which 2 failed.",
     }
-    alone = import_runs([tmp_path / "a"], "x", ALL_TIME).notes
+    alone = import_runs([tmp_path / "a"], "x").notes
     assert not any("Folders without" in note for note in alone)
 
 
@@ -277,7 +276,7 @@ def collection(folder: Path, median_s: float, count: int, seed: int) -> Path:
 
 def test_plot_data_of_tornettools(tmp_path: Path) -> None:
     plot_data(tmp_path / "sim", 1.0, np.random.default_rng(1))
-    got = values(import_runs([tmp_path], "x", ALL_TIME))
+    got = values(import_runs([tmp_path], "x"))
     # tornettools writes each client twice. For one client 1 of 10 downloads failed, and for the
     # other client 0 of 20 failed.
     assert got["exit", "download_error_rate"] == pytest.approx(1 / 30)
@@ -302,7 +301,7 @@ def test_files_of_once_is_never_enough(tmp_path: Path) -> None:
         "oniontrace_perfclient_cbt": {"1201": [0.5, 0.75], "1202": [1.0]},
     }.items():
         (tmp_path / "sim" / f"{name}.json").write_text(json.dumps(content))
-    made = import_runs([tmp_path], "x", ALL_TIME)
+    made = import_runs([tmp_path], "x")
     assert "Folders without results: tor." in made.notes
     got = values(made)
     assert got["exit", "download_ttfb_p50_s"] == 2.0
@@ -312,8 +311,8 @@ def test_files_of_once_is_never_enough(tmp_path: Path) -> None:
 
 
 def test_imports_are_compared_as_independent_samples(tmp_path: Path) -> None:
-    fast = import_runs([collection(tmp_path / "a", 1.0, 10, 1)], "fast", ALL_TIME)
-    slow = import_runs([collection(tmp_path / "b", 1.3, 12, 2)], "slow", ALL_TIME)
+    fast = import_runs([collection(tmp_path / "a", 1.0, 10, 1)], "fast")
+    slow = import_runs([collection(tmp_path / "b", 1.3, 12, 2)], "slow")
     result = compare_sets(fast, slow, pair=False)
     assert not result.paired
     assert result.notes == (
@@ -325,7 +324,7 @@ def test_imports_are_compared_as_independent_samples(tmp_path: Path) -> None:
     page = html_text(result)
     assert "Times start with the command" in page
     assert "cannot be checked" in page
-    same = import_runs([collection(tmp_path / "c", 1.0, 10, 4)], "same", ALL_TIME)
+    same = import_runs([collection(tmp_path / "c", 1.0, 10, 4)], "same")
     assert not compare_sets(fast, same).regressions
 
 
@@ -339,14 +338,14 @@ def test_a_simulation_without_downloads(tmp_path: Path) -> None:
         "perfclient_circuit_build_time.exit": [0.5],
     }
     plot_data(tmp_path / "b", 1.0, rng, **nothing)
-    made = import_runs([tmp_path], "x", ALL_TIME)
+    made = import_runs([tmp_path], "x")
     assert values(made, 2)["exit", "download_ttfb_p50_s"] is None
     assert "No download completed in: b." in made.notes
-    fewer = import_runs([tmp_path], "x", ImportOptions(leave_out_empty=True))
+    fewer = import_runs([tmp_path], "x", leave_out_empty=True)
     assert [run.run_id for run in fewer.runs] == ["a"]
     assert any("Excluded as requested" in note and "b" in note for note in fewer.notes)
     with pytest.raises(AnalysisError, match="no download completed in any"):
-        import_runs([tmp_path / "b"], "x", ImportOptions(leave_out_empty=True))
+        import_runs([tmp_path / "b"], "x", leave_out_empty=True)
 
 
 def test_plot_data_takes_precedence_over_an_analysis_in_the_same_folder(tmp_path: Path) -> None:
@@ -407,7 +406,7 @@ def test_damaged_json(tmp_path: Path, content: bytes, message: str) -> None:
     path = tmp_path / "tgen.analysis.json"
     path.write_bytes(content)
     with pytest.raises(AnalysisError, match=message.replace("(", r"\(")) as refused:
-        import_runs([path], "x", ALL_TIME)
+        import_runs([path], "x")
     assert str(path) in refused.value.message
 
 
@@ -447,7 +446,7 @@ def test_a_file_that_needs_too_much_memory_is_not_parsed(tmp_path: Path) -> None
 def test_damaged_plot_data(tmp_path: Path, more: dict[str, Any], message: str) -> None:
     plot_data(tmp_path / "sim", 1.0, np.random.default_rng(1), **more)
     with pytest.raises(AnalysisError, match=message):
-        import_runs([tmp_path], "x", ALL_TIME)
+        import_runs([tmp_path], "x")
 
 
 def test_nothing_to_import(tmp_path: Path) -> None:
@@ -455,9 +454,9 @@ def test_nothing_to_import(tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     (folder / "error_rate.exit.json").write_text('{"ALL": []}')
     with pytest.raises(AnalysisError, match=r"contains neither .* with time_to_first_byte_recv"):
-        import_runs([tmp_path], "x", ALL_TIME)
+        import_runs([tmp_path], "x")
     with pytest.raises(AnalysisError, match="is missing"):
-        import_runs([tmp_path / "gone"], "x", ALL_TIME)
+        import_runs([tmp_path / "gone"], "x")
 
 
 def test_command(
@@ -494,8 +493,8 @@ def test_simulations_of_the_same_networks_are_paired(tmp_path: Path) -> None:
 
     One set may have additional networks.
     """
-    fast = import_runs([collection(tmp_path / "a", 1.0, 6, 1)], "fast", ALL_TIME)
-    slow = import_runs([collection(tmp_path / "b", 1.3, 8, 2)], "slow", ALL_TIME)
+    fast = import_runs([collection(tmp_path / "a", 1.0, 6, 1)], "fast")
+    slow = import_runs([collection(tmp_path / "b", 1.3, 8, 2)], "slow")
     result = compare_sets(fast, slow)
     assert (result.paired, result.pairs) == (True, 6)
     assert any("same networks" in words for words in result.notes)
@@ -514,20 +513,21 @@ def test_a_pattern_finds_the_network_in_the_name(tmp_path: Path) -> None:
             rng = np.random.default_rng([len(side), number])
             plot_data(tmp_path / side / f"net-{number}-{side}", 1.0, rng)
 
-    def sides(options: ImportOptions) -> tuple[RunSet, RunSet]:
-        a, b = (import_runs([tmp_path / name], name, options) for name in names)
+    def sides(pattern: str) -> tuple[RunSet, RunSet]:
+        network = re.compile(pattern) if pattern else None
+        a, b = (import_runs([tmp_path / name], name, network=network) for name in names)
         return a, b
 
-    assert not compare_sets(*sides(ALL_TIME)).paired
-    a, b = sides(ImportOptions(network=re.compile(r"net-\d+")))
+    assert not compare_sets(*sides("")).paired
+    a, b = sides(r"net-\d+")
     assert [run.network for run in a.runs] == ["net-1", "net-2", "net-3"]
     result = compare_sets(a, b)
     assert (result.paired, result.pairs) == (True, 3)
-    unpaired = compare_sets(*sides(ImportOptions(network=re.compile("net"))))
+    unpaired = compare_sets(*sides("net"))
     assert not unpaired.paired
     assert "not paired: net occurs more than once" in unpaired.notes
     with pytest.raises(AnalysisError, match="no part of net-1-classic matches 'seed'"):
-        sides(ImportOptions(network=re.compile("seed")))
+        sides("seed")
 
 
 def test_relays_keys_name_a_network_before_its_folder(tmp_path: Path) -> None:
@@ -538,7 +538,7 @@ def test_relays_keys_name_a_network_before_its_folder(tmp_path: Path) -> None:
             host = tmp_path / side / f"{name}{number}" / "shadow.data.template/hosts/relay1"
             host.mkdir(parents=True)
             (host / "fingerprint").write_text(f"relay1 {number * 1111}")
-    a, b = (import_runs([tmp_path / side], side, ALL_TIME) for side in ("a", "b"))
+    a, b = (import_runs([tmp_path / side], side) for side in ("a", "b"))
     assert {run.network for run in a.runs} == {run.network for run in b.runs}
     assert len({run.network for run in a.runs}) == 2
     assert compare_sets(a, b).paired
@@ -547,21 +547,21 @@ def test_relays_keys_name_a_network_before_its_folder(tmp_path: Path) -> None:
 def test_copies_of_a_simulation_count_once(tmp_path: Path) -> None:
     folder = collection(tmp_path / "a", 1.0, 3, 1)
     shutil.copytree(folder / "sim00", folder / "copy")
-    made = import_runs([folder], "a", ALL_TIME)
+    made = import_runs([folder], "a")
     assert len(made.runs) == 3
     assert any(
         note.startswith("Counted once, because") and note.endswith(": sim00 (as copy).")
         for note in made.notes
     )
-    other = import_runs([collection(tmp_path / "b", 1.0, 3, 1)], "b", ALL_TIME)
+    other = import_runs([collection(tmp_path / "b", 1.0, 3, 1)], "b")
     result = compare_sets(made, other, pair=False)
     assert result.notes[0].startswith("warning: 3 simulations of b are byte-identical")
-    again = import_runs([collection(tmp_path / "c", 1.0, 3, 1)], "c", ALL_TIME)
+    again = import_runs([collection(tmp_path / "c", 1.0, 3, 1)], "c")
     # Compared in pairs, these two imports do not differ, because their files are identical.
     assert compare_sets(again, other).identical
 
 
 def test_an_import_is_not_compared_with_own_runs(tmp_path: Path) -> None:
-    made = import_runs([plot_data(tmp_path / "s", 1.0, np.random.default_rng(1))], "x", ALL_TIME)
+    made = import_runs([plot_data(tmp_path / "s", 1.0, np.random.default_rng(1))], "x")
     with pytest.raises(AnalysisError, match="different definitions"):
         compare_sets(made, make_set())

@@ -36,7 +36,7 @@ from analysis.formats.files import PUBLISHED, RECORDS, RUN_SET
 from analysis.formats.json_files import write_json
 from analysis.formats.manifest import identity_hash
 from analysis.formats.study import load_study
-from analysis.imports.importing import ImportOptions, import_runs
+from analysis.imports.importing import import_runs
 from analysis.measures.catalogue import run_statistics
 from analysis.measures.publishing import publish
 from analysis.measures.run_data import load_run
@@ -184,7 +184,7 @@ class Project:
     def _write_import(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
             simulations = collection(Path(folder), 1.0, 4, 1)
-            made = import_runs([simulations], "others", ImportOptions())
+            made = import_runs([simulations], "others")
         path = self.root / "results" / "others" / RUN_SET
         path.parent.mkdir()
         path.write_text(made.text())

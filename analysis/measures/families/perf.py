@@ -27,7 +27,7 @@ from analysis.measures.metric import (
     rank_label,
     time_at,
 )
-from analysis.measures.perf import GOODPUTS, MARK_BYTES, SIZES_BYTES, Mark, PerfStreams
+from analysis.measures.perf import GOODPUTS, MARK_BYTES, SIZES_BYTES, PerfStreams
 
 SIZE_LABELS = {name: format_size(size) for name, size in {**SIZES_BYTES, **MARK_BYTES}.items()}
 
@@ -53,7 +53,7 @@ def _quantile_of_times(
     return lambda data: _quantile(times_s(_ended(data)), q, NO_DOWNLOAD)
 
 
-def _goodput(low: Mark, high: Mark) -> Callable[[ClassData], Statistic]:
+def _goodput(low: str, high: str) -> Callable[[ClassData], Statistic]:
     def compute(data: ClassData) -> Statistic:
         ended = _ended(data)
         speeds = ended.goodputs_bytes_per_s(low, high)
