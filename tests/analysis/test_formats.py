@@ -97,36 +97,22 @@ def test_a_time_is_a_number(tmp_path: Path, epoch: Any) -> None:
         run_files.read_clock(tmp_path)
 
 
-MANIFEST = Manifest(
-    run_id="0123456789abcdef",
-    title="small rr seed 1",
-    seed=1,
-    variant="rr",
-    identity={"format": 1, "files": {"run.json": "00"}},
-    tor={"tor-stock": Build(version="0.4.9", sha256="11", source={"kind": "debian"})},
-    proofs={"": 4},
-    onionlab="0.1.0",
-    started="2026-01-01T00:00:00+00:00",
-    total_wall_s=2.5,
-    wall_s=2.0,
-    cpu_s=1.5,
-    peak_memory_bytes=1 << 30,
-    cpus=(0, 1),
-    host={"cpus": 2},
-)
-
-
 def test_a_manifest_reads_back_and_knows_its_run(tmp_path: Path) -> None:
-    write_manifest(tmp_path / files.MANIFEST, MANIFEST)
-    read = read_manifest(tmp_path / files.MANIFEST)
-    assert read == MANIFEST
-    assert read.identity_hash == "f9699241603a29d9"
-    written = read_json(tmp_path / files.MANIFEST)
-    write_json(tmp_path / files.MANIFEST, {**written, "of a newer program": 1})
-    assert read_manifest(tmp_path / files.MANIFEST) == MANIFEST
-    write_json(tmp_path / files.MANIFEST, {**written, "format": 2})
+    path = tmp_path / files.MANIFEST
+    manifest = Manifest(
+        seed=1,
+        identity={"format": 1, "files": {"run.json": "00"}},
+        tor={"tor-stock": Build(version="0.4.9", sha256="11", source={"kind": "debian"})},
+        cpus=(0, 1),
+    )
+    write_manifest(path, manifest)
+    assert manifest.identity_hash == "f9699241603a29d9"
+    written = read_json(path)
+    write_json(path, {**written, "of a newer program": 1})
+    assert read_manifest(path) == manifest
+    write_json(path, {**written, "format": 2})
     with pytest.raises(AnalysisError, match="is not a valid manifest: format"):
-        read_manifest(tmp_path / files.MANIFEST)
+        read_manifest(path)
 
 
 def test_a_plan_reads_back(tmp_path: Path) -> None:

@@ -76,17 +76,13 @@ def require_same(records: Path, small: Path, level: Level) -> dict[tuple[str, st
     return values
 
 
-def bits(values: Any) -> bytes:
-    return np.asarray(values).tobytes()
-
-
 def as_bits(value: Any) -> Any:
     """Return the data that a figure keeps, with each array replaced by its bytes."""
     if isinstance(value, list):
         return [as_bits(one) for one in value]
     if hasattr(value, "__dict__"):
         return {name: as_bits(one) for name, one in vars(value).items()}
-    return bits(value) if isinstance(value, np.ndarray) else value
+    return value.tobytes() if isinstance(value, np.ndarray) else value
 
 
 # ----- a run with two classes of clients
@@ -101,12 +97,10 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory / "records-v1"
 
 
-@pytest.mark.parametrize("bounds", [(420.0, 1020.0), (421.3, 999.999999)])
-def test_metrics_and_figures_of_classes_are_the_same(
-    run: Path, tmp_path: Path, bounds: tuple[float, float]
-) -> None:
-    level = LEVEL.model_copy(update={"measured_start_s": bounds[0], "measured_end_s": bounds[1]})
+def test_metrics_and_figures_of_classes_are_the_same(run: Path, tmp_path: Path) -> None:
+    level = LEVEL.model_copy(update={"measured_start_s": 421.3, "measured_end_s": 999.999999})
     publish(run, [LEVEL, level], tmp_path / "out")
+    require_same(run, tmp_path / "out", LEVEL)
     values = require_same(run, tmp_path / "out", level)
     known = {metric for (_, metric), value in values.items() if value.value is not None}
     # These metrics must have values, because a comparison of missing values proves nothing.
@@ -266,6 +260,16 @@ def test_a_changed_table_of_a_run_is_refused(
 
 Rows = list[dict[str, Any]]
 
+
+def zeros(columns: tuple[Column, ...]) -> dict[str, Any]:
+    """Return a row with 0 in each column that must have a value."""
+    return {column.name: 0 for column in columns if not column.optional}
+
+
+def class_of(client: str) -> dict[str, str]:
+    return {"client": client, "class": "web" if client < "c" else "bulk"}
+
+
 microseconds = st.integers(0, 40_000_000)
 halves = st.integers(0, 80_000_000).map(lambda n: n / 2e6)
 seconds = microseconds.map(lambda n: n / 1e6) | halves
@@ -283,10 +287,9 @@ def stream_rows(draw: st.DrawFn, times: st.SearchStrategy[float]) -> Rows:
             last_s = draw(times) if outcome is Outcome.SUCCESS else draw(maybe)
             end_s = start_s + (last_s if last_s is not None else draw(times))
             rows.append(
-                dict.fromkeys((c.name for c in STREAMS if not c.optional), 0)
-                | {
-                    "client": client,
-                    "class": "web" if client < "c" else "bulk",
+                {
+                    **zeros(STREAMS),
+                    **class_of(client),
                     "stream_index": index,
                     "start_s": start_s,
                     "ttfb_from_start_s": draw(maybe),
@@ -311,16 +314,9 @@ def beat_rows(draw: st.DrawFn) -> Rows:
         time_s = draw(seconds)
         for interval_s in draw(st.lists(seconds.map(lambda s: s / 8) | st.just(0.0), max_size=6)):
             time_s += interval_s
-            rows.append(
-                dict.fromkeys((c.name for c in GOODPUT), 0)
-                | {
-                    "client": client,
-                    "class": "web" if client < "c" else "bulk",
-                    "time_s": time_s,
-                    "interval_s": interval_s,
-                    "bytes_read": draw(st.integers(0, 10**9)),
-                }
-            )
+            some = {"time_s": time_s, "interval_s": interval_s}
+            amount = draw(st.integers(0, 10**9))
+            rows.append(zeros(GOODPUT) | class_of(client) | some | {"bytes_read": amount})
     return rows
 
 
@@ -369,11 +365,6 @@ def test_any_records_give_the_same_values(
     require_same(records, small, other)
 
 
-def column_bits(table: pa.Table, name: str) -> list[Any]:
-    values = table[name].to_pylist()
-    return [value.hex() if isinstance(value, float) else value for value in values]
-
-
 quarters = st.integers(0, 10**15).map(lambda n: n / TICKS_PER_S)
 anything = st.floats(0, 1e12) | st.just(-0.0)
 
@@ -395,59 +386,39 @@ def test_streams_are_restored_to_the_bit_or_not_encoded(rows: Rows) -> None:
     schema = arrow_schema(CODED_STREAMS)
     back = decode(pa.table([{**short, **gaps}[c.name] for c in CODED_STREAMS], schema=schema))
     for column in PUBLISHED_COLUMNS:
-        assert column_bits(back, column.name) == column_bits(table, column.name), column.name
+        # The texts of numbers also tell 0 from -0.
+        assert repr(back[column.name].to_pylist()) == repr(table[column.name].to_pylist())
 
 
 # ----- parallel downloads
 
 
-def side_by_side(folder: Path) -> Rows:
-    """Write the records of two parallel downloads of one client. Return the rows of streams.
+def test_downloads_are_published_by_the_second_with_their_gaps(tmp_path: Path) -> None:
+    """A pack has only the progress of downloads that overlap in its own measured span.
 
-    The second download receives nothing for 15.75 s.
+    In another span, other downloads overlap, so the pack is refused. The second download receives
+    nothing for 15.75 s.
     """
-    common = dict.fromkeys((c.name for c in STREAMS if not c.optional), 0) | {
-        "client": "a",
-        "class": "web",
-        "outcome": "success",
-        "bytes_requested": 900,
-    }
+    common = zeros(STREAMS) | class_of("a") | {"outcome": "success", "bytes_requested": 900}
     streams = [
-        {**common, "stream_index": i, "start_s": 10.0 + i, "end_s": 30.0 + i}
+        {**common, "stream_index": i, "start_s": start, "end_s": start + 20}
         | {"time_to_last_byte_s": 20.0}
-        for i in range(2)
+        for i, start in enumerate((10.0, 11.0, 25.0))
     ]
     progress = [
-        {"client": "a", "class": "web", "stream_index": i, "time_s": t, "bytes_received": n}
-        for i, came in enumerate([[(11.3, 300), (19.0, 600)], [(12.5, 100), (28.25, 800)]])
-        for t, n in came
+        class_of("a") | {"stream_index": i, "time_s": t, "bytes_received": n}
+        for i, t, n in [(0, 11.3, 300), (0, 19.0, 600), (1, 12.5, 100), (1, 28.25, 800)]
     ]
-    write_rows(folder / files.STREAMS_TABLE, STREAMS, streams)
-    write_rows(folder / files.GOODPUT_TABLE, GOODPUT, [])
-    write_rows(folder / files.PROGRESS_TABLE, PROGRESS, progress)
-    write_beside_tables(folder / files.PARSE_REPORT, ParseReport())
-    return streams
-
-
-def test_downloads_are_published_by_the_second_with_their_gaps(tmp_path: Path) -> None:
-    side_by_side(tmp_path)
+    write_rows(tmp_path / files.STREAMS_TABLE, STREAMS, streams)
+    write_rows(tmp_path / files.GOODPUT_TABLE, GOODPUT, [])
+    write_rows(tmp_path / files.PROGRESS_TABLE, PROGRESS, progress)
+    write_beside_tables(tmp_path / files.PARSE_REPORT, ParseReport())
     level = make_level(0, 20, 60)
     publish(tmp_path, [level], tmp_path / "out")
     values = require_same(tmp_path, tmp_path / "out", level)
     assert values["web", "stream_gap_max_s"].value == 15.75
     table = read_table(tmp_path / "out" / files.PUBLISHED_PROGRESS, RECEIVED)
     assert table.num_rows == 2 * len(set(table["time_s"].to_pylist()))
-
-
-def test_downloads_of_another_span_have_no_value(tmp_path: Path) -> None:
-    """A pack has only the progress of downloads that overlap in its own measured span.
-
-    In another span, other downloads overlap, so the pack is refused.
-    """
-    streams = side_by_side(tmp_path)
-    third = {**streams[-1], "stream_index": 2, "start_s": 25.0, "end_s": 45.0}
-    write_rows(tmp_path / files.STREAMS_TABLE, STREAMS, [*streams, third])
-    publish(tmp_path, [make_level(0, 20, 60)], tmp_path / "out")
     with pytest.raises(AnalysisError, match="was published for a different measured span"):
         load_run(tmp_path / "out", make_level(0, 30, 60))
 
