@@ -54,7 +54,7 @@ def read_json(
     Args:
         path: the file.
         missing: hint in the error if the file is missing.
-        wrong: hint in the error if the file is damaged, too large or not JSON.
+        wrong: hint in the error if the file is damaged, too large or not valid.
         most: maximum size of the content in bytes.
 
     Raises:
@@ -99,13 +99,8 @@ def read_as(
 ) -> T:
     """Read a JSON file as a model or data class.
 
-    Args:
-        kind: the model or data class.
-        path: the file.
-        noun: name of the kind of file in messages, such as "study" or "plan".
-        missing: hint in the error if the file is missing.
-        wrong: hint in the error if the file is damaged or not valid for ``kind``.
-        most: maximum size of the content in bytes.
+    ``noun`` is the name of the kind of file in messages, such as "study" or "plan". The other
+    arguments are as for `read_json`.
 
     Raises:
         AnalysisError: `read_json` fails, or the content is not valid for ``kind``; the message then

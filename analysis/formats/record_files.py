@@ -6,7 +6,7 @@ import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import Field
 from pydantic.dataclasses import dataclass
@@ -75,16 +75,13 @@ class FileProblems:
     @property
     def descriptions(self) -> list[str]:
         """The problems as texts for readers, without the examples."""
-        parts = []
-        if self.malformed_lines:
-            parts.append(f"{self.malformed_lines} malformed lines")
-        if self.cut_last_line:
-            parts.append("the last line is cut")
-        if self.damage:
-            parts.append(self.damage)
-        if self.lost_streams:
-            parts.append(f"{self.lost_streams} streams without their line")
-        return parts
+        parts = (
+            self.malformed_lines and f"{self.malformed_lines} malformed lines",
+            self.cut_last_line and "the last line is cut",
+            self.damage,
+            self.lost_streams and f"{self.lost_streams} streams without their line",
+        )
+        return [part for part in parts if part]
 
 
 @dataclass
@@ -196,14 +193,13 @@ class ParseReport:
             parts.append(f"{lines} malformed lines")
         if lost := sum(one.lost_streams for one in problems):
             parts.append(f"{lost} streams without their line")
-        for what, is_oniontrace in (("", False), (" of OnionTrace", True)):
-            cut = [
-                one.host
-                for one in self._cut(class_name)
-                if one.is_oniontrace == is_oniontrace and (is_oniontrace or not one.damage)
-            ]
-            if cut:
-                parts.append(f"cut or damaged logs{what} on {first_names(cut)}")
+        cut = self._cut(class_name)
+        for what, hosts in (
+            ("", [one.host for one in cut if not one.is_oniontrace and not one.damage]),
+            (" of OnionTrace", [one.host for one in cut if one.is_oniontrace]),
+        ):
+            if hosts:
+                parts.append(f"cut or damaged logs{what} on {first_names(hosts)}")
         return "; ".join(filter(None, parts))
 
     def damaged_relays(self) -> list[str]:
@@ -299,8 +295,7 @@ class TraceCounts:
 
 def write_beside_tables(path: Path, content: ParseReport | TransferFacts | TraceCounts) -> None:
     """Write a JSON file next to record tables. The same content gives the same bytes."""
-    data: Any = to_jsonable_python(content)
-    path.write_text(json_text(data), encoding="utf-8")
+    path.write_text(json_text(to_jsonable_python(content)), encoding="utf-8")
 
 
 def write_parse_report(records: Path, report: ParseReport) -> None:
@@ -324,29 +319,23 @@ def has_cut_files(records: Path) -> bool:
     Another command can remove a file at the same time, to extract the records again. Such a missing
     file does not count as truncated.
     """
-    return any(map(_is_cut_json, records.glob("[!.]*.json"))) or any(
-        map(_is_cut_table, records.glob("[!.]*.parquet"))
-    )
+    return any(map(_is_cut, records.glob("[!.]*")))
 
 
-def _is_cut_json(path: Path) -> bool:
+def _is_cut(path: Path) -> bool:
     try:
-        parse_json(path.read_bytes())
+        if path.suffix == ".json":
+            parse_json(path.read_bytes())
+        elif path.suffix == ".parquet":
+            with path.open("rb") as file:
+                size_bytes = file.seek(0, os.SEEK_END)
+                file.seek(max(0, size_bytes - len(PARQUET_MAGIC)))
+                return file.read() != PARQUET_MAGIC
     except FileNotFoundError:
         return False
     except ValueError:
         return True
     return False
-
-
-def _is_cut_table(path: Path) -> bool:
-    try:
-        with path.open("rb") as file:
-            size_bytes = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size_bytes - len(PARQUET_MAGIC)))
-            return file.read() != PARQUET_MAGIC
-    except FileNotFoundError:
-        return False
 
 
 read_parse_report = reader(ParseReport, "report of records", wrong=EXTRACT_AGAIN)

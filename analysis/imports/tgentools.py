@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import (
     AliasChoices,
+    AliasPath,
     BaseModel,
     BeforeValidator,
     Field,
@@ -102,28 +103,25 @@ class _Timed(BaseModel):
     stream_info: dict[str, Any] = {}
 
 
-class _Times(BaseModel):
-    """Microseconds since the start of a stream; -1 for an event that never occurred."""
-
-    command: Integer = Field(alias="usecs-to-command")
-    round_trip_time: Integer = Field(alias="usecs-to-response")
-    download_ttfb: Integer = Field(alias="usecs-to-first-byte-recv")
-    download_ttlb: Integer = Field(alias="usecs-to-last-byte-recv")
-
-
-class _Bytes(BaseModel):
-    received: Integer = Field(alias="payload-bytes-recv")
-
-
 class _Outcome(BaseModel):
     is_success: StrictBool
 
 
-class _Success(BaseModel):
-    """A stream that succeeded. Other streams may lack some of the times."""
+def _at(*path: str) -> Any:
+    return Field(validation_alias=AliasPath(*path))
 
-    time_info: _Times
-    byte_info: _Bytes
+
+class _Success(BaseModel):
+    """A stream that succeeded. Other streams may lack some of the times.
+
+    Times are in microseconds since the stream's start; -1 for an event that never occurred.
+    """
+
+    command: Integer = _at("time_info", "usecs-to-command")
+    round_trip_time: Integer = _at("time_info", "usecs-to-response")
+    download_ttfb: Integer = _at("time_info", "usecs-to-first-byte-recv")
+    download_ttlb: Integer = _at("time_info", "usecs-to-last-byte-recv")
+    received: Integer = _at("byte_info", "payload-bytes-recv")
 
 
 class _Tgen(BaseModel):
@@ -267,21 +265,21 @@ def _add_stream(
     if not _Outcome.model_validate(stream).is_success:
         simulation.count(class_name, 1, 1)
         return True
-    counts = False
     success = _Success.model_validate(stream)
-    times, received = success.time_info, success.byte_info.received
-    for duration in ("round_trip_time", "download_ttfb", "download_ttlb"):
-        since_us = getattr(times, duration) - times.command
-        if since_us < 0 or (received <= 0 and duration != "round_trip_time"):
-            continue
-        if duration == "download_ttlb":
-            simulation.add(size_class(class_name, received), duration, [since_us / 1e6])
-            simulation.count(class_name, 0, 1)
-            counts = True
-        else:
-            simulation.add(class_name, duration, [since_us / 1e6])
+    times_s = {
+        duration: [since_us / 1e6]
+        for duration in ("round_trip_time", "download_ttfb", "download_ttlb")
+        if (since_us := getattr(success, duration) - success.command) >= 0
+        and (success.received > 0 or duration == "round_trip_time")
+    }
+    if "download_ttlb" in times_s:
+        simulation.count(class_name, 0, 1)
+    for duration, time_s in times_s.items():
+        is_sized = duration == "download_ttlb"
+        group = size_class(class_name, success.received) if is_sized else class_name
+        simulation.add(group, duration, time_s)
     _add_goodputs(simulation, class_name, stream, span)
-    return counts
+    return "download_ttlb" in times_s
 
 
 def _add_goodputs(

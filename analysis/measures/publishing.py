@@ -14,13 +14,7 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 from analysis.arrays import Floats
 from analysis.errors import AnalysisError
 from analysis.formats import files
-from analysis.formats.columns import (
-    CIRCUITS,
-    RECEIVED,
-    RELAY_BYTES,
-    STREAMS,
-    SUMS,
-)
+from analysis.formats.columns import CIRCUITS, RECEIVED, RELAY_BYTES, STREAMS, SUMS
 from analysis.formats.json_files import json_text
 from analysis.formats.published import (
     COPIED_FILES,
@@ -74,8 +68,13 @@ def publish(records: Path, levels: Sequence[Level], out: Path) -> None:
             shutil.copyfile(records / name, out / name)
     if (records / files.CIRCUITS_TABLE).is_file():
         circuits = read_table(records / files.CIRCUITS_TABLE, CIRCUITS)
+        columns = [
+            pa.nulls(circuits.num_rows, one.type) if one.name in UNREAD_OF_CIRCUITS else values
+            for one, values in zip(circuits.schema, circuits.columns, strict=True)
+        ]
         rows = _measured_circuits(circuits, levels)
-        _write_rows(out / files.CIRCUITS_TABLE, _without(circuits, UNREAD_OF_CIRCUITS), rows)
+        read = pa.table(columns, schema=circuits.schema)
+        _write_rows(out / files.CIRCUITS_TABLE, read, rows)
     if (records / files.RELAY_BYTES_TABLE).is_file():
         relay_bytes = read_table(records / files.RELAY_BYTES_TABLE, RELAY_BYTES)
         rows = _measured_relay_bytes(relay_bytes, levels)
@@ -110,14 +109,6 @@ def _measured_relay_bytes(table: pa.Table, levels: Sequence[Level]) -> pa.Array:
     last = np.zeros(time_s.shape, dtype=np.bool_)
     last[order] = np.append(host[order][1:] != host[order][:-1], True)[: order.size]
     return pc.or_(pa.array(last), _in_spans(np.floor(time_s), levels))
-
-
-def _without(table: pa.Table, names: Sequence[str]) -> pa.Table:
-    """Replace all values of some columns by null."""
-    for place, field in enumerate(table.schema):
-        if field.name in names:
-            table = table.set_column(place, field, pa.nulls(table.num_rows, field.type))
-    return table
 
 
 def _in_spans(time_s: Floats, levels: Sequence[Level]) -> pa.Array:
@@ -192,28 +183,30 @@ def _write_received(path: Path, records: Path, levels: Sequence[Level]) -> dict[
     Return (client, number of the stream) -> the longest time in which this download received no
     byte. If there are no parallel downloads, no file is written.
     """
-    needed: dict[str, list[Floats]] = {}
+    needed: dict[str, Floats] = {}
     downloads: dict[Key, Download] = {}
     for level in levels:
         for client, group in groups_side_by_side(records, level):
-            needed.setdefault(client, []).append(asked_times(list(group.values())))
+            needed[client] = np.union1d(needed.get(client, []), asked_times(list(group.values())))
             downloads.update({(client, index): one for index, one in group.items()})
     if not downloads:
         return {}
-    names, index, times, increments = [], [], [], []
+    rows = []
     for (client, number), one in sorted(downloads.items()):
-        time_s = np.unique(np.concatenate(needed[client]))
-        names += [client] * time_s.size
-        index += [number] * time_s.size
-        times.append(time_s)
-        increments.append(np.diff(one.received_at(time_s).astype(np.int64), prepend=0))
-    columns = {
-        "client": pa.array(names, pa.string()),
-        "stream_index": pa.array(index, pa.int64()),
-        "time_s": pa.array(np.concatenate(times)),
-        "more_bytes": pa.array(np.concatenate(increments)),
-    }
-    write_table(path, RECEIVED, columns)
+        more_bytes = np.diff(one.received_at(needed[client]).astype(np.int64), prepend=0)
+        rows += [
+            (client, number, *point)
+            for point in zip(needed[client].tolist(), more_bytes.tolist(), strict=True)
+        ]
+    columns = zip(*rows, strict=True)
+    write_table(
+        path,
+        RECEIVED,
+        {
+            one.name: pa.array(values, one.type)
+            for one, values in zip(RECEIVED, columns, strict=True)
+        },
+    )
     return {key: one.longest_gap_s for key, one in downloads.items()}
 
 
